@@ -1,0 +1,174 @@
+//! What a device backend implements, and wrappers that work on any backend.
+//!
+//! A backend opens a hardware queue as three halves, because three threads touch it: the one that
+//! launches ([`Submit`]), the one that watches completions ([`Retire`]) and the one that preempts
+//! ([`Steps`]). Ownership replaces a lock around all of them.
+//!
+//! What a backend can do is a type: it implements [`Deactivate`] or [`Interrupt`] and names the
+//! highest [`Rung`] it reaches, so that claiming a level without the code for it does not compile.
+//! What the device in hand allows *now* is a value, [`Caps`].
+//!
+//! Wrappers: [`Noop`] is a device that completes at once. [`Checked`] watches the contract between
+//! queue and device. [`Faulty`] injects seeded faults. [`Traced`] shows every call to an observer.
+//! They stack.
+//!
+//! # For authors of backends
+//!
+//! Commands arrive in order, and must retire in order. `launch` must not block: the queue keeps
+//! what is in flight within [`Caps::entries_max`]. A step may be asked for while a launch is blocked
+//! in the driver all the same, so [`Steps`] must not wait for [`Submit`]. Errors map to
+//! [`Fault`] by [`HalError::kind`].
+
+mod checked;
+mod faulty;
+mod ladder;
+mod noop;
+#[cfg(test)]
+mod tests;
+mod traced;
+
+pub use checked::{Breach, Checked, Contract};
+pub use faulty::{FaultRates, Faulty, FaultyError};
+pub use ladder::{Deactivate, Interrupt, Ladder, Lv1, Lv2, Lv3, Preempt, Rung};
+pub use noop::{NoMoreQueues, Noop, NoopHalf, NoopQueue};
+pub use traced::{Call, Sink, Traced};
+
+use crate::fault::Fault;
+use crate::id::{CmdId, QueueId};
+use crate::level::{Caps, Level, Step};
+use crate::queue::Retired;
+
+/// An error of a backend.
+pub trait HalError: core::fmt::Debug {
+    /// What it means for a command or a queue.
+    fn kind(&self) -> Fault;
+}
+
+impl HalError for Fault {
+    fn kind(&self) -> Fault {
+        *self
+    }
+}
+
+impl HalError for core::convert::Infallible {
+    fn kind(&self) -> Fault {
+        match *self {}
+    }
+}
+
+/// Names the error type of a backend, once for all its halves.
+pub trait ErrorType {
+    /// The error.
+    type Error: HalError;
+}
+
+impl<T: ErrorType + ?Sized> ErrorType for &mut T {
+    type Error = T::Error;
+}
+
+/// The half that launches.
+pub trait Submit: ErrorType {
+    /// What a command is to the backend.
+    type Payload: ?Sized;
+
+    /// Launches a command, with a marker behind it if its completion must be seen.
+    ///
+    /// # Errors
+    /// If the device did not take it. The command then counts as failed.
+    fn launch(
+        &mut self,
+        cmd: CmdId,
+        payload: &Self::Payload,
+        marker: bool,
+    ) -> Result<(), Self::Error>;
+
+    /// Puts a marker behind everything launched so far; its completion means that `upto` has
+    /// retired.
+    ///
+    /// # Errors
+    /// If the device did not take it.
+    fn mark(&mut self, upto: CmdId) -> Result<(), Self::Error>;
+}
+
+/// The half that watches completions.
+pub trait Retire: ErrorType {
+    /// The newest completion that was not reported yet, or `None`. Must not block.
+    ///
+    /// # Errors
+    /// If the device cannot be asked.
+    fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error>;
+}
+
+/// How far a step has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepDone {
+    /// It is in effect. Under [`crate::level::Recovery::Replay`] with the first command that will
+    /// not run.
+    Now(Option<CmdId>),
+    /// It is on its way; [`Steps::poll_step`] will tell.
+    Later,
+}
+
+/// The half that preempts, as drivers see it. Backends implement [`Preempt`] and its extensions and
+/// wrap them in a [`Ladder`].
+pub trait Steps: ErrorType {
+    /// The highest level that there is code for.
+    fn level(&self) -> Level;
+
+    /// Carries out a step.
+    ///
+    /// # Errors
+    /// If the device refused it, or with [`Fault::NotSupported`] if there is no code for it.
+    fn step(&mut self, step: Step) -> Result<StepDone, Fault>;
+
+    /// The end of a step that was [`StepDone::Later`]. Must not block.
+    ///
+    /// # Errors
+    /// If the step failed.
+    fn poll_step(&mut self) -> Result<Option<StepDone>, Fault>;
+}
+
+/// The halves of an open hardware queue, and what it allows.
+#[derive(Debug)]
+pub struct Halves<S, R, P> {
+    /// Launches.
+    pub submit: S,
+    /// Watches completions.
+    pub retire: R,
+    /// Preempts.
+    pub preempt: P,
+    /// What this queue on this device allows now.
+    pub caps: Caps,
+}
+
+/// A device that hardware queues can be opened on.
+pub trait Backend: ErrorType {
+    /// How a queue is opened: a user's stream, a priority, a flag page.
+    type Config;
+    /// The half that launches.
+    type Submit: Submit<Error = Self::Error>;
+    /// The half that watches completions.
+    type Retire: Retire<Error = Self::Error>;
+    /// The half that preempts.
+    type Preempt: Steps<Error = Self::Error>;
+
+    /// Opens a hardware queue for an XQueue.
+    ///
+    /// # Errors
+    /// If the device has no more queues or refuses the configuration.
+    #[expect(clippy::type_complexity, reason = "the three halves are the interface")]
+    fn open(
+        &mut self,
+        queue: QueueId,
+        config: Self::Config,
+    ) -> Result<Halves<Self::Submit, Self::Retire, Self::Preempt>, Self::Error>;
+
+    /// Carries out the steps that were staged since the last commit, for devices where several holds
+    /// decided together cost one preemption. The others have nothing to do.
+    ///
+    /// # Errors
+    /// If the device refused them.
+    fn commit(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}

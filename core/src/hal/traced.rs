@@ -1,0 +1,109 @@
+//! Shows every call to an observer.
+
+use super::{ErrorType, Retire, StepDone, Steps, Submit};
+use crate::fault::Fault;
+use crate::id::CmdId;
+use crate::level::{Level, Step};
+use crate::queue::Retired;
+
+/// A call that crossed the device boundary, after the fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// A launch.
+    Launch {
+        /// The command.
+        cmd: CmdId,
+        /// With a marker behind it.
+        marker: bool,
+        /// Whether the device took it.
+        ok: bool,
+    },
+    /// A marker on demand.
+    Mark {
+        /// The last command before it.
+        upto: CmdId,
+        /// Whether the device took it.
+        ok: bool,
+    },
+    /// A completion.
+    Retired(Retired),
+    /// A step that was asked for.
+    Step {
+        /// The step.
+        step: Step,
+        /// Its answer.
+        done: Result<StepDone, Fault>,
+    },
+}
+
+/// Sees the calls. Implemented by closures.
+pub trait Sink {
+    /// A call was made.
+    fn call(&mut self, call: Call);
+}
+
+impl<F: FnMut(Call)> Sink for F {
+    fn call(&mut self, call: Call) {
+        self(call);
+    }
+}
+
+/// A half (or any other part) of a backend whose calls go to a [`Sink`].
+#[derive(Debug)]
+pub struct Traced<H, T> {
+    inner: H,
+    sink: T,
+}
+
+impl<H, T> Traced<H, T> {
+    /// Wraps a half.
+    pub const fn new(inner: H, sink: T) -> Self {
+        Self { inner, sink }
+    }
+}
+
+impl<H: ErrorType, T> ErrorType for Traced<H, T> {
+    type Error = H::Error;
+}
+
+impl<H: Submit, T: Sink> Submit for Traced<H, T> {
+    type Payload = H::Payload;
+
+    fn launch(&mut self, cmd: CmdId, payload: &H::Payload, marker: bool) -> Result<(), H::Error> {
+        let result = self.inner.launch(cmd, payload, marker);
+        self.sink.call(Call::Launch { cmd, marker, ok: result.is_ok() });
+        result
+    }
+
+    fn mark(&mut self, upto: CmdId) -> Result<(), H::Error> {
+        let result = self.inner.mark(upto);
+        self.sink.call(Call::Mark { upto, ok: result.is_ok() });
+        result
+    }
+}
+
+impl<H: Retire, T: Sink> Retire for Traced<H, T> {
+    fn poll_retired(&mut self) -> Result<Option<Retired>, H::Error> {
+        let result = self.inner.poll_retired();
+        if let Ok(Some(retired)) = result {
+            self.sink.call(Call::Retired(retired));
+        }
+        result
+    }
+}
+
+impl<H: Steps, T: Sink> Steps for Traced<H, T> {
+    fn level(&self) -> Level {
+        self.inner.level()
+    }
+
+    fn step(&mut self, step: Step) -> Result<StepDone, Fault> {
+        let done = self.inner.step(step);
+        self.sink.call(Call::Step { step, done });
+        done
+    }
+
+    fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
+        self.inner.poll_step()
+    }
+}

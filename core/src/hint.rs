@@ -1,0 +1,204 @@
+//! Hints: what users tell a policy about a queue. Ranges are those of the C API; a value outside is
+//! an error, not a clamp.
+
+use core::fmt;
+
+use crate::time::Duration;
+
+/// A priority: −255 (lowest) to 255 (highest), or [`Priority::NO_EXECUTE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(i16);
+
+impl Priority {
+    /// The queue must not run at all while a priority policy is in charge.
+    pub const NO_EXECUTE: Self = Self(-256);
+    /// The lowest priority that runs.
+    pub const MIN: Self = Self(-255);
+    /// What a queue has that nobody gave a priority.
+    pub const DEFAULT: Self = Self(0);
+    /// The highest priority.
+    pub const MAX: Self = Self(255);
+
+    /// The priority with this value, −256 to 255.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] for any other value.
+    pub const fn new(value: i32) -> Result<Self, OutOfRange> {
+        if value < -256 || value > 255 {
+            return Err(OutOfRange { hint: "priority", min: -256, max: 255, value: value as i64 });
+        }
+        Ok(Self(value as i16))
+    }
+
+    /// The value, −256 to 255.
+    #[must_use]
+    pub const fn get(self) -> i16 {
+        self.0
+    }
+
+    /// Position on the scale, 0 (`NO_EXECUTE`) to 511 (`MAX`).
+    #[must_use]
+    pub const fn rank(self) -> usize {
+        (self.0 + 256) as usize
+    }
+
+    /// The inverse of [`Priority::rank`]; ranks above 511 give [`Priority::MAX`].
+    #[must_use]
+    pub const fn from_rank(rank: usize) -> Self {
+        if rank > 511 { Self::MAX } else { Self(rank as i16 - 256) }
+    }
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// A laxity hint: the queue may be late by `lax`; until then it has one priority, after that another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Laxity {
+    /// How long after becoming ready the queue is not yet urgent.
+    pub lax: Duration,
+    /// Priority until then.
+    pub lax_priority: Priority,
+    /// Priority from then on.
+    pub critical_priority: Priority,
+}
+
+/// Everything users can say about one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hints {
+    /// Priority.
+    pub priority: Priority,
+    /// Share of the device in percent, 0 to 100, for partition policies.
+    pub utilization: Option<u8>,
+    /// Weight for fair policies, at least 1.
+    pub weight: u32,
+    /// Deadline after becoming ready.
+    pub deadline: Option<Duration>,
+    /// Laxity after becoming ready.
+    pub laxity: Option<Laxity>,
+    /// The queue belongs to the active window.
+    pub active_window: bool,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self {
+            priority: Priority::DEFAULT,
+            utilization: None,
+            weight: 1,
+            deadline: None,
+            laxity: None,
+            active_window: false,
+        }
+    }
+}
+
+impl Hints {
+    /// Hints with a priority and nothing else.
+    #[must_use]
+    pub fn with_priority(priority: Priority) -> Self {
+        Self { priority, ..Self::default() }
+    }
+
+    /// Sets the share.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] above 100 percent.
+    pub fn set_utilization(&mut self, percent: u8) -> Result<(), OutOfRange> {
+        if percent > 100 {
+            let value = i64::from(percent);
+            return Err(OutOfRange { hint: "utilization", min: 0, max: 100, value });
+        }
+        self.utilization = Some(percent);
+        Ok(())
+    }
+
+    /// Sets the weight.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] for 0 and above 1,000,000.
+    pub fn set_weight(&mut self, weight: u32) -> Result<(), OutOfRange> {
+        if !(1..=1_000_000).contains(&weight) {
+            let value = i64::from(weight);
+            return Err(OutOfRange { hint: "weight", min: 1, max: 1_000_000, value });
+        }
+        self.weight = weight;
+        Ok(())
+    }
+}
+
+/// A hint for a policy as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyHint {
+    /// Length of a round, 100 µs to 10 s.
+    Timeslice(Duration),
+    /// How many queues run at once under K-EDF, at least 1.
+    K(u32),
+}
+
+impl PolicyHint {
+    /// A timeslice, 100 µs to 10 s.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] outside.
+    pub const fn timeslice(span: Duration) -> Result<Self, OutOfRange> {
+        let us = span.as_ns() / 1_000;
+        if us < 100 || us > 10_000_000 {
+            let value = us as i64;
+            return Err(OutOfRange { hint: "timeslice in µs", min: 100, max: 10_000_000, value });
+        }
+        Ok(Self::Timeslice(span))
+    }
+}
+
+/// A hint outside its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// Which hint.
+    pub hint: &'static str,
+    /// Smallest allowed value.
+    pub min: i64,
+    /// Largest allowed value.
+    pub max: i64,
+    /// What was given.
+    pub value: i64,
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hint, min, max, value } = self;
+        write!(f, "{hint} must be {min} to {max}, is {value}")
+    }
+}
+
+impl core::error::Error for OutOfRange {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_checked_not_clamped() {
+        assert!(Priority::new(-257).is_err());
+        assert!(Priority::new(256).is_err());
+        assert_eq!(Priority::new(-256), Ok(Priority::NO_EXECUTE));
+        assert!(Hints::default().set_utilization(101).is_err());
+        assert!(Hints::default().set_weight(0).is_err());
+        assert!(PolicyHint::timeslice(Duration::from_us(99)).is_err());
+        assert!(PolicyHint::timeslice(Duration::from_ms(10_000)).is_ok());
+    }
+
+    #[test]
+    fn ranks_cover_the_scale() {
+        assert_eq!(Priority::NO_EXECUTE.rank(), 0);
+        assert_eq!(Priority::MAX.rank(), 511);
+        for rank in 0..512 {
+            assert_eq!(Priority::from_rank(rank).rank(), rank);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The policy: which queues should run. Everything else (thresholds, levels, replay, dependencies)
+//! belongs to the machines, so a policy can break fairness at worst, never safety.
+
+use core::cell::Cell;
+
+use crate::hint::{PolicyHint, Priority};
+use crate::id::{DeviceId, QueueId};
+use crate::level::Level;
+use crate::scheduler::QueueTable;
+use crate::scheduler::table::{DeviceSlot, NONE, QueueSlot};
+use crate::time::{Duration, Instant};
+
+/// A scheduling policy.
+///
+/// Accounting is edge-triggered, the decision level-triggered: [`Policy::observe`] sees what
+/// happens, [`Policy::decide`] says from the table alone which queues should run. A verdict stays
+/// until it is replaced, for idle queues too, so `decide` only states what changes. Both must do a
+/// bounded amount of work, and `decide` must be idempotent: calling it again without a change must
+/// change nothing.
+pub trait Policy {
+    /// Short lower-case name.
+    fn name(&self) -> &'static str;
+
+    /// Whether the policy ever holds a queue. One that never does needs no device support, so
+    /// drivers leave out gates.
+    fn holds(&self) -> bool {
+        true
+    }
+
+    /// How often, in device time, a queue must report progress; `None` if the policy does not use
+    /// measured device time.
+    fn progress_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// A hint for the policy as a whole. Returns false if the policy has no use for it.
+    fn configure(&mut self, hint: PolicyHint) -> bool {
+        let _ = hint;
+        false
+    }
+
+    /// Something happened to a queue. The table already shows the new state. For
+    /// [`Event::Detached`] the queue is still in the table, for the last time.
+    fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+        let _ = (now, queue, event, queues);
+    }
+
+    /// Says which queues should run from now on.
+    fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    );
+}
+
+impl<P: Policy + ?Sized> Policy for &mut P {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+    fn holds(&self) -> bool {
+        (**self).holds()
+    }
+    fn progress_every(&self) -> Option<Duration> {
+        (**self).progress_every()
+    }
+    fn configure(&mut self, hint: PolicyHint) -> bool {
+        (**self).configure(hint)
+    }
+    fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+        (**self).observe(now, queue, event, queues);
+    }
+    fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        (**self).decide(now, changed, queues, out);
+    }
+}
+
+/// What happened to a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// It was added to the table.
+    Attached,
+    /// It is about to be removed.
+    Detached,
+    /// It has work that it could run.
+    Ready,
+    /// It has no work that it could run.
+    Idle,
+    /// It used this much device time since the last such event.
+    Progress {
+        /// Device time.
+        busy: Duration,
+    },
+    /// A hold took effect, this deep.
+    Held(Level),
+    /// It runs again after a hold.
+    Resumed,
+    /// Its hints changed.
+    Hinted,
+    /// It stopped obeying because the scheduler's lease ran out.
+    FailedOpen,
+    /// Its device is lost.
+    Lost,
+}
+
+/// What to look at in [`Policy::decide`].
+#[derive(Clone, Copy, Debug)]
+pub enum Changed<'a> {
+    /// Only this changed (nothing, when a timer fired).
+    Some {
+        /// Queues whose state changed. Some may have left the table since.
+        queues: &'a [QueueId],
+        /// Devices on which a queue's readiness, priority or presence changed.
+        devices: &'a [DeviceId],
+    },
+    /// Anything may have: compute every verdict. Also after a policy switch, when all verdicts are
+    /// back to [`Verdict::Run`] and no device has a floor.
+    All,
+}
+
+/// How soon a held queue must be off the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Urgency(Duration);
+
+impl Urgency {
+    /// As soon as the device can.
+    pub const NOW: Self = Self(Duration::ZERO);
+    /// Whenever it has finished what is in flight.
+    pub const WHENEVER: Self = Self(Duration::MAX);
+
+    /// Within this time, by the cheapest level that makes it.
+    #[must_use]
+    pub const fn within(span: Duration) -> Self {
+        Self(span)
+    }
+
+    /// The time.
+    #[must_use]
+    pub const fn span(self) -> Duration {
+        self.0
+    }
+}
+
+/// What a policy says about a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It should run.
+    Run,
+    /// It should hold.
+    Hold(Urgency),
+}
+
+/// Four words per queue that belong to the policy in charge. Zero when the queue is attached and
+/// when the policy changes.
+pub type PolicyData = [u64; 4];
+
+/// Where [`Policy::decide`] puts its verdicts.
+///
+/// A queue runs if its own verdict is [`Verdict::Run`] (as it is from the start) *and* its priority
+/// is at least the floor of its device, if one is set.
+#[derive(Debug)]
+pub struct Decisions<'a> {
+    pub(crate) queues: &'a [QueueSlot],
+    pub(crate) devices: &'a [DeviceSlot],
+    pub(crate) touched: &'a Cell<u32>,
+    pub(crate) floors: &'a Cell<u32>,
+    pub(crate) wake: &'a Cell<Option<Instant>>,
+}
+
+impl Decisions<'_> {
+    /// Sets the verdict of a queue. Ids that are not in the table are ignored.
+    pub fn set(&mut self, queue: QueueId, verdict: Verdict) {
+        let Some(slot) = self.queues.get(queue.index()).filter(|slot| slot.is(queue)) else {
+            return;
+        };
+        if slot.verdict.replace(verdict) != verdict && slot.touch_next.get() == NONE {
+            slot.touch_next.set(self.touched.replace(queue.index() as u32));
+        }
+    }
+
+    /// Sets the verdicts of all queues of a device at once, without looking at each: those below
+    /// `priority` hold, the others run (subject to their own verdict). `None` removes the floor.
+    /// Unknown devices are ignored.
+    pub fn floor(&mut self, device: DeviceId, priority: Option<Priority>, urgency: Urgency) {
+        let Some(slot) = self.devices.get(device.index()) else { return };
+        let rank = priority.map_or(0, |p| p.rank() as u16);
+        slot.floor_urgency.set(urgency);
+        if slot.floor_wanted.replace(rank) != rank && slot.floor_next.get() == NONE {
+            slot.floor_next.set(self.floors.replace(u32::from(device.0)));
+        }
+    }
+
+    /// Asks for another [`Policy::decide`] at `at`. The earliest of all requests counts, until it
+    /// has fired.
+    pub fn wake_at(&mut self, at: Instant) {
+        let earliest = self.wake.get().map_or(at, |known| known.min(at));
+        self.wake.set(Some(earliest));
+    }
+}

@@ -1,0 +1,240 @@
+//! Holding: what the scheduler and the user want, where the device is, and the steps between.
+
+use super::{CommandSlot, Queue};
+use crate::fault::Fault;
+use crate::id::CmdId;
+use crate::level::{Level, Recovery, Step};
+use crate::message::{HoldState, Order};
+use crate::store::Store;
+use crate::time::Instant;
+
+/// A failed `Restore` or `Reactivate` is tried so many times before the device counts as lost.
+const RELEASE_TRIES: u8 = 3;
+
+/// A hold that the user asked for. It stays until the user ends it, whatever the scheduler says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByHand {
+    /// How deep, at most.
+    pub level: Level,
+}
+
+/// The hold state of a queue: two wishes (the scheduler's, the user's) and one reality.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    pub(super) epoch: u32,
+    ordered: Option<Level>,
+    pub(super) by_hand: Option<Level>,
+    pub(super) failed_open: bool,
+    pub(super) reported: HoldState,
+
+    deactivated: bool,
+    interrupted: bool,
+    step: Option<Step>,
+    /// The outstanding step has been handed to the driver.
+    step_taken: bool,
+    step_seq: u32,
+    /// Steps that failed once and are not tried again.
+    no_deactivate: bool,
+    no_interrupt: bool,
+    release_failures: u8,
+    /// First command that the device has forgotten, under `Recovery::Replay`.
+    pub(super) forgotten: Option<u64>,
+}
+
+impl Hold {
+    /// Takes a verdict; false if it is stale.
+    pub(super) fn order(&mut self, order: Order) -> bool {
+        let (epoch, ordered) = match order {
+            Order::Run { epoch } => (epoch, None),
+            Order::Hold { epoch, level } => (epoch, Some(level)),
+            _ => return false,
+        };
+        // Epochs wrap; half the range is "older".
+        if epoch.wrapping_sub(self.epoch).cast_signed() <= 0 {
+            return false;
+        }
+        self.epoch = epoch;
+        self.ordered = ordered;
+        self.failed_open = false;
+        true
+    }
+
+    pub(super) fn fail_open(&mut self) {
+        self.failed_open = self.ordered.is_some();
+    }
+
+    pub(super) fn device_lost(&mut self) {
+        self.deactivated = false;
+        self.interrupted = false;
+        self.step = None;
+        self.forgotten = None;
+    }
+
+    /// Nothing on the device is held, and no step is on its way.
+    pub(super) const fn device_is_free(&self) -> bool {
+        !self.deactivated && !self.interrupted && self.step.is_none()
+    }
+
+    fn wish(&self) -> Option<Level> {
+        let ordered = if self.failed_open { None } else { self.ordered };
+        ordered.max(self.by_hand)
+    }
+
+    pub(super) fn state(&self, target: Option<Target>, in_flight: bool) -> HoldState {
+        match target {
+            None if self.device_is_free() => HoldState::Running,
+            None => HoldState::Resuming,
+            Some(_) if self.step.is_some() => HoldState::Holding,
+            Some(target) if self.missing(target, in_flight).is_some() => HoldState::Holding,
+            // With nothing on the device, not launching is as good as any level.
+            Some(target) if !in_flight => HoldState::Held(target.level),
+            Some(_) if self.interrupted => HoldState::Held(Level::Interrupt),
+            Some(_) if self.deactivated => HoldState::Held(Level::Deactivate),
+            Some(_) => HoldState::Held(Level::Block),
+        }
+    }
+
+    /// The step that leads from where the device is towards the target.
+    fn missing(&self, target: Target, in_flight: bool) -> Option<Step> {
+        if self.interrupted && !target.interrupt {
+            return Some(Step::Restore);
+        }
+        if self.deactivated && !target.deactivate && !self.interrupted {
+            return Some(Step::Reactivate);
+        }
+        if !in_flight {
+            return None;
+        }
+        if target.deactivate && !self.deactivated && !self.no_deactivate {
+            return Some(Step::Deactivate);
+        }
+        (target.interrupt && !self.interrupted && !self.no_interrupt).then_some(Step::Interrupt)
+    }
+}
+
+/// Where the device should be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    level: Level,
+    deactivate: bool,
+    interrupt: bool,
+}
+
+impl<R: Store<CommandSlot>> Queue<R> {
+    /// Holds the queue by hand, as deep as `hold` says, the device can and the queue is configured
+    /// for. Poll for actions and reports afterwards.
+    pub fn hold_by_hand(&mut self, hold: ByHand) {
+        self.hold.by_hand = Some(hold.level);
+        self.report_due = true;
+    }
+
+    /// Ends a hold by hand; with `drop_pending` what can be kept from running is dropped. Does
+    /// nothing else if there is none. Poll for actions and reports afterwards.
+    pub fn resume_by_hand(&mut self, drop_pending: bool) {
+        if drop_pending {
+            self.drop_pending();
+        }
+        if self.hold.by_hand.take().is_some() {
+            self.report_due = true;
+        }
+    }
+
+    pub(super) fn hold_target(&self) -> Option<Target> {
+        let wish = self.hold.wish()?;
+        let level = wish.min(self.level).min(self.caps.level);
+        Some(Target {
+            level,
+            deactivate: level >= Level::Deactivate && self.caps.deactivate.is_some(),
+            interrupt: level >= Level::Interrupt && self.caps.interrupt.is_some(),
+        })
+    }
+
+    pub(super) fn next_step(&mut self) -> Option<(Step, u32)> {
+        if self.lost {
+            return None;
+        }
+        if self.hold.step.is_none() && (self.hold.wish().is_some() || !self.hold.device_is_free()) {
+            let free = Target { level: Level::Block, deactivate: false, interrupt: false };
+            let target = self.hold_target().unwrap_or(free);
+            self.hold.step = self.hold.missing(target, self.device_in_flight());
+            self.hold.step_taken = false;
+        }
+        let step = self.hold.step?;
+        if self.hold.step_taken {
+            return None;
+        }
+        self.hold.step_taken = true;
+        self.hold.step_seq = self.hold.step_seq.wrapping_add(1);
+        Some((step, self.hold.step_seq))
+    }
+
+    pub(super) fn on_stepped(
+        &mut self,
+        now: Instant,
+        seq: u32,
+        result: Result<Option<CmdId>, Fault>,
+    ) {
+        let Some(step) = self.hold.step.filter(|_| seq == self.hold.step_seq) else {
+            self.oddities.protocol += 1;
+            return;
+        };
+        self.hold.step = None;
+        match result {
+            Ok(first_forgotten) => self.step_done(now, step, first_forgotten),
+            Err(fault) => self.step_failed(step, fault),
+        }
+        self.report_due = true;
+    }
+
+    fn step_done(&mut self, now: Instant, step: Step, first_forgotten: Option<CmdId>) {
+        self.hold.release_failures = 0;
+        match step {
+            Step::Deactivate => self.hold.deactivated = true,
+            Step::Interrupt => self.hold.interrupted = true,
+            Step::Restore => self.hold.interrupted = false,
+            Step::Reactivate => self.hold.deactivated = false,
+        }
+        let recovery = match step {
+            Step::Deactivate | Step::Reactivate => self.caps.deactivate,
+            Step::Interrupt | Step::Restore => self.caps.interrupt,
+        };
+        if step.is_hold() && recovery == Some(Recovery::Replay) {
+            let first = first_forgotten.map_or(self.cursor, |cmd| cmd.0);
+            let first = first.clamp(self.device_retired, self.cursor);
+            self.hold.forgotten = Some(self.hold.forgotten.map_or(first, |f| f.min(first)));
+        }
+        if self.hold.device_is_free() {
+            self.last_progress = now;
+            if let Some(first) = self.hold.forgotten.take() {
+                self.replay_from(first);
+            }
+        }
+    }
+
+    /// The device has forgotten the commands from `first` on; launch them again.
+    fn replay_from(&mut self, first: u64) {
+        let first = first.max(self.device_retired).max(self.retired);
+        // Commands that needed no device were settled on the way and pass again on the way back.
+        let passed = (first..self.cursor).filter(|&n| self.slot(n).settled).count() as u64;
+        self.settled = self.settled.saturating_sub(passed);
+        self.cursor = first;
+        self.last_launch = self.last_launch.min(first);
+        self.marked = self.marked.min(first);
+        self.lone = None;
+    }
+
+    fn step_failed(&mut self, step: Step, fault: Fault) {
+        self.oddities.failed_steps += 1;
+        match step {
+            _ if fault.is_sticky() => self.lose(),
+            Step::Deactivate => self.hold.no_deactivate = true,
+            Step::Interrupt => self.hold.no_interrupt = true,
+            Step::Restore | Step::Reactivate => {
+                self.hold.release_failures += 1;
+                if self.hold.release_failures >= RELEASE_TRIES {
+                    self.lose();
+                }
+            }
+        }
+    }
+}

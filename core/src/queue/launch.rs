@@ -1,0 +1,130 @@
+//! Launching: what goes to the device next, and where markers go.
+
+use super::{Action, CommandSlot, Queue};
+use crate::fault::Fault;
+use crate::id::{CmdId, EventRef};
+use crate::store::Store;
+use crate::time::Instant;
+
+impl<R: Store<CommandSlot>> Queue<R> {
+    pub(super) fn next_launch_action(&mut self, now: Instant) -> Option<Action> {
+        if !self.may_launch() {
+            return None;
+        }
+        while self.cursor < self.submitted && self.in_flight() < u64::from(self.window.threshold())
+        {
+            if self.pass_without_device()? {
+                continue;
+            }
+            return Some(self.launch_at_cursor(now));
+        }
+        None
+    }
+
+    fn may_launch(&self) -> bool {
+        !self.lost && self.hold_target().is_none() && self.hold.device_is_free()
+    }
+
+    /// Lets the next command pass if it needs no device. `Some(true)`: it passed; `Some(false)`: it
+    /// needs the device; `None`: it has to wait for an event.
+    fn pass_without_device(&mut self) -> Option<bool> {
+        let dropped = self.cursor < self.drop_until;
+        let slot = self.slot_mut(self.cursor);
+        if dropped && !slot.settled {
+            slot.settled = true;
+            slot.fault = Some(Fault::Cancelled);
+            self.failures += 1;
+        } else if !slot.settled {
+            let Some(event) = slot.awaited() else { return Some(false) };
+            if self.waiting != Some(event) {
+                self.waiting = Some(event);
+                self.report_due = true;
+            }
+            return None;
+        }
+        self.waiting = None;
+        self.settled += 1;
+        self.cursor += 1;
+        self.launched = self.launched.max(self.cursor);
+        self.settle();
+        Some(true)
+    }
+
+    fn launch_at_cursor(&mut self, now: Instant) -> Action {
+        let cmd = CmdId(self.cursor);
+        if self.retired == self.cursor {
+            self.lone = Some((cmd, now));
+        }
+        self.cursor += 1;
+        self.launched = self.launched.max(self.cursor);
+        self.last_launch = self.last_launch.max(self.cursor);
+        let unseen = self.cursor.saturating_sub(self.marked);
+        let marker = unseen >= u64::from(self.window.batch())
+            // Without a marker on its way nobody would ever learn of anything.
+            || self.marked <= self.device_retired
+            || self.wanted == self.cursor
+            || self.watch == self.cursor;
+        if marker {
+            self.marked = self.cursor;
+        }
+        Action::Launch { cmd, marker }
+    }
+
+    /// A marker on demand: when somebody waits for a command that none covers, or when commands are
+    /// on the device and none of their markers is still to come.
+    pub(super) fn next_mark(&mut self) -> Option<Action> {
+        let covered = self.marked.max(self.device_retired);
+        // What the device has forgotten will be launched again, and marked then.
+        let last = self.hold.forgotten.unwrap_or(u64::MAX).min(self.last_launch);
+        if self.lost || last <= covered {
+            return None;
+        }
+        // Only once the command itself is launched: marking every launch on the way to it would
+        // undo the batching.
+        let wanted = self.wanted.max(self.watch);
+        let waited_for = wanted > covered && wanted <= self.cursor;
+        let none_to_come = self.marked <= self.device_retired;
+        (waited_for || none_to_come).then(|| {
+            self.marked = last;
+            Action::Mark { upto: CmdId(last - 1) }
+        })
+    }
+
+    /// The event that the command at the launch point waits for has been reached.
+    pub(super) fn reach(&mut self, event: EventRef, ok: bool) {
+        if self.waiting != Some(event) {
+            return;
+        }
+        let slot = self.slot_mut(self.cursor);
+        slot.settled = true;
+        if !ok {
+            slot.fault = Some(Fault::Abandoned);
+            self.failures += 1;
+        }
+        self.waiting = None;
+        self.report_due = true;
+    }
+
+    pub(super) fn on_launch_failed(&mut self, cmd: CmdId, fault: Fault) {
+        let known = cmd.0 < self.cursor && cmd.0 >= self.retired;
+        if !known || self.slot(cmd.0).settled {
+            self.oddities.protocol += 1;
+            return;
+        }
+        let slot = self.slot_mut(cmd.0);
+        slot.settled = true;
+        slot.fault = Some(fault);
+        self.settled += 1;
+        self.failures += 1;
+        // Its marker, if it was to carry one, was not put either.
+        self.marked = self.marked.min(self.device_retired);
+        if self.last_launch == cmd.count() {
+            self.last_launch = cmd.0;
+        }
+        self.lone = self.lone.filter(|(lone, _)| *lone != cmd);
+        if fault.is_sticky() {
+            self.lose();
+        }
+        self.settle();
+    }
+}

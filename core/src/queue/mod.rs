@@ -1,0 +1,566 @@
+//! The machine of one XQueue.
+//!
+//! A driver calls [`Queue::submit`] and the `handle_*` methods with what happened, and after each
+//! of them carries out [`Queue::poll_action`] and forwards [`Queue::poll_report`] until both give
+//! `None`. Every call does a bounded amount of work (at most one pass over the ring).
+//!
+//! Three counters say where the commands are. They never go back:
+//! `submitted ≥ launched ≥ retired`. A command that needs no device (a reached wait, a cancelled
+//! command, a refused launch) passes the launch point without an [`Action::Launch`] and retires when
+//! everything before it has.
+//!
+//! ```text
+//!  0 ............ retired ........ launched ............ submitted
+//!    gone           │ in flight │   (window)  waiting in the ring │
+//! ```
+//!
+//! Under [`Recovery::Replay`] a hold makes the device forget commands; they are then launched again,
+//! from [`Queue::next_launch`] on, which is below `launched` for that time.
+
+mod hold;
+mod launch;
+mod retire;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+pub use hold::ByHand;
+pub use slot::{CommandSlot, Status};
+
+use crate::fault::Fault;
+use crate::id::{CmdId, EventRef};
+#[cfg(doc)]
+use crate::level::Recovery;
+use crate::level::{Caps, Level, Step};
+use crate::message::{HoldState, Order, Report};
+use crate::store::Store;
+use crate::time::{Duration, Instant};
+use crate::window::{Window, WindowConfig};
+
+/// How a queue is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueConfig {
+    /// The in-flight window.
+    pub window: WindowConfig,
+    /// The deepest hold to use, at most what the device can do.
+    pub level: Level,
+    /// A marker that has not been seen this long after the last progress is put again (doubled each
+    /// time until there is progress). Not counted while the queue is held.
+    pub remark_after: Duration,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self {
+            window: WindowConfig::default(),
+            level: Level::Block,
+            remark_after: Duration::from_ms(100),
+        }
+    }
+}
+
+/// What a driver must do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Launch a command, with a completion marker behind it if `marker`.
+    Launch {
+        /// The command.
+        cmd: CmdId,
+        /// Whether its completion must be seen.
+        marker: bool,
+    },
+    /// Put a completion marker behind the last launched command.
+    Mark {
+        /// That command.
+        upto: CmdId,
+    },
+    /// Ask the device for a step, and answer with [`Signal::Stepped`].
+    Step {
+        /// The step.
+        step: Step,
+        /// Number of the step, to be repeated in the answer.
+        seq: u32,
+    },
+}
+
+/// What a driver saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Commands have retired.
+    Retired(Retired),
+    /// The device refused a launch.
+    LaunchFailed {
+        /// The command.
+        cmd: CmdId,
+        /// Why.
+        fault: Fault,
+    },
+    /// The device refused a marker.
+    MarkFailed,
+    /// A step has been carried out or refused.
+    Stepped {
+        /// Number of the step.
+        seq: u32,
+        /// For a hold under [`Recovery::Replay`] the first command that did not run, or why the
+        /// step failed.
+        result: Result<Option<CmdId>, Fault>,
+    },
+    /// The device is gone.
+    Lost,
+    /// The scheduler's lease has run out: stop obeying its hold.
+    FailOpen,
+}
+
+/// Commands that have retired on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retired {
+    /// The last of them.
+    pub upto: CmdId,
+    /// Device time used since the previous answer; zero if it cannot be measured.
+    pub busy: Duration,
+    /// How they ended.
+    pub outcome: Outcome,
+}
+
+/// How a batch of commands ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All without an error.
+    Ok,
+    /// Those from `from` on with an error.
+    Failed {
+        /// The first that failed.
+        from: CmdId,
+        /// Why. A [sticky](Fault::is_sticky) fault fails everything submitted later as well.
+        fault: Fault,
+    },
+}
+
+/// Why a command was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubmitError {
+    /// As many commands as the ring has slots are waiting or in flight. Try again when one retired.
+    Full,
+    /// The device is lost.
+    Lost,
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the queue is full; wait for a command to retire",
+            Self::Lost => "the device is lost; reopen it and make a new queue",
+        })
+    }
+}
+
+impl core::error::Error for SubmitError {}
+
+/// Counts of things that should be rare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Oddities {
+    /// Orders that arrived after a newer one.
+    pub stale_orders: u64,
+    /// Answers of the driver that made no sense and were ignored.
+    pub protocol: u64,
+    /// Markers that had to be put again.
+    pub remarks: u64,
+    /// Steps that failed.
+    pub failed_steps: u64,
+}
+
+/// The machine. `R` lends the command slots: `&mut [CommandSlot]`, an array, a boxed slice.
+#[derive(Debug)]
+pub struct Queue<R> {
+    ring: R,
+    /// Largest index when the ring's size is a power of two, for a cheap remainder; else 0.
+    mask: u64,
+    caps: Caps,
+    level: Level,
+    window: Window,
+
+    submitted: u64,
+    launched: u64,
+    retired: u64,
+    /// Next command to launch; below `launched` only while commands are replayed.
+    cursor: u64,
+    /// Commands that the device has told us about.
+    device_retired: u64,
+    /// One past the last command that was really launched.
+    last_launch: u64,
+    /// Commands covered by a marker.
+    marked: u64,
+    /// Somebody waits for this many commands.
+    wanted: u64,
+    /// Settled commands between `retired` and `cursor`.
+    settled: u64,
+    /// Commands below this are dropped instead of launched.
+    drop_until: u64,
+    /// When a command was launched into the idle queue, and which.
+    lone: Option<(CmdId, Instant)>,
+
+    hold: hold::Hold,
+    waiting: Option<EventRef>,
+    lost: bool,
+
+    failures: u64,
+    busy: Duration,
+    busy_reported: Duration,
+    progress_every: Duration,
+    watch: u64,
+    ready_since: Instant,
+    report_due: bool,
+
+    remark_after: Duration,
+    remark_wait: Duration,
+    last_progress: Instant,
+    oddities: Oddities,
+}
+
+impl<R: Store<CommandSlot>> Queue<R> {
+    /// A queue on a device with these capabilities. It runs until it is told otherwise.
+    ///
+    /// A ring without slots takes no commands: every submit answers [`SubmitError::Full`].
+    #[must_use]
+    pub fn new(ring: R, config: QueueConfig, caps: Caps) -> Self {
+        let slots = ring.as_ref().len() as u64;
+        let mask = if slots.is_power_of_two() { slots - 1 } else { 0 };
+        let mut effective = caps;
+        effective.level = caps.level.min(config.level);
+        Self {
+            ring,
+            mask,
+            caps,
+            level: config.level,
+            window: Window::new(config.window, &effective),
+            submitted: 0,
+            launched: 0,
+            retired: 0,
+            cursor: 0,
+            device_retired: 0,
+            last_launch: 0,
+            marked: 0,
+            wanted: 0,
+            settled: 0,
+            drop_until: 0,
+            lone: None,
+            hold: hold::Hold::default(),
+            waiting: None,
+            lost: false,
+            failures: 0,
+            busy: Duration::ZERO,
+            busy_reported: Duration::ZERO,
+            progress_every: Duration::MAX,
+            watch: 0,
+            ready_since: Instant::ZERO,
+            report_due: false,
+            remark_after: config.remark_after,
+            remark_wait: config.remark_after,
+            last_progress: Instant::ZERO,
+            oddities: Oddities::default(),
+        }
+    }
+
+    /// Takes a command. Poll for actions and reports afterwards.
+    ///
+    /// # Errors
+    /// [`SubmitError::Full`] when the ring is full, [`SubmitError::Lost`] after a device loss.
+    pub fn submit(&mut self, now: Instant) -> Result<CmdId, SubmitError> {
+        self.accept(now, CommandSlot::device())
+    }
+
+    /// Takes a command that waits for an event of another queue: later commands of this queue are
+    /// not launched before it is reached. Poll for actions and reports afterwards.
+    ///
+    /// Whether waiting could deadlock is the scheduler's to say, before this call:
+    /// [`crate::scheduler::Scheduler::admit_wait`].
+    ///
+    /// # Errors
+    /// As for [`Queue::submit`].
+    pub fn submit_wait(&mut self, now: Instant, event: EventRef) -> Result<CmdId, SubmitError> {
+        self.accept(now, CommandSlot::wait(event))
+    }
+
+    fn accept(&mut self, now: Instant, slot: CommandSlot) -> Result<CmdId, SubmitError> {
+        if self.lost {
+            return Err(SubmitError::Lost);
+        }
+        if self.is_full() {
+            return Err(SubmitError::Full);
+        }
+        if self.submitted == self.retired {
+            self.ready_since = now;
+            self.last_progress = now;
+            self.report_due = true;
+        }
+        let cmd = CmdId(self.submitted);
+        *self.slot_mut(cmd.0) = slot;
+        self.submitted += 1;
+        // Whoever watches for this command must learn that it exists now.
+        self.report_due |= self.submitted == self.watch;
+        Ok(cmd)
+    }
+
+    /// Somebody waits for the command (or for everything, with the last one): its completion must
+    /// be seen even if no marker was due. Poll for actions afterwards.
+    pub fn want(&mut self, cmd: CmdId) {
+        self.wanted = self.wanted.max(cmd.count().min(self.submitted));
+    }
+
+    /// Cancels a command that was not launched. It fails with [`Fault::Cancelled`] and retires in
+    /// its turn. Poll for actions afterwards.
+    ///
+    /// Returns false if it was launched, cancelled or never submitted.
+    pub fn cancel(&mut self, cmd: CmdId) -> bool {
+        if cmd.0 < self.cursor.max(self.launched) || cmd.0 >= self.submitted {
+            return false;
+        }
+        let slot = self.slot_mut(cmd.0);
+        if slot.settled {
+            return false;
+        }
+        slot.settled = true;
+        slot.fault = Some(Fault::Cancelled);
+        self.failures += 1;
+        true
+    }
+
+    /// Drops everything that was submitted and can still be kept from running: commands not yet
+    /// launched, and held ones that would have to be launched again. Poll for actions afterwards.
+    pub fn drop_pending(&mut self) {
+        self.drop_until = self.submitted;
+    }
+
+    /// Something happened on the device. Poll for actions and reports afterwards.
+    pub fn handle_signal(&mut self, now: Instant, signal: Signal) {
+        match signal {
+            Signal::Retired(retired) => self.on_retired(now, retired),
+            Signal::LaunchFailed { cmd, fault } => self.on_launch_failed(cmd, fault),
+            Signal::MarkFailed => self.marked = self.marked.min(self.device_retired),
+            Signal::Stepped { seq, result } => self.on_stepped(now, seq, result),
+            Signal::Lost => self.lose(),
+            Signal::FailOpen => {
+                self.hold.fail_open();
+                self.report_due = true;
+            }
+        }
+    }
+
+    /// The scheduler says something. Poll for actions and reports afterwards. An order older than
+    /// the newest known one is ignored and counted.
+    pub fn handle_order(&mut self, order: Order) {
+        match order {
+            Order::Run { .. } | Order::Hold { .. } => {
+                if self.hold.order(order) {
+                    self.report_due = true;
+                } else {
+                    self.oddities.stale_orders += 1;
+                }
+            }
+            Order::Watch { upto } => {
+                self.watch = upto;
+                self.wanted = self.wanted.max(upto.min(self.submitted));
+                // The answer also tells how much is submitted; reports are rare otherwise.
+                self.report_due = true;
+            }
+            Order::Reached { event, ok } => self.reach(event, ok),
+            Order::Progress { every } => self.progress_every = every,
+        }
+    }
+
+    /// What the driver must do now, or `None`. Call again until `None`.
+    #[must_use]
+    pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
+        if let Some((step, seq)) = self.next_step() {
+            return Some(Action::Step { step, seq });
+        }
+        let launch = self.next_launch_action(now);
+        launch.or_else(|| self.next_mark())
+    }
+
+    /// A report for the scheduler, if anything changed that it must know. Call after the actions.
+    #[must_use]
+    pub fn poll_report(&mut self) -> Option<Report> {
+        let hold = self.hold_state();
+        if hold != self.hold.reported {
+            self.report_due = true;
+        }
+        if !self.report_due {
+            return None;
+        }
+        self.report_due = false;
+        self.hold.reported = hold;
+        self.busy_reported = self.busy;
+        Some(self.report())
+    }
+
+    /// The present state as a report, whether or not anything changed.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report {
+            epoch: self.hold.epoch,
+            hold: self.hold_state(),
+            by_hand: self.hold.by_hand.is_some(),
+            failed_open: self.hold.failed_open,
+            lost: self.lost,
+            submitted: self.submitted,
+            launched: self.launched,
+            retired: self.retired,
+            failures: self.failures,
+            busy: self.busy,
+            ready_since: self.ready_since,
+            waiting: self.waiting,
+        }
+    }
+
+    /// When [`Queue::handle_timeout`] wants to be called, if at all. Later is harmless except that
+    /// a lost marker is noticed later.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let unseen = self.last_launch > self.device_retired;
+        let counting = unseen && !self.lost && self.hold.device_is_free();
+        counting.then(|| self.last_progress + self.remark_wait)
+    }
+
+    /// Time has passed. Calling it early or for nothing does nothing. Poll for actions afterwards.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.poll_timeout().is_some_and(|due| now >= due) {
+            self.marked = self.marked.min(self.device_retired);
+            self.remark_wait = self.remark_wait.times(2);
+            self.last_progress = now;
+            self.oddities.remarks += 1;
+        }
+    }
+
+    /// Changes the in-flight window at once; nothing has to drain.
+    pub fn set_window(&mut self, config: WindowConfig) {
+        let effective = self.effective_caps();
+        self.window.configure(config, &effective);
+    }
+
+    /// Changes the deepest hold to use, even while held; the device is moved there if it can.
+    pub fn set_level(&mut self, level: Level) {
+        self.level = level;
+        let (config, effective) = (self.window.config(), self.effective_caps());
+        self.window.configure(config, &effective);
+    }
+
+    fn effective_caps(&self) -> Caps {
+        let mut caps = self.caps;
+        caps.level = caps.level.min(self.level);
+        caps
+    }
+
+    /// What has become of a command.
+    #[must_use]
+    pub fn status(&self, cmd: CmdId) -> Status {
+        let slots = self.ring.as_ref().len() as u64;
+        if cmd.0 >= self.submitted {
+            return Status::Unknown;
+        }
+        if self.submitted - cmd.0 > slots {
+            return Status::Forgotten;
+        }
+        let slot = self.slot(cmd.0);
+        match slot.fault {
+            Some(fault) => Status::Failed(fault),
+            None if cmd.0 < self.retired => Status::Done,
+            None if cmd.0 < self.launched => Status::InFlight,
+            None => Status::Queued,
+        }
+    }
+
+    /// Commands submitted so far.
+    #[must_use]
+    pub const fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    /// Commands that have passed the launch point so far.
+    #[must_use]
+    pub const fn launched(&self) -> u64 {
+        self.launched
+    }
+
+    /// Commands retired so far.
+    #[must_use]
+    pub const fn retired(&self) -> u64 {
+        self.retired
+    }
+
+    /// The next command to be launched.
+    #[must_use]
+    pub const fn next_launch(&self) -> CmdId {
+        CmdId(self.cursor)
+    }
+
+    /// Commands between the launch point and retirement.
+    #[must_use]
+    pub const fn in_flight(&self) -> u64 {
+        self.cursor.saturating_sub(self.retired)
+    }
+
+    /// Whether the ring has no free slot.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.submitted - self.retired >= self.ring.as_ref().len() as u64
+    }
+
+    /// The window in use.
+    #[must_use]
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Device time used so far.
+    #[must_use]
+    pub const fn busy(&self) -> Duration {
+        self.busy
+    }
+
+    /// The event that the next command waits for, if it does.
+    #[must_use]
+    pub const fn waiting(&self) -> Option<EventRef> {
+        self.waiting
+    }
+
+    /// Whether the device is lost.
+    #[must_use]
+    pub const fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Counts of things that should be rare.
+    #[must_use]
+    pub const fn oddities(&self) -> Oddities {
+        self.oddities
+    }
+
+    /// How far the queue has got with the hold that applies to it.
+    #[must_use]
+    pub fn hold_state(&self) -> HoldState {
+        self.hold.state(self.hold_target(), self.device_in_flight())
+    }
+
+    fn index(&self, n: u64) -> usize {
+        let slots = self.ring.as_ref().len() as u64;
+        let index = if self.mask != 0 { n & self.mask } else { n % slots.max(1) };
+        index as usize
+    }
+
+    fn slot(&self, n: u64) -> &CommandSlot {
+        &self.ring.as_ref()[self.index(n)]
+    }
+
+    fn slot_mut(&mut self, n: u64) -> &mut CommandSlot {
+        let index = self.index(n);
+        &mut self.ring.as_mut()[index]
+    }
+
+    /// Really launched commands that the device has not told us about.
+    const fn device_in_flight(&self) -> bool {
+        self.last_launch > self.device_retired
+    }
+}

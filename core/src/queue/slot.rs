@@ -1,0 +1,76 @@
+//! What a queue remembers about one command.
+
+use crate::fault::Fault;
+use crate::id::{CmdId, EventRef, QueueId};
+
+/// Storage for one command of a queue. A queue with `n` slots takes at most `n` commands that have
+/// not retired, and remembers the outcome of the last `n`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommandSlot {
+    wait_queue: QueueId,
+    wait_cmd: CmdId,
+    kind: Kind,
+    /// Nothing of it is, or will be, on the device; it retires when all before it have.
+    pub(crate) settled: bool,
+    pub(crate) fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Device,
+    Wait,
+}
+
+impl CommandSlot {
+    pub(crate) const fn device() -> Self {
+        Self {
+            wait_queue: QueueId::new(0, 0),
+            wait_cmd: CmdId(0),
+            kind: Kind::Device,
+            settled: false,
+            fault: None,
+        }
+    }
+
+    pub(crate) const fn wait(event: EventRef) -> Self {
+        let mut slot = Self::device();
+        slot.wait_queue = event.queue;
+        slot.wait_cmd = event.cmd;
+        slot.kind = Kind::Wait;
+        slot
+    }
+
+    /// The event that the command waits for, if it is a wait.
+    pub(crate) const fn awaited(&self) -> Option<EventRef> {
+        match self.kind {
+            Kind::Device => None,
+            Kind::Wait => Some(EventRef { queue: self.wait_queue, cmd: self.wait_cmd }),
+        }
+    }
+}
+
+/// What has become of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Never submitted.
+    Unknown,
+    /// Submitted and not launched.
+    Queued,
+    /// Launched and not known to have retired.
+    InFlight,
+    /// Retired without an error.
+    Done,
+    /// Failed, was cancelled or was dropped.
+    Failed(Fault),
+    /// It retired, and so many commands have been submitted since that its outcome is forgotten.
+    Forgotten,
+}
+
+impl Status {
+    /// Whether a wait for the command would return.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed(_) | Self::Forgotten)
+    }
+}

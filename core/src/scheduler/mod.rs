@@ -1,0 +1,352 @@
+//! The global machine: which queues should run, and the orders to get there.
+//!
+//! A driver feeds it [`Scheduler::attach`], [`Scheduler::handle_report`], hints and
+//! [`Scheduler::handle_timeout`], and after each of them forwards [`Scheduler::poll_order`] until it
+//! gives `None`. The policy is asked once per round, however many reports came in. Its verdicts are
+//! compared with what was last ordered, so only differences become orders, each with an epoch.
+//!
+//! Work per event does not depend on the number of queues: the table keeps lists of what changed
+//! and an index of priorities per device. Orders cost what they cost, one each.
+
+mod depend;
+mod orders;
+mod storage;
+pub(crate) mod table;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use core::cell::Cell;
+use core::fmt;
+
+use heapless::Vec;
+
+#[cfg(feature = "alloc")]
+pub use storage::Heap;
+pub use storage::{Inline, Parts, Slices, Storage};
+pub use table::{DeviceSlot, Edge, QueueInfo, QueueSlot, QueueTable};
+
+use crate::cost::CostModel;
+use crate::hint::{Hints, PolicyHint};
+use crate::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
+use crate::level::Level;
+use crate::message::{Order, Report};
+use crate::policy::Policy;
+use crate::time::Instant;
+use table::{END, NONE};
+use work::Work;
+
+/// Changed queues that are remembered one by one between two decisions; more of them make the next
+/// decision a full one.
+const CHANGED_MAX: usize = 64;
+
+/// What the scheduler must know about a new queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Attach {
+    /// The device it is on.
+    pub device: DeviceId,
+    /// The process that owns it.
+    pub process: ProcessId,
+    /// What users said about it.
+    pub hints: Hints,
+    /// The level of its holds: exactly this one, or the highest to choose from.
+    pub level: LevelChoice,
+    /// Commands it may have in flight.
+    pub threshold: u32,
+    /// Share of the device's context that its commands use, in permille, for the cost of Lv3.
+    pub context_permille: u32,
+}
+
+impl Default for Attach {
+    fn default() -> Self {
+        Self {
+            device: DeviceId(0),
+            process: ProcessId(0),
+            hints: Hints::default(),
+            level: LevelChoice::Exactly(Level::Block),
+            threshold: 16,
+            context_permille: 1_000,
+        }
+    }
+}
+
+/// How the level of a hold is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LevelChoice {
+    /// Always this level.
+    Exactly(Level),
+    /// The cheapest level up to this one that is fast enough, by the device's cost model.
+    UpTo(Level),
+}
+
+/// Why a call was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchedulerError {
+    /// The table has no free slot; give it more storage.
+    TableFull,
+    /// There is no such device in the device table.
+    UnknownDevice,
+    /// The queue is not in the table (any more).
+    UnknownQueue,
+    /// The counters of a report contradict each other.
+    BadReport,
+    /// The wait would complete a circle of queues that wait for each other.
+    WouldDeadlock,
+    /// No storage for another wait; let some complete or give the scheduler more.
+    WaitTableFull,
+}
+
+impl fmt::Display for SchedulerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TableFull => "the queue table is full; give the scheduler more storage",
+            Self::UnknownDevice => "no such device in the scheduler's device table",
+            Self::UnknownQueue => "no such queue; it was detached or belongs to another scheduler",
+            Self::BadReport => "the report's counters contradict each other; it was ignored",
+            Self::WouldDeadlock => {
+                "waiting here would close a circle of queues that wait for each other"
+            }
+            Self::WaitTableFull => "too many waits at once; let some complete first",
+        })
+    }
+}
+
+impl core::error::Error for SchedulerError {}
+
+/// Counts of what the scheduler did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Times the policy was asked.
+    pub decisions: u64,
+    /// Of these, with everything to be looked at.
+    pub full_decisions: u64,
+    /// Orders given.
+    pub orders: u64,
+    /// Acknowledgements of orders that had been replaced; ignored.
+    pub stale_acks: u64,
+    /// Queues that stopped obeying because the lease ran out.
+    pub failed_open: u64,
+    /// Waits that were ended because they closed a circle.
+    pub circles: u64,
+}
+
+/// Heads of the lists that run through the tables, and what a round has collected.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    free: u32,
+    dirty_head: u32,
+    dirty_tail: u32,
+    work: u32,
+    touched: Cell<u32>,
+    floors: Cell<u32>,
+    wake: Cell<Option<Instant>>,
+    changed: Vec<QueueId, CHANGED_MAX>,
+    changed_devices: Vec<DeviceId, CHANGED_MAX>,
+    changed_all: bool,
+    timer_fired: bool,
+    edges: usize,
+    stats: Stats,
+}
+
+/// The machine. `P` decides, `S` lends the tables.
+#[derive(Debug)]
+pub struct Scheduler<P, S> {
+    policy: P,
+    storage: S,
+    lists: Lists,
+}
+
+impl<P: Policy, S: Storage> Scheduler<P, S> {
+    /// A scheduler with empty tables. The storage is cleared.
+    #[must_use]
+    pub fn new(policy: P, mut storage: S) -> Self {
+        let parts = storage.parts();
+        let count = parts.queues.len().min(END as usize) as u32;
+        for (slot, next) in parts.queues.iter_mut().zip(1..) {
+            *slot = QueueSlot::default();
+            slot.bucket_next = if next < count { next } else { NONE };
+        }
+        parts.devices.fill_with(DeviceSlot::default);
+        let lists = Lists {
+            free: if count == 0 { NONE } else { 0 },
+            dirty_head: END,
+            dirty_tail: END,
+            work: END,
+            touched: Cell::new(END),
+            floors: Cell::new(END),
+            wake: Cell::new(None),
+            changed: Vec::new(),
+            changed_devices: Vec::new(),
+            changed_all: true,
+            timer_fired: false,
+            edges: 0,
+            stats: Stats::default(),
+        };
+        Self { policy, storage, lists }
+    }
+
+    fn work(&mut self) -> Work<'_, P> {
+        let parts = self.storage.parts();
+        Work {
+            policy: &mut self.policy,
+            queues: parts.queues,
+            devices: parts.devices,
+            edges: parts.edges,
+            lists: &mut self.lists,
+        }
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> QueueTable<'_> {
+        let (queues, devices) = self.storage.view();
+        QueueTable { queues, devices }
+    }
+
+    /// The policy in charge.
+    #[must_use]
+    pub const fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// Counts of what was done so far.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.lists.stats
+    }
+
+    /// Says what holds cost on a device, for [`LevelChoice::UpTo`].
+    ///
+    /// # Errors
+    /// [`SchedulerError::UnknownDevice`].
+    pub fn set_cost(&mut self, device: DeviceId, cost: CostModel) -> Result<(), SchedulerError> {
+        let parts = self.storage.parts();
+        let slot = parts.devices.get_mut(device.index()).ok_or(SchedulerError::UnknownDevice)?;
+        slot.cost = cost;
+        Ok(())
+    }
+
+    /// Adds a queue. It counts as running until an order says otherwise; poll for orders before its
+    /// first command, so that a new queue cannot slip past the policy.
+    ///
+    /// # Errors
+    /// [`SchedulerError::UnknownDevice`] and [`SchedulerError::TableFull`].
+    pub fn attach(&mut self, now: Instant, attach: Attach) -> Result<QueueId, SchedulerError> {
+        self.work().attach(now, attach)
+    }
+
+    /// Removes a queue. Waits for its events that are not reached end with an error.
+    ///
+    /// # Errors
+    /// [`SchedulerError::UnknownQueue`].
+    pub fn detach(&mut self, now: Instant, queue: QueueId) -> Result<(), SchedulerError> {
+        let mut work = self.work();
+        let index = work.find(queue)?;
+        work.detach(now, index);
+        Ok(())
+    }
+
+    /// Takes a report of a queue.
+    ///
+    /// # Errors
+    /// [`SchedulerError::UnknownQueue`], and [`SchedulerError::BadReport`] for a report that cannot
+    /// be true; it is ignored.
+    pub fn handle_report(
+        &mut self,
+        now: Instant,
+        queue: QueueId,
+        report: &Report,
+    ) -> Result<(), SchedulerError> {
+        let mut work = self.work();
+        let index = work.find(queue)?;
+        work.report(now, index, report)
+    }
+
+    /// Replaces the hints of a queue.
+    ///
+    /// # Errors
+    /// [`SchedulerError::UnknownQueue`].
+    pub fn set_hints(
+        &mut self,
+        now: Instant,
+        queue: QueueId,
+        hints: Hints,
+    ) -> Result<(), SchedulerError> {
+        let mut work = self.work();
+        let index = work.find(queue)?;
+        work.set_hints(now, index, hints);
+        Ok(())
+    }
+
+    /// Changes how the level of a queue's holds is chosen. A hold that is in effect is ordered again
+    /// at the new level.
+    ///
+    /// # Errors
+    /// [`SchedulerError::UnknownQueue`].
+    pub fn set_level(&mut self, queue: QueueId, choice: LevelChoice) -> Result<(), SchedulerError> {
+        let mut work = self.work();
+        let index = work.find(queue)?;
+        work.set_level(index, choice);
+        Ok(())
+    }
+
+    /// Passes a hint on to the policy. Returns false if it has no use for it.
+    pub fn hint_policy(&mut self, hint: PolicyHint) -> bool {
+        let used = self.policy.configure(hint);
+        self.lists.changed_all |= used;
+        used
+    }
+
+    /// Puts another policy in charge and returns the old one. Hints stay; verdicts start afresh, and
+    /// the next [`Scheduler::poll_order`] brings them into force.
+    pub fn set_policy(&mut self, policy: P) -> P {
+        let old = core::mem::replace(&mut self.policy, policy);
+        self.work().policy_changed();
+        old
+    }
+
+    /// Asks whether the next command of `waiter`, number `cmd`, may wait for `event`, and remembers
+    /// it if so. Returns false if there is nothing to wait for: the event is reached, or it belongs
+    /// to an earlier command of the same queue.
+    ///
+    /// # Errors
+    /// [`SchedulerError::WouldDeadlock`], [`SchedulerError::UnknownQueue`] for either queue, and
+    /// [`SchedulerError::WaitTableFull`].
+    pub fn admit_wait(
+        &mut self,
+        waiter: QueueId,
+        cmd: CmdId,
+        event: EventRef,
+    ) -> Result<bool, SchedulerError> {
+        self.work().admit_wait(waiter, cmd, event)
+    }
+
+    /// The next order, or `None`. Asks the policy first if anything changed. Call again until
+    /// `None`.
+    #[must_use]
+    pub fn poll_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
+        let mut work = self.work();
+        work.decide_if_due(now);
+        work.next_order()
+    }
+
+    /// When [`Scheduler::handle_timeout`] wants to be called, if at all.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.lists.wake.get()
+    }
+
+    /// Time has passed. Calling it early or for nothing does nothing. Poll for orders afterwards.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.lists.wake.get().is_some_and(|due| now >= due) {
+            self.lists.wake.set(None);
+            self.lists.timer_fired = true;
+        }
+    }
+
+    /// Makes the next decision look at everything: the recovery path after doubt.
+    pub fn reconsider_all(&mut self) {
+        self.lists.changed_all = true;
+    }
+}

@@ -1,0 +1,122 @@
+//! Orders: the difference between what was decided and what was last ordered.
+
+use super::table::{END, NONE};
+use super::work::{Work, dirty};
+use crate::cost::Load;
+use crate::id::QueueId;
+use crate::level::Level;
+use crate::message::Order;
+use crate::policy::{Policy, Verdict};
+use crate::time::Duration;
+
+impl<P: Policy> Work<'_, P> {
+    pub(super) fn mark_dirty(&mut self, index: usize, what: u8) {
+        let slot = &mut self.queues[index];
+        slot.dirty |= what;
+        if slot.dirty_next != NONE {
+            return;
+        }
+        slot.dirty_next = END;
+        if self.lists.dirty_head == END {
+            self.lists.dirty_head = index as u32;
+        } else {
+            self.queues[self.lists.dirty_tail as usize].dirty_next = index as u32;
+        }
+        self.lists.dirty_tail = index as u32;
+    }
+
+    /// Takes orders from the queues that need any, in the order in which they came to need them.
+    pub(super) fn next_order(&mut self) -> Option<(QueueId, Order)> {
+        while self.lists.dirty_head != END {
+            let index = self.lists.dirty_head as usize;
+            if let Some(order) = self.order_for(index) {
+                self.lists.stats.orders += 1;
+                return Some((self.queues[index].info.id, order));
+            }
+            self.lists.dirty_head = core::mem::replace(&mut self.queues[index].dirty_next, NONE);
+        }
+        None
+    }
+
+    fn order_for(&mut self, index: usize) -> Option<Order> {
+        if self.take(index, dirty::VERDICT) {
+            let order = self.verdict_order(index);
+            if order.is_some() {
+                return order;
+            }
+        }
+        if self.take(index, dirty::REACHED)
+            && let Some((event, ok)) = self.queues[index].reached.take()
+        {
+            return Some(Order::Reached { event, ok });
+        }
+        if self.take(index, dirty::WATCH) {
+            let order = self.watch_order(index);
+            if order.is_some() {
+                return order;
+            }
+        }
+        self.take(index, dirty::PROGRESS).then(|| Order::Progress {
+            every: self.policy.progress_every().unwrap_or(Duration::MAX),
+        })
+    }
+
+    fn take(&mut self, index: usize, what: u8) -> bool {
+        let slot = &mut self.queues[index];
+        let due = slot.dirty & what != 0;
+        slot.dirty &= !what;
+        due
+    }
+
+    fn verdict_order(&mut self, index: usize) -> Option<Order> {
+        let wanted = if self.queues[index].info.running { None } else { Some(self.level(index)) };
+        let slot = &mut self.queues[index];
+        if wanted == slot.ordered {
+            return None;
+        }
+        slot.ordered = wanted;
+        slot.epoch = slot.epoch.wrapping_add(1);
+        let epoch = slot.epoch;
+        Some(match wanted {
+            None => Order::Run { epoch },
+            Some(level) => Order::Hold { epoch, level },
+        })
+    }
+
+    /// The level for holding a queue: as configured, or by the cost model.
+    fn level(&self, index: usize) -> Level {
+        let slot = &self.queues[index];
+        if slot.exact_level {
+            return slot.level;
+        }
+        let command = self.mean_command(index);
+        if command == Duration::ZERO {
+            // Nothing measured yet: assume the worst about what is in flight.
+            return slot.level;
+        }
+        let device = &self.devices[slot.info.device.index()];
+        let below = slot.info.hints.priority.rank() < usize::from(device.floor);
+        let mut within = if below { device.floor_urgency.get().span() } else { Duration::MAX };
+        if let Verdict::Hold(urgency) = slot.verdict.get() {
+            within = within.min(urgency.span());
+        }
+        let in_flight = u64::from(slot.threshold);
+        let load = Load { in_flight, command, context_permille: slot.context_permille };
+        device.cost.choose(slot.level, within, &load)
+    }
+
+    fn watch_order(&mut self, index: usize) -> Option<Order> {
+        let mut upto = 0;
+        let mut at = self.queues[index].waiters;
+        while at != NONE {
+            let waiter = &self.queues[at as usize];
+            let count = waiter.target.map_or(0, |event| event.cmd.count());
+            upto = if upto == 0 { count } else { upto.min(count) };
+            at = waiter.waiter_next;
+        }
+        let slot = &mut self.queues[index];
+        let due = upto != 0 && upto != slot.watching;
+        slot.watching = upto;
+        due.then_some(Order::Watch { upto })
+    }
+}

@@ -1,0 +1,278 @@
+//! The queue table: what the scheduler knows, and how policies see it.
+
+use core::cell::Cell;
+
+use crate::cost::CostModel;
+use crate::hint::{Hints, Priority};
+use crate::id::{DeviceId, EventRef, ProcessId, QueueId};
+use crate::level::Level;
+use crate::message::Report;
+use crate::policy::{PolicyData, Urgency, Verdict};
+use crate::time::Instant;
+
+/// "No index" in the intrusive lists.
+pub(crate) const NONE: u32 = u32::MAX;
+/// End of an intrusive list whose members must be distinguishable from non-members.
+pub(crate) const END: u32 = u32::MAX - 1;
+
+const RANKS: usize = 512;
+const WORDS: usize = RANKS / 64;
+
+/// What is known about a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueInfo {
+    /// Its id.
+    pub id: QueueId,
+    /// The device it is on.
+    pub device: DeviceId,
+    /// The process that owns it.
+    pub process: ProcessId,
+    /// What users said about it.
+    pub hints: Hints,
+    /// It has work that it could run if it were let: something is submitted, no hold by hand is in
+    /// effect, and what it waits for (if anything) can itself make progress.
+    pub ready: bool,
+    /// Whether it may run now, by its own right or by inheritance.
+    pub running: bool,
+    /// The depth of the hold that is in effect, once acknowledged.
+    pub held: Option<Level>,
+    /// Its latest report.
+    pub report: Report,
+}
+
+impl Default for QueueInfo {
+    fn default() -> Self {
+        Self {
+            id: QueueId::new(0, 0),
+            device: DeviceId(0),
+            process: ProcessId(0),
+            hints: Hints::default(),
+            ready: false,
+            running: true,
+            held: None,
+            report: Report::default(),
+        }
+    }
+}
+
+/// Storage for one queue of a scheduler's table. Start from [`QueueSlot::default`].
+#[derive(Clone, Debug)]
+pub struct QueueSlot {
+    pub(crate) info: QueueInfo,
+    pub(crate) live: bool,
+    pub(crate) data: Cell<PolicyData>,
+    pub(crate) verdict: Cell<Verdict>,
+    pub(crate) touch_next: Cell<u32>,
+
+    pub(crate) level: Level,
+    pub(crate) exact_level: bool,
+    pub(crate) threshold: u32,
+    pub(crate) context_permille: u32,
+
+    pub(crate) epoch: u32,
+    /// The hold that was last ordered, if the last verdict was a hold.
+    pub(crate) ordered: Option<Level>,
+    pub(crate) dirty: u8,
+    pub(crate) dirty_next: u32,
+    pub(crate) changed: bool,
+
+    pub(crate) bucket_next: u32,
+    pub(crate) bucket_prev: u32,
+
+    /// The event that the queue's next command waits for, while it is not reached.
+    pub(crate) target: Option<EventRef>,
+    pub(crate) waiter_next: u32,
+    /// First of the queues that wait for events of this one.
+    pub(crate) waiters: u32,
+    pub(crate) reached: Option<(EventRef, bool)>,
+    pub(crate) watching: u64,
+    pub(crate) work_next: u32,
+    /// Scratch of the deadlock search.
+    pub(crate) reach: u64,
+}
+
+impl Default for QueueSlot {
+    fn default() -> Self {
+        Self {
+            info: QueueInfo::default(),
+            live: false,
+            data: Cell::new([0; 4]),
+            verdict: Cell::new(Verdict::Run),
+            touch_next: Cell::new(NONE),
+            level: Level::Block,
+            exact_level: true,
+            threshold: 1,
+            context_permille: 1_000,
+            epoch: 0,
+            ordered: None,
+            dirty: 0,
+            dirty_next: NONE,
+            changed: false,
+            bucket_next: NONE,
+            bucket_prev: NONE,
+            target: None,
+            waiter_next: NONE,
+            waiters: NONE,
+            reached: None,
+            watching: 0,
+            work_next: NONE,
+            reach: 0,
+        }
+    }
+}
+
+impl QueueSlot {
+    pub(crate) fn is(&self, queue: QueueId) -> bool {
+        self.live && self.info.id == queue
+    }
+}
+
+/// Storage for one device: which queues it has at which priority, and which of them are ready.
+/// Start from [`DeviceSlot::default`].
+#[derive(Clone, Debug)]
+pub struct DeviceSlot {
+    heads: [u32; RANKS],
+    any: [u64; WORDS],
+    ready: [u32; RANKS],
+    any_ready: [u64; WORDS],
+    pub(crate) floor: u16,
+    pub(crate) floor_wanted: Cell<u16>,
+    pub(crate) floor_urgency: Cell<Urgency>,
+    pub(crate) floor_next: Cell<u32>,
+    pub(crate) changed: bool,
+    pub(crate) cost: CostModel,
+}
+
+impl Default for DeviceSlot {
+    fn default() -> Self {
+        Self {
+            heads: [NONE; RANKS],
+            any: [0; WORDS],
+            ready: [0; RANKS],
+            any_ready: [0; WORDS],
+            floor: 0,
+            floor_wanted: Cell::new(0),
+            floor_urgency: Cell::new(Urgency::NOW),
+            floor_next: Cell::new(NONE),
+            changed: false,
+            cost: CostModel::default(),
+        }
+    }
+}
+
+impl DeviceSlot {
+    pub(crate) fn head(&self, rank: usize) -> u32 {
+        self.heads[rank]
+    }
+
+    pub(crate) fn set_head(&mut self, rank: usize, head: u32) {
+        self.heads[rank] = head;
+        let (word, bit) = (rank / 64, 1 << (rank % 64));
+        if head == NONE {
+            self.any[word] &= !bit;
+        } else {
+            self.any[word] |= bit;
+        }
+    }
+
+    pub(crate) fn count_ready(&mut self, rank: usize, ready: bool) {
+        let count = &mut self.ready[rank];
+        *count = if ready { *count + 1 } else { count.saturating_sub(1) };
+        let (word, bit) = (rank / 64, 1 << (rank % 64));
+        if *count == 0 {
+            self.any_ready[word] &= !bit;
+        } else {
+            self.any_ready[word] |= bit;
+        }
+    }
+
+    /// The first non-empty rank at or above `from`.
+    pub(crate) fn next_rank(&self, from: usize) -> Option<usize> {
+        let mut word = from / 64;
+        let mut bits = *self.any.get(word)? & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.any.get(word)?;
+        }
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    fn top_ready(&self) -> Option<Priority> {
+        let word = self.any_ready.iter().rposition(|&bits| bits != 0)?;
+        let rank = word * 64 + 63 - self.any_ready[word].leading_zeros() as usize;
+        // Rank 0 is NO_EXECUTE: ready or not, it never runs.
+        (rank > 0).then(|| Priority::from_rank(rank))
+    }
+}
+
+/// Storage for one wait that is submitted and not over. Start from [`Edge::default`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Edge {
+    pub(crate) waiter: QueueId,
+    pub(crate) cmd: u64,
+    pub(crate) event: Option<EventRef>,
+}
+
+/// The table as a policy sees it: read-only, except for the policy's own words.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueTable<'a> {
+    pub(crate) queues: &'a [QueueSlot],
+    pub(crate) devices: &'a [DeviceSlot],
+}
+
+impl<'a> QueueTable<'a> {
+    /// A queue, if it is in the table.
+    #[must_use]
+    pub fn get(&self, queue: QueueId) -> Option<&'a QueueInfo> {
+        self.slot(queue).map(|slot| &slot.info)
+    }
+
+    fn slot(&self, queue: QueueId) -> Option<&'a QueueSlot> {
+        self.queues.get(queue.index()).filter(|slot| slot.is(queue))
+    }
+
+    /// All queues, in table order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
+        self.queues.iter().filter(|slot| slot.live).map(|slot| &slot.info)
+    }
+
+    /// The queues of one device, in table order.
+    pub fn on_device(&self, device: DeviceId) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
+        self.iter().filter(move |info| info.device == device)
+    }
+
+    /// The queues of one process, in table order.
+    pub fn of_process(&self, process: ProcessId) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
+        self.iter().filter(move |info| info.process == process)
+    }
+
+    /// All devices.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceId> + use<> {
+        (0..self.devices.len() as u16).map(DeviceId)
+    }
+
+    /// The highest priority among the ready queues of a device, in constant time. Queues with
+    /// [`Priority::NO_EXECUTE`] do not count.
+    #[must_use]
+    pub fn top_ready(&self, device: DeviceId) -> Option<Priority> {
+        self.devices.get(device.index())?.top_ready()
+    }
+
+    /// The verdict that is in force for a queue (not counting floors and inheritance).
+    #[must_use]
+    pub fn verdict(&self, queue: QueueId) -> Option<Verdict> {
+        self.slot(queue).map(|slot| slot.verdict.get())
+    }
+
+    /// When a queue last became ready.
+    #[must_use]
+    pub fn ready_since(&self, queue: QueueId) -> Option<Instant> {
+        self.get(queue).map(|info| info.report.ready_since)
+    }
+
+    /// The policy's own words for a queue.
+    #[must_use]
+    pub fn data(&self, queue: QueueId) -> Option<&'a Cell<PolicyData>> {
+        self.slot(queue).map(|slot| &slot.data)
+    }
+}
