@@ -92,9 +92,8 @@ impl Window {
         } else {
             WindowConfig::fixed(config.threshold, config.batch)
         };
-        // An adaptive window may go down to a marker for every command.
-        let batch = if self.config.adaptive { 1 } else { self.config.batch };
-        self.device_max = caps.in_flight_max(batch);
+        // Whatever the batch: whoever waits for each command puts a marker behind each.
+        self.device_max = caps.in_flight_max(1);
         self.margin = 0;
         self.resize();
     }

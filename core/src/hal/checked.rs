@@ -124,6 +124,11 @@ impl<'a, H> Checked<'a, H> {
     pub const fn new(inner: H, contract: &'a Contract) -> Self {
         Self { inner, contract, pending: None }
     }
+
+    /// The wrapped half.
+    pub const fn inner_mut(&mut self) -> &mut H {
+        &mut self.inner
+    }
 }
 
 impl<H: ErrorType> ErrorType for Checked<'_, H> {

@@ -105,8 +105,9 @@ impl Hold {
         if !in_flight {
             return None;
         }
-        if target.deactivate && !self.deactivated && !self.no_deactivate {
-            return Some(Step::Deactivate);
+        if target.deactivate && !self.deactivated {
+            // Where a gate is needed and fails, interrupting would only let the next command start.
+            return (!self.no_deactivate).then_some(Step::Deactivate);
         }
         (target.interrupt && !self.interrupted && !self.no_interrupt).then_some(Step::Interrupt)
     }
@@ -201,10 +202,16 @@ impl<R: Store<CommandSlot>> Queue<R> {
         if step.is_hold() && recovery == Some(Recovery::Replay) {
             let first = first_forgotten.map_or(self.cursor, |cmd| cmd.0);
             let first = first.clamp(self.device_retired, self.cursor);
-            self.hold.forgotten = Some(self.hold.forgotten.map_or(first, |f| f.min(first)));
+            let first = self.hold.forgotten.map_or(first, |f| f.min(first));
+            self.hold.forgotten = Some(first);
+            if self.marked > first {
+                // That marker is forgotten too, and what precedes the commands may rely on it.
+                self.marked = self.marked.min(self.device_retired);
+            }
         }
         if self.hold.device_is_free() {
             self.last_progress = now;
+            self.mark_refused = false;
             if let Some(first) = self.hold.forgotten.take() {
                 self.replay_from(first);
             }
@@ -217,6 +224,10 @@ impl<R: Store<CommandSlot>> Queue<R> {
         // Commands that needed no device were settled on the way and pass again on the way back.
         let passed = (first..self.cursor).filter(|&n| self.slot(n).settled).count() as u64;
         self.settled = self.settled.saturating_sub(passed);
+        if first < self.cursor {
+            // The wait behind the launch point is told again when it gets there.
+            self.stop_waiting();
+        }
         self.cursor = first;
         self.last_launch = self.last_launch.min(first);
         self.marked = self.marked.min(first);

@@ -42,12 +42,26 @@ impl<R: Store<CommandSlot>> Queue<R> {
             }
             return None;
         }
-        self.waiting = None;
+        self.stop_waiting();
         self.settled += 1;
-        self.cursor += 1;
-        self.launched = self.launched.max(self.cursor);
+        self.pass_launch_point();
         self.settle();
         Some(true)
+    }
+
+    /// The next command passes, and with it whoever waits for it.
+    fn pass_launch_point(&mut self) {
+        let wanted = self.slot(self.cursor).wanted;
+        self.cursor += 1;
+        self.launched = self.launched.max(self.cursor);
+        if wanted {
+            self.wanted = self.wanted.max(self.cursor);
+        }
+    }
+
+    /// The next command does not wait for an event, or no longer.
+    pub(super) fn stop_waiting(&mut self) {
+        self.report_due |= self.waiting.take().is_some();
     }
 
     fn launch_at_cursor(&mut self, now: Instant) -> Action {
@@ -55,8 +69,11 @@ impl<R: Store<CommandSlot>> Queue<R> {
         if self.retired == self.cursor {
             self.lone = Some((cmd, now));
         }
-        self.cursor += 1;
-        self.launched = self.launched.max(self.cursor);
+        if !self.device_in_flight() {
+            // Nothing was expected of the device before now.
+            self.last_progress = now;
+        }
+        self.pass_launch_point();
         self.last_launch = self.last_launch.max(self.cursor);
         let unseen = self.cursor.saturating_sub(self.marked);
         let marker = unseen >= u64::from(self.window.batch())
@@ -66,6 +83,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             || self.watch == self.cursor;
         if marker {
             self.marked = self.cursor;
+            self.mark_refused = false;
         }
         Action::Launch { cmd, marker }
     }
@@ -76,13 +94,13 @@ impl<R: Store<CommandSlot>> Queue<R> {
         let covered = self.marked.max(self.device_retired);
         // What the device has forgotten will be launched again, and marked then.
         let last = self.hold.forgotten.unwrap_or(u64::MAX).min(self.last_launch);
-        if self.lost || last <= covered {
+        if self.lost || self.mark_refused || last <= covered {
             return None;
         }
         // Only once the command itself is launched: marking every launch on the way to it would
         // undo the batching.
-        let wanted = self.wanted.max(self.watch);
-        let waited_for = wanted > covered && wanted <= self.cursor;
+        let passed = covered + 1..=self.cursor;
+        let waited_for = passed.contains(&self.wanted) || passed.contains(&self.watch);
         let none_to_come = self.marked <= self.device_retired;
         (waited_for || none_to_come).then(|| {
             self.marked = last;
@@ -101,8 +119,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             slot.fault = Some(Fault::Abandoned);
             self.failures += 1;
         }
-        self.waiting = None;
-        self.report_due = true;
+        self.stop_waiting();
     }
 
     pub(super) fn on_launch_failed(&mut self, cmd: CmdId, fault: Fault) {

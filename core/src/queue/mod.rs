@@ -192,7 +192,9 @@ pub struct Queue<R> {
     last_launch: u64,
     /// Commands covered by a marker.
     marked: u64,
-    /// Somebody waits for this many commands.
+    /// The device refused a marker; the next one waits until something has changed.
+    mark_refused: bool,
+    /// Somebody waits for this many commands, all of which have passed the launch point.
     wanted: u64,
     /// Settled commands between `retired` and `cursor`.
     settled: u64,
@@ -242,6 +244,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             device_retired: 0,
             last_launch: 0,
             marked: 0,
+            mark_refused: false,
             wanted: 0,
             settled: 0,
             drop_until: 0,
@@ -256,8 +259,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
             watch: 0,
             ready_since: Instant::ZERO,
             report_due: false,
-            remark_after: config.remark_after,
-            remark_wait: config.remark_after,
+            remark_after: config.remark_after.max(Duration::from_ns(1)),
+            remark_wait: config.remark_after.max(Duration::from_ns(1)),
             last_progress: Instant::ZERO,
             oddities: Oddities::default(),
         }
@@ -306,7 +309,15 @@ impl<R: Store<CommandSlot>> Queue<R> {
     /// Somebody waits for the command (or for everything, with the last one): its completion must
     /// be seen even if no marker was due. Poll for actions afterwards.
     pub fn want(&mut self, cmd: CmdId) {
-        self.wanted = self.wanted.max(cmd.count().min(self.submitted));
+        let Some(last) = self.submitted.checked_sub(1) else { return };
+        let n = cmd.0.min(last);
+        if n < self.retired {
+            return;
+        }
+        self.slot_mut(n).wanted = true;
+        if n < self.cursor {
+            self.wanted = self.wanted.max(n + 1);
+        }
     }
 
     /// Cancels a command that was not launched. It fails with [`Fault::Cancelled`] and retires in
@@ -324,6 +335,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
         slot.settled = true;
         slot.fault = Some(Fault::Cancelled);
         self.failures += 1;
+        if cmd.0 == self.cursor {
+            self.stop_waiting();
+        }
         true
     }
 
@@ -331,20 +345,26 @@ impl<R: Store<CommandSlot>> Queue<R> {
     /// launched, and held ones that would have to be launched again. Poll for actions afterwards.
     pub fn drop_pending(&mut self) {
         self.drop_until = self.submitted;
+        self.stop_waiting();
     }
 
     /// Something happened on the device. Poll for actions and reports afterwards.
     pub fn handle_signal(&mut self, now: Instant, signal: Signal) {
         match signal {
-            Signal::Retired(retired) => self.on_retired(now, retired),
-            Signal::LaunchFailed { cmd, fault } => self.on_launch_failed(cmd, fault),
-            Signal::MarkFailed => self.marked = self.marked.min(self.device_retired),
-            Signal::Stepped { seq, result } => self.on_stepped(now, seq, result),
-            Signal::Lost => self.lose(),
             Signal::FailOpen => {
                 self.hold.fail_open();
                 self.report_due = true;
             }
+            // Answers that were on their way when the device was lost.
+            _ if self.lost => {}
+            Signal::Retired(retired) => self.on_retired(now, retired),
+            Signal::LaunchFailed { cmd, fault } => self.on_launch_failed(cmd, fault),
+            Signal::MarkFailed => {
+                self.marked = self.marked.min(self.device_retired);
+                self.mark_refused = true;
+            }
+            Signal::Stepped { seq, result } => self.on_stepped(now, seq, result),
+            Signal::Lost => self.lose(),
         }
     }
 
@@ -361,7 +381,6 @@ impl<R: Store<CommandSlot>> Queue<R> {
             }
             Order::Watch { upto } => {
                 self.watch = upto;
-                self.wanted = self.wanted.max(upto.min(self.submitted));
                 // The answer also tells how much is submitted; reports are rare otherwise.
                 self.report_due = true;
             }
@@ -370,14 +389,24 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
     }
 
-    /// What the driver must do now, or `None`. Call again until `None`.
+    /// What the driver must do now, or `None`. Call again until `None`. The same as
+    /// [`Queue::poll_step`], then [`Queue::poll_launch`].
     #[must_use]
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
-        if let Some((step, seq)) = self.next_step() {
-            return Some(Action::Step { step, seq });
-        }
-        let launch = self.next_launch_action(now);
-        launch.or_else(|| self.next_mark())
+        self.poll_step().or_else(|| self.poll_launch(now))
+    }
+
+    /// The next step to ask the device for, or `None`. For drivers in which whoever delivers orders
+    /// does not launch.
+    #[must_use]
+    pub fn poll_step(&mut self) -> Option<Action> {
+        self.next_step().map(|(step, seq)| Action::Step { step, seq })
+    }
+
+    /// The next command or marker to launch, or `None`.
+    #[must_use]
+    pub fn poll_launch(&mut self, now: Instant) -> Option<Action> {
+        self.next_launch_action(now).or_else(|| self.next_mark())
     }
 
     /// A report for the scheduler, if anything changed that it must know. Call after the actions.
@@ -428,6 +457,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_some_and(|due| now >= due) {
             self.marked = self.marked.min(self.device_retired);
+            self.mark_refused = false;
             self.remark_wait = self.remark_wait.times(2);
             self.last_progress = now;
             self.oddities.remarks += 1;

@@ -8,26 +8,33 @@ use crate::time::Instant;
 impl<R: Store<CommandSlot>> Queue<R> {
     pub(super) fn on_retired(&mut self, now: Instant, retired: Retired) {
         let count = retired.upto.count();
-        if count > self.cursor {
+        if count > self.last_launch.max(self.device_retired) {
             self.oddities.protocol += 1;
             return;
         }
+        let sticky = match retired.outcome {
+            Outcome::Ok => false,
+            Outcome::Failed { fault, .. } => fault.is_sticky(),
+        };
         if count <= self.device_retired {
+            if sticky {
+                self.lose();
+            }
             return;
         }
         let commands = count - self.device_retired;
         if let Outcome::Failed { from, fault } = retired.outcome {
+            self.oddities.protocol += u64::from(from.0 >= count);
             self.fail_range(from.0.max(self.device_retired), count, fault);
         }
         self.device_retired = count;
         self.busy += retired.busy;
         self.last_progress = now;
         self.remark_wait = self.remark_after;
+        self.mark_refused = false;
         self.settle();
         self.measure(now, commands, &retired);
-        if let Outcome::Failed { fault, .. } = retired.outcome
-            && fault.is_sticky()
-        {
+        if sticky {
             self.lose();
         }
     }

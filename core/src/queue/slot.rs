@@ -10,6 +10,8 @@ pub struct CommandSlot {
     wait_queue: QueueId,
     wait_cmd: CmdId,
     kind: Kind,
+    /// Somebody waits for it.
+    pub(crate) wanted: bool,
     /// Nothing of it is, or will be, on the device; it retires when all before it have.
     pub(crate) settled: bool,
     pub(crate) fault: Option<Fault>,
@@ -28,6 +30,7 @@ impl CommandSlot {
             wait_queue: QueueId::new(0, 0),
             wait_cmd: CmdId(0),
             kind: Kind::Device,
+            wanted: false,
             settled: false,
             fault: None,
         }

@@ -1,0 +1,117 @@
+//! The command line, as `docs/cli.md` describes it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, value_parser};
+
+/// Most seeds that a run or a comparison takes.
+const MAX_SEEDS: u64 = 1_000_000;
+
+/// Preemptive scheduling of accelerator queues: simulate it, compare policies, look for faults.
+#[derive(Debug, Parser)]
+#[command(name = "xsched", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 fine, 1 a check failed, 2 bad input.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the simulator.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Sim(Sim),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Sim {
+    /// Run a scenario and print its figures.
+    #[command(after_help = policies())]
+    Run(RunArgs),
+    /// Run a scenario under several policies and levels and print them side by side.
+    #[command(after_help = policies())]
+    Compare(CompareArgs),
+    /// Run many small drawn scenarios with injected faults and check every invariant.
+    #[command(after_help = EXIT_CODES)]
+    Swarm(SwarmArgs),
+}
+
+fn policies() -> String {
+    format!("Policies: {}.\n{EXIT_CODES}", xsched_sim::run::policy_names().join(", "))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The scenario, a TOML file.
+    pub(crate) file: PathBuf,
+    /// Policy, instead of that of the scenario.
+    #[arg(long, value_name = "P")]
+    pub(crate) policy: Option<String>,
+    /// Preemption level, 1 to 3, instead of that of the scenario.
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<u8>,
+    /// First seed, instead of that of the scenario.
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+    /// Run this many consecutive seeds and print bands, instead of the scenario's number.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MAX_SEEDS))]
+    pub(crate) seeds: Option<u64>,
+    /// Write the figures as JSON; `-` writes them to standard output and the tables to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw the latency distributions of the first seed.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Write the timeline of the first seed for a trace viewer.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Leave the invariants unchecked.
+    #[arg(long)]
+    pub(crate) no_checks: bool,
+    /// Print nothing but what is wrong.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The scenario, a TOML file.
+    pub(crate) file: PathBuf,
+    /// Policies, with commas between; the others are compared with the first.
+    #[arg(long, value_name = "P,P", value_delimiter = ',', required = true)]
+    pub(crate) policies: Vec<String>,
+    /// Preemption levels, 1 to 3, with commas between; by default that of the scenario.
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    pub(crate) levels: Vec<u8>,
+    /// First seed, instead of that of the scenario.
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+    /// Run this many consecutive seeds and compare medians over them.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = value_parser!(u64).range(1..=MAX_SEEDS))]
+    pub(crate) seeds: u64,
+    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw the latency distributions of the first seed.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SwarmArgs {
+    /// How many seeds to run.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(value_parser = value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// The first of them.
+    #[arg(long, value_name = "FIRST", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Threads to use; by default one for each processor.
+    #[arg(long, value_name = "T", value_parser = value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}

@@ -1,0 +1,63 @@
+//! `xsched sim compare`.
+
+use std::collections::BTreeMap;
+
+use xsched_sim::report::{
+    self, CheckFigures, Comparison, Series, combinations, comparison_svg, run_comparison,
+};
+use xsched_sim::run::never_holds;
+use xsched_sim::scenario::Scenario;
+
+use crate::args::CompareArgs;
+use crate::error::CliError;
+use crate::output::Outputs;
+use crate::progress::Progress;
+use crate::{Ending, check_seeds, default_threads, text};
+
+/// Runs every combination, writes what was asked for and prints the comparison.
+pub(crate) fn execute(args: &CompareArgs) -> Result<Ending, CliError> {
+    let scenario = Scenario::load(&args.file)?;
+    let seed = args.seed.unwrap_or(scenario.seed);
+    check_seeds(seed, args.seeds)?;
+    let outputs = Outputs::prepare(args.json.as_deref(), args.svg.as_deref(), None)?;
+    let own_level = [scenario.level];
+    let levels = if args.levels.is_empty() { &own_level[..] } else { &args.levels };
+    let combinations = combinations(&args.policies, levels, never_holds);
+
+    let progress = Progress::new(false);
+    let show = |part| progress.set(part);
+    let threads = default_threads();
+    let result = run_comparison(&scenario, &combinations, Some(seed), args.seeds, threads, &show);
+    let wall = progress.finish();
+    let (comparison, outcomes) = result?;
+
+    if let Some(output) = &outputs.svg {
+        let svg = comparison_svg(&combinations, &outcomes)?;
+        output.write(|out| out.write_all(svg.as_bytes()))?;
+    }
+    if let Some(output) = &outputs.json {
+        output.write(|out| report::write_json(out, &comparison))?;
+    }
+    let seeds = match args.seeds {
+        1 => format!("seed {seed}"),
+        count => format!("medians over the seeds {seed} to {}", seed.saturating_add(count - 1)),
+    };
+    let commands = comparison.runs.iter().map(Series::commands).sum();
+    let heading = format!("{}: {seeds}; {}\n\n", scenario.name, text::speed(commands, wall));
+    let shown = [heading, text::comparison(&comparison), text::checks(&checks(&comparison))];
+    outputs.tables().print(&shown.concat())?;
+    Ok(Ending::new(comparison.violations() > 0))
+}
+
+/// What the checkers saw in all runs, with the combination in front of a violation.
+fn checks(comparison: &Comparison) -> BTreeMap<&'static str, CheckFigures> {
+    let mut sum = BTreeMap::<_, CheckFigures>::new();
+    for (combination, series) in comparison.combinations.iter().zip(&comparison.runs) {
+        for (&name, check) in &series.bands().checks {
+            let mut check = check.clone();
+            check.first = check.first.map(|text| format!("{}: {text}", combination.label()));
+            sum.entry(name).or_default().add(&check);
+        }
+    }
+    sum
+}

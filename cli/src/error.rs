@@ -1,0 +1,33 @@
+//! Why a command cannot be carried out.
+
+use std::io;
+
+use thiserror::Error;
+use xsched_sim::report::SvgError;
+use xsched_sim::run::RunError;
+use xsched_sim::scenario::ScenarioError;
+
+/// Why a command cannot be carried out. All of these end the program with code 2.
+#[derive(Debug, Error)]
+pub(crate) enum CliError {
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Svg(#[from] SvgError),
+    #[error("cannot write {place}: {source}")]
+    Write { place: String, source: io::Error },
+    #[error("--{option} -: only --json can write to standard output")]
+    NotToStdout { option: &'static str },
+    #[error("{place}: named for two outputs")]
+    SamePlace { place: String },
+    #[error("{count} seeds from {first} on go past the largest seed, {}", u64::MAX)]
+    Seeds { first: u64, count: u64 },
+}
+
+/// The text with control characters, line breaks above all, replaced by spaces: an error is one
+/// line whatever file name it quotes.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,81 @@
+//! The `xsched` command: reads arguments, has the simulator do the work, prints what came out.
+
+mod args;
+mod compare;
+mod error;
+mod output;
+mod progress;
+mod run;
+mod swarm;
+mod table;
+mod text;
+
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::thread;
+
+use clap::Parser;
+
+use args::{Cli, Command, Sim};
+use error::{CliError, one_line};
+
+/// Everything was fine.
+const EXIT_OK: u8 = 0;
+/// A check failed: an invariant was violated, a measured value was missed in a run over several
+/// seeds, or the swarm found something.
+const EXIT_FINDING: u8 = 1;
+/// Bad input: a file, an argument, or a place that cannot be written to. The same code as that of
+/// mistakes which the argument parser finds.
+const EXIT_BAD_INPUT: u8 = 2;
+
+/// How a command ended that could be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Fine,
+    Finding,
+}
+
+impl Ending {
+    fn new(finding: bool) -> Self {
+        if finding { Self::Finding } else { Self::Fine }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            // Help and version come this way too, with code 0. Nobody is left to tell if they
+            // cannot be printed.
+            let _ = usage.print();
+            return ExitCode::from(if usage.use_stderr() { EXIT_BAD_INPUT } else { EXIT_OK });
+        }
+    };
+    let Command::Sim(command) = cli.command;
+    let result = match command {
+        Sim::Run(args) => run::execute(&args),
+        Sim::Compare(args) => compare::execute(&args),
+        Sim::Swarm(args) => swarm::execute(&args),
+    };
+    match result {
+        Ok(Ending::Fine) => ExitCode::from(EXIT_OK),
+        Ok(Ending::Finding) => ExitCode::from(EXIT_FINDING),
+        Err(error) => {
+            output::complain(&format!("error: {}\n", one_line(&error.to_string())));
+            ExitCode::from(EXIT_BAD_INPUT)
+        }
+    }
+}
+
+/// How many threads to use when nobody says.
+fn default_threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Refuses seeds that would wrap around, so that every seed that is printed can be asked for.
+fn check_seeds(first: u64, count: u64) -> Result<(), CliError> {
+    match first.checked_add(count.saturating_sub(1)) {
+        Some(_) => Ok(()),
+        None => Err(CliError::Seeds { first, count }),
+    }
+}

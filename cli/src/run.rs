@@ -1,0 +1,80 @@
+//! `xsched sim run`.
+
+use xsched_sim::report::{self, Series, latency_svg, run_series, write_trace};
+use xsched_sim::run::RunOptions;
+use xsched_sim::scenario::Scenario;
+
+use crate::args::RunArgs;
+use crate::error::CliError;
+use crate::output::Outputs;
+use crate::progress::Progress;
+use crate::{Ending, check_seeds, default_threads, text};
+
+/// How many bars a timeline may have.
+const TIMELINE_SPANS: usize = 1_000_000;
+
+/// Runs the scenario, writes what was asked for and prints the figures.
+pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
+    let scenario = Scenario::load(&args.file)?;
+    let seeds = args.seeds.unwrap_or(u64::from(scenario.seeds)).max(1);
+    check_seeds(args.seed.unwrap_or(scenario.seed), seeds)?;
+    let outputs =
+        Outputs::prepare(args.json.as_deref(), args.svg.as_deref(), args.trace.as_deref())?;
+    let options = RunOptions {
+        policy: args.policy.clone(),
+        level: args.level,
+        seed: args.seed,
+        checks: !args.no_checks,
+        timeline_spans: if args.trace.is_some() { TIMELINE_SPANS } else { 0 },
+    };
+    let progress = Progress::new(args.quiet);
+    let show = |part| progress.set(part);
+    let result = run_series(&scenario, &options, seeds, default_threads(), &show);
+    let wall = progress.finish();
+    let (series, first) = result?;
+
+    if let Some(output) = &outputs.svg {
+        let svg = latency_svg(&first)?;
+        output.write(|out| out.write_all(svg.as_bytes()))?;
+    }
+    if let Some(output) = &outputs.trace {
+        output.write(|out| write_trace(out, &first, &scenario))?;
+    }
+    if let Some(output) = &outputs.json {
+        output.write(|out| report::write_json(out, &series))?;
+    }
+    let missed = seeds > 1 && series.references().iter().any(|reference| !reference.is_ok());
+    let shown = if args.quiet {
+        problems(&series)
+    } else {
+        text::heading(series.first(), seeds, series.commands(), wall) + &body(&series, &scenario)
+    };
+    outputs.tables().print(&shown)?;
+    Ok(Ending::new(missed || series.violations() > 0))
+}
+
+/// Everything below the heading.
+fn body(series: &Series, scenario: &Scenario) -> String {
+    if series.seeds() > 1 {
+        return [
+            text::bands(series.bands(), series.seeds()),
+            text::references(series.references()),
+            text::fitted(&scenario.fitted),
+            text::checks(&series.bands().checks),
+        ]
+        .concat();
+    }
+    let run = series.first();
+    let checks = text::checks(&run.checks);
+    let references = match scenario.references.len() {
+        0 => String::new(),
+        count => format!("measured values: {count}, compared when there are several --seeds\n"),
+    };
+    [text::tasks(run), text::devices(&run.devices), checks, references].concat()
+}
+
+/// What is wrong; nothing if nothing is.
+fn problems(series: &Series) -> String {
+    let misses = if series.seeds() > 1 { text::misses(series.references()) } else { String::new() };
+    text::violations(&series.bands().checks) + &misses
+}

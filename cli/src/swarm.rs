@@ -1,0 +1,57 @@
+//! `xsched sim swarm`.
+
+use std::fmt::Write;
+
+use xsched_sim::swarm::{SwarmFailure, SwarmOptions, SwarmSummary, describe, swarm};
+
+use crate::args::SwarmArgs;
+use crate::error::CliError;
+use crate::output::Stream;
+use crate::progress::Progress;
+use crate::table::count;
+use crate::{Ending, check_seeds, default_threads, text};
+
+/// Runs the drawn scenarios and prints what they found.
+pub(crate) fn execute(args: &SwarmArgs) -> Result<Ending, CliError> {
+    let &SwarmArgs { seeds, seed, threads } = args;
+    check_seeds(seed, seeds)?;
+    let single = seeds == 1;
+    if single {
+        // Before the run, which may be the one that does not end well.
+        Stream::Stdout.print(&format!("{}\n\n", describe(seed).trim_end()))?;
+    }
+    let threads = threads.map_or_else(default_threads, usize::from);
+    let progress = Progress::new(false);
+    let options = SwarmOptions { first_seed: seed, seeds, threads };
+    let summary = swarm(&options, &|done| progress.set(done as f64 / seeds as f64));
+    let wall = progress.finish();
+
+    let mut shown = String::new();
+    for failure in &summary.failures {
+        shown += &finding(failure, single);
+    }
+    let SwarmSummary { runs, commands, faults, failures } = &summary;
+    let result = match failures.len() as u64 {
+        0 => "no failure".to_owned(),
+        some => count(some, "failure"),
+    };
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        shown,
+        "swarm: {} from seed {seed} on, {}, {} injected, {result}; {}",
+        count(*runs, "run"),
+        count(*commands, "command"),
+        count(*faults, "fault"),
+        text::speed(*commands, wall)
+    );
+    Stream::Stdout.print(&shown)?;
+    Ok(Ending::new(!failures.is_empty()))
+}
+
+/// What went wrong with a seed and how to see it again; when it is the only one, with its scenario.
+fn finding(failure: &SwarmFailure, with_scenario: bool) -> String {
+    let SwarmFailure { seed, what, scenario } = failure;
+    let scenario =
+        if with_scenario { format!("\n{}\n\n", scenario.trim_end()) } else { String::new() };
+    format!("seed {seed}: {what}\n  replay: xsched sim swarm --seed {seed} --seeds 1\n{scenario}")
+}

@@ -1,0 +1,219 @@
+//! What a person reads: headings, tables and the lines about checks.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use xsched_sim::report::{
+    Bands, CheckFigures, CompareRow, Comparison, DeviceFigures, LatencyBands, LatencyFigures,
+    ReferenceResult, RunFigures, TaskFigures,
+};
+use xsched_sim::stats::Band;
+
+use crate::table::{band, count, grouped, ms, number, percent, rate, table};
+
+/// The name of the line for all tasks together.
+const ALL: &str = "(all)";
+
+/// What ran and how fast. `commands` are those of all seeds.
+pub(crate) fn heading(run: &RunFigures, seeds: u64, commands: u64, wall: Duration) -> String {
+    let RunFigures { scenario, policy, level, seed, duration_ms, .. } = run;
+    let seconds = duration_ms / 1000.0;
+    let seed = if seeds > 1 {
+        format!("seeds {seed} to {}", seed.saturating_add(seeds - 1))
+    } else {
+        format!("seed {seed}")
+    };
+    let each = if seeds > 1 { " for the first" } else { "" };
+    format!(
+        "{scenario}: policy {policy}, level {level}, {seed}; {seconds:.3} s simulated{each}, {}\n\n",
+        speed(commands, wall)
+    )
+}
+
+/// The time a computation took, and the commands it got through in each second of it.
+pub(crate) fn speed(commands: u64, wall: Duration) -> String {
+    let wall = wall.as_secs_f64();
+    let per_second = commands as f64 / wall.max(1e-9);
+    format!("{wall:.3} s taken, {} commands/s", grouped(per_second as u64))
+}
+
+/// The figures of the tasks.
+pub(crate) fn tasks(run: &RunFigures) -> String {
+    let any_failed = run.tasks.iter().any(|task| task.failed > 0);
+    let mut header =
+        vec!["<task", "count", "mean", "P50", "P95", "P99", "min", "max", "std", "req/s", "misses"];
+    if any_failed {
+        header.push("failed");
+    }
+    let all = TaskFigures {
+        name: ALL.to_owned(),
+        completed: run.tasks.iter().map(|task| task.completed).sum(),
+        latency_ms: run.pooled_ms.clone(),
+        throughput_rps: run.throughput_rps,
+        deadline_misses: run.tasks.iter().map(|task| task.deadline_misses).sum(),
+        failed: run.tasks.iter().map(|task| task.failed).sum(),
+    };
+    let all = (run.tasks.len() > 1).then_some(&all);
+    let rows = run.tasks.iter().chain(all).map(|task| task_row(task, any_failed));
+    table("latency in ms", &header, rows)
+}
+
+fn task_row(task: &TaskFigures, with_failed: bool) -> Vec<String> {
+    let LatencyFigures { mean, p50, p95, p99, min, max, std } = task.latency_ms;
+    let mut row = vec![task.name.clone(), task.completed.to_string()];
+    row.extend([mean, p50, p95, p99, min, max, std].map(ms));
+    row.extend([rate(task.throughput_rps), task.deadline_misses.to_string()]);
+    if with_failed {
+        row.push(task.failed.to_string());
+    }
+    row
+}
+
+/// The figures of the devices.
+pub(crate) fn devices(devices: &[DeviceFigures]) -> String {
+    let row = |device: &DeviceFigures| {
+        vec![
+            device.name.clone(),
+            percent(device.busy),
+            percent(device.overhead),
+            device.preemptions.to_string(),
+            number(device.preempt_latency_us.p50, 1),
+            number(device.preempt_latency_us.p99, 1),
+            number(device.quiet_latency_us.p50, 1),
+            number(device.quiet_latency_us.p99, 1),
+        ]
+    };
+    let header = [
+        "<device",
+        "busy",
+        "overhead",
+        "preemptions",
+        "latency P50",
+        "P99",
+        "time to quiet P50",
+        "P99",
+    ];
+    table("preemption times in µs", &header, devices.iter().map(row))
+}
+
+/// The bands over seeds.
+pub(crate) fn bands(bands: &Bands, seeds: u64) -> String {
+    let row = |name: &str, latency: &LatencyBands, throughput: Option<Band>| {
+        let latencies = [latency.mean, latency.p50, latency.p99, latency.max];
+        let mut row = vec![name.to_owned()];
+        row.extend(latencies.map(|figure| band(figure, 3)));
+        row.push(band(throughput, 2));
+        row
+    };
+    let tasks = bands.tasks.iter();
+    let tasks = tasks.map(|task| row(&task.name, &task.latency_ms, task.throughput_rps));
+    let total = row(ALL, &bands.total.latency_ms, bands.total.throughput_rps);
+    let title = format!("latency in ms: median [5th … 95th percentile] over {seeds} seeds");
+    let header = ["<task", "mean", "P50", "P99", "max", "req/s"];
+    table(&title, &header, tasks.chain([total]))
+}
+
+/// Measured values next to simulated ones; empty without any.
+pub(crate) fn references(references: &[ReferenceResult]) -> String {
+    if references.is_empty() {
+        return String::new();
+    }
+    let row = |reference: &ReferenceResult| {
+        let deviation = reference.deviation_percent;
+        vec![
+            reference.metric.clone(),
+            number(Some(reference.measured), 3),
+            number(reference.simulated.map(|band| band.median), 3),
+            reference.simulated.map_or_else(|| "-".to_owned(), |band| ends(&band)),
+            deviation.map_or_else(|| "-".to_owned(), |percent| format!("{percent:+.1}%")),
+            format!("{}%", reference.within_percent),
+            reference.verdict.to_string(),
+        ]
+    };
+    let header = ["<metric", "measured", "simulated", "band", "deviation", "allowed", "<verdict"];
+    table("measured values", &header, references.iter().map(row))
+}
+
+fn ends(band: &Band) -> String {
+    format!("{:.3} … {:.3}", band.p5, band.p95)
+}
+
+/// The parameters that were fitted; empty without any.
+pub(crate) fn fitted(fitted: &[String]) -> String {
+    let mut text = String::new();
+    for (index, parameter) in fitted.iter().enumerate() {
+        let title = if index == 0 { "fitted parameters\n" } else { "" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{title}  {parameter}");
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// The policies and levels side by side.
+pub(crate) fn comparison(comparison: &Comparison) -> String {
+    let row = |row: CompareRow| {
+        let level = row.combination.level.map_or_else(|| "-".to_owned(), |l| l.to_string());
+        let mut cells = vec![row.combination.policy, level, row.task];
+        cells.extend([row.mean, row.p50, row.p99, row.max].map(ms));
+        cells.push(rate(row.throughput_rps));
+        cells.extend([number(row.p99_ratio, 3), number(row.total_ratio, 3)]);
+        cells
+    };
+    let header = [
+        "<policy",
+        "<level",
+        "<task",
+        "mean",
+        "P50",
+        "P99",
+        "max",
+        "req/s",
+        "P99 ratio",
+        "total req/s ratio",
+    ];
+    let title = "latency in ms; ratios to the first combination";
+    table(title, &header, comparison.rows().into_iter().map(row))
+}
+
+/// The line about the invariants, followed by the violations.
+pub(crate) fn checks(checks: &BTreeMap<&'static str, CheckFigures>) -> String {
+    if checks.is_empty() {
+        return "checks: off\n".to_owned();
+    }
+    let observed = checks.values().map(|check| check.observed).sum();
+    let total = checks.values().map(|check| check.violations).sum();
+    let result = if total == 0 { "no violation".to_owned() } else { count(total, "violation") };
+    format!(
+        "checks: {}, {}, {result}\n{}",
+        count(checks.len() as u64, "invariant"),
+        count(observed, "observation"),
+        violations(checks)
+    )
+}
+
+/// A line for each invariant that was violated.
+pub(crate) fn violations(checks: &BTreeMap<&'static str, CheckFigures>) -> String {
+    let mut text = String::new();
+    for (name, check) in checks.iter().filter(|(_, check)| check.violations > 0) {
+        let first = check.first.as_deref().unwrap_or("not described");
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(text, "{} of {name}, first: {first}", count(check.violations, "violation"));
+    }
+    text
+}
+
+/// A line for each measured value that was missed.
+pub(crate) fn misses(references: &[ReferenceResult]) -> String {
+    let mut text = String::new();
+    for reference in references.iter().filter(|reference| !reference.is_ok()) {
+        let ReferenceResult { metric, measured, verdict, .. } = reference;
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "missed: {metric} = {measured}: {verdict}");
+    }
+    text
+}

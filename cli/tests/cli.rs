@@ -1,0 +1,354 @@
+//! Runs the `xsched` binary as a user does: what it prints, what it writes and how it ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// A small scenario: a short task and a long one on one device, over in a moment.
+const SCENARIO: &str = r#"version = 1
+name = "small"
+policy = "fcfs"
+duration_ms = 200
+
+[[device]]
+name = "gpu0"
+
+[[task]]
+name = "short"
+arrival = { kind = "poisson", rate_per_s = 100 }
+command = { kind = "lognormal", mean_us = 50, sigma = 0.3 }
+commands = 10
+priority = 5
+
+[[task]]
+name = "long"
+arrival = { kind = "closed", think_ms = 0 }
+command = { kind = "constant", us = 200 }
+commands = 50
+"#;
+
+/// A folder of its own for a test, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("xsched-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a plain path").to_owned()
+    }
+
+    /// Writes a file and returns its path.
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, text).expect("a file for the test");
+        path
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).expect("a file that the program wrote")
+    }
+
+    /// Names of the files, hidden ones included.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("the folder");
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        let mut names: Vec<_> = entries.map(|entry| name(entry.expect("an entry"))).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn xsched(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    command.args(args).stdin(Stdio::null()).output().expect("the program runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+/// Runs the program, which has to end well, and returns what it printed.
+fn good(args: &[&str]) -> String {
+    let output = xsched(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+    assert_eq!(stderr(&output), "", "{args:?}");
+    stdout(&output)
+}
+
+/// Runs the program, which has to refuse its input in one line, and returns the line.
+fn refused(args: &[&str]) -> String {
+    let output = xsched(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stdout(&output));
+    let text = stderr(&output);
+    assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
+    assert!(text.starts_with("error: ") && text.ends_with('\n'), "{args:?}: {text}");
+    assert_eq!(stdout(&output), "", "{args:?}");
+    text
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("valid JSON")
+}
+
+#[test]
+fn a_run_prints_tables_and_a_line_about_checks() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let text = good(&["sim", "run", &file]);
+    assert!(text.starts_with("small: policy fcfs, level 1, seed 1; 0.200 s simulated"), "{text}");
+    for word in ["short", "long", "(all)", "P99", "gpu0", "overhead", "no violation"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let unchecked = good(&["sim", "run", &file, "--no-checks"]);
+    assert!(unchecked.contains("checks: off"), "{unchecked}");
+    assert_eq!(good(&["sim", "run", &file, "--quiet"]), "");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    for (name, seed) in [("a", "5"), ("b", "5"), ("c", "6")] {
+        let out = [name, ".json"].concat();
+        let svg = [name, ".svg"].concat();
+        let (out, svg) = (folder.path(&out), folder.path(&svg));
+        good(&["sim", "run", &file, "--seed", seed, "--json", &out, "--svg", &svg]);
+    }
+    assert_eq!(folder.read("a.json"), folder.read("b.json"));
+    assert_eq!(folder.read("a.svg"), folder.read("b.svg"));
+    assert_ne!(folder.read("a.json"), folder.read("c.json"));
+    let names = ["a.json", "a.svg", "b.json", "b.svg", "c.json", "c.svg", "s.toml"];
+    assert_eq!(folder.names(), names, "nothing else is left behind");
+
+    let document = json(&folder.read("a.json"));
+    assert_eq!(document["scenario"], "small");
+    assert_eq!(document["seed"], 5);
+    assert_eq!(document["duration_ms"], 200.0);
+    assert_eq!(document["tasks"][1]["name"], "long");
+    assert!(document["tasks"][1]["completed"].as_u64().is_some_and(|count| count > 0));
+    assert!(document["tasks"][1]["latency_ms"]["p99"].as_f64().is_some_and(|ms| ms > 5.0));
+    let checks = document["checks"].as_object().expect("checks");
+    assert!(!checks.is_empty());
+    assert!(checks.values().all(|check| check["violations"] == 0));
+}
+
+#[test]
+fn json_goes_to_standard_output_and_the_tables_make_way() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let output = xsched(&["sim", "run", &file, "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(json(&stdout(&output))["policy"], "fcfs");
+    assert!(stderr(&output).contains("latency in ms"), "{}", stderr(&output));
+    let quiet = xsched(&["sim", "run", &file, "--json", "-", "--quiet"]);
+    assert_eq!(stdout(&quiet), stdout(&output));
+    assert_eq!(stderr(&quiet), "");
+}
+
+#[test]
+fn several_seeds_give_bands_and_judge_measured_values() {
+    let folder = Folder::new();
+    let reference = |value| {
+        let reference = "\n[[reference]]\nmetric = \"task.long.mean_ms\"\nwithin_percent = 50\n";
+        format!("{SCENARIO}{reference}value = {value}\n")
+    };
+    // 50 commands of 200 us take 10 ms and a little.
+    let near = folder.write("near.toml", &reference(12.0));
+    let (a, b) = (folder.path("a.json"), folder.path("b.json"));
+    let text = good(&["sim", "run", &near, "--seeds", "5", "--json", &a]);
+    assert!(text.contains("over 5 seeds") && text.contains(" … "), "{text}");
+    assert!(text.contains("task.long.mean_ms"), "{text}");
+    good(&["sim", "run", &near, "--seeds", "5", "--json", &b]);
+    assert_eq!(folder.read("a.json"), folder.read("b.json"));
+    let document = json(&folder.read("a.json"));
+    assert_eq!(document["seeds"], 5);
+    assert_eq!(document["bands"]["tasks"][1]["latency_ms"]["mean"]["runs"], 5);
+    assert_eq!(document["references"][0]["verdict"], "ok");
+
+    let far = folder.write("far.toml", &reference(900.0));
+    assert_eq!(xsched(&["sim", "run", &far]).status.code(), Some(0));
+    let output = xsched(&["sim", "run", &far, "--seeds", "3", "--quiet"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).starts_with("missed: task.long.mean_ms = 900: off by"));
+    assert_eq!(stdout(&output).lines().count(), 1);
+}
+
+#[test]
+fn a_trace_is_a_list_of_events() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    good(&["sim", "run", &file, "--trace", &folder.path("t.json")]);
+    let trace = json(&folder.read("t.json"));
+    let events = trace["traceEvents"].as_array().expect("events");
+    let complete = events.iter().filter(|event| event["ph"] == "X");
+    assert!(complete.clone().count() > 100);
+    for event in complete {
+        assert!(event["ts"].is_f64() && event["dur"].is_f64(), "{event}");
+        assert!(event["pid"].is_u64() && event["tid"].is_u64(), "{event}");
+    }
+}
+
+#[test]
+fn a_comparison_has_a_line_per_combination_and_task() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let (out, svg) = (folder.path("c.json"), folder.path("c.svg"));
+    let other =
+        xsched_sim::run::policy_names().iter().find(|name| !xsched_sim::run::never_holds(name));
+    let other = other.expect("a policy that holds");
+    let policies = format!("fcfs,{other}");
+    let args = ["sim", "compare", &file, "--policies", &policies, "--levels", "1,2"];
+    let text = good(&[&args[..], &["--json", &out, "--svg", &svg, "--seeds", "2"]].concat());
+    let lines = |start: &str| text.lines().filter(|line| line.trim().starts_with(start)).count();
+    assert_eq!(lines("fcfs "), 2, "levels make no difference to it: {text}");
+    assert_eq!(lines(other), 4, "{text}");
+    let document = json(&folder.read("c.json"));
+    assert_eq!(document["runs"].as_array().map(Vec::len), Some(3));
+    assert_eq!(document["runs"][2]["level"], 2);
+    assert_eq!(document["runs"][2]["seeds"], 2);
+    assert!(folder.read("c.svg").contains("</svg>"));
+}
+
+#[test]
+fn a_swarm_prints_a_summary() {
+    let text = good(&["sim", "swarm", "--seeds", "2"]);
+    assert!(text.starts_with("swarm: 2 runs from seed 1 on"), "{text}");
+    let text = good(&["sim", "swarm", "--seeds", "1", "--seed", "9", "--threads", "1"]);
+    let (description, summary) = text.split_once("\n\n").expect("a description first");
+    assert!(
+        !description.is_empty() && summary.starts_with("swarm: 1 run from seed 9 on"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_unknown_policy_is_refused_with_the_known_ones() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let line = refused(&["sim", "run", &file, "--policy", "magic"]);
+    assert!(line.contains("magic"), "{line}");
+    for name in xsched_sim::run::policy_names() {
+        assert!(line.contains(name), "{name}: {line}");
+    }
+    let line = refused(&["sim", "compare", &file, "--policies", "fcfs,magic"]);
+    assert!(line.contains("magic"), "{line}");
+    refused(&["sim", "run", &file, "--level", "4"]);
+    refused(&["sim", "compare", &file, "--policies", "fcfs,hpf", "--levels", "0"]);
+}
+
+#[test]
+fn bad_files_are_refused_in_one_line() {
+    let folder = Folder::new();
+    assert!(refused(&["sim", "run", &folder.path("none.toml")]).contains("none.toml"));
+    assert!(refused(&["sim", "run", "-"]).contains("-"));
+    let file = folder.write("bad.toml", "version = 1\nname = \"x\"\nseeds = \"many\"\n");
+    assert!(refused(&["sim", "run", &file]).contains("bad.toml:3: seeds: "));
+    assert!(refused(&["sim", "compare", &file, "--policies", "fcfs"]).contains("bad.toml:3"));
+    refused(&["sim", "run", folder.0.to_str().expect("a plain path")]);
+    refused(&["sim", "run", &folder.path("line\nbreak.toml")]);
+}
+
+#[test]
+fn every_malformed_scenario_is_refused_in_one_line() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/tests/malformed");
+    let entries = fs::read_dir(folder).expect("the folder of malformed scenarios");
+    let mut count = 0;
+    for entry in entries {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            refused(&["sim", "run", path.to_str().expect("a plain path")]);
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
+
+#[test]
+fn outputs_that_cannot_be_written_are_refused_before_the_run() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let nowhere = folder.path("none/out.json");
+    assert!(refused(&["sim", "run", &file, "--json", &nowhere]).contains(&nowhere));
+    refused(&["sim", "run", &file, "--svg", &folder.path("")]);
+    refused(&["sim", "run", &file, "--svg", "-"]);
+    refused(&["sim", "run", &file, "--trace", "-"]);
+    let out = folder.path("out");
+    refused(&["sim", "run", &file, "--json", &out, "--svg", &out]);
+    assert_eq!(folder.names(), ["s.toml"]);
+}
+
+#[test]
+fn an_existing_output_is_replaced() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let out = folder.write("out.json", &"x".repeat(1 << 20));
+    good(&["sim", "run", &file, "--json", &out]);
+    assert_eq!(json(&folder.read("out.json"))["scenario"], "small");
+}
+
+#[test]
+fn seeds_do_not_wrap_around() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let last = u64::MAX.to_string();
+    good(&["sim", "run", &file, "--seed", &last]);
+    refused(&["sim", "run", &file, "--seed", &last, "--seeds", "2"]);
+    refused(&["sim", "swarm", "--seed", &last, "--seeds", "2"]);
+    refused(&["sim", "compare", &file, "--policies", "fcfs", "--seed", &last, "--seeds", "2"]);
+}
+
+#[test]
+fn mistakes_in_arguments_end_with_2_and_help_with_0() {
+    for args in [
+        &["sim"][..],
+        &["sim", "run"],
+        &["sim", "run", "x.toml", "--what"],
+        &["sim", "run", "x.toml", "--seeds", "0"],
+        &["sim", "run", "x.toml", "--level", "300"],
+        &["sim", "compare", "x.toml"],
+        &["sim", "swarm", "--threads", "0"],
+        &["fly"],
+    ] {
+        let output = xsched(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(!stderr(&output).contains("panicked"), "{args:?}");
+    }
+    for args in [&["--help"][..], &["--version"], &["sim", "run", "--help"]] {
+        assert!(good(args).contains("xsched"), "{args:?}");
+    }
+}
+
+/// The reader of standard output goes away at once: no message, no panic.
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    command.args(["sim", "run", &file, "--json", "-", "--quiet"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("the program ends");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+}

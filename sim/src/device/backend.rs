@@ -1,0 +1,235 @@
+//! The device model behind the device traits of the core, so that the simulator drives queues the
+//! way every other backend does, wrappers included.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::{
+    Backend, Deactivate, ErrorType, Halves, Interrupt, Ladder, Lv3, Preempt, Retire, StepDone,
+    Submit,
+};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Caps, Level};
+use xsched_core::queue::{Outcome, Retired};
+use xsched_core::time::Duration;
+
+use super::stream::Launched;
+use super::{Stream, World};
+use crate::clock::Event;
+
+/// Opens streams in a [`World`].
+#[derive(Debug)]
+pub(crate) struct SimBackend {
+    pub(crate) world: Rc<RefCell<World>>,
+}
+
+/// How a stream is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamConfig {
+    pub(crate) device: u32,
+    pub(crate) level: Level,
+    pub(crate) context_permille: u32,
+}
+
+/// What a launch carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launch {
+    pub(crate) work_ns: u64,
+    pub(crate) ready_at_ns: u64,
+}
+
+/// The launching half.
+#[derive(Debug)]
+pub(crate) struct SimSubmit {
+    world: Rc<RefCell<World>>,
+    stream: u32,
+}
+
+/// The half that sees completions.
+#[derive(Debug)]
+pub(crate) struct SimRetire {
+    world: Rc<RefCell<World>>,
+    stream: u32,
+}
+
+/// The half that preempts.
+#[derive(Debug)]
+pub(crate) struct SimSteps {
+    world: Rc<RefCell<World>>,
+    stream: u32,
+    /// A step that is under way: when it is over, and whether gates close or open with it.
+    pending: Option<(u64, Option<bool>)>,
+}
+
+impl ErrorType for SimBackend {
+    type Error = Fault;
+}
+impl ErrorType for SimSubmit {
+    type Error = Fault;
+}
+impl ErrorType for SimRetire {
+    type Error = Fault;
+}
+impl ErrorType for SimSteps {
+    type Error = Fault;
+}
+
+impl Backend for SimBackend {
+    type Config = StreamConfig;
+    type Submit = SimSubmit;
+    type Retire = SimRetire;
+    type Preempt = Ladder<SimSteps>;
+
+    fn open(
+        &mut self,
+        _: QueueId,
+        config: StreamConfig,
+    ) -> Result<Halves<SimSubmit, SimRetire, Self::Preempt>, Fault> {
+        let mut world = self.world.borrow_mut();
+        let device = world.devices.get(config.device as usize).ok_or(Fault::NotSupported)?;
+        let level = Level::from_number(device.spec.max_level).unwrap_or(Level::Block);
+        // A quarter of the depth: a launch is never entered that could block.
+        let caps = Caps::up_to(level.min(config.level), device.spec.launch_queue / 4);
+        let stream = world.streams.len() as u32;
+        world.streams.push(Stream {
+            number: stream,
+            device: config.device,
+            context_permille: config.context_permille,
+            gates: caps.level >= Level::Deactivate,
+            ..Stream::default()
+        });
+        let shared = || Rc::clone(&self.world);
+        Ok(Halves {
+            submit: SimSubmit { world: shared(), stream },
+            retire: SimRetire { world: shared(), stream },
+            preempt: Ladder(SimSteps { world: shared(), stream, pending: None }),
+            caps,
+        })
+    }
+}
+
+impl Submit for SimSubmit {
+    type Payload = Launch;
+
+    fn launch(&mut self, cmd: CmdId, payload: &Launch, marker: bool) -> Result<(), Fault> {
+        let mut world = self.world.borrow_mut();
+        let world = &mut *world;
+        let s = &mut world.streams[self.stream as usize];
+        let gated = s.wants_gate(world.devices[s.device as usize].spec.gate_spacing_ns);
+        s.entries += 1 + u32::from(gated) + u32::from(marker);
+        s.entries_most = s.entries_most.max(s.entries);
+        s.fifo.push_back(Launched {
+            cmd: cmd.0,
+            left_ns: payload.work_ns,
+            work_ns: payload.work_ns,
+            ready_at_ns: payload.ready_at_ns,
+            gated,
+            marker,
+            started: false,
+        });
+        if s.fifo.len() == 1 {
+            world.offer(self.stream, false);
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, upto: CmdId) -> Result<(), Fault> {
+        let mut world = self.world.borrow_mut();
+        let world = &mut *world;
+        let s = &mut world.streams[self.stream as usize];
+        if let Some(last) = s.fifo.back_mut() {
+            s.entries += u32::from(!last.marker);
+            last.marker = true;
+            return Ok(());
+        }
+        // Everything before it has finished: it completes as soon as it arrives.
+        let spec = &world.devices[s.device as usize].spec;
+        let at_ns = world.clock.now_ns() + spec.launch_latency_ns + spec.detect_ns;
+        s.complete_mark(upto.0, at_ns);
+        world.clock.at(at_ns, Event::Detect { stream: self.stream });
+        Ok(())
+    }
+}
+
+impl Retire for SimRetire {
+    fn poll_retired(&mut self) -> Result<Option<Retired>, Fault> {
+        let mut world = self.world.borrow_mut();
+        let now = world.clock.now_ns();
+        let s = &mut world.streams[self.stream as usize];
+        let mut newest: Option<Retired> = None;
+        while let Some(mark) = s.marks.front().filter(|mark| mark.seen_at_ns <= now) {
+            let before = newest.map_or(Duration::ZERO, |retired| retired.busy);
+            let busy = before + Duration::from_ns(mark.busy_ns);
+            newest = Some(Retired { upto: CmdId(mark.upto), busy, outcome: Outcome::Ok });
+            s.marks.pop_front();
+        }
+        Ok(newest)
+    }
+}
+
+impl SimSteps {
+    /// Closes or opens the gates, which the device notices a little later.
+    fn gate(&mut self, closed: bool) -> StepDone {
+        let mut world = self.world.borrow_mut();
+        let s = &world.streams[self.stream as usize];
+        let late_ns = world.devices[s.device as usize].spec.gate_close_ns;
+        if late_ns == 0 {
+            world.set_gate(self.stream, closed);
+            return StepDone::Now(None);
+        }
+        let at_ns = world.clock.now_ns() + late_ns;
+        world.clock.at(at_ns, Event::Stepped { stream: self.stream });
+        drop(world);
+        self.pending = Some((at_ns, Some(closed)));
+        StepDone::Later
+    }
+}
+
+impl Preempt for SimSteps {
+    type Top = Lv3;
+
+    fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
+        let mut world = self.world.borrow_mut();
+        let Some((at_ns, gate)) = self.pending.filter(|(at, _)| *at <= world.clock.now_ns()) else {
+            return Ok(None);
+        };
+        debug_assert!(at_ns <= world.clock.now_ns());
+        match gate {
+            Some(closed) => world.set_gate(self.stream, closed),
+            None => world.check_quiet(self.stream),
+        }
+        self.pending = None;
+        Ok(Some(StepDone::Now(None)))
+    }
+}
+
+impl Deactivate for SimSteps {
+    fn deactivate(&mut self) -> Result<StepDone, Fault> {
+        Ok(self.gate(true))
+    }
+
+    fn reactivate(&mut self) -> Result<StepDone, Fault> {
+        Ok(self.gate(false))
+    }
+}
+
+impl Interrupt for SimSteps {
+    fn interrupt(&mut self) -> Result<StepDone, Fault> {
+        let mut world = self.world.borrow_mut();
+        let now = world.clock.now_ns();
+        let done = world.interrupt(self.stream);
+        if done == now {
+            world.check_quiet(self.stream);
+            return Ok(StepDone::Now(None));
+        }
+        world.clock.at(done, Event::Stepped { stream: self.stream });
+        self.pending = Some((done, None));
+        Ok(StepDone::Later)
+    }
+
+    fn restore(&mut self) -> Result<StepDone, Fault> {
+        self.world.borrow_mut().restore(self.stream);
+        Ok(StepDone::Now(None))
+    }
+}

@@ -1,0 +1,310 @@
+//! The device model: in-order streams, how they share the device, gates, saving and restoring.
+//!
+//! A command is ready once it has arrived (launch latency). The device starts the head of a ready
+//! stream according to its [`Concurrency`], unless a closed gate is in front of it or its stream is
+//! interrupted. Gates cost device time whenever they are passed. Saving stalls the whole device;
+//! restoring lengthens the command that continues.
+
+mod backend;
+mod sharing;
+mod stream;
+
+use xsched_core::cost::CostModel;
+use xsched_core::time::Duration;
+
+pub(crate) use backend::{Launch, SimBackend, SimRetire, SimSteps, SimSubmit, StreamConfig};
+pub(crate) use sharing::Sharing;
+pub(crate) use stream::Stream;
+
+use crate::clock::{Clock, Event};
+use crate::scenario::DeviceSpec;
+
+/// What a device tells the engine, for figures, checkers and the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// A command started (`fresh`) or continued.
+    Started { stream: u32, cmd: u64, gated: bool, fresh: bool },
+    /// A command stopped: finished or interrupted.
+    Stopped { stream: u32, cmd: u64, since_ns: u64, finished: bool },
+    /// A stream that was being held runs nothing any more.
+    Quiet { stream: u32, held_at_ns: u64 },
+    /// A save or restore took device time.
+    Switched { stream: u32, from_ns: u64, to_ns: u64, save: bool },
+}
+
+/// All devices, their streams and the clock.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) clock: Clock,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) notes: Vec<Note>,
+    /// Whether the engine wants every start and stop.
+    pub(crate) verbose: bool,
+}
+
+/// One device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) spec: DeviceSpec,
+    pub(crate) cost: CostModel,
+    pub(crate) sharing: Sharing,
+    /// Nothing runs before this time.
+    stalled_until_ns: u64,
+    busy_since_ns: Option<u64>,
+    pub(crate) busy_ns: u64,
+    pub(crate) overhead_ns: u64,
+}
+
+impl Device {
+    pub(crate) fn new(spec: DeviceSpec) -> Self {
+        let ns = Duration::from_ns;
+        let cost = CostModel {
+            detect: ns(spec.detect_ns),
+            gate_close: ns(spec.gate_close_ns),
+            gate: ns(spec.gate_ns),
+            gate_spacing: ns(spec.gate_spacing_ns),
+            save_fixed: ns(spec.save_fixed_ns),
+            save_context: ns(spec.save_context_ns),
+            restore_fixed: ns(spec.restore_fixed_ns),
+            restore_context: ns(spec.restore_context_ns),
+        };
+        let sharing = Sharing::new(spec.concurrency);
+        Self {
+            spec,
+            cost,
+            sharing,
+            stalled_until_ns: 0,
+            busy_since_ns: None,
+            busy_ns: 0,
+            overhead_ns: 0,
+        }
+    }
+
+    /// Counts the time during which at least one command runs.
+    fn account(&mut self, now_ns: u64) {
+        match (self.sharing.is_running(), self.busy_since_ns) {
+            (true, None) => self.busy_since_ns = Some(now_ns),
+            (false, Some(since)) => {
+                self.busy_ns += now_ns - since;
+                self.busy_since_ns = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Busy time up to now.
+    pub(crate) fn busy_until(&self, now_ns: u64) -> u64 {
+        self.busy_ns + self.busy_since_ns.map_or(0, |since| now_ns.saturating_sub(since))
+    }
+}
+
+impl World {
+    pub(crate) fn new(specs: &[DeviceSpec], verbose: bool) -> Self {
+        Self {
+            clock: Clock::default(),
+            devices: specs.iter().cloned().map(Device::new).collect(),
+            streams: Vec::new(),
+            notes: Vec::new(),
+            verbose,
+        }
+    }
+
+    /// Carries out a device event; false if it is one for the engine.
+    pub(crate) fn handle(&mut self, event: Event) -> bool {
+        match event {
+            Event::Arrive { stream } => {
+                self.streams[stream as usize].arriving = false;
+                self.offer(stream, false);
+            }
+            Event::Finish { device, token } => self.on_finish(device, token),
+            Event::Kick { device } => self.on_kick(device),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Puts the head of a stream up for running, if it can run. `first`: before all others.
+    pub(crate) fn offer(&mut self, stream: u32, first: bool) {
+        let now = self.clock.now_ns();
+        let s = &mut self.streams[stream as usize];
+        let Some(head) = s.fifo.front() else { return };
+        if s.running || s.offered || s.is_blocked() {
+            return;
+        }
+        if head.ready_at_ns > now {
+            if !s.arriving {
+                s.arriving = true;
+                self.clock.at(head.ready_at_ns, Event::Arrive { stream });
+            }
+            return;
+        }
+        s.offered = true;
+        let device = s.device;
+        self.devices[device as usize].sharing.offer(stream, first);
+        self.start_next(device);
+    }
+
+    /// Starts whatever the device can start now.
+    fn start_next(&mut self, device: u32) {
+        let now = self.clock.now_ns();
+        let d = &mut self.devices[device as usize];
+        if d.stalled_until_ns > now {
+            return;
+        }
+        while let Some(stream) = d.sharing.take() {
+            let s = &mut self.streams[stream as usize];
+            s.offered = false;
+            if s.is_blocked() || s.fifo.is_empty() {
+                continue;
+            }
+            let (note, overhead) = s.start(now, d.spec.gate_ns);
+            d.overhead_ns += overhead;
+            let work = s.fifo.front().map_or(0, |head| head.left_ns);
+            let token = d.sharing.start(now, stream, work);
+            if let Some((at_ns, token)) = token {
+                self.clock.at(at_ns, Event::Finish { device, token });
+            }
+            if self.verbose {
+                self.notes.push(note);
+            }
+        }
+        d.account(now);
+    }
+
+    fn on_finish(&mut self, device: u32, token: u32) {
+        let now = self.clock.now_ns();
+        let Some(stream) = self.devices[device as usize].sharing.finish(now, token) else { return };
+        let s = &mut self.streams[stream as usize];
+        if let Some(at_ns) = s.finish(now, self.devices[device as usize].spec.detect_ns) {
+            self.clock.at(at_ns, Event::Detect { stream });
+        }
+        if self.verbose {
+            let (cmd, since_ns) = (s.finished - 1, s.started_ns);
+            self.notes.push(Note::Stopped { stream, cmd, since_ns, finished: true });
+        }
+        self.check_quiet(stream);
+        // The stream that has an exclusive device keeps it, so it goes to the front.
+        let keeps = self.devices[device as usize].sharing.keeps();
+        self.offer(stream, keeps);
+        self.reschedule(device);
+        self.start_next(device);
+    }
+
+    fn on_kick(&mut self, device: u32) {
+        let now = self.clock.now_ns();
+        let d = &mut self.devices[device as usize];
+        if d.stalled_until_ns > now {
+            return;
+        }
+        d.sharing.stall(now, false);
+        self.reschedule(device);
+        self.start_next(device);
+    }
+
+    /// After a change of who runs, the time of the next finish may be another.
+    fn reschedule(&mut self, device: u32) {
+        let now = self.clock.now_ns();
+        let next = self.devices[device as usize].sharing.reschedule(now);
+        if let Some((at_ns, token)) = next {
+            self.clock.at(at_ns, Event::Finish { device, token });
+        }
+    }
+
+    /// Tells the engine once a stream that is being held runs nothing and will start nothing.
+    fn check_quiet(&mut self, stream: u32) {
+        let s = &mut self.streams[stream as usize];
+        if s.held_at_ns.is_some()
+            && s.is_quiet()
+            && let Some(held_at_ns) = s.held_at_ns.take()
+        {
+            self.notes.push(Note::Quiet { stream, held_at_ns });
+        }
+    }
+
+    /// The engine has ordered a hold; returns whether the stream has anything on the device.
+    pub(crate) fn hold_ordered(&mut self, stream: u32) -> bool {
+        let now = self.clock.now_ns();
+        let s = &mut self.streams[stream as usize];
+        let occupied = !s.fifo.is_empty();
+        if occupied && s.held_at_ns.is_none() {
+            s.held_at_ns = Some(now);
+            self.check_quiet(stream);
+        }
+        occupied
+    }
+
+    /// The hold is over; if the stream never got quiet, there is nothing to report.
+    pub(crate) fn hold_ended(&mut self, stream: u32) {
+        self.streams[stream as usize].held_at_ns = None;
+    }
+
+    /// The gates of a stream close or open, now.
+    fn set_gate(&mut self, stream: u32, closed: bool) {
+        self.streams[stream as usize].closed = closed;
+        if closed {
+            self.check_quiet(stream);
+        } else {
+            self.offer(stream, false);
+        }
+    }
+
+    /// Takes the device away from a stream. Returns when that is done.
+    fn interrupt(&mut self, stream: u32) -> u64 {
+        let now = self.clock.now_ns();
+        let s = &mut self.streams[stream as usize];
+        let device = s.device;
+        let d = &mut self.devices[device as usize];
+        s.interrupted = true;
+        if !s.running {
+            // Nothing to save, but the driver's round trip still takes its time.
+            return now + d.spec.save_fixed_ns;
+        }
+        let left_ns = d.sharing.stop(now, stream);
+        let (cmd, since_ns) = s.stop(left_ns);
+        let done = now + d.cost.save(s.context_permille).as_ns();
+        d.account(now);
+        d.overhead_ns += done - now;
+        d.stalled_until_ns = d.stalled_until_ns.max(done);
+        if done > now {
+            d.sharing.stall(now, true);
+            self.clock.at(d.stalled_until_ns, Event::Kick { device });
+        }
+        if self.verbose {
+            self.notes.push(Note::Stopped { stream, cmd, since_ns, finished: false });
+            self.notes.push(Note::Switched { stream, from_ns: now, to_ns: done, save: true });
+        }
+        self.reschedule(device);
+        self.start_next(device);
+        done
+    }
+
+    /// Lets an interrupted stream continue; its command takes longer by the time of the restore.
+    fn restore(&mut self, stream: u32) {
+        let now = self.clock.now_ns();
+        let s = &mut self.streams[stream as usize];
+        let d = &mut self.devices[s.device as usize];
+        s.interrupted = false;
+        if let Some(head) = s.fifo.front_mut().filter(|head| head.started) {
+            let restore_ns = d.cost.restore(s.context_permille).as_ns();
+            head.left_ns += restore_ns;
+            d.overhead_ns += restore_ns;
+            if self.verbose && restore_ns > 0 {
+                let to_ns = now + restore_ns;
+                self.notes.push(Note::Switched { stream, from_ns: now, to_ns, save: false });
+            }
+        }
+        self.offer(stream, false);
+    }
+
+    /// The process behind a stream has died: what has not started never will.
+    pub(crate) fn abandon(&mut self, stream: u32) {
+        let s = &mut self.streams[stream as usize];
+        let keep = usize::from(s.running);
+        s.fifo.truncate(keep);
+        s.marks.clear();
+        s.closed = false;
+        s.interrupted = false;
+        s.held_at_ns = None;
+    }
+}

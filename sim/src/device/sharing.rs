@@ -1,0 +1,207 @@
+//! Who runs: one after the other, or together.
+
+use std::collections::VecDeque;
+
+use crate::scenario::Concurrency;
+
+/// The streams whose heads run or could run.
+#[derive(Debug)]
+pub(crate) enum Sharing {
+    /// One at a time.
+    Turns(Turns),
+    /// All at once, each slower.
+    Together(Together),
+}
+
+/// One command at a time; the waiting streams in order.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    waiting: VecDeque<u32>,
+    running: Option<(u32, u64)>,
+    token: u32,
+    /// A stream keeps the device until it has drained.
+    exclusive: bool,
+}
+
+/// Processor sharing in virtual time: it advances at the rate at which each running command does, so
+/// a command of length `w` that starts at virtual time `v` finishes at `v + w`.
+#[derive(Debug)]
+pub(crate) struct Together {
+    contention: f64,
+    waiting: VecDeque<u32>,
+    running: Vec<(u32, f64)>,
+    virtual_ns: f64,
+    last_ns: u64,
+    stalled: bool,
+    token: u32,
+}
+
+/// The time of a finish, with the token that keeps it valid.
+type Finish = Option<(u64, u32)>;
+
+impl Sharing {
+    pub(crate) fn new(concurrency: Concurrency) -> Self {
+        match concurrency {
+            Concurrency::RoundRobin => Self::Turns(Turns::default()),
+            Concurrency::Exclusive => {
+                Self::Turns(Turns { exclusive: true, ..Turns::default() })
+            }
+            Concurrency::ProcessorSharing { contention } => Self::Together(Together {
+                contention,
+                waiting: VecDeque::new(),
+                running: Vec::new(),
+                virtual_ns: 0.0,
+                last_ns: 0,
+                stalled: false,
+                token: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        match self {
+            Self::Turns(turns) => turns.running.is_some(),
+            Self::Together(together) => !together.running.is_empty(),
+        }
+    }
+
+    /// Whether the stream that just finished a command goes on before the others.
+    pub(crate) const fn keeps(&self) -> bool {
+        matches!(self, Self::Turns(Turns { exclusive: true, .. }))
+    }
+
+    pub(crate) fn offer(&mut self, stream: u32, first: bool) {
+        let waiting = match self {
+            Self::Turns(turns) => &mut turns.waiting,
+            Self::Together(together) => &mut together.waiting,
+        };
+        if first { waiting.push_front(stream) } else { waiting.push_back(stream) }
+    }
+
+    /// The next stream to start, if one can start now.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        match self {
+            Self::Turns(turns) if turns.running.is_some() => None,
+            Self::Turns(turns) => turns.waiting.pop_front(),
+            Self::Together(together) => together.waiting.pop_front(),
+        }
+    }
+
+    /// A command with so much work starts.
+    pub(crate) fn start(&mut self, now_ns: u64, stream: u32, work_ns: u64) -> Finish {
+        match self {
+            Self::Turns(turns) => {
+                let end_ns = now_ns + work_ns;
+                turns.running = Some((stream, end_ns));
+                turns.token = turns.token.wrapping_add(1);
+                Some((end_ns, turns.token))
+            }
+            Self::Together(together) => {
+                together.advance(now_ns);
+                let end = together.virtual_ns + work_ns as f64;
+                together.running.push((stream, end));
+                together.next_finish(now_ns)
+            }
+        }
+    }
+
+    /// The running command has finished, if the token is still good; returns its stream.
+    pub(crate) fn finish(&mut self, now_ns: u64, token: u32) -> Option<u32> {
+        match self {
+            Self::Turns(turns) if turns.token == token => turns.running.take().map(|(s, _)| s),
+            Self::Together(together) if together.token == token => {
+                together.advance(now_ns);
+                let first = together.first()?;
+                Some(together.running.remove(first).0)
+            }
+            _ => None,
+        }
+    }
+
+    /// Stops the running command of a stream; returns the work that is left.
+    pub(crate) fn stop(&mut self, now_ns: u64, stream: u32) -> u64 {
+        match self {
+            Self::Turns(turns) => {
+                turns.token = turns.token.wrapping_add(1);
+                turns.running.take().map_or(0, |(_, end_ns)| end_ns.saturating_sub(now_ns))
+            }
+            Self::Together(together) => {
+                together.advance(now_ns);
+                let at = together.running.iter().position(|(s, _)| *s == stream);
+                let left = at.map_or(0.0, |at| together.running.remove(at).1 - together.virtual_ns);
+                left.max(0.0).round() as u64
+            }
+        }
+    }
+
+    /// Nothing advances while the device is stalled.
+    pub(crate) fn stall(&mut self, now_ns: u64, stalled: bool) {
+        if let Self::Together(together) = self {
+            together.advance(now_ns);
+            together.stalled = stalled;
+        }
+    }
+
+    /// The next finish anew, where a change of who runs moves it.
+    pub(crate) fn reschedule(&mut self, now_ns: u64) -> Finish {
+        match self {
+            Self::Turns(_) => None,
+            Self::Together(together) => together.next_finish(now_ns),
+        }
+    }
+}
+
+impl Together {
+    /// How fast each running command advances.
+    fn rate(&self) -> f64 {
+        let others = self.running.len().saturating_sub(1) as f64;
+        1.0 / self.contention.mul_add(others, 1.0)
+    }
+
+    fn advance(&mut self, now_ns: u64) {
+        if !self.stalled && !self.running.is_empty() {
+            self.virtual_ns += (now_ns - self.last_ns) as f64 * self.rate();
+        }
+        self.last_ns = now_ns;
+    }
+
+    /// The running command that finishes first; of several the one that started first.
+    fn first(&self) -> Option<usize> {
+        let ends = self.running.iter().map(|(_, end)| *end).enumerate();
+        ends.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at)
+    }
+
+    fn next_finish(&mut self, now_ns: u64) -> Finish {
+        self.token = self.token.wrapping_add(1);
+        if self.stalled {
+            return None;
+        }
+        let first = self.first()?;
+        let left = (self.running[first].1 - self.virtual_ns).max(0.0) / self.rate();
+        Some((now_ns + left.ceil() as u64, self.token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_sharing_halves_the_speed() {
+        let mut sharing = Sharing::new(Concurrency::ProcessorSharing { contention: 1.0 });
+        let (alone, _) = sharing.start(0, 0, 100).unwrap();
+        assert_eq!(alone, 100);
+        let (both, token) = sharing.start(50, 1, 100).unwrap();
+        assert_eq!(both, 150, "half of the first is left, at half the speed");
+        assert_eq!(sharing.finish(150, token), Some(0));
+        assert_eq!(sharing.reschedule(150).unwrap().0, 200);
+    }
+
+    #[test]
+    fn a_stopped_command_keeps_what_is_left() {
+        let mut sharing = Sharing::new(Concurrency::RoundRobin);
+        let (_, token) = sharing.start(0, 0, 100).unwrap();
+        assert_eq!(sharing.stop(30, 0), 70);
+        assert_eq!(sharing.finish(100, token), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! One in-order hardware queue.
+
+use std::collections::VecDeque;
+
+use super::Note;
+
+/// A launched command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launched {
+    pub(crate) cmd: u64,
+    /// Device time that is left, gates and restores included.
+    pub(crate) left_ns: u64,
+    /// Device time of the command itself.
+    pub(crate) work_ns: u64,
+    pub(crate) ready_at_ns: u64,
+    pub(crate) gated: bool,
+    pub(crate) marker: bool,
+    pub(crate) started: bool,
+}
+
+/// A marker that has completed and that the host has not seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub(crate) upto: u64,
+    pub(crate) seen_at_ns: u64,
+    pub(crate) busy_ns: u64,
+}
+
+/// A stream.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    /// Its place among the streams.
+    pub(crate) number: u32,
+    pub(crate) device: u32,
+    pub(crate) fifo: VecDeque<Launched>,
+    pub(crate) marks: VecDeque<Mark>,
+    /// The gates are closed.
+    pub(crate) closed: bool,
+    pub(crate) interrupted: bool,
+    /// The head is running.
+    pub(crate) running: bool,
+    /// The head waits for its turn on the device.
+    pub(crate) offered: bool,
+    /// An arrival event is scheduled.
+    pub(crate) arriving: bool,
+    pub(crate) started_ns: u64,
+    /// Commands that have finished, by number.
+    pub(crate) finished: u64,
+    /// Commands that have finished.
+    pub(crate) completed: u64,
+    /// Device time since the last marker.
+    pub(crate) busy_ns: u64,
+    pub(crate) busy_total_ns: u64,
+    pub(crate) context_permille: u32,
+    /// When a hold was ordered that has not taken effect.
+    pub(crate) held_at_ns: Option<u64>,
+
+    /// Whether gates are put at all.
+    pub(crate) gates: bool,
+    /// Predicted work since the last gate, and of one command.
+    pub(crate) since_gate_ns: u64,
+    pub(crate) predicted_ns: u64,
+    /// Entries (commands, gates, markers) on the device.
+    pub(crate) entries: u32,
+    pub(crate) entries_most: u32,
+}
+
+impl Stream {
+    /// The head may not start, whoever's turn it is.
+    pub(crate) fn is_blocked(&self) -> bool {
+        let at_gate = |head: &Launched| head.gated && !head.started;
+        self.interrupted || (self.closed && self.fifo.front().is_some_and(at_gate))
+    }
+
+    /// Nothing runs and nothing will start.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.running && (self.fifo.is_empty() || self.is_blocked())
+    }
+
+    /// The head starts or continues; returns what to tell and the time that its gate takes.
+    pub(crate) fn start(&mut self, now_ns: u64, gate_ns: u64) -> (Note, u64) {
+        self.running = true;
+        self.started_ns = now_ns;
+        let Some(head) = self.fifo.front_mut() else {
+            return (Note::Started { stream: self.number, cmd: 0, gated: false, fresh: false }, 0);
+        };
+        let fresh = !head.started;
+        let overhead = if fresh && head.gated { gate_ns } else { 0 };
+        head.left_ns += overhead;
+        head.started = true;
+        let (cmd, gated) = (head.cmd, head.gated);
+        (Note::Started { stream: self.number, cmd, gated, fresh }, overhead)
+    }
+
+    /// The head has finished; returns when the host will see it, if it carries a marker.
+    pub(crate) fn finish(&mut self, now_ns: u64, detect_ns: u64) -> Option<u64> {
+        self.running = false;
+        let head = self.fifo.pop_front()?;
+        self.finished = head.cmd + 1;
+        self.completed += 1;
+        self.busy_ns += head.work_ns;
+        self.busy_total_ns += head.work_ns;
+        self.predicted_ns = if self.predicted_ns == 0 {
+            head.work_ns
+        } else {
+            (self.predicted_ns * 7 + head.work_ns) / 8
+        };
+        let entries = 1 + u32::from(head.gated) + u32::from(head.marker);
+        self.entries = self.entries.saturating_sub(entries);
+        head.marker.then(|| self.complete_mark(head.cmd, now_ns + detect_ns))
+    }
+
+    pub(crate) fn complete_mark(&mut self, upto: u64, seen_at_ns: u64) -> u64 {
+        let busy_ns = std::mem::take(&mut self.busy_ns);
+        self.marks.push_back(Mark { upto, seen_at_ns, busy_ns });
+        seen_at_ns
+    }
+
+    /// The head is interrupted with so much left to do.
+    pub(crate) fn stop(&mut self, left_ns: u64) -> (u64, u64) {
+        self.running = false;
+        let since = self.started_ns;
+        match self.fifo.front_mut() {
+            Some(head) => {
+                head.left_ns = left_ns;
+                (head.cmd, since)
+            }
+            None => (0, since),
+        }
+    }
+
+    /// Whether a command launched now gets a gate: once more work than the spacing has gone by since
+    /// the last, and never when nothing is in flight.
+    pub(crate) fn wants_gate(&mut self, spacing_ns: u64) -> bool {
+        if self.fifo.is_empty() {
+            self.since_gate_ns = self.predicted_ns;
+            return false;
+        }
+        let ahead = self.since_gate_ns.saturating_add(self.predicted_ns);
+        // Before the first completion nothing can be predicted.
+        let gate = self.gates && (self.predicted_ns == 0 || ahead > spacing_ns);
+        self.since_gate_ns = if gate { self.predicted_ns } else { ahead };
+        gate
+    }
+}

@@ -1,0 +1,284 @@
+//! The checkers of all invariants, fed with what happens.
+
+use std::collections::BTreeMap;
+
+use xsched_core::check::{
+    BoundedCheck, FailOpenCheck, HoldCheck, Invariant, InversionCheck, OrderCheck, Verdict,
+    WaitCheck, WakeupCheck, WindowCheck,
+};
+use xsched_core::fault::Fault;
+use xsched_core::id::{CmdId, EventRef};
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
+use xsched_core::time::{Duration, Instant};
+
+use super::Engine;
+use super::setup::LEASE;
+use crate::clock::Event;
+use crate::device::Note;
+use crate::outcome::CheckOutcome;
+
+/// How often the checkers look at the state of everything.
+pub(super) const INSPECT_NS: u64 = 2_000_000;
+
+/// The checkers of one queue.
+#[derive(Debug)]
+struct QueueChecks {
+    order: OrderCheck,
+    window: WindowCheck,
+    hold: HoldCheck,
+    wait: WaitCheck,
+    ring: BoundedCheck,
+    entries: BoundedCheck,
+    wakeup: WakeupCheck,
+    inversion: InversionCheck,
+    awaited: Option<EventRef>,
+}
+
+/// All checkers, and what they found.
+#[derive(Debug)]
+pub(super) struct Checks {
+    queues: Vec<QueueChecks>,
+    fail_open: FailOpenCheck,
+    found: BTreeMap<Invariant, CheckOutcome>,
+    /// Observations, by invariant.
+    observed: [u64; Invariant::ALL.len()],
+}
+
+impl Checks {
+    pub(super) fn new(engine: &Engine<'_>) -> Self {
+        let latency = Duration::from_ns(engine.scenario.scheduler_latency_ns);
+        let grace = latency.times(4) + Duration::from_ns(1);
+        let patience = patience(engine);
+        let queue = |task: usize| {
+            let spec = &engine.threads[task].spec;
+            let depth = engine.scenario.devices[spec.device].launch_queue / 4;
+            QueueChecks {
+                order: OrderCheck::default(),
+                window: WindowCheck::default(),
+                hold: HoldCheck::default(),
+                wait: WaitCheck::default(),
+                ring: BoundedCheck::new(u64::from(spec.capacity)),
+                entries: BoundedCheck::new(u64::from(depth.max(4))),
+                wakeup: WakeupCheck::new(patience),
+                inversion: InversionCheck::new(grace),
+                awaited: None,
+            }
+        };
+        Self {
+            queues: (0..engine.threads.len()).map(queue).collect(),
+            fail_open: FailOpenCheck::new(grace + LEASE),
+            found: BTreeMap::new(),
+            observed: [0; Invariant::ALL.len()],
+        }
+    }
+
+    fn record(&mut self, queue: usize, invariant: Invariant, verdict: Verdict) {
+        self.observed[invariant as usize] += 1;
+        if let Err(violation) = verdict {
+            let found = self.found.entry(invariant).or_default();
+            found.violations += 1;
+            found.first.get_or_insert_with(|| format!("task {queue}: {violation}"));
+        }
+    }
+
+    pub(super) fn launched(&mut self, queue: usize, cmd: CmdId, limit: u64) {
+        let q = &mut self.queues[queue];
+        let order = q.order.launched(cmd);
+        let window = q.window.launched(limit);
+        let hold = q.hold.launched(cmd);
+        self.record(queue, Invariant::Order, order);
+        self.record(queue, Invariant::Window, window);
+        self.record(queue, Invariant::Hold, hold);
+    }
+
+    pub(super) fn refused(&mut self, queue: usize, cmd: CmdId, fault: Fault) {
+        let q = &mut self.queues[queue];
+        q.order.refused();
+        q.window.retired(1);
+        q.wait.failed(cmd, CmdId(cmd.count()), fault);
+    }
+
+    pub(super) fn retired(&mut self, queue: usize, commands: u64) {
+        self.queues[queue].window.retired(commands);
+    }
+
+    pub(super) fn failed(&mut self, queue: usize, cmd: CmdId, fault: Fault) {
+        self.queues[queue].wait.failed(cmd, CmdId(cmd.count()), fault);
+    }
+
+    pub(super) fn buffered(&mut self, queue: usize, commands: u64) {
+        let ring = self.queues[queue].ring.look(commands);
+        self.record(queue, Invariant::Bounded, ring);
+    }
+
+    pub(super) fn held(&mut self, queue: usize, level: Level) {
+        let hold = self.queues[queue].hold.acknowledged(level);
+        self.record(queue, Invariant::Hold, hold);
+    }
+
+    pub(super) fn released(&mut self, queue: usize) {
+        self.queues[queue].hold.released();
+    }
+
+    /// A user has dropped what is not launched.
+    pub(super) fn dropped(&mut self, queue: usize, from: CmdId, to: u64) {
+        self.queues[queue].wait.failed(from, CmdId(to), Fault::Cancelled);
+    }
+
+    pub(super) fn lost(&mut self, queue: usize) {
+        self.queues[queue].wait.lost();
+        self.queues[queue].hold.released();
+    }
+
+    pub(super) fn returned(&mut self, queue: usize, last: CmdId, outcome: Option<Fault>) {
+        let wait = self.queues[queue].wait.returned(last, outcome);
+        self.record(queue, Invariant::Wait, wait);
+    }
+
+    pub(super) fn noted(&mut self, note: &Note) {
+        match *note {
+            Note::Started { stream, cmd, gated, fresh } => {
+                let (queue, cmd) = (stream as usize, CmdId(cmd));
+                let q = &mut self.queues[queue];
+                let hold = q.hold.started(cmd, gated && fresh);
+                let order = if fresh { q.order.started(cmd) } else { Ok(()) };
+                self.record(queue, Invariant::Hold, hold);
+                self.record(queue, Invariant::Order, order);
+            }
+            Note::Stopped { stream, cmd, finished, .. } => {
+                let q = &mut self.queues[stream as usize];
+                q.hold.stopped();
+                if finished {
+                    q.wait.finished(CmdId(cmd));
+                }
+            }
+            Note::Quiet { .. } | Note::Switched { .. } => {}
+        }
+    }
+
+    /// The result, with the breaches of the device contracts counted under order.
+    pub(super) fn into_outcomes(mut self, breaches: u64) -> BTreeMap<&'static str, CheckOutcome> {
+        let outcome = |invariant: Invariant| {
+            let mut outcome = self.found.remove(&invariant).unwrap_or_default();
+            outcome.observed = self.observed[invariant as usize];
+            if invariant == Invariant::Order && breaches > 0 {
+                outcome.violations += breaches;
+                let what = || format!("{breaches} breaches of the device contract");
+                outcome.first.get_or_insert_with(what);
+            }
+            (invariant.name(), outcome)
+        };
+        Invariant::ALL.into_iter().map(outcome).collect()
+    }
+}
+
+/// How long a runnable queue may go without progress: a hundred rounds in which every task of the
+/// scenario has its whole window served first, and a second.
+fn patience(engine: &Engine<'_>) -> Duration {
+    let window = |task: usize| {
+        let thread = &engine.threads[task];
+        let host_ns = engine.queues[task].host_launch_ns as f64;
+        f64::from(thread.spec.threshold) * (thread.mean_command_ns() + host_ns)
+    };
+    let round_ns: f64 = (0..engine.threads.len()).map(window).sum();
+    Duration::from_ns((round_ns * 100.0) as u64) + Duration::from_ms(1_000)
+}
+
+impl Engine<'_> {
+    /// Looks at the state of everything.
+    pub(super) fn on_inspect(&mut self) {
+        let now = self.now();
+        let Some(mut checks) = self.checks.take() else { return };
+        let mut held = 0;
+        for queue in 0..self.queues.len() {
+            if self.queues[queue].gone {
+                continue;
+            }
+            let report = self.queues[queue].machine.report();
+            let is_held = !matches!(report.hold, HoldState::Running | HoldState::Resuming);
+            held += u64::from(is_held && !report.by_hand && report.pending());
+            let by_hand = self.queues[queue].by_hand;
+            checks.record(queue, Invariant::FailOpen, FailOpenCheck::by_hand(by_hand, is_held || report.lost));
+            self.inspect_progress(&mut checks, now, queue);
+            self.inspect_waiting(&mut checks, now, queue, report.waiting);
+            let most = self.world.borrow().streams[queue].entries_most;
+            let entries = checks.queues[queue].entries.look(u64::from(most));
+            checks.record(queue, Invariant::Bounded, entries);
+        }
+        let stalled = now.as_ns() < self.stalled_until_ns && self.lease.expired(now);
+        let expired = stalled.then(|| self.lease.expires());
+        let verdict = checks.fail_open.look(now, expired, held);
+        checks.record(0, Invariant::FailOpen, verdict);
+        self.checks = Some(checks);
+        let mut world = self.world.borrow_mut();
+        world.clock.after(INSPECT_NS, Event::Inspect);
+    }
+
+    fn may_run(&self, queue: usize) -> bool {
+        let q = &self.queues[queue];
+        let table = self.scheduler.table();
+        let allowed = table.get(q.id).is_some_and(|info| info.running);
+        allowed && !q.by_hand && !q.gone
+    }
+
+    fn inspect_progress(&self, checks: &mut Checks, now: Instant, queue: usize) {
+        let machine = &self.queues[queue].machine;
+        // While the scheduler is silent nothing is promised but failing open.
+        let promised = now.as_ns() >= self.stalled_until_ns && machine.waiting().is_none();
+        let may_run = promised && self.may_run(queue);
+        let (submitted, retired) = (machine.submitted(), machine.retired());
+        let verdict = checks.queues[queue].wakeup.look(now, may_run, submitted, retired);
+        checks.record(queue, Invariant::Wakeup, verdict);
+    }
+
+    fn inspect_waiting(
+        &self,
+        checks: &mut Checks,
+        now: Instant,
+        queue: usize,
+        awaited: Option<EventRef>,
+    ) {
+        let q = &mut checks.queues[queue];
+        if q.awaited != awaited || now.as_ns() < self.stalled_until_ns {
+            q.awaited = awaited;
+            let _ = q.inversion.look(now, false, false);
+        }
+        let Some(event) = awaited else { return };
+        let target = &self.queues[event.queue.index()];
+        let report = target.machine.report();
+        let held = !matches!(report.hold, HoldState::Running | HoldState::Resuming);
+        let open = report.retired <= event.cmd.0 && !target.gone;
+        let held = held && open && !report.by_hand;
+        let mine = self.queues[queue].machine.report();
+        let running = matches!(mine.hold, HoldState::Running);
+        let verdict = q.inversion.look(now, running, held);
+        checks.record(queue, Invariant::Inversion, verdict);
+    }
+
+    /// What must be true at the end.
+    pub(super) fn final_checks(&mut self) {
+        self.on_inspect();
+        let Some(mut checks) = self.checks.take() else { return };
+        for queue in 0..self.queues.len() {
+            let thread = &self.threads[queue];
+            let machine = &self.queues[queue].machine;
+            let drained = machine.submitted() == machine.retired();
+            let lossless = !self.setup.faults.any() && !self.queues[queue].gone;
+            if drained && lossless && self.world.borrow().streams[queue].fifo.is_empty() {
+                checks.record(queue, Invariant::Order, checks.queues[queue].order.drained());
+            }
+            let gone = thread.phase == super::threads::Phase::Gone || self.queues[queue].gone;
+            if self.setup.must_finish && !gone {
+                let wanted = thread.spec.requests.unwrap_or(thread.completed);
+                let verdict = WakeupCheck::ended(true, wanted, thread.completed);
+                checks.record(queue, Invariant::Wakeup, verdict);
+            }
+            for sent in thread.sent.iter().filter(|_| drained && !gone && self.setup.must_finish) {
+                let verdict = checks.queues[queue].wait.still_waiting(sent.last);
+                checks.record(queue, Invariant::Wait, verdict);
+            }
+        }
+        self.checks = Some(checks);
+    }
+}

@@ -1,0 +1,193 @@
+//! The engine: drives the core's machines with simulated threads, devices and messages.
+//!
+//! Each task is a thread with an XQueue of its own. The engine does what a runtime does (launch
+//! inline or by a pump, poll completions, carry reports and orders), only in simulated time, and
+//! with the same `Queue`, `Scheduler` and policy.
+
+mod checks;
+mod disturb;
+mod figures;
+mod lock;
+mod messages;
+mod queues;
+mod setup;
+mod threads;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use xsched_core::lease::Lease;
+use xsched_core::message::{Order, Report};
+use xsched_core::scheduler::{Heap, Scheduler};
+use xsched_core::time::Instant;
+use xsched_policies::Any;
+
+use crate::clock::Event;
+use crate::device::World;
+use crate::outcome::Outcome;
+use crate::scenario::Scenario;
+use checks::Checks;
+pub(crate) use disturb::{Disturbance, Faults};
+use figures::Figures;
+use lock::Lock;
+use queues::QueueSim;
+use threads::Thread;
+
+/// A deliberate defect, one per invariant, to show that the checker of that invariant notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Launches pairs of commands in reverse.
+    SwapsLaunches,
+    /// Uses twice the threshold.
+    IgnoresThreshold,
+    /// Answers hold steps without carrying them out.
+    IgnoresHolds,
+    /// Lets waits return when the command was launched.
+    ReturnsEarly,
+    /// Loses the orders to run again.
+    LosesRunOrders,
+    /// Does not tell the scheduler who waits for whom.
+    HidesWaits,
+    /// Has a watchdog that does nothing.
+    SleepingWatchdog,
+    /// Believes in a deeper launch queue than there is.
+    Overfills,
+}
+
+/// How a run is set up, apart from the scenario.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) policy: Any,
+    pub(crate) level: u8,
+    pub(crate) seed: u64,
+    pub(crate) checks: bool,
+    pub(crate) timeline_spans: usize,
+    pub(crate) faults: Faults,
+    pub(crate) mutant: Option<Mutant>,
+    /// The run stops when all tasks are through, and they must be by the end.
+    pub(crate) must_finish: bool,
+}
+
+/// A running simulation.
+pub(crate) struct Engine<'a> {
+    scenario: &'a Scenario,
+    setup: Setup,
+    world: Rc<RefCell<World>>,
+    scheduler: Scheduler<Any, Heap>,
+    queues: Vec<QueueSim<'a>>,
+    threads: Vec<Thread>,
+    locks: Vec<Lock>,
+
+    /// Queues whose machine may have something to do.
+    todo: VecDeque<u32>,
+    /// Reports on their way to the scheduler, and orders on their way to queues.
+    inbox: VecDeque<(u64, u32, Report)>,
+    outbox: VecDeque<(u64, u32, Order)>,
+    scheduler_due: bool,
+    policy_timer: Option<Instant>,
+    stalled_until_ns: u64,
+    lease: Lease,
+
+    checks: Option<Box<Checks>>,
+    figures: Figures,
+    /// Tasks with a number of requests that are not through with them.
+    unfinished: usize,
+    events: u64,
+    /// Disturbances that happened; the halves count their own faults.
+    injected: u64,
+}
+
+impl Engine<'_> {
+    fn now_ns(&self) -> u64 {
+        self.world.borrow().clock.now_ns()
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_ns(self.now_ns())
+    }
+
+    /// Runs to the end, and gives the share of the work done (0 to 1) to `progress` now and then.
+    pub(crate) fn run(mut self, progress: &mut dyn FnMut(f64)) -> Outcome {
+        let end_ns = self.scenario.duration_ns.unwrap_or(u64::MAX);
+        self.settle();
+        while let Some(event) = self.next_event(end_ns) {
+            self.events += 1;
+            if let Some(event) = event {
+                self.dispatch(event);
+                self.settle();
+            }
+            if self.events.is_multiple_of(1 << 16) {
+                progress(self.share_done(end_ns));
+            }
+            let timed = self.scenario.duration_ns.is_some() && !self.setup.must_finish;
+            if self.unfinished == 0 && !timed {
+                break;
+            }
+        }
+        if let Some(duration_ns) = self.scenario.duration_ns.filter(|_| !self.setup.must_finish) {
+            self.world.borrow_mut().clock.advance_to(duration_ns);
+        }
+        progress(1.0);
+        self.finish()
+    }
+
+    /// The next event, `Some(None)` if the device took care of it.
+    fn next_event(&mut self, end_ns: u64) -> Option<Option<Event>> {
+        let mut world = self.world.borrow_mut();
+        if world.clock.peek_ns()? > end_ns {
+            return None;
+        }
+        let event = world.clock.advance()?;
+        let handled = world.handle(event);
+        let notes = !world.notes.is_empty();
+        drop(world);
+        if notes {
+            self.take_notes();
+        }
+        Some((!handled).then_some(event))
+    }
+
+    fn dispatch(&mut self, event: Event) {
+        match event {
+            Event::Detect { stream } => self.on_detect(stream as usize),
+            Event::Thread { task } => self.on_thread(task as usize),
+            Event::Pump { queue } => {
+                self.queues[queue as usize].pump_scheduled = false;
+                self.todo.push_back(queue);
+            }
+            Event::Arrival { task } => self.on_arrival(task as usize),
+            Event::Return { task } => self.on_return(task as usize),
+            Event::Stepped { stream } => self.on_stepped(stream as usize),
+            Event::QueueTimer { queue } => self.on_queue_timer(queue as usize),
+            // What these bring is picked up when the engine settles.
+            Event::Scheduler | Event::Orders => {}
+            Event::PolicyTimer => self.on_policy_timer(),
+            Event::Watchdog => self.on_watchdog(),
+            Event::Disturb { index } => self.on_disturb(index as usize),
+            Event::Inspect => self.on_inspect(),
+            Event::Arrive { .. } | Event::Finish { .. } | Event::Kick { .. } => {}
+        }
+    }
+
+    /// Lets everything that can happen at this time happen.
+    fn settle(&mut self) {
+        loop {
+            if let Some(queue) = self.todo.pop_front() {
+                self.drive(queue as usize);
+            } else if !self.deliver_messages() {
+                return;
+            }
+        }
+    }
+
+    fn share_done(&self, end_ns: u64) -> f64 {
+        if self.scenario.duration_ns.is_some() {
+            return self.now_ns() as f64 / end_ns.max(1) as f64;
+        }
+        let wanted = |thread: &Thread| thread.spec.requests.unwrap_or(0);
+        let all: u64 = self.threads.iter().map(wanted).sum();
+        let done: u64 = self.threads.iter().map(|t| t.completed.min(wanted(t))).sum();
+        done as f64 / all.max(1) as f64
+    }
+}

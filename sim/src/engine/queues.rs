@@ -1,0 +1,254 @@
+//! Driving the queue machines: launches, completions, steps.
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Checked, Contract, Faulty, HalError, Ladder, Retire, StepDone, Steps, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::queue::{Action, CommandSlot, Outcome, Queue, Retired, Signal};
+use xsched_core::time::Instant;
+
+use super::{Engine, Mutant};
+use crate::clock::Event;
+use crate::device::{Launch, SimRetire, SimSteps, SimSubmit};
+
+/// Host time of putting a command into the ring, when launching costs anything at all.
+const ENQUEUE_NS: u64 = 100;
+
+/// An XQueue and what it is connected to.
+#[derive(Debug)]
+pub(super) struct QueueSim<'a> {
+    pub(super) id: QueueId,
+    pub(super) machine: Queue<Box<[CommandSlot]>>,
+    pub(super) submit: Checked<'a, Faulty<SimSubmit>>,
+    pub(super) retire: Checked<'a, Faulty<SimRetire>>,
+    pub(super) steps: Checked<'a, Faulty<Ladder<SimSteps>>>,
+    pub(super) contract: &'a Contract,
+    /// Device time of each command in the ring; 0 for one that needs no device.
+    pub(super) work_ns: Box<[u64]>,
+    pub(super) stream: u32,
+    /// Commands that may be in flight by the scenario and the device, for the checker.
+    pub(super) limit: u64,
+    pub(super) host_launch_ns: u64,
+    pub(super) launch_latency_ns: u64,
+    /// The launching thread or the pump is in a launch call until then.
+    pub(super) launching_until_ns: u64,
+    pub(super) pump_scheduled: bool,
+    pub(super) timer_scheduled: bool,
+    pub(super) step_seq: u32,
+    /// Retired commands when the queue was last driven.
+    pub(super) retired_seen: u64,
+    /// Commands that failed and whose request has not returned.
+    pub(super) failed: std::collections::VecDeque<u64>,
+    /// Its process has vanished.
+    pub(super) gone: bool,
+    /// A user holds it by hand.
+    pub(super) by_hand: bool,
+    pub(super) held_since_ns: Option<u64>,
+    /// A launch that a mutant keeps back to swap it with the next.
+    pub(super) kept_back: Option<(CmdId, bool)>,
+}
+
+impl QueueSim<'_> {
+    fn slot(&self, cmd: CmdId) -> usize {
+        (cmd.0 % self.work_ns.len() as u64) as usize
+    }
+}
+
+impl Engine<'_> {
+    /// Does what a queue's machine asks for.
+    pub(super) fn drive(&mut self, queue: usize) {
+        if self.queues[queue].gone {
+            return;
+        }
+        let now = self.now();
+        self.carry_out_steps(queue);
+        self.pump(queue, now);
+        self.report(queue);
+        let q = &mut self.queues[queue];
+        let retired = q.machine.retired();
+        if std::mem::replace(&mut q.retired_seen, retired) != retired {
+            self.complete_requests(queue);
+            self.unblock(queue);
+        }
+        if self.setup.faults.any() {
+            self.schedule_timer(queue);
+        }
+    }
+
+    fn carry_out_steps(&mut self, queue: usize) {
+        let ignore = self.setup.mutant == Some(Mutant::IgnoresHolds);
+        while let Some(Action::Step { step, seq }) = self.queues[queue].machine.poll_step() {
+            if !step.is_hold()
+                && let Some(checks) = &mut self.checks
+            {
+                checks.released(queue);
+            }
+            let q = &mut self.queues[queue];
+            q.step_seq = seq;
+            let done = if ignore { Ok(StepDone::Now(None)) } else { q.steps.step(step) };
+            match done {
+                Ok(StepDone::Now(first)) => self.stepped(queue, Ok(first)),
+                Ok(StepDone::Later) => {}
+                Err(fault) => self.stepped(queue, Err(fault)),
+            }
+        }
+    }
+
+    fn stepped(&mut self, queue: usize, result: Result<Option<CmdId>, Fault>) {
+        let now = self.now();
+        let q = &mut self.queues[queue];
+        let seq = q.step_seq;
+        q.machine.handle_signal(now, Signal::Stepped { seq, result });
+        self.world_notes();
+    }
+
+    pub(super) fn on_stepped(&mut self, stream: usize) {
+        let q = &mut self.queues[stream];
+        match q.steps.poll_step() {
+            Ok(None) | Ok(Some(StepDone::Later)) => {}
+            Ok(Some(StepDone::Now(first))) => self.stepped(stream, Ok(first)),
+            Err(fault) => self.stepped(stream, Err(fault)),
+        }
+        self.todo.push_back(stream as u32);
+    }
+
+    /// The pump launches what waits in the ring, one launch call after the other.
+    fn pump(&mut self, queue: usize, now: Instant) {
+        loop {
+            let q = &mut self.queues[queue];
+            if q.launching_until_ns > now.as_ns() {
+                if !q.pump_scheduled {
+                    q.pump_scheduled = true;
+                    let event = Event::Pump { queue: queue as u32 };
+                    self.world.borrow_mut().clock.at(q.launching_until_ns, event);
+                }
+                return;
+            }
+            match q.machine.poll_launch(now) {
+                Some(Action::Launch { cmd, marker }) => self.launch(queue, now, cmd, marker),
+                Some(Action::Mark { upto }) => {
+                    if q.submit.mark(upto).is_err() {
+                        q.machine.handle_signal(now, Signal::MarkFailed);
+                        return;
+                    }
+                }
+                Some(Action::Step { .. }) | None => return,
+            }
+        }
+    }
+
+    /// A thread has submitted a command; if nothing is before it and the window is open, the thread
+    /// itself launches it. Returns how long the thread is busy with that.
+    pub(super) fn launch_inline(&mut self, queue: usize, now: Instant, cmd: CmdId) -> u64 {
+        let q = &mut self.queues[queue];
+        let free = q.launching_until_ns <= now.as_ns();
+        if free
+            && q.machine.next_launch() == cmd
+            && let Some(Action::Launch { cmd, marker }) = q.machine.poll_launch(now)
+        {
+            self.launch(queue, now, cmd, marker);
+            let q = &mut self.queues[queue];
+            return q.launching_until_ns.saturating_sub(now.as_ns());
+        }
+        q.host_launch_ns.min(ENQUEUE_NS)
+    }
+
+    fn launch(&mut self, queue: usize, now: Instant, cmd: CmdId, marker: bool) {
+        if self.setup.mutant == Some(Mutant::SwapsLaunches) {
+            let kept = self.queues[queue].kept_back.take();
+            match kept {
+                None if !marker => self.queues[queue].kept_back = Some((cmd, marker)),
+                None => self.launch_now(queue, now, cmd, marker),
+                Some((first, mark)) => {
+                    self.launch_now(queue, now, cmd, marker);
+                    self.launch_now(queue, now, first, mark);
+                }
+            }
+            return;
+        }
+        self.launch_now(queue, now, cmd, marker);
+    }
+
+    fn launch_now(&mut self, queue: usize, now: Instant, cmd: CmdId, marker: bool) {
+        let slow = self.setup.faults.launch_slowdown(now.as_ns());
+        let q = &mut self.queues[queue];
+        let done_ns = now.as_ns() + q.host_launch_ns.saturating_mul(slow);
+        q.launching_until_ns = done_ns;
+        let slot = q.slot(cmd);
+        let ready_at_ns = done_ns + q.launch_latency_ns;
+        let payload = Launch { work_ns: q.work_ns[slot], ready_at_ns };
+        if let Some(checks) = &mut self.checks {
+            checks.launched(queue, cmd, q.limit);
+        }
+        if let Err(error) = q.submit.launch(cmd, &payload, marker) {
+            q.work_ns[slot] = 0;
+            q.failed.push_back(cmd.0);
+            let fault = error.kind();
+            q.machine.handle_signal(now, Signal::LaunchFailed { cmd, fault });
+            if let Some(checks) = &mut self.checks {
+                checks.refused(queue, cmd, fault);
+            }
+            self.todo.push_back(queue as u32);
+        }
+        self.world_notes();
+    }
+
+    /// The host sees a marker of a stream.
+    pub(super) fn on_detect(&mut self, stream: usize) {
+        let q = &mut self.queues[stream];
+        if q.gone {
+            return;
+        }
+        let now = self.now();
+        let q = &mut self.queues[stream];
+        match q.retire.poll_retired() {
+            Ok(None) => {}
+            Ok(Some(retired)) => self.retired(stream, now, retired),
+            Err(error) => {
+                let fault = error.kind();
+                if fault.is_sticky() {
+                    q.machine.handle_signal(now, Signal::Lost);
+                }
+            }
+        }
+        self.todo.push_back(stream as u32);
+    }
+
+    fn retired(&mut self, queue: usize, now: Instant, retired: Retired) {
+        let q = &mut self.queues[queue];
+        let before = q.machine.retired();
+        if let Outcome::Failed { from, fault } = retired.outcome {
+            for cmd in from.0.max(before)..retired.upto.count() {
+                q.failed.push_back(cmd);
+                if let Some(checks) = &mut self.checks {
+                    checks.failed(queue, CmdId(cmd), fault);
+                }
+            }
+        }
+        q.machine.handle_signal(now, Signal::Retired(retired));
+        if let Some(checks) = &mut self.checks {
+            let range = before..retired.upto.count();
+            let on_device = range.filter(|n| q.work_ns[q.slot(CmdId(*n))] > 0).count();
+            checks.retired(queue, on_device as u64);
+        }
+    }
+
+    fn schedule_timer(&mut self, queue: usize) {
+        let q = &mut self.queues[queue];
+        if q.timer_scheduled {
+            return;
+        }
+        if let Some(due) = q.machine.poll_timeout() {
+            q.timer_scheduled = true;
+            let event = Event::QueueTimer { queue: queue as u32 };
+            self.world.borrow_mut().clock.at(due.as_ns(), event);
+        }
+    }
+
+    pub(super) fn on_queue_timer(&mut self, queue: usize) {
+        let now = self.now();
+        let q = &mut self.queues[queue];
+        q.timer_scheduled = false;
+        q.machine.handle_timeout(now);
+        self.todo.push_back(queue as u32);
+    }
+}

@@ -1,0 +1,233 @@
+//! Building a simulation from a scenario.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use xsched_core::hal::{Backend, Checked, Contract, Faulty};
+use xsched_core::hint::{Hints, Laxity, Priority};
+use xsched_core::id::{DeviceId, ProcessId, QueueId};
+use xsched_core::lease::Lease;
+use xsched_core::level::{Caps, Level};
+use xsched_core::policy::Policy;
+use xsched_core::queue::{CommandSlot, Queue, QueueConfig};
+use xsched_core::scheduler::{Attach, Heap, LevelChoice, Scheduler, SchedulerError};
+use xsched_core::time::{Duration, Instant};
+use xsched_core::window::WindowConfig;
+
+use super::checks::Checks;
+use super::figures::Figures;
+use super::lock::Lock;
+use super::queues::QueueSim;
+use super::threads::Thread;
+use super::{Engine, Mutant, Setup};
+use crate::clock::Event;
+use crate::device::{SimBackend, StreamConfig, World};
+use crate::sample;
+use crate::scenario::{Scenario, TaskSpec, WindowSpec};
+
+/// Waits that may be submitted and not over, per task; more of them are not admitted.
+const WAITS_PER_TASK: usize = 8;
+/// A scheduler that is silent for so long loses its power to hold queues.
+pub(super) const LEASE: Duration = Duration::from_ms(5);
+/// Generators are numbered: tasks from 0, locks and faults from here.
+const LOCK_STREAM: u64 = 1 << 40;
+const FAULT_STREAM: u64 = 1 << 41;
+
+impl<'a> Engine<'a> {
+    /// A simulation that stands at time 0. `contracts` has one entry per task.
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        tasks: &[TaskSpec],
+        contracts: &'a [Contract],
+        setup: Setup,
+    ) -> Result<Self, SchedulerError> {
+        let verbose = setup.checks || setup.timeline_spans > 0;
+        let world = Rc::new(RefCell::new(World::new(&scenario.devices, verbose)));
+        let storage = Heap::new(tasks.len(), scenario.devices.len(), tasks.len() * WAITS_PER_TASK);
+        let scheduler = Scheduler::new(setup.policy.clone(), storage);
+        let mut engine = Self {
+            scenario,
+            world,
+            scheduler,
+            queues: Vec::new(),
+            threads: Vec::new(),
+            locks: Vec::new(),
+            todo: VecDeque::new(),
+            inbox: VecDeque::new(),
+            outbox: VecDeque::new(),
+            scheduler_due: true,
+            policy_timer: None,
+            stalled_until_ns: 0,
+            lease: Lease::new(Instant::ZERO, LEASE),
+            checks: None,
+            figures: Figures::new(tasks.len(), scenario.devices.len(), setup.timeline_spans),
+            unfinished: tasks.iter().filter(|task| task.requests.is_some()).count(),
+            events: 0,
+            injected: 0,
+            setup,
+        };
+        engine.make_locks();
+        for (spec, contract) in tasks.iter().zip(contracts) {
+            engine.add_task(spec, contract)?;
+        }
+        if engine.setup.checks {
+            engine.checks = Some(Box::new(Checks::new(&engine)));
+            engine.world.borrow_mut().clock.after(super::checks::INSPECT_NS, Event::Inspect);
+        }
+        engine.schedule_disturbances();
+        Ok(engine)
+    }
+
+    fn make_locks(&mut self) {
+        for (i, process) in self.scenario.processes.iter().enumerate() {
+            let rng = sample::generator(self.setup.seed, LOCK_STREAM + i as u64);
+            // A process without a lock has one that nobody takes, so that indices agree.
+            let order = process.lock.unwrap_or(crate::scenario::LockOrder::Fair);
+            self.locks.push(Lock::new(order, process.lock_handoff_ns, rng));
+        }
+    }
+
+    fn add_task(&mut self, spec: &TaskSpec, contract: &'a Contract) -> Result<(), SchedulerError> {
+        let task = self.threads.len();
+        let device = DeviceId(u16::try_from(spec.device).unwrap_or(u16::MAX));
+        let level = self.level_of(spec);
+        let id = self.scheduler.attach(
+            Instant::ZERO,
+            Attach {
+                device,
+                process: ProcessId(spec.process.map_or(1 << 20 | task as u32, |p| p as u32)),
+                hints: hints_of(spec),
+                level: LevelChoice::Exactly(level),
+                threshold: spec.threshold,
+                context_permille: permille(spec.context),
+            },
+        )?;
+        let queue = self.open_queue(spec, contract, id, level)?;
+        self.queues.push(queue);
+        self.add_thread(spec);
+        Ok(())
+    }
+
+    fn level_of(&self, spec: &TaskSpec) -> Level {
+        if !self.setup.policy.holds() {
+            // Nothing is ever held, so the device needs no gates.
+            return Level::Block;
+        }
+        let number = spec.level.unwrap_or(self.setup.level);
+        Level::from_number(number).unwrap_or(Level::Block)
+    }
+
+    fn open_queue(
+        &self,
+        spec: &TaskSpec,
+        contract: &'a Contract,
+        id: QueueId,
+        level: Level,
+    ) -> Result<QueueSim<'a>, SchedulerError> {
+        let mut backend = SimBackend { world: Rc::clone(&self.world) };
+        let device = spec.device as u32;
+        let config = StreamConfig { device, level, context_permille: permille(spec.context) };
+        let halves = backend.open(id, config).map_err(|_| SchedulerError::UnknownDevice)?;
+        let window = window_of(spec);
+        let limit = in_flight_limit(&halves.caps, &window);
+        let (window, caps) = self.sabotage(window, halves.caps);
+        let queue_config = QueueConfig { window, level, ..QueueConfig::default() };
+        let slots = vec![CommandSlot::default(); spec.capacity as usize].into_boxed_slice();
+        let device = &self.scenario.devices[spec.device];
+        let rates = self.setup.faults.rates;
+        let number = FAULT_STREAM + 4 * u64::from(id.to_bits() as u32);
+        let seed = |half: u64| self.setup.seed ^ (number + half);
+        Ok(QueueSim {
+            id,
+            machine: Queue::new(slots, queue_config, caps),
+            submit: Checked::new(Faulty::new(halves.submit, rates, seed(0)), contract),
+            retire: Checked::new(Faulty::new(halves.retire, rates, seed(1)), contract),
+            steps: Checked::new(Faulty::new(halves.preempt, rates, seed(2)), contract),
+            contract,
+            work_ns: vec![0; spec.capacity as usize].into_boxed_slice(),
+            stream: id.index() as u32,
+            limit,
+            host_launch_ns: spec.host_launch_ns.unwrap_or(device.host_launch_ns),
+            launch_latency_ns: device.launch_latency_ns,
+            launching_until_ns: 0,
+            pump_scheduled: false,
+            timer_scheduled: false,
+            step_seq: 0,
+            retired_seen: 0,
+            failed: VecDeque::new(),
+            gone: false,
+            by_hand: false,
+            held_since_ns: None,
+            kept_back: None,
+        })
+    }
+
+    fn sabotage(&self, mut window: WindowConfig, mut caps: Caps) -> (WindowConfig, Caps) {
+        match self.setup.mutant {
+            Some(Mutant::IgnoresThreshold) => {
+                window = WindowConfig::fixed(window.threshold * 2, window.batch);
+            }
+            Some(Mutant::Overfills) => caps.entries_max = caps.entries_max.saturating_mul(16),
+            _ => {}
+        }
+        (window, caps)
+    }
+
+    fn add_thread(&mut self, spec: &TaskSpec) {
+        let task = self.threads.len();
+        let process = spec.process.map(|p| &self.scenario.processes[p]);
+        let lock = spec.process.filter(|_| process.is_some_and(|p| p.lock.is_some()));
+        let on_return = process.is_some_and(|p| p.lock.is_some() && p.lock_on_return);
+        let rng = sample::generator(self.setup.seed, task as u64);
+        let host_sync_ns = self.scenario.devices[spec.device].host_sync_ns;
+        let thread = Thread::new(spec.clone(), rng, host_sync_ns, lock, on_return);
+        self.threads.push(thread);
+        self.first_arrivals(task);
+    }
+
+    /// A closed loop begins with as many requests as it may have outstanding; an open one with the
+    /// first arrival.
+    fn first_arrivals(&mut self, task: usize) {
+        let thread = &mut self.threads[task];
+        let start_ns = thread.spec.start_ns;
+        let count = if thread.is_closed() { thread.spec.outstanding } else { 1 };
+        for _ in 0..count {
+            let Some(at_ns) = thread.next_arrival(start_ns) else { break };
+            // The first request of a closed loop comes without a pause before it.
+            let at_ns = if thread.is_closed() { start_ns } else { at_ns };
+            let event = Event::Arrival { task: task as u32 };
+            self.world.borrow_mut().clock.at(at_ns, event);
+        }
+    }
+}
+
+fn hints_of(spec: &TaskSpec) -> Hints {
+    let priority = Priority::new(i32::from(spec.priority)).unwrap_or_default();
+    let mut hints = Hints::with_priority(priority);
+    hints.deadline = spec.deadline_ns.map(Duration::from_ns);
+    hints.utilization = spec.share;
+    hints.weight = spec.weight;
+    hints.laxity = spec.laxity_ns.map(|lax| Laxity {
+        lax: Duration::from_ns(lax),
+        lax_priority: priority,
+        critical_priority: Priority::MAX,
+    });
+    hints
+}
+
+fn window_of(spec: &TaskSpec) -> WindowConfig {
+    match spec.window {
+        WindowSpec::Fixed => WindowConfig::fixed(spec.threshold, spec.batch),
+        WindowSpec::Adaptive => WindowConfig::adaptive(spec.threshold),
+    }
+}
+
+fn in_flight_limit(caps: &Caps, window: &WindowConfig) -> u64 {
+    let batch = if window.adaptive { 1 } else { window.batch };
+    u64::from(window.threshold.min(caps.in_flight_max(batch)))
+}
+
+fn permille(share: f64) -> u32 {
+    (share * 1_000.0).round() as u32
+}

@@ -1,0 +1,419 @@
+//! Simulated host threads: requests arrive, are submitted command by command, and are waited for.
+
+use std::collections::VecDeque;
+
+use xsched_core::fault::Fault;
+use xsched_core::id::{CmdId, EventRef};
+use xsched_core::queue::{Status, SubmitError};
+
+use super::{Engine, Mutant};
+use crate::clock::Event;
+use crate::sample::{self, Rng, Sampler};
+use crate::scenario::{Arrival, SyncScope, TaskSpec};
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing; it takes the next request that arrives.
+    Idle,
+    /// Submitting a request, or waiting for the lock to do so.
+    Submitting,
+    /// Blocked by a full queue.
+    Full,
+    /// It is dead.
+    Gone,
+}
+
+/// A request that is being submitted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    arrived_ns: u64,
+    left: u32,
+    /// Length of every command, or 0 to draw each.
+    command_ns: u64,
+    /// The request first waits for another task.
+    wait_first: bool,
+}
+
+/// A request that is submitted and has not returned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) arrived_ns: u64,
+    pub(super) last: CmdId,
+    /// How its last command ended, once the thread is on its way back.
+    ended: Option<Status>,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) spec: TaskSpec,
+    pub(super) rng: Rng,
+    pub(super) phase: Phase,
+    pub(super) lock: Option<usize>,
+    pub(super) lock_on_return: bool,
+    pub(super) has_lock: bool,
+    lengths: Sampler,
+    gaps: Sampler,
+    /// Requests that have arrived and were not begun: time and trace row.
+    arrived: VecDeque<(u64, usize)>,
+    arrivals: u64,
+    current: Option<Request>,
+    pub(super) sent: VecDeque<Sent>,
+    /// It returns from a wait and needs the lock for that.
+    wants_return: bool,
+    host_sync_ns: u64,
+    pub(super) completed: u64,
+    /// Nominal time of the next periodic arrival.
+    next_period_ns: u64,
+}
+
+impl Thread {
+    pub(super) fn new(
+        spec: TaskSpec,
+        rng: Rng,
+        host_sync_ns: u64,
+        lock: Option<usize>,
+        lock_on_return: bool,
+    ) -> Self {
+        let gaps = match &spec.arrival {
+            Arrival::Closed { think, .. } => Sampler::new(think),
+            Arrival::Renewal { gap } => Sampler::new(gap),
+            Arrival::Periodic { period_ns, .. } => Sampler::Constant(*period_ns),
+            Arrival::Trace { .. } => Sampler::Constant(0),
+        };
+        Self {
+            lengths: Sampler::new(&spec.command),
+            gaps,
+            rng,
+            phase: Phase::Idle,
+            lock,
+            lock_on_return,
+            has_lock: false,
+            arrived: VecDeque::new(),
+            arrivals: 0,
+            current: None,
+            sent: VecDeque::new(),
+            wants_return: false,
+            host_sync_ns,
+            completed: 0,
+            next_period_ns: spec.start_ns,
+            spec,
+        }
+    }
+
+    /// Mean device time of a command, in nanoseconds.
+    pub(super) fn mean_command_ns(&self) -> f64 {
+        self.lengths.mean_ns()
+    }
+
+    /// When the next request arrives, if the task has any left. Closed loops ask after each
+    /// completion, open ones after each arrival.
+    pub(super) fn next_arrival(&mut self, now_ns: u64) -> Option<u64> {
+        if self.spec.requests.is_some_and(|n| self.arrivals >= n) {
+            return None;
+        }
+        let rng = &mut self.rng;
+        let at_ns = match &self.spec.arrival {
+            Arrival::Closed { jitter_ns, .. } => {
+                now_ns.saturating_add(sample::jitter(self.gaps.draw(rng), *jitter_ns, rng))
+            }
+            Arrival::Periodic { period_ns, jitter_ns } => {
+                let at_ns = sample::jitter(self.next_period_ns, *jitter_ns, rng);
+                self.next_period_ns = self.next_period_ns.saturating_add(*period_ns);
+                at_ns
+            }
+            Arrival::Renewal { .. } => now_ns.saturating_add(self.gaps.draw(rng)),
+            Arrival::Trace { rows } => {
+                let row = rows.get(usize::try_from(self.arrivals).ok()?)?;
+                self.spec.start_ns.saturating_add(row.at_ns)
+            }
+        };
+        self.arrivals += 1;
+        Some(at_ns)
+    }
+
+    pub(super) const fn is_closed(&self) -> bool {
+        matches!(self.spec.arrival, Arrival::Closed { .. })
+    }
+
+    fn begin(&mut self, arrived_ns: u64, row: usize) {
+        let (mut left, mut command_ns) = (self.spec.commands, 0);
+        if let Arrival::Trace { rows } = &self.spec.arrival
+            && let Some(row) = rows.get(row)
+        {
+            left = if row.commands == 0 { left } else { row.commands };
+            command_ns = row.command_ns;
+        }
+        let wait_first = self.spec.after.is_some();
+        self.current = Some(Request { arrived_ns, left, command_ns, wait_first });
+    }
+}
+
+impl Engine<'_> {
+    pub(super) fn on_arrival(&mut self, task: usize) {
+        let now_ns = self.now_ns();
+        let thread = &mut self.threads[task];
+        if thread.phase == Phase::Gone {
+            return;
+        }
+        let row = thread.arrivals.saturating_sub(1) as usize;
+        thread.arrived.push_back((now_ns, row));
+        if !thread.is_closed() {
+            self.schedule_arrival(task);
+        }
+        self.take_next(task);
+    }
+
+    pub(super) fn schedule_arrival(&mut self, task: usize) {
+        let now_ns = self.now_ns();
+        if let Some(at_ns) = self.threads[task].next_arrival(now_ns) {
+            self.world.borrow_mut().clock.at(at_ns, Event::Arrival { task: task as u32 });
+        }
+    }
+
+    /// An idle thread begins the next request, if it may have another one outstanding.
+    fn take_next(&mut self, task: usize) {
+        let thread = &mut self.threads[task];
+        let room = thread.sent.len() < thread.spec.outstanding as usize;
+        if thread.phase != Phase::Idle || !room {
+            return;
+        }
+        if let Some((arrived_ns, row)) = thread.arrived.pop_front() {
+            thread.begin(arrived_ns, row);
+            thread.phase = Phase::Submitting;
+            if self.lock(task) {
+                self.submit_request(task);
+            }
+        }
+    }
+
+    /// A launch call has returned, or the lock was handed over.
+    pub(super) fn on_thread(&mut self, task: usize) {
+        let thread = &self.threads[task];
+        if thread.wants_return && thread.has_lock {
+            self.on_return(task);
+        } else if thread.phase == Phase::Submitting && self.keep_lock(task) {
+            self.submit_request(task);
+        }
+    }
+
+    /// Submits commands until a call takes time, the queue is full or the request is through.
+    fn submit_request(&mut self, task: usize) {
+        let now = self.now();
+        loop {
+            let thread = &mut self.threads[task];
+            let Some(request) = &mut thread.current else {
+                thread.phase = Phase::Idle;
+                return;
+            };
+            if request.left == 0 {
+                self.request_sent(task);
+                return;
+            }
+            if request.wait_first {
+                request.wait_first = false;
+                self.submit_wait(task);
+                continue;
+            }
+            match self.queues[task].machine.submit(now) {
+                Ok(cmd) => {
+                    let busy_ns = self.submitted(task, cmd);
+                    if busy_ns > 0 {
+                        let event = Event::Thread { task: task as u32 };
+                        self.world.borrow_mut().clock.after(busy_ns, event);
+                        return;
+                    }
+                }
+                Err(SubmitError::Full) => {
+                    self.threads[task].phase = Phase::Full;
+                    self.unlock(task);
+                    return;
+                }
+                Err(SubmitError::Lost) => {
+                    self.threads[task].phase = Phase::Gone;
+                    self.unlock(task);
+                    self.task_ended(task);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A command was taken: gives it a length and launches it if possible. Returns how long that
+    /// keeps the thread busy.
+    fn submitted(&mut self, task: usize, cmd: CmdId) -> u64 {
+        let now = self.now();
+        let thread = &mut self.threads[task];
+        let mut work_ns = 0;
+        if let Some(request) = &mut thread.current {
+            request.left -= 1;
+            work_ns = request.command_ns;
+        }
+        if work_ns == 0 {
+            work_ns = thread.lengths.draw(&mut thread.rng).max(1);
+        }
+        let q = &mut self.queues[task];
+        let slot = (cmd.0 % q.work_ns.len() as u64) as usize;
+        q.work_ns[slot] = work_ns;
+        if let Some(checks) = &mut self.checks {
+            checks.buffered(task, q.machine.submitted() - q.machine.retired());
+        }
+        let busy_ns = self.launch_inline(task, now, cmd);
+        self.report(task);
+        busy_ns
+    }
+
+    /// The request first waits for the latest command of another task, if there is one and waiting
+    /// for it cannot deadlock.
+    fn submit_wait(&mut self, task: usize) {
+        let now = self.now();
+        let Some(other) = self.threads[task].spec.after else { return };
+        let latest = self.queues[other].machine.submitted();
+        if latest == 0 || self.queues[other].gone {
+            return;
+        }
+        let event = EventRef { queue: self.queues[other].id, cmd: CmdId(latest - 1) };
+        let q = &mut self.queues[task];
+        let cmd = CmdId(q.machine.submitted());
+        if self.scheduler.admit_wait(q.id, cmd, event) == Ok(true)
+            && let Ok(cmd) = q.machine.submit_wait(now, event)
+        {
+            let slot = (cmd.0 % q.work_ns.len() as u64) as usize;
+            q.work_ns[slot] = 0;
+            self.todo.push_back(task as u32);
+        }
+    }
+
+    /// All commands of the request are submitted.
+    fn request_sent(&mut self, task: usize) {
+        let thread = &mut self.threads[task];
+        thread.phase = Phase::Idle;
+        if let Some(request) = thread.current.take() {
+            let q = &mut self.queues[task].machine;
+            let last = CmdId(q.submitted().saturating_sub(1));
+            q.want(last);
+            let sent = Sent { arrived_ns: request.arrived_ns, last, ended: None };
+            thread.sent.push_back(sent);
+        }
+        self.unlock(task);
+        self.todo.push_back(task as u32);
+        self.complete_requests(task);
+        self.take_next(task);
+    }
+
+    /// A full queue has room again.
+    pub(super) fn unblock(&mut self, task: usize) {
+        let thread = &mut self.threads[task];
+        if thread.phase == Phase::Full && !self.queues[task].machine.is_full() {
+            thread.phase = Phase::Submitting;
+            self.world.borrow_mut().clock.after(0, Event::Thread { task: task as u32 });
+        }
+    }
+
+    /// Wakes the threads whose requests are over.
+    pub(super) fn complete_requests(&mut self, task: usize) {
+        self.complete_own(task);
+        if self.threads[task].spec.sync == SyncScope::Device {
+            for other in 0..self.threads.len() {
+                if other != task && self.threads[other].spec.sync == SyncScope::Device {
+                    self.complete_own(other);
+                }
+            }
+        }
+    }
+
+    fn complete_own(&mut self, task: usize) {
+        let early = self.setup.mutant == Some(Mutant::ReturnsEarly);
+        let q = &self.queues[task].machine;
+        let seen = if early { q.launched() } else { q.retired() };
+        let drained = self.threads[task].spec.sync == SyncScope::Stream || self.is_drained(task);
+        let thread = &mut self.threads[task];
+        for sent in &mut thread.sent {
+            if !drained || sent.last.0 >= seen {
+                return;
+            }
+            // Asked now, because the queue forgets outcomes as new commands come.
+            if sent.ended.is_none() {
+                sent.ended = Some(q.status(sent.last));
+                let event = Event::Return { task: task as u32 };
+                self.world.borrow_mut().clock.after(thread.host_sync_ns, event);
+            }
+        }
+    }
+
+    /// Whether the device has finished everything that the task's process has submitted to it.
+    fn is_drained(&self, task: usize) -> bool {
+        let spec = &self.threads[task].spec;
+        let shares = |i: usize| {
+            let other = &self.threads[i].spec;
+            let process = other.process.is_some() && other.process == spec.process;
+            i == task || (process && other.device == spec.device)
+        };
+        let idle = |i: usize| {
+            let q = &self.queues[i].machine;
+            q.submitted() == q.retired()
+        };
+        (0..self.threads.len()).all(|i| !shares(i) || idle(i))
+    }
+
+    /// A waiting thread returns, once it has the lock if it needs it.
+    pub(super) fn on_return(&mut self, task: usize) {
+        let thread = &mut self.threads[task];
+        if thread.phase == Phase::Gone {
+            return;
+        }
+        if thread.lock_on_return {
+            thread.wants_return = true;
+            if !self.lock(task) {
+                return;
+            }
+            self.threads[task].wants_return = false;
+        }
+        self.request_returned(task);
+        if self.threads[task].phase == Phase::Idle {
+            self.unlock(task);
+        }
+        self.take_next(task);
+    }
+
+    fn request_returned(&mut self, task: usize) {
+        let Some(sent) = self.threads[task].sent.pop_front() else { return };
+        let q = &mut self.queues[task];
+        let mut failed = false;
+        while q.failed.front().is_some_and(|&cmd| cmd <= sent.last.0) {
+            q.failed.pop_front();
+            failed = true;
+        }
+        let outcome = match sent.ended {
+            Some(Status::Failed(fault)) => Some(fault),
+            _ => None,
+        };
+        failed |= outcome.is_some();
+        if let Some(checks) = &mut self.checks {
+            checks.returned(task, sent.last, outcome);
+        }
+        self.count_request(task, &sent, failed);
+        let thread = &mut self.threads[task];
+        thread.completed += 1;
+        if thread.spec.requests == Some(thread.completed) {
+            self.unfinished -= 1;
+        }
+        let lost = outcome == Some(Fault::DeviceLost);
+        if self.threads[task].is_closed() && !lost {
+            self.schedule_arrival(task);
+        }
+        if lost {
+            self.threads[task].phase = Phase::Gone;
+            self.task_ended(task);
+        }
+    }
+
+    /// The task will complete nothing more.
+    pub(super) fn task_ended(&mut self, task: usize) {
+        let thread = &self.threads[task];
+        if thread.spec.requests.is_some_and(|n| thread.completed < n) {
+            self.unfinished -= 1;
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! A deterministic discrete-event simulator for preemptive device scheduling.
+//!
+//! It runs the queue machine, the scheduler machine and the policies of [`xsched_core`] and
+//! [`xsched_policies`] unchanged, against a model of devices, host threads and their latencies. A
+//! [`scenario::Scenario`] says what is simulated, [`run::run`] does it, and [`report`] turns the
+//! [`outcome::Outcome`] into tables, JSON and pictures. The same seed gives the same bytes.
+//!
+//! Every run is watched by the checkers of [`xsched_core::check`]. [`swarm`] draws random scenarios
+//! with faults and looks for violations.
+
+mod clock;
+mod device;
+mod engine;
+pub mod outcome;
+pub mod report;
+pub mod run;
+mod sample;
+pub mod scenario;
+pub mod stats;
+pub mod swarm;

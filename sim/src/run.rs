@@ -1,0 +1,152 @@
+//! Running a scenario.
+
+use thiserror::Error;
+use xsched_core::hal::Contract;
+use xsched_core::policy::Policy;
+use xsched_policies::Any;
+
+pub use crate::engine::Mutant;
+use crate::engine::{Engine, Faults, Setup};
+use crate::outcome::Outcome;
+use crate::scenario::{Scenario, TaskSpec};
+
+/// What the caller wants otherwise than the scenario says.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// The policy, instead of the scenario's.
+    pub policy: Option<String>,
+    /// The preemption level, 1 to 3, of tasks that do not choose one, instead of the scenario's.
+    pub level: Option<u8>,
+    /// The seed, instead of the scenario's.
+    pub seed: Option<u64>,
+    /// Whether to run the checkers.
+    pub checks: bool,
+    /// How many spans of the timeline to keep; 0 for none.
+    pub timeline_spans: usize,
+}
+
+/// Why a scenario cannot be run.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunError {
+    /// No such policy.
+    #[error("unknown policy `{name}`; known are {}", policy_names().join(", "))]
+    UnknownPolicy {
+        /// What was asked for.
+        name: String,
+    },
+    /// There are levels 1 to 3.
+    #[error("there is no level {level}; levels are 1, 2 and 3")]
+    NoSuchLevel {
+        /// What was asked for.
+        level: u8,
+    },
+    /// A device cannot preempt that deeply.
+    #[error("task `{task}` asks for level {level}, but device `{device}` has max_level {max}")]
+    LevelTooHigh {
+        /// The task.
+        task: String,
+        /// What it asks for.
+        level: u8,
+        /// Its device.
+        device: String,
+        /// What that can do.
+        max: u8,
+    },
+    /// The scenario does not fit into the scheduler's tables.
+    #[error("the scenario cannot be set up: {0}")]
+    Setup(#[from] xsched_core::scheduler::SchedulerError),
+}
+
+/// The names of the policies.
+#[must_use]
+pub fn policy_names() -> &'static [&'static str] {
+    Any::NAMES
+}
+
+/// Whether a policy never holds a queue, so that the level makes no difference. Unknown ones do.
+#[must_use]
+pub fn never_holds(policy: &str) -> bool {
+    policy.parse::<Any>().is_ok_and(|policy| !policy.holds())
+}
+
+/// Runs a scenario once. `progress` gets the share that is done, 0 to 1, now and then.
+///
+/// # Errors
+/// If the policy or the level does not exist, or a device cannot do the level.
+pub fn run(
+    scenario: &Scenario,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Outcome, RunError> {
+    let setup = setup(scenario, options)?;
+    run_setup(scenario, setup, progress)
+}
+
+/// Runs a scenario with a deliberate defect, to see its checker notice.
+///
+/// # Errors
+/// As [`run`].
+#[doc(hidden)]
+pub fn run_mutant(
+    scenario: &Scenario,
+    options: &RunOptions,
+    mutant: Mutant,
+) -> Result<Outcome, RunError> {
+    let mut setup = setup(scenario, options)?;
+    setup.mutant = Some(mutant);
+    if mutant == Mutant::SleepingWatchdog {
+        let stall = crate::engine::Disturbance::StallScheduler { ns: 60_000_000 };
+        setup.faults.disturbances.push((10_500_000, stall));
+    }
+    run_setup(scenario, setup, &mut |_| {})
+}
+
+fn setup(scenario: &Scenario, options: &RunOptions) -> Result<Setup, RunError> {
+    let name = options.policy.as_deref().unwrap_or(&scenario.policy);
+    let unknown = |_| RunError::UnknownPolicy { name: name.to_owned() };
+    let policy: Any = name.parse().map_err(unknown)?;
+    let level = options.level.unwrap_or(scenario.level);
+    if !(1..=3).contains(&level) {
+        return Err(RunError::NoSuchLevel { level });
+    }
+    Ok(Setup {
+        policy,
+        level,
+        seed: options.seed.unwrap_or(scenario.seed),
+        checks: options.checks,
+        timeline_spans: options.timeline_spans,
+        faults: Faults::default(),
+        mutant: None,
+        must_finish: false,
+    })
+}
+
+pub(crate) fn run_setup(
+    scenario: &Scenario,
+    setup: Setup,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Outcome, RunError> {
+    let tasks = scenario.expanded_tasks();
+    if setup.policy.holds() {
+        for task in &tasks {
+            check_level(scenario, task, setup.level)?;
+        }
+    }
+    let contracts: Vec<Contract> = tasks.iter().map(|_| Contract::default()).collect();
+    Ok(Engine::new(scenario, &tasks, &contracts, setup)?.run(progress))
+}
+
+fn check_level(scenario: &Scenario, task: &TaskSpec, level: u8) -> Result<(), RunError> {
+    let level = task.level.unwrap_or(level);
+    let device = &scenario.devices[task.device];
+    if level <= device.max_level {
+        return Ok(());
+    }
+    Err(RunError::LevelTooHigh {
+        task: task.name.clone(),
+        level,
+        device: device.name.clone(),
+        max: device.max_level,
+    })
+}

@@ -1,0 +1,132 @@
+//! Drawing from distributions.
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp1, StandardNormal};
+use rand_pcg::Pcg64Mcg;
+use xsched_core::rng::SplitMix64;
+
+use crate::scenario::Dist;
+
+/// A generator of its own for every purpose, so that one task's draws do not shift another's.
+pub(crate) type Rng = Pcg64Mcg;
+
+/// The generator number `stream` of a run.
+pub(crate) fn generator(seed: u64, stream: u64) -> Rng {
+    let mut mix = SplitMix64::new(seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mix.next_u64();
+    Rng::seed_from_u64(mix.next_u64())
+}
+
+/// A distribution, prepared for drawing.
+#[derive(Clone, Debug)]
+pub(crate) enum Sampler {
+    Constant(u64),
+    Exponential { mean_ns: f64 },
+    LogNormal { mu: f64, sigma: f64 },
+    Uniform { min_ns: u64, max_ns: u64 },
+    Empirical { values_ns: std::sync::Arc<[u64]>, upto: Box<[f64]> },
+}
+
+impl Sampler {
+    pub(crate) fn new(dist: &Dist) -> Self {
+        match dist {
+            Dist::Constant(ns) => Self::Constant(*ns),
+            Dist::Exponential { mean_ns } => Self::Exponential { mean_ns: *mean_ns },
+            // The mean of a log-normal is exp(mu + sigma² / 2).
+            Dist::LogNormal { mean_ns, sigma } => {
+                Self::LogNormal { mu: mean_ns.ln() - sigma * sigma / 2.0, sigma: *sigma }
+            }
+            Dist::Uniform { min_ns, max_ns } => Self::Uniform { min_ns: *min_ns, max_ns: *max_ns },
+            Dist::Empirical { values_ns, weights } => {
+                let weight = |i: usize| weights.get(i).copied().unwrap_or(1.0);
+                let mut sum = 0.0;
+                let upto = (0..values_ns.len()).map(|i| {
+                    sum += weight(i);
+                    sum
+                });
+                let upto: Box<[f64]> = upto.collect();
+                Self::Empirical { values_ns: values_ns.clone(), upto }
+            }
+        }
+    }
+
+    /// Draws a time in nanoseconds.
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
+        match self {
+            Self::Constant(ns) => *ns,
+            Self::Exponential { mean_ns } => {
+                let e: f64 = Exp1.sample(rng);
+                (e * mean_ns).round() as u64
+            }
+            Self::LogNormal { mu, sigma } => {
+                let n: f64 = StandardNormal.sample(rng);
+                n.mul_add(*sigma, *mu).exp().round() as u64
+            }
+            Self::Uniform { min_ns, max_ns } => rng.random_range(*min_ns..=*max_ns),
+            Self::Empirical { values_ns, upto } => {
+                let total = upto.last().copied().unwrap_or(0.0);
+                let at = rng.random_range(0.0..1.0) * total;
+                let index = upto.partition_point(|&sum| sum <= at).min(values_ns.len() - 1);
+                values_ns[index]
+            }
+        }
+    }
+
+    /// The mean in nanoseconds.
+    pub(crate) fn mean_ns(&self) -> f64 {
+        match self {
+            Self::Constant(ns) => *ns as f64,
+            Self::Exponential { mean_ns } => *mean_ns,
+            Self::LogNormal { mu, sigma } => (mu + sigma * sigma / 2.0).exp(),
+            Self::Uniform { min_ns, max_ns } => (*min_ns as f64 + *max_ns as f64) / 2.0,
+            Self::Empirical { values_ns, upto } => {
+                let mut before = 0.0;
+                let mut sum = 0.0;
+                for (value, &upto) in values_ns.iter().zip(&**upto) {
+                    sum += *value as f64 * (upto - before);
+                    before = upto;
+                }
+                sum / before.max(f64::MIN_POSITIVE)
+            }
+        }
+    }
+}
+
+/// A uniform time in `±half_width_ns` around `centre_ns`, not below 0.
+pub(crate) fn jitter(centre_ns: u64, half_width_ns: u64, rng: &mut Rng) -> u64 {
+    if half_width_ns == 0 {
+        return centre_ns;
+    }
+    let low = centre_ns.saturating_sub(half_width_ns);
+    rng.random_range(low..=centre_ns.saturating_add(half_width_ns))
+}
+
+/// A number below `n` (at least 1).
+pub(crate) fn below(n: usize, rng: &mut Rng) -> usize {
+    rng.random_range(0..n.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sample_means_are_those_promised() {
+        let dists = [
+            Dist::Constant(1_000),
+            Dist::Exponential { mean_ns: 1_000.0 },
+            Dist::LogNormal { mean_ns: 1_000.0, sigma: 0.7 },
+            Dist::Uniform { min_ns: 500, max_ns: 1_500 },
+            Dist::Empirical { values_ns: [400, 1_600].into(), weights: [1.0, 1.0].into() },
+        ];
+        for dist in dists {
+            let sampler = Sampler::new(&dist);
+            let mut rng = generator(1, 2);
+            let n = 200_000;
+            let sum: u64 = (0..n).map(|_| sampler.draw(&mut rng)).sum();
+            let mean = sum as f64 / f64::from(n);
+            assert!((mean / 1_000.0 - 1.0).abs() < 0.01, "{dist:?}: {mean}");
+            assert!((sampler.mean_ns() / 1_000.0 - 1.0).abs() < 1e-9, "{dist:?}");
+        }
+    }
+}

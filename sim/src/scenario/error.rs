@@ -1,0 +1,61 @@
+//! The one error type of this module: one line that names the file, the line and the key.
+
+use std::path::Path;
+
+/// Longest key path that an error shows, in characters.
+const MAX_KEY: usize = 200;
+/// Longest message that an error shows, in characters.
+const MAX_MESSAGE: usize = 600;
+
+/// Why a scenario or one of its trace files cannot be used.
+///
+/// Its `Display` form is always a single line:
+///
+/// ```text
+/// scenarios/x.toml:12: device[0].launch_queue: must be at least 4, is 2
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {key}: {message}")]
+#[non_exhaustive]
+pub struct ScenarioError {
+    /// The file with the mistake, as it was given by the caller or by the scenario.
+    pub file: String,
+    /// The line of the mistake, from 1.
+    pub line: usize,
+    /// The path of the key, such as `task[2].arrival.period_ms`; array elements count from 0. It is
+    /// the name of a column for a trace file, `file` where the whole file is at fault and `syntax`
+    /// where a line is not TOML and has no key.
+    pub key: String,
+    /// What is wrong, in one line of at most 600 characters.
+    pub message: String,
+}
+
+impl ScenarioError {
+    /// Makes an error. Line breaks and other control characters in the arguments are escaped and
+    /// overlong ones are cut, so that the error stays one line whatever the input was.
+    pub fn new(file: &Path, line: usize, key: &str, message: &str) -> Self {
+        Self {
+            file: one_line(&file.to_string_lossy(), usize::MAX),
+            line,
+            key: one_line(key, MAX_KEY),
+            message: one_line(message, MAX_MESSAGE),
+        }
+    }
+}
+
+/// `text` with everything that could break the line escaped, cut after `max` characters.
+fn one_line(text: &str, max: usize) -> String {
+    let mut line = String::new();
+    for (n, c) in text.chars().enumerate() {
+        if n == max {
+            line.push_str("...");
+            break;
+        }
+        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}

@@ -1,0 +1,107 @@
+//! Scenarios: what an experiment consists of, read from a TOML file and checked.
+//!
+//! [`Scenario::load`] takes a file to a [`Scenario`] in two steps. The TOML library reads the text
+//! into a raw layer in which every key is optional and keeps its place in the text. The checks turn
+//! that into the plain types of this module, in nanoseconds, with names resolved to indices and
+//! trace files read; nothing after them has to check again. Whatever is wrong becomes a
+//! [`ScenarioError`], a single line with the file, the line and the key.
+//!
+//! The schema is documented in `docs/scenario.md`.
+
+mod arrival;
+mod check;
+mod dist;
+mod error;
+mod expand;
+mod explain;
+#[doc(hidden)]
+pub mod fuzz;
+mod locate;
+mod model;
+mod names;
+mod raw;
+mod reference;
+mod source;
+mod task;
+mod trace;
+mod units;
+mod value;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+pub use error::*;
+pub use model::*;
+
+use source::Source;
+
+/// The largest scenario or trace file that is read: 16 MiB.
+pub const MAX_FILE_BYTES: usize = 16 << 20;
+/// Most devices of a scenario.
+pub const MAX_DEVICES: usize = 64;
+/// Most tasks of a scenario after `count` has been applied.
+pub const MAX_TASKS: usize = 100_000;
+/// Most commands of a request.
+pub const MAX_COMMANDS: u32 = 1_000_000;
+/// Most rows of all trace files of a scenario together.
+pub const MAX_TRACE_ROWS: usize = 1_000_000;
+/// Most entries that the XQueues of all tasks together have room for.
+const MAX_CAPACITY: u128 = 1 << 27;
+/// Most commands of all tasks together that have a number of requests.
+const MAX_TOTAL_COMMANDS: u128 = 1_000_000_000_000;
+
+impl Scenario {
+    /// Reads and checks a scenario file. Trace files are looked up relative to its folder.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let bytes = read_file(path).map_err(|error| {
+            ScenarioError::new(path, 1, "file", &format!("cannot be read: {error}"))
+        })?;
+        Self::parse_bytes(&bytes, path, &mut read_file)
+    }
+
+    /// Checks a scenario that is already in memory. `file` is its name for messages, and trace
+    /// files are looked up in the folder that it names.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ScenarioError> {
+        Self::parse_with(text, file, &mut read_file)
+    }
+
+    /// As [`Scenario::parse`], with a function that stands for the file system: it gets the path of
+    /// a trace file and returns its content. It is called once for each different path.
+    pub fn parse_with(
+        text: &str,
+        file: &Path,
+        read: &mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, ScenarioError> {
+        check_size(text.as_bytes(), file)?;
+        let (source, raw) = Source::read(text, file)?;
+        check::scenario(&source, &raw, read)
+    }
+
+    /// As [`Scenario::parse_with`], of bytes that need not be UTF-8.
+    pub fn parse_bytes(
+        bytes: &[u8],
+        file: &Path,
+        read: &mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, ScenarioError> {
+        check_size(bytes, file)?;
+        let text = std::str::from_utf8(bytes);
+        let text = text.map_err(|error| trace::not_utf8(bytes, error, file))?;
+        Self::parse_with(text, file, read)
+    }
+}
+
+fn check_size(bytes: &[u8], file: &Path) -> Result<(), ScenarioError> {
+    if bytes.len() <= MAX_FILE_BYTES {
+        return Ok(());
+    }
+    let message = format!("is larger than {} MiB", MAX_FILE_BYTES >> 20);
+    Err(ScenarioError::new(file, 1, "file", &message))
+}
+
+/// The content of a file, or a little more than the limit of one that is too large.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
