@@ -297,6 +297,24 @@ impl World {
         self.offer(stream, false);
     }
 
+    /// The device behind a stream is gone, and with it what ran there.
+    pub(crate) fn kill(&mut self, stream: u32) {
+        let now = self.clock.now_ns();
+        let s = &mut self.streams[stream as usize];
+        let device = s.device;
+        if s.running {
+            self.devices[device as usize].sharing.stop(now, stream);
+            let (cmd, since_ns) = s.stop(0);
+            if self.verbose {
+                self.notes.push(Note::Stopped { stream, cmd, since_ns, finished: false });
+            }
+        }
+        self.abandon(stream);
+        self.devices[device as usize].account(now);
+        self.reschedule(device);
+        self.start_next(device);
+    }
+
     /// The process behind a stream has died: what has not started never will.
     pub(crate) fn abandon(&mut self, stream: u32) {
         let s = &mut self.streams[stream as usize];

@@ -131,7 +131,8 @@ impl Engine<'_> {
             if self.threads[task].spec.device != device {
                 continue;
             }
-            self.world.borrow_mut().abandon(self.queues[task].stream);
+            self.world.borrow_mut().kill(self.queues[task].stream);
+            self.world_notes();
             self.queues[task].by_hand = false;
             self.queues[task].machine.handle_signal(now, Signal::Lost);
             if let Some(checks) = &mut self.checks {
