@@ -25,6 +25,7 @@ pub(crate) enum Sampler {
     LogNormal { mu: f64, sigma: f64 },
     Uniform { min_ns: u64, max_ns: u64 },
     Empirical { values_ns: std::sync::Arc<[u64]>, upto: Box<[f64]> },
+    Sequence { values_ns: std::sync::Arc<[u64]>, next: usize },
 }
 
 impl Sampler {
@@ -37,6 +38,9 @@ impl Sampler {
                 Self::LogNormal { mu: mean_ns.ln() - sigma * sigma / 2.0, sigma: *sigma }
             }
             Dist::Uniform { min_ns, max_ns } => Self::Uniform { min_ns: *min_ns, max_ns: *max_ns },
+            Dist::Sequence { values_ns } => {
+                Self::Sequence { values_ns: values_ns.clone(), next: 0 }
+            }
             Dist::Empirical { values_ns, weights } => {
                 let weight = |i: usize| weights.get(i).copied().unwrap_or(1.0);
                 let mut sum = 0.0;
@@ -51,24 +55,36 @@ impl Sampler {
     }
 
     /// Draws a time in nanoseconds.
-    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
+    pub(crate) fn draw(&mut self, rng: &mut Rng) -> u64 {
         match self {
             Self::Constant(ns) => *ns,
             Self::Exponential { mean_ns } => {
                 let e: f64 = Exp1.sample(rng);
-                (e * mean_ns).round() as u64
+                (e * *mean_ns).round() as u64
             }
             Self::LogNormal { mu, sigma } => {
                 let n: f64 = StandardNormal.sample(rng);
                 n.mul_add(*sigma, *mu).exp().round() as u64
             }
             Self::Uniform { min_ns, max_ns } => rng.random_range(*min_ns..=*max_ns),
+            Self::Sequence { values_ns, next } => {
+                let value = values_ns[*next];
+                *next = (*next + 1) % values_ns.len();
+                value
+            }
             Self::Empirical { values_ns, upto } => {
                 let total = upto.last().copied().unwrap_or(0.0);
                 let at = rng.random_range(0.0..1.0) * total;
                 let index = upto.partition_point(|&sum| sum <= at).min(values_ns.len() - 1);
                 values_ns[index]
             }
+        }
+    }
+
+    /// Begins a sequence again.
+    pub(crate) fn restart(&mut self) {
+        if let Self::Sequence { next, .. } = self {
+            *next = 0;
         }
     }
 
@@ -79,6 +95,9 @@ impl Sampler {
             Self::Exponential { mean_ns } => *mean_ns,
             Self::LogNormal { mu, sigma } => (mu + sigma * sigma / 2.0).exp(),
             Self::Uniform { min_ns, max_ns } => (*min_ns as f64 + *max_ns as f64) / 2.0,
+            Self::Sequence { values_ns, .. } => {
+                values_ns.iter().map(|ns| *ns as f64).sum::<f64>() / values_ns.len() as f64
+            }
             Self::Empirical { values_ns, upto } => {
                 let mut before = 0.0;
                 let mut sum = 0.0;
@@ -118,9 +137,10 @@ mod tests {
             Dist::LogNormal { mean_ns: 1_000.0, sigma: 0.7 },
             Dist::Uniform { min_ns: 500, max_ns: 1_500 },
             Dist::Empirical { values_ns: [400, 1_600].into(), weights: [1.0, 1.0].into() },
+            Dist::Sequence { values_ns: [400, 1_600].into() },
         ];
         for dist in dists {
-            let sampler = Sampler::new(&dist);
+            let mut sampler = Sampler::new(&dist);
             let mut rng = generator(1, 2);
             let n = 200_000;
             let sum: u64 = (0..n).map(|_| sampler.draw(&mut rng)).sum();

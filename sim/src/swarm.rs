@@ -247,6 +247,7 @@ fn draw_task(number: usize, devices: usize, rng: &mut Rng) -> TaskSpec {
         outstanding: rng.random_range(1..=3),
         sync: SyncScope::Stream,
         host_launch_ns: None,
+        dispatch_ns: pick(&[0, 0, 5_000], rng),
         threshold,
         batch: rng.random_range(1..=threshold),
         window,

@@ -107,6 +107,7 @@ fn defaults_of_a_task() {
         outstanding: 1,
         sync: SyncScope::Stream,
         host_launch_ns: None,
+        dispatch_ns: 0,
         threshold: 16,
         batch: 8,
         window: WindowSpec::Fixed,

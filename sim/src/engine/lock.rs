@@ -73,6 +73,7 @@ impl Engine<'_> {
         thread.has_lock = false;
         if let Some(next) = self.locks[lock].pass_on() {
             self.threads[next as usize].has_lock = true;
+            self.threads[next as usize].just_granted = true;
             let event = Event::Thread { task: next };
             self.world.borrow_mut().clock.after(self.locks[lock].handoff_ns, event);
         }
@@ -83,6 +84,10 @@ impl Engine<'_> {
     pub(super) fn keep_lock(&mut self, task: usize) -> bool {
         let thread = &self.threads[task];
         let Some(lock) = thread.lock.filter(|_| thread.has_lock) else { return self.lock(task) };
+        // Whoever was just given the lock does something with it first.
+        if std::mem::take(&mut self.threads[task].just_granted) {
+            return true;
+        }
         if !self.locks[lock].must_yield(self.now_ns()) {
             return true;
         }

@@ -190,12 +190,9 @@ impl<'a> Engine<'a> {
     /// first arrival.
     fn first_arrivals(&mut self, task: usize) {
         let thread = &mut self.threads[task];
-        let start_ns = thread.spec.start_ns;
         let count = if thread.is_closed() { thread.spec.outstanding } else { 1 };
         for _ in 0..count {
-            let Some(at_ns) = thread.next_arrival(start_ns) else { break };
-            // The first request of a closed loop comes without a pause before it.
-            let at_ns = if thread.is_closed() { start_ns } else { at_ns };
+            let Some(at_ns) = thread.first_arrival() else { break };
             let event = Event::Arrival { task: task as u32 };
             self.world.borrow_mut().clock.at(at_ns, event);
         }

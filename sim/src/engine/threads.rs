@@ -33,6 +33,8 @@ pub(super) struct Request {
     command_ns: u64,
     /// The request first waits for another task.
     wait_first: bool,
+    /// Its first command is not dispatched yet.
+    to_dispatch: bool,
 }
 
 /// A request that is submitted and has not returned.
@@ -53,6 +55,7 @@ pub(super) struct Thread {
     pub(super) lock: Option<usize>,
     pub(super) lock_on_return: bool,
     pub(super) has_lock: bool,
+    pub(super) just_granted: bool,
     lengths: Sampler,
     gaps: Sampler,
     /// Requests that have arrived and were not begun: time and trace row.
@@ -90,6 +93,7 @@ impl Thread {
             lock,
             lock_on_return,
             has_lock: false,
+            just_granted: false,
             arrived: VecDeque::new(),
             arrivals: 0,
             current: None,
@@ -105,6 +109,20 @@ impl Thread {
     /// Mean device time of a command, in nanoseconds.
     pub(super) fn mean_command_ns(&self) -> f64 {
         self.lengths.mean_ns()
+    }
+
+    /// When the first request arrives. That of a closed loop comes without a pause before it, but with
+    /// the same jitter as the others, so that threads do not start in lockstep.
+    pub(super) fn first_arrival(&mut self) -> Option<u64> {
+        let start_ns = self.spec.start_ns;
+        let at_ns = self.next_arrival(start_ns)?;
+        match self.spec.arrival {
+            Arrival::Closed { jitter_ns, .. } => {
+                let centre_ns = start_ns.saturating_add(jitter_ns);
+                Some(sample::jitter(centre_ns, jitter_ns, &mut self.rng))
+            }
+            _ => Some(at_ns),
+        }
     }
 
     /// When the next request arrives, if the task has any left. Closed loops ask after each
@@ -146,7 +164,8 @@ impl Thread {
             command_ns = row.command_ns;
         }
         let wait_first = self.spec.after.is_some();
-        self.current = Some(Request { arrived_ns, left, command_ns, wait_first });
+        self.lengths.restart();
+        self.current = Some(Request { arrived_ns, left, command_ns, wait_first, to_dispatch: true });
     }
 }
 
@@ -183,7 +202,7 @@ impl Engine<'_> {
             thread.begin(arrived_ns, row);
             thread.phase = Phase::Submitting;
             if self.lock(task) {
-                self.submit_request(task);
+                self.dispatch_first(task);
             }
         }
     }
@@ -194,6 +213,20 @@ impl Engine<'_> {
         if thread.wants_return && thread.has_lock {
             self.on_return(task);
         } else if thread.phase == Phase::Submitting && self.keep_lock(task) {
+            self.dispatch_first(task);
+        }
+    }
+
+    /// Before its first command, the thread needs its dispatch time; before the others it is counted
+    /// with the command before.
+    fn dispatch_first(&mut self, task: usize) {
+        let thread = &mut self.threads[task];
+        let dispatch_ns = thread.spec.dispatch_ns;
+        let first = thread.current.as_mut().is_some_and(|r| std::mem::take(&mut r.to_dispatch));
+        if first && dispatch_ns > 0 {
+            let event = Event::Thread { task: task as u32 };
+            self.world.borrow_mut().clock.after(dispatch_ns, event);
+        } else {
             self.submit_request(task);
         }
     }
@@ -245,10 +278,13 @@ impl Engine<'_> {
     fn submitted(&mut self, task: usize, cmd: CmdId) -> u64 {
         let now = self.now();
         let thread = &mut self.threads[task];
-        let mut work_ns = 0;
+        let (mut work_ns, mut dispatch_ns) = (0, 0);
         if let Some(request) = &mut thread.current {
             request.left -= 1;
             work_ns = request.command_ns;
+            if request.left > 0 {
+                dispatch_ns = thread.spec.dispatch_ns;
+            }
         }
         if work_ns == 0 {
             work_ns = thread.lengths.draw(&mut thread.rng).max(1);
@@ -261,7 +297,7 @@ impl Engine<'_> {
         }
         let busy_ns = self.launch_inline(task, now, cmd);
         self.report(task);
-        busy_ns
+        busy_ns + dispatch_ns
     }
 
     /// The request first waits for the latest command of another task, if there is one and waiting

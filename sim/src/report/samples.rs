@@ -130,6 +130,7 @@ fn task_spec(name: &str) -> TaskSpec {
         outstanding: 1,
         sync: SyncScope::Stream,
         host_launch_ns: None,
+        dispatch_ns: 0,
         threshold: 16,
         batch: 8,
         window: WindowSpec::Fixed,

@@ -22,14 +22,16 @@ enum Kind {
     Exponential,
     LogNormal,
     Empirical,
+    Sequence,
     Uniform,
 }
 
-const KINDS: [(&str, Kind); 5] = [
+const KINDS: [(&str, Kind); 6] = [
     ("constant", Kind::Constant),
     ("exponential", Kind::Exponential),
     ("lognormal", Kind::LogNormal),
     ("empirical", Kind::Empirical),
+    ("sequence", Kind::Sequence),
     ("uniform", Kind::Uniform),
 ];
 
@@ -68,6 +70,7 @@ impl Source<'_> {
             Kind::Exponential => &["mean"],
             Kind::LogNormal => &["mean", "median", "sigma"],
             Kind::Empirical => &["values", "weights"],
+            Kind::Sequence => &["values"],
             Kind::Uniform => &["min", "max"],
         };
         self.only(&raw.kind, used, &given(raw))?;
@@ -82,6 +85,10 @@ impl Source<'_> {
             }
             Kind::LogNormal => self.log_normal(&table, raw),
             Kind::Empirical => self.empirical(&table, raw, zero),
+            Kind::Sequence => {
+                let values_ns = self.values(&table, raw, zero)?.into();
+                Ok(Dist::Sequence { values_ns })
+            }
             Kind::Uniform => self.uniform(&table, raw, zero),
         }
     }
@@ -135,6 +142,12 @@ impl Source<'_> {
     }
 
     fn empirical(&self, table: &Range<usize>, raw: &RawDist, zero: Zero) -> Result<Dist> {
+        let values_ns = self.values(table, raw, zero)?;
+        let weights = self.weights(&raw.weights, values_ns.len())?;
+        Ok(Dist::Empirical { values_ns: values_ns.into(), weights })
+    }
+
+    fn values(&self, table: &Range<usize>, raw: &RawDist, zero: Zero) -> Result<Vec<u64>> {
         let values = self.required(table, "values_us", raw.values.as_ref())?;
         let unit = self.unit_at(&values.span());
         let mut values_ns = Vec::with_capacity(values.get_ref().len());
@@ -148,8 +161,7 @@ impl Source<'_> {
         if values_ns.is_empty() {
             return Err(self.error(values.span(), "must have at least one value"));
         }
-        let weights = self.weights(&raw.weights, values_ns.len())?;
-        Ok(Dist::Empirical { values_ns: values_ns.into(), weights })
+        Ok(values_ns)
     }
 
     fn weights(&self, field: &Field<Vec<Spanned<Number>>>, len: usize) -> Result<Arc<[f64]>> {

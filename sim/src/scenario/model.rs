@@ -144,6 +144,11 @@ pub enum Dist {
         /// A weight for each value, or empty for equal weights.
         weights: Arc<[f64]>,
     },
+    /// The values one after the other, over and over; for commands, from the start in each request.
+    Sequence {
+        /// The values in nanoseconds; at least one.
+        values_ns: Arc<[u64]>,
+    },
     /// Uniform between two bounds, inclusive.
     Uniform {
         /// Lower bound.
@@ -238,6 +243,9 @@ pub struct TaskSpec {
     pub sync: SyncScope,
     /// Host time of one launch, instead of the device's.
     pub host_launch_ns: Option<u64>,
+    /// Host time that the thread itself needs before each command is submitted (a framework's
+    /// dispatch), with the lock of its process if there is one.
+    pub dispatch_ns: u64,
     /// In-flight threshold, 1 to 65,536.
     pub threshold: u32,
     /// Commands per marker, 1 to the threshold.

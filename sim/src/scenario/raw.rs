@@ -131,6 +131,8 @@ pub(super) struct RawTask {
     pub(super) sync: Field<String>,
     #[serde(rename = "host_launch_us", alias = "host_launch_ms")]
     pub(super) host_launch: Field<Number>,
+    #[serde(rename = "dispatch_us", alias = "dispatch_ms")]
+    pub(super) dispatch: Field<Number>,
     pub(super) threshold: Field<Integer>,
     pub(super) batch: Field<Integer>,
     pub(super) window: Field<String>,

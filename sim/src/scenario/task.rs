@@ -82,6 +82,7 @@ impl Source<'_> {
             outstanding: self.integer(&raw.outstanding, 1..=1024)?.unwrap_or(1),
             sync: self.sync(raw)?,
             host_launch_ns: self.time(&raw.host_launch)?,
+            dispatch_ns: self.time(&raw.dispatch)?.unwrap_or(0),
             threshold,
             batch,
             window,
