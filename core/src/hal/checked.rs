@@ -78,8 +78,9 @@ impl Contract {
     fn launch(&self, cmd: CmdId) {
         let before = self.launched.fetch_max(cmd.count(), Ordering::Relaxed);
         self.require(cmd.0 >= before, Breach::LaunchOrder);
-        let held = self.deactivated.load(Ordering::Relaxed);
-        self.require(!held, Breach::LaunchWhileHeld);
+        let deactivated = self.deactivated.load(Ordering::Relaxed);
+        let interrupted = self.interrupted.load(Ordering::Relaxed);
+        self.require(!deactivated && !interrupted, Breach::LaunchWhileHeld);
     }
 
     fn retire(&self, upto: CmdId) {
@@ -176,12 +177,13 @@ impl<H: Steps> Steps for Checked<'_, H> {
     }
 
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
-        let done = self.inner.poll_step()?;
-        if let Some(StepDone::Now(_)) = done
+        let done = self.inner.poll_step();
+        if !matches!(done, Ok(None | Some(StepDone::Later)))
             && let Some(step) = self.pending.take()
+            && done.is_ok()
         {
             self.contract.stepped(step);
         }
-        Ok(done)
+        done
     }
 }

@@ -20,7 +20,7 @@ impl Combination {
     #[must_use]
     pub fn label(&self) -> String {
         match self.level {
-            Some(level) => format!("{} L{level}", self.policy),
+            Some(level) => format!("{} Lv{level}", self.policy),
             None => self.policy.clone(),
         }
     }
@@ -161,7 +161,7 @@ mod tests {
         let policies = ["hpf".to_owned(), "fcfs".to_owned(), "hpf".to_owned()];
         let combinations = combinations(&policies, &[1, 3, 1], |policy| policy == "fcfs");
         let labels: Vec<_> = combinations.iter().map(Combination::label).collect();
-        assert_eq!(labels, ["hpf L1", "hpf L3", "fcfs"]);
+        assert_eq!(labels, ["hpf Lv1", "hpf Lv3", "fcfs"]);
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         // Medians over the factors 4, 8, 12 and 1, 2, 3.
         assert_eq!((rows[0].p99, rows[0].p99_ratio), (Some(32.0), Some(1.0)));
         assert_eq!((rows[4].p99, rows[4].p99_ratio), (Some(8.0), Some(0.25)));
-        assert_eq!(rows[4].combination.label(), "hpf L3");
+        assert_eq!(rows[4].combination.label(), "hpf Lv3");
         assert_eq!(rows[4].total_ratio, Some(1.0));
         assert_eq!((rows[5].task.as_str(), rows[5].p99_ratio), ("idle", None));
     }
