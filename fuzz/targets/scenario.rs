@@ -1,0 +1,5 @@
+//! Any bytes as a scenario file: what is accepted keeps to the limits, and what is refused is
+//! refused in one line that names the place.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| xsched_sim::scenario::fuzz::fuzz_scenario(data));

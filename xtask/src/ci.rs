@@ -1,0 +1,137 @@
+//! Everything that CI does, in order, up to the first failure.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use toml::Table;
+
+use crate::command::{cargo, run as run_command, run_and_keep};
+use crate::{MAIN_JOB, fuzz, proof, root, tidy};
+
+/// How long CI runs each fuzz target.
+const FUZZ_SECONDS: u32 = 30;
+
+/// A step: its name, and what it does. The test runner's closing lines are kept.
+type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
+
+const STEPS: [Step; 9] = [
+    ("format", |_| format()),
+    ("tidy", |_| tidy::run()),
+    ("clippy", |_| clippy()),
+    ("features", |_| features()),
+    ("tests", tests),
+    ("documentation", |_| documentation()),
+    ("proof", |_| proof::run()),
+    ("simulator", |_| simulator()),
+    ("fuzz", |_| fuzzing()),
+];
+
+/// Does it, and says how long each step took.
+///
+/// # Errors
+/// The first step that fails ends it.
+pub fn run() -> Result<()> {
+    let start = Instant::now();
+    let (mut times, mut closing) = (Vec::new(), Vec::new());
+    for (number, (name, step)) in (1..).zip(STEPS) {
+        println!("=== {number}/{} {name}", STEPS.len());
+        let step_start = Instant::now();
+        let result = step(&mut closing);
+        times.push((name, step_start.elapsed()));
+        if result.is_err() {
+            print_times(&times, start.elapsed());
+        }
+        result.with_context(|| format!("CI FAILED in step {number}, {name}"))?;
+    }
+    print_times(&times, start.elapsed());
+    for line in closing {
+        println!("{line}");
+    }
+    println!("CI passed");
+    Ok(())
+}
+
+fn print_times(times: &[(&str, Duration)], total: Duration) {
+    println!("=== times");
+    for (name, time) in times.iter().chain([&("total", total)]) {
+        println!("{name:>14} {:>6.1} s", time.as_secs_f64());
+    }
+}
+
+fn format() -> Result<()> {
+    run_command(&mut cargo("fmt --all --check"))?;
+    for folder in ["proof", "fuzz"] {
+        run_command(&mut cargo(&format!("fmt --check --manifest-path {folder}/Cargo.toml")))?;
+    }
+    Ok(())
+}
+
+fn clippy() -> Result<()> {
+    run_command(&mut cargo("clippy --workspace --all-targets --all-features -- -D warnings"))?;
+    let target = crate::target_dir().join("proof");
+    let mut bare = cargo("clippy --manifest-path proof/Cargo.toml --release --locked --target-dir");
+    run_command(bare.arg(target).args(["--", "-D", "warnings"]))
+}
+
+/// The lean crates without features and with each of them alone.
+fn features() -> Result<()> {
+    for folder in ["core", "policies"] {
+        let package = format!("clippy --package xsched-{folder} --no-default-features");
+        run_command(&mut cargo(&format!("{package} -- -D warnings")))?;
+        for feature in features_of(folder)? {
+            run_command(&mut cargo(&format!("{package} --features {feature} -- -D warnings")))?;
+        }
+    }
+    Ok(())
+}
+
+fn features_of(folder: &str) -> Result<Vec<String>> {
+    let path = root().join(folder).join("Cargo.toml");
+    let text = std::fs::read_to_string(&path);
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+    let table: Table = text.parse().with_context(|| format!("{}", path.display()))?;
+    let features = table.get("features").and_then(toml::Value::as_table);
+    Ok(features
+        .into_iter()
+        .flat_map(Table::keys)
+        .filter(|name| *name != "default")
+        .cloned()
+        .collect())
+}
+
+fn tests(closing: &mut Vec<String>) -> Result<()> {
+    let mut command = cargo("test --workspace --all-features --locked");
+    *closing = run_and_keep(&mut command, "test result:")?;
+    Ok(())
+}
+
+fn documentation() -> Result<()> {
+    let mut command = cargo("doc --workspace --all-features --no-deps");
+    run_command(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The README's main job, a comparison, and many random runs with faults.
+fn simulator() -> Result<()> {
+    let main_job = MAIN_JOB.strip_prefix("cargo ").unwrap_or(MAIN_JOB);
+    run_command(&mut cargo(main_job))?;
+    let compare = main_job.replace("sim run", "sim compare");
+    run_command(&mut cargo(&format!("{compare} --policies fcfs,hpf --levels 1,2,3")))?;
+    run_command(&mut cargo("run --release -- sim swarm --seeds 2000"))
+}
+
+fn fuzzing() -> Result<()> {
+    run_command(&mut cargo("fetch --locked --manifest-path fuzz/Cargo.toml"))?;
+    fuzz::run(&fuzz::Options { seconds: FUZZ_SECONDS, target: None, replay: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_come_from_the_manifest() {
+        assert_eq!(features_of("core").expect("a manifest"), ["alloc"]);
+        assert_eq!(features_of("policies").expect("a manifest"), [""; 0]);
+        assert!(features_of("gone").is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! Repository chores, behind `cargo xtask`.
+//!
+//! | chore | what it does |
+//! |---|---|
+//! | [`tidy`] | checks the house rules that the compiler and clippy cannot check |
+//! | [`proof`] | shows that the core and the policies need neither std nor an allocator |
+//! | [`fuzz`] | runs the fuzz targets from the corpora that are checked in |
+//! | [`ci`] | everything that CI does, in order |
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+
+pub mod ci;
+mod command;
+pub mod fuzz;
+pub mod proof;
+pub mod tidy;
+
+/// The command of the README that runs the main experiment.
+pub const MAIN_JOB: &str = "cargo run --release -- sim run sim/scenarios/bert-mi308x.toml";
+/// The command of the README that tests everything.
+pub const TEST_JOB: &str = "cargo xtask ci";
+
+/// The repository's root.
+#[must_use]
+pub fn root() -> PathBuf {
+    // Cargo sets the variable for what it runs; it is right even if clones share a target folder.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR");
+    let here = here.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    here.parent().unwrap_or(&here).to_path_buf()
+}
+
+/// Where builds go.
+#[must_use]
+pub fn target_dir() -> PathBuf {
+    // An absolute path in the variable replaces the root.
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}

@@ -1,0 +1,45 @@
+//! `cargo xtask`: repository chores.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xsched_xtask::{ci, fuzz, proof, tidy};
+
+/// Repository chores.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    after_help = "Exit codes: 0 fine, 1 something is wrong, 2 wrong arguments."
+)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Check the house rules that the compiler and clippy cannot check.
+    Tidy,
+    /// Build and run the binary that shows that the core needs neither std nor an allocator.
+    Proof,
+    /// Run the fuzz targets, or replay a finding.
+    Fuzz(fuzz::Options),
+    /// Do everything that CI does, up to the first failure.
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().chore {
+        Chore::Tidy => tidy::run(),
+        Chore::Proof => proof::run(),
+        Chore::Fuzz(options) => fuzz::run(&options),
+        Chore::Ci => ci::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! House rules that the compiler and clippy cannot check.
+//!
+//! | rule | what it asks for |
+//! |---|---|
+//! | `parse` | every Rust file is one |
+//! | `function-length` | functions of at most 70 lines, from `fn` to the closing brace |
+//! | `function-p90` | nine tenths of a crate's functions have at most 30 lines |
+//! | `file-length` | files of less than 600 lines, test modules not counted |
+//! | `line-width` | lines of at most 100 columns, unless a string or an address is what is long |
+//! | `unsafe-place` | `unsafe` only where `hazards.rs` lists it |
+//! | `safety-comment` | a `SAFETY:` comment with every `unsafe` |
+//! | `panic` | no `unwrap`, `expect`, `panic!` and the like in library code without a reason |
+//! | `no-std` | `#![no_std]` in the crates that promise it |
+//! | `forbid-unsafe` | `#![forbid(unsafe_code)]` in the same crates |
+//! | `dependency` | few dependencies for these crates |
+//! | `arrow` | workspace crates depend on each other in one direction |
+//! | `link` | links between documents lead somewhere |
+//! | `readme` | the README names the commands that CI runs |
+//! | `ci-run` | `.ci/run` exists and can be run |
+//! | `changelog` | the change log has a section for what is not released |
+//!
+//! Each rule is a function from the tree of files to findings, and has a test with a tree that
+//! breaks it.
+
+mod documents;
+mod hazards;
+mod lengths;
+mod manifests;
+mod source;
+mod tree;
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use tree::Tree;
+
+/// A place where a rule is broken.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// File, from the repository's root.
+    pub path: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Name of the rule.
+    pub rule: &'static str,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, rule, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.message)
+    }
+}
+
+/// Checks all rules on this repository and prints where they are broken.
+///
+/// # Errors
+/// If any is.
+pub fn run() -> Result<()> {
+    let findings = check(&crate::root())?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    ensure!(findings.is_empty(), "house rules broken in {} places", findings.len());
+    println!("tidy: nothing to complain about");
+    Ok(())
+}
+
+/// Checks all rules on the repository below `root`.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn check(root: &Path) -> Result<Vec<Finding>> {
+    Ok(check_tree(&Tree::load(root)?))
+}
+
+fn check_tree(tree: &Tree) -> Vec<Finding> {
+    let (sources, mut findings) = source::read_all(tree);
+    findings.extend(lengths::check(tree, &sources));
+    findings.extend(hazards::check(&sources));
+    findings.extend(manifests::check(tree, &sources));
+    findings.extend(documents::check(tree));
+    findings.sort();
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_tidy() {
+        let findings = check(&crate::root()).expect("the repository can be read");
+        let lines: Vec<_> = findings.iter().map(Finding::to_string).collect();
+        assert!(findings.is_empty(), "\n{}\n", lines.join("\n"));
+    }
+
+    #[test]
+    fn findings_name_the_place() {
+        let finding = Finding::new("core/src/lib.rs", 7, "panic", "no");
+        assert_eq!(finding.to_string(), "core/src/lib.rs:7: panic: no");
+    }
+}
