@@ -9,7 +9,7 @@ pub(crate) enum Event {
     /// A command reaches the head of its stream on the device.
     Arrive { stream: u32 },
     /// The device finishes a command, unless `token` is out of date.
-    Finish { device: u32, token: u32 },
+    Finish { device: u16, token: u32 },
     /// The device may start commands again after a stall.
     Kick { device: u32 },
     /// A gate has closed or opened, or a save is over.
@@ -60,12 +60,20 @@ impl PartialOrd for Entry {
     }
 }
 
+/// So many events are kept in order; those after them are in the heap.
+const NEAR_MAX: usize = 32;
+
 /// The simulated time and what is to come.
+///
+/// A small scenario has few events to come, and most new ones come soon. Finding their place among
+/// the next few by looking from the soonest on is faster than what a heap does.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     now_ns: u64,
     seq: u64,
-    heap: BinaryHeap<Entry>,
+    /// The next events, soonest last. Everything in the heap comes after them.
+    near: Vec<Entry>,
+    far: BinaryHeap<Entry>,
 }
 
 impl Clock {
@@ -77,7 +85,22 @@ impl Clock {
     pub(crate) fn at(&mut self, at_ns: u64, event: Event) {
         self.seq += 1;
         let at_ns = at_ns.max(self.now_ns);
-        self.heap.push(Entry { at_ns, seq: self.seq, event });
+        let entry = Entry { at_ns, seq: self.seq, event };
+        // Of the same time, it is the last.
+        let last = self.near.first().is_none_or(|first| first.at_ns <= at_ns);
+        if last && !self.far.is_empty() {
+            self.far.push(entry);
+            return;
+        }
+        let mut place = self.near.len();
+        self.near.push(entry);
+        while place > 0 && self.near[place - 1].at_ns <= at_ns {
+            self.near.swap(place - 1, place);
+            place -= 1;
+        }
+        if self.near.len() > NEAR_MAX {
+            self.far.push(self.near.remove(0));
+        }
     }
 
     pub(crate) fn after(&mut self, span_ns: u64, event: Event) {
@@ -86,14 +109,24 @@ impl Clock {
 
     /// When the next event is.
     pub(crate) fn peek_ns(&self) -> Option<u64> {
-        self.heap.peek().map(|entry| entry.at_ns)
+        self.near.last().or_else(|| self.far.peek()).map(|entry| entry.at_ns)
     }
 
-    /// Moves on to the next event.
-    pub(crate) fn advance(&mut self) -> Option<Event> {
-        let entry = self.heap.pop()?;
+    /// Moves on to the next event, unless that is after `end_ns`.
+    pub(crate) fn advance(&mut self, end_ns: u64) -> Option<Event> {
+        if self.near.is_empty() {
+            self.refill();
+        }
+        let entry = self.near.pop_if(|entry| entry.at_ns <= end_ns)?;
         self.now_ns = entry.at_ns;
         Some(entry.event)
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        let next = std::iter::from_fn(|| self.far.pop());
+        self.near.extend(next.take(NEAR_MAX / 2));
+        self.near.reverse();
     }
 
     /// Moves on to a time at which nothing happens.
@@ -112,10 +145,36 @@ mod tests {
         clock.at(5, Event::Scheduler);
         clock.at(3, Event::Watchdog);
         clock.at(5, Event::Orders);
-        let order: Vec<_> = std::iter::from_fn(|| clock.advance()).collect();
+        let order: Vec<_> = std::iter::from_fn(|| clock.advance(u64::MAX)).collect();
         assert_eq!(order, [Event::Watchdog, Event::Scheduler, Event::Orders]);
         clock.at(1, Event::Inspect);
-        clock.advance();
+        clock.advance(u64::MAX);
         assert_eq!(clock.now_ns(), 5, "time does not go back");
+    }
+
+    #[test]
+    fn many_events_come_in_the_same_order_as_few() {
+        let mut rng = xsched_core::rng::SplitMix64::new(1);
+        for most in [10, 40, 1_000] {
+            let mut clock = Clock::default();
+            // Times and numbers of what is to come; events of the same time in order of number.
+            let mut expected = std::collections::BTreeSet::new();
+            for index in 0..20_000 {
+                let at_ns = clock.now_ns() + rng.below(most);
+                clock.at(at_ns, Event::Disturb { index });
+                expected.insert((at_ns, index));
+                assert_eq!(clock.peek_ns(), expected.first().map(|(at_ns, _)| *at_ns));
+                while expected.len() as u64 > rng.below(2 * most) {
+                    let event = expected.pop_first().map(|(_, index)| Event::Disturb { index });
+                    assert_eq!(clock.advance(u64::MAX), event);
+                }
+            }
+            assert_eq!(clock.advance(clock.now_ns().saturating_sub(1)), None, "not yet");
+            while let Some((at_ns, index)) = expected.pop_first() {
+                assert_eq!(clock.advance(at_ns), Some(Event::Disturb { index }));
+                assert_eq!(clock.now_ns(), at_ns);
+            }
+            assert_eq!(clock.advance(u64::MAX), None);
+        }
     }
 }

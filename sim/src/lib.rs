@@ -11,6 +11,8 @@
 mod clock;
 mod device;
 mod engine;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod outcome;
 pub mod report;
 pub mod run;

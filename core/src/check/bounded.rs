@@ -18,6 +18,7 @@ impl BoundedCheck {
     ///
     /// # Errors
     /// If that is more than its capacity.
+    #[inline]
     pub fn look(&mut self, holds: u64) -> Verdict {
         self.most = self.most.max(holds);
         let what = "a buffer holds more than its capacity";

@@ -14,6 +14,7 @@ impl HoldCheck {
     ///
     /// # Errors
     /// At Lv3, if a command runs.
+    #[inline]
     pub fn acknowledged(&mut self, level: Level) -> Verdict {
         self.held = Some(level);
         let quiet = level < Level::Interrupt || !self.running;
@@ -21,6 +22,7 @@ impl HoldCheck {
     }
 
     /// The queue may run again.
+    #[inline]
     pub fn released(&mut self) {
         self.held = None;
     }
@@ -29,6 +31,7 @@ impl HoldCheck {
     ///
     /// # Errors
     /// If a hold is in effect.
+    #[inline]
     pub fn launched(&self, cmd: CmdId) -> Verdict {
         require(self.held.is_none(), Invariant::Hold, "launched while held", cmd.0, 0)
     }
@@ -37,6 +40,7 @@ impl HoldCheck {
     ///
     /// # Errors
     /// At Lv3 for any command, at Lv2 for a gated one.
+    #[inline]
     pub fn started(&mut self, cmd: CmdId, gated: bool) -> Verdict {
         self.running = true;
         let allowed = match self.held {
@@ -48,6 +52,7 @@ impl HoldCheck {
     }
 
     /// The running command finished or was stopped.
+    #[inline]
     pub fn stopped(&mut self) {
         self.running = false;
     }

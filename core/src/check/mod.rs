@@ -96,6 +96,7 @@ impl core::error::Error for Violation {}
 /// What a checker says.
 pub type Verdict = Result<(), Violation>;
 
+#[inline]
 pub(crate) fn require(
     holds: bool,
     invariant: Invariant,

@@ -17,6 +17,7 @@ impl OrderCheck {
     ///
     /// # Errors
     /// If it is not after the previous one.
+    #[inline]
     pub fn launched(&mut self, cmd: CmdId) -> Verdict {
         let expected = self.next_launch;
         self.next_launch = self.next_launch.max(cmd.count());
@@ -40,6 +41,7 @@ impl OrderCheck {
     ///
     /// # Errors
     /// If it is not after the previous one, or was not launched.
+    #[inline]
     pub fn started(&mut self, cmd: CmdId) -> Verdict {
         let expected = self.next_start;
         self.next_start = self.next_start.max(cmd.count());

@@ -20,6 +20,7 @@ pub struct WaitCheck {
 
 impl WaitCheck {
     /// What really happened: the command ended on the device.
+    #[inline]
     pub fn finished(&mut self, cmd: CmdId) {
         self.finished = self.finished.max(cmd.count());
     }

@@ -19,6 +19,11 @@ impl WakeupCheck {
         Self { patience, since: None, retired: 0 }
     }
 
+    /// Changes the patience, for a driver that learns on the way how long commands are.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// How things stand: whether the queue may run, what was submitted and retired.
     ///
     /// # Errors

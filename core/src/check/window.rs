@@ -12,6 +12,7 @@ impl WindowCheck {
     ///
     /// # Errors
     /// If that is one too many.
+    #[inline]
     pub fn launched(&mut self, limit: u64) -> Verdict {
         self.in_flight += 1;
         let what = "more in flight than the window allows";
@@ -20,6 +21,7 @@ impl WindowCheck {
 
     /// The host has learnt that commands retired, or that a launch was refused, or that the device
     /// forgot some.
+    #[inline]
     pub fn retired(&mut self, commands: u64) {
         self.in_flight = self.in_flight.saturating_sub(commands);
     }

@@ -113,7 +113,8 @@ impl<H: Retire> Retire for Faulty<H> {
         let Some(mut retired) = self.inner.poll_retired().map_err(FaultyError::Inner)? else {
             return Ok(None);
         };
-        if self.strikes(self.rates.lost_marker) {
+        // An error does not go away because one completion was not seen.
+        if retired.outcome == Outcome::Ok && self.strikes(self.rates.lost_marker) {
             self.swallowed += retired.busy;
             return Ok(None);
         }

@@ -75,6 +75,11 @@ impl Hold {
         !self.deactivated && !self.interrupted && self.step.is_none()
     }
 
+    /// Nobody wants a hold, and none is left on the device: the usual case.
+    pub(super) fn is_absent(&self) -> bool {
+        self.ordered.is_none() && self.by_hand.is_none() && self.device_is_free()
+    }
+
     fn wish(&self) -> Option<Level> {
         let ordered = if self.failed_open { None } else { self.ordered };
         ordered.max(self.by_hand)
@@ -151,7 +156,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
     }
 
     pub(super) fn next_step(&mut self) -> Option<(Step, u32)> {
-        if self.lost {
+        if self.lost || self.hold.is_absent() {
             return None;
         }
         if self.hold.step.is_none() && (self.hold.wish().is_some() || !self.hold.device_is_free()) {
@@ -231,6 +236,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.cursor = first;
         self.last_launch = self.last_launch.min(first);
         self.marked = self.marked.min(first);
+        // Those behind it are remembered in their slots.
+        self.wanted = self.wanted.min(first);
         self.lone = None;
     }
 

@@ -229,14 +229,14 @@ impl<R: Store<CommandSlot>> Queue<R> {
     pub fn new(ring: R, config: QueueConfig, caps: Caps) -> Self {
         let slots = ring.as_ref().len() as u64;
         let mask = if slots.is_power_of_two() { slots - 1 } else { 0 };
-        let mut effective = caps;
-        effective.level = caps.level.min(config.level);
         Self {
             ring,
             mask,
             caps,
             level: config.level,
-            window: Window::new(config.window, &effective),
+            // As if each command carried a gate: the level, and with it the gates, can change at any
+            // time, and what was launched before keeps its own.
+            window: Window::new(config.window, &caps),
             submitted: 0,
             launched: 0,
             retired: 0,
@@ -466,21 +466,12 @@ impl<R: Store<CommandSlot>> Queue<R> {
 
     /// Changes the in-flight window at once; nothing has to drain.
     pub fn set_window(&mut self, config: WindowConfig) {
-        let effective = self.effective_caps();
-        self.window.configure(config, &effective);
+        self.window.configure(config, &self.caps);
     }
 
     /// Changes the deepest hold to use, even while held; the device is moved there if it can.
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
-        let (config, effective) = (self.window.config(), self.effective_caps());
-        self.window.configure(config, &effective);
-    }
-
-    fn effective_caps(&self) -> Caps {
-        let mut caps = self.caps;
-        caps.level = caps.level.min(self.level);
-        caps
     }
 
     /// What has become of a command.
@@ -571,6 +562,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
     /// How far the queue has got with the hold that applies to it.
     #[must_use]
     pub fn hold_state(&self) -> HoldState {
+        if self.hold.is_absent() {
+            return HoldState::Running;
+        }
         self.hold.state(self.hold_target(), self.device_in_flight())
     }
 

@@ -65,7 +65,9 @@ impl Rig {
         let mut words = Vec::new();
         while let Some(action) = self.queue.poll_action(self.now) {
             words.push(match action {
-                Action::Launch { cmd, marker } => format!("{}{}", cmd.0, ["", "*"][usize::from(marker)]),
+                Action::Launch { cmd, marker } => {
+                    format!("{}{}", cmd.0, ["", "*"][usize::from(marker)])
+                }
                 Action::Mark { upto } => format!("mark{}", upto.0),
                 Action::Step { step, seq } => {
                     self.seq = seq;

@@ -22,7 +22,10 @@ impl<P: Policy> Work<'_, P> {
         };
         if self.queues[target].info.report.retired > event.cmd.0 {
             self.answer_wait(index, event, true);
-        } else if self.closes_circle(index, target) {
+        } else if self.queues[target].info.report.lost {
+            // It takes no more commands, so the event will never be.
+            self.answer_wait(index, event, false);
+        } else if self.closes_circle(index, event) {
             self.lists.stats.circles += 1;
             self.answer_wait(index, event, false);
         } else {
@@ -30,18 +33,28 @@ impl<P: Policy> Work<'_, P> {
         }
     }
 
-    fn closes_circle(&self, index: usize, target: usize) -> bool {
-        let mut at = target;
+    /// Whether the event cannot come because the queue itself stands in its way.
+    fn closes_circle(&self, index: usize, mut event: EventRef) -> bool {
         for _ in 0..self.queues.len() {
+            let at = event.queue.index();
+            if !self.needs_launch(event) {
+                return false;
+            }
             if at == index {
                 return true;
             }
             match self.queues[at].target {
-                Some(event) => at = event.queue.index(),
+                Some(next) => event = next,
                 None => return false,
             }
         }
         true
+    }
+
+    /// Whether the command has yet to pass the launch point. What has passed it does not depend on
+    /// what its queue waits for now. (Exact for a queue that waits, since it has stopped there.)
+    fn needs_launch(&self, event: EventRef) -> bool {
+        event.cmd.0 >= self.queues[event.queue.index()].info.report.launched
     }
 
     fn answer_wait(&mut self, index: usize, event: EventRef, ok: bool) {
@@ -98,7 +111,7 @@ impl<P: Policy> Work<'_, P> {
         }
     }
 
-    /// Those that waited for a queue which is gone wait no longer; their commands fail.
+    /// Those that waited for a queue which is gone or lost wait no longer; their commands fail.
     pub(super) fn abandon_waiters(&mut self, now: Instant, index: usize) {
         while self.queues[index].waiters != NONE {
             let waiter = self.queues[index].waiters as usize;
@@ -145,12 +158,17 @@ impl<P: Policy> Work<'_, P> {
     }
 
     fn is_ready(&self, index: usize) -> bool {
-        let slot = &self.queues[index];
-        let report = &slot.info.report;
-        if !report.pending() || report.by_hand || report.lost {
+        let claims = |index: usize| {
+            let report = &self.queues[index].info.report;
+            report.pending() && !report.by_hand && !report.lost
+        };
+        if !claims(index) {
             return false;
         }
-        let Some(event) = slot.target else { return true };
+        let Some(event) = self.queues[index].target else { return true };
+        if !self.needs_launch(event) {
+            return claims(event.queue.index());
+        }
         // Waiting for a command that nobody has submitted yet is not a claim to the device: it must
         // not keep those from running whose progress may be needed for that submission.
         let target = &self.queues[event.queue.index()].info;
@@ -216,7 +234,7 @@ impl<P: Policy> Work<'_, P> {
         if self.queues[target].info.report.retired > event.cmd.0 {
             return Ok(false);
         }
-        self.drop_old_edges();
+        self.drop_old_edges(waiter, cmd);
         if self.reaches(event, waiter, cmd) {
             return Err(SchedulerError::WouldDeadlock);
         }
@@ -226,8 +244,9 @@ impl<P: Policy> Work<'_, P> {
         Ok(true)
     }
 
-    /// Forgets waits that are over, as far as the reports tell.
-    fn drop_old_edges(&mut self) {
+    /// Forgets waits that are over, as far as the reports tell, and those that were asked about for
+    /// commands of `queue` from `next` on: they were not submitted, since `next` is its next command.
+    fn drop_old_edges(&mut self, queue: QueueId, next: CmdId) {
         let mut n = 0;
         while n < self.lists.edges {
             let edge = self.edges[n];
@@ -238,7 +257,8 @@ impl<P: Policy> Work<'_, P> {
                 self.find(event.queue)
                     .is_ok_and(|i| self.queues[i].info.report.retired <= event.cmd.0)
             });
-            if waiting && open {
+            let submitted = edge.waiter != queue || edge.cmd < next.0;
+            if waiting && open && submitted {
                 n += 1;
             } else {
                 self.lists.edges -= 1;

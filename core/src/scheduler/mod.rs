@@ -293,8 +293,12 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
 
     /// Passes a hint on to the policy. Returns false if it has no use for it.
     pub fn hint_policy(&mut self, hint: PolicyHint) -> bool {
+        let progress = self.policy.progress_every();
         let used = self.policy.configure(hint);
         self.lists.changed_all |= used;
+        if self.policy.progress_every() != progress {
+            self.work().progress_changed();
+        }
         used
     }
 
@@ -303,6 +307,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     pub fn set_policy(&mut self, policy: P) -> P {
         let old = core::mem::replace(&mut self.policy, policy);
         self.work().policy_changed();
+        if self.policy.progress_every() != old.progress_every() {
+            self.work().progress_changed();
+        }
         old
     }
 

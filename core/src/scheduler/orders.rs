@@ -74,6 +74,15 @@ impl<P: Policy> Work<'_, P> {
         if wanted == slot.ordered {
             return None;
         }
+        // A hold by the cost model gets deeper when it becomes more urgent, but not shallower again:
+        // that would give the device back.
+        if let (Some(level), Some(ordered)) = (wanted, slot.ordered)
+            && !slot.exact_level
+            && level < ordered
+            && ordered <= slot.level
+        {
+            return None;
+        }
         slot.ordered = wanted;
         slot.epoch = slot.epoch.wrapping_add(1);
         let epoch = slot.epoch;

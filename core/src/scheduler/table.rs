@@ -72,6 +72,8 @@ pub struct QueueSlot {
     pub(crate) epoch: u32,
     /// The hold that was last ordered, if the last verdict was a hold.
     pub(crate) ordered: Option<Level>,
+    /// A hold has been observed, and no resuming since.
+    pub(crate) stopped: bool,
     pub(crate) dirty: u8,
     pub(crate) dirty_next: u32,
     pub(crate) changed: bool,
@@ -105,6 +107,7 @@ impl Default for QueueSlot {
             context_permille: 1_000,
             epoch: 0,
             ordered: None,
+            stopped: false,
             dirty: 0,
             dirty_next: NONE,
             changed: false,

@@ -120,6 +120,9 @@ impl<P: Policy> Work<'_, P> {
         if self.queues[index].waiters != NONE {
             self.satisfy_waiters(index);
             self.push_waiters(index);
+            if report.lost {
+                self.abandon_waiters(now, index);
+            }
         }
         let was_ready = self.queues[index].info.ready;
         self.push_work(index);
@@ -136,24 +139,32 @@ impl<P: Policy> Work<'_, P> {
         let slot = &mut self.queues[index];
         let held = match report.hold {
             HoldState::Held(level) => Some(level),
-            _ => None,
+            HoldState::Running | HoldState::Holding | HoldState::Resuming => None,
         };
         if report.epoch != slot.epoch {
             self.lists.stats.stale_acks += u64::from(held.is_some());
             return;
         }
         if report.failed_open && slot.ordered.is_some() {
-            // It runs, whatever was ordered; if it should not, it is told again.
+            // It does not obey, whatever was ordered; if it should, it is told again. A hold by hand
+            // is in effect all the same.
             slot.ordered = None;
-            slot.info.held = None;
+            slot.stopped &= held.is_some();
             self.lists.stats.failed_open += 1;
             self.mark_dirty(index, dirty::VERDICT);
             self.observe(now, index, Event::FailedOpen);
-            return;
         }
-        if held != slot.info.held {
-            slot.info.held = held;
-            self.observe(now, index, held.map_or(Event::Resumed, Event::Held));
+        let slot = &mut self.queues[index];
+        let news = held != slot.info.held;
+        slot.info.held = held;
+        if let Some(level) = held {
+            slot.stopped = true;
+            if news {
+                self.observe(now, index, Event::Held(level));
+            }
+        } else if slot.stopped && report.hold != HoldState::Holding {
+            slot.stopped = false;
+            self.observe(now, index, Event::Resumed);
         }
     }
 
@@ -200,8 +211,16 @@ impl<P: Policy> Work<'_, P> {
             if slot.live {
                 slot.verdict.set(Verdict::Run);
                 slot.data.set([0; 4]);
-                self.mark_dirty(index, dirty::PROGRESS);
                 self.refresh_run(index);
+            }
+        }
+    }
+
+    /// The policy wants to hear of progress more often or less often than before.
+    pub(super) fn progress_changed(&mut self) {
+        for index in 0..self.queues.len() {
+            if self.queues[index].live {
+                self.mark_dirty(index, dirty::PROGRESS);
             }
         }
     }
@@ -256,6 +275,10 @@ impl<P: Policy> Work<'_, P> {
             let index = self.lists.touched.get() as usize;
             self.lists.touched.set(self.queues[index].touch_next.replace(NONE));
             self.refresh_run(index);
+            if !self.queues[index].info.running {
+                // Held already, but perhaps not deep enough for a new urgency.
+                self.mark_dirty(index, dirty::VERDICT);
+            }
         }
     }
 

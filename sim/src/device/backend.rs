@@ -127,9 +127,10 @@ impl Submit for SimSubmit {
             gated,
             marker,
             started: false,
+            restoring: false,
         });
         if s.fifo.len() == 1 {
-            world.offer(self.stream, false);
+            world.offer(self.stream);
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ pub(crate) use stream::Stream;
 
 use crate::clock::{Clock, Event};
 use crate::scenario::DeviceSpec;
+use stream::Launched;
 
 /// What a device tells the engine, for figures, checkers and the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,34 +116,49 @@ impl World {
         match event {
             Event::Arrive { stream } => {
                 self.streams[stream as usize].arriving = false;
-                self.offer(stream, false);
+                self.offer(stream);
             }
-            Event::Finish { device, token } => self.on_finish(device, token),
+            Event::Finish { device, token } => self.on_finish(u32::from(device), token),
             Event::Kick { device } => self.on_kick(device),
             _ => return false,
         }
         true
     }
 
-    /// Puts the head of a stream up for running, if it can run. `first`: before all others.
-    pub(crate) fn offer(&mut self, stream: u32, first: bool) {
+    /// Puts the head of a stream up for running, if it can run.
+    pub(crate) fn offer(&mut self, stream: u32) {
+        if self.line_up(stream) {
+            self.start_next(self.streams[stream as usize].device);
+        }
+    }
+
+    /// The same, once everything else that happens at this time has happened: streams that are let
+    /// go together run in the order of their turns.
+    fn offer_again(&mut self, stream: u32) {
+        if self.line_up(stream) {
+            let device = self.streams[stream as usize].device;
+            self.clock.after(0, Event::Kick { device });
+        }
+    }
+
+    /// True if the stream is in line now and was not before.
+    fn line_up(&mut self, stream: u32) -> bool {
         let now = self.clock.now_ns();
         let s = &mut self.streams[stream as usize];
-        let Some(head) = s.fifo.front() else { return };
+        let Some(head) = s.fifo.front() else { return false };
         if s.running || s.offered || s.is_blocked() {
-            return;
+            return false;
         }
         if head.ready_at_ns > now {
             if !s.arriving {
                 s.arriving = true;
                 self.clock.at(head.ready_at_ns, Event::Arrive { stream });
             }
-            return;
+            return false;
         }
         s.offered = true;
-        let device = s.device;
-        self.devices[device as usize].sharing.offer(stream, first);
-        self.start_next(device);
+        self.devices[s.device as usize].sharing.offer(stream, &mut s.turn);
+        true
     }
 
     /// Starts whatever the device can start now.
@@ -158,12 +174,14 @@ impl World {
             if s.is_blocked() || s.fifo.is_empty() {
                 continue;
             }
+            if !d.sharing.keeps() {
+                s.turn = None;
+            }
             let (note, overhead) = s.start(now, d.spec.gate_ns);
             d.overhead_ns += overhead;
             let work = s.fifo.front().map_or(0, |head| head.left_ns);
-            let token = d.sharing.start(now, stream, work);
-            if let Some((at_ns, token)) = token {
-                self.clock.at(at_ns, Event::Finish { device, token });
+            if let Some((at_ns, token)) = d.sharing.start(now, stream, work) {
+                self.clock.at(at_ns, Event::Finish { device: device as u16, token });
             }
             if self.verbose {
                 self.notes.push(note);
@@ -184,11 +202,15 @@ impl World {
             self.notes.push(Note::Stopped { stream, cmd, since_ns, finished: true });
         }
         self.check_quiet(stream);
-        // The stream that has an exclusive device keeps it, so it goes to the front.
-        let keeps = self.devices[device as usize].sharing.keeps();
-        self.offer(stream, keeps);
-        self.reschedule(device);
+        self.line_up(stream);
+        let s = &mut self.streams[stream as usize];
+        if !s.offered && !s.is_blocked() {
+            // Drained.
+            s.turn = None;
+        }
         self.start_next(device);
+        let next = self.devices[device as usize].sharing.next_after_finish(now);
+        self.schedule_finish(device, next);
     }
 
     fn on_kick(&mut self, device: u32) {
@@ -206,8 +228,13 @@ impl World {
     fn reschedule(&mut self, device: u32) {
         let now = self.clock.now_ns();
         let next = self.devices[device as usize].sharing.reschedule(now);
-        if let Some((at_ns, token)) = next {
-            self.clock.at(at_ns, Event::Finish { device, token });
+        self.schedule_finish(device, next);
+    }
+
+    fn schedule_finish(&mut self, device: u32, finish: Option<(u64, u32)>) {
+        if let Some((at_ns, token)) = finish {
+            // There are few devices.
+            self.clock.at(at_ns, Event::Finish { device: device as u16, token });
         }
     }
 
@@ -245,7 +272,7 @@ impl World {
         if closed {
             self.check_quiet(stream);
         } else {
-            self.offer(stream, false);
+            self.offer_again(stream);
         }
     }
 
@@ -263,19 +290,18 @@ impl World {
         let left_ns = d.sharing.stop(now, stream);
         let (cmd, since_ns) = s.stop(left_ns);
         let done = now + d.cost.save(s.context_permille).as_ns();
-        d.account(now);
         d.overhead_ns += done - now;
         d.stalled_until_ns = d.stalled_until_ns.max(done);
-        if done > now {
-            d.sharing.stall(now, true);
-            self.clock.at(d.stalled_until_ns, Event::Kick { device });
-        }
+        d.sharing.stall(now, d.stalled_until_ns > now);
+        d.account(now);
+        // Not at once even if saving is free: streams that are taken off together must not start
+        // one after the other in between.
+        self.clock.at(d.stalled_until_ns, Event::Kick { device });
         if self.verbose {
             self.notes.push(Note::Stopped { stream, cmd, since_ns, finished: false });
             self.notes.push(Note::Switched { stream, from_ns: now, to_ns: done, save: true });
         }
         self.reschedule(device);
-        self.start_next(device);
         done
     }
 
@@ -285,8 +311,11 @@ impl World {
         let s = &mut self.streams[stream as usize];
         let d = &mut self.devices[s.device as usize];
         s.interrupted = false;
-        if let Some(head) = s.fifo.front_mut().filter(|head| head.started) {
+        // What was interrupted again before its turn came is still saved.
+        let saved = |head: &&mut Launched| head.started && !head.restoring;
+        if let Some(head) = s.fifo.front_mut().filter(saved) {
             let restore_ns = d.cost.restore(s.context_permille).as_ns();
+            head.restoring = true;
             head.left_ns += restore_ns;
             d.overhead_ns += restore_ns;
             if self.verbose && restore_ns > 0 {
@@ -294,7 +323,7 @@ impl World {
                 self.notes.push(Note::Switched { stream, from_ns: now, to_ns, save: false });
             }
         }
-        self.offer(stream, false);
+        self.offer_again(stream);
     }
 
     /// The device behind a stream is gone, and with it what ran there.
@@ -324,5 +353,6 @@ impl World {
         s.closed = false;
         s.interrupted = false;
         s.held_at_ns = None;
+        s.turn = None;
     }
 }

@@ -13,10 +13,17 @@ pub(crate) enum Sharing {
     Together(Together),
 }
 
-/// One command at a time; the waiting streams in order.
+/// Streams that wait for the device, each with its turn, in order of turns.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    waiting: VecDeque<(u64, u32)>,
+    turns: u64,
+}
+
+/// One command at a time; the waiting streams in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    waiting: VecDeque<u32>,
+    line: Line,
     running: Option<(u32, u64)>,
     token: u32,
     /// A stream keeps the device until it has drained.
@@ -28,12 +35,14 @@ pub(crate) struct Turns {
 #[derive(Debug)]
 pub(crate) struct Together {
     contention: f64,
-    waiting: VecDeque<u32>,
+    line: Line,
     running: Vec<(u32, f64)>,
     virtual_ns: f64,
     last_ns: u64,
     stalled: bool,
     token: u32,
+    /// The next finish has been told, and nothing has finished since.
+    told: bool,
 }
 
 /// The time of a finish, with the token that keeps it valid.
@@ -43,17 +52,16 @@ impl Sharing {
     pub(crate) fn new(concurrency: Concurrency) -> Self {
         match concurrency {
             Concurrency::RoundRobin => Self::Turns(Turns::default()),
-            Concurrency::Exclusive => {
-                Self::Turns(Turns { exclusive: true, ..Turns::default() })
-            }
+            Concurrency::Exclusive => Self::Turns(Turns { exclusive: true, ..Turns::default() }),
             Concurrency::ProcessorSharing { contention } => Self::Together(Together {
                 contention,
-                waiting: VecDeque::new(),
+                line: Line::default(),
                 running: Vec::new(),
                 virtual_ns: 0.0,
                 last_ns: 0,
                 stalled: false,
                 token: 0,
+                told: false,
             }),
         }
     }
@@ -61,29 +69,31 @@ impl Sharing {
     pub(crate) fn is_running(&self) -> bool {
         match self {
             Self::Turns(turns) => turns.running.is_some(),
-            Self::Together(together) => !together.running.is_empty(),
+            Self::Together(together) => !together.running.is_empty() && !together.stalled,
         }
     }
 
-    /// Whether the stream that just finished a command goes on before the others.
+    /// Whether a stream keeps its turn from command to command.
     pub(crate) const fn keeps(&self) -> bool {
         matches!(self, Self::Turns(Turns { exclusive: true, .. }))
     }
 
-    pub(crate) fn offer(&mut self, stream: u32, first: bool) {
-        let waiting = match self {
-            Self::Turns(turns) => &mut turns.waiting,
-            Self::Together(together) => &mut together.waiting,
+    /// Puts a stream in line. One that has a turn from before, because it was kept from using it, is
+    /// not sent to the end again.
+    pub(crate) fn offer(&mut self, stream: u32, turn: &mut Option<u64>) {
+        let line = match self {
+            Self::Turns(turns) => &mut turns.line,
+            Self::Together(together) => &mut together.line,
         };
-        if first { waiting.push_front(stream) } else { waiting.push_back(stream) }
+        line.insert(stream, turn);
     }
 
     /// The next stream to start, if one can start now.
     pub(crate) fn take(&mut self) -> Option<u32> {
         match self {
             Self::Turns(turns) if turns.running.is_some() => None,
-            Self::Turns(turns) => turns.waiting.pop_front(),
-            Self::Together(together) => together.waiting.pop_front(),
+            Self::Turns(turns) => turns.line.take(),
+            Self::Together(together) => together.line.take(),
         }
     }
 
@@ -112,6 +122,7 @@ impl Sharing {
             Self::Together(together) if together.token == token => {
                 together.advance(now_ns);
                 let first = together.first()?;
+                together.told = false;
                 Some(together.running.remove(first).0)
             }
             _ => None,
@@ -142,12 +153,37 @@ impl Sharing {
         }
     }
 
+    /// After a finish: the next one, unless the start of another command has told it since.
+    pub(crate) fn next_after_finish(&mut self, now_ns: u64) -> Finish {
+        match self {
+            Self::Together(together) if !together.told => together.next_finish(now_ns),
+            _ => None,
+        }
+    }
+
     /// The next finish anew, where a change of who runs moves it.
     pub(crate) fn reschedule(&mut self, now_ns: u64) -> Finish {
         match self {
             Self::Turns(_) => None,
             Self::Together(together) => together.next_finish(now_ns),
         }
+    }
+}
+
+impl Line {
+    fn insert(&mut self, stream: u32, turn: &mut Option<u64>) {
+        let turn = *turn.get_or_insert_with(|| {
+            self.turns += 1;
+            self.turns
+        });
+        let is_last = self.waiting.back().is_none_or(|(last, _)| *last < turn);
+        let before = || self.waiting.partition_point(|(other, _)| *other < turn);
+        let at = if is_last { self.waiting.len() } else { before() };
+        self.waiting.insert(at, (turn, stream));
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        self.waiting.pop_front().map(|(_, stream)| stream)
     }
 }
 
@@ -173,12 +209,15 @@ impl Together {
 
     fn next_finish(&mut self, now_ns: u64) -> Finish {
         self.token = self.token.wrapping_add(1);
+        self.told = true;
         if self.stalled {
             return None;
         }
         let first = self.first()?;
         let left = (self.running[first].1 - self.virtual_ns).max(0.0) / self.rate();
-        Some((now_ns + left.ceil() as u64, self.token))
+        // Rounded up, without a call of the mathematics library for every command.
+        let whole = left as u64;
+        Some((now_ns + whole + u64::from(left > whole as f64), self.token))
     }
 }
 

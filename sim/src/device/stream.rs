@@ -16,6 +16,8 @@ pub(crate) struct Launched {
     pub(crate) gated: bool,
     pub(crate) marker: bool,
     pub(crate) started: bool,
+    /// It was interrupted, and restoring it is part of what is left and has not begun.
+    pub(crate) restoring: bool,
 }
 
 /// A marker that has completed and that the host has not seen.
@@ -41,6 +43,8 @@ pub(crate) struct Stream {
     pub(crate) running: bool,
     /// The head waits for its turn on the device.
     pub(crate) offered: bool,
+    /// Its turn, until it has used it.
+    pub(crate) turn: Option<u64>,
     /// An arrival event is scheduled.
     pub(crate) arriving: bool,
     pub(crate) started_ns: u64,
@@ -88,6 +92,7 @@ impl Stream {
         let overhead = if fresh && head.gated { gate_ns } else { 0 };
         head.left_ns += overhead;
         head.started = true;
+        head.restoring = false;
         let (cmd, gated) = (head.cmd, head.gated);
         (Note::Started { stream: self.number, cmd, gated, fresh }, overhead)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xsched_core::check::{
     BoundedCheck, FailOpenCheck, HoldCheck, Invariant, InversionCheck, OrderCheck, Verdict,
-    WaitCheck, WakeupCheck, WindowCheck,
+    Violation, WaitCheck, WakeupCheck, WindowCheck,
 };
 use xsched_core::fault::Fault;
 use xsched_core::id::{CmdId, EventRef};
@@ -33,6 +33,9 @@ struct QueueChecks {
     wakeup: WakeupCheck,
     inversion: InversionCheck,
     awaited: Option<EventRef>,
+    /// Longest command seen (at first the mean one), and how many of them a window holds.
+    longest_ns: f64,
+    threshold: f64,
 }
 
 /// All checkers, and what they found.
@@ -43,13 +46,22 @@ pub(super) struct Checks {
     found: BTreeMap<Invariant, CheckOutcome>,
     /// Observations, by invariant.
     observed: [u64; Invariant::ALL.len()],
+    /// How long a runnable queue may go without progress.
+    patience_ns: f64,
+    /// How long messages may need to arrive.
+    grace: Duration,
+    /// Looks since which nothing can happen any more, although not everything is done.
+    dry: u32,
 }
+
+/// After so many looks at a simulation in which nothing can happen any more, it is over: one, and
+/// one that sees what is not allowed to last.
+const DRY_LOOKS: u32 = 2;
 
 impl Checks {
     pub(super) fn new(engine: &Engine<'_>) -> Self {
         let latency = Duration::from_ns(engine.scenario.scheduler_latency_ns);
         let grace = latency.times(4) + Duration::from_ns(1);
-        let patience = patience(engine);
         let queue = |task: usize| {
             let spec = &engine.threads[task].spec;
             let depth = engine.scenario.devices[spec.device].launch_queue / 4;
@@ -60,9 +72,11 @@ impl Checks {
                 wait: WaitCheck::default(),
                 ring: BoundedCheck::new(u64::from(spec.capacity)),
                 entries: BoundedCheck::new(u64::from(depth.max(4))),
-                wakeup: WakeupCheck::new(patience),
+                wakeup: WakeupCheck::new(Duration::ZERO),
                 inversion: InversionCheck::new(grace),
                 awaited: None,
+                longest_ns: engine.threads[task].mean_command_ns(),
+                threshold: f64::from(spec.threshold),
             }
         };
         Self {
@@ -70,16 +84,25 @@ impl Checks {
             fail_open: FailOpenCheck::new(grace + LEASE),
             found: BTreeMap::new(),
             observed: [0; Invariant::ALL.len()],
+            patience_ns: patience_ns(engine),
+            grace,
+            dry: 0,
         }
     }
 
+    #[inline]
     fn record(&mut self, queue: usize, invariant: Invariant, verdict: Verdict) {
         self.observed[invariant as usize] += 1;
         if let Err(violation) = verdict {
-            let found = self.found.entry(invariant).or_default();
-            found.violations += 1;
-            found.first.get_or_insert_with(|| format!("task {queue}: {violation}"));
+            self.violated(queue, invariant, violation);
         }
+    }
+
+    #[cold]
+    fn violated(&mut self, queue: usize, invariant: Invariant, violation: Violation) {
+        let found = self.found.entry(invariant).or_default();
+        found.violations += 1;
+        found.first.get_or_insert_with(|| format!("task {queue}: {violation}"));
     }
 
     pub(super) fn launched(&mut self, queue: usize, cmd: CmdId, limit: u64) {
@@ -107,8 +130,13 @@ impl Checks {
         self.queues[queue].wait.failed(cmd, CmdId(cmd.count()), fault);
     }
 
-    pub(super) fn buffered(&mut self, queue: usize, commands: u64) {
-        let ring = self.queues[queue].ring.look(commands);
+    /// A command that takes so long was submitted, and the queue now holds this many.
+    pub(super) fn submitted(&mut self, queue: usize, work_ns: u64, commands: u64) {
+        let q = &mut self.queues[queue];
+        let longer_ns = (work_ns as f64 - q.longest_ns).max(0.0);
+        q.longest_ns += longer_ns;
+        self.patience_ns += ROUNDS * q.threshold * longer_ns;
+        let ring = q.ring.look(commands);
         self.record(queue, Invariant::Bounded, ring);
     }
 
@@ -173,16 +201,19 @@ impl Checks {
     }
 }
 
-/// How long a runnable queue may go without progress: a hundred rounds in which every task of the
-/// scenario has its whole window served first, and a second.
-fn patience(engine: &Engine<'_>) -> Duration {
+/// How long a runnable queue may go without progress: so many rounds in which every task of the
+/// scenario has a whole window of its longest commands served first, and a second.
+const ROUNDS: f64 = 100.0;
+
+/// The same before any command was seen, with mean commands.
+fn patience_ns(engine: &Engine<'_>) -> f64 {
     let window = |task: usize| {
         let thread = &engine.threads[task];
         let host_ns = engine.queues[task].host_launch_ns as f64;
         f64::from(thread.spec.threshold) * (thread.mean_command_ns() + host_ns)
     };
     let round_ns: f64 = (0..engine.threads.len()).map(window).sum();
-    Duration::from_ns((round_ns * 100.0) as u64) + Duration::from_ms(1_000)
+    round_ns * ROUNDS + 1e9
 }
 
 impl Engine<'_> {
@@ -199,7 +230,11 @@ impl Engine<'_> {
             let is_held = !matches!(report.hold, HoldState::Running | HoldState::Resuming);
             held += u64::from(is_held && !report.by_hand && report.pending());
             let by_hand = self.queues[queue].by_hand;
-            checks.record(queue, Invariant::FailOpen, FailOpenCheck::by_hand(by_hand, is_held || report.lost));
+            checks.record(
+                queue,
+                Invariant::FailOpen,
+                FailOpenCheck::by_hand(by_hand, is_held || report.lost),
+            );
             self.inspect_progress(&mut checks, now, queue);
             self.inspect_waiting(&mut checks, now, queue, report.waiting);
             let most = self.world.borrow().streams[queue].entries_most;
@@ -210,9 +245,15 @@ impl Engine<'_> {
         let expired = stalled.then(|| self.lease.expires());
         let verdict = checks.fail_open.look(now, expired, held);
         checks.record(0, Invariant::FailOpen, verdict);
-        self.checks = Some(checks);
         let mut world = self.world.borrow_mut();
-        world.clock.after(INSPECT_NS, Event::Inspect);
+        // Without an end, looking on would go on for ever once nothing else can happen.
+        let dry = self.scenario.duration_ns.is_none() && world.clock.peek_ns().is_none();
+        checks.dry = if dry { checks.dry + 1 } else { 0 };
+        if checks.dry < DRY_LOOKS {
+            let grace_ns = if dry { checks.grace.as_ns() } else { 0 };
+            world.clock.after(grace_ns.saturating_add(INSPECT_NS), Event::Inspect);
+        }
+        self.checks = Some(checks);
     }
 
     fn may_run(&self, queue: usize) -> bool {
@@ -228,6 +269,8 @@ impl Engine<'_> {
         let promised = now.as_ns() >= self.stalled_until_ns && machine.waiting().is_none();
         let may_run = promised && self.may_run(queue);
         let (submitted, retired) = (machine.submitted(), machine.retired());
+        let patience = Duration::from_ns(checks.patience_ns as u64);
+        checks.queues[queue].wakeup.set_patience(patience);
         let verdict = checks.queues[queue].wakeup.look(now, may_run, submitted, retired);
         checks.record(queue, Invariant::Wakeup, verdict);
     }
@@ -264,7 +307,7 @@ impl Engine<'_> {
             let thread = &self.threads[queue];
             let machine = &self.queues[queue].machine;
             let drained = machine.submitted() == machine.retired();
-            let lossless = !self.setup.faults.any() && !self.queues[queue].gone;
+            let lossless = !self.faulty && !self.queues[queue].gone;
             if drained && lossless && self.world.borrow().streams[queue].fifo.is_empty() {
                 checks.record(queue, Invariant::Order, checks.queues[queue].order.drained());
             }
@@ -274,7 +317,15 @@ impl Engine<'_> {
                 let verdict = WakeupCheck::ended(true, wanted, thread.completed);
                 checks.record(queue, Invariant::Wakeup, verdict);
             }
-            for sent in thread.sent.iter().filter(|_| drained && !gone && self.setup.must_finish) {
+            let dry = checks.dry >= DRY_LOOKS;
+            if dry {
+                let may_run = machine.waiting().is_none() && self.may_run(queue);
+                let (submitted, retired) = (machine.submitted(), machine.retired());
+                let verdict = WakeupCheck::ended(may_run, submitted, retired);
+                checks.record(queue, Invariant::Wakeup, verdict);
+            }
+            let over = drained && !gone && (self.setup.must_finish || dry);
+            for sent in thread.sent.iter().filter(|_| over) {
                 let verdict = checks.queues[queue].wait.still_waiting(sent.last);
                 checks.record(queue, Invariant::Wait, verdict);
             }

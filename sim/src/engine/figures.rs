@@ -61,11 +61,11 @@ impl Engine<'_> {
     pub(super) fn take_notes(&mut self) {
         let mut notes = std::mem::take(&mut self.world.borrow_mut().notes);
         let now_ns = self.now_ns();
-        for note in notes.drain(..) {
+        for note in &notes {
             if let Some(checks) = &mut self.checks {
-                checks.noted(&note);
+                checks.noted(note);
             }
-            match note {
+            match *note {
                 Note::Stopped { stream, cmd, since_ns, .. } => {
                     self.figures.span(stream, SpanKind::Command, since_ns, now_ns, cmd);
                 }
@@ -78,6 +78,7 @@ impl Engine<'_> {
             }
         }
         // Keeps the allocation for the next time.
+        notes.clear();
         self.world.borrow_mut().notes = notes;
     }
 
@@ -132,7 +133,8 @@ impl Engine<'_> {
 
     /// Ends the run and adds everything up.
     pub(super) fn finish(mut self) -> Outcome {
-        let end_ns = self.now_ns();
+        let timed = self.scenario.duration_ns.is_some();
+        let end_ns = if timed { self.now_ns() } else { self.last_ns };
         self.final_checks();
         for q in &mut self.queues {
             self.injected += q.submit.inner_mut().injected()

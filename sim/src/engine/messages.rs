@@ -68,7 +68,8 @@ impl Engine<'_> {
             if let Order::Hold { .. } = order {
                 self.hold_ordered(queue);
             }
-            if self.setup.mutant == Some(Mutant::LosesRunOrders) && matches!(order, Order::Run { .. })
+            if self.setup.mutant == Some(Mutant::LosesRunOrders)
+                && matches!(order, Order::Run { .. })
             {
                 continue;
             }

@@ -73,11 +73,17 @@ pub(crate) struct Setup {
 pub(crate) struct Engine<'a> {
     scenario: &'a Scenario,
     setup: Setup,
+    /// Whether anything can go wrong.
+    faulty: bool,
     world: Rc<RefCell<World>>,
+    /// What the clock of the world says.
+    now_ns: u64,
     scheduler: Scheduler<Any, Heap>,
     queues: Vec<QueueSim<'a>>,
     threads: Vec<Thread>,
     locks: Vec<Lock>,
+    /// Per process, its tasks that wait until the device has drained.
+    waits_for_device: Vec<Vec<u32>>,
 
     /// Queues whose machine may have something to do.
     todo: VecDeque<u32>,
@@ -94,13 +100,15 @@ pub(crate) struct Engine<'a> {
     /// Tasks with a number of requests that are not through with them.
     unfinished: usize,
     events: u64,
+    /// When anything happened last, other than the checkers looking.
+    last_ns: u64,
     /// Disturbances that happened; the halves count their own faults.
     injected: u64,
 }
 
 impl Engine<'_> {
-    fn now_ns(&self) -> u64 {
-        self.world.borrow().clock.now_ns()
+    const fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     fn now(&self) -> Instant {
@@ -127,6 +135,7 @@ impl Engine<'_> {
         }
         if let Some(duration_ns) = self.scenario.duration_ns.filter(|_| !self.setup.must_finish) {
             self.world.borrow_mut().clock.advance_to(duration_ns);
+            self.now_ns = duration_ns.max(self.now_ns);
         }
         progress(1.0);
         self.finish()
@@ -135,10 +144,11 @@ impl Engine<'_> {
     /// The next event, `Some(None)` if the device took care of it.
     fn next_event(&mut self, end_ns: u64) -> Option<Option<Event>> {
         let mut world = self.world.borrow_mut();
-        if world.clock.peek_ns()? > end_ns {
-            return None;
+        let event = world.clock.advance(end_ns)?;
+        self.now_ns = world.clock.now_ns();
+        if event != Event::Inspect {
+            self.last_ns = self.now_ns;
         }
-        let event = world.clock.advance()?;
         let handled = world.handle(event);
         let notes = !world.notes.is_empty();
         drop(world);

@@ -1,7 +1,9 @@
 //! Driving the queue machines: launches, completions, steps.
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Checked, Contract, Faulty, HalError, Ladder, Retire, StepDone, Steps, Submit};
+use xsched_core::hal::{
+    Checked, Contract, Faulty, HalError, Ladder, Retire, StepDone, Steps, Submit,
+};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::queue::{Action, CommandSlot, Outcome, Queue, Retired, Signal};
 use xsched_core::time::Instant;
@@ -69,7 +71,7 @@ impl Engine<'_> {
             self.complete_requests(queue);
             self.unblock(queue);
         }
-        if self.setup.faults.any() {
+        if self.faulty {
             self.schedule_timer(queue);
         }
     }
@@ -87,7 +89,7 @@ impl Engine<'_> {
             let done = if ignore { Ok(StepDone::Now(None)) } else { q.steps.step(step) };
             match done {
                 Ok(StepDone::Now(first)) => self.stepped(queue, Ok(first)),
-                Ok(StepDone::Later) => {}
+                Ok(StepDone::Later) => self.world_notes(),
                 Err(fault) => self.stepped(queue, Err(fault)),
             }
         }
@@ -125,14 +127,16 @@ impl Engine<'_> {
             }
             match q.machine.poll_launch(now) {
                 Some(Action::Launch { cmd, marker }) => self.launch(queue, now, cmd, marker),
-                Some(Action::Mark { upto }) => {
-                    if q.submit.mark(upto).is_err() {
-                        q.machine.handle_signal(now, Signal::MarkFailed);
-                        return;
-                    }
-                }
+                Some(Action::Mark { upto }) => self.mark(queue, now, upto),
                 Some(Action::Step { .. }) | None => return,
             }
+        }
+    }
+
+    fn mark(&mut self, queue: usize, now: Instant, upto: CmdId) {
+        let q = &mut self.queues[queue];
+        if q.submit.mark(upto).is_err() {
+            q.machine.handle_signal(now, Signal::MarkFailed);
         }
     }
 
@@ -141,15 +145,20 @@ impl Engine<'_> {
     pub(super) fn launch_inline(&mut self, queue: usize, now: Instant, cmd: CmdId) -> u64 {
         let q = &mut self.queues[queue];
         let free = q.launching_until_ns <= now.as_ns();
-        if free
-            && q.machine.next_launch() == cmd
-            && let Some(Action::Launch { cmd, marker }) = q.machine.poll_launch(now)
-        {
-            self.launch(queue, now, cmd, marker);
-            let q = &mut self.queues[queue];
-            return q.launching_until_ns.saturating_sub(now.as_ns());
+        let enqueue_ns = q.host_launch_ns.min(ENQUEUE_NS);
+        if !free || q.machine.next_launch() != cmd {
+            return enqueue_ns;
         }
-        q.host_launch_ns.min(ENQUEUE_NS)
+        match q.machine.poll_launch(now) {
+            Some(Action::Launch { cmd, marker }) => {
+                self.launch(queue, now, cmd, marker);
+                return self.queues[queue].launching_until_ns.saturating_sub(now.as_ns());
+            }
+            // The window is closed, and what is in flight needs a marker.
+            Some(Action::Mark { upto }) => self.mark(queue, now, upto),
+            Some(Action::Step { .. }) | None => {}
+        }
+        enqueue_ns
     }
 
     fn launch(&mut self, queue: usize, now: Instant, cmd: CmdId, marker: bool) {

@@ -24,10 +24,10 @@ use super::{Engine, Mutant, Setup};
 use crate::clock::Event;
 use crate::device::{SimBackend, StreamConfig, World};
 use crate::sample;
-use crate::scenario::{Scenario, TaskSpec, WindowSpec};
+use crate::scenario::{Scenario, SyncScope, TaskSpec, WindowSpec};
 
-/// Waits that may be submitted and not over, per task; more of them are not admitted.
-const WAITS_PER_TASK: usize = 8;
+/// Waits of a task that may be over without the scheduler knowing it.
+const WAITS_SPARE: usize = 8;
 /// A scheduler that is silent for so long loses its power to hold queues.
 pub(super) const LEASE: Duration = Duration::from_ms(5);
 /// Generators are numbered: tasks from 0, locks and faults from here.
@@ -44,15 +44,18 @@ impl<'a> Engine<'a> {
     ) -> Result<Self, SchedulerError> {
         let verbose = setup.checks || setup.timeline_spans > 0;
         let world = Rc::new(RefCell::new(World::new(&scenario.devices, verbose)));
-        let storage = Heap::new(tasks.len(), scenario.devices.len(), tasks.len() * WAITS_PER_TASK);
+        let storage = Heap::new(tasks.len(), scenario.devices.len(), waits_max(tasks));
         let scheduler = Scheduler::new(setup.policy.clone(), storage);
         let mut engine = Self {
             scenario,
+            faulty: setup.faults.any(),
             world,
+            now_ns: 0,
             scheduler,
             queues: Vec::new(),
             threads: Vec::new(),
             locks: Vec::new(),
+            waits_for_device: vec![Vec::new(); scenario.processes.len()],
             todo: VecDeque::new(),
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -64,6 +67,7 @@ impl<'a> Engine<'a> {
             figures: Figures::new(tasks.len(), scenario.devices.len(), setup.timeline_spans),
             unfinished: tasks.iter().filter(|task| task.requests.is_some()).count(),
             events: 0,
+            last_ns: 0,
             injected: 0,
             setup,
         };
@@ -183,6 +187,9 @@ impl<'a> Engine<'a> {
         let host_sync_ns = self.scenario.devices[spec.device].host_sync_ns;
         let thread = Thread::new(spec.clone(), rng, host_sync_ns, lock, on_return);
         self.threads.push(thread);
+        if let Some(process) = spec.process.filter(|_| spec.sync == SyncScope::Device) {
+            self.waits_for_device[process].push(task as u32);
+        }
         self.first_arrivals(task);
     }
 
@@ -211,6 +218,12 @@ fn hints_of(spec: &TaskSpec) -> Hints {
         critical_priority: Priority::MAX,
     });
     hints
+}
+
+/// How many waits can be submitted and not over: one per request that is.
+fn waits_max(tasks: &[TaskSpec]) -> usize {
+    let waiting = tasks.iter().filter(|task| task.after.is_some());
+    waiting.map(|task| task.outstanding.min(task.capacity) as usize + WAITS_SPARE).sum()
 }
 
 fn window_of(spec: &TaskSpec) -> WindowConfig {

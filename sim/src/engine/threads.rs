@@ -63,11 +63,11 @@ pub(super) struct Thread {
     arrivals: u64,
     current: Option<Request>,
     pub(super) sent: VecDeque<Sent>,
-    /// It returns from a wait and needs the lock for that.
-    wants_return: bool,
+    /// Requests that are over and that the thread cannot return from before it has the lock.
+    returns: u32,
     host_sync_ns: u64,
     pub(super) completed: u64,
-    /// Nominal time of the next periodic arrival.
+    /// Nominal time of the next periodic arrival, from the start.
     next_period_ns: u64,
 }
 
@@ -98,10 +98,10 @@ impl Thread {
             arrivals: 0,
             current: None,
             sent: VecDeque::new(),
-            wants_return: false,
+            returns: 0,
             host_sync_ns,
             completed: 0,
-            next_period_ns: spec.start_ns,
+            next_period_ns: 0,
             spec,
         }
     }
@@ -137,9 +137,9 @@ impl Thread {
                 now_ns.saturating_add(sample::jitter(self.gaps.draw(rng), *jitter_ns, rng))
             }
             Arrival::Periodic { period_ns, jitter_ns } => {
-                let at_ns = sample::jitter(self.next_period_ns, *jitter_ns, rng);
+                let since_start_ns = sample::jitter(self.next_period_ns, *jitter_ns, rng);
                 self.next_period_ns = self.next_period_ns.saturating_add(*period_ns);
-                at_ns
+                self.spec.start_ns.saturating_add(since_start_ns)
             }
             Arrival::Renewal { .. } => now_ns.saturating_add(self.gaps.draw(rng)),
             Arrival::Trace { rows } => {
@@ -165,7 +165,8 @@ impl Thread {
         }
         let wait_first = self.spec.after.is_some();
         self.lengths.restart();
-        self.current = Some(Request { arrived_ns, left, command_ns, wait_first, to_dispatch: true });
+        self.current =
+            Some(Request { arrived_ns, left, command_ns, wait_first, to_dispatch: true });
     }
 }
 
@@ -195,7 +196,7 @@ impl Engine<'_> {
     fn take_next(&mut self, task: usize) {
         let thread = &mut self.threads[task];
         let room = thread.sent.len() < thread.spec.outstanding as usize;
-        if thread.phase != Phase::Idle || !room {
+        if thread.phase != Phase::Idle || thread.returns > 0 || !room {
             return;
         }
         if let Some((arrived_ns, row)) = thread.arrived.pop_front() {
@@ -210,8 +211,8 @@ impl Engine<'_> {
     /// A launch call has returned, or the lock was handed over.
     pub(super) fn on_thread(&mut self, task: usize) {
         let thread = &self.threads[task];
-        if thread.wants_return && thread.has_lock {
-            self.on_return(task);
+        if thread.phase == Phase::Idle && thread.has_lock {
+            self.return_all(task);
         } else if thread.phase == Phase::Submitting && self.keep_lock(task) {
             self.dispatch_first(task);
         }
@@ -244,7 +245,7 @@ impl Engine<'_> {
                 self.request_sent(task);
                 return;
             }
-            if request.wait_first {
+            if request.wait_first && !self.queues[task].machine.is_full() {
                 request.wait_first = false;
                 self.submit_wait(task);
                 continue;
@@ -293,7 +294,7 @@ impl Engine<'_> {
         let slot = (cmd.0 % q.work_ns.len() as u64) as usize;
         q.work_ns[slot] = work_ns;
         if let Some(checks) = &mut self.checks {
-            checks.buffered(task, q.machine.submitted() - q.machine.retired());
+            checks.submitted(task, work_ns, q.machine.submitted() - q.machine.retired());
         }
         let busy_ns = self.launch_inline(task, now, cmd);
         self.report(task);
@@ -332,6 +333,8 @@ impl Engine<'_> {
             let sent = Sent { arrived_ns: request.arrived_ns, last, ended: None };
             thread.sent.push_back(sent);
         }
+        // What was over meanwhile is noticed now.
+        self.take_returns(task);
         self.unlock(task);
         self.todo.push_back(task as u32);
         self.complete_requests(task);
@@ -347,14 +350,15 @@ impl Engine<'_> {
         }
     }
 
-    /// Wakes the threads whose requests are over.
+    /// Wakes the threads whose requests are over: the task's own, and those that wait until the
+    /// whole process has drained.
     pub(super) fn complete_requests(&mut self, task: usize) {
         self.complete_own(task);
-        if self.threads[task].spec.sync == SyncScope::Device {
-            for other in 0..self.threads.len() {
-                if other != task && self.threads[other].spec.sync == SyncScope::Device {
-                    self.complete_own(other);
-                }
+        let Some(process) = self.threads[task].spec.process else { return };
+        for at in 0..self.waits_for_device[process].len() {
+            let other = self.waits_for_device[process][at] as usize;
+            if other != task {
+                self.complete_own(other);
             }
         }
     }
@@ -399,18 +403,31 @@ impl Engine<'_> {
         if thread.phase == Phase::Gone {
             return;
         }
-        if thread.lock_on_return {
-            thread.wants_return = true;
-            if !self.lock(task) {
-                return;
-            }
-            self.threads[task].wants_return = false;
+        if !thread.lock_on_return {
+            self.request_returned(task);
+            self.take_next(task);
+            return;
         }
-        self.request_returned(task);
-        if self.threads[task].phase == Phase::Idle {
-            self.unlock(task);
+        thread.returns += 1;
+        // A thread that is submitting is not waiting, and one that already wants the lock to return
+        // asks only once.
+        if thread.phase == Phase::Idle && thread.returns == 1 && self.lock(task) {
+            self.return_all(task);
         }
+    }
+
+    /// A thread that waited has the lock now.
+    fn return_all(&mut self, task: usize) {
+        self.take_returns(task);
+        self.unlock(task);
         self.take_next(task);
+    }
+
+    fn take_returns(&mut self, task: usize) {
+        while self.threads[task].returns > 0 {
+            self.threads[task].returns -= 1;
+            self.request_returned(task);
+        }
     }
 
     fn request_returned(&mut self, task: usize) {

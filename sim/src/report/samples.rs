@@ -29,6 +29,7 @@ pub(crate) fn outcome() -> Outcome {
         checks: [("order", check(12)), ("held", check(9))].into(),
         commands: 40,
         events: 400,
+        faults: 0,
         timeline: None,
     }
 }

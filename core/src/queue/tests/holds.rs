@@ -329,6 +329,10 @@ fn the_deeper_of_two_holds_counts_and_each_ends_by_itself() {
     rig.queue.resume_by_hand(false);
     rig.queue.resume_by_hand(false);
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_1), "by order");
+    rig.queue.hold_by_hand(ByHand { level: Level::Deactivate });
+    assert_eq!(rig.act(), "deactivate", "by hand, the other way round");
+    rig.done();
+    assert_eq!(rig.state(), HELD_2);
 }
 
 #[test]

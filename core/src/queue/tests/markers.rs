@@ -106,6 +106,16 @@ fn a_watch_is_marked_although_something_farther_is_wanted() {
 }
 
 #[test]
+fn a_want_is_marked_although_something_farther_is_watched() {
+    let mut rig = Rig::new(32, window(3, 3), Level::Block);
+    rig.submit(8);
+    assert_eq!(rig.act(), "0* 1 2");
+    rig.queue.handle_order(Order::Watch { upto: 20 });
+    rig.queue.want(CmdId(1));
+    assert_eq!(rig.act(), "mark2");
+}
+
+#[test]
 fn wanting_a_wait_marks_what_precedes_it() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     rig.submit(3);
@@ -285,6 +295,16 @@ fn the_device_is_never_given_more_than_it_has_room_for() {
         }
         assert!(entries <= caps.entries_max, "{level}: {entries} entries");
     }
+}
+
+#[test]
+fn a_lower_level_does_not_overfill_the_device() {
+    // Seven commands with a gate and a marker each leave no room, whatever later ones go without.
+    let mut rig = Rig::on(64, window(20, 1), Caps::up_to(Level::Deactivate, 24));
+    rig.submit(30);
+    assert_eq!(rig.act(), "0* 1* 2* 3* 4* 5* 6*");
+    rig.queue.set_level(Level::Block);
+    assert_eq!(rig.act(), "");
 }
 
 #[test]

@@ -117,6 +117,17 @@ fn released_before_it_was_marked_anew() {
 }
 
 #[test]
+fn each_of_several_waiters_is_served_in_a_replay() {
+    let mut rig = launched(7);
+    rig.queue.want(CmdId(3));
+    rig.queue.want(CmdId(5));
+    assert_eq!(rig.act(), "mark6");
+    forget(&mut rig, Some(2));
+    assert_eq!(rig.act(), "mark1");
+    assert_eq!(release(&mut rig), "2 3* 4 5* 6");
+}
+
+#[test]
 fn waits_in_between_do_not_wait_again() {
     let mut rig = Rig::replaying(32, window(16, 8));
     rig.submit(2);
@@ -230,6 +241,44 @@ fn an_interrupt_can_forget_more_than_the_gate_did() {
 }
 
 #[test]
+fn what_the_gate_forgot_stays_forgotten_when_the_interrupt_forgets_less() {
+    let mut caps = Caps::up_to(Level::Interrupt, 4_096).with_recovery(Recovery::Replay);
+    caps.interrupt = Some(Recovery::Replay);
+    let mut rig = Rig::on(16, window(8, 8), caps);
+    rig.submit(5);
+    rig.act();
+    rig.hold(Level::Interrupt);
+    assert_eq!(rig.act(), "deactivate");
+    rig.answer(Ok(Some(1)));
+    assert_eq!(rig.act(), "interrupt");
+    rig.answer(Ok(None));
+    rig.act();
+    rig.run();
+    assert_eq!(rig.act(), "restore");
+    rig.done();
+    assert_eq!(rig.act(), "reactivate");
+    rig.done();
+    assert_eq!(rig.act(), "1 2 3 4");
+}
+
+#[test]
+fn a_device_that_forgot_everything_has_nothing_to_hold() {
+    let mut rig = launched(4);
+    forget(&mut rig, Some(0));
+    assert_eq!(rig.act(), "");
+    rig.run();
+    assert_eq!(rig.act(), "reactivate");
+    rig.hold(Level::Deactivate);
+    rig.done();
+    assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_2), "no step: nothing is on it");
+    assert_eq!(rig.queue.poll_timeout(), None);
+    assert!(!rig.queue.cancel(CmdId(2)), "it was launched once");
+    assert_eq!(rig.status(2), Status::InFlight);
+    rig.run();
+    assert_eq!(rig.act(), "0* 1 2 3");
+}
+
+#[test]
 fn under_continue_what_is_said_to_be_forgotten_is_not_believed() {
     let mut rig = Rig::new(16, window(8, 8), Level::Deactivate);
     rig.submit(3);
@@ -336,6 +385,24 @@ fn the_scheduler_learns_that_a_cancelled_wait_is_over() {
         rig.act();
         let report = rig.report().expect("the scheduler still believes that the queue waits");
         assert_eq!(report.waiting, None);
+    }
+}
+
+#[test]
+fn a_wait_that_is_over_while_held_is_reported_at_once() {
+    for drop in [false, true] {
+        let mut rig = Rig::new(16, window(4, 4), Level::Block);
+        let wait = rig.submit_wait(event(3));
+        assert_eq!(rig.act(), "");
+        rig.hold(Level::Block);
+        rig.report();
+        if drop {
+            rig.queue.drop_pending();
+        } else {
+            assert!(rig.queue.cancel(wait));
+        }
+        assert_eq!(rig.act(), "");
+        assert_eq!(rig.report().expect("it has work that it could run").waiting, None);
     }
 }
 
