@@ -2,8 +2,8 @@
 //! by the simulator to play one out.
 //!
 //! The model is deliberately small. Lv1 waits for everything in flight. Lv2 waits for the running
-//! command and what was launched since the last gate, and pays for gates all the time. Lv3 waits for
-//! the save of the context and pays for saving and restoring each time.
+//! command and what was launched since the last gate, and pays for gates all the time. Lv3 waits
+//! for the save of the context and pays for saving and restoring each time.
 
 use crate::level::Level;
 use crate::time::Duration;
@@ -79,8 +79,8 @@ impl CostModel {
         }
     }
 
-    /// The level for a hold that should be quiet within `within`: the cheapest that makes it, or, if
-    /// none does, the fastest. Never above `highest`.
+    /// The level for a hold that should be quiet within `within`: the cheapest that makes it, or,
+    /// if none does, the fastest. Never above `highest`.
     #[must_use]
     pub fn choose(&self, highest: Level, within: Duration, load: &Load) -> Level {
         let mut best = Level::Block;

@@ -55,7 +55,8 @@ impl Default for Priority {
     }
 }
 
-/// A laxity hint: the queue may be late by `lax`; until then it has one priority, after that another.
+/// A laxity hint: the queue may be late by `lax`; until then it has one priority, after that
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Laxity {
     /// How long after becoming ready the queue is not yet urgent.

@@ -95,7 +95,8 @@ impl Caps {
     pub fn in_flight_max(&self, batch: u32) -> u32 {
         let per_command = if self.level >= Level::Deactivate { 2 } else { 1 };
         let batch = u64::from(batch.max(1));
-        // n commands need n * per_command + ceil(n / batch) entries, and one for a marker on demand.
+        // n commands need n * per_command + ceil(n / batch) entries, and one for a marker on
+        // demand.
         let room = u64::from(self.entries_max.saturating_sub(2));
         let n = room * batch / (per_command * batch + 1);
         u32::try_from(n).unwrap_or(u32::MAX).max(1)

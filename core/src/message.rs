@@ -315,7 +315,10 @@ mod tests {
         }
 
         #[test]
-        fn decoding_any_bytes_never_panics(order in any::<[u8; 32]>(), report in proptest::collection::vec(any::<u8>(), 80)) {
+        fn decoding_any_bytes_never_panics(
+            order in any::<[u8; 32]>(),
+            report in proptest::collection::vec(any::<u8>(), 80),
+        ) {
             let _ = Order::decode(&order);
             let _ = Report::decode(report[..].try_into().unwrap());
         }

@@ -152,8 +152,8 @@ impl Entry {
         length
     }
 
-    /// Reads the entry at the start of `bytes` and returns it with its length. An entry of an unknown
-    /// kind is `None` with its length, to be skipped.
+    /// Reads the entry at the start of `bytes` and returns it with its length. An entry of an
+    /// unknown kind is `None` with its length, to be skipped.
     ///
     /// # Errors
     /// [`RecordError::Truncated`] or [`RecordError::BadEntry`].
@@ -338,14 +338,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoding_any_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+        fn decoding_any_bytes_never_panics(
+            bytes in proptest::collection::vec(any::<u8>(), 0..128),
+        ) {
             if let Ok((_, length)) = Entry::decode(&bytes) {
                 prop_assert!(length <= bytes.len());
             }
         }
 
         #[test]
-        fn unknown_kinds_are_skipped(kind in 9u8.., body in proptest::collection::vec(any::<u8>(), 0..255)) {
+        fn unknown_kinds_are_skipped(
+            kind in 9u8..,
+            body in proptest::collection::vec(any::<u8>(), 0..255),
+        ) {
             let mut bytes = std::vec![kind, body.len() as u8];
             bytes.extend([0; 16]);
             bytes.extend(&body);

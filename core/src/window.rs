@@ -51,10 +51,10 @@ const CALM_BATCHES: u32 = 256;
 /// An adaptive window measures two things. `T` is the device time of a command. `Λ` is the time the
 /// device would have to wait for the host: from a completion on the device to the next launched
 /// command being ready there. It shows when a command is launched into an idle queue, as the time
-/// until it is seen to retire, less the time it ran. After a marker has retired, `threshold - batch`
-/// commands are left on the device, so it stays fed as long as `(threshold - batch) · T ≥ Λ`; the
-/// smallest such threshold is `batch + ⌈Λ / T⌉`. A margin grows when the device was seen to starve
-/// all the same, and shrinks slowly when it was not.
+/// until it is seen to retire, less the time it ran. After a marker has retired, `threshold -
+/// batch` commands are left on the device, so it stays fed as long as `(threshold - batch) · T ≥
+/// Λ`; the smallest such threshold is `batch + ⌈Λ / T⌉`. A margin grows when the device was seen to
+/// starve all the same, and shrinks slowly when it was not.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     config: WindowConfig,

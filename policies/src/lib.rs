@@ -1,5 +1,5 @@
-//! Scheduling policies, one file each. All of them run unchanged in the simulator and in production,
-//! without an allocator.
+//! Scheduling policies, one file each. All of them run unchanged in the simulator and in
+//! production, without an allocator.
 //!
 //! | name | decides |
 //! |---|---|

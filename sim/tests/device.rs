@@ -149,7 +149,8 @@ fn an_interrupted_command_continues_after_saving_and_restoring() {
     let tasks = vec![once("l", 1, 1_000 * US), urgent];
     let outcome = run_checked(&prioritised(slow_device(), 3, tasks), 1);
     // Launching takes 3 and 4. The hold closes the gate by 101 and saves until 131; the urgent
-    // command is seen to have finished at 159. Then 906 of the victim are left, and a restore of 70.
+    // command is seen to have finished at 159. Then 906 of the victim are left, and a restore of
+    // 70.
     assert_eq!(us(runs(&outcome, 1)), [(131, 151)]);
     assert_eq!(us(runs(&outcome, 0)), [(7, 101), (159, 1_135)]);
     assert_eq!(us(spans(&outcome, 0, SpanKind::Save)), [(101, 131)]);
@@ -359,9 +360,9 @@ fn a_request_waits_for_what_another_task_has_submitted() {
     let tasks = vec![once("p", 3, 20 * US), consumer];
     let scenario = Scenario { scheduler_latency_ns: 2 * US, ..scenario(slow_device(), tasks) };
     let outcome = run_checked(&scenario, 1);
-    // At 5 the producer has submitted two commands. When the scheduler asks for the second, at 9, the
-    // third is launched, so the marker goes behind that: it is seen at 75. The report and the order
-    // take 2 each, launching 7.
+    // At 5 the producer has submitted two commands. When the scheduler asks for the second, at 9,
+    // the third is launched, so the marker goes behind that: it is seen at 75. The report and the
+    // order take 2 each, launching 7.
     assert_eq!(us(runs(&outcome, 0)), [(7, 27), (27, 47), (47, 67)]);
     assert_eq!(us(runs(&outcome, 1)), [(86, 96), (96, 106)]);
     assert_eq!(outcome.tasks[1].latencies_ns, [(106 + 8 + 5 - 5) * US]);

@@ -32,7 +32,9 @@ proptest! {
     }
 
     #[test]
-    fn a_scheduler_does_what_the_model_does(bytes in proptest::collection::vec(any::<u8>(), 0..900)) {
+    fn a_scheduler_does_what_the_model_does(
+        bytes in proptest::collection::vec(any::<u8>(), 0..900),
+    ) {
         scheduler_machine(&bytes);
     }
 }

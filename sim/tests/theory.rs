@@ -1,4 +1,5 @@
-//! The simulator against closed forms of queueing theory, and against sums that can be done by hand.
+//! The simulator against closed forms of queueing theory, and against sums that can be done by
+//! hand.
 
 #[path = "theory/build.rs"]
 mod build;

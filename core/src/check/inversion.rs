@@ -16,8 +16,8 @@ impl InversionCheck {
         Self { grace, since: None }
     }
 
-    /// How things stand for a queue that waits: whether it may run itself, and whether the queue that
-    /// it waits for is kept from running by the scheduler (a hold by hand does not count).
+    /// How things stand for a queue that waits: whether it may run itself, and whether the queue
+    /// that it waits for is kept from running by the scheduler (a hold by hand does not count).
     ///
     /// # Errors
     /// If that has lasted longer than the grace.

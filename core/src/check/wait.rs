@@ -4,8 +4,8 @@ use super::{Invariant, Verdict, require};
 use crate::fault::Fault;
 use crate::id::CmdId;
 
-/// Ranges of failed commands that are remembered per queue; older ones are forgotten, and what comes
-/// before their ends is no longer judged.
+/// Ranges of failed commands that are remembered per queue; older ones are forgotten, and what
+/// comes before their ends is no longer judged.
 const FAILED_MAX: usize = 64;
 
 /// Invariant 4 for one queue: a wait returns neither early nor with the wrong outcome.
@@ -25,8 +25,8 @@ impl WaitCheck {
         self.finished = self.finished.max(cmd.count());
     }
 
-    /// What really happened: commands from `from` up to, not including, `to` failed, or never got to
-    /// the device.
+    /// What really happened: commands from `from` up to, not including, `to` failed, or never got
+    /// to the device.
     pub fn failed(&mut self, from: CmdId, to: CmdId, fault: Fault) {
         if self.failed.is_full()
             && let Some((_, end, _)) = self.failed.pop_front()

@@ -2,8 +2,8 @@ use super::{Invariant, Verdict, require};
 use crate::time::{Duration, Instant};
 
 /// Invariant 5 for one queue: as long as it may run and has work, it makes progress at least every
-/// `patience`. What is patient enough depends on how long commands run and how many queues share the
-/// device; the driver says.
+/// `patience`. What is patient enough depends on how long commands run and how many queues share
+/// the device; the driver says.
 #[derive(Clone, Copy, Debug)]
 pub struct WakeupCheck {
     patience: Duration,

@@ -15,8 +15,8 @@
 //! # For authors of backends
 //!
 //! Commands arrive in order, and must retire in order. `launch` must not block: the queue keeps
-//! what is in flight within [`Caps::entries_max`]. A step may be asked for while a launch is blocked
-//! in the driver all the same, so [`Steps`] must not wait for [`Submit`]. Errors map to
+//! what is in flight within [`Caps::entries_max`]. A step may be asked for while a launch is
+//! blocked in the driver all the same, so [`Steps`] must not wait for [`Submit`]. Errors map to
 //! [`Fault`] by [`HalError::kind`].
 
 mod checked;
@@ -163,8 +163,8 @@ pub trait Backend: ErrorType {
         config: Self::Config,
     ) -> Result<Halves<Self::Submit, Self::Retire, Self::Preempt>, Self::Error>;
 
-    /// Carries out the steps that were staged since the last commit, for devices where several holds
-    /// decided together cost one preemption. The others have nothing to do.
+    /// Carries out the steps that were staged since the last commit, for devices where several
+    /// holds decided together cost one preemption. The others have nothing to do.
     ///
     /// # Errors
     /// If the device refused them.

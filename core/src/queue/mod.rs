@@ -6,16 +6,16 @@
 //!
 //! Three counters say where the commands are. They never go back:
 //! `submitted ≥ launched ≥ retired`. A command that needs no device (a reached wait, a cancelled
-//! command, a refused launch) passes the launch point without an [`Action::Launch`] and retires when
-//! everything before it has.
+//! command, a refused launch) passes the launch point without an [`Action::Launch`] and retires
+//! when everything before it has.
 //!
 //! ```text
 //!  0 ............ retired ........ launched ............ submitted
 //!    gone           │ in flight │   (window)  waiting in the ring │
 //! ```
 //!
-//! Under [`Recovery::Replay`] a hold makes the device forget commands; they are then launched again,
-//! from [`Queue::next_launch`] on, which is below `launched` for that time.
+//! Under [`Recovery::Replay`] a hold makes the device forget commands; they are then launched
+//! again, from [`Queue::next_launch`] on, which is below `launched` for that time.
 
 mod hold;
 mod launch;
@@ -234,8 +234,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
             mask,
             caps,
             level: config.level,
-            // As if each command carried a gate: the level, and with it the gates, can change at any
-            // time, and what was launched before keeps its own.
+            // As if each command carried a gate: the level, and with it the gates, can change at
+            // any time, and what was launched before keeps its own.
             window: Window::new(config.window, &caps),
             submitted: 0,
             launched: 0,

@@ -1,5 +1,5 @@
-//! Tests of the queue machine. The [`Rig`] is a driver in slow motion: what the queue asks for comes
-//! back as a line of text, and every answer is given by hand.
+//! Tests of the queue machine. The [`Rig`] is a driver in slow motion: what the queue asks for
+//! comes back as a line of text, and every answer is given by hand.
 
 mod faults;
 mod holds;
@@ -16,7 +16,8 @@ use super::*;
 use crate::id::QueueId;
 use crate::level::Recovery;
 
-/// More actions than any of these tests can need: a queue that asks for so many is going in circles.
+/// More actions than any of these tests can need: a queue that asks for so many is going in
+/// circles.
 const ACTIONS_MAX: usize = 1_000;
 
 /// A queue and the hands that drive it.

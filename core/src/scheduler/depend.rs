@@ -245,7 +245,8 @@ impl<P: Policy> Work<'_, P> {
     }
 
     /// Forgets waits that are over, as far as the reports tell, and those that were asked about for
-    /// commands of `queue` from `next` on: they were not submitted, since `next` is its next command.
+    /// commands of `queue` from `next` on: they were not submitted, since `next` is its next
+    /// command.
     fn drop_old_edges(&mut self, queue: QueueId, next: CmdId) {
         let mut n = 0;
         while n < self.lists.edges {
@@ -267,8 +268,8 @@ impl<P: Policy> Work<'_, P> {
         }
     }
 
-    /// Whether reaching `event` needs command `cmd` (or a later one) of `queue` first. Follows every
-    /// submitted wait until nothing new turns up; each pass settles at least one queue.
+    /// Whether reaching `event` needs command `cmd` (or a later one) of `queue` first. Follows
+    /// every submitted wait until nothing new turns up; each pass settles at least one queue.
     fn reaches(&mut self, event: EventRef, queue: QueueId, cmd: CmdId) -> bool {
         self.queues[event.queue.index()].reach = event.cmd.count();
         let mut grew = true;

@@ -1,9 +1,9 @@
 //! The global machine: which queues should run, and the orders to get there.
 //!
 //! A driver feeds it [`Scheduler::attach`], [`Scheduler::handle_report`], hints and
-//! [`Scheduler::handle_timeout`], and after each of them forwards [`Scheduler::poll_order`] until it
-//! gives `None`. The policy is asked once per round, however many reports came in. Its verdicts are
-//! compared with what was last ordered, so only differences become orders, each with an epoch.
+//! [`Scheduler::handle_timeout`], and after each of them forwards [`Scheduler::poll_order`] until
+//! it gives `None`. The policy is asked once per round, however many reports came in. Its verdicts
+//! are compared with what was last ordered, so only differences become orders, each with an epoch.
 //!
 //! Work per event does not depend on the number of queues: the table keeps lists of what changed
 //! and an index of priorities per device. Orders cost what they cost, one each.
@@ -279,8 +279,8 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         Ok(())
     }
 
-    /// Changes how the level of a queue's holds is chosen. A hold that is in effect is ordered again
-    /// at the new level.
+    /// Changes how the level of a queue's holds is chosen. A hold that is in effect is ordered
+    /// again at the new level.
     ///
     /// # Errors
     /// [`SchedulerError::UnknownQueue`].
@@ -302,8 +302,8 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         used
     }
 
-    /// Puts another policy in charge and returns the old one. Hints stay; verdicts start afresh, and
-    /// the next [`Scheduler::poll_order`] brings them into force.
+    /// Puts another policy in charge and returns the old one. Hints stay; verdicts start afresh,
+    /// and the next [`Scheduler::poll_order`] brings them into force.
     pub fn set_policy(&mut self, policy: P) -> P {
         let old = core::mem::replace(&mut self.policy, policy);
         self.work().policy_changed();

@@ -74,8 +74,8 @@ impl<P: Policy> Work<'_, P> {
         if wanted == slot.ordered {
             return None;
         }
-        // A hold by the cost model gets deeper when it becomes more urgent, but not shallower again:
-        // that would give the device back.
+        // A hold by the cost model gets deeper when it becomes more urgent, but not shallower
+        // again: that would give the device back.
         if let (Some(level), Some(ordered)) = (wanted, slot.ordered)
             && !slot.exact_level
             && level < ordered

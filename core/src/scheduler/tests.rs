@@ -1,5 +1,5 @@
-//! Tests of the scheduler. The [`Rig`] plays all queues: it keeps their reports, and the policy is a
-//! puppet that does what the test says.
+//! Tests of the scheduler. The [`Rig`] plays all queues: it keeps their reports, and the policy is
+//! a puppet that does what the test says.
 
 mod admit;
 mod floors;
@@ -158,8 +158,8 @@ impl Rig {
         });
     }
 
-    /// All orders that are due, in order: `0 run, 1 hold2, 2 watch5, 3 reached, 3 gone, 4 progress`.
-    /// The queues obey at once, but do not say so.
+    /// All orders that are due, in order: `0 run, 1 hold2, 2 watch5, 3 reached, 3 gone, 4
+    /// progress`. The queues obey at once, but do not say so.
     pub(super) fn orders(&mut self) -> String {
         let mut words = Vec::new();
         while let Some((queue, order)) = self.s.poll_order(self.now) {

@@ -146,8 +146,8 @@ impl<P: Policy> Work<'_, P> {
             return;
         }
         if report.failed_open && slot.ordered.is_some() {
-            // It does not obey, whatever was ordered; if it should, it is told again. A hold by hand
-            // is in effect all the same.
+            // It does not obey, whatever was ordered; if it should, it is told again. A hold by
+            // hand is in effect all the same.
             slot.ordered = None;
             slot.stopped &= held.is_some();
             self.lists.stats.failed_open += 1;

@@ -30,8 +30,8 @@ pub(crate) struct Turns {
     exclusive: bool,
 }
 
-/// Processor sharing in virtual time: it advances at the rate at which each running command does, so
-/// a command of length `w` that starts at virtual time `v` finishes at `v + w`.
+/// Processor sharing in virtual time: it advances at the rate at which each running command does,
+/// so a command of length `w` that starts at virtual time `v` finishes at `v + w`.
 #[derive(Debug)]
 pub(crate) struct Together {
     contention: f64,
@@ -78,8 +78,8 @@ impl Sharing {
         matches!(self, Self::Turns(Turns { exclusive: true, .. }))
     }
 
-    /// Puts a stream in line. One that has a turn from before, because it was kept from using it, is
-    /// not sent to the end again.
+    /// Puts a stream in line. One that has a turn from before, because it was kept from using it,
+    /// is not sent to the end again.
     pub(crate) fn offer(&mut self, stream: u32, turn: &mut Option<u64>) {
         let line = match self {
             Self::Turns(turns) => &mut turns.line,

@@ -134,8 +134,8 @@ impl Stream {
         }
     }
 
-    /// Whether a command launched now gets a gate: once more work than the spacing has gone by since
-    /// the last, and never when nothing is in flight.
+    /// Whether a command launched now gets a gate: once more work than the spacing has gone by
+    /// since the last, and never when nothing is in flight.
     pub(crate) fn wants_gate(&mut self, spacing_ns: u64) -> bool {
         if self.fifo.is_empty() {
             self.since_gate_ns = self.predicted_ns;

@@ -79,8 +79,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Between two launches: gives way if the lock's order says so. True if the thread still has the
-    /// lock.
+    /// Between two launches: gives way if the lock's order says so. True if the thread still has
+    /// the lock.
     pub(super) fn keep_lock(&mut self, task: usize) -> bool {
         let thread = &self.threads[task];
         let Some(lock) = thread.lock.filter(|_| thread.has_lock) else { return self.lock(task) };

@@ -111,8 +111,8 @@ impl Thread {
         self.lengths.mean_ns()
     }
 
-    /// When the first request arrives. That of a closed loop comes without a pause before it, but with
-    /// the same jitter as the others, so that threads do not start in lockstep.
+    /// When the first request arrives. That of a closed loop comes without a pause before it, but
+    /// with the same jitter as the others, so that threads do not start in lockstep.
     pub(super) fn first_arrival(&mut self) -> Option<u64> {
         let start_ns = self.spec.start_ns;
         let at_ns = self.next_arrival(start_ns)?;
@@ -218,8 +218,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Before its first command, the thread needs its dispatch time; before the others it is counted
-    /// with the command before.
+    /// Before its first command, the thread needs its dispatch time; before the others it is
+    /// counted with the command before.
     fn dispatch_first(&mut self, task: usize) {
         let thread = &mut self.threads[task];
         let dispatch_ns = thread.spec.dispatch_ns;

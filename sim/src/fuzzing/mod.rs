@@ -1,12 +1,14 @@
 //! Two machines under test, driven by bytes. Each byte string is decoded into a configuration and a
-//! sequence of operations; whatever the bytes, every difference between the real machine and a slow,
-//! obvious model is a defect of one of them. A run depends on nothing but its bytes, and ends.
+//! sequence of operations; whatever the bytes, every difference between the real machine and a
+//! slow, obvious model is a defect of one of them. A run depends on nothing but its bytes, and
+//! ends.
 //!
 //! [`queue_machine`] puts one [`Queue`](xsched_core::queue::Queue) on a model device and lets
 //! applications, the scheduler, the device and the driver do whatever they may do, faults and
 //! nonsense included. [`scheduler_machine`] puts several such queues under one
-//! [`Scheduler`](xsched_core::scheduler::Scheduler), with messages that are late, merged or repeated.
-//! Both end with a phase in which everything works and everything submitted has to retire.
+//! [`Scheduler`](xsched_core::scheduler::Scheduler), with messages that are late, merged or
+//! repeated. Both end with a phase in which everything works and everything submitted has to
+//! retire.
 //!
 //! So that the comparison is known to compare, each machine can be run with a [`QueueMutant`] or a
 //! [`SchedulerMutant`]: a deliberate defect that it has to notice.
@@ -110,7 +112,8 @@ impl Log {
     }
 }
 
-/// How often something worth knowing happened in a run. A check that never sees a replay checks none.
+/// How often something worth knowing happened in a run. A check that never sees a replay checks
+/// none.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(BTreeMap<&'static str, u64>);
 

@@ -154,8 +154,8 @@ impl Model {
         Ok(true)
     }
 
-    /// Whether `event` cannot come before command `cmd` of `queue` has retired: follows every wait on
-    /// the way, in every order.
+    /// Whether `event` cannot come before command `cmd` of `queue` has retired: follows every wait
+    /// on the way, in every order.
     fn needs(&self, event: EventRef, queue: QueueId, cmd: CmdId) -> bool {
         let mut seen = Vec::new();
         let mut open = vec![event];

@@ -1,4 +1,5 @@
-//! Closed loops: the machine repairman with one server, with a shared one, and with no queue at all.
+//! Closed loops: the machine repairman with one server, with a shared one, and with no queue at
+//! all.
 
 use xsched_sim::scenario::{DeviceSpec, Dist, Scenario, TaskSpec};
 
