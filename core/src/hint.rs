@@ -68,7 +68,9 @@ pub struct Laxity {
 }
 
 /// Everything users can say about one queue.
+// In memory in this order: the scheduler mostly looks at the priority alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 #[non_exhaustive]
 pub struct Hints {
     /// Priority.

@@ -188,7 +188,7 @@ impl Decisions<'_> {
 
     /// Sets the verdicts of all queues of a device at once, without looking at each: those below
     /// `priority` hold, the others run (subject to their own verdict). `None` removes the floor.
-    /// Unknown devices are ignored.
+    /// The urgency counts for queues that come to be held from now on. Unknown devices are ignored.
     pub fn floor(&mut self, device: DeviceId, priority: Option<Priority>, urgency: Urgency) {
         let Some(slot) = self.devices.get(device.index()) else { return };
         let rank = priority.map_or(0, |p| p.rank() as u16);

@@ -19,21 +19,23 @@ const RANKS: usize = 512;
 const WORDS: usize = RANKS / 64;
 
 /// What is known about a queue.
+// In memory in this order, for the reason given at `QueueSlot`.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct QueueInfo {
     /// Its id.
     pub id: QueueId,
-    /// The device it is on.
-    pub device: DeviceId,
     /// The process that owns it.
     pub process: ProcessId,
-    /// What users said about it.
-    pub hints: Hints,
+    /// The device it is on.
+    pub device: DeviceId,
     /// It has work that it could run if it were let: something is submitted, no hold by hand is in
     /// effect, and what it waits for (if anything) can itself make progress.
     pub ready: bool,
     /// Whether it may run now, by its own right or by inheritance.
     pub running: bool,
+    /// What users said about it.
+    pub hints: Hints,
     /// The depth of the hold that is in effect, once acknowledged.
     pub held: Option<Level>,
     /// Its latest report.
@@ -56,41 +58,41 @@ impl Default for QueueInfo {
 }
 
 /// Storage for one queue of a scheduler's table. Start from [`QueueSlot::default`].
+// In memory in this order: what a change of the floor and an order look at comes first, as they
+// look at many queues, and then fits into two cache lines of each.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct QueueSlot {
-    pub(crate) info: QueueInfo,
-    pub(crate) live: bool,
-    pub(crate) data: Cell<PolicyData>,
-    pub(crate) verdict: Cell<Verdict>,
-    pub(crate) touch_next: Cell<u32>,
-
-    pub(crate) level: Level,
-    pub(crate) exact_level: bool,
-    pub(crate) threshold: u32,
-    pub(crate) context_permille: u32,
-
+    pub(crate) bucket_next: u32,
+    pub(crate) bucket_prev: u32,
+    pub(crate) dirty_next: u32,
+    /// First of the queues that wait for events of this one.
+    pub(crate) waiters: u32,
+    pub(crate) waiter_next: u32,
     pub(crate) epoch: u32,
+    pub(crate) touch_next: Cell<u32>,
+    pub(crate) work_next: u32,
+    pub(crate) live: bool,
+    pub(crate) dirty: u8,
+    pub(crate) changed: bool,
+    pub(crate) exact_level: bool,
+    pub(crate) level: Level,
     /// The hold that was last ordered, if the last verdict was a hold.
     pub(crate) ordered: Option<Level>,
     /// A hold has been observed, and no resuming since.
     pub(crate) stopped: bool,
-    pub(crate) dirty: u8,
-    pub(crate) dirty_next: u32,
-    pub(crate) changed: bool,
-
-    pub(crate) bucket_next: u32,
-    pub(crate) bucket_prev: u32,
-
+    pub(crate) verdict: Cell<Verdict>,
     /// The event that the queue's next command waits for, while it is not reached.
     pub(crate) target: Option<EventRef>,
-    pub(crate) waiter_next: u32,
-    /// First of the queues that wait for events of this one.
-    pub(crate) waiters: u32,
+    pub(crate) info: QueueInfo,
+
+    pub(crate) threshold: u32,
+    pub(crate) context_permille: u32,
     pub(crate) reached: Option<(EventRef, bool)>,
     pub(crate) watching: u64,
-    pub(crate) work_next: u32,
     /// Scratch of the deadlock search.
     pub(crate) reach: u64,
+    pub(crate) data: Cell<PolicyData>,
 }
 
 impl Default for QueueSlot {
@@ -277,5 +279,19 @@ impl<'a> QueueTable<'a> {
     #[must_use]
     pub fn data(&self, queue: QueueId) -> Option<&'a Cell<PolicyData>> {
         self.slot(queue).map(|slot| &slot.data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn what_an_order_looks_at_is_in_two_cache_lines() {
+        let priority = offset_of!(QueueInfo, hints) + offset_of!(Hints, priority);
+        assert!(offset_of!(QueueSlot, info) + priority + size_of::<Priority>() <= 128);
+        assert_eq!(size_of::<QueueSlot>(), 320);
     }
 }

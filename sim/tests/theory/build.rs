@@ -1,5 +1,5 @@
 //! Scenarios built in code: everything is free and simple unless a test says otherwise.
-#![allow(dead_code, reason = "every test crate uses a part of this")]
+#![expect(dead_code, reason = "every test crate uses a part of this")]
 
 use std::path::Path;
 

@@ -21,7 +21,7 @@ fn looping(load: Load, command: Dist) -> TaskSpec {
 
 fn check(what: &str, device: DeviceSpec, spec: TaskSpec, expected: f64) {
     let scenario = scenario(device, vec![spec]);
-    let scenario = Scenario { duration_ns: Some(10 * S), warmup_ns: S / 5, ..scenario };
+    let scenario = Scenario { duration_ns: Some(9 * S), warmup_ns: S / 5, ..scenario };
     let found = over_seeds(SEEDS, |seed| {
         let outcome = run_fast(&scenario, seed);
         let all: Vec<u64> = outcome.tasks.iter().flat_map(|t| t.latencies_ns.clone()).collect();

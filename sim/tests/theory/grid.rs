@@ -12,8 +12,7 @@ use crate::measure::{assert_agrees, mean, mean_latency, over_seeds};
 
 const SEEDS: u64 = 6;
 
-fn any_length(draw: &mut Draw) -> Dist {
-    let mean_ns = draw.scale(1e4, 1e6);
+fn any_length(draw: &mut Draw, mean_ns: f64) -> Dist {
     match draw.below(5) {
         0 => Dist::Constant(mean_ns as u64),
         1 => exponential(mean_ns),
@@ -30,14 +29,15 @@ fn any_length(draw: &mut Draw) -> Dist {
 #[test]
 fn one_task_with_any_parameters() {
     let mut draw = Draw::new(6);
-    for round in 0..10 {
-        let command = any_length(&mut draw);
+    for round in 0..8 {
+        let mean_ns = draw.scale(1e4, 1e6);
+        let command = any_length(&mut draw, mean_ns);
         let commands = 1 + draw.below(4) as u32;
         let service = Moments::of(&command).sum_of(commands);
         let load = draw.between(0.2, 0.8);
         let gap_ns = service.mean / load;
         let variation = service.square / service.mean.powi(2) - 1.0;
-        let requests = (6_000.0 * (1.0 + variation) / (1.0 - load).powi(2)) as u64;
+        let requests = (5_000.0 * (1.0 + variation) / (1.0 - load).powi(2)) as u64;
         let threshold = 1 + draw.below(20) as u32;
         let spec = TaskSpec {
             arrival: poisson(gap_ns),
@@ -66,7 +66,8 @@ fn priority_classes_with_any_parameters() {
         let mut classes = Vec::new();
         let mut tasks = Vec::new();
         for i in 0..number {
-            let command = any_length(&mut draw);
+            let mean_ns = draw.scale(5e4, 3e5);
+            let command = any_length(&mut draw, mean_ns);
             let service = Moments::of(&command);
             let gap_ns = service.mean / (load * draw.between(0.7, 1.3));
             classes.push(Class { gap_ns, service });
@@ -76,7 +77,7 @@ fn priority_classes_with_any_parameters() {
         // As long as the slowest class needs.
         let slowest = classes.iter().map(|class| class.gap_ns).fold(0.0, f64::max);
         let scenario = prioritised(device(), 3, tasks);
-        let duration_ns = Some((60_000.0 * slowest) as u64);
+        let duration_ns = Some((30_000.0 * slowest) as u64);
         let scenario = Scenario { duration_ns, warmup_ns: (100.0 * slowest) as u64, ..scenario };
         let found = over_seeds(SEEDS, |seed| {
             run_fast(&scenario, 200 + seed).tasks.iter().map(mean_latency).collect()
@@ -106,7 +107,7 @@ fn closed_loops_with_any_parameters() {
         let spec = TaskSpec { count, arrival, command: exponential(service_ns), ..task("loop") };
         let what = format!("{round}: {count} on {:?}", device.concurrency);
         let scenario = scenario(device, vec![spec]);
-        let duration_ns = Some((60_000.0 * service_ns) as u64);
+        let duration_ns = Some((50_000.0 * service_ns) as u64);
         let scenario = Scenario { duration_ns, warmup_ns: S / 10, ..scenario };
         let found = over_seeds(SEEDS, |seed| {
             let outcome = run_fast(&scenario, 300 + seed);

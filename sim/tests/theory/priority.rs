@@ -47,18 +47,18 @@ fn check_preemptive(what: &str, seconds: u64, spec: &[(Dist, f64)], commands: u3
 #[test]
 fn free_interrupts_are_preemptive_resume() {
     let e = exponential;
-    check_preemptive("two equal", 20, &[(e(1e5), 0.3), (e(1e5), 0.4)], 1);
-    check_preemptive("short first", 40, &[(e(2e4), 0.3), (e(3e5), 0.3)], 1);
-    check_preemptive("long first", 60, &[(e(3e5), 0.3), (e(5e4), 0.3)], 1);
+    check_preemptive("two equal", 12, &[(e(1e5), 0.3), (e(1e5), 0.4)], 1);
+    check_preemptive("short first", 24, &[(e(2e4), 0.3), (e(3e5), 0.3)], 1);
+    check_preemptive("long first", 40, &[(e(3e5), 0.3), (e(5e4), 0.3)], 1);
 }
 
 #[test]
 fn free_interrupts_of_three_classes() {
     let e = exponential;
     let three = [(e(1e5), 0.2), (e(1e5), 0.2), (e(1e5), 0.3)];
-    check_preemptive("three equal", 30, &three, 1);
+    check_preemptive("three equal", 20, &three, 1);
     let unequal = [(e(3e4), 0.2), (e(1e5), 0.25), (e(2e5), 0.25)];
-    check_preemptive("three unequal", 60, &unequal, 1);
+    check_preemptive("three unequal", 32, &unequal, 1);
 }
 
 #[test]
@@ -68,14 +68,14 @@ fn free_interrupts_of_any_service() {
     let values_ns = [40_000, 400_000].into();
     let two = Dist::Empirical { values_ns, weights: [5.0, 1.0].into() };
     let constant = Dist::Constant(50_000);
-    check_preemptive("constant, log-normal", 30, &[(constant, 0.3), (log_normal, 0.3)], 1);
-    check_preemptive("two lengths, uniform", 30, &[(two, 0.3), (uniform, 0.3)], 1);
+    check_preemptive("constant, log-normal", 16, &[(constant, 0.3), (log_normal, 0.3)], 1);
+    check_preemptive("two lengths, uniform", 20, &[(two, 0.3), (uniform, 0.3)], 1);
 }
 
 #[test]
 fn free_interrupts_of_requests_with_several_commands() {
     let e = exponential;
-    check_preemptive("five commands", 20, &[(e(2e4), 0.3), (e(2e4), 0.4)], 5);
+    check_preemptive("five commands", 8, &[(e(2e4), 0.3), (e(2e4), 0.4)], 5);
 }
 
 /// Everything that has arrived is in the queue, so that the scheduler knows of it, and one command
@@ -96,7 +96,7 @@ fn blocking_behind_a_window_of_one_is_not_preemptive() {
     ];
     for (what, spec) in cases {
         let (classes, tasks) = classes(&spec, 1);
-        compare(what, 1, 40, visible(tasks), &not_preemptive(&classes));
+        compare(what, 1, 24, visible(tasks), &not_preemptive(&classes));
     }
 }
 
@@ -116,6 +116,6 @@ fn an_urgent_request_waits_for_one_command_of_the_others() {
         let urgent = urgent / 0.8 + classes[0].service.mean;
         let rest = f64::from(n - 1) * command_ns / 0.8 + command_ns;
         let low = cobham[1] - classes[1].service.mean + rest;
-        compare(&format!("level {level}"), level, 20, visible(tasks), &[urgent, low]);
+        compare(&format!("level {level}"), level, 8, visible(tasks), &[urgent, low]);
     }
 }

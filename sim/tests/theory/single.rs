@@ -11,10 +11,10 @@ const SERVICE_NS: f64 = 100_000.0;
 const SEEDS: u64 = 8;
 
 /// How many requests per seed make the standard error small: the variance of a mean wait grows with
-/// the variation of the service and with the square of the busy share over the idle share.
+/// the variation of the service, and as the square of the idle share gets smaller.
 fn requests(load: f64, service: Moments) -> u64 {
     let variation = service.square / service.mean.powi(2) - 1.0;
-    (4_000.0 * (1.0 + variation) / (1.0 - load).powi(2)) as u64
+    (3_000.0 * (1.5 + variation) / (1.0 - load).powi(2)) as u64
 }
 
 /// Mean sojourn and utilisation of a task whose requests come at random times.
@@ -67,7 +67,7 @@ fn log_normal_service() {
 
 #[test]
 fn uniform_service() {
-    for load in [0.3, 0.5, 0.7, 0.8, 0.9] {
+    for load in [0.3, 0.5, 0.7, 0.8] {
         let command = Dist::Uniform { min_ns: 20_000, max_ns: 180_000 };
         check("M/Uniform/1", load, &served(command));
     }
@@ -104,7 +104,7 @@ fn requests_that_wait_on_the_device_instead_of_the_thread() {
 #[test]
 fn the_tail_of_exponential_service() {
     for load in [0.3, 0.5, 0.7] {
-        let requests = Some(5 * requests(load, Moments::of(&exponential(SERVICE_NS))));
+        let requests = Some(3 * requests(load, Moments::of(&exponential(SERVICE_NS))));
         let arrival = poisson(SERVICE_NS / load);
         let spec = TaskSpec { arrival, requests, ..served(exponential(SERVICE_NS)) };
         let scenario = scenario(device(), vec![spec]);
