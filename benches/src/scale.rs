@@ -173,7 +173,7 @@ impl Crowd {
         (self.ids[index], *report)
     }
 
-    /// Makes up the next events, at most [`BATCH`], so that this is not measured: in life, a report
+    /// Makes up the next events, at most 1,000, so that this is not measured: in life, a report
     /// comes from a queue that has just written it.
     pub fn prepare(&mut self, work: Work, count: u64) {
         self.inputs.clear();
