@@ -19,6 +19,14 @@ pub struct NoopQueue {
     held: AtomicBool,
 }
 
+impl NoopQueue {
+    /// A hardware queue that was not opened yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { marked: AtomicU64::new(0), held: AtomicBool::new(false) }
+    }
+}
+
 /// A device on which every command completes as soon as it is launched, unless its queue is held.
 /// Commands have no effect and take no time. For benches, fuzzing and as the simplest example of a
 /// backend. Opens the queue states it was given, one after the other.

@@ -1,0 +1,83 @@
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+
+use xsched_core::fault::Fault;
+use xsched_core::scheduler::SchedulerError;
+
+/// Why a queue could not be made, or a setting not be changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A thread could not be started.
+    #[error("cannot start the {name} thread: {source}; raise the limit of threads")]
+    Thread {
+        /// What it was for.
+        name: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The scheduler did not answer within its lease.
+    #[error("the scheduler did not answer within its lease; its policy may be stuck")]
+    SchedulerSilent,
+    /// The scheduler has ended, because its policy panicked or the runtime was shut down.
+    #[error("the scheduler has ended; queues run unscheduled; make a new runtime")]
+    SchedulerGone,
+    /// The scheduler refused.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// The device refused to open a hardware queue.
+    #[error("the device refused to open a hardware queue: {0}")]
+    Open(String),
+    /// The configuration asks for a queue without room for commands.
+    #[error("a queue needs room for at least one command; set its capacity to 1 or more")]
+    NoCapacity,
+}
+
+/// A command that was not taken, and why. The command comes back.
+#[derive(thiserror::Error)]
+pub enum SubmitError<C> {
+    /// Its queue holds as many commands as it can. Try again when one has retired.
+    #[error("the queue is full; wait for a command to retire")]
+    Full(C),
+    /// The device is lost.
+    #[error("the device is lost; reopen it and make a new queue")]
+    Lost(C),
+}
+
+// Commands need not be printable.
+impl<C> fmt::Debug for SubmitError<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "Full(..)",
+            Self::Lost(_) => "Lost(..)",
+        })
+    }
+}
+
+impl<C> SubmitError<C> {
+    /// The command.
+    pub fn into_command(self) -> C {
+        match self {
+            Self::Full(command) | Self::Lost(command) => command,
+        }
+    }
+}
+
+/// Why a wait did not end with a command that ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The command failed.
+    #[error("the command failed: {0}")]
+    Failed(Fault),
+    /// It has not retired in time. It still may.
+    #[error("the command has not retired in time; it may still do so")]
+    Timeout,
+    /// It retired so long ago that its outcome is forgotten.
+    #[error("the command retired too long ago; its outcome is forgotten; wait sooner")]
+    Forgotten,
+    /// The ticket belongs to another queue.
+    #[error("the ticket belongs to another queue; wait on the queue that gave it")]
+    WrongQueue,
+}

@@ -1,0 +1,267 @@
+//! Where queues and the scheduler meet: the mailbox, the register of queues, the lease.
+//!
+//! A queue that has a report rings once and is visited; reports that follow before the visit are
+//! merged, since each says everything. Requests that need the scheduler's own state are closures
+//! that its thread runs. No lock here is held across a call of a policy, so that a policy that
+//! hangs hangs nobody else.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+
+use xsched_core::id::QueueId;
+use xsched_core::message::{Order, Report};
+use xsched_core::scheduler::{Heap, Scheduler};
+use xsched_core::time::Instant;
+
+use crate::error::Error;
+use crate::policy::Guest;
+
+/// The scheduler as the runtime uses it.
+pub(crate) type Brain = Scheduler<Guest, Heap>;
+
+/// What the runtime's threads do with a queue, whatever its device and its commands are.
+pub(crate) trait Member: Send + Sync {
+    /// The report that waits for the scheduler.
+    fn take_report(&self) -> Option<Report>;
+    /// Brings an order, and carries out the steps that follow from it.
+    fn deliver(&self, order: Order);
+    /// The scheduler is not to be trusted any more: its holds end.
+    fn fail_open(&self);
+    /// Takes completions; true if there were any.
+    fn reap(&self) -> bool;
+    /// Whether completions have to be looked for; if not, the queue asks to be watched again.
+    fn stays_watched(&self) -> bool;
+    /// Launches what may be launched.
+    fn pump(&self);
+}
+
+/// A closure for the scheduler's thread.
+type Request = Box<dyn FnOnce(Instant, &mut Brain) + Send>;
+
+#[derive(Default)]
+struct Inbox {
+    requests: Vec<Request>,
+    reports: Vec<QueueId>,
+    stop: bool,
+    /// The scheduler has ended; nobody will look here again.
+    closed: bool,
+}
+
+/// What a round of the scheduler starts with.
+#[derive(Default)]
+pub(crate) struct Mail {
+    /// Closures to run.
+    pub(crate) requests: Vec<Request>,
+    /// Queues that have reports.
+    pub(crate) reports: Vec<QueueId>,
+    /// The runtime ends.
+    pub(crate) stop: bool,
+}
+
+#[derive(Default)]
+struct Register {
+    members: Vec<Option<(QueueId, Arc<dyn Member>)>>,
+    /// Orders for queues that are in the scheduler's table and not yet here.
+    early: Vec<(QueueId, Order)>,
+}
+
+/// See the module.
+pub(crate) struct Hub {
+    inbox: Mutex<Inbox>,
+    bell: Condvar,
+    register: Mutex<Register>,
+    /// When the present round started, in nanoseconds; 0 while the scheduler rests.
+    round_started_ns: AtomicU64,
+    gone: AtomicBool,
+    /// How long a round may take.
+    pub(crate) lease: Duration,
+    failed_open: AtomicU64,
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").field("gone", &self.gone).finish_non_exhaustive()
+    }
+}
+
+/// A lock whose holder panicked still guards data that each step leaves consistent.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Hub {
+    pub(crate) fn new(lease: Duration) -> Self {
+        Self {
+            inbox: Mutex::default(),
+            bell: Condvar::new(),
+            register: Mutex::default(),
+            round_started_ns: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
+            lease,
+            failed_open: AtomicU64::new(0),
+        }
+    }
+
+    /// A queue has a report. The caller makes sure that it rings once per report.
+    pub(crate) fn ring(&self, queue: QueueId) {
+        let mut inbox = lock(&self.inbox);
+        if !inbox.closed {
+            inbox.reports.push(queue);
+            self.bell.notify_one();
+        }
+    }
+
+    /// Runs a closure on the scheduler's thread, without waiting for it.
+    pub(crate) fn send(&self, request: impl FnOnce(Instant, &mut Brain) + Send + 'static) {
+        let mut inbox = lock(&self.inbox);
+        if !inbox.closed {
+            inbox.requests.push(Box::new(request));
+            self.bell.notify_one();
+        }
+    }
+
+    /// Runs a closure on the scheduler's thread and waits for the answer, and no longer than twice
+    /// the lease.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(Instant, &mut Brain) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        self.send(move |now, brain| {
+            // Nobody listens any more if the wait was given up.
+            let _ = answer.send(request(now, brain));
+        });
+        answered.recv_timeout(self.lease.saturating_mul(2)).map_err(|e| match e {
+            mpsc::RecvTimeoutError::Timeout => Error::SchedulerSilent,
+            mpsc::RecvTimeoutError::Disconnected => Error::SchedulerGone,
+        })
+    }
+
+    /// Waits for mail, or until `due`. Called by the scheduler's thread alone.
+    pub(crate) fn wait(&self, due: Option<Instant>, mail: &mut Mail) {
+        self.round_started_ns.store(0, Ordering::Release);
+        let mut inbox = lock(&self.inbox);
+        while inbox.requests.is_empty() && inbox.reports.is_empty() && !inbox.stop {
+            let Some(due) = due else {
+                inbox = self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left_ns = due.since(crate::clock::now()).as_ns();
+            if left_ns == 0 {
+                break;
+            }
+            let left = Duration::from_nanos(left_ns);
+            inbox = self.bell.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // The buffers change places, so that nothing is allocated after a while.
+        std::mem::swap(&mut mail.requests, &mut inbox.requests);
+        std::mem::swap(&mut mail.reports, &mut inbox.reports);
+        mail.stop = inbox.stop;
+        self.round_started_ns.store(crate::clock::now().as_ns(), Ordering::Release);
+    }
+
+    /// Ends the scheduler's thread after its present round.
+    pub(crate) fn stop(&self) {
+        lock(&self.inbox).stop = true;
+        self.bell.notify_one();
+    }
+
+    /// The scheduler has ended. Every hold of it ends.
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.round_started_ns.store(0, Ordering::Release);
+        let mut inbox = lock(&self.inbox);
+        inbox.closed = true;
+        let unanswered = std::mem::take(&mut inbox.requests);
+        inbox.reports.clear();
+        drop(inbox);
+        // Whoever waits for an answer learns that there will be none.
+        drop(unanswered);
+        self.fail_open();
+    }
+
+    /// Whether the scheduler has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Since when the scheduler has been busy with one round, if it is.
+    pub(crate) fn round_started(&self) -> Option<Instant> {
+        let started_ns = self.round_started_ns.load(Ordering::Acquire);
+        (started_ns != 0).then(|| Instant::from_ns(started_ns))
+    }
+
+    /// Ends all holds of the scheduler, without asking it.
+    pub(crate) fn fail_open(&self) {
+        self.failed_open.fetch_add(1, Ordering::Relaxed);
+        let register = lock(&self.register);
+        let members: Vec<_> = register.members.iter().flatten().map(|m| Arc::clone(&m.1)).collect();
+        drop(register);
+        for member in members {
+            member.fail_open();
+        }
+    }
+
+    /// How often all holds were ended because the scheduler could not be trusted.
+    pub(crate) fn times_failed_open(&self) -> u64 {
+        self.failed_open.load(Ordering::Relaxed)
+    }
+
+    /// Enters a queue into the register, and brings it the orders that were given before.
+    pub(crate) fn register(&self, id: QueueId, member: Arc<dyn Member>) {
+        let mut register = lock(&self.register);
+        if register.members.len() <= id.index() {
+            register.members.resize_with(id.index() + 1, || None);
+        }
+        register.members[id.index()] = Some((id, Arc::clone(&member)));
+        let early: Vec<_> = register.early.extract_if(.., |(queue, _)| *queue == id).collect();
+        drop(register);
+        for (_, order) in early {
+            member.deliver(order);
+        }
+    }
+
+    /// Takes a queue out of the register and out of the scheduler's table.
+    pub(crate) fn detach(&self, id: QueueId) {
+        let mut register = lock(&self.register);
+        register.early.retain(|(queue, _)| *queue != id);
+        let member = register
+            .members
+            .get_mut(id.index())
+            .and_then(|slot| slot.take_if(|(known, _)| *known == id));
+        drop(register);
+        // Perhaps the last that holds the queue, so not under the lock.
+        drop(member);
+        self.send(move |now, brain| {
+            if let Err(error) = brain.detach(now, id) {
+                tracing::warn!(queue = id.index(), %error, "a queue was not detached");
+            }
+        });
+    }
+
+    /// The queue with this id.
+    pub(crate) fn member(&self, id: QueueId) -> Option<Arc<dyn Member>> {
+        lock(&self.register).member(id)
+    }
+
+    /// Brings an order to its queue.
+    pub(crate) fn deliver(&self, id: QueueId, order: Order) {
+        let mut register = lock(&self.register);
+        let member = register.member(id);
+        if member.is_none() {
+            register.early.push((id, order));
+        }
+        drop(register);
+        if let Some(member) = member {
+            member.deliver(order);
+        }
+    }
+}
+
+impl Register {
+    fn member(&self, id: QueueId) -> Option<Arc<dyn Member>> {
+        let (known, member) = self.members.get(id.index())?.as_ref()?;
+        (*known == id).then(|| Arc::clone(member))
+    }
+}

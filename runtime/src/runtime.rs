@@ -1,0 +1,260 @@
+//! The runtime, its devices, and making queues.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use xsched_core::hal::{Backend, Retire, Steps, Submit};
+use xsched_core::hint::Hints;
+use xsched_core::id::{DeviceId, ProcessId};
+use xsched_core::level::Level;
+use xsched_core::policy::Policy;
+use xsched_core::queue::{Queue, QueueConfig};
+use xsched_core::scheduler::{Attach, Heap, LevelChoice, Scheduler};
+use xsched_core::window::WindowConfig;
+
+use crate::device::Threads;
+use crate::error::Error;
+use crate::hub::{Hub, lock};
+use crate::policy::Guest;
+use crate::queue::XQueue;
+use crate::shared::{Parts, Shared};
+
+/// Sets a [`Runtime`] up.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeConfig {
+    /// Queues that there can be at a time.
+    pub queues: usize,
+    /// Devices that there can be over the runtime's life, at most 65,535.
+    pub devices: u16,
+    /// Waits between queues that can be open at a time.
+    pub waits: usize,
+    /// How long the scheduler may take for one round before its holds are ended. At least 1 ms.
+    pub lease: Duration,
+}
+
+impl Default for RuntimeConfig {
+    fn default() -> Self {
+        Self { queues: 1_024, devices: 16, waits: 1_024, lease: Duration::from_millis(100) }
+    }
+}
+
+/// A scheduler and its queues. Clones share it. When the last handle, device and queue has been
+/// dropped, its threads end.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    hub: Arc<Hub>,
+    devices: AtomicU16,
+    max_devices: u16,
+    /// Dropped to end the watchdog.
+    _watchdog: mpsc::Sender<()>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("hub", &self.hub).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Not joined: the last handle may be dropped in a policy or a command.
+        self.hub.stop();
+    }
+}
+
+impl Runtime {
+    /// Starts a runtime with a policy, with defaults for everything else.
+    ///
+    /// # Errors
+    /// [`Error::Thread`].
+    pub fn new(policy: impl Policy + Send + 'static) -> Result<Self, Error> {
+        Self::with_config(policy, RuntimeConfig::default())
+    }
+
+    /// Starts a runtime.
+    ///
+    /// # Errors
+    /// [`Error::Thread`].
+    pub fn with_config(
+        policy: impl Policy + Send + 'static,
+        config: RuntimeConfig,
+    ) -> Result<Self, Error> {
+        let hub = Arc::new(Hub::new(config.lease.max(Duration::from_millis(1))));
+        let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
+        let brain = Scheduler::new(Guest(Box::new(policy)), storage);
+        let (watchdog, end) = mpsc::channel();
+        crate::scheduler::start(&hub, brain, end)?;
+        let inner = Inner {
+            hub,
+            devices: AtomicU16::new(0),
+            max_devices: config.devices,
+            _watchdog: watchdog,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Adds a device. Its queues are scheduled against each other.
+    ///
+    /// # Errors
+    /// [`Error::Thread`], and [`Error::Scheduler`] if there are as many as configured.
+    pub fn device<B: Backend>(&self, backend: B) -> Result<Device<B>, Error> {
+        let max = self.inner.max_devices;
+        let taken = |n: u16| (n < max).then(|| n + 1);
+        let id = self
+            .inner
+            .devices
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken)
+            .map_err(|_| xsched_core::scheduler::SchedulerError::UnknownDevice)?;
+        Ok(Device {
+            runtime: self.clone(),
+            id: DeviceId(id),
+            backend: Arc::new(Mutex::new(backend)),
+            threads: Arc::new(Threads::start()?),
+        })
+    }
+
+    /// Puts another policy in charge. Nothing drains; what the old policy held and the new one does
+    /// not runs at once.
+    ///
+    /// # Errors
+    /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
+    pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
+        let guest = Guest(Box::new(policy));
+        self.inner.hub.ask(move |_, brain| drop(brain.set_policy(guest)))
+    }
+
+    /// How often all holds were ended because the scheduler could not be trusted: its policy
+    /// panicked, or it was silent past its lease.
+    #[must_use]
+    pub fn times_failed_open(&self) -> u64 {
+        self.inner.hub.times_failed_open()
+    }
+
+    /// Whether the scheduler still works. If not, queues run unscheduled.
+    #[must_use]
+    pub fn is_scheduling(&self) -> bool {
+        !self.inner.hub.is_gone()
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.inner.hub
+    }
+}
+
+/// How an XQueue is made.
+#[derive(Clone, Copy, Debug)]
+pub struct XQueueConfig {
+    /// What the policy should know: priority, share, deadline.
+    pub hints: Hints,
+    /// The deepest hold to use, at most what the device can do.
+    pub level: Level,
+    /// In-flight threshold and batch.
+    pub window: WindowConfig,
+    /// Commands that may be submitted and not retired, at least 1.
+    pub capacity: usize,
+    /// The process that the queue counts for, in policies that group by process.
+    pub process: ProcessId,
+}
+
+impl Default for XQueueConfig {
+    fn default() -> Self {
+        Self {
+            hints: Hints::default(),
+            level: Level::Interrupt,
+            window: WindowConfig::default(),
+            capacity: 1_024,
+            process: ProcessId(std::process::id()),
+        }
+    }
+}
+
+/// A device of a runtime. Clones share it.
+pub struct Device<B> {
+    runtime: Runtime,
+    id: DeviceId,
+    backend: Arc<Mutex<B>>,
+    threads: Arc<Threads>,
+}
+
+impl<B> Clone for Device<B> {
+    fn clone(&self) -> Self {
+        Self {
+            runtime: self.runtime.clone(),
+            id: self.id,
+            backend: Arc::clone(&self.backend),
+            threads: Arc::clone(&self.threads),
+        }
+    }
+}
+
+impl<B> fmt::Debug for Device<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// What the commands of a backend are.
+pub type CommandOf<B> = <<B as Backend>::Submit as Submit>::Payload;
+
+impl<B> Device<B>
+where
+    B: Backend<
+            Submit: Submit<Payload: Sized + Send> + Send + 'static,
+            Retire: Retire + Send + 'static,
+            Preempt: Steps + Send + 'static,
+        >,
+{
+    /// Makes an XQueue on a new hardware queue.
+    ///
+    /// # Errors
+    /// [`Error::NoCapacity`], [`Error::Open`], [`Error::Scheduler`] when there are as many queues
+    /// as configured, [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
+    pub fn queue(
+        &self,
+        config: XQueueConfig,
+        hardware: B::Config,
+    ) -> Result<XQueue<CommandOf<B>>, Error> {
+        if config.capacity == 0 {
+            return Err(Error::NoCapacity);
+        }
+        let hub = self.runtime.hub();
+        let attach = Attach {
+            device: self.id,
+            process: config.process,
+            hints: config.hints,
+            level: LevelChoice::Exactly(config.level),
+            ..Attach::default()
+        };
+        let id = hub.ask(move |now, brain| brain.attach(now, attach))??;
+        let opened = lock(&self.backend).open(id, hardware);
+        let halves = opened.map_err(|e| {
+            hub.detach(id);
+            Error::Open(format!("{e:?}"))
+        })?;
+        let machine_config =
+            QueueConfig { window: config.window, level: config.level, ..QueueConfig::default() };
+        let slots = vec![Default::default(); config.capacity].into_boxed_slice();
+        let shared = Shared::new(Parts {
+            id,
+            caps: halves.caps,
+            machine: Queue::new(slots, machine_config, halves.caps),
+            submit: halves.submit,
+            retire: halves.retire,
+            preempt: halves.preempt,
+            hub: Arc::clone(hub),
+            threads: Arc::clone(&self.threads),
+            capacity: config.capacity,
+        });
+        hub.register(id, Arc::clone(&shared) as _);
+        // The round that knows the queue has ended when this is answered, so its first command
+        // cannot slip past the policy.
+        hub.ask(|_, _| ())?;
+        Ok(XQueue::new(shared, self.runtime.clone()))
+    }
+}

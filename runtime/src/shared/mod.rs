@@ -1,0 +1,274 @@
+//! One XQueue as its threads share it.
+//!
+//! Three locks, one per half of the hardware queue; of two at a time, the state's is the second:
+//!
+//! * `state` guards the machine and the commands that wait. It is never held across a call to the
+//!   device.
+//! * The launching half is a baton in the state: whoever takes it out launches, alone, until
+//!   nothing is left to launch, and puts it back. Others leave their commands in the ring; so
+//!   commands reach the device in order, and nobody waits behind a launch that is blocked in a
+//!   driver.
+//! * `retire` is only ever tried: if somebody polls already, that is as good.
+//! * `steps` is taken by whoever was handed the one outstanding step.
+
+mod api;
+mod state;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::task::Waker;
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::{HalError, Retire, StepDone, Steps, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Caps, Recovery};
+use xsched_core::queue::{Action, CommandSlot, Queue, Signal};
+use xsched_core::time::Instant;
+
+use state::State;
+
+pub(crate) use api::{Api, Snapshot};
+
+use crate::clock::now;
+use crate::device::Threads;
+use crate::hub::{Hub, Member};
+
+/// Launches that a submitter does for others in one call; the pump does the rest.
+const FAVOURS: u32 = 16;
+/// Threads woken with one release of the state.
+const WAKES: usize = 8;
+
+/// See the module.
+pub(crate) struct Shared<S: Submit<Payload: Sized>, R, P> {
+    this: Weak<Self>,
+    id: QueueId,
+    caps: Caps,
+    state: Mutex<State<S>>,
+    retire: Mutex<R>,
+    steps: Mutex<P>,
+    hub: Arc<Hub>,
+    threads: Arc<Threads>,
+}
+
+type Guard<'a, S> = MutexGuard<'a, State<S>>;
+
+impl<S: Submit<Payload: Sized>, R, P> std::fmt::Debug for Shared<S, R, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// What a new queue is made of.
+pub(crate) struct Parts<S, R, P> {
+    pub(crate) id: QueueId,
+    pub(crate) caps: Caps,
+    pub(crate) machine: Queue<Box<[CommandSlot]>>,
+    pub(crate) submit: S,
+    pub(crate) retire: R,
+    pub(crate) preempt: P,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) threads: Arc<Threads>,
+    pub(crate) capacity: usize,
+}
+
+impl<S, R, P> Shared<S, R, P>
+where
+    S: Submit<Payload: Sized + Send> + Send + 'static,
+    R: Retire + Send + 'static,
+    P: Steps + Send + 'static,
+{
+    pub(crate) fn new(parts: Parts<S, R, P>) -> Arc<Self> {
+        let state = State {
+            machine: parts.machine,
+            payloads: (0..parts.capacity).map(|_| None).collect(),
+            launcher: Some(Box::new(parts.submit)),
+            waiters: Vec::with_capacity(WAKES),
+            trash: Vec::new(),
+            report: None,
+            later: None,
+            watched: false,
+            pump_due: false,
+            closing: false,
+            detached: false,
+        };
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            id: parts.id,
+            caps: parts.caps,
+            state: Mutex::new(state),
+            retire: Mutex::new(parts.retire),
+            steps: Mutex::new(parts.preempt),
+            hub: parts.hub,
+            threads: parts.threads,
+        })
+    }
+
+    fn lock(&self) -> Guard<'_, S> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replays(&self) -> bool {
+        self.caps.deactivate == Some(Recovery::Replay)
+            || self.caps.interrupt == Some(Recovery::Replay)
+    }
+
+    /// Lets the state go and tells everybody what they must know.
+    fn finish<'a>(&'a self, mut state: Guard<'a, S>) {
+        loop {
+            let ring = state.take_note();
+            let busy = state.machine.in_flight() > 0 || state.later.is_some() || state.closing;
+            let watch = busy && !state.watched;
+            state.watched |= watch;
+            let pump = state.backlog() && !state.pump_due;
+            state.pump_due |= pump;
+            let mut wakes: [Option<Waker>; WAKES] = [const { None }; WAKES];
+            let more = state.ripe_waiters(&mut wakes);
+            let trash = std::mem::take(&mut state.trash);
+            drop(state);
+            drop(trash);
+            if ring {
+                self.hub.ring(self.id);
+            }
+            if let Some(this) = (watch || pump).then(|| self.this.upgrade()).flatten() {
+                if watch {
+                    self.threads.watch(Arc::clone(&this) as Arc<dyn Member>);
+                }
+                if pump {
+                    self.threads.pump(this);
+                }
+            }
+            wakes.into_iter().flatten().for_each(Waker::wake);
+            if !more {
+                return;
+            }
+            state = self.lock();
+        }
+    }
+
+    /// Launches what may be launched, unless somebody else does.
+    fn launch<'a>(&'a self, mut state: Guard<'a, S>, mut time: Instant) -> Guard<'a, S> {
+        let Some(mut launcher) = state.launcher.take() else { return state };
+        for _ in 0..FAVOURS {
+            let from = state.machine.next_launch();
+            let action = state.machine.poll_launch(time);
+            let (passed, payload) = match action {
+                Some(Action::Launch { cmd, .. }) => (cmd, state.payload(cmd).take()),
+                _ => (state.machine.next_launch(), None),
+            };
+            state.discard(from, passed);
+            let Some(action) = action else { break };
+            state = self.perform(state, &mut launcher, action, payload);
+            time = now();
+        }
+        state.launcher = Some(launcher);
+        state
+    }
+
+    /// Carries out a launch or a mark, without the state meanwhile.
+    fn perform<'a>(
+        &'a self,
+        state: Guard<'a, S>,
+        launcher: &mut S,
+        action: Action,
+        payload: Option<S::Payload>,
+    ) -> Guard<'a, S> {
+        drop(state);
+        match action {
+            Action::Launch { cmd, marker } => {
+                // A command without its payload cannot be; it fails rather than be forgotten.
+                let launched = match &payload {
+                    Some(payload) => launcher.launch(cmd, payload, marker).map_err(|e| e.kind()),
+                    None => Err(Fault::Launch),
+                };
+                let payload = payload.filter(|_| self.replays());
+                let mut state = self.lock();
+                if payload.is_some() {
+                    *state.payload(cmd) = payload;
+                }
+                if let Err(fault) = launched {
+                    state.machine.handle_signal(now(), Signal::LaunchFailed { cmd, fault });
+                    state.lose_if_sticky(fault);
+                }
+                state
+            }
+            Action::Mark { upto } => {
+                let marked = launcher.mark(upto).map_err(|e| e.kind());
+                let mut state = self.lock();
+                if let Err(fault) = marked {
+                    state.machine.handle_signal(now(), Signal::MarkFailed);
+                    state.lose_if_sticky(fault);
+                }
+                state
+            }
+            Action::Step { .. } => self.lock(),
+        }
+    }
+
+    /// Carries out the steps that are due.
+    fn run_steps(&self) {
+        loop {
+            let mut state = self.lock();
+            let Some(Action::Step { step, seq }) = state.machine.poll_step() else {
+                return self.finish(state);
+            };
+            drop(state);
+            let done = self.steps.lock().unwrap_or_else(PoisonError::into_inner).step(step);
+            let mut state = self.lock();
+            let result = match done {
+                Ok(StepDone::Now(first)) => Ok(first),
+                Ok(StepDone::Later) => {
+                    state.later = Some(seq);
+                    return self.finish(state);
+                }
+                Err(fault) => Err(fault),
+            };
+            state.machine.handle_signal(now(), Signal::Stepped { seq, result });
+        }
+    }
+
+    /// Takes completions if nobody else is about it. A caller that may launch does so.
+    fn take_completions(&self, may_launch: bool) -> bool {
+        let mut retire = match self.retire.try_lock() {
+            Ok(retire) => retire,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let signal = match retire.poll_retired() {
+            Ok(None) => return false,
+            Ok(Some(retired)) => Signal::Retired(retired),
+            Err(e) if e.kind().is_sticky() => Signal::Lost,
+            Err(_) => return false,
+        };
+        let mut state = self.lock();
+        let before = state.machine.retired();
+        state.machine.handle_signal(now(), signal);
+        drop(retire);
+        if self.replays() {
+            let retired = CmdId(state.machine.retired());
+            state.discard(CmdId(before), retired);
+        }
+        if may_launch {
+            state = self.launch(state, now());
+        }
+        self.finish(state);
+        true
+    }
+
+    /// The end of a step that took its time.
+    fn finish_later_step(&self) -> bool {
+        let Some(seq) = self.lock().later else { return false };
+        let done = self.steps.lock().unwrap_or_else(PoisonError::into_inner).poll_step();
+        let result = match done {
+            Ok(None | Some(StepDone::Later)) => return false,
+            Ok(Some(StepDone::Now(first))) => Ok(first),
+            Err(fault) => Err(fault),
+        };
+        let mut state = self.lock();
+        if state.later.take() != Some(seq) {
+            return false;
+        }
+        state.machine.handle_signal(now(), Signal::Stepped { seq, result });
+        drop(state);
+        self.run_steps();
+        true
+    }
+}

@@ -1,0 +1,63 @@
+//! Figures of a queue.
+
+use std::time::Duration;
+
+use xsched_core::message::HoldState;
+
+use crate::shared::Snapshot;
+
+/// Figures of a queue at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Commands submitted so far.
+    pub submitted: u64,
+    /// Commands that passed the launch point so far.
+    pub launched: u64,
+    /// Commands retired so far.
+    pub retired: u64,
+    /// Of these, how many failed or were cancelled; with those that did and have not retired.
+    pub failed: u64,
+    /// Device time used so far, as far as the device measures it.
+    pub busy: Duration,
+    /// Whether it runs, and how deep it is held.
+    pub hold: HoldState,
+    /// Whether a hold by hand is in effect.
+    pub held_by_hand: bool,
+    /// Whether a hold of the scheduler was ended because the scheduler could not be trusted.
+    pub failed_open: bool,
+    /// Whether the device is lost.
+    pub lost: bool,
+    /// Commands that may be in flight at present.
+    pub threshold: u32,
+    /// Commands per completion marker at present.
+    pub batch: u32,
+    /// Answers of the driver that made no sense and were ignored.
+    pub protocol_errors: u64,
+    /// Steps of a hold that the device refused.
+    pub failed_steps: u64,
+    /// Completion markers that had to be put again.
+    pub remarks: u64,
+}
+
+impl Stats {
+    pub(crate) fn from_snapshot(snapshot: &Snapshot) -> Self {
+        let report = &snapshot.report;
+        Self {
+            submitted: report.submitted,
+            launched: report.launched,
+            retired: report.retired,
+            failed: report.failures,
+            busy: Duration::from_nanos(report.busy.as_ns()),
+            hold: report.hold,
+            held_by_hand: report.by_hand,
+            failed_open: report.failed_open,
+            lost: report.lost,
+            threshold: snapshot.threshold,
+            batch: snapshot.batch,
+            protocol_errors: snapshot.oddities.protocol,
+            failed_steps: snapshot.oddities.failed_steps,
+            remarks: snapshot.oddities.remarks,
+        }
+    }
+}

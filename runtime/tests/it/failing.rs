@@ -1,0 +1,126 @@
+//! What happens when something of ours, or the device, fails. The process must live, and queues
+//! that the scheduler holds must run again; holds by hand stay.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use xsched::core::fault::Fault;
+use xsched::core::id::QueueId;
+use xsched::core::level::Level;
+use xsched::core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+use xsched::core::scheduler::QueueTable;
+use xsched::core::time::Instant;
+use xsched::policies::hpf::Hpf;
+use xsched::{Error, SubmitError, WaitError};
+
+use crate::device::Hand;
+use crate::{bench, config, soon};
+
+/// Holds every queue, and fails in some way once `now` is set.
+struct Failing {
+    now: Arc<AtomicBool>,
+    how: fn(&AtomicBool),
+}
+
+impl Policy for Failing {
+    fn name(&self) -> &'static str {
+        "failing"
+    }
+
+    fn observe(&mut self, _: Instant, _: QueueId, _: Event, _: &QueueTable<'_>) {
+        if self.now.load(Ordering::Relaxed) {
+            (self.how)(&self.now);
+        }
+    }
+
+    fn decide(
+        &mut self,
+        _: Instant,
+        _: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        for queue in queues.iter() {
+            out.set(queue.id, Verdict::Hold(Urgency::NOW));
+        }
+    }
+}
+
+fn failing(how: fn(&AtomicBool)) -> (Arc<AtomicBool>, Failing) {
+    let now = Arc::new(AtomicBool::new(false));
+    (now.clone(), Failing { now, how })
+}
+
+#[test]
+fn a_policy_that_panics_ends_its_holds_and_nothing_else() {
+    let (now, policy) = failing(|_| panic!("as the test wants it"));
+    let (runtime, device) = bench(policy);
+    let held = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    let by_hand = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    by_hand.hold(Level::Block);
+    held.flush().unwrap();
+    let tickets = [held.submit(0.into()).unwrap(), by_hand.submit(0.into()).unwrap()];
+    now.store(true, Ordering::Relaxed);
+    held.set_hints(Default::default());
+    assert_eq!(held.wait(tickets[0]), Ok(()));
+    let waited = by_hand.wait_timeout(tickets[1], Duration::from_millis(20));
+    assert_eq!(waited, Err(WaitError::Timeout));
+    assert!(!runtime.is_scheduling());
+    assert_eq!(runtime.times_failed_open(), 1);
+    let refused = device.queue(config(0, Level::Block, 4), Hand::at_once());
+    assert!(matches!(refused, Err(Error::SchedulerGone)));
+    by_hand.resume();
+    assert_eq!(by_hand.wait(tickets[1]), Ok(()));
+}
+
+#[test]
+fn a_policy_that_hangs_loses_its_lease() {
+    let (now, policy) = failing(|now| {
+        while now.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    });
+    let (runtime, device) = bench(policy);
+    let queue = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    queue.flush().unwrap();
+    let ticket = queue.submit(0.into()).unwrap();
+    queue.flush().unwrap();
+    now.store(true, Ordering::Relaxed);
+    queue.set_hints(Default::default());
+    assert_eq!(queue.wait(ticket), Ok(()));
+    assert!(queue.stats().failed_open);
+    assert!(matches!(queue.flush(), Err(Error::SchedulerSilent)));
+    now.store(false, Ordering::Relaxed);
+    soon("the scheduler is back", || queue.flush().is_ok());
+    assert!(runtime.is_scheduling());
+}
+
+#[test]
+fn losing_the_device_fails_everything_with_a_typed_error() {
+    let (_, device) = bench(Hpf);
+    let hand = Arc::new(Hand::default());
+    let queue = device.queue(config(0, Level::Deactivate, 2), hand.clone()).unwrap();
+    let tickets: Vec<_> = (0..4).map(|n| queue.submit(n.into()).unwrap()).collect();
+    hand.get().lost = true;
+    for ticket in tickets {
+        assert_eq!(queue.wait(ticket), Err(WaitError::Failed(Fault::DeviceLost)));
+    }
+    assert!(queue.stats().lost);
+    assert!(matches!(queue.submit(9.into()), Err(SubmitError::Lost(job)) if job.number == 9));
+}
+
+#[test]
+fn shutting_down_with_work_left_hangs_nobody() {
+    for _ in 0..50 {
+        let (runtime, device) = bench(Hpf);
+        let hand = Hand::at_once();
+        let queue = device.queue(config(0, Level::Deactivate, 2), hand.clone()).unwrap();
+        for n in 0..100 {
+            queue.submit(n.into()).unwrap();
+        }
+        drop((runtime, device, queue));
+        soon("all is launched and gone", || Arc::strong_count(&hand) == 1);
+        assert_eq!(hand.get().log.len(), 100);
+    }
+}

@@ -1,0 +1,123 @@
+//! Holds by hand, and settings that change while a queue is held. Each test named after a defect of
+//! the C++ XSched (v1.2.0) shows that it is not here.
+
+use std::time::Duration;
+
+use xsched::WaitError;
+use xsched::core::fault::Fault;
+use xsched::core::level::Level;
+use xsched::core::message::HoldState;
+use xsched::core::window::WindowConfig;
+use xsched::policies::fcfs::Fcfs;
+
+use crate::device::Hand;
+use crate::{bench, config, lone, soon};
+
+#[test]
+fn nothing_is_launched_into_a_held_queue() {
+    let (hand, queue) = lone(4);
+    queue.hold(Level::Block);
+    let ticket = queue.submit(1.into()).unwrap();
+    assert_eq!(queue.wait_timeout(ticket, Duration::from_millis(20)), Err(WaitError::Timeout));
+    assert!(hand.get().log.is_empty());
+    assert_eq!(queue.stats().hold, HoldState::Held(Level::Block));
+    hand.get().at_once = true;
+    queue.resume();
+    assert_eq!(queue.wait(ticket), Ok(()));
+    assert_eq!(queue.stats().hold, HoldState::Running);
+}
+
+#[test]
+fn a_deeper_hold_reaches_the_device() {
+    let (hand, queue) = lone(4);
+    let ticket = queue.submit(1.into()).unwrap();
+    queue.hold(Level::Interrupt);
+    assert!(hand.get().deactivated);
+    assert_eq!(queue.stats().hold, HoldState::Held(Level::Deactivate));
+    hand.complete(1);
+    assert_eq!(queue.wait_timeout(ticket, Duration::from_millis(20)), Err(WaitError::Timeout));
+    queue.resume();
+    assert!(!hand.get().deactivated);
+    assert_eq!(queue.wait(ticket), Ok(()));
+}
+
+/// W-C1: a wait for everything during a hold, overlapped by the resume.
+#[test]
+fn holds_and_resumes_may_overlap_with_waits() {
+    let (_, device) = bench(Fcfs);
+    let hand = Hand::at_once();
+    let queue = device.queue(config(0, Level::Deactivate, 4), hand.clone()).unwrap();
+    for round in 0..200 {
+        queue.hold(Level::Deactivate);
+        let waiter = queue.clone();
+        let waiting = std::thread::spawn(move || waiter.wait_all());
+        queue.submit(round.into()).unwrap();
+        let resumer = queue.clone();
+        let resuming = std::thread::spawn(move || resumer.resume());
+        queue.hold(Level::Block);
+        resuming.join().unwrap();
+        queue.resume();
+        waiting.join().unwrap();
+        queue.wait_all();
+    }
+    assert_eq!(queue.stats().retired, 200);
+    assert_eq!(queue.stats().hold, HoldState::Running);
+}
+
+/// W-C2, and the exit on `(4, keep)` of W-C4: the window and the level of a held queue change
+/// without draining, and any values are made to fit.
+#[test]
+fn settings_of_a_held_queue_change_at_once() {
+    let (hand, queue) = lone(8);
+    for n in 0..12 {
+        queue.submit(n.into()).unwrap();
+    }
+    queue.hold(Level::Block);
+    queue.set_window(WindowConfig::fixed(4, 100));
+    assert_eq!((queue.stats().threshold, queue.stats().batch), (4, 4));
+    assert_eq!(queue.set_level(Level::Interrupt), Level::Deactivate, "the device's highest");
+    queue.set_window(WindowConfig::fixed(12, 1));
+    hand.get().at_once = true;
+    hand.complete(8);
+    queue.resume();
+    queue.wait_all();
+    assert_eq!(hand.get().log, (0..12).collect::<Vec<_>>());
+}
+
+/// W-C4: dropping on resume works at Lv1.
+#[test]
+fn resuming_can_drop_what_was_not_launched() {
+    let (hand, queue) = lone(4);
+    let running = queue.submit(0.into()).unwrap();
+    queue.hold(Level::Block);
+    let dropped = queue.submit(1.into()).unwrap();
+    queue.resume_and_drop();
+    let after = queue.submit(2.into()).unwrap();
+    hand.complete(3);
+    assert_eq!(queue.wait(dropped), Err(WaitError::Failed(Fault::Cancelled)));
+    assert_eq!(queue.wait(running), Ok(()));
+    assert_eq!(queue.wait(after), Ok(()));
+    assert_eq!(hand.get().log, [0, 2]);
+}
+
+/// W-C8: a launch that was blocked in the driver does not lead to more after the hold, and neither
+/// the hold nor other submitters wait behind it.
+#[test]
+fn a_launch_that_blocks_in_the_driver_blocks_nobody_else() {
+    let (hand, queue) = lone(8);
+    hand.block(true);
+    let submitter = queue.clone();
+    let stuck = std::thread::spawn(move || submitter.submit(0.into()).unwrap());
+    soon("the launch is in the driver", || hand.get().inside);
+    let second = queue.submit(1.into()).unwrap();
+    queue.hold(Level::Block);
+    assert_eq!(queue.stats().submitted, 2);
+    hand.block(false);
+    let first = stuck.join().unwrap();
+    hand.complete(2);
+    assert_eq!(queue.wait(first), Ok(()));
+    assert_eq!(queue.wait_timeout(second, Duration::from_millis(20)), Err(WaitError::Timeout));
+    assert_eq!(hand.get().log, [0]);
+    queue.resume();
+    assert_eq!(queue.wait(second), Ok(()));
+}

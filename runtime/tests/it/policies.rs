@@ -1,0 +1,100 @@
+//! Queues that are scheduled against each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xsched::WaitError;
+use xsched::core::hint::{Hints, Priority};
+use xsched::core::level::Level;
+use xsched::core::message::HoldState;
+use xsched::policies::fcfs::Fcfs;
+use xsched::policies::hpf::Hpf;
+
+use crate::device::Hand;
+use crate::{bench, config, soon};
+
+fn held(queue: &crate::TestQueue) -> bool {
+    matches!(queue.stats().hold, HoldState::Held(_))
+}
+
+#[test]
+fn the_highest_priority_goes_first_and_the_others_go_on_when_it_is_idle() {
+    let (_, device) = bench(Hpf);
+    let (low_hand, high_hand) = (Arc::new(Hand::default()), Arc::new(Hand::default()));
+    let low = device.queue(config(-5, Level::Deactivate, 4), low_hand.clone()).unwrap();
+    let high = device.queue(config(5, Level::Deactivate, 4), high_hand.clone()).unwrap();
+    for round in 0..50 {
+        let background = low.submit(0.into()).unwrap();
+        let urgent = high.submit(0.into()).unwrap();
+        soon("the low queue is held", || held(&low));
+        low_hand.complete(round + 1);
+        let waited = low.wait_timeout(background, Duration::from_micros(100));
+        assert_eq!(waited, Err(WaitError::Timeout));
+        high_hand.complete(round + 1);
+        assert_eq!(high.wait(urgent), Ok(()));
+        assert_eq!(low.wait(background), Ok(()));
+    }
+}
+
+#[test]
+fn a_new_queue_obeys_from_its_first_command_on() {
+    let (_, device) = bench(Hpf);
+    let high_hand = Arc::new(Hand::default());
+    let high = device.queue(config(5, Level::Block, 4), high_hand.clone()).unwrap();
+    let urgent = high.submit(0.into()).unwrap();
+    high.flush().unwrap();
+    for _ in 0..50 {
+        let hand = Hand::at_once();
+        let low = device.queue(config(-5, Level::Block, 4), hand.clone()).unwrap();
+        low.submit(0.into()).unwrap();
+        assert!(hand.get().log.is_empty(), "launched although something urgent runs");
+    }
+    high_hand.complete(1);
+    assert_eq!(high.wait(urgent), Ok(()));
+}
+
+/// W-C7: a change of policy or of hints takes effect without another event, and hints outlive it.
+#[test]
+fn policies_and_hints_change_at_once() {
+    let (runtime, device) = bench(Hpf);
+    let (low_hand, high_hand) = (Hand::at_once(), Arc::new(Hand::default()));
+    let low = device.queue(config(-5, Level::Deactivate, 4), low_hand.clone()).unwrap();
+    let high = device.queue(config(5, Level::Deactivate, 4), high_hand).unwrap();
+    high.submit(0.into()).unwrap();
+    high.flush().unwrap();
+    let ticket = low.submit(0.into()).unwrap();
+    soon("held", || held(&low));
+    runtime.set_policy(Fcfs).unwrap();
+    assert_eq!(low.wait(ticket), Ok(()));
+    runtime.set_policy(Hpf).unwrap();
+    let ticket = low.submit(0.into()).unwrap();
+    soon("held again, by the hints of before", || held(&low));
+    low.set_hints(Hints::with_priority(Priority::MAX));
+    assert_eq!(low.wait(ticket), Ok(()));
+}
+
+/// W-C5: a queue that must not execute does not.
+#[test]
+fn a_queue_that_must_not_execute_does_not() {
+    let (_, device) = bench(Hpf);
+    let hand = Hand::at_once();
+    let queue = device.queue(config(-256, Level::Block, 4), hand.clone());
+    let queue = queue.unwrap();
+    let ticket = queue.submit(0.into()).unwrap();
+    queue.flush().unwrap();
+    assert_eq!(queue.wait_timeout(ticket, Duration::from_millis(20)), Err(WaitError::Timeout));
+    queue.set_hints(Hints::default());
+    assert_eq!(queue.wait(ticket), Ok(()));
+}
+
+#[test]
+fn devices_are_scheduled_apart() {
+    let (runtime, device) = bench(Hpf);
+    let other = runtime.device(crate::device::ByHand).unwrap();
+    let high = device.queue(config(5, Level::Block, 4), Arc::new(Hand::default())).unwrap();
+    let low = other.queue(config(-5, Level::Block, 4), Hand::at_once()).unwrap();
+    high.submit(0.into()).unwrap();
+    high.flush().unwrap();
+    let ticket = low.submit(0.into()).unwrap();
+    assert_eq!(low.wait(ticket), Ok(()));
+}

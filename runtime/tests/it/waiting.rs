@@ -1,0 +1,218 @@
+//! Submitting and waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use xsched::core::fault::Fault;
+use xsched::core::level::Level;
+use xsched::policies::fcfs::Fcfs;
+use xsched::{SubmitError, WaitError, XQueueConfig};
+
+use crate::device::{Hand, Job};
+use crate::{bench, config, lone, soon};
+
+#[test]
+fn commands_of_many_handles_arrive_once_each_and_in_order_of_their_tickets() {
+    let (_, device) = bench(Fcfs);
+    let hand = Hand::at_once();
+    let queue = device.queue(config(0, Level::Block, 8), hand.clone()).unwrap();
+    let mut submitted: Vec<(u64, u64)> = std::thread::scope(|scope| {
+        let submit = |thread: u64| {
+            let queue = queue.clone();
+            scope.spawn(move || {
+                let one = |n: u64| {
+                    let job = thread * 10_000 + n;
+                    (queue.submit(job.into()).unwrap().number(), job)
+                };
+                (0..2_000).map(one).collect::<Vec<_>>()
+            })
+        };
+        let threads: Vec<_> = (0..4).map(submit).collect();
+        threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
+    });
+    queue.wait_all();
+    submitted.sort_unstable();
+    let expected: Vec<u64> = submitted.iter().map(|s| s.1).collect();
+    assert_eq!(hand.get().log, expected);
+    assert!(hand.get().most_in_flight <= 8);
+    assert_eq!(queue.stats().retired, 8_000);
+}
+
+#[test]
+fn a_wait_ends_when_its_command_has_retired_and_not_before() {
+    let (hand, queue) = lone(8);
+    let first = queue.submit(1.into()).unwrap();
+    let second = queue.submit(2.into()).unwrap();
+    assert_eq!(queue.wait_timeout(second, Duration::from_millis(20)), Err(WaitError::Timeout));
+    hand.complete(1);
+    assert_eq!(queue.wait(first), Ok(()));
+    assert_eq!(queue.wait_timeout(second, Duration::from_millis(20)), Err(WaitError::Timeout));
+    let waiter = queue.clone();
+    let waiting = std::thread::spawn(move || waiter.wait(second));
+    std::thread::sleep(Duration::from_millis(20));
+    hand.complete(2);
+    assert_eq!(waiting.join().unwrap(), Ok(()));
+    assert_eq!(queue.wait(second), Ok(()), "waiting again is fine");
+}
+
+#[test]
+fn the_in_flight_threshold_is_kept_and_the_pump_goes_on() {
+    let (hand, queue) = lone(4);
+    for n in 0..20 {
+        queue.submit(n.into()).unwrap();
+    }
+    assert_eq!(hand.get().log.len(), 4);
+    for done in 1..=20 {
+        hand.complete(done);
+        let expected = (done + 2).clamp(4, 20) as usize;
+        soon("more is launched", || hand.get().log.len() >= expected);
+        let line = hand.get();
+        assert!(line.log.len() as u64 <= done + 4, "{} after {done}", line.log.len());
+    }
+    queue.wait_all();
+    assert!(hand.get().most_in_flight <= 4);
+}
+
+#[test]
+fn commands_from_the_failed_one_on_give_the_error_to_everybody_who_waits() {
+    let (hand, queue) = lone(8);
+    hand.get().fail = Some(1);
+    let tickets: Vec<_> = (0..3).map(|n| queue.submit(n.into()).unwrap()).collect();
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let (queue, ticket) = (queue.clone(), tickets[1]);
+            std::thread::spawn(move || queue.wait(ticket))
+        })
+        .collect();
+    // The marker that their waits asked for stands behind everything launched.
+    hand.complete(3);
+    for waiter in waiters {
+        assert_eq!(waiter.join().unwrap(), Err(WaitError::Failed(Fault::Execution)));
+    }
+    assert_eq!(queue.wait(tickets[0]), Ok(()));
+    assert_eq!(queue.wait(tickets[2]), Err(WaitError::Failed(Fault::Execution)));
+}
+
+#[test]
+fn a_refused_launch_fails_that_command_alone() {
+    let (hand, queue) = lone(8);
+    hand.get().refuse = Some(1);
+    hand.get().at_once = true;
+    let tickets: Vec<_> = (0..3).map(|n| queue.submit(n.into()).unwrap()).collect();
+    assert_eq!(queue.wait(tickets[1]), Err(WaitError::Failed(Fault::Launch)));
+    assert_eq!(queue.wait(tickets[0]), Ok(()));
+    assert_eq!(queue.wait(tickets[2]), Ok(()));
+    assert_eq!(hand.get().log, [0, 2]);
+}
+
+#[test]
+fn a_full_queue_gives_the_command_back_and_a_submit_waits_for_room() {
+    let (_, device) = bench(Fcfs);
+    let hand = Arc::new(Hand::default());
+    let config = XQueueConfig { capacity: 4, ..config(0, Level::Block, 2) };
+    let queue = device.queue(config, hand.clone()).unwrap();
+    for n in 0..4 {
+        queue.submit(n.into()).unwrap();
+    }
+    match queue.try_submit(9.into()) {
+        Err(SubmitError::Full(job)) => assert_eq!(job.number, 9),
+        other => panic!("{other:?}"),
+    }
+    let submitter = queue.clone();
+    let submitting = std::thread::spawn(move || submitter.submit(4.into()).map(|t| t.number()));
+    std::thread::sleep(Duration::from_millis(10));
+    assert!(!submitting.is_finished());
+    hand.get().at_once = true;
+    hand.complete(2);
+    assert!(matches!(submitting.join().unwrap(), Ok(4)));
+    queue.wait_all();
+    assert_eq!(hand.get().log, [0, 1, 2, 3, 4]);
+}
+
+struct Count(AtomicU64);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_completion_is_a_future() {
+    let (hand, queue) = lone(8);
+    let ticket = queue.submit(1.into()).unwrap();
+    let count = Arc::new(Count(AtomicU64::new(0)));
+    let waker = Waker::from(count.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(queue.completion(ticket));
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    hand.complete(1);
+    soon("the waker is woken", || count.0.load(Ordering::SeqCst) > 0);
+    assert_eq!(future.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn what_was_not_launched_can_be_cancelled() {
+    let (hand, queue) = lone(1);
+    let running = queue.submit(0.into()).unwrap();
+    let waiting = queue.submit(1.into()).unwrap();
+    let last = queue.submit(2.into()).unwrap();
+    assert!(!queue.cancel(running));
+    assert!(queue.cancel(waiting));
+    assert!(!queue.cancel(waiting), "once is enough");
+    hand.get().at_once = true;
+    hand.complete(1);
+    assert_eq!(queue.wait(last), Ok(()));
+    assert_eq!(queue.wait(waiting), Err(WaitError::Failed(Fault::Cancelled)));
+    assert_eq!(hand.get().log, [0, 2]);
+}
+
+#[test]
+fn a_ticket_of_another_queue_is_refused() {
+    let (_, device) = bench(Fcfs);
+    let make = || device.queue(config(0, Level::Block, 8), Hand::at_once()).unwrap();
+    let (one, other) = (make(), make());
+    let ticket = one.submit(1.into()).unwrap();
+    assert_eq!(other.wait(ticket), Err(WaitError::WrongQueue));
+    assert!(!other.cancel(ticket));
+    assert_eq!(one.wait(ticket), Ok(()));
+}
+
+#[test]
+fn dropping_the_last_handle_lets_everything_run_and_frees_the_hardware_queue() {
+    let (hand, queue) = lone(2);
+    for n in 0..6 {
+        queue.submit(n.into()).unwrap();
+    }
+    queue.hold(Level::Block);
+    drop(queue);
+    hand.get().at_once = true;
+    hand.complete(2);
+    soon("all six are launched", || hand.get().log.len() == 6);
+    soon("the queue is gone", || Arc::strong_count(&hand) == 1);
+}
+
+#[test]
+fn a_handle_may_be_dropped_by_the_command_that_holds_it() {
+    let (_, device) = bench(Fcfs);
+    let hand = Hand::at_once();
+    let queue = device.queue(config(0, Level::Block, 4), hand.clone()).unwrap();
+    let other_hand = Hand::at_once();
+    let other = device.queue(config(0, Level::Block, 4), other_hand.clone()).unwrap();
+    let own = queue.clone();
+    queue.hold(Level::Block);
+    // One is dropped by the launch, one with what is dropped, one by a launch on another queue.
+    for (n, luggage) in [(0, Some(own)), (1, None), (2, Some(queue.clone()))] {
+        let luggage = luggage.map(|queue| Box::new(queue) as Box<dyn Send>);
+        queue.submit(Job { number: n, luggage }).unwrap();
+    }
+    other.submit(Job { number: 3, luggage: Some(Box::new(queue.clone())) }).unwrap();
+    queue.resume_and_drop();
+    drop(queue);
+    soon("the queue is gone", || Arc::strong_count(&hand) == 1);
+    other.wait_all();
+    assert_eq!(other_hand.get().log, [3]);
+}
