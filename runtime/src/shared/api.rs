@@ -126,7 +126,10 @@ where
             self.take_completions(true);
             state = self.lock();
         }
-        let now = now();
+        if state.machine.in_flight() == 0 {
+            state.time = now();
+        }
+        let now = state.time;
         let cmd = match state.machine.submit(now) {
             Ok(cmd) => cmd,
             Err(e) => {

@@ -85,6 +85,7 @@ where
             trash: Vec::new(),
             report: None,
             later: None,
+            time: now(),
             watched: false,
             pump_due: false,
             closing: false,
@@ -120,6 +121,10 @@ where
             state.watched |= watch;
             let pump = state.backlog() && !state.pump_due;
             state.pump_due |= pump;
+            let news = ring || watch || pump;
+            if !news && state.waiters.is_empty() && state.trash.is_empty() {
+                return;
+            }
             let mut wakes: [Option<Waker>; WAKES] = [const { None }; WAKES];
             let more = state.ripe_waiters(&mut wakes);
             let trash = std::mem::take(&mut state.trash);
@@ -240,14 +245,16 @@ where
         };
         let mut state = self.lock();
         let before = state.machine.retired();
-        state.machine.handle_signal(now(), signal);
+        let time = now();
+        state.time = time;
+        state.machine.handle_signal(time, signal);
         drop(retire);
         if self.replays() {
             let retired = CmdId(state.machine.retired());
             state.discard(CmdId(before), retired);
         }
         if may_launch {
-            state = self.launch(state, now());
+            state = self.launch(state, time);
         }
         self.finish(state);
         true

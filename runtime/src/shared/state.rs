@@ -7,6 +7,7 @@ use xsched_core::hal::Submit;
 use xsched_core::id::CmdId;
 use xsched_core::message::{HoldState, Report};
 use xsched_core::queue::{CommandSlot, Queue, Signal, Status};
+use xsched_core::time::Instant;
 
 use super::WAKES;
 use crate::clock::now;
@@ -30,6 +31,9 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) report: Option<Report>,
     /// A step that the device has not finished.
     pub(super) later: Option<u32>,
+    /// The last time that was read while something was in flight. Reading the clock costs as much
+    /// as launching, and only an idle queue needs to know when it became ready.
+    pub(super) time: Instant,
     /// The reaper looks at this queue.
     pub(super) watched: bool,
     /// The pump has been asked.
