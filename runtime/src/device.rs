@@ -1,6 +1,7 @@
 //! The threads of a device: the reaper, which takes completions that nobody waits for, and the
 //! pump, which launches what could not be launched when it was submitted.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -130,11 +131,20 @@ pub(crate) fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) ->
     }
 }
 
+/// The destructor of a command that panics, or a waker, must not take the thread from other queues.
+fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(work)).ok();
+    if result.is_none() {
+        tracing::error!("the destructor of a command, or a waker, panicked");
+    }
+    result
+}
+
 fn pump(work: &Work) {
     let mut members = Vec::new();
     while !work.take(&mut members, None).end {
         for member in members.drain(..) {
-            member.pump();
+            unless_it_panics(|| member.pump());
         }
     }
 }
@@ -156,7 +166,7 @@ fn reap(work: &Work, lively: &AtomicBool) {
         }
         let mut progress = false;
         for member in &members {
-            progress |= member.reap();
+            progress |= unless_it_panics(|| member.reap()).unwrap_or(true);
         }
         if progress || news.hurry {
             (quiet_rounds, idle_naps) = (0, 0);
@@ -169,7 +179,7 @@ fn reap(work: &Work, lively: &AtomicBool) {
             idle_naps += 1;
         }
         if idle_naps > IDLE_NAPS {
-            members.retain(|member| member.stays_watched());
+            members.retain(|member| unless_it_panics(|| member.stays_watched()).unwrap_or(false));
             idle_naps = 0;
         }
     }

@@ -14,6 +14,7 @@
 mod api;
 mod state;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 
@@ -168,6 +169,18 @@ where
         state
     }
 
+    /// Calls the device. A backend that panics counts as a lost device: everybody who waits learns
+    /// of it, and the panic goes no further.
+    fn guarded<T, E: HalError>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, Fault> {
+        match catch_unwind(AssertUnwindSafe(call)) {
+            Ok(result) => result.map_err(|e| e.kind()),
+            Err(_) => {
+                tracing::error!(queue = self.id.index(), "the device backend panicked");
+                Err(Fault::DeviceLost)
+            }
+        }
+    }
+
     /// Carries out a launch or a mark, without the state meanwhile.
     fn perform<'a>(
         &'a self,
@@ -181,7 +194,7 @@ where
             Action::Launch { cmd, marker } => {
                 // A command without its payload cannot be; it fails rather than be forgotten.
                 let launched = match &payload {
-                    Some(payload) => launcher.launch(cmd, payload, marker).map_err(|e| e.kind()),
+                    Some(payload) => self.guarded(|| launcher.launch(cmd, payload, marker)),
                     None => Err(Fault::Launch),
                 };
                 let payload = payload.filter(|_| self.replays());
@@ -196,7 +209,7 @@ where
                 state
             }
             Action::Mark { upto } => {
-                let marked = launcher.mark(upto).map_err(|e| e.kind());
+                let marked = self.guarded(|| launcher.mark(upto));
                 let mut state = self.lock();
                 if let Err(fault) = marked {
                     state.machine.handle_signal(now(), Signal::MarkFailed);
@@ -216,7 +229,9 @@ where
                 return self.finish(state);
             };
             drop(state);
-            let done = self.steps.lock().unwrap_or_else(PoisonError::into_inner).step(step);
+            let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+            let done = self.guarded(|| steps.step(step));
+            drop(steps);
             let mut state = self.lock();
             let result = match done {
                 Ok(StepDone::Now(first)) => Ok(first),
@@ -237,10 +252,10 @@ where
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        let signal = match retire.poll_retired() {
+        let signal = match self.guarded(|| retire.poll_retired()) {
             Ok(None) => return false,
             Ok(Some(retired)) => Signal::Retired(retired),
-            Err(e) if e.kind().is_sticky() => Signal::Lost,
+            Err(fault) if fault.is_sticky() => Signal::Lost,
             Err(_) => return false,
         };
         let mut state = self.lock();
@@ -263,7 +278,9 @@ where
     /// The end of a step that took its time.
     fn finish_later_step(&self) -> bool {
         let Some(seq) = self.lock().later else { return false };
-        let done = self.steps.lock().unwrap_or_else(PoisonError::into_inner).poll_step();
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = self.guarded(|| steps.poll_step());
+        drop(steps);
         let result = match done {
             Ok(None | Some(StepDone::Later)) => return false,
             Ok(Some(StepDone::Now(first))) => Ok(first),

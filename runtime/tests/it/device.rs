@@ -37,6 +37,8 @@ pub(crate) struct Line {
     pub(crate) blocked: bool,
     pub(crate) inside: bool,
     pub(crate) refuse: Option<u64>,
+    /// Launching this job panics.
+    pub(crate) panic: Option<u64>,
     pub(crate) fail: Option<u64>,
     pub(crate) lost: bool,
     pub(crate) most_in_flight: u64,
@@ -96,6 +98,10 @@ impl Submit for Half {
         line.inside = false;
         if line.lost {
             return Err(Fault::DeviceLost);
+        }
+        if line.panic == Some(job.number) {
+            drop(line);
+            panic!("as the test wants it");
         }
         if line.refuse == Some(job.number) {
             return Err(Fault::Launch);

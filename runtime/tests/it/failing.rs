@@ -124,3 +124,23 @@ fn shutting_down_with_work_left_hangs_nobody() {
         assert_eq!(hand.get().log.len(), 100);
     }
 }
+
+#[test]
+fn a_backend_that_panics_loses_its_queue_and_no_other() {
+    let (_, device) = bench(Hpf);
+    let hand = Arc::new(Hand::default());
+    hand.get().panic = Some(2);
+    let queue = device.queue(config(0, Level::Deactivate, 2), hand.clone()).unwrap();
+    let other = device.queue(config(0, Level::Deactivate, 2), Hand::at_once()).unwrap();
+    // The third is launched by the pump.
+    let tickets: Vec<_> = (0..4).map(|n| queue.submit(n.into()).unwrap()).collect();
+    hand.complete(2);
+    assert_eq!(queue.wait(tickets[3]), Err(WaitError::Failed(Fault::DeviceLost)));
+    assert_eq!(queue.wait(tickets[2]), Err(WaitError::Failed(Fault::DeviceLost)));
+    for n in 0..10 {
+        other.submit(n.into()).unwrap();
+    }
+    other.wait_all();
+    let tickets: Vec<_> = (0..8).map(|n| other.submit(n.into()).unwrap()).collect();
+    assert!(tickets.into_iter().all(|ticket| other.wait(ticket).is_ok()));
+}
