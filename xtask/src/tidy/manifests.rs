@@ -12,10 +12,11 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 9] = [
+const ARROWS: [(&str, Arrows); 10] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     ("runtime", Arrows::To(&["core", "policies"])),
+    ("hal-host", Arrows::To(&["core"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
     ("cli", Arrows::Anywhere),

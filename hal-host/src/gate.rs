@@ -1,0 +1,163 @@
+//! The word by which a running command is stopped and continued.
+//!
+//! ```text
+//!   IDLE ──prepare──▶ READY ──enter──▶ RUNNING ──leave──▶ IDLE
+//!                      │ ▲               │ ▲
+//!              request │ │ withdraw      │ │ withdraw
+//!                      ▼ │       request ▼ │
+//!                  STOP_EARLY           STOP ──leave──▶ IDLE
+//!                      └──enter──▶ STOPPED ◀──signal
+//!                                     └──resume──▶ RUNNING
+//! ```
+//!
+//! Three parties: the queue's thread (`prepare`, `enter`, `leave`), the handler on that thread
+//! (`on_signal`), and whoever holds the device's lock (`request`, `withdraw`, `resume`).
+//!
+//! `READY` is there because the queue's thread decides to start a command under the device's lock,
+//! and releasing a lock takes more than one instruction: stopped in between, it would keep others
+//! from getting the lock. So signals stop it only from `RUNNING` on, and `enter` heeds a request that
+//! came earlier.
+//!
+//! A signal that comes late finds another state than `STOP` and does nothing, or finds a `STOP` that
+//! was asked for since, and does what the next signal would.
+
+use std::hint;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::sys;
+
+const IDLE: u32 = 0;
+const READY: u32 = 1;
+const RUNNING: u32 = 2;
+const STOP_EARLY: u32 = 3;
+const STOP: u32 = 4;
+const STOPPED: u32 = 5;
+
+/// Looks at the word this often before sleeping.
+const SPINS: u32 = 200;
+
+/// What a request to stop found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// A command that runs: send the signal, then wait.
+    Signal,
+    /// A command that is about to run, or that was asked already: wait.
+    Wait,
+    /// A command that is stopped or has ended.
+    Nothing,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    word: AtomicU32,
+    stopped_at: AtomicU64,
+}
+
+impl Gate {
+    fn turn(&self, from: u32, to: u32) -> bool {
+        self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn is(&self, state: u32) -> bool {
+        self.word.load(Ordering::Acquire) == state
+    }
+
+    /// The queue's thread has chosen an interruptible command. Under the device's lock.
+    pub(crate) fn prepare(&self) {
+        self.word.store(READY, Ordering::Release);
+    }
+
+    /// The queue's thread starts it. Not under the device's lock.
+    pub(crate) fn enter(&self) {
+        while !self.turn(READY, RUNNING) {
+            if self.stop_from(STOP_EARLY) {
+                break;
+            }
+        }
+    }
+
+    /// The command has ended. Not under the device's lock.
+    pub(crate) fn leave(&self) {
+        if self.word.swap(IDLE, Ordering::AcqRel) == STOP {
+            sys::futex_wake(&self.word);
+        }
+    }
+
+    /// The signal has come. Called from the handler: only atomics and system calls.
+    pub(crate) fn on_signal(&self) {
+        if self.is(STOP) {
+            self.stop_from(STOP);
+        }
+    }
+
+    /// Stops here until resumed, if `state` is the state.
+    fn stop_from(&self, state: u32) -> bool {
+        self.stopped_at.store(sys::now_ns(), Ordering::Relaxed);
+        if !self.turn(state, STOPPED) {
+            return false;
+        }
+        sys::futex_wake(&self.word);
+        while self.is(STOPPED) {
+            sys::futex_wait(&self.word, STOPPED, None);
+        }
+        true
+    }
+
+    /// Asks the command to stop. Under the device's lock.
+    pub(crate) fn request(&self) -> Request {
+        loop {
+            match self.word.load(Ordering::Acquire) {
+                RUNNING if self.turn(RUNNING, STOP) => return Request::Signal,
+                READY if self.turn(READY, STOP_EARLY) => return Request::Wait,
+                STOP | STOP_EARLY => return Request::Wait,
+                IDLE | STOPPED => return Request::Nothing,
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes the request back. Under the device's lock.
+    pub(crate) fn withdraw(&self) {
+        let _ = self.turn(STOP, RUNNING) || self.turn(STOP_EARLY, READY);
+    }
+
+    /// Waits until a request has been heeded, or the command has ended, but not for longer than
+    /// `timeout_ns`. Not under the device's lock.
+    pub(crate) fn wait_stopped(&self, timeout_ns: u64) {
+        let until = sys::now_ns().saturating_add(timeout_ns);
+        let mut spins = 0;
+        loop {
+            let word = self.word.load(Ordering::Acquire);
+            if !matches!(word, STOP | STOP_EARLY) {
+                return;
+            }
+            if spins < SPINS {
+                spins += 1;
+                hint::spin_loop();
+                continue;
+            }
+            let left = until.saturating_sub(sys::now_ns());
+            if left == 0 {
+                return;
+            }
+            sys::futex_wait(&self.word, word, Some(left));
+        }
+    }
+
+    /// When the command stopped, in nanoseconds of the monotonic clock, if it is stopped.
+    pub(crate) fn stopped_at(&self) -> Option<u64> {
+        self.is(STOPPED).then(|| self.stopped_at.load(Ordering::Relaxed))
+    }
+
+    /// Whether the command that was prepared last has ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is(IDLE)
+    }
+
+    /// Lets a stopped command continue. Under the device's lock.
+    pub(crate) fn resume(&self) {
+        if self.turn(STOPPED, RUNNING) {
+            sys::futex_wake(&self.word);
+        }
+    }
+}

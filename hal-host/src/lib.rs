@@ -1,0 +1,60 @@
+//! A CPU as a device: a command processor on threads, with true preemption at all three levels.
+//!
+//! A [`HostDevice`] has *compute units* and any number of hardware queues. Every hardware queue has
+//! a thread of its own that runs its commands ([`HostCommand`]) in order, each only while the queue
+//! has a compute unit. Units go round between the queues that have something to run, a command at
+//! a time.
+//!
+//! * Lv1 is not launching.
+//! * Lv2, `deactivate`: what is launched and has not started does not start.
+//! * Lv3, `interrupt`: the running command is stopped at whatever instruction it is at, and its
+//!   compute unit goes to another queue. `restore` lets it continue there when a unit is free. Only
+//!   commands that promise to bear it are stopped ([`HostCommand::interruptible`]); others finish.
+//!
+//! ```
+//! use xsched_core::hal::{Backend, Retire, Submit};
+//! use xsched_core::id::{CmdId, QueueId};
+//! use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
+//!
+//! let mut device = HostDevice::new(HostConfig::default())?;
+//! let mut queue = device.open(QueueId::new(0, 0), ())?;
+//! let hello = HostCommand::new(|| println!("hello from the device"));
+//! queue.submit.launch(CmdId(0), &hello, true)?;
+//! while queue.retire.poll_retired()?.is_none() {
+//!     std::thread::yield_now();
+//! }
+//! # Ok::<(), xsched_hal_host::HostError>(())
+//! ```
+//!
+//! # How a command is stopped
+//!
+//! The one who interrupts asks in an atomic word of the queue (`gate.rs`), sends a real-time signal to
+//! the queue's thread, and waits until the word says that the command is stopped or has ended. The
+//! signal's handler acts only if the word asks for it, so a signal that comes late does nothing. It
+//! then sleeps in the handler, on a futex, and touches nothing else: others take the compute unit
+//! away from it and give it another one (`arbiter.rs`).
+//!
+//! The handler is installed once per process. A queue's thread blocks all other signals, so an
+//! application's handlers never run there.
+#![allow(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "xsched-hal-host stops commands with Linux signals and futexes; leave this crate out on other \
+     systems and use another backend"
+);
+
+mod arbiter;
+mod command;
+mod device;
+mod error;
+mod executor;
+mod gate;
+mod halves;
+mod signal;
+mod sys;
+
+pub use command::HostCommand;
+pub use device::{HostConfig, HostDevice};
+pub use error::HostError;
+pub use halves::{HostPreempt, HostRetire, HostSubmit};
