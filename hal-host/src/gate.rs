@@ -161,3 +161,63 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_before_the_start_stops_the_command_there() {
+        let gate = Gate::default();
+        gate.prepare();
+        assert_eq!(gate.request(), Request::Wait);
+        // A late signal must not stop the thread before it has let go of the lock.
+        gate.on_signal();
+        assert_eq!(gate.stopped_at(), None);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| gate.enter());
+            gate.wait_stopped(u64::MAX);
+            assert!(gate.stopped_at().is_some());
+            assert_eq!(gate.request(), Request::Nothing);
+            assert!(!thread.is_finished());
+            gate.resume();
+        });
+        assert!(gate.is(RUNNING));
+        gate.leave();
+        assert!(gate.is_idle());
+    }
+
+    #[test]
+    fn a_late_signal_does_nothing() {
+        let gate = Gate::default();
+        gate.on_signal();
+        assert_eq!(gate.request(), Request::Nothing);
+        gate.prepare();
+        gate.enter();
+        gate.on_signal();
+        assert_eq!(gate.request(), Request::Signal);
+        assert_eq!(gate.request(), Request::Wait);
+        gate.withdraw();
+        gate.on_signal();
+        assert!(gate.is(RUNNING));
+        assert_eq!(gate.request(), Request::Signal);
+        gate.leave();
+        gate.on_signal();
+        assert!(gate.is_idle());
+    }
+
+    #[test]
+    fn waiting_for_a_stop_ends() {
+        let gate = Gate::default();
+        gate.prepare();
+        gate.enter();
+        assert_eq!(gate.request(), Request::Signal);
+        gate.wait_stopped(1_000_000);
+        assert_eq!(gate.stopped_at(), None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| gate.wait_stopped(u64::MAX));
+            gate.leave();
+        });
+        assert!(gate.is_idle());
+    }
+}
