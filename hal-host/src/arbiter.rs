@@ -1,8 +1,8 @@
 //! Who has a compute unit: the state of a device, under one lock.
 //!
-//! A queue *wants* a unit if it could start a command or continue a stopped one. Queues that want one
-//! wait in line; a queue gives its unit up after each command if another one waits. A queue that
-//! stopped wanting stays in line and is skipped when its turn comes.
+//! A queue *wants* a unit if it could start a command or continue a stopped one. Queues that want
+//! one wait in line; a queue gives its unit up after each command if another one waits. A queue
+//! that stopped wanting stays in line and is skipped when its turn comes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -282,8 +282,8 @@ impl State {
         slot.busy += ended.saturating_sub(started.since);
         slot.done = started.cmd.count();
         if std::mem::take(&mut slot.signalled) {
-            // The signal may still be pending. Entering the kernel makes it come now, and not in the
-            // midst of the next command, whose system calls it would cut short.
+            // The signal may still be pending. Entering the kernel makes it come now, and not in
+            // the midst of the next command, whose system calls it would cut short.
             sys::thread_id();
         }
         if failed {
@@ -386,8 +386,8 @@ impl State {
         (&mut slot.failed, slot.busy_marked)
     }
 
-    /// Keeps `waker` until there is more to see than `seen`. Gives back one that is not kept any more,
-    /// and whether there is more.
+    /// Keeps `waker` until there is more to see than `seen`. Gives back one that is not kept any
+    /// more, and whether there is more.
     pub(crate) fn keep(&mut self, index: usize, seen: u64, waker: Waker) -> (Option<Waker>, bool) {
         let slot = &mut self.slots[index];
         if slot.queue.visible.load(Ordering::Relaxed) > seen {

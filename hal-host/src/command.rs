@@ -6,8 +6,8 @@ use std::sync::Arc;
 /// A command: a function with its arguments, or a shared closure. Cloning it and launching it
 /// allocate nothing.
 ///
-/// It runs on the thread of its hardware queue. If it panics, it counts as failed and the queue goes
-/// on with the next one (not so where panics abort the process).
+/// It runs on the thread of its hardware queue. If it panics, it counts as failed and the queue
+/// goes on with the next one (not so where panics abort the process).
 #[derive(Clone)]
 pub struct HostCommand {
     body: Body,
@@ -44,8 +44,8 @@ impl HostCommand {
     /// interrupt waits for its end.
     ///
     /// # Safety
-    /// While it is stopped, whatever it holds stays held, and the thread that waits for it may be the
-    /// one that would let it continue. So the command, and all that it calls, must not
+    /// While it is stopped, whatever it holds stays held, and the thread that waits for it may be
+    /// the one that would let it continue. So the command, and all that it calls, must not
     ///
     /// * allocate or free memory, print, or take any lock that other code takes;
     /// * use this device or its queues;

@@ -15,11 +15,11 @@
 //!
 //! `READY` is there because the queue's thread decides to start a command under the device's lock,
 //! and releasing a lock takes more than one instruction: stopped in between, it would keep others
-//! from getting the lock. So signals stop it only from `RUNNING` on, and `enter` heeds a request that
-//! came earlier.
+//! from getting the lock. So signals stop it only from `RUNNING` on, and `enter` heeds a request
+//! that came earlier.
 //!
-//! A signal that comes late finds another state than `STOP` and does nothing, or finds a `STOP` that
-//! was asked for since, and does what the next signal would.
+//! A signal that comes late finds another state than `STOP` and does nothing, or finds a `STOP`
+//! that was asked for since, and does what the next signal would.
 
 use std::hint;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -87,8 +87,8 @@ impl HostRetire {
     /// [`poll_retired`](Retire::poll_retired) has not reported; at once if there is one already. A
     /// later call replaces the waker of an earlier one that was not woken.
     ///
-    /// It is woken on the queue's thread, which it holds up until it returns, or by whoever puts the
-    /// [mark](Submit::mark).
+    /// It is woken on the queue's thread, which it holds up until it returns, or by whoever puts
+    /// the [mark](Submit::mark).
     pub fn wake_on_retire(&self, waker: &Waker) {
         let mine = waker.clone();
         let (dropped, now) = self.handle.device.lock().keep(self.handle.index, self.seen, mine);

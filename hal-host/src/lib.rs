@@ -28,11 +28,11 @@
 //!
 //! # How a command is stopped
 //!
-//! The one who interrupts asks in an atomic word of the queue (`gate.rs`), sends a real-time signal to
-//! the queue's thread, and waits until the word says that the command is stopped or has ended. The
-//! signal's handler acts only if the word asks for it, so a signal that comes late does nothing. It
-//! then sleeps in the handler, on a futex, and touches nothing else: others take the compute unit
-//! away from it and give it another one (`arbiter.rs`).
+//! The one who interrupts asks in an atomic word of the queue (`gate.rs`), sends a real-time signal
+//! to the queue's thread, and waits until the word says that the command is stopped or has ended.
+//! The signal's handler acts only if the word asks for it, so a signal that comes late does
+//! nothing. It then sleeps in the handler, on a futex, and touches nothing else: others take the
+//! compute unit away from it and give it another one (`arbiter.rs`).
 //!
 //! The handler is installed once per process. A queue's thread blocks all other signals, so an
 //! application's handlers never run there.
