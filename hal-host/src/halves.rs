@@ -82,23 +82,6 @@ pub struct HostRetire {
     busy: u64,
 }
 
-impl HostRetire {
-    /// Wakes `waker` once, as soon as there is a completion that
-    /// [`poll_retired`](Retire::poll_retired) has not reported; at once if there is one already. A
-    /// later call replaces the waker of an earlier one that was not woken.
-    ///
-    /// It is woken on the queue's thread, which it holds up until it returns, or by whoever puts
-    /// the [mark](Submit::mark).
-    pub fn wake_on_retire(&self, waker: &Waker) {
-        let mine = waker.clone();
-        let (dropped, now) = self.handle.device.lock().keep(self.handle.index, self.seen, mine);
-        drop(dropped);
-        if now {
-            waker.wake_by_ref();
-        }
-    }
-}
-
 impl ErrorType for HostRetire {
     type Error = HostError;
 }
@@ -133,6 +116,18 @@ impl Retire for HostRetire {
         self.busy = self.busy.max(busy);
         let upto = CmdId(end - 1);
         Ok(Some(Retired { upto, busy: Duration::from_ns(used), outcome }))
+    }
+
+    /// The waker is woken on the queue's thread, which it holds up until it returns, or by whoever
+    /// puts the [mark](Submit::mark).
+    fn wake_on_retire(&mut self, waker: &Waker) -> bool {
+        let mine = waker.clone();
+        let (dropped, now) = self.handle.device.lock().keep(self.handle.index, self.seen, mine);
+        drop(dropped);
+        if now {
+            waker.wake_by_ref();
+        }
+        true
     }
 }
 

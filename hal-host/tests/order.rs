@@ -185,14 +185,14 @@ fn no_wake_up_is_lost() {
         let waker = Waker::from(Arc::clone(&unpark));
         // Before the launch, while it runs, or after its end.
         if n % 3 == 0 {
-            queue.retire.wake_on_retire(&waker);
+            assert!(queue.retire.wake_on_retire(&waker));
         }
         launch(&mut queue.submit, n, &nothing);
         if n % 3 == 1 {
-            queue.retire.wake_on_retire(&waker);
+            assert!(queue.retire.wake_on_retire(&waker));
         } else if n % 3 == 2 {
             (0..n % 200).for_each(|_| std::hint::spin_loop());
-            queue.retire.wake_on_retire(&waker);
+            assert!(queue.retire.wake_on_retire(&waker));
         }
         let start = std::time::Instant::now();
         while unpark.1.load(Ordering::SeqCst) == 0 {
@@ -212,7 +212,7 @@ fn a_mark_behind_the_end_wakes() {
     queue.submit.launch(CmdId(0), &command, false).unwrap();
     ran.recv().unwrap();
     let unpark = Arc::new(Unpark(std::thread::current(), AtomicU64::new(0)));
-    queue.retire.wake_on_retire(&Waker::from(Arc::clone(&unpark)));
+    assert!(queue.retire.wake_on_retire(&Waker::from(Arc::clone(&unpark))));
     queue.submit.mark(CmdId(0)).unwrap();
     until("woken", || unpark.1.load(Ordering::SeqCst) == 1);
     retire(&mut queue.retire, 0);

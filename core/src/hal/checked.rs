@@ -1,6 +1,7 @@
 //! Watches the contract between a queue and its device, on either side of which a defect may be.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::task::Waker;
 
 use super::{ErrorType, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
@@ -158,6 +159,10 @@ impl<H: Retire> Retire for Checked<'_, H> {
             self.contract.retire(retired.upto);
         }
         Ok(retired)
+    }
+
+    fn wake_on_retire(&mut self, waker: &Waker) -> bool {
+        self.inner.wake_on_retire(waker)
     }
 }
 

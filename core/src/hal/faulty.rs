@@ -1,5 +1,7 @@
 //! Injects seeded faults between a queue and its device.
 
+use core::task::Waker;
+
 use super::{ErrorType, HalError, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
@@ -123,6 +125,10 @@ impl<H: Retire> Retire for Faulty<H> {
             retired.outcome = Outcome::Failed { from: retired.upto, fault: Fault::Execution };
         }
         Ok(Some(retired))
+    }
+
+    fn wake_on_retire(&mut self, waker: &Waker) -> bool {
+        self.inner.wake_on_retire(waker)
     }
 }
 

@@ -33,6 +33,8 @@ pub use ladder::{Deactivate, Interrupt, Ladder, Lv1, Lv2, Lv3, Preempt, Rung};
 pub use noop::{NoMoreQueues, Noop, NoopHalf, NoopQueue};
 pub use traced::{Call, Sink, Traced};
 
+use core::task::Waker;
+
 use crate::fault::Fault;
 use crate::id::{CmdId, QueueId};
 use crate::level::{Caps, Level, Step};
@@ -97,6 +99,15 @@ pub trait Retire: ErrorType {
     /// # Errors
     /// If the device cannot be asked.
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error>;
+
+    /// Has `waker` woken once, from any thread, as soon as there is a completion that
+    /// [`Retire::poll_retired`] has not reported; at once if there is one already. A later call
+    /// replaces the waker of an earlier one. False if the device cannot do that: its completions
+    /// must be looked for.
+    fn wake_on_retire(&mut self, waker: &Waker) -> bool {
+        let _ = waker;
+        false
+    }
 }
 
 /// How far a step has got.

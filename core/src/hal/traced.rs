@@ -1,5 +1,7 @@
 //! Shows every call to an observer.
 
+use core::task::Waker;
+
 use super::{ErrorType, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
@@ -89,6 +91,10 @@ impl<H: Retire, T: Sink> Retire for Traced<H, T> {
             self.sink.call(Call::Retired(retired));
         }
         result
+    }
+
+    fn wake_on_retire(&mut self, waker: &Waker) -> bool {
+        self.inner.wake_on_retire(waker)
     }
 }
 
