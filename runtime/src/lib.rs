@@ -32,6 +32,7 @@ mod clock;
 mod device;
 mod error;
 mod hub;
+mod lock;
 mod parker;
 mod policy;
 mod queue;

@@ -6,7 +6,7 @@ use xsched_core::hal::{Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::message::{Order, Report};
-use xsched_core::queue::{Action, ByHand, Signal};
+use xsched_core::queue::{ByHand, Signal};
 use xsched_core::window::WindowConfig;
 
 use super::Shared;
@@ -119,9 +119,7 @@ where
 
     fn submit(&self, command: S::Payload) -> Result<CmdId, SubmitError<S::Payload>> {
         let mut state = self.lock();
-        if state.machine.in_flight() >= u64::from(state.machine.window().threshold())
-            || state.machine.is_full()
-        {
+        if state.machine.is_full() {
             drop(state);
             self.take_completions(true);
             state = self.lock();
@@ -141,26 +139,28 @@ where
             }
         };
         // The usual case: this command is the next, so it goes straight to the device.
-        if state.machine.next_launch() == cmd
-            && let Some(mut launcher) = state.launcher.take()
-        {
-            match state.machine.poll_launch(now) {
-                Some(action @ Action::Launch { .. }) => {
-                    state = self.perform(state, &mut launcher, action, Some(command));
+        if state.window_is_open() && state.machine.next_launch() == cmd {
+            if let Some(mut launcher) = state.launcher.take() {
+                state = self.launch_new(state, &mut launcher, cmd, command, now);
+                state.launcher = Some(launcher);
+                if state.machine.next_launch().0 < state.machine.submitted() {
+                    state = self.launch(state, now);
                 }
-                other => {
-                    *state.payload(cmd) = Some(command);
-                    if let Some(action) = other {
-                        state = self.perform(state, &mut launcher, action, None);
-                    }
-                }
+                self.finish(state);
+                return Ok(cmd);
             }
-            state.launcher = Some(launcher);
-        } else {
-            *state.payload(cmd) = Some(command);
         }
-        if state.machine.next_launch().0 < state.machine.submitted() {
+        *state.payload(cmd) = Some(command);
+        if state.window_is_open() {
             state = self.launch(state, now);
+        } else {
+            // Only now that the command is in the ring: so the queue is never idle in between, and
+            // the scheduler need not hear of it.
+            drop(state);
+            if self.take_completions(true) {
+                return Ok(cmd);
+            }
+            state = self.lock();
         }
         self.finish(state);
         Ok(cmd)

@@ -15,7 +15,7 @@ mod api;
 mod state;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 
 use xsched_core::fault::Fault;
@@ -32,6 +32,7 @@ pub(crate) use api::{Api, Snapshot};
 use crate::clock::now;
 use crate::device::Threads;
 use crate::hub::{Hub, Member};
+use crate::lock::{self, Lock};
 
 /// Launches that a submitter does for others in one call; the pump does the rest.
 const FAVOURS: u32 = 16;
@@ -43,14 +44,14 @@ pub(crate) struct Shared<S: Submit<Payload: Sized>, R, P> {
     this: Weak<Self>,
     id: QueueId,
     caps: Caps,
-    state: Mutex<State<S>>,
-    retire: Mutex<R>,
+    state: Lock<State<S>>,
+    retire: Lock<R>,
     steps: Mutex<P>,
     hub: Arc<Hub>,
     threads: Arc<Threads>,
 }
 
-type Guard<'a, S> = MutexGuard<'a, State<S>>;
+type Guard<'a, S> = lock::Guard<'a, State<S>>;
 
 impl<S: Submit<Payload: Sized>, R, P> std::fmt::Debug for Shared<S, R, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -96,8 +97,8 @@ where
             this: this.clone(),
             id: parts.id,
             caps: parts.caps,
-            state: Mutex::new(state),
-            retire: Mutex::new(parts.retire),
+            state: Lock::new(state),
+            retire: Lock::new(parts.retire),
             steps: Mutex::new(parts.preempt),
             hub: parts.hub,
             threads: parts.threads,
@@ -105,7 +106,7 @@ where
     }
 
     fn lock(&self) -> Guard<'_, S> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn replays(&self) -> bool {
@@ -167,6 +168,29 @@ where
         }
         state.launcher = Some(launcher);
         state
+    }
+
+    /// Launches the command that was just submitted, if it is its turn.
+    fn launch_new<'a>(
+        &'a self,
+        mut state: Guard<'a, S>,
+        launcher: &mut S,
+        cmd: CmdId,
+        command: S::Payload,
+        now: Instant,
+    ) -> Guard<'a, S> {
+        match state.machine.poll_launch(now) {
+            Some(action @ Action::Launch { .. }) => {
+                self.perform(state, launcher, action, Some(command))
+            }
+            other => {
+                *state.payload(cmd) = Some(command);
+                match other {
+                    Some(action) => self.perform(state, launcher, action, None),
+                    None => state,
+                }
+            }
+        }
     }
 
     /// Calls the device. A backend that panics counts as a lost device: everybody who waits learns
@@ -247,11 +271,7 @@ where
 
     /// Takes completions if nobody else is about it. A caller that may launch does so.
     fn take_completions(&self, may_launch: bool) -> bool {
-        let mut retire = match self.retire.try_lock() {
-            Ok(retire) => retire,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
+        let Some(mut retire) = self.retire.try_lock() else { return false };
         let signal = match self.guarded(|| retire.poll_retired()) {
             Ok(None) => return false,
             Ok(Some(retired)) => Signal::Retired(retired),

@@ -51,6 +51,11 @@ impl<S: Submit<Payload: Sized>> State<S> {
         &mut self.payloads[(cmd.0 % places) as usize]
     }
 
+    /// Whether the in-flight window has room.
+    pub(super) fn window_is_open(&self) -> bool {
+        self.machine.in_flight() < u64::from(self.machine.window().threshold())
+    }
+
     /// These commands will not be launched (any more).
     pub(super) fn discard(&mut self, from: CmdId, to: CmdId) {
         for n in from.0..to.0 {
