@@ -1,9 +1,10 @@
-//! The threads of a device: the reaper, which takes completions that nobody waits for, and the
-//! pump, which launches what could not be launched when it was submitted.
+//! The threads of a device: the reaper, which takes completions that nobody waits for; the pump,
+//! which launches what could not be launched when it was submitted; and, once there are any, the
+//! one that runs callbacks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -11,29 +12,44 @@ use crate::hub::{Member, lock};
 
 /// Rounds without a completion for which the reaper stays awake.
 const SPIN_ROUNDS: u32 = 64;
-/// The reaper's naps between looks, in microseconds: the first, and the longest.
+/// The reaper's naps between looks at a device that cannot wake it, in microseconds: the first, and
+/// the longest.
 const NAP_US: (u64, u64) = (20, 500);
-/// Naps after which a queue with nothing in flight is no longer looked at. It costs a wake-up to
-/// come back, so a queue that is used again and again stays for a while.
-const IDLE_NAPS: u32 = 8;
+/// Longest sleep; there is always something that ends it sooner.
+const REST: Duration = Duration::from_secs(3_600);
+/// At each so-manieth rest, queues with nothing in flight are let go. It costs a wake-up to come
+/// back, so a queue that is used again and again stays for a while.
+const IDLE_RESTS: u32 = 8;
 
 /// A list of queues that a thread must see to.
-struct Work {
+pub(crate) struct Work {
     queues: Mutex<Todo>,
     bell: Condvar,
+    /// The thread looks at its queues often just now.
+    lively: AtomicBool,
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Work").field("lively", &self.lively).finish_non_exhaustive()
+    }
 }
 
 #[derive(Default)]
 struct Todo {
     members: Vec<Arc<dyn Member>>,
-    /// Somebody sleeps until something happens.
+    /// There may be something to see.
     hurry: bool,
     stop: bool,
 }
 
 impl Work {
     fn new() -> Arc<Self> {
-        Arc::new(Self { queues: Mutex::default(), bell: Condvar::new() })
+        Arc::new(Self {
+            queues: Mutex::default(),
+            bell: Condvar::new(),
+            lively: AtomicBool::new(false),
+        })
     }
 
     fn push(&self, member: Arc<dyn Member>) {
@@ -46,6 +62,16 @@ impl Work {
         self.bell.notify_one();
     }
 
+    /// There may be something to see: look at once.
+    pub(crate) fn hurry(&self) {
+        // SeqCst, as the store in `reap`: a reaper that is seen lively will arm what it looks at
+        // after this call.
+        if !self.lively.load(Ordering::SeqCst) {
+            lock(&self.queues).hurry = true;
+            self.bell.notify_one();
+        }
+    }
+
     /// Moves new queues into `out`, after waiting for some (`at_most` so long, or for as long as it
     /// takes). Says what else there is to know.
     fn take(&self, out: &mut Vec<Arc<dyn Member>>, at_most: Option<Duration>) -> News {
@@ -55,7 +81,9 @@ impl Work {
                 todo = self.bell.wait(todo).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            todo = self.bell.wait_timeout(todo, span).unwrap_or_else(PoisonError::into_inner).0;
+            if !span.is_zero() {
+                todo = self.bell.wait_timeout(todo, span).unwrap_or_else(PoisonError::into_inner).0;
+            }
             break;
         }
         let hurry = std::mem::take(&mut todo.hurry) || !todo.members.is_empty();
@@ -71,12 +99,14 @@ struct News {
     end: bool,
 }
 
+/// A callback with what it needs.
+pub(crate) type Callback = Box<dyn FnOnce() + Send>;
+
 /// The threads that serve the queues of one device. They end when the last queue has gone.
 pub(crate) struct Threads {
     reaper: Arc<Work>,
     pump: Arc<Work>,
-    /// The reaper looks at its queues often just now.
-    lively: Arc<AtomicBool>,
+    callbacks: Mutex<Option<mpsc::Sender<Callback>>>,
 }
 
 impl std::fmt::Debug for Threads {
@@ -87,12 +117,16 @@ impl std::fmt::Debug for Threads {
 
 impl Threads {
     pub(crate) fn start() -> Result<Self, Error> {
-        let threads = Self { reaper: Work::new(), pump: Work::new(), lively: Arc::default() };
-        let (work, lively) = (Arc::clone(&threads.reaper), Arc::clone(&threads.lively));
-        spawn("reaper", move || reap(&work, &lively))?;
+        let threads = Self { reaper: Work::new(), pump: Work::new(), callbacks: Mutex::default() };
+        let work = Arc::clone(&threads.reaper);
+        spawn("reaper", move || reap(&work))?;
         let work = Arc::clone(&threads.pump);
         spawn("pump", move || pump(&work))?;
         Ok(threads)
+    }
+
+    pub(crate) const fn reaper(&self) -> &Arc<Work> {
+        &self.reaper
     }
 
     /// The queue has something in flight. Not to be called again before it has been let go.
@@ -105,12 +139,20 @@ impl Threads {
         self.pump.push(member);
     }
 
-    /// Somebody sleeps until a completion: look at once.
-    pub(crate) fn hurry(&self) {
-        if !self.lively.load(Ordering::Relaxed) {
-            lock(&self.reaper.queues).hurry = true;
-            self.reaper.bell.notify_one();
+    /// Where callbacks go. They have a thread of their own, since nobody knows how long they take.
+    pub(crate) fn callbacks(&self) -> Result<mpsc::Sender<Callback>, Error> {
+        let mut callbacks = lock(&self.callbacks);
+        if let Some(sender) = &*callbacks {
+            return Ok(sender.clone());
         }
+        let (sender, receiver) = mpsc::channel::<Callback>();
+        spawn("callbacks", move || {
+            for callback in receiver {
+                unless_it_panics("a callback", callback);
+            }
+        })?;
+        *callbacks = Some(sender.clone());
+        Ok(sender)
     }
 }
 
@@ -131,56 +173,66 @@ pub(crate) fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) ->
     }
 }
 
-/// The destructor of a command that panics, or a waker, must not take the thread from other queues.
-fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
+/// Code of users must not take the thread from others.
+fn unless_it_panics<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(work)).ok();
     if result.is_none() {
-        tracing::error!("the destructor of a command, or a waker, panicked");
+        tracing::error!("{what} panicked");
     }
     result
 }
+
+const USERS: &str = "the destructor of a command, or a waker,";
 
 fn pump(work: &Work) {
     let mut members = Vec::new();
     while !work.take(&mut members, None).end {
         for member in members.drain(..) {
-            unless_it_panics(|| member.pump());
+            unless_it_panics(USERS, || member.pump());
         }
     }
 }
 
-fn reap(work: &Work, lively: &AtomicBool) {
+fn reap(work: &Work) {
     let mut members: Vec<Arc<dyn Member>> = Vec::new();
-    let (mut quiet_rounds, mut idle_naps) = (0u32, 0u32);
+    let (mut quiet_rounds, mut rests) = (0u32, 0u32);
     let mut nap = Duration::from_micros(NAP_US.0);
     loop {
-        let rest = match (members.is_empty(), quiet_rounds < SPIN_ROUNDS) {
-            (true, _) => None,
-            (false, true) => Some(Duration::ZERO),
-            (false, false) => Some(nap),
-        };
-        lively.store(rest == Some(Duration::ZERO), Ordering::Relaxed);
-        let news = work.take(&mut members, rest);
+        let spins = !members.is_empty() && quiet_rounds < SPIN_ROUNDS;
+        work.lively.store(spins, Ordering::SeqCst);
+        let mut span = Duration::ZERO;
+        if !spins {
+            rests = (rests + 1) % IDLE_RESTS;
+            span = lie_down(&mut members, nap, rests == 0);
+        }
+        let news = work.take(&mut members, Some(span));
         if news.end {
             return;
         }
         let mut progress = false;
         for member in &members {
-            progress |= unless_it_panics(|| member.reap()).unwrap_or(true);
+            progress |= unless_it_panics(USERS, || member.reap()).unwrap_or(true);
         }
         if progress || news.hurry {
-            (quiet_rounds, idle_naps) = (0, 0);
+            quiet_rounds = 0;
             nap = Duration::from_micros(NAP_US.0);
-            continue;
-        }
-        quiet_rounds = quiet_rounds.saturating_add(1);
-        if quiet_rounds > SPIN_ROUNDS {
-            nap = (nap * 2).min(Duration::from_micros(NAP_US.1));
-            idle_naps += 1;
-        }
-        if idle_naps > IDLE_NAPS {
-            members.retain(|member| unless_it_panics(|| member.stays_watched()).unwrap_or(false));
-            idle_naps = 0;
+        } else {
+            quiet_rounds = quiet_rounds.saturating_add(1);
+            if !spins {
+                nap = (nap * 2).min(Duration::from_micros(NAP_US.1));
+            }
         }
     }
+}
+
+/// Asks the devices to wake the reaper. Lets those queues go that need nobody; says how long the
+/// others can be left alone.
+fn lie_down(members: &mut Vec<Arc<dyn Member>>, nap: Duration, tired: bool) -> Duration {
+    let mut span = REST;
+    members.retain(|member| {
+        let rest = unless_it_panics(USERS, || member.rest(nap, tired)).flatten();
+        span = span.min(rest.unwrap_or(REST));
+        rest.is_some()
+    });
+    span
 }

@@ -29,6 +29,15 @@ pub enum Error {
     /// The device refused to open a hardware queue.
     #[error("the device refused to open a hardware queue: {0}")]
     Open(String),
+    /// The queue holds as many commands as it can.
+    #[error("the queue is full; wait for a command to retire")]
+    QueueFull,
+    /// The device of the queue is lost.
+    #[error("the device is lost; reopen it and make a new queue")]
+    DeviceLost,
+    /// The ticket belongs to another runtime, whose scheduler knows nothing of this one.
+    #[error("the ticket belongs to another runtime; queues wait only for queues of their own")]
+    OtherRuntime,
     /// The configuration asks for a queue without room for commands.
     #[error("a queue needs room for at least one command; set its capacity to 1 or more")]
     NoCapacity,

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use xsched_core::id::QueueId;
+use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::message::{Order, Report};
-use xsched_core::scheduler::{Heap, Scheduler};
+use xsched_core::scheduler::{Heap, Scheduler, SchedulerError};
 use xsched_core::time::Instant;
 
 use crate::error::Error;
@@ -30,11 +30,18 @@ pub(crate) trait Member: Send + Sync {
     fn fail_open(&self);
     /// Takes completions; true if there were any.
     fn reap(&self) -> bool;
-    /// Whether completions have to be looked for; if not, the queue asks to be watched again.
-    fn stays_watched(&self) -> bool;
+    /// Asks the device to wake the reaper. Says how long the queue can be left alone, at least
+    /// `nap`; `None` if it needs nobody: it asks to be watched again. A queue that is merely idle
+    /// is let go only if `tired`.
+    fn rest(&self, nap: Duration, tired: bool) -> Option<Duration>;
     /// Launches what may be launched.
     fn pump(&self);
+    /// Takes a command that waits for an event, if `admit` agrees when told its number.
+    fn submit_wait(&self, event: EventRef, admit: &mut Admit<'_>) -> Result<Option<CmdId>, Error>;
 }
+
+/// Says whether there is something to wait for.
+pub(crate) type Admit<'a> = dyn FnMut(CmdId) -> Result<bool, SchedulerError> + 'a;
 
 /// A closure for the scheduler's thread.
 type Request = Box<dyn FnOnce(Instant, &mut Brain) + Send>;
@@ -238,6 +245,21 @@ impl Hub {
                 tracing::warn!(queue = id.index(), %error, "a queue was not detached");
             }
         });
+    }
+
+    /// Makes the queue wait for an event, unless it has been reached. On the scheduler's thread.
+    pub(crate) fn submit_wait(
+        &self,
+        brain: &mut Brain,
+        id: QueueId,
+        event: EventRef,
+    ) -> Result<Option<CmdId>, Error> {
+        let member = self.member(id).ok_or(SchedulerError::UnknownQueue)?;
+        if self.member(event.queue).is_none() {
+            // A queue goes when everything in it has retired.
+            return Ok(None);
+        }
+        member.submit_wait(event, &mut |cmd| brain.admit_wait(id, cmd, event))
     }
 
     /// The queue with this id.

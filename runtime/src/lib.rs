@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod clock;
 mod device;
 mod error;
@@ -40,10 +41,12 @@ mod runtime;
 mod scheduler;
 mod shared;
 mod stats;
+mod waiting;
 
 pub use error::{Error, SubmitError, WaitError};
-pub use queue::{Completion, Ticket, XQueue};
+pub use queue::{Drain, Ticket, XQueue};
 pub use runtime::{CommandOf, Device, Runtime, RuntimeConfig, XQueueConfig};
 pub use stats::Stats;
+pub use waiting::{Completion, Submission};
 pub use xsched_core as core;
 pub use xsched_policies as policies;

@@ -1,40 +1,45 @@
 //! The handle that users hold.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use xsched_core::hint::Hints;
-use xsched_core::id::{CmdId, QueueId};
+use xsched_core::id::{CmdId, EventRef};
 use xsched_core::level::Level;
 use xsched_core::scheduler::LevelChoice;
 use xsched_core::window::WindowConfig;
 
 use crate::error::{Error, SubmitError, WaitError};
-use crate::parker::Parker;
 use crate::runtime::Runtime;
 use crate::shared::Api;
 use crate::stats::Stats;
+use crate::waiting::{Completion, Submission, call_back, wait_until};
 
-/// Times that a waiter looks for its completion before it sleeps.
-const LOOKS: u32 = 256;
-
-/// A submitted command, for waiting.
+/// A submitted command, for waiting: on its own queue by a thread, a future or a callback, and on
+/// another queue of the runtime by [`XQueue::submit_wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    queue: QueueId,
-    cmd: CmdId,
+    runtime: u32,
+    event: EventRef,
 }
 
 impl Ticket {
     /// The command's place in submission order, from 0.
     #[must_use]
     pub const fn number(&self) -> u64 {
-        self.cmd.0
+        self.event.cmd.0
     }
+}
+
+/// What to wait for before a hold by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// Until everything submitted before the call has retired.
+    All,
+    /// Until nothing is submitted that has not retired. If others go on submitting, that may be
+    /// never.
+    Idle,
 }
 
 /// A queue of commands for a device, that the scheduler can hold.
@@ -75,12 +80,13 @@ impl<C> XQueue<C> {
         Self { handle: Arc::new(Handle { queue, runtime }) }
     }
 
-    fn api(&self) -> &dyn Api<C> {
+    pub(crate) fn api(&self) -> &dyn Api<C> {
         &*self.handle.queue
     }
 
     fn ticket(&self, cmd: CmdId) -> Ticket {
-        Ticket { queue: self.api().id(), cmd }
+        let event = EventRef { queue: self.api().id(), cmd };
+        Ticket { runtime: self.handle.runtime.number(), event }
     }
 
     /// Takes a command, and launches it if the queue runs and its window is open. Otherwise it is
@@ -105,7 +111,66 @@ impl<C> XQueue<C> {
                 result => return result,
             }
             // However the oldest ends, there is room then.
-            let _ = self.wait_until(self.api().oldest(), None);
+            let _ = wait_until(self.api(), self.api().oldest(), None);
+        }
+    }
+
+    /// The same as a future, which is ready when the queue has taken the command. Dropped before
+    /// that, it submits nothing.
+    pub fn submit_async(&self, command: C) -> Submission<C> {
+        Submission { queue: self.clone(), command: Some(command) }
+    }
+
+    /// Makes the queue wait for a command of another queue: what is submitted here from now on is
+    /// launched only after that command has retired, whether or not it failed. Meanwhile the other
+    /// queue may run at least whenever this one may, so that nobody waits for a queue that the
+    /// policy holds.
+    ///
+    /// The wait is a command of its own, which takes a place in the ring and fails if the other
+    /// queue's device is lost; its ticket is returned. `None` if there is nothing to wait for: the
+    /// command has retired, or precedes on this queue anyway.
+    ///
+    /// # Errors
+    /// [`Error::Scheduler`] with [`SchedulerError::WouldDeadlock`] if the other command waits,
+    /// over however many queues, for one that comes later on this one, and with
+    /// [`SchedulerError::WaitTableFull`]; [`Error::QueueFull`], [`Error::DeviceLost`],
+    /// [`Error::OtherRuntime`], [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
+    ///
+    /// [`SchedulerError::WouldDeadlock`]: xsched_core::scheduler::SchedulerError::WouldDeadlock
+    /// [`SchedulerError::WaitTableFull`]: xsched_core::scheduler::SchedulerError::WaitTableFull
+    pub fn submit_wait(&self, ticket: Ticket) -> Result<Option<Ticket>, Error> {
+        if ticket.runtime != self.handle.runtime.number() {
+            return Err(Error::OtherRuntime);
+        }
+        let (id, event) = (self.api().id(), ticket.event);
+        let hub = Arc::clone(self.handle.runtime.hub());
+        let answer =
+            self.handle.runtime.hub().ask(move |_, brain| hub.submit_wait(brain, id, event));
+        Ok(answer??.map(|cmd| self.ticket(cmd)))
+    }
+
+    /// Has `callback` called once the command has retired, on a thread of the device that does
+    /// nothing else; it holds up other callbacks of the device and nobody besides. A panic in it is
+    /// caught and logged. The callback may use and drop handles of this queue, the last one too;
+    /// being called later does not keep the queue open.
+    ///
+    /// # Errors
+    /// [`Error::Thread`] if the thread cannot be started. A ticket of another queue is no error
+    /// here: the callback gets [`WaitError::WrongQueue`].
+    pub fn on_retired(
+        &self,
+        ticket: Ticket,
+        callback: impl FnOnce(Result<(), WaitError>) + Send + 'static,
+    ) -> Result<(), Error>
+    where
+        C: Send + 'static,
+    {
+        match self.checked(ticket) {
+            Ok(cmd) => call_back(&self.handle.queue, cmd, callback),
+            Err(error) => {
+                callback(Err(error));
+                Ok(())
+            }
         }
     }
 
@@ -114,8 +179,8 @@ impl<C> XQueue<C> {
     /// # Errors
     /// [`WaitError::Failed`] if it failed, [`WaitError::Forgotten`], [`WaitError::WrongQueue`].
     pub fn wait(&self, ticket: Ticket) -> Result<(), WaitError> {
-        self.checked(ticket)?;
-        self.wait_until(ticket.cmd, None)
+        let cmd = self.checked(ticket)?;
+        wait_until(self.api(), cmd, None)
     }
 
     /// Waits until the command has retired, and no longer than `span`.
@@ -123,15 +188,15 @@ impl<C> XQueue<C> {
     /// # Errors
     /// [`WaitError::Timeout`], and as for [`XQueue::wait`].
     pub fn wait_timeout(&self, ticket: Ticket, span: Duration) -> Result<(), WaitError> {
-        self.checked(ticket)?;
-        self.wait_until(ticket.cmd, Instant::now().checked_add(span))
+        let cmd = self.checked(ticket)?;
+        wait_until(self.api(), cmd, Instant::now().checked_add(span))
     }
 
     /// Waits until everything submitted so far has retired, whether or not it failed.
     pub fn wait_all(&self) {
         if let Some(last) = self.stats().submitted.checked_sub(1) {
             // Failures are for those who wait for the commands that failed.
-            let _ = self.wait_until(CmdId(last), None);
+            let _ = wait_until(self.api(), CmdId(last), None);
         }
     }
 
@@ -140,41 +205,17 @@ impl<C> XQueue<C> {
         Completion { queue: self.clone(), ticket }
     }
 
-    fn checked(&self, ticket: Ticket) -> Result<(), WaitError> {
-        if ticket.queue == self.api().id() { Ok(()) } else { Err(WaitError::WrongQueue) }
-    }
-
-    fn wait_until(&self, cmd: CmdId, deadline: Option<Instant>) -> Result<(), WaitError> {
-        let queue = self.api();
-        if let Some(outcome) = queue.want(cmd) {
-            return outcome;
-        }
-        for _ in 0..LOOKS {
-            if let Some(outcome) = queue.poll(cmd) {
-                return outcome;
-            }
-            std::hint::spin_loop();
-        }
-        let parker = Parker::current();
-        loop {
-            parker.reset();
-            if let Some(outcome) = queue.register(cmd, parker.waker()) {
-                return outcome;
-            }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                queue.unregister(cmd, parker.waker());
-                return Err(WaitError::Timeout);
-            }
-            parker.park(left);
-        }
+    pub(crate) fn checked(&self, ticket: Ticket) -> Result<CmdId, WaitError> {
+        let ours = ticket.runtime == self.handle.runtime.number();
+        let ours = ours && ticket.event.queue == self.api().id();
+        if ours { Ok(ticket.event.cmd) } else { Err(WaitError::WrongQueue) }
     }
 
     /// Cancels a command that was not launched: it fails with
     /// [`xsched_core::fault::Fault::Cancelled`] and retires in its turn. False if it was launched,
     /// has retired, or is not of this queue.
     pub fn cancel(&self, ticket: Ticket) -> bool {
-        self.checked(ticket).is_ok() && self.api().cancel(ticket.cmd)
+        self.checked(ticket).is_ok_and(|cmd| self.api().cancel(cmd))
     }
 
     /// Holds the queue by hand, as deep as `level` says, the device can and the queue is configured
@@ -182,6 +223,35 @@ impl<C> XQueue<C> {
     /// [`Stats::hold`] tells how far it has got.
     pub fn hold(&self, level: Level) {
         self.api().hold(level);
+    }
+
+    /// The same, after waiting as `drain` says. If the queue is held by hand already, it waits for
+    /// nothing. Another thread may resume meanwhile: that ends earlier holds, not this one.
+    ///
+    /// # Errors
+    /// [`WaitError::Timeout`] if it took longer than `at_most`; the queue is then not held.
+    pub fn hold_after(
+        &self,
+        drain: Drain,
+        level: Level,
+        at_most: Option<Duration>,
+    ) -> Result<(), WaitError> {
+        let deadline = at_most.and_then(|span| Instant::now().checked_add(span));
+        let last = || CmdId(self.stats().submitted.saturating_sub(1));
+        let mut target = last();
+        loop {
+            if self.stats().held_by_hand || self.api().hold_if_idle(level) {
+                break;
+            }
+            match wait_until(self.api(), target, deadline) {
+                Err(WaitError::Timeout) => return Err(WaitError::Timeout),
+                // However its last command ended.
+                _ if drain == Drain::All => break,
+                _ => target = last(),
+            }
+        }
+        self.hold(level);
+        Ok(())
     }
 
     /// Ends a hold by hand.
@@ -247,29 +317,5 @@ impl<C> XQueue<C> {
     /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
     pub fn flush(&self) -> Result<(), Error> {
         self.handle.runtime.hub().ask(|_, _| ())
-    }
-}
-
-/// The completion of a command; see [`XQueue::completion`].
-#[derive(Debug)]
-#[must_use = "futures do nothing unless they are polled"]
-pub struct Completion<C> {
-    queue: XQueue<C>,
-    ticket: Ticket,
-}
-
-impl<C> Future for Completion<C> {
-    type Output = Result<(), WaitError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (queue, cmd) = (self.queue.api(), self.ticket.cmd);
-        if let Err(error) = self.queue.checked(self.ticket) {
-            return Poll::Ready(Err(error));
-        }
-        let outcome = queue
-            .want(cmd)
-            .or_else(|| queue.poll(cmd))
-            .or_else(|| queue.register(cmd, context.waker()));
-        outcome.map_or(Poll::Pending, Poll::Ready)
     }
 }

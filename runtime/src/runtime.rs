@@ -1,12 +1,12 @@
 //! The runtime, its devices, and making queues.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use xsched_core::hal::{Backend, Retire, Steps, Submit};
-use xsched_core::hint::Hints;
+use xsched_core::hint::{Hints, PolicyHint};
 use xsched_core::id::{DeviceId, ProcessId};
 use xsched_core::level::Level;
 use xsched_core::policy::Policy;
@@ -48,6 +48,8 @@ pub struct Runtime {
 }
 
 struct Inner {
+    /// Tells runtimes apart.
+    number: u32,
     hub: Arc<Hub>,
     devices: AtomicU16,
     max_devices: u16,
@@ -90,7 +92,9 @@ impl Runtime {
         let brain = Scheduler::new(Guest(Box::new(policy)), storage);
         let (watchdog, end) = mpsc::channel();
         crate::scheduler::start(&hub, brain, end)?;
+        static RUNTIMES: AtomicU32 = AtomicU32::new(0);
         let inner = Inner {
+            number: RUNTIMES.fetch_add(1, Ordering::Relaxed),
             hub,
             devices: AtomicU16::new(0),
             max_devices: config.devices,
@@ -140,6 +144,19 @@ impl Runtime {
     #[must_use]
     pub fn is_scheduling(&self) -> bool {
         !self.inner.hub.is_gone()
+    }
+
+    /// Sets something of the policy as a whole: a timeslice, say. False if the policy in charge has
+    /// no such setting.
+    ///
+    /// # Errors
+    /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
+    pub fn hint_policy(&self, hint: PolicyHint) -> Result<bool, Error> {
+        self.inner.hub.ask(move |_, brain| brain.hint_policy(hint))
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.inner.number
     }
 
     pub(crate) fn hub(&self) -> &Arc<Hub> {

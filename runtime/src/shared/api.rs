@@ -1,19 +1,21 @@
 //! What the runtime's threads and the handles do with a queue, whatever its device.
 
+use std::sync::mpsc::Sender;
 use std::task::Waker;
+use std::time::Duration;
 
 use xsched_core::hal::{Retire, Steps, Submit};
-use xsched_core::id::{CmdId, QueueId};
+use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::message::{Order, Report};
 use xsched_core::queue::{ByHand, Signal};
 use xsched_core::window::WindowConfig;
 
 use super::Shared;
-use super::state::Waiter;
 use crate::clock::now;
-use crate::error::{SubmitError, WaitError};
-use crate::hub::Member;
+use crate::device::Callback;
+use crate::error::{Error, SubmitError, WaitError};
+use crate::hub::{Admit, Member};
 
 impl<S, R, P> Member for Shared<S, R, P>
 where
@@ -49,18 +51,33 @@ where
         progress
     }
 
-    fn stays_watched(&self) -> bool {
+    fn rest(&self, nap: Duration, tired: bool) -> Option<Duration> {
         let mut state = self.lock();
         let pending = state.machine.submitted() > state.machine.retired();
-        state.watched =
+        let needed =
             state.machine.in_flight() > 0 || state.later.is_some() || (state.closing && pending);
-        let watched = state.watched;
-        if !watched && state.closing && !state.detached {
-            state.detached = true;
-            drop(state);
-            self.hub.detach(self.id);
+        if !needed && (tired || state.closing) {
+            state.watched = false;
+            if state.closing && !state.detached {
+                state.detached = true;
+                drop(state);
+                self.hub.detach(self.id);
+            }
+            return None;
         }
-        watched
+        drop(state);
+        // Armed first: what follows sees everything that came before.
+        let armed = self.arm();
+        let state = self.lock();
+        if !armed || state.later.is_some() {
+            return Some(nap);
+        }
+        let due = state.machine.poll_timeout();
+        Some(
+            due.map_or(Duration::MAX, |due| {
+                Duration::from_nanos(due.since(now()).as_ns()).max(nap)
+            }),
+        )
     }
 
     fn pump(&self) {
@@ -69,7 +86,27 @@ where
         state = self.launch(state, now());
         self.finish(state);
     }
+
+    fn submit_wait(&self, event: EventRef, admit: &mut Admit<'_>) -> Result<Option<CmdId>, Error> {
+        let mut state = self.lock();
+        let next = CmdId(state.machine.submitted());
+        let cmd = if state.machine.is_lost() {
+            Err(Error::DeviceLost)
+        } else if state.machine.is_full() {
+            Err(Error::QueueFull)
+        } else if admit(next)? {
+            state.machine.submit_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
+        } else {
+            Ok(None)
+        };
+        // Not launched from here, since this is the scheduler's thread: the pump does.
+        self.finish(state);
+        cmd
+    }
 }
+
+/// How a wait ends.
+pub(crate) type Outcome = Result<(), WaitError>;
 
 /// What a handle does with its queue, whatever the device.
 pub(crate) trait Api<C>: Member {
@@ -79,14 +116,22 @@ pub(crate) trait Api<C>: Member {
     /// The oldest command that has not retired: when it has, there is room.
     fn oldest(&self) -> CmdId;
     /// Makes sure that the completion will be seen; the outcome if it is there already.
-    fn want(&self, cmd: CmdId) -> Option<Result<(), WaitError>>;
+    fn want(&self, cmd: CmdId) -> Option<Outcome>;
     /// Looks for completions; the outcome if it is there now.
-    fn poll(&self, cmd: CmdId) -> Option<Result<(), WaitError>>;
+    fn poll(&self, cmd: CmdId) -> Option<Outcome>;
     /// Has the waker woken when the command has retired; the outcome if it is there already.
-    fn register(&self, cmd: CmdId, waker: &Waker) -> Option<Result<(), WaitError>>;
-    fn unregister(&self, cmd: CmdId, waker: &Waker);
+    fn register(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome>;
+    /// The same for a thread that looks for completions when it is woken, and that leaves before it
+    /// goes.
+    fn stand_by(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome>;
+    fn leave(&self, cmd: CmdId, waker: &Waker);
+    /// How the command ended, if it has. Does not look for completions.
+    fn outcome(&self, cmd: CmdId) -> Option<Outcome>;
+    fn callbacks(&self) -> Result<Sender<Callback>, Error>;
     fn cancel(&self, cmd: CmdId) -> bool;
     fn hold(&self, level: Level);
+    /// The same, but only if nothing is submitted that has not retired; says whether it was so.
+    fn hold_if_idle(&self, level: Level) -> bool;
     fn resume(&self, drop_pending: bool);
     fn set_window(&self, window: WindowConfig);
     fn set_level(&self, level: Level);
@@ -139,16 +184,17 @@ where
             }
         };
         // The usual case: this command is the next, so it goes straight to the device.
-        if state.window_is_open() && state.machine.next_launch() == cmd {
-            if let Some(mut launcher) = state.launcher.take() {
-                state = self.launch_new(state, &mut launcher, cmd, command, now);
-                state.launcher = Some(launcher);
-                if state.machine.next_launch().0 < state.machine.submitted() {
-                    state = self.launch(state, now);
-                }
-                self.finish(state);
-                return Ok(cmd);
+        if state.window_is_open()
+            && state.machine.next_launch() == cmd
+            && let Some(mut launcher) = state.launcher.take()
+        {
+            state = self.launch_new(state, &mut launcher, cmd, command, now);
+            state.launcher = Some(launcher);
+            if state.machine.next_launch().0 < state.machine.submitted() {
+                state = self.launch(state, now);
             }
+            self.finish(state);
+            return Ok(cmd);
         }
         *state.payload(cmd) = Some(command);
         if state.window_is_open() {
@@ -170,7 +216,7 @@ where
         CmdId(self.lock().machine.retired())
     }
 
-    fn want(&self, cmd: CmdId) -> Option<Result<(), WaitError>> {
+    fn want(&self, cmd: CmdId) -> Option<Outcome> {
         let mut state = self.lock();
         if let Some(outcome) = state.outcome(cmd) {
             return Some(outcome);
@@ -182,25 +228,36 @@ where
         outcome
     }
 
-    fn poll(&self, cmd: CmdId) -> Option<Result<(), WaitError>> {
+    fn poll(&self, cmd: CmdId) -> Option<Outcome> {
         if self.take_completions(true) { self.lock().outcome(cmd) } else { None }
     }
 
-    fn register(&self, cmd: CmdId, waker: &Waker) -> Option<Result<(), WaitError>> {
-        let mut state = self.lock();
-        if let Some(outcome) = state.outcome(cmd) {
-            return Some(outcome);
+    fn register(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome> {
+        let outcome = self.enlist(cmd, waker);
+        if outcome.is_none() {
+            self.threads.reaper().hurry();
         }
-        if !state.waiters.iter().any(|w| w.cmd == cmd && w.waker.will_wake(waker)) {
-            state.waiters.push(Waiter { cmd, waker: waker.clone() });
-        }
-        drop(state);
-        self.threads.hurry();
-        None
+        outcome
     }
 
-    fn unregister(&self, cmd: CmdId, waker: &Waker) {
-        self.lock().waiters.retain(|w| w.cmd != cmd || !w.waker.will_wake(waker));
+    fn stand_by(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome> {
+        let outcome = self.enlist(cmd, waker);
+        if outcome.is_none() && !(self.alarm.enter(waker) && self.arm()) {
+            self.threads.reaper().hurry();
+        }
+        outcome
+    }
+
+    fn leave(&self, cmd: CmdId, waker: &Waker) {
+        let mut state = self.lock();
+        state.waiters.retain(|w| w.cmd != cmd || !w.waker.will_wake(waker));
+        let others = state.machine.in_flight() > 0 || !state.waiters.is_empty();
+        drop(state);
+        // If it was woken, the alarm is spent; from now on it is somebody else's task to look.
+        let was_in_front = self.alarm.leave(waker);
+        if others && !was_in_front && !self.arm() {
+            self.threads.reaper().hurry();
+        }
     }
 
     fn cancel(&self, cmd: CmdId) -> bool {
@@ -216,9 +273,28 @@ where
         cancelled
     }
 
+    fn outcome(&self, cmd: CmdId) -> Option<Outcome> {
+        self.lock().outcome(cmd)
+    }
+
+    fn callbacks(&self) -> Result<Sender<Callback>, Error> {
+        self.threads.callbacks()
+    }
+
     fn hold(&self, level: Level) {
         self.lock().machine.hold_by_hand(ByHand { level });
         self.run_steps();
+    }
+
+    fn hold_if_idle(&self, level: Level) -> bool {
+        let mut state = self.lock();
+        if state.machine.submitted() > state.machine.retired() {
+            return false;
+        }
+        state.machine.hold_by_hand(ByHand { level });
+        drop(state);
+        self.run_steps();
+        true
     }
 
     fn resume(&self, drop_pending: bool) {
@@ -258,5 +334,6 @@ where
         let mut state = self.lock();
         state.closing = true;
         self.finish(state);
+        self.threads.reaper().hurry();
     }
 }

@@ -25,10 +25,11 @@ use xsched_core::level::{Caps, Recovery};
 use xsched_core::queue::{Action, CommandSlot, Queue, Signal};
 use xsched_core::time::Instant;
 
-use state::State;
+use state::{State, Waiter};
 
-pub(crate) use api::{Api, Snapshot};
+pub(crate) use api::{Api, Outcome, Snapshot};
 
+use crate::alarm::Alarm;
 use crate::clock::now;
 use crate::device::Threads;
 use crate::hub::{Hub, Member};
@@ -49,6 +50,9 @@ pub(crate) struct Shared<S: Submit<Payload: Sized>, R, P> {
     steps: Mutex<P>,
     hub: Arc<Hub>,
     threads: Arc<Threads>,
+    alarm: Arc<Alarm>,
+    /// The same, as the device wants it.
+    alarm_waker: Waker,
 }
 
 type Guard<'a, S> = lock::Guard<'a, State<S>>;
@@ -93,6 +97,7 @@ where
             closing: false,
             detached: false,
         };
+        let alarm = Arc::new(Alarm::new(Arc::clone(parts.threads.reaper())));
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
             id: parts.id,
@@ -102,6 +107,8 @@ where
             steps: Mutex::new(parts.preempt),
             hub: parts.hub,
             threads: parts.threads,
+            alarm_waker: Waker::from(Arc::clone(&alarm)),
+            alarm,
         })
     }
 
@@ -293,6 +300,25 @@ where
         }
         self.finish(state);
         true
+    }
+
+    /// Has the waker woken when the command has retired; the outcome if it is there already.
+    fn enlist(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome> {
+        let mut state = self.lock();
+        let outcome = state.outcome(cmd);
+        if outcome.is_none()
+            && !state.waiters.iter().any(|w| w.cmd == cmd && w.waker.will_wake(waker))
+        {
+            state.waiters.push(Waiter { cmd, waker: waker.clone() });
+        }
+        outcome
+    }
+
+    /// Has the alarm rung at the next completion. False if the device cannot, or if somebody looks
+    /// for completions just now.
+    fn arm(&self) -> bool {
+        let Some(mut retire) = self.retire.try_lock() else { return false };
+        self.guarded(|| Ok::<_, Fault>(retire.wake_on_retire(&self.alarm_waker))).unwrap_or(false)
     }
 
     /// The end of a step that took its time.

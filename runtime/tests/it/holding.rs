@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use xsched::WaitError;
 use xsched::core::fault::Fault;
 use xsched::core::level::Level;
 use xsched::core::message::HoldState;
 use xsched::core::window::WindowConfig;
 use xsched::policies::fcfs::Fcfs;
+use xsched::{Drain, WaitError};
 
 use crate::device::Hand;
 use crate::{bench, config, lone, soon};
@@ -120,4 +120,51 @@ fn a_launch_that_blocks_in_the_driver_blocks_nobody_else() {
     assert_eq!(hand.get().log, [0]);
     queue.resume();
     assert_eq!(queue.wait(second), Ok(()));
+}
+
+/// W-C3: a hold that waits first keeps nobody but its caller.
+#[test]
+fn holding_after_everything_has_retired() {
+    let (hand, queue) = lone(4);
+    let before = queue.submit(1.into()).unwrap();
+    let moment = Some(Duration::from_millis(20));
+    assert_eq!(queue.hold_after(Drain::All, Level::Block, moment), Err(WaitError::Timeout));
+    assert!(!queue.stats().held_by_hand);
+    let holder = std::thread::spawn({
+        let queue = queue.clone();
+        move || queue.hold_after(Drain::All, Level::Block, None)
+    });
+    hand.complete(1);
+    holder.join().unwrap().unwrap();
+    assert_eq!(queue.wait(before), Ok(()));
+    let after = queue.submit(2.into()).unwrap();
+    assert_eq!(queue.wait_timeout(after, Duration::from_millis(20)), Err(WaitError::Timeout));
+    // Held already: it does not wait for what cannot run.
+    assert_eq!(queue.hold_after(Drain::All, Level::Block, None), Ok(()));
+    hand.get().at_once = true;
+    queue.resume();
+    assert_eq!(queue.wait(after), Ok(()));
+}
+
+#[test]
+fn holding_at_a_moment_of_rest() {
+    let (hand, queue) = lone(4);
+    queue.hold_after(Drain::Idle, Level::Block, None).unwrap();
+    assert!(queue.stats().held_by_hand);
+    queue.resume();
+    let first = queue.submit(1.into()).unwrap();
+    let holder = std::thread::spawn({
+        let queue = queue.clone();
+        move || queue.hold_after(Drain::Idle, Level::Block, None)
+    });
+    std::thread::sleep(Duration::from_millis(5));
+    let second = queue.submit(2.into()).unwrap();
+    hand.complete(1);
+    assert_eq!(queue.wait(first), Ok(()));
+    std::thread::sleep(Duration::from_millis(5));
+    assert!(!queue.stats().held_by_hand, "it never rested");
+    hand.complete(2);
+    holder.join().unwrap().unwrap();
+    assert_eq!(queue.wait(second), Ok(()));
+    assert!(queue.stats().held_by_hand);
 }

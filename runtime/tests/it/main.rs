@@ -2,6 +2,7 @@
 //! happen "soon" is waited for, and fails after ten seconds.
 
 mod device;
+mod events;
 mod failing;
 mod holding;
 mod policies;

@@ -216,3 +216,92 @@ fn a_handle_may_be_dropped_by_the_command_that_holds_it() {
     other.wait_all();
     assert_eq!(other_hand.get().log, [3]);
 }
+
+#[test]
+fn a_submission_is_a_future_that_waits_for_room() {
+    let (_, device) = bench(Fcfs);
+    let hand = Arc::new(Hand::default());
+    let small = XQueueConfig { capacity: 2, ..config(0, Level::Block, 2) };
+    let queue = device.queue(small, hand.clone()).unwrap();
+    let mut last = None;
+    for n in 0..2 {
+        last = Some(block_on(queue.submit_async(n.into())).unwrap());
+    }
+    let finisher = std::thread::spawn({
+        let hand = hand.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(5));
+            hand.get().at_once = true;
+            hand.complete(2);
+        }
+    });
+    for n in 2..50 {
+        last = Some(block_on(queue.submit_async(n.into())).unwrap());
+    }
+    finisher.join().unwrap();
+    assert_eq!(queue.wait(last.unwrap()), Ok(()));
+    assert_eq!(hand.get().log, (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn callbacks_come_once_and_may_drop_the_last_handle() {
+    let (hand, queue) = lone(4);
+    let (sender, outcomes) = std::sync::mpsc::channel();
+    let good = queue.submit(1.into()).unwrap();
+    let bad = queue.submit(2.into()).unwrap();
+    hand.get().fail = Some(bad.number());
+    let (say, other, handle) = (sender.clone(), sender.clone(), queue.clone());
+    queue
+        .on_retired(good, move |outcome| {
+            drop(handle);
+            say.send((1, outcome)).unwrap();
+        })
+        .unwrap();
+    queue
+        .on_retired(bad, move |outcome| {
+            other.send((2, outcome)).unwrap();
+            panic!("as the test wants it");
+        })
+        .unwrap();
+    let (_, stranger) = lone(1);
+    let third = sender.clone();
+    stranger.on_retired(good, move |outcome| third.send((3, outcome)).unwrap()).unwrap();
+    assert_eq!(outcomes.recv(), Ok((3, Err(WaitError::WrongQueue))));
+    assert!(outcomes.try_recv().is_err());
+    drop(queue);
+    hand.complete(2);
+    assert_eq!(outcomes.recv(), Ok((1, Ok(()))));
+    assert_eq!(outcomes.recv(), Ok((2, Err(WaitError::Failed(Fault::Execution)))));
+    soon("the queue closes", || Arc::strong_count(&hand) == 1);
+    drop(sender);
+    assert!(outcomes.recv().is_err(), "once each");
+}
+
+#[test]
+fn a_callback_for_what_has_retired_comes_at_once() {
+    let (_, device) = bench(Fcfs);
+    let queue = device.queue(config(0, Level::Block, 2), Hand::at_once()).unwrap();
+    let ticket = queue.submit(1.into()).unwrap();
+    queue.wait(ticket).unwrap();
+    let (sender, outcomes) = std::sync::mpsc::channel();
+    queue.on_retired(ticket, move |outcome| sender.send(outcome).unwrap()).unwrap();
+    assert_eq!(outcomes.recv(), Ok(Ok(())));
+}
+
+/// The smallest executor.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        std::thread::park();
+    }
+}

@@ -1,0 +1,57 @@
+//! Who is woken when a device says that there are completions.
+
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use crate::device::Work;
+use crate::lock::Lock;
+
+/// What a device wakes when a queue has completions, once each time it is armed. The thread that
+/// waits for them looks itself, which saves handing them over; without one, the reaper does.
+///
+/// A thread in front must look for completions when it was woken, or pass on that it did not: see
+/// [`Alarm::leave`]. Futures cannot promise that, so they are never in front.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    front: Lock<Option<Waker>>,
+    reaper: Arc<Work>,
+}
+
+impl Alarm {
+    pub(crate) const fn new(reaper: Arc<Work>) -> Self {
+        Self { front: Lock::new(None), reaper }
+    }
+
+    /// Puts a thread in front, unless there is one. True if it is there now.
+    pub(crate) fn enter(&self, waker: &Waker) -> bool {
+        let mut front = self.front.lock();
+        match &*front {
+            Some(other) => other.will_wake(waker),
+            None => {
+                *front = Some(waker.clone());
+                true
+            }
+        }
+    }
+
+    /// Takes a thread away from the front. False if it is not there, because it was never or has
+    /// been woken: then there may be completions that nobody has been told of.
+    pub(crate) fn leave(&self, waker: &Waker) -> bool {
+        let gone = self.front.lock().take_if(|front| front.will_wake(waker));
+        gone.is_some()
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let front = self.front.lock().take();
+        match front {
+            Some(waker) => waker.wake(),
+            None => self.reaper.hurry(),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The lock around what a queue's threads share.
+//!
+//! It is held for some tens of nanoseconds, never across a call to a device or to the user's code,
+//! and taken twice for each command; so releasing it is a plain store, and nobody is ever put on a
+//! list. Whoever finds it taken spins, then yields, then sleeps for short spans: the last lets a
+//! holder go on that has lost its processor to a waiter of higher priority.
+
+use std::time::Duration;
+
+pub(crate) use spin::MutexGuard as Guard;
+
+/// Tries before yielding, and before sleeping.
+const SPINS: u32 = 64;
+const YIELDS: u32 = 128;
+/// A sleep between tries after that.
+const SLEEP: Duration = Duration::from_micros(50);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Lock<T>(spin::Mutex<T>);
+
+impl<T> Lock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(spin::Mutex::new(value))
+    }
+
+    /// The lock if nobody has it.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.0.try_lock()
+    }
+
+    /// The lock, sooner or later.
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        match self.0.try_lock() {
+            Some(guard) => guard,
+            None => self.lock_contended(),
+        }
+    }
+
+    #[cold]
+    fn lock_contended(&self) -> Guard<'_, T> {
+        let mut tries = 0u32;
+        loop {
+            match tries {
+                0..SPINS => std::hint::spin_loop(),
+                SPINS..YIELDS => std::thread::yield_now(),
+                _ => std::thread::sleep(SLEEP),
+            }
+            if let Some(guard) = self.0.try_lock() {
+                return guard;
+            }
+            tries = tries.saturating_add(1);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Waiting for commands: by a thread, as a future, by a callback.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use xsched_core::id::CmdId;
+
+use crate::device::Callback;
+use crate::error::{Error, SubmitError, WaitError};
+use crate::hub::lock;
+use crate::parker::Parker;
+use crate::queue::{Ticket, XQueue};
+use crate::shared::{Api, Outcome};
+
+/// Times that a waiter looks for its completion before it sleeps.
+const LOOKS: u32 = 256;
+
+/// Waits for a command, on the caller's thread.
+pub(crate) fn wait_until<C>(queue: &dyn Api<C>, cmd: CmdId, deadline: Option<Instant>) -> Outcome {
+    if let Some(outcome) = queue.want(cmd) {
+        return outcome;
+    }
+    for _ in 0..LOOKS {
+        if let Some(outcome) = queue.poll(cmd) {
+            return outcome;
+        }
+        std::hint::spin_loop();
+    }
+    let parker = Parker::current();
+    let outcome = loop {
+        parker.reset();
+        if let Some(outcome) = queue.stand_by(cmd, parker.waker()) {
+            break outcome;
+        }
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            break Err(WaitError::Timeout);
+        }
+        parker.park(left);
+        // Whoever is woken in front has to look.
+        queue.poll(cmd);
+    };
+    queue.leave(cmd, parker.waker());
+    outcome
+}
+
+/// The completion of a command; see [`XQueue::completion`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Completion<C> {
+    pub(crate) queue: XQueue<C>,
+    pub(crate) ticket: Ticket,
+}
+
+impl<C> Future for Completion<C> {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.queue.checked(self.ticket) {
+            Ok(cmd) => poll_retired(self.queue.api(), cmd, context),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+fn poll_retired<C>(queue: &dyn Api<C>, cmd: CmdId, context: &Context<'_>) -> Poll<Outcome> {
+    let outcome = queue
+        .want(cmd)
+        .or_else(|| queue.poll(cmd))
+        .or_else(|| queue.register(cmd, context.waker()));
+    outcome.map_or(Poll::Pending, Poll::Ready)
+}
+
+/// A command on its way into a queue that may be full; see [`XQueue::submit_async`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Submission<C> {
+    pub(crate) queue: XQueue<C>,
+    /// Nothing once it was taken.
+    pub(crate) command: Option<C>,
+}
+
+// Nothing in it is ever pinned.
+impl<C> Unpin for Submission<C> {}
+
+impl<C> Future for Submission<C> {
+    type Output = Result<Ticket, SubmitError<C>>;
+
+    /// # Panics
+    /// When polled again after it was ready, as futures may.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let command = self.command.take().expect("polled after it was ready");
+            match self.queue.try_submit(command) {
+                Err(SubmitError::Full(back)) => self.command = Some(back),
+                result => return Poll::Ready(result),
+            }
+            let queue = self.queue.api();
+            // However the oldest ends, there is room then.
+            if poll_retired(queue, queue.oldest(), context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// A waker that hands a callback over to the thread that runs it.
+struct Call<F, C> {
+    todo: Mutex<Option<Todo<F, C>>>,
+}
+
+struct Todo<F, C> {
+    callback: F,
+    /// No handle, so that the queue closes, and its holds by hand end, when the user's are gone.
+    queue: Arc<dyn Api<C>>,
+    cmd: CmdId,
+    thread: Sender<Callback>,
+}
+
+impl<F, C> Wake for Call<F, C>
+where
+    F: FnOnce(Outcome) + Send + 'static,
+    C: Send + 'static,
+{
+    fn wake(self: Arc<Self>) {
+        let Some(todo) = lock(&self.todo).take() else { return };
+        let Todo { callback, queue, cmd, thread } = todo;
+        // The thread ends after the last queue of its device, so it is there.
+        let _ = thread.send(Box::new(move || {
+            // Woken means retired; if not known any more, that is how it ended for this caller.
+            let outcome = queue.outcome(cmd).unwrap_or(Err(WaitError::Forgotten));
+            callback(outcome);
+        }));
+    }
+}
+
+/// Has the callback called when the command has retired.
+pub(crate) fn call_back<C: Send + 'static>(
+    queue: &Arc<dyn Api<C>>,
+    cmd: CmdId,
+    callback: impl FnOnce(Outcome) + Send + 'static,
+) -> Result<(), Error> {
+    let thread = queue.callbacks()?;
+    let todo = Todo { callback, queue: Arc::clone(queue), cmd, thread };
+    let waker = Waker::from(Arc::new(Call { todo: Mutex::new(Some(todo)) }));
+    if poll_retired(&**queue, cmd, &Context::from_waker(&waker)).is_ready() {
+        waker.wake();
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Queues that wait for commands of other queues.
+
+use std::time::Duration;
+
+use xsched::core::fault::Fault;
+use xsched::core::level::Level;
+use xsched::core::scheduler::SchedulerError;
+use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
+use xsched::{Error, WaitError};
+
+use crate::device::Hand;
+use crate::{bench, config, lone, soon};
+
+const MOMENT: Duration = Duration::from_millis(20);
+
+#[test]
+fn what_follows_a_wait_is_launched_after_the_event() {
+    let (_, device) = bench(Fcfs);
+    let (one, two) = (std::sync::Arc::new(Hand::default()), Hand::at_once());
+    let first = device.queue(config(0, Level::Block, 4), one.clone()).unwrap();
+    let second = device.queue(config(0, Level::Block, 4), two.clone()).unwrap();
+    let before = second.submit(1.into()).unwrap();
+    let event = first.submit(1.into()).unwrap();
+    let waits = second.submit_wait(event).unwrap().expect("it has not retired");
+    let after = second.submit(2.into()).unwrap();
+    assert_eq!(second.wait(before), Ok(()));
+    assert_eq!(second.wait_timeout(after, MOMENT), Err(WaitError::Timeout));
+    assert_eq!(two.get().log, [1]);
+    one.complete(1);
+    assert_eq!(second.wait(after), Ok(()));
+    assert_eq!(second.wait(waits), Ok(()));
+    assert_eq!(two.get().log, [1, 2]);
+    // Now there is nothing to wait for.
+    assert_eq!(second.submit_wait(event).unwrap(), None);
+    assert_eq!(second.submit_wait(after).unwrap(), None);
+}
+
+/// W-C6: the urgent queue waits for one that the policy holds; under plain priority both stop.
+#[test]
+fn who_is_waited_for_may_run() {
+    let (_, device) = bench(Hpf);
+    let (low_hand, high_hand) = (Hand::at_once(), std::sync::Arc::new(Hand::default()));
+    let low = device.queue(config(-5, Level::Block, 4), low_hand).unwrap();
+    let high = device.queue(config(5, Level::Block, 4), high_hand.clone()).unwrap();
+    let busy = high.submit(1.into()).unwrap();
+    high.flush().unwrap();
+    let event = low.submit(1.into()).unwrap();
+    assert_eq!(low.wait_timeout(event, MOMENT), Err(WaitError::Timeout), "it is held");
+    assert!(high.submit_wait(event).unwrap().is_some());
+    let last = high.submit(2.into()).unwrap();
+    high_hand.get().at_once = true;
+    high_hand.complete(2);
+    assert_eq!(high.wait(busy), Ok(()));
+    assert_eq!(high.wait(last), Ok(()));
+    assert_eq!(low.wait(event), Ok(()));
+}
+
+#[test]
+fn a_circle_of_waits_is_refused() {
+    let (_, device) = bench(Fcfs);
+    let (one, two) = (std::sync::Arc::new(Hand::default()), std::sync::Arc::new(Hand::default()));
+    let first = device.queue(config(0, Level::Block, 4), one.clone()).unwrap();
+    let second = device.queue(config(0, Level::Block, 4), two.clone()).unwrap();
+    let event = first.submit(1.into()).unwrap();
+    assert!(second.submit_wait(event).unwrap().is_some());
+    let behind = second.submit(1.into()).unwrap();
+    // Behind its own event, the first queue may wait for the second.
+    assert!(first.submit_wait(behind).unwrap().is_some());
+    let last = first.submit(2.into()).unwrap();
+    // In front of it, it would wait for itself.
+    second.submit_wait(last).expect("it waits for nobody that waits for it yet");
+    let end = second.submit(2.into()).unwrap();
+    assert!(first.submit_wait(end).is_ok());
+    one.get().at_once = true;
+    two.get().at_once = true;
+    one.complete(1);
+    two.complete(1);
+    assert_eq!(second.wait(end), Ok(()));
+}
+
+#[test]
+fn waiting_for_a_command_that_does_not_exist_cannot_be_asked_for() {
+    let (_, device) = bench(Fcfs);
+    let first = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    let (_, stranger) = lone(4);
+    let ticket = stranger.submit(1.into()).unwrap();
+    assert!(matches!(first.submit_wait(ticket), Err(Error::OtherRuntime)));
+    assert_eq!(first.wait(ticket), Err(WaitError::WrongQueue));
+}
+
+#[test]
+fn a_wait_for_a_queue_that_is_lost_fails_and_the_next_command_runs() {
+    let (_, device) = bench(Fcfs);
+    let one = std::sync::Arc::new(Hand::default());
+    let first = device.queue(config(0, Level::Block, 4), one.clone()).unwrap();
+    let second = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    let event = first.submit(1.into()).unwrap();
+    let waits = second.submit_wait(event).unwrap().unwrap();
+    let after = second.submit(1.into()).unwrap();
+    one.get().lost = true;
+    assert_eq!(second.wait(after), Ok(()));
+    let answer = second.wait(waits);
+    // What the loss failed has retired too, so either is true to the matter.
+    assert!(matches!(answer, Ok(()) | Err(WaitError::Failed(Fault::Abandoned))), "{answer:?}");
+}
+
+#[test]
+fn an_event_of_a_queue_that_has_gone_is_reached() {
+    let (_, device) = bench(Fcfs);
+    let first = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    let second = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    let event = first.submit(1.into()).unwrap();
+    drop(first);
+    soon("the queue has gone", || second.submit_wait(event).unwrap().is_none());
+    let last = second.submit(1.into()).unwrap();
+    assert_eq!(second.wait(last), Ok(()));
+}
+
+#[test]
+fn the_table_of_waits_has_an_end() {
+    let config_one = xsched::RuntimeConfig { waits: 1, ..Default::default() };
+    let runtime = xsched::Runtime::with_config(Fcfs, config_one).unwrap();
+    let device = runtime.device(crate::device::ByHand).unwrap();
+    let one = std::sync::Arc::new(Hand::default());
+    let first = device.queue(config(0, Level::Block, 4), one.clone()).unwrap();
+    let second = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    let third = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    let event = first.submit(1.into()).unwrap();
+    assert!(second.submit_wait(event).unwrap().is_some());
+    let refused = third.submit_wait(event);
+    assert!(matches!(refused, Err(Error::Scheduler(SchedulerError::WaitTableFull))));
+    one.complete(1);
+    soon("there is room again", || third.submit_wait(event).is_ok());
+}
