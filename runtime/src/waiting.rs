@@ -90,11 +90,10 @@ impl<C> Unpin for Submission<C> {}
 impl<C> Future for Submission<C> {
     type Output = Result<Ticket, SubmitError<C>>;
 
-    /// # Panics
-    /// When polled again after it was ready, as futures may.
+    /// Polled again after it was ready, it stays pending.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let command = self.command.take().expect("polled after it was ready");
+            let Some(command) = self.command.take() else { return Poll::Pending };
             match self.queue.try_submit(command) {
                 Err(SubmitError::Full(back)) => self.command = Some(back),
                 result => return Poll::Ready(result),
