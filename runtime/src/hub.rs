@@ -16,6 +16,7 @@ use xsched_core::time::Instant;
 
 use crate::error::Error;
 use crate::policy::Guest;
+use crate::shared::Snapshot;
 
 /// The scheduler as the runtime uses it.
 pub(crate) type Brain = Scheduler<Guest, Heap>;
@@ -36,6 +37,7 @@ pub(crate) trait Member: Send + Sync {
     fn rest(&self, nap: Duration, tired: bool) -> Option<Duration>;
     /// Launches what may be launched.
     fn pump(&self);
+    fn snapshot(&self) -> Snapshot;
     /// Takes a command that waits for an event, if `admit` agrees when told its number.
     fn submit_wait(&self, event: EventRef, admit: &mut Admit<'_>) -> Result<Option<CmdId>, Error>;
 }
@@ -215,6 +217,15 @@ impl Hub {
         self.failed_open.load(Ordering::Relaxed)
     }
 
+    /// The figures of all queues.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn snapshots(&self) -> Vec<(QueueId, Snapshot)> {
+        let register = lock(&self.register);
+        let members: Vec<_> = register.members.iter().flatten().cloned().collect();
+        drop(register);
+        members.into_iter().map(|(id, member)| (id, member.snapshot())).collect()
+    }
+
     /// Enters a queue into the register, and brings it the orders that were given before.
     pub(crate) fn register(&self, id: QueueId, member: Arc<dyn Member>) {
         let mut register = lock(&self.register);
@@ -226,6 +237,10 @@ impl Hub {
         drop(register);
         for (_, order) in early {
             member.deliver(order);
+        }
+        // If the scheduler has ended before, nobody has told this queue.
+        if self.is_gone() {
+            member.fail_open();
         }
     }
 

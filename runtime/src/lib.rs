@@ -34,6 +34,8 @@ mod device;
 mod error;
 mod hub;
 mod lock;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod parker;
 mod policy;
 mod queue;
@@ -44,6 +46,8 @@ mod stats;
 mod waiting;
 
 pub use error::{Error, SubmitError, WaitError};
+#[cfg(feature = "metrics")]
+pub use metrics::Metrics;
 pub use queue::{Drain, Ticket, XQueue};
 pub use runtime::{CommandOf, Device, Runtime, RuntimeConfig, XQueueConfig};
 pub use stats::Stats;

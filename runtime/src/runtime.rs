@@ -271,7 +271,10 @@ where
         hub.register(id, Arc::clone(&shared) as _);
         // The round that knows the queue has ended when this is answered, so its first command
         // cannot slip past the policy.
-        hub.ask(|_, _| ())?;
+        if let Err(error) = hub.ask(|_, _| ()) {
+            hub.detach(id);
+            return Err(error);
+        }
         Ok(XQueue::new(shared, self.runtime.clone()))
     }
 }

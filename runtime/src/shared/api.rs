@@ -87,6 +87,17 @@ where
         self.finish(state);
     }
 
+    fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        let window = state.machine.window();
+        Snapshot {
+            report: state.machine.report(),
+            threshold: window.threshold(),
+            batch: window.batch(),
+            oddities: state.machine.oddities(),
+        }
+    }
+
     fn submit_wait(&self, event: EventRef, admit: &mut Admit<'_>) -> Result<Option<CmdId>, Error> {
         let mut state = self.lock();
         let next = CmdId(state.machine.submitted());
@@ -135,7 +146,6 @@ pub(crate) trait Api<C>: Member {
     fn resume(&self, drop_pending: bool);
     fn set_window(&self, window: WindowConfig);
     fn set_level(&self, level: Level);
-    fn snapshot(&self) -> Snapshot;
     fn close(&self);
 }
 
@@ -315,17 +325,6 @@ where
     fn set_level(&self, level: Level) {
         self.lock().machine.set_level(level);
         self.run_steps();
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        let state = self.lock();
-        let window = state.machine.window();
-        Snapshot {
-            report: state.machine.report(),
-            threshold: window.threshold(),
-            batch: window.batch(),
-            oddities: state.machine.oddities(),
-        }
     }
 
     fn close(&self) {

@@ -5,6 +5,8 @@ mod device;
 mod events;
 mod failing;
 mod holding;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod policies;
 mod waiting;
 

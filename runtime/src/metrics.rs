@@ -1,0 +1,154 @@
+//! Figures of all queues in the OpenMetrics text format, as Prometheus scrapes them.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use xsched_core::id::QueueId;
+use xsched_core::message::HoldState;
+
+use crate::hub::Hub;
+use crate::runtime::Runtime;
+use crate::stats::Stats;
+
+/// Reads the figures when they are scraped; between scrapes it costs nothing. Register it with a
+/// [`Registry`] of your own, or take the text of [`Metrics::encode`].
+///
+/// Queues are named by their place in the scheduler's table and how often that was given away
+/// before. A queue's figures end with it.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    hub: Weak<Hub>,
+}
+
+impl Runtime {
+    /// The figures of the runtime and its queues. Does not keep the runtime alive.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics { hub: Arc::downgrade(self.hub()) }
+    }
+}
+
+type Labels = [(&'static str, String); 1];
+type Named<'a> = (Labels, &'a Stats);
+
+fn labels(id: QueueId) -> Labels {
+    [("queue", format!("{}-{}", id.index(), id.generation()))]
+}
+
+impl Metrics {
+    /// All figures as OpenMetrics text.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self.clone()));
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+        text
+    }
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(hub) = self.hub.upgrade() else { return Ok(()) };
+        let to = &mut encoder;
+        let all = hub.snapshots();
+        let stats: Vec<_> = all
+            .iter()
+            .map(|(id, snapshot)| (labels(*id), Stats::from_snapshot(snapshot)))
+            .collect();
+        let queues: Vec<Named<'_>> =
+            stats.iter().map(|(labels, stats)| (labels.clone(), stats)).collect();
+        let open = hub.times_failed_open();
+        let name = "xsched_failed_open";
+        let help = "Times all holds were ended because the scheduler could not be trusted";
+        one(to, name, help, &ConstCounter::new(open))?;
+        let scheduling = i64::from(!hub.is_gone());
+        one(to, "xsched_scheduling", "Whether the scheduler works", &ConstGauge::new(scheduling))?;
+        counters(to, &queues)?;
+        gauges(to, &queues)
+    }
+}
+
+fn counters(to: &mut DescriptorEncoder<'_>, queues: &[Named<'_>]) -> fmt::Result {
+    count(to, "submitted", "Commands submitted", queues, |s| s.submitted)?;
+    count(to, "launched", "Commands that passed the launch point", queues, |s| s.launched)?;
+    count(to, "retired", "Commands retired", queues, |s| s.retired)?;
+    count(to, "failed", "Commands that failed or were cancelled", queues, |s| s.failed)?;
+    count(to, "failed_steps", "Steps of holds that the device refused", queues, |s| {
+        s.failed_steps
+    })?;
+    count(to, "protocol_errors", "Answers of the driver that made no sense", queues, |s| {
+        s.protocol_errors
+    })?;
+    let help = "Device time used, as far as the device measures it";
+    let seconds = |s: &Stats| ConstCounter::new(s.busy.as_secs_f64());
+    family(to, "xsched_busy", help, Some(&Unit::Seconds), queues, seconds)
+}
+
+fn gauges(to: &mut DescriptorEncoder<'_>, queues: &[Named<'_>]) -> fmt::Result {
+    let gauge = |n: u64| ConstGauge::new(i64::try_from(n).unwrap_or(i64::MAX));
+    let help = "Commands submitted and not retired";
+    family(to, "xsched_pending", help, None, queues, |s| gauge(s.submitted - s.retired))?;
+    let help = "Commands launched and not retired";
+    family(to, "xsched_in_flight", help, None, queues, |s| {
+        gauge(s.launched.saturating_sub(s.retired))
+    })?;
+    let help = "In-flight threshold";
+    family(to, "xsched_threshold", help, None, queues, |s| gauge(u64::from(s.threshold)))?;
+    let help = "Level of the hold in effect, 0 without one";
+    family(to, "xsched_held_level", help, None, queues, |s| gauge(held_level(s)))?;
+    let help = "Whether a hold by hand is in effect";
+    family(to, "xsched_held_by_hand", help, None, queues, |s| gauge(s.held_by_hand.into()))?;
+    let help = "Whether the device is lost";
+    family(to, "xsched_lost", help, None, queues, |s| gauge(s.lost.into()))
+}
+
+fn held_level(stats: &Stats) -> u64 {
+    match stats.hold {
+        HoldState::Held(level) => u64::from(level.number()),
+        _ => 0,
+    }
+}
+
+fn one(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    metric: &impl EncodeMetric,
+) -> fmt::Result {
+    metric.encode(to.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn count(
+    to: &mut DescriptorEncoder<'_>,
+    what: &str,
+    help: &str,
+    queues: &[Named<'_>],
+    value: impl Fn(&Stats) -> u64,
+) -> fmt::Result {
+    let name = format!("xsched_{what}");
+    family(to, &name, help, None, queues, |stats| ConstCounter::new(value(stats)))
+}
+
+fn family<M: EncodeMetric>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    queues: &[Named<'_>],
+    metric: impl Fn(&Stats) -> M,
+) -> fmt::Result {
+    let Some((_, first)) = queues.first() else { return Ok(()) };
+    let kind = metric(first).metric_type();
+    let mut family = to.encode_descriptor(name, help, unit, kind)?;
+    for (labels, stats) in queues {
+        metric(stats).encode(family.encode_family(labels)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! The runtime on the host device: real commands, really stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use xsched::core::fault::Fault;
+use xsched::core::hint::{Hints, Priority};
+use xsched::core::level::Level;
+use xsched::core::message::HoldState;
+use xsched::core::window::WindowConfig;
+use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
+use xsched::{Device, Drain, Runtime, WaitError, XQueue, XQueueConfig};
+use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
+
+fn host(runtime: &Runtime) -> Device<HostDevice> {
+    runtime.device(HostDevice::new(HostConfig::default()).unwrap()).unwrap()
+}
+
+fn queue(device: &Device<HostDevice>, priority: i32) -> XQueue<HostCommand> {
+    let config = XQueueConfig {
+        hints: Hints::with_priority(Priority::new(priority).unwrap()),
+        window: WindowConfig::fixed(8, 4),
+        ..XQueueConfig::default()
+    };
+    device.queue(config, ()).unwrap()
+}
+
+fn sleeper(span: Duration) -> HostCommand {
+    HostCommand::new(move || std::thread::sleep(span))
+}
+
+fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn commands_run_in_order_and_waiters_learn_of_it() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    let queue = queue(&device, 0);
+    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut last = None;
+    for n in 0..200 {
+        let theirs = log.clone();
+        let command = HostCommand::new(move || theirs.lock().unwrap().push(n));
+        last = Some(queue.submit(command).unwrap());
+        if n % 17 == 0 {
+            queue.wait(last.unwrap()).unwrap();
+            assert_eq!(log.lock().unwrap().len(), n + 1);
+        }
+    }
+    queue.wait(last.unwrap()).unwrap();
+    assert_eq!(*log.lock().unwrap(), (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_command_that_panics_fails_alone() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    let queue = queue(&device, 0);
+    let before = queue.submit(HostCommand::new(|| {})).unwrap();
+    let bad = queue.submit(HostCommand::new(|| panic!("as the test wants it"))).unwrap();
+    let after = queue.submit(HostCommand::new(|| {})).unwrap();
+    assert_eq!(queue.wait(after), Ok(()));
+    assert_eq!(queue.wait(before), Ok(()));
+    assert_eq!(queue.wait(bad), Err(WaitError::Failed(Fault::Execution)));
+    assert_eq!(queue.stats().failed, 1);
+}
+
+#[test]
+fn the_urgent_queue_goes_first_and_the_other_ends() {
+    let device = host(&Runtime::new(Hpf).unwrap());
+    let (low, high) = (queue(&device, -1), queue(&device, 1));
+    let done = Arc::new(AtomicU64::new(0));
+    for _ in 0..40 {
+        let done = done.clone();
+        low.submit(HostCommand::new(move || {
+            std::thread::sleep(Duration::from_millis(1));
+            done.fetch_add(1, Ordering::SeqCst);
+        }))
+        .unwrap();
+    }
+    let mut most = 0;
+    for _ in 0..5 {
+        let mut last = None;
+        for _ in 0..4 {
+            last = Some(high.submit(sleeper(Duration::from_millis(1))).unwrap());
+        }
+        // What runs may finish, and one more may have its turn before the hold is there.
+        let before = done.load(Ordering::SeqCst);
+        high.wait(last.unwrap()).unwrap();
+        most = most.max(done.load(Ordering::SeqCst) - before);
+    }
+    low.wait_all();
+    assert_eq!(done.load(Ordering::SeqCst), 40);
+    assert!(most <= 3, "{most} commands of the low queue ran beside four urgent ones");
+}
+
+#[test]
+fn holds_by_hand_stop_at_every_level() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    for level in [Level::Block, Level::Deactivate, Level::Interrupt] {
+        let queue = queue(&device, 0);
+        for _ in 0..16 {
+            queue.submit(sleeper(Duration::from_micros(300))).unwrap();
+        }
+        queue.hold(level);
+        soon("the hold is in effect", || matches!(queue.stats().hold, HoldState::Held(_)));
+        // At Lv2 the command that runs may end.
+        std::thread::sleep(Duration::from_millis(3));
+        let before = queue.stats();
+        std::thread::sleep(Duration::from_millis(3));
+        assert_eq!(queue.stats().retired, before.retired);
+        assert!(before.retired < 16);
+        queue.resume();
+        queue.wait_all();
+        assert_eq!(queue.stats().retired, 16);
+    }
+}
+
+#[test]
+fn waits_of_many_threads_on_one_queue_all_end() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    let queue = queue(&device, 0);
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let queue = queue.clone();
+            scope.spawn(move || {
+                for n in 0..100 {
+                    let span = Duration::from_micros((thread * 7 + n) % 90);
+                    let ticket = queue.submit(sleeper(span)).unwrap();
+                    if n % 3 == thread % 3 {
+                        // Some give up early, and must leave the others somebody who looks.
+                        let _ = queue.wait_timeout(ticket, Duration::from_micros(n % 200));
+                    } else {
+                        queue.wait(ticket).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    queue.hold_after(Drain::Idle, Level::Block, Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(queue.stats().retired, 600);
+}
+
+#[test]
+fn a_completion_that_nobody_waits_for_is_noticed() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    let queue = queue(&device, 0);
+    for round in 1..=20 {
+        queue.submit(sleeper(Duration::from_millis(2))).unwrap();
+        soon("the reaper has it", || queue.stats().retired == round);
+    }
+    // Queues that go leave no hardware queue behind.
+    drop(queue);
+}
