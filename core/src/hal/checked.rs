@@ -1,5 +1,6 @@
 //! Watches the contract between a queue and its device, on either side of which a defect may be.
 
+use core::borrow::Borrow;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
 
@@ -22,6 +23,10 @@ pub struct Contract {
     retired: AtomicU64,
     deactivated: AtomicBool,
     interrupted: AtomicBool,
+    /// Launches and steps come from several threads.
+    threads: bool,
+    /// Launches that may still arrive after a hold because they were on their way.
+    under_way: AtomicU64,
     violations: AtomicU64,
     first: AtomicU64,
 }
@@ -45,6 +50,14 @@ pub enum Breach {
 }
 
 impl Contract {
+    /// For drivers in which one thread launches while another holds: a launch that is on its way
+    /// when the queue is held may arrive afterwards, one for each hold step. The machine has
+    /// counted it as launched before, so the hold covers it.
+    #[must_use]
+    pub fn between_threads() -> Self {
+        Self { threads: true, ..Self::default() }
+    }
+
     /// Breaches found so far.
     #[must_use]
     pub fn violations(&self) -> u64 {
@@ -81,7 +94,11 @@ impl Contract {
         self.require(cmd.0 >= before, Breach::LaunchOrder);
         let deactivated = self.deactivated.load(Ordering::Relaxed);
         let interrupted = self.interrupted.load(Ordering::Relaxed);
-        self.require(!deactivated && !interrupted, Breach::LaunchWhileHeld);
+        let held = deactivated || interrupted;
+        let down = |n: u64| n.checked_sub(1);
+        let order = Ordering::Relaxed;
+        let fine = !held || self.under_way.fetch_update(order, order, down).is_ok();
+        self.require(fine, Breach::LaunchWhileHeld);
     }
 
     fn retire(&self, upto: CmdId) {
@@ -103,6 +120,9 @@ impl Contract {
     }
 
     fn stepped(&self, step: Step) {
+        if step.is_hold() {
+            self.under_way.store(self.threads.into(), Ordering::Relaxed);
+        }
         match step {
             Step::Deactivate => self.deactivated.store(true, Ordering::Relaxed),
             Step::Interrupt => self.interrupted.store(true, Ordering::Relaxed),
@@ -115,16 +135,20 @@ impl Contract {
 /// A half of a hardware queue whose calls are held against a [`Contract`]. Calls pass through
 /// whatever is found; look at the contract for violations.
 #[derive(Debug)]
-pub struct Checked<'a, H> {
+pub struct Checked<H, C> {
     inner: H,
-    contract: &'a Contract,
+    contract: C,
     pending: Option<Step>,
 }
 
-impl<'a, H> Checked<'a, H> {
-    /// Wraps a half.
-    pub const fn new(inner: H, contract: &'a Contract) -> Self {
+impl<H, C: Borrow<Contract>> Checked<H, C> {
+    /// Wraps a half. The contract is lent, or shared in an `Arc`.
+    pub const fn new(inner: H, contract: C) -> Self {
         Self { inner, contract, pending: None }
+    }
+
+    fn contract(&self) -> &Contract {
+        self.contract.borrow()
     }
 
     /// The wrapped half.
@@ -133,30 +157,30 @@ impl<'a, H> Checked<'a, H> {
     }
 }
 
-impl<H: ErrorType> ErrorType for Checked<'_, H> {
+impl<H: ErrorType, C> ErrorType for Checked<H, C> {
     type Error = H::Error;
 }
 
-impl<H: Submit> Submit for Checked<'_, H> {
+impl<H: Submit, C: Borrow<Contract>> Submit for Checked<H, C> {
     type Payload = H::Payload;
 
     fn launch(&mut self, cmd: CmdId, payload: &H::Payload, marker: bool) -> Result<(), H::Error> {
-        self.contract.launch(cmd);
+        self.contract().launch(cmd);
         self.inner.launch(cmd, payload, marker)
     }
 
     fn mark(&mut self, upto: CmdId) -> Result<(), H::Error> {
-        let launched = self.contract.launched.load(Ordering::Relaxed);
-        self.contract.require(upto.0 < launched, Breach::MarkOrder);
+        let launched = self.contract().launched.load(Ordering::Relaxed);
+        self.contract().require(upto.0 < launched, Breach::MarkOrder);
         self.inner.mark(upto)
     }
 }
 
-impl<H: Retire> Retire for Checked<'_, H> {
+impl<H: Retire, C: Borrow<Contract>> Retire for Checked<H, C> {
     fn poll_retired(&mut self) -> Result<Option<Retired>, H::Error> {
         let retired = self.inner.poll_retired()?;
         if let Some(retired) = &retired {
-            self.contract.retire(retired.upto);
+            self.contract().retire(retired.upto);
         }
         Ok(retired)
     }
@@ -166,16 +190,16 @@ impl<H: Retire> Retire for Checked<'_, H> {
     }
 }
 
-impl<H: Steps> Steps for Checked<'_, H> {
+impl<H: Steps, C: Borrow<Contract>> Steps for Checked<H, C> {
     fn level(&self) -> Level {
         self.inner.level()
     }
 
     fn step(&mut self, step: Step) -> Result<StepDone, Fault> {
-        self.contract.step(step);
+        self.contract().step(step);
         let done = self.inner.step(step)?;
         match done {
-            StepDone::Now(_) => self.contract.stepped(step),
+            StepDone::Now(_) => self.contract().stepped(step),
             StepDone::Later => self.pending = Some(step),
         }
         Ok(done)
@@ -187,7 +211,7 @@ impl<H: Steps> Steps for Checked<'_, H> {
             && let Some(step) = self.pending.take()
             && done.is_ok()
         {
-            self.contract.stepped(step);
+            self.contract().stepped(step);
         }
         done
     }

@@ -178,24 +178,24 @@ mod ladder {
 mod checked {
     use super::*;
 
-    fn breach(act: impl FnOnce(&mut Checked<'_, Script>)) -> (Option<Breach>, u64) {
+    fn breach(act: impl FnOnce(&mut Checked<Script, &Contract>)) -> (Option<Breach>, u64) {
         let contract = Contract::default();
         act(&mut Checked::new(Script::default(), &contract));
         (contract.first(), contract.violations())
     }
 
-    fn launch(half: &mut Checked<'_, Script>, cmds: &[u64]) {
+    fn launch(half: &mut Checked<Script, &Contract>, cmds: &[u64]) {
         for &cmd in cmds {
             half.launch(CmdId(cmd), &(), true).unwrap();
         }
     }
 
-    fn complete(half: &mut Checked<'_, Script>, cmds: &[u64]) {
+    fn complete(half: &mut Checked<Script, &Contract>, cmds: &[u64]) {
         half.inner_mut().completions = cmds.iter().map(|&cmd| retired(cmd)).collect();
         while half.poll_retired().unwrap().is_some() {}
     }
 
-    fn steps(half: &mut Checked<'_, Script>, steps: &[Step]) {
+    fn steps(half: &mut Checked<Script, &Contract>, steps: &[Step]) {
         for &step in steps {
             let _ = half.step(step);
         }
@@ -247,6 +247,18 @@ mod checked {
             });
             assert_eq!(found, (Some(Breach::LaunchWhileHeld), 1), "{hold:?}");
         }
+    }
+
+    #[test]
+    fn between_threads_one_launch_may_be_on_its_way() {
+        let contract = Contract::between_threads();
+        let mut half = Checked::new(Script::default(), &contract);
+        launch(&mut half, &[0]);
+        steps(&mut half, &[Step::Deactivate]);
+        launch(&mut half, &[1]);
+        assert_eq!(contract.violations(), 0);
+        launch(&mut half, &[2]);
+        assert_eq!((contract.first(), contract.violations()), (Some(Breach::LaunchWhileHeld), 1));
     }
 
     #[test]

@@ -20,9 +20,9 @@ const ENQUEUE_NS: u64 = 100;
 pub(super) struct QueueSim<'a> {
     pub(super) id: QueueId,
     pub(super) machine: Queue<Box<[CommandSlot]>>,
-    pub(super) submit: Checked<'a, Faulty<SimSubmit>>,
-    pub(super) retire: Checked<'a, Faulty<SimRetire>>,
-    pub(super) steps: Checked<'a, Faulty<Ladder<SimSteps>>>,
+    pub(super) submit: Checked<Faulty<SimSubmit>, &'a Contract>,
+    pub(super) retire: Checked<Faulty<SimRetire>, &'a Contract>,
+    pub(super) steps: Checked<Faulty<Ladder<SimSteps>>, &'a Contract>,
     pub(super) contract: &'a Contract,
     /// Device time of each command in the ring; 0 for one that needs no device.
     pub(super) work_ns: Box<[u64]>,

@@ -15,7 +15,8 @@ const LEAN: [(&str, &[&str]); 2] =
 const ARROWS: [(&str, Arrows); 10] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
-    ("runtime", Arrows::To(&["core", "policies"])),
+    // The host device is for its tests and examples.
+    ("runtime", Arrows::To(&["core", "policies", "hal-host"])),
     ("hal-host", Arrows::To(&["core"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
