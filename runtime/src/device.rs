@@ -15,8 +15,9 @@ const SPIN_ROUNDS: u32 = 64;
 /// The reaper's naps between looks at a device that cannot wake it, in microseconds: the first, and
 /// the longest.
 const NAP_US: (u64, u64) = (20, 500);
-/// Longest sleep; there is always something that ends it sooner.
-const REST: Duration = Duration::from_secs(3_600);
+/// The longest rest while there are queues to look at: markers that were lost must be missed in
+/// time, whenever they were put.
+const REST: Duration = Duration::from_millis(50);
 /// At each so-manieth rest, queues with nothing in flight are let go. It costs a wake-up to come
 /// back, so a queue that is used again and again stays for a while.
 const IDLE_RESTS: u32 = 8;
@@ -205,7 +206,8 @@ fn reap(work: &Work) {
             rests = (rests + 1) % IDLE_RESTS;
             span = lie_down(&mut members, nap, rests == 0);
         }
-        let news = work.take(&mut members, Some(span));
+        let at_most = (!members.is_empty()).then_some(span);
+        let news = work.take(&mut members, at_most);
         if news.end {
             return;
         }

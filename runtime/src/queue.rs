@@ -12,7 +12,7 @@ use xsched_core::window::WindowConfig;
 
 use crate::error::{Error, SubmitError, WaitError};
 use crate::runtime::Runtime;
-use crate::shared::Api;
+use crate::shared::{Api, Until};
 use crate::stats::Stats;
 use crate::waiting::{Completion, Submission, call_back, wait_until};
 
@@ -110,8 +110,7 @@ impl<C> XQueue<C> {
                 Err(SubmitError::Full(back)) => command = back,
                 result => return result,
             }
-            // However the oldest ends, there is room then.
-            let _ = wait_until(self.api(), self.api().oldest(), None);
+            let _ = wait_until(self.api(), Until::Room, None);
         }
     }
 
@@ -130,13 +129,13 @@ impl<C> XQueue<C> {
     /// queue's device is lost; its ticket is returned. `None` if there is nothing to wait for: the
     /// command has retired, or precedes on this queue anyway.
     ///
-    /// # Errors
-    /// [`Error::Scheduler`] with [`SchedulerError::WouldDeadlock`] if the other command waits,
-    /// over however many queues, for one that comes later on this one, and with
-    /// [`SchedulerError::WaitTableFull`]; [`Error::QueueFull`], [`Error::DeviceLost`],
-    /// [`Error::OtherRuntime`], [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
+    /// Waits cannot close a circle: a ticket is of a command that was submitted before.
     ///
-    /// [`SchedulerError::WouldDeadlock`]: xsched_core::scheduler::SchedulerError::WouldDeadlock
+    /// # Errors
+    /// [`Error::Scheduler`] with [`SchedulerError::WaitTableFull`], [`Error::QueueFull`],
+    /// [`Error::DeviceLost`], [`Error::OtherRuntime`], [`Error::SchedulerSilent`] and
+    /// [`Error::SchedulerGone`].
+    ///
     /// [`SchedulerError::WaitTableFull`]: xsched_core::scheduler::SchedulerError::WaitTableFull
     pub fn submit_wait(&self, ticket: Ticket) -> Result<Option<Ticket>, Error> {
         if ticket.runtime != self.handle.runtime.number() {
@@ -180,7 +179,7 @@ impl<C> XQueue<C> {
     /// [`WaitError::Failed`] if it failed, [`WaitError::Forgotten`], [`WaitError::WrongQueue`].
     pub fn wait(&self, ticket: Ticket) -> Result<(), WaitError> {
         let cmd = self.checked(ticket)?;
-        wait_until(self.api(), cmd, None)
+        wait_until(self.api(), Until::Ended(cmd), None)
     }
 
     /// Waits until the command has retired, and no longer than `span`.
@@ -189,15 +188,25 @@ impl<C> XQueue<C> {
     /// [`WaitError::Timeout`], and as for [`XQueue::wait`].
     pub fn wait_timeout(&self, ticket: Ticket, span: Duration) -> Result<(), WaitError> {
         let cmd = self.checked(ticket)?;
-        wait_until(self.api(), cmd, Instant::now().checked_add(span))
+        wait_until(self.api(), Until::Ended(cmd), Instant::now().checked_add(span))
     }
 
     /// Waits until everything submitted so far has retired, whether or not it failed.
     pub fn wait_all(&self) {
         if let Some(last) = self.stats().submitted.checked_sub(1) {
-            // Failures are for those who wait for the commands that failed.
-            let _ = wait_until(self.api(), CmdId(last), None);
+            // Without a deadline it cannot fail.
+            let _ = wait_until(self.api(), Until::Retired(CmdId(last)), None);
         }
+    }
+
+    /// The same, and no longer than `span`.
+    ///
+    /// # Errors
+    /// [`WaitError::Timeout`].
+    pub fn wait_all_timeout(&self, span: Duration) -> Result<(), WaitError> {
+        let Some(last) = self.stats().submitted.checked_sub(1) else { return Ok(()) };
+        let deadline = Instant::now().checked_add(span);
+        wait_until(self.api(), Until::Retired(CmdId(last)), deadline)
     }
 
     /// The completion of a command as a future. Polling it needs no particular executor.
@@ -237,18 +246,14 @@ impl<C> XQueue<C> {
         at_most: Option<Duration>,
     ) -> Result<(), WaitError> {
         let deadline = at_most.and_then(|span| Instant::now().checked_add(span));
-        let last = || CmdId(self.stats().submitted.saturating_sub(1));
-        let mut target = last();
-        loop {
-            if self.stats().held_by_hand || self.api().hold_if_idle(level) {
+        let mut submitted = self.stats().submitted;
+        while !self.stats().held_by_hand && !self.api().hold_if_idle(level) {
+            let last = CmdId(submitted.saturating_sub(1));
+            wait_until(self.api(), Until::Retired(last), deadline)?;
+            if drain == Drain::All {
                 break;
             }
-            match wait_until(self.api(), target, deadline) {
-                Err(WaitError::Timeout) => return Err(WaitError::Timeout),
-                // However its last command ended.
-                _ if drain == Drain::All => break,
-                _ => target = last(),
-            }
+            submitted = self.stats().submitted;
         }
         self.hold(level);
         Ok(())

@@ -26,6 +26,8 @@ pub struct Stats {
     pub held_by_hand: bool,
     /// Whether a hold of the scheduler was ended because the scheduler could not be trusted.
     pub failed_open: bool,
+    /// Whether its next command waits for another queue.
+    pub waiting: bool,
     /// Whether the device is lost.
     pub lost: bool,
     /// Commands that may be in flight at present.
@@ -52,6 +54,7 @@ impl Stats {
             hold: report.hold,
             held_by_hand: report.by_hand,
             failed_open: report.failed_open,
+            waiting: report.waiting.is_some(),
             lost: report.lost,
             threshold: snapshot.threshold,
             batch: snapshot.batch,

@@ -14,18 +14,22 @@ use crate::error::{Error, SubmitError, WaitError};
 use crate::hub::lock;
 use crate::parker::Parker;
 use crate::queue::{Ticket, XQueue};
-use crate::shared::{Api, Outcome};
+use crate::shared::{Api, Outcome, Until};
 
 /// Times that a waiter looks for its completion before it sleeps.
 const LOOKS: u32 = 256;
 
-/// Waits for a command, on the caller's thread.
-pub(crate) fn wait_until<C>(queue: &dyn Api<C>, cmd: CmdId, deadline: Option<Instant>) -> Outcome {
-    if let Some(outcome) = queue.want(cmd) {
+/// Waits on the caller's thread.
+pub(crate) fn wait_until<C>(
+    queue: &dyn Api<C>,
+    until: Until,
+    deadline: Option<Instant>,
+) -> Outcome {
+    if let Some(outcome) = queue.want(until) {
         return outcome;
     }
     for _ in 0..LOOKS {
-        if let Some(outcome) = queue.poll(cmd) {
+        if let Some(outcome) = queue.poll(until) {
             return outcome;
         }
         std::hint::spin_loop();
@@ -33,7 +37,7 @@ pub(crate) fn wait_until<C>(queue: &dyn Api<C>, cmd: CmdId, deadline: Option<Ins
     let parker = Parker::current();
     let outcome = loop {
         parker.reset();
-        if let Some(outcome) = queue.stand_by(cmd, parker.waker()) {
+        if let Some(outcome) = queue.stand_by(until, parker.waker()) {
             break outcome;
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -42,9 +46,9 @@ pub(crate) fn wait_until<C>(queue: &dyn Api<C>, cmd: CmdId, deadline: Option<Ins
         }
         parker.park(left);
         // Whoever is woken in front has to look.
-        queue.poll(cmd);
+        queue.poll(until);
     };
-    queue.leave(cmd, parker.waker());
+    queue.leave(until, parker.waker());
     outcome
 }
 
@@ -61,17 +65,17 @@ impl<C> Future for Completion<C> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.queue.checked(self.ticket) {
-            Ok(cmd) => poll_retired(self.queue.api(), cmd, context),
+            Ok(cmd) => poll_ended(self.queue.api(), Until::Ended(cmd), context),
             Err(error) => Poll::Ready(Err(error)),
         }
     }
 }
 
-fn poll_retired<C>(queue: &dyn Api<C>, cmd: CmdId, context: &Context<'_>) -> Poll<Outcome> {
+fn poll_ended<C>(queue: &dyn Api<C>, until: Until, context: &Context<'_>) -> Poll<Outcome> {
     let outcome = queue
-        .want(cmd)
-        .or_else(|| queue.poll(cmd))
-        .or_else(|| queue.register(cmd, context.waker()));
+        .want(until)
+        .or_else(|| queue.poll(until))
+        .or_else(|| queue.register(until, context.waker()));
     outcome.map_or(Poll::Pending, Poll::Ready)
 }
 
@@ -98,9 +102,7 @@ impl<C> Future for Submission<C> {
                 Err(SubmitError::Full(back)) => self.command = Some(back),
                 result => return Poll::Ready(result),
             }
-            let queue = self.queue.api();
-            // However the oldest ends, there is room then.
-            if poll_retired(queue, queue.oldest(), context).is_pending() {
+            if poll_ended(self.queue.api(), Until::Room, context).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -131,7 +133,7 @@ where
         // The thread ends after the last queue of its device, so it is there.
         let _ = thread.send(Box::new(move || {
             // Woken means retired; if not known any more, that is how it ended for this caller.
-            let outcome = queue.outcome(cmd).unwrap_or(Err(WaitError::Forgotten));
+            let outcome = queue.outcome(Until::Ended(cmd)).unwrap_or(Err(WaitError::Forgotten));
             callback(outcome);
         }));
     }
@@ -146,7 +148,7 @@ pub(crate) fn call_back<C: Send + 'static>(
     let thread = queue.callbacks()?;
     let todo = Todo { callback, queue: Arc::clone(queue), cmd, thread };
     let waker = Waker::from(Arc::new(Call { todo: Mutex::new(Some(todo)) }));
-    if poll_retired(&**queue, cmd, &Context::from_waker(&waker)).is_ready() {
+    if poll_ended(&**queue, Until::Ended(cmd), &Context::from_waker(&waker)).is_ready() {
         waker.wake();
     }
     Ok(())

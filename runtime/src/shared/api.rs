@@ -11,7 +11,7 @@ use xsched_core::message::{Order, Report};
 use xsched_core::queue::{ByHand, Signal};
 use xsched_core::window::WindowConfig;
 
-use super::Shared;
+use super::{Shared, Until};
 use crate::clock::now;
 use crate::device::Callback;
 use crate::error::{Error, SubmitError, WaitError};
@@ -124,20 +124,18 @@ pub(crate) trait Api<C>: Member {
     fn id(&self) -> QueueId;
     fn caps(&self) -> Caps;
     fn submit(&self, command: C) -> Result<CmdId, SubmitError<C>>;
-    /// The oldest command that has not retired: when it has, there is room.
-    fn oldest(&self) -> CmdId;
-    /// Makes sure that the completion will be seen; the outcome if it is there already.
-    fn want(&self, cmd: CmdId) -> Option<Outcome>;
+    /// Makes sure that it will be seen; the outcome if it is there already.
+    fn want(&self, until: Until) -> Option<Outcome>;
     /// Looks for completions; the outcome if it is there now.
-    fn poll(&self, cmd: CmdId) -> Option<Outcome>;
-    /// Has the waker woken when the command has retired; the outcome if it is there already.
-    fn register(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome>;
+    fn poll(&self, until: Until) -> Option<Outcome>;
+    /// Has the waker woken when it is so; the outcome if it is there already.
+    fn register(&self, until: Until, waker: &Waker) -> Option<Outcome>;
     /// The same for a thread that looks for completions when it is woken, and that leaves before it
     /// goes.
-    fn stand_by(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome>;
-    fn leave(&self, cmd: CmdId, waker: &Waker);
-    /// How the command ended, if it has. Does not look for completions.
-    fn outcome(&self, cmd: CmdId) -> Option<Outcome>;
+    fn stand_by(&self, until: Until, waker: &Waker) -> Option<Outcome>;
+    fn leave(&self, until: Until, waker: &Waker);
+    /// The outcome if it is there already. Does not look for completions.
+    fn outcome(&self, until: Until) -> Option<Outcome>;
     fn callbacks(&self) -> Result<Sender<Callback>, Error>;
     fn cancel(&self, cmd: CmdId) -> bool;
     fn hold(&self, level: Level);
@@ -222,45 +220,45 @@ where
         Ok(cmd)
     }
 
-    fn oldest(&self) -> CmdId {
-        CmdId(self.lock().machine.retired())
-    }
-
-    fn want(&self, cmd: CmdId) -> Option<Outcome> {
+    fn want(&self, until: Until) -> Option<Outcome> {
         let mut state = self.lock();
-        if let Some(outcome) = state.outcome(cmd) {
+        if let Some(outcome) = state.outcome(until) {
             return Some(outcome);
         }
+        let cmd = match until {
+            Until::Ended(cmd) | Until::Retired(cmd) => cmd,
+            Until::Room => CmdId(state.machine.retired()),
+        };
         state.machine.want(cmd);
         state = self.launch(state, now());
-        let outcome = state.outcome(cmd);
+        let outcome = state.outcome(until);
         self.finish(state);
         outcome
     }
 
-    fn poll(&self, cmd: CmdId) -> Option<Outcome> {
-        if self.take_completions(true) { self.lock().outcome(cmd) } else { None }
+    fn poll(&self, until: Until) -> Option<Outcome> {
+        if self.take_completions(true) { self.lock().outcome(until) } else { None }
     }
 
-    fn register(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome> {
-        let outcome = self.enlist(cmd, waker);
+    fn register(&self, until: Until, waker: &Waker) -> Option<Outcome> {
+        let outcome = self.enlist(until, waker);
         if outcome.is_none() {
             self.threads.reaper().hurry();
         }
         outcome
     }
 
-    fn stand_by(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome> {
-        let outcome = self.enlist(cmd, waker);
+    fn stand_by(&self, until: Until, waker: &Waker) -> Option<Outcome> {
+        let outcome = self.enlist(until, waker);
         if outcome.is_none() && !(self.alarm.enter(waker) && self.arm()) {
             self.threads.reaper().hurry();
         }
         outcome
     }
 
-    fn leave(&self, cmd: CmdId, waker: &Waker) {
+    fn leave(&self, until: Until, waker: &Waker) {
         let mut state = self.lock();
-        state.waiters.retain(|w| w.cmd != cmd || !w.waker.will_wake(waker));
+        state.waiters.retain(|w| w.until != until || !w.waker.will_wake(waker));
         let others = state.machine.in_flight() > 0 || !state.waiters.is_empty();
         drop(state);
         // If it was woken, the alarm is spent; from now on it is somebody else's task to look.
@@ -283,8 +281,8 @@ where
         cancelled
     }
 
-    fn outcome(&self, cmd: CmdId) -> Option<Outcome> {
-        self.lock().outcome(cmd)
+    fn outcome(&self, until: Until) -> Option<Outcome> {
+        self.lock().outcome(until)
     }
 
     fn callbacks(&self) -> Result<Sender<Callback>, Error> {
@@ -333,6 +331,5 @@ where
         let mut state = self.lock();
         state.closing = true;
         self.finish(state);
-        self.threads.reaper().hurry();
     }
 }

@@ -25,6 +25,7 @@ use xsched_core::level::{Caps, Recovery};
 use xsched_core::queue::{Action, CommandSlot, Queue, Signal};
 use xsched_core::time::Instant;
 
+pub(crate) use state::Until;
 use state::{State, Waiter};
 
 pub(crate) use api::{Api, Outcome, Snapshot};
@@ -95,6 +96,7 @@ where
             watched: false,
             pump_due: false,
             closing: false,
+            over: false,
             detached: false,
         };
         let alarm = Arc::new(Alarm::new(Arc::clone(parts.threads.reaper())));
@@ -130,7 +132,12 @@ where
             state.watched |= watch;
             let pump = state.backlog() && !state.pump_due;
             state.pump_due |= pump;
-            let news = ring || watch || pump;
+            // The last commands may have retired without the device, so that no alarm rings.
+            let over = state.closing
+                && !state.over
+                && state.machine.retired() == state.machine.submitted();
+            state.over |= over;
+            let news = ring || watch || pump || over;
             if !news && state.waiters.is_empty() && state.trash.is_empty() {
                 return;
             }
@@ -141,6 +148,9 @@ where
             drop(trash);
             if ring {
                 self.hub.ring(self.id);
+            }
+            if over {
+                self.threads.reaper().hurry();
             }
             if let Some(this) = (watch || pump).then(|| self.this.upgrade()).flatten() {
                 if watch {
@@ -302,14 +312,14 @@ where
         true
     }
 
-    /// Has the waker woken when the command has retired; the outcome if it is there already.
-    fn enlist(&self, cmd: CmdId, waker: &Waker) -> Option<Outcome> {
+    /// Has the waker woken when it is so; the outcome if it is there already.
+    fn enlist(&self, until: Until, waker: &Waker) -> Option<Outcome> {
         let mut state = self.lock();
-        let outcome = state.outcome(cmd);
+        let outcome = state.outcome(until);
         if outcome.is_none()
-            && !state.waiters.iter().any(|w| w.cmd == cmd && w.waker.will_wake(waker))
+            && !state.waiters.iter().any(|w| w.until == until && w.waker.will_wake(waker))
         {
-            state.waiters.push(Waiter { cmd, waker: waker.clone() });
+            state.waiters.push(Waiter { until, waker: waker.clone() });
         }
         outcome
     }

@@ -13,8 +13,19 @@ use super::WAKES;
 use crate::clock::now;
 use crate::error::WaitError;
 
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The end of a command: it has retired, or has failed and will retire in its turn.
+    Ended(CmdId),
+    /// The command and everything before it has retired.
+    Retired(CmdId),
+    /// Room in the ring. That takes the oldest command to retire.
+    Room,
+}
+
 pub(super) struct Waiter {
-    pub(super) cmd: CmdId,
+    pub(super) until: Until,
     pub(super) waker: Waker,
 }
 
@@ -40,6 +51,8 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) pump_due: bool,
     /// There is no handle any more.
     pub(super) closing: bool,
+    /// There is nothing more to come.
+    pub(super) over: bool,
     /// It is out of the scheduler's table.
     pub(super) detached: bool,
 }
@@ -84,7 +97,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
         let mut room = wakes.iter_mut();
         let mut at = 0;
         while at < self.waiters.len() {
-            if !self.machine.status(self.waiters[at].cmd).is_final() {
+            if self.outcome(self.waiters[at].until).is_none() {
                 at += 1;
                 continue;
             }
@@ -100,7 +113,12 @@ impl<S: Submit<Payload: Sized>> State<S> {
         }
     }
 
-    pub(super) fn outcome(&self, cmd: CmdId) -> Option<Result<(), WaitError>> {
+    pub(super) fn outcome(&self, until: Until) -> Option<Result<(), WaitError>> {
+        let cmd = match until {
+            Until::Ended(cmd) => cmd,
+            Until::Retired(cmd) => return (self.machine.retired() > cmd.0).then_some(Ok(())),
+            Until::Room => return (!self.machine.is_full()).then_some(Ok(())),
+        };
         match self.machine.status(cmd) {
             Status::Done => Some(Ok(())),
             Status::Failed(fault) => Some(Err(WaitError::Failed(fault))),

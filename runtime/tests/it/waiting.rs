@@ -288,6 +288,28 @@ fn a_callback_for_what_has_retired_comes_at_once() {
     assert_eq!(outcomes.recv(), Ok(Ok(())));
 }
 
+#[test]
+fn a_cancelled_command_makes_no_room_before_it_retires() {
+    let (_, device) = bench(Fcfs);
+    let hand = Arc::new(Hand::default());
+    let small = XQueueConfig { capacity: 2, ..config(0, Level::Block, 1) };
+    let queue = device.queue(small, hand.clone()).unwrap();
+    queue.hold(Level::Block);
+    let first = queue.submit(0.into()).unwrap();
+    let second = queue.submit(1.into()).unwrap();
+    assert!(queue.cancel(first) && queue.cancel(second));
+    assert_eq!(queue.wait(second), Err(WaitError::Failed(Fault::Cancelled)));
+    assert_eq!(queue.wait_all_timeout(Duration::from_millis(5)), Err(WaitError::Timeout));
+    let mut third = std::pin::pin!(queue.submit_async(2.into()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(third.as_mut().poll(&mut context).is_pending());
+    queue.resume();
+    hand.get().at_once = true;
+    let third = block_on(third).unwrap();
+    assert_eq!(queue.wait(third), Ok(()));
+    assert_eq!(hand.get().log, [2]);
+}
+
 /// The smallest executor.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
