@@ -53,6 +53,8 @@ struct Inbox {
     requests: Vec<Request>,
     reports: Vec<QueueId>,
     stop: bool,
+    #[cfg(feature = "inject")]
+    broken: bool,
     /// The scheduler has ended; nobody will look here again.
     closed: bool,
 }
@@ -86,6 +88,8 @@ pub(crate) struct Hub {
     /// How long a round may take.
     pub(crate) lease: Duration,
     failed_open: AtomicU64,
+    /// Dropped with the hub, to end the watchdog.
+    _watchdog: mpsc::Sender<()>,
 }
 
 impl std::fmt::Debug for Hub {
@@ -100,7 +104,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hub {
-    pub(crate) fn new(lease: Duration) -> Self {
+    pub(crate) fn new(lease: Duration, watchdog: mpsc::Sender<()>) -> Self {
         Self {
             inbox: Mutex::default(),
             bell: Condvar::new(),
@@ -109,6 +113,7 @@ impl Hub {
             gone: AtomicBool::new(false),
             lease,
             failed_open: AtomicU64::new(0),
+            _watchdog: watchdog,
         }
     }
 
@@ -151,7 +156,7 @@ impl Hub {
     pub(crate) fn wait(&self, due: Option<Instant>, mail: &mut Mail) {
         self.round_started_ns.store(0, Ordering::Release);
         let mut inbox = lock(&self.inbox);
-        while inbox.requests.is_empty() && inbox.reports.is_empty() && !inbox.stop {
+        while inbox.requests.is_empty() && inbox.reports.is_empty() && !self.is_over(&inbox) {
             let Some(due) = due else {
                 inbox = self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -166,11 +171,31 @@ impl Hub {
         // The buffers change places, so that nothing is allocated after a while.
         std::mem::swap(&mut mail.requests, &mut inbox.requests);
         std::mem::swap(&mut mail.reports, &mut inbox.reports);
-        mail.stop = inbox.stop;
+        mail.stop = self.is_over(&inbox);
         self.round_started_ns.store(crate::clock::now().as_ns(), Ordering::Release);
     }
 
-    /// Ends the scheduler's thread after its present round.
+    #[cfg(feature = "inject")]
+    pub(crate) fn break_scheduler(&self, panics: bool) {
+        if panics {
+            // infallible: the panic is the purpose, and not in builds of users.
+            self.send(|_, _| panic!("as a test wants it"));
+        } else {
+            lock(&self.inbox).broken = true;
+            self.bell.notify_one();
+        }
+    }
+
+    /// Nobody will make another queue, and there is none left.
+    fn is_over(&self, inbox: &Inbox) -> bool {
+        #[cfg(feature = "inject")]
+        if inbox.broken {
+            return true;
+        }
+        inbox.stop && lock(&self.register).members.iter().all(Option::is_none)
+    }
+
+    /// Ends the scheduler's thread once the last queue has gone.
     pub(crate) fn stop(&self) {
         lock(&self.inbox).stop = true;
         self.bell.notify_one();
@@ -203,13 +228,17 @@ impl Hub {
 
     /// Ends all holds of the scheduler, without asking it.
     pub(crate) fn fail_open(&self) {
-        self.failed_open.fetch_add(1, Ordering::Relaxed);
+        self.count_failed_open();
         let register = lock(&self.register);
         let members: Vec<_> = register.members.iter().flatten().map(|m| Arc::clone(&m.1)).collect();
         drop(register);
         for member in members {
             member.fail_open();
         }
+    }
+
+    pub(crate) fn count_failed_open(&self) {
+        self.failed_open.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often all holds were ended because the scheduler could not be trusted.

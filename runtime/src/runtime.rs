@@ -53,8 +53,6 @@ struct Inner {
     hub: Arc<Hub>,
     devices: AtomicU16,
     max_devices: u16,
-    /// Dropped to end the watchdog.
-    _watchdog: mpsc::Sender<()>,
 }
 
 impl fmt::Debug for Inner {
@@ -87,10 +85,10 @@ impl Runtime {
         policy: impl Policy + Send + 'static,
         config: RuntimeConfig,
     ) -> Result<Self, Error> {
-        let hub = Arc::new(Hub::new(config.lease.max(Duration::from_millis(1))));
-        let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
-        let brain = Scheduler::new(Guest(Box::new(policy)), storage);
         let (watchdog, end) = mpsc::channel();
+        let hub = Arc::new(Hub::new(config.lease.max(Duration::from_millis(1)), watchdog));
+        let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
+        let brain = Scheduler::new(Guest::new(policy, &hub), storage);
         crate::scheduler::start(&hub, brain, end)?;
         static RUNTIMES: AtomicU32 = AtomicU32::new(0);
         let inner = Inner {
@@ -98,7 +96,6 @@ impl Runtime {
             hub,
             devices: AtomicU16::new(0),
             max_devices: config.devices,
-            _watchdog: watchdog,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -123,13 +120,21 @@ impl Runtime {
         })
     }
 
+    /// Ends the scheduler's thread as a defect in it would, by a panic or by returning. For tests
+    /// of what happens then.
+    #[cfg(feature = "inject")]
+    #[doc(hidden)]
+    pub fn break_scheduler(&self, panics: bool) {
+        self.inner.hub.break_scheduler(panics);
+    }
+
     /// Puts another policy in charge. Nothing drains; what the old policy held and the new one does
     /// not runs at once.
     ///
     /// # Errors
     /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
-        let guest = Guest(Box::new(policy));
+        let guest = Guest::new(policy, &self.inner.hub);
         self.inner.hub.ask(move |_, brain| drop(brain.set_policy(guest)))
     }
 

@@ -22,6 +22,7 @@ use xsched_core::fault::Fault;
 use xsched_core::hal::{HalError, Retire, StepDone, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Recovery};
+use xsched_core::message::Order;
 use xsched_core::queue::{Action, CommandSlot, Queue, Signal};
 use xsched_core::time::Instant;
 
@@ -126,6 +127,10 @@ where
     /// Lets the state go and tells everybody what they must know.
     fn finish<'a>(&'a self, mut state: Guard<'a, S>) {
         loop {
+            if state.machine.waiting().is_some() && self.hub.is_gone() {
+                // Nobody will say that the event has been reached.
+                state = self.abandon_waits(state);
+            }
             let ring = state.take_note();
             let busy = state.machine.in_flight() > 0 || state.later.is_some() || state.closing;
             let watch = busy && !state.watched;
@@ -166,6 +171,15 @@ where
             }
             state = self.lock();
         }
+    }
+
+    /// Fails the waits for other queues that have come to their turn.
+    #[cold]
+    fn abandon_waits<'a>(&'a self, mut state: Guard<'a, S>) -> Guard<'a, S> {
+        if let Some(event) = state.machine.waiting() {
+            state.machine.handle_order(Order::Reached { event, ok: false });
+        }
+        state
     }
 
     /// Launches what may be launched, unless somebody else does.

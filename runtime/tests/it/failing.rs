@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use xsched::core::fault::Fault;
+use xsched::core::hint::PolicyHint;
 use xsched::core::id::QueueId;
 use xsched::core::level::Level;
 use xsched::core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
@@ -66,12 +67,93 @@ fn a_policy_that_panics_ends_its_holds_and_nothing_else() {
     assert_eq!(held.wait(tickets[0]), Ok(()));
     let waited = by_hand.wait_timeout(tickets[1], Duration::from_millis(20));
     assert_eq!(waited, Err(WaitError::Timeout));
-    assert!(!runtime.is_scheduling());
+    assert!(runtime.is_scheduling(), "the policy has gone, the scheduler has not");
     assert_eq!(runtime.times_failed_open(), 1);
-    let refused = device.queue(config(0, Level::Block, 4), Hand::at_once());
-    assert!(matches!(refused, Err(Error::SchedulerGone)));
+    // What comes later runs too, until another policy takes over.
+    let later = device.queue(config(-9, Level::Block, 4), Hand::at_once()).unwrap();
+    let ticket = later.submit(0.into()).unwrap();
+    assert_eq!(later.wait(ticket), Ok(()));
+    now.store(false, Ordering::Relaxed);
+    runtime.set_policy(Failing { now: now.clone(), how: |_| {} }).unwrap();
+    let ticket = later.submit(0.into()).unwrap();
+    assert_eq!(later.wait_timeout(ticket, Duration::from_millis(20)), Err(WaitError::Timeout));
+    runtime.set_policy(Hpf).unwrap();
+    assert_eq!(later.wait(ticket), Ok(()));
     by_hand.resume();
     assert_eq!(by_hand.wait(tickets[1]), Ok(()));
+}
+
+/// A policy that panics wherever it can.
+struct Grenade;
+
+impl Policy for Grenade {
+    fn name(&self) -> &'static str {
+        "grenade"
+    }
+    fn holds(&self) -> bool {
+        panic!("as the test wants it")
+    }
+    fn progress_every(&self) -> Option<xsched::core::time::Duration> {
+        panic!("as the test wants it")
+    }
+    fn configure(&mut self, _: PolicyHint) -> bool {
+        panic!("as the test wants it")
+    }
+    fn decide(&mut self, _: Instant, _: Changed<'_>, _: &QueueTable<'_>, _: &mut Decisions<'_>) {
+        panic!("as the test wants it")
+    }
+}
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        panic!("as the test wants it")
+    }
+}
+
+#[test]
+fn no_panic_of_a_policy_gets_out() {
+    let (runtime, device) = bench(Grenade);
+    let queue = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+    let ticket = queue.submit(0.into()).unwrap();
+    assert_eq!(queue.wait(ticket), Ok(()));
+    runtime.set_policy(Grenade).unwrap();
+    let timeslice = PolicyHint::Timeslice(xsched::core::time::Duration::from_ms(1));
+    assert!(!runtime.hint_policy(timeslice).unwrap());
+    let ticket = queue.submit(0.into()).unwrap();
+    assert_eq!(queue.wait(ticket), Ok(()));
+    assert_eq!(runtime.times_failed_open(), 2);
+    assert!(runtime.is_scheduling());
+}
+
+/// A defect of ours: the scheduler's thread ends.
+#[cfg(feature = "inject")]
+#[test]
+fn without_a_scheduler_queues_run_and_waits_for_others_fail() {
+    for panics in [true, false] {
+        let (_, policy) = failing(|_| {});
+        let (runtime, device) = bench(policy);
+        let held = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+        let by_hand = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+        by_hand.hold(Level::Block);
+        held.flush().unwrap();
+        let first = by_hand.submit(0.into()).unwrap();
+        let waits = held.submit_wait(first).unwrap().unwrap();
+        let last = held.submit(0.into()).unwrap();
+        assert_eq!(held.wait_timeout(last, Duration::from_millis(5)), Err(WaitError::Timeout));
+        runtime.break_scheduler(panics);
+        assert_eq!(held.wait(last), Ok(()));
+        assert_eq!(held.wait(waits), Err(WaitError::Failed(Fault::Abandoned)));
+        let waited = by_hand.wait_timeout(first, Duration::from_millis(20));
+        assert_eq!(waited, Err(WaitError::Timeout));
+        assert!(!runtime.is_scheduling());
+        assert!(runtime.times_failed_open() > 0);
+        let refused = device.queue(config(0, Level::Block, 4), Hand::at_once());
+        assert!(matches!(refused, Err(Error::SchedulerGone)));
+        assert!(matches!(runtime.set_policy(Hpf), Err(Error::SchedulerGone)));
+        assert!(matches!(held.submit_wait(first), Err(Error::SchedulerGone)));
+        by_hand.resume();
+        assert_eq!(by_hand.wait(first), Ok(()));
+    }
 }
 
 #[test]

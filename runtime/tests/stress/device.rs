@@ -25,6 +25,7 @@ pub(crate) struct Ledger {
     alive: AtomicI64,
     breaches: AtomicU64,
     queues: AtomicU64,
+    closed: AtomicU64,
     first: Mutex<Option<Breach>>,
 }
 
@@ -32,6 +33,11 @@ impl Ledger {
     /// Commands that were made and not dropped.
     pub(crate) fn alive(&self) -> i64 {
         self.alive.load(Ordering::SeqCst)
+    }
+
+    /// Hardware queues that were opened and not dropped.
+    pub(crate) fn open(&self) -> u64 {
+        self.queues.load(Ordering::SeqCst) - self.closed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn breaches(&self) -> u64 {
@@ -77,6 +83,7 @@ impl Drop for Tab {
         self.ledger.breaches.fetch_add(self.contract.violations(), Ordering::SeqCst);
         let mut first = self.ledger.first.lock().unwrap();
         *first = first.or(self.contract.first());
+        self.ledger.closed.fetch_add(1, Ordering::SeqCst);
     }
 }
 
