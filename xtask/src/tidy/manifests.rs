@@ -18,7 +18,7 @@ const ARROWS: [(&str, Arrows); 11] = [
     // The host device is for its tests and examples.
     ("runtime", Arrows::To(&["core", "policies", "hal-host"])),
     ("conformance", Arrows::To(&["core"])),
-    ("hal-host", Arrows::To(&["core"])),
+    ("hal-host", Arrows::To(&["core", "conformance"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
     ("cli", Arrows::Anywhere),
