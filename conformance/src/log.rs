@@ -124,6 +124,16 @@ impl Note {
         Some((self.log.clock(), self.log.notes(self.command)?))
     }
 
+    /// Whether it has started and not ended.
+    pub(crate) fn runs(&self) -> bool {
+        let of = |word: &AtomicU64| word.load(Ordering::Acquire);
+        self.notes().is_some_and(|(_, notes)| of(&notes.starts) > of(&notes.ends))
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.notes().is_some_and(|(_, notes)| notes.ends.load(Ordering::Acquire) > 0)
+    }
+
     /// The command starts: first adds 1 to the clock, then takes the time if it is the first start.
     pub fn start(&self) {
         let Some((clock, notes)) = self.notes() else { return };

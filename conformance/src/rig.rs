@@ -23,11 +23,6 @@ const TRIES: u32 = 6;
 /// The first of them has commands of so many units.
 const UNITS: u64 = 10;
 
-/// A time that is longer than any command with which a check tries to come in time.
-pub(crate) fn too_long(unit_ns: u64) -> Duration {
-    Duration::from_nanos(unit_ns.saturating_mul(UNITS << TRIES))
-}
-
 /// The halves of a subject's queue.
 pub(crate) type Open<S> = Halves<SubmitOf<S>, RetireOf<S>, PreemptOf<S>>;
 

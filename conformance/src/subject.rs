@@ -102,7 +102,7 @@ pub trait Subject: Send + Sync + 'static {
         Duration::from_millis(3)
     }
 
-    /// Rounds of the checks that do something again and again. They end after 8,000, or 0.7 s, in
+    /// Rounds of the checks that do something again and again. They end after 8,000, or 0.5 s, in
     /// any case.
     fn rounds(&self) -> u32 {
         5_000

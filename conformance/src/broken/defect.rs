@@ -126,3 +126,13 @@ defects! {
     /// Opens more queues than it claims.
     TakesTooManyQueues: "lifetime::many_queues";
 }
+
+impl Defect {
+    /// Whether it is that something takes too long.
+    pub(super) const fn takes_long(self) -> bool {
+        matches!(
+            self,
+            Self::LaunchBlocks | Self::PollBlocks | Self::DeactivatesLate | Self::InterruptsLate
+        )
+    }
+}

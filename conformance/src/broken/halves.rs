@@ -13,19 +13,17 @@ use xsched_core::level::{Caps, Level, Step};
 use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time;
 
-use super::Defect;
-use crate::rig::too_long;
+use super::{Defect, Watched};
 
 /// A defect that strikes now and then does so every so many calls.
-const NOW_AND_THEN: u64 = 16;
+const NOW_AND_THEN: u64 = 4;
 
 /// What the halves know of each other.
 #[derive(Debug)]
 pub(super) struct Shared {
     defect: Defect,
     room: u64,
-    /// Longer than the commands that the checks use to find a defect.
-    slow: Duration,
+    watched: Arc<Watched>,
     launched: AtomicU64,
     /// Reported.
     seen: AtomicU64,
@@ -39,11 +37,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(defect: Defect, caps: Caps, unit_ns: u64) -> Self {
+    pub(super) fn new(defect: Defect, caps: Caps, watched: Arc<Watched>) -> Self {
         Self {
             defect,
             room: u64::from(caps.in_flight_max(1)),
-            slow: too_long(unit_ns),
+            watched,
             launched: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             pretended: AtomicU64::new(0),
@@ -148,7 +146,7 @@ impl<H: Submit<Payload = C>, C: Clone> Submit for BrokenSubmit<H, C> {
                 self.pass(cmd, c, false)
             }
             Defect::LaunchBlocks if in_flight == 3 => {
-                thread::sleep(self.shared.slow);
+                shared.watched.wait(false);
                 self.pass(cmd, c, marker)
             }
             Defect::RefusesEarly if in_flight >= shared.room / 2 => refused(Fault::Launch),
@@ -206,15 +204,10 @@ impl<H: ErrorType> ErrorType for BrokenRetire<H> {
 
 impl<H: Retire> BrokenRetire<H> {
     fn ask(&mut self) -> Result<Option<Retired>, FaultyError<H::Error>> {
-        let start = Instant::now();
-        loop {
-            let answer = self.inner.poll_retired().map_err(FaultyError::Inner)?;
-            let waits = self.shared.has(Defect::PollBlocks) && self.shared.in_flight() > 0;
-            if answer.is_some() || !waits || start.elapsed() > self.shared.slow {
-                return Ok(answer);
-            }
-            thread::yield_now();
+        if self.shared.has(Defect::PollBlocks) {
+            self.shared.watched.wait(false);
         }
+        self.inner.poll_retired().map_err(FaultyError::Inner)
     }
 
     /// A completion that the device did not tell of.
@@ -399,10 +392,10 @@ impl<H: Steps> Steps for BrokenSteps<H> {
         if strikes {
             return Err(Fault::Timeout);
         }
-        if let (Defect::DeactivatesLate, Step::Deactivate)
-        | (Defect::InterruptsLate, Step::Interrupt) = (self.shared.defect, step)
-        {
-            thread::sleep(self.shared.slow);
+        match (self.shared.defect, step) {
+            (Defect::DeactivatesLate, Step::Deactivate) => self.shared.watched.wait(true),
+            (Defect::InterruptsLate, Step::Interrupt) => self.shared.watched.wait(false),
+            _ => {}
         }
         self.note_hold(step);
         self.deactivated |= step == Step::Deactivate;

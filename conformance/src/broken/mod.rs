@@ -7,9 +7,10 @@
 mod defect;
 mod halves;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::{Backend, ErrorType, FaultyError, Halves, Submit};
@@ -19,22 +20,50 @@ use xsched_core::level::Recovery;
 pub use defect::Defect;
 pub use halves::{BrokenRetire, BrokenSteps, BrokenSubmit};
 
+use crate::log::Note;
 use crate::subject::{Claims, Subject, Work};
 
 /// No mutant needs to be waited for longer than this.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A subject whose device has one defect.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Broken<S> {
     inner: S,
     defect: Defect,
+    /// What the commands of the newest device note.
+    watched: Mutex<Arc<Watched>>,
 }
 
 impl<S> Broken<S> {
     /// A subject with a defect.
-    pub const fn new(inner: S, defect: Defect) -> Self {
-        Self { inner, defect }
+    pub fn new(inner: S, defect: Defect) -> Self {
+        Self { inner, defect, watched: Mutex::default() }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Arc<Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Commands that can be seen running. What takes too long takes until they have ended, so that it
+/// is too late on any machine.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Mutex<Vec<Note>>);
+
+impl Watched {
+    fn add(&self, note: &Note) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note.clone());
+    }
+
+    /// Waits, within limits, until commands have ended: those that run, or `all`.
+    fn wait(&self, all: bool) {
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        notes.retain(|note| all || note.runs());
+        let start = Instant::now();
+        while !notes.iter().all(Note::has_ended) && start.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_micros(50));
+        }
     }
 }
 
@@ -43,7 +72,7 @@ impl<S> Broken<S> {
 pub struct BrokenDevice<B, C> {
     inner: B,
     defect: Defect,
-    unit_ns: u64,
+    watched: Arc<Watched>,
     /// Launched in place of a command that gets lost.
     empty: Option<C>,
     opened: AtomicU32,
@@ -64,8 +93,9 @@ impl<S: Subject> Subject for Broken<S> {
     fn device(&self) -> Result<Self::Backend, String> {
         let empty = self.inner.command(Work::Empty);
         let inner = self.inner.device()?;
-        let (defect, unit_ns) = (self.defect, self.claims().unit_ns);
-        Ok(BrokenDevice { inner, defect, unit_ns, empty, opened: AtomicU32::new(0) })
+        let (defect, watched) = (self.defect, Arc::default());
+        *self.watched() = Arc::clone(&watched);
+        Ok(BrokenDevice { inner, defect, watched, empty, opened: AtomicU32::new(0) })
     }
 
     fn config(&self, device: &mut Self::Backend) -> <Self::Backend as Backend>::Config {
@@ -73,6 +103,11 @@ impl<S: Subject> Subject for Broken<S> {
     }
 
     fn command(&self, work: Work) -> Option<S::Command> {
+        if let Work::Timed { note, .. } = &work
+            && self.defect.takes_long()
+        {
+            self.watched().add(note);
+        }
         self.inner.command(work)
     }
 
@@ -130,7 +165,7 @@ where
             }
             _ => {}
         }
-        let shared = Arc::new(halves::Shared::new(self.defect, caps, self.unit_ns));
+        let shared = Arc::new(halves::Shared::new(self.defect, caps, Arc::clone(&self.watched)));
         Ok(Halves {
             submit: BrokenSubmit::new(submit, Arc::clone(&shared), self.empty.clone()),
             retire: BrokenRetire::new(retire, Arc::clone(&shared)),

@@ -51,6 +51,8 @@ struct Driver<'a, S: Subject> {
     /// First command that the device has forgotten.
     forgotten: Option<u64>,
     epoch: u32,
+    /// Steps that were carried out.
+    steps: u64,
 }
 
 impl<S: Subject> Driver<'_, S> {
@@ -115,6 +117,7 @@ impl<S: Subject> Driver<'_, S> {
     }
 
     fn stepped(&mut self, step: DeviceStep, seq: u32, first: Option<CmdId>) {
+        self.steps += 1;
         let deactivation = matches!(step, DeviceStep::Deactivate | DeviceStep::Reactivate);
         self.holds[usize::from(!deactivation)] = step.is_hold();
         let recovery = if deactivation { self.caps.deactivate } else { self.caps.interrupt };
@@ -192,6 +195,9 @@ impl<S: Subject> Driver<'_, S> {
         let odd = self.queue.oddities();
         ensure!(odd.protocol == 0, "{} answers of the device made no sense", odd.protocol);
         ensure!(!self.queue.is_lost(), "the device was lost");
+        // Commands that take no time are never on the device when a hold comes.
+        let held = self.steps > 0 || !self.noted || self.caps.level == Level::Block;
+        ensure!(held, "no hold came while a command was on the device");
         let restarts = self.caps.interrupt == Some(Recovery::Replay);
         let noted = if self.noted { submitted } else { 0 };
         self.log.disorder(0..noted, restarts).map_or(Ok(()), fail)
@@ -220,6 +226,7 @@ fn a_random_life_with_the_core<S: Subject>(subject: &S) -> Step {
         holds: [false; 2],
         forgotten: None,
         epoch: 0,
+        steps: 0,
     };
     while driver.queue.submitted() < COMMANDS && driver.start.elapsed() < Duration::from_secs(1) {
         driver.act(&mut rng)?;
