@@ -1,0 +1,38 @@
+//! The one suite of checks that every device backend must pass.
+//!
+//! A backend's author implements [`Subject`] in an integration test: how a device is opened, what
+//! it claims, and how a command that takes a certain time is made. Every [`Check`] then becomes a
+//! test of its own:
+//!
+//! ```no_run
+//! # use xsched_conformance::Subject;
+//! # fn subjects<S: Subject>(mine: S) {
+//! xsched_conformance::main([("mine", xsched_conformance::checks(), mine)]);
+//! # }
+//! ```
+//!
+//! with `harness = false` for that test in `Cargo.toml`. A check that a device can show nothing
+//! about is *ignored*, with the reason; it never passes silently. `docs/conformance.md` says what
+//! each check asserts.
+//!
+//! What a command does is seen in a [`Log`], which it writes through a [`Note`]: when it started,
+//! that it makes progress, when it ended. What the device *says* is held against what *happened*.
+//! Asserts about order and holds are strict. Where a check can only tell something if a step comes
+//! in time (such as while a command runs), it tries again with longer commands before it fails.
+//!
+//! [`broken`] has a device with one defect at a time, wrapped around any other: the suite's own
+//! tests show that each check fails for the defect that it is for.
+
+pub mod broken;
+mod check;
+mod log;
+mod rig;
+mod subject;
+mod trials;
+mod verdict;
+
+pub use check::{Check, checks};
+pub use log::{Log, Note, Notes};
+pub use subject::{Claims, PreemptOf, RetireOf, Subject, SubmitOf, Work};
+pub use trials::{main, trials};
+pub use verdict::Verdict;

@@ -1,0 +1,116 @@
+//! What a backend's author says about the device under test.
+
+use std::time::Duration;
+
+use xsched_core::hal::{Backend, Submit};
+use xsched_core::level::Level;
+
+use crate::log::Note;
+
+/// The launching half of a subject's backend.
+pub type SubmitOf<S> = <<S as Subject>::Backend as Backend>::Submit;
+/// The half of a subject's backend that sees completions.
+pub type RetireOf<S> = <<S as Subject>::Backend as Backend>::Retire;
+/// The half of a subject's backend that preempts.
+pub type PreemptOf<S> = <<S as Subject>::Backend as Backend>::Preempt;
+
+/// What a command under test has to do.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// End as soon as possible. Notes nothing.
+    Empty,
+    /// Take this much device time or more, and note start, progress and end: see [`Note`].
+    Timed {
+        /// Device time in nanoseconds.
+        ns: u64,
+        /// Where it is noted.
+        note: Note,
+    },
+    /// Fail on the device. Notes nothing.
+    Failing,
+}
+
+/// What a backend claims about the device under test, and how fast that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// The level that its queues have.
+    pub level: Level,
+    /// Commands of different queues that may run at once. At least 1.
+    pub units: u32,
+    /// Device time, in nanoseconds, for which a command can surely be seen running. Checks use
+    /// commands from a fraction of it to 320 times as long.
+    pub unit_ns: u64,
+    /// An interrupt stops a running command. If false it may wait for its end.
+    pub stops_commands: bool,
+    /// Of the device time of commands, at least so many permille are reported as busy. 0 if the
+    /// device cannot measure.
+    pub busy_permille: u32,
+    /// Queues that can be open at once, or `None` if there is no limit worth testing.
+    pub queues_max: Option<u32>,
+}
+
+impl Claims {
+    /// One unit, a time unit of 300 µs, commands are stopped at Lv3, nine tenths of the time are
+    /// reported, any number of queues.
+    #[must_use]
+    pub const fn at(level: Level) -> Self {
+        Self {
+            level,
+            units: 1,
+            unit_ns: 300_000,
+            stops_commands: matches!(level, Level::Interrupt),
+            busy_permille: 900,
+            queues_max: None,
+        }
+    }
+}
+
+/// A device under test.
+pub trait Subject: Send + Sync + 'static {
+    /// What is launched.
+    type Command: Clone + Send + Sync + 'static;
+    /// The backend.
+    type Backend: Backend<
+            Submit: Submit<Payload = Self::Command> + Send + 'static,
+            Retire: Send + 'static,
+            Preempt: Send + 'static,
+        >;
+
+    /// What is claimed.
+    fn claims(&self) -> Claims;
+
+    /// Opens the device freshly. Each check does so once.
+    ///
+    /// # Errors
+    /// Why it cannot be opened. Fails the check.
+    fn device(&self) -> Result<Self::Backend, String>;
+
+    /// The configuration for a queue. May depend on the device, to make a stream on it, say.
+    fn config(&self, device: &mut Self::Backend) -> <Self::Backend as Backend>::Config;
+
+    /// A command that does `work`, or `None` if there is no way to have one. [`Work::Empty`] is
+    /// needed by all checks; without [`Work::Timed`] most are skipped.
+    fn command(&self, work: Work) -> Option<Self::Command>;
+
+    /// How long the device may take for anything before it counts as hanging.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(20)
+    }
+
+    /// How long to watch that nothing happens.
+    fn settle(&self) -> Duration {
+        Duration::from_millis(3)
+    }
+
+    /// Rounds of the checks that do something again and again. They end after 8,000, or 0.5 s, in
+    /// any case.
+    fn rounds(&self) -> u32 {
+        5_000
+    }
+
+    /// Where the random choices follow from. `XSCHED_SEED` in the environment, or 1.
+    fn seed(&self) -> u64 {
+        let seed = std::env::var("XSCHED_SEED").ok();
+        seed.and_then(|text| text.parse().ok()).unwrap_or(1)
+    }
+}
