@@ -1,32 +1,47 @@
-//! What a command costs in the runtime, on a device that does nothing. Times on the wall: what
-//! other threads of the runtime do beside the caller is part of the matter.
+//! What a command costs in the runtime, on devices that do nothing. Times on the wall: what other
+//! threads of the runtime do beside the caller is part of the matter.
 
+use std::alloc::System;
 use std::error::Error;
+use std::future::Future;
+use std::pin::pin;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use criterion::Criterion;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use xsched::core::hal::{Noop, NoopQueue};
 use xsched::core::level::Level;
 use xsched::core::window::WindowConfig;
 use xsched::policies::hpf::Hpf;
-use xsched::{Runtime, XQueue, XQueueConfig};
+use xsched::{Device, Runtime, XQueue, XQueueConfig};
+use xsched_benches::clockwork::Clockwork;
+use xsched_benches::measure::process_time;
 use xsched_benches::mode::{Mode, judge};
+
+#[global_allocator]
+static ALLOCATIONS: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const RUNS: usize = 2_000;
 const COUNT: u64 = 1_000;
 const QUEUES: usize = 4;
+/// Queues of which none has anything to do.
+const IDLE: usize = 100;
 
-static HARDWARE: [NoopQueue; QUEUES] = [const { NoopQueue::new() }; QUEUES];
+static HARDWARE: [NoopQueue; QUEUES + IDLE] = [const { NoopQueue::new() }; QUEUES + IDLE];
 
-/// A kind of work: its name, its goal in nanoseconds, and how it is done so many times.
-type Work = (&'static str, f64, fn(&XQueue<u64>, u64));
+type Unpleasant = Box<dyn Error>;
 
-const WORK: [Work; 3] = [
-    ("submit", 60.0, submit),
-    ("submit and wait, polling", 1_000.0, round_trip),
-    ("hold and resume by hand, each", 200.0, hold),
-];
+/// How much to do.
+#[derive(Clone, Copy)]
+struct Amount {
+    runs: usize,
+    count: u64,
+    smoke: bool,
+}
 
 fn submit(queue: &XQueue<u64>, count: u64) {
     for n in 0..count {
@@ -50,18 +65,27 @@ fn hold(queue: &XQueue<u64>, count: u64) {
     }
 }
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
+fn main() -> Result<ExitCode, Unpleasant> {
     let mode = Mode::from_args();
     let runtime = Runtime::new(Hpf)?;
     let device = runtime.device(Noop::<u64>::new(&HARDWARE))?;
-    let config = XQueueConfig { window: WindowConfig::fixed(16, 8), ..XQueueConfig::default() };
-    let mut queues = Vec::new();
-    for _ in 0..QUEUES {
-        queues.push(device.queue(config, ())?);
-    }
+    let queues: Vec<_> =
+        (0..QUEUES).map(|_| device.queue(config(), ())).collect::<Result<_, _>>()?;
     let mut reached = true;
     if mode.figures() {
-        reached = figures(mode, &queues);
+        let smoke = mode.smoke();
+        let (runs, count) = if smoke { (1, 10) } else { (RUNS, COUNT) };
+        let amount = Amount { runs, count, smoke };
+        println!(
+            "Nanoseconds on the wall in the runtime, the median of {runs} runs of {count} times"
+        );
+        println!("each; policy hpf, threshold 16, batch 8; a device that does nothing, at once.\n");
+        reached = paths(amount, &queues);
+        reached &= notices(amount)?;
+        println!();
+        reached &= allocations(amount, &queues[0]);
+        reached &= idle(amount, &device)?;
+        reached = judge("every figure is within its goal", reached);
     }
     if mode.criterion() {
         group(&queues[0]);
@@ -69,58 +93,170 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(mode.exit_code(reached))
 }
 
+fn config() -> XQueueConfig {
+    XQueueConfig { window: WindowConfig::fixed(16, 8), ..XQueueConfig::default() }
+}
+
+/// Prints a line; true if the figure is within its goal.
+fn line(what: &str, ns: f64, goal_ns: f64) -> bool {
+    println!("{what:<58} {ns:>9.1} {goal_ns:>9}");
+    ns <= goal_ns
+}
+
+fn middle(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
+}
+
 /// Nanoseconds per unit: the median over the runs.
-fn median(runs: usize, count: u64, mut work: impl FnMut()) -> f64 {
+fn median(amount: Amount, mut work: impl FnMut()) -> f64 {
     let once = |_| {
         let start = Instant::now();
         work();
-        start.elapsed().as_nanos() as f64 / count as f64
+        start.elapsed().as_nanos() as f64 / amount.count as f64
     };
-    let mut times: Vec<f64> = (0..runs).map(once).collect();
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    middle((0..amount.runs).map(once).collect())
 }
 
-fn figures(mode: Mode, queues: &[XQueue<u64>]) -> bool {
-    let (runs, count) = if mode.smoke() { (1, 10) } else { (RUNS, COUNT) };
-    println!(
-        "Nanoseconds on the wall in the runtime, on a device that does nothing: the median of"
-    );
-    println!(
-        "{runs} runs of {count} times each; policy hpf, threshold 16, batch 8; the reaper and the"
-    );
-    println!("scheduler are awake beside the caller.\n");
-    println!("{:<40} {:>8} {:>8}", "work", "median", "goal");
+fn paths(amount: Amount, queues: &[XQueue<u64>]) -> bool {
+    let (queue, count) = (&queues[0], amount.count);
+    println!("{:<58} {:>9} {:>9}", "work", "median", "goal");
     let mut reached = true;
-    for (name, goal_ns, work) in WORK {
-        let ns = median(runs, count, || work(&queues[0], count));
-        println!("{name:<40} {ns:>8.1} {goal_ns:>8}");
-        reached &= ns <= goal_ns;
-    }
-    let ns = on_threads(runs.min(200), count, queues);
-    println!("{:<40} {ns:>8.1} {:>8}", "submit, 4 queues on 4 threads", 250);
-    reached &= ns <= 250.0;
-    println!();
-    judge("every median is within its goal", reached)
+    let ns = median(amount, || submit(queue, count));
+    reached &= line("submit, nobody else active", ns, 60.0);
+    let ns = beside_a_busy_reaper(&queues[1], || median(amount, || submit(queue, count)));
+    reached &= line("submit, the reaper looks at the queue all the time", ns, 150.0);
+    let ns = on_threads(amount, queues);
+    reached &= line("submit, 4 queues on 4 threads", ns, 250.0);
+    let ns = median(amount, || round_trip(queue, count));
+    reached &= line("submit and wait, the caller polls", ns, 1_000.0);
+    let ns = median(amount, || hold(queue, count));
+    reached & line("hold or resume by hand, each", ns, 200.0)
 }
 
-/// Nanoseconds per command that each of the threads sees.
-fn on_threads(runs: usize, count: u64, queues: &[XQueue<u64>]) -> f64 {
-    let mut medians: Vec<f64> = std::thread::scope(|scope| {
-        let start = |queue| scope.spawn(move || median(runs, count, || submit(queue, count)));
-        let threads: Vec<_> = queues.iter().map(start).collect();
+/// Keeps the reaper of the device awake meanwhile: it never rests while it is told to hurry.
+fn beside_a_busy_reaper(other: &XQueue<u64>, work: impl FnOnce() -> f64) -> f64 {
+    other.hold(Level::Block);
+    // What cannot be launched is waited for until the end.
+    let ticket = other.submit(0);
+    let stop = AtomicBool::new(false);
+    let ns = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut context = Context::from_waker(Waker::noop());
+            while let Ok(ticket) = ticket
+                && !stop.load(Ordering::Relaxed)
+            {
+                let _ = pin!(other.completion(ticket)).poll(&mut context);
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        });
+        let ns = work();
+        stop.store(true, Ordering::Relaxed);
+        ns
+    });
+    other.resume();
+    ns
+}
+
+/// Nanoseconds per command that the slowest of the threads sees.
+fn on_threads(amount: Amount, queues: &[XQueue<u64>]) -> f64 {
+    let amount = Amount { runs: amount.runs.min(200), ..amount };
+    let medians: Vec<f64> = std::thread::scope(|scope| {
+        let start = |queue| scope.spawn(move || median(amount, || submit(queue, amount.count)));
+        let threads: Vec<_> = queues[..QUEUES].iter().map(start).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    medians.sort_by(f64::total_cmp);
-    medians.last().copied().unwrap_or(f64::INFINITY)
+    medians.into_iter().fold(0.0, f64::max)
+}
+
+/// How late a completion is noticed.
+fn notices(amount: Amount) -> Result<bool, Unpleasant> {
+    let count = if amount.smoke { 3 } else { 1_000 };
+    let runtime = Runtime::new(Hpf)?;
+    let awake = Clockwork::new(Duration::from_micros(2), false);
+    let queue = runtime.device(awake.clone())?.queue(config(), ())?;
+    let ns = middle((0..count).filter_map(|n| noticed(&awake, || park(&queue, n))).collect());
+    let mut reached = line("end to parked waiter, the reaper spins", ns, 10_000.0);
+    let asleep = Clockwork::new(Duration::from_micros(500), true);
+    let queue = runtime.device(asleep.clone())?.queue(config(), ())?;
+    let ns = middle((0..count).filter_map(|n| noticed(&asleep, || wait(&queue, n))).collect());
+    reached &= line("end to parked waiter, both asleep, the device wakes", ns, 40_000.0);
+    let ns = middle((0..count).filter_map(|n| noticed(&asleep, || park(&queue, n))).collect());
+    Ok(reached & line("the same for a future", ns, 40_000.0))
+}
+
+fn noticed(device: &Clockwork, work: impl FnOnce() -> Option<()>) -> Option<f64> {
+    work()?;
+    Some(device.since_the_end().as_nanos() as f64)
+}
+
+fn wait(queue: &XQueue<u64>, n: u64) -> Option<()> {
+    queue.wait(queue.submit(n).ok()?).ok()
+}
+
+/// Waits for a command, always by parking.
+fn park(queue: &XQueue<u64>, n: u64) -> Option<()> {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut completion = pin!(queue.completion(queue.submit(n).ok()?));
+    loop {
+        match completion.as_mut().poll(&mut context) {
+            Poll::Ready(outcome) => return outcome.ok(),
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// After warming up, commands must allocate nothing, on whatever thread.
+fn allocations(amount: Amount, queue: &XQueue<u64>) -> bool {
+    let count = amount.count * 10;
+    let work = || {
+        submit(queue, count);
+        round_trip(queue, count);
+        queue.hold(Level::Block);
+        for n in 0..64 {
+            let _ = queue.try_submit(n);
+        }
+        queue.resume();
+        queue.wait_all();
+    };
+    work();
+    let region = Region::new(ALLOCATIONS);
+    work();
+    let made = region.change().allocations;
+    println!("{made} allocations for {} commands, on all threads (goal 0)", 2 * count + 64);
+    made == 0
+}
+
+/// Processor time of the whole process while nothing happens.
+fn idle(amount: Amount, device: &Device<Noop<'static, u64>>) -> Result<bool, Unpleasant> {
+    let queues: Vec<_> = (0..IDLE).map(|_| device.queue(config(), ())).collect::<Result<_, _>>()?;
+    for queue in &queues {
+        round_trip(queue, 3);
+    }
+    let span = Duration::from_millis(if amount.smoke { 10 } else { 2_000 });
+    // Until those that watch have gone to rest.
+    std::thread::sleep(span / 2);
+    let (start, used) = (Instant::now(), process_time());
+    std::thread::sleep(span);
+    let used = process_time() - used;
+    let percent = used.as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
+    println!("{percent:.2} % of a core with {IDLE} idle queues over {span:?} (goal 0.5)");
+    Ok(percent < 0.5)
 }
 
 fn group(queue: &XQueue<u64>) {
     let mut criterion = Criterion::default().configure_from_args();
     let mut group = criterion.benchmark_group("runtime_path");
-    for (name, _, work) in WORK {
-        group.bench_function(name, |b| b.iter(|| work(queue, 2)));
-    }
+    group.bench_function("submit", |b| b.iter(|| submit(queue, 1)));
+    group.bench_function("submit and wait", |b| b.iter(|| round_trip(queue, 1)));
+    group.bench_function("hold and resume", |b| b.iter(|| hold(queue, 2)));
     group.finish();
     criterion.final_summary();
 }

@@ -5,6 +5,7 @@
 //! what has become slower. `docs/benches.md` says how to run them and what they found.
 #![forbid(unsafe_code)]
 
+pub mod clockwork;
 pub mod machine;
 pub mod measure;
 pub mod mode;

@@ -24,6 +24,19 @@ pub fn cpu_time() -> Duration {
     }
 }
 
+/// Processor time of the whole process so far; where the system cannot tell, the time on the wall.
+#[must_use]
+pub fn process_time() -> Duration {
+    #[cfg(unix)]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        // The time of a process is never negative.
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    }
+    #[cfg(not(unix))]
+    cpu_time()
+}
+
 /// [`cpu_time`] for criterion.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuTime;
