@@ -6,20 +6,24 @@ use anyhow::{Context, Result};
 use toml::Table;
 
 use crate::command::{cargo, run as run_command, run_and_keep};
-use crate::{MAIN_JOB, fuzz, proof, root, tidy};
+use crate::{MAIN_JOB, fuzz, proof, root, stress, tidy};
 
 /// How long CI runs each fuzz target.
 const FUZZ_SECONDS: u32 = 30;
+/// How long CI stresses the runtime.
+const STRESS_SECONDS: u32 = 60;
 
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 11] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run()),
     ("clippy", |_| clippy()),
     ("features", |_| features()),
     ("tests", tests),
+    ("stress", |_| stressing()),
+    ("examples", |_| examples()),
     ("documentation", |_| documentation()),
     ("proof", |_| proof::run()),
     ("simulator", |_| simulator()),
@@ -102,6 +106,19 @@ fn features_of(folder: &str) -> Result<Vec<String>> {
 fn tests(closing: &mut Vec<String>) -> Result<()> {
     let mut command = cargo("test --workspace --all-features --locked");
     *closing = run_and_keep(&mut command, "test result:")?;
+    Ok(())
+}
+
+fn stressing() -> Result<()> {
+    stress::run(&stress::Options { seconds: STRESS_SECONDS, seed: None })
+}
+
+fn examples() -> Result<()> {
+    for example in ["quickstart", "custom_policy", "server"] {
+        run_command(&mut cargo(&format!(
+            "run --release -p xsched --all-features --example {example}"
+        )))?;
+    }
     Ok(())
 }
 

@@ -14,6 +14,7 @@ pub mod ci;
 mod command;
 pub mod fuzz;
 pub mod proof;
+pub mod stress;
 pub mod tidy;
 
 /// The command of the README that runs the main experiment.
