@@ -18,6 +18,12 @@
 //! what is in flight within [`Caps::entries_max`]. A step may be asked for while a launch is
 //! blocked in the driver all the same, so [`Steps`] must not wait for [`Submit`]. Errors map to
 //! [`Fault`] by [`HalError::kind`].
+//!
+//! Under [`crate::level::Recovery::Replay`] a held device forgets: what the answer of the hold step
+//! names and everything behind it, and whatever is launched until the release. If such a launch
+//! comes and the hold step did not name that command or one before it, the answer of the release
+//! names it. All of that is launched again. A mark that covers nothing forgotten is put or refused
+//! as ever. Drivers do not ask for the release while a launch is on its way.
 
 mod checked;
 mod faulty;
@@ -113,8 +119,8 @@ pub trait Retire: ErrorType {
 /// How far a step has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepDone {
-    /// It is in effect. Under [`crate::level::Recovery::Replay`] with the first command that will
-    /// not run.
+    /// It is in effect. Under [`crate::level::Recovery::Replay`] with the first command that has to
+    /// be launched again and has not been named yet.
     Now(Option<CmdId>),
     /// It is on its way; [`Steps::poll_step`] will tell.
     Later,

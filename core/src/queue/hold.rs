@@ -204,7 +204,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
             Step::Deactivate | Step::Reactivate => self.caps.deactivate,
             Step::Interrupt | Step::Restore => self.caps.interrupt,
         };
-        if step.is_hold() && recovery == Some(Recovery::Replay) {
+        // A release tells of the launches that were on their way when the device was held.
+        let told = step.is_hold() || first_forgotten.is_some();
+        if told && recovery == Some(Recovery::Replay) {
             let first = first_forgotten.map_or(self.cursor, |cmd| cmd.0);
             let first = first.clamp(self.device_retired, self.cursor);
             let first = self.hold.forgotten.map_or(first, |f| f.min(first));

@@ -22,7 +22,7 @@ use xsched_core::fault::Fault;
 use xsched_core::hal::{HalError, Retire, StepDone, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Recovery};
-use xsched_core::message::Order;
+use xsched_core::message::{HoldState, Order};
 use xsched_core::queue::{Action, CommandSlot, Queue, Signal};
 use xsched_core::time::Instant;
 
@@ -93,6 +93,7 @@ where
             trash: Vec::new(),
             report: None,
             later: None,
+            step_due: false,
             time: now(),
             watched: false,
             pump_due: false,
@@ -142,7 +143,9 @@ where
                 && !state.over
                 && state.machine.retired() == state.machine.submitted();
             state.over |= over;
-            let news = ring || watch || pump || over;
+            let step = state.step_due && state.launcher.is_some();
+            state.step_due &= !step;
+            let news = ring || watch || pump || over || step;
             if !news && state.waiters.is_empty() && state.trash.is_empty() {
                 return;
             }
@@ -166,6 +169,9 @@ where
                 }
             }
             wakes.into_iter().flatten().for_each(Waker::wake);
+            if step {
+                self.run_steps();
+            }
             if !more {
                 return;
             }
@@ -254,8 +260,13 @@ where
                 };
                 let payload = payload.filter(|_| self.replays());
                 let mut state = self.lock();
-                if payload.is_some() {
-                    *state.payload(cmd) = payload;
+                if cmd.count() > state.machine.retired() {
+                    if payload.is_some() {
+                        *state.payload(cmd) = payload;
+                    }
+                } else {
+                    // It has retired meanwhile, and its place may be another's.
+                    state.trash.extend(payload);
                 }
                 if let Err(fault) = launched {
                     state.machine.handle_signal(now(), Signal::LaunchFailed { cmd, fault });
@@ -280,6 +291,15 @@ where
     fn run_steps(&self) {
         loop {
             let mut state = self.lock();
+            if self.replays()
+                && state.launcher.is_none()
+                && state.machine.hold_state() == HoldState::Resuming
+            {
+                // A launch is on its way that the device must still forget, or it would run before
+                // those that are launched again.
+                state.step_due = true;
+                return self.finish(state);
+            }
             let Some(Action::Step { step, seq }) = state.machine.poll_step() else {
                 return self.finish(state);
             };

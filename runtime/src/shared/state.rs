@@ -42,6 +42,8 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) report: Option<Report>,
     /// A step that the device has not finished.
     pub(super) later: Option<u32>,
+    /// A step waits for the launching half to come back.
+    pub(super) step_due: bool,
     /// The last time that was read while something was in flight. Reading the clock costs as much
     /// as launching, and only an idle queue needs to know when it became ready.
     pub(super) time: Instant,

@@ -8,6 +8,7 @@ mod holding;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod policies;
+mod replay;
 mod waiting;
 
 use std::sync::Arc;

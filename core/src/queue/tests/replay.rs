@@ -50,6 +50,19 @@ fn nothing_is_launched_again_if_nothing_was_forgotten() {
     assert_eq!(rig.counts(), (3, 3, 3));
 }
 
+/// A launch that was on its way when the device was held comes too late to be named by the hold.
+#[test]
+fn the_release_may_tell_of_a_launch_that_came_too_late() {
+    let mut rig = launched(3);
+    forget(&mut rig, None);
+    rig.run();
+    assert_eq!(rig.act(), "reactivate");
+    rig.answer(Ok(Some(2)));
+    assert_eq!(rig.act(), "2");
+    rig.retire(2);
+    assert_eq!(rig.counts(), (3, 3, 3));
+}
+
 #[test]
 fn the_counter_of_the_next_launch_goes_back_and_the_window_with_it() {
     let mut rig = launched(5);
