@@ -13,6 +13,7 @@
 
 mod api;
 mod state;
+mod tape;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -93,6 +94,7 @@ where
             trash: Vec::new(),
             report: None,
             later: None,
+            tape: None,
             time: now(),
             watched: false,
             pump_due: false,
@@ -314,6 +316,7 @@ where
         let time = now();
         state.time = time;
         state.machine.handle_signal(time, signal);
+        state.note_retired(before, signal);
         drop(retire);
         if self.replays() {
             let retired = CmdId(state.machine.retired());

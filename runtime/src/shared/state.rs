@@ -12,6 +12,7 @@ use xsched_core::time::Instant;
 use super::WAKES;
 use crate::clock::now;
 use crate::error::WaitError;
+use crate::recorder::Tape;
 
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) report: Option<Report>,
     /// A step that the device has not finished.
     pub(super) later: Option<u32>,
+    /// Where what happens to the queue is written down, if it is.
+    pub(super) tape: Option<Box<Tape>>,
     /// The last time that was read while something was in flight. Reading the clock costs as much
     /// as launching, and only an idle queue needs to know when it became ready.
     pub(super) time: Instant,
