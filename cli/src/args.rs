@@ -23,6 +23,9 @@ pub(crate) enum Command {
     /// Run the simulator.
     #[command(subcommand, after_help = EXIT_CODES)]
     Sim(Sim),
+    /// Run the workload of a record in the simulator and compare the latencies.
+    #[command(after_help = policies())]
+    Replay(ReplayArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -114,4 +117,33 @@ pub(crate) struct SwarmArgs {
     /// Threads to use; by default one for each processor.
     #[arg(long, value_name = "T", value_parser = value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The record, a file that a runtime has written.
+    pub(crate) file: PathBuf,
+    /// Policy, instead of the recorded one.
+    #[arg(long, value_name = "P")]
+    pub(crate) policy: Option<String>,
+    /// Preemption level of all tasks, 1 to 3, instead of the recorded ones.
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<u8>,
+    /// Write the figures as JSON; `-` writes them to standard output and the tables to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+    /// End with code 1 if a predicted P99 is further than so many percent from the recorded one.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) check: Option<f64>,
+    /// Feed the recorded scheduler's inputs to a fresh one and compare the orders, instead of
+    /// simulating; a difference ends with code 1.
+    #[arg(long, conflicts_with_all = ["policy", "level", "json", "check"])]
+    pub(crate) orders: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is not a percentage of 0 or more");
+    let percent: f64 = text.trim_end_matches('%').parse().map_err(|_| wrong())?;
+    if percent.is_finite() && percent >= 0.0 { Ok(percent) } else { Err(wrong()) }
 }

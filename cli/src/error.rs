@@ -3,6 +3,7 @@
 use std::io;
 
 use thiserror::Error;
+use xsched_sim::replay::ReplayError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::ScenarioError;
@@ -16,6 +17,10 @@ pub(crate) enum CliError {
     Run(#[from] RunError),
     #[error(transparent)]
     Svg(#[from] SvgError),
+    #[error("cannot read {place}: {source}")]
+    Read { place: String, source: io::Error },
+    #[error("{place}: {source}")]
+    Replay { place: String, source: ReplayError },
     #[error("cannot write {place}: {source}")]
     Write { place: String, source: io::Error },
     #[error("--{option} -: only --json can write to standard output")]

@@ -5,6 +5,7 @@ mod compare;
 mod error;
 mod output;
 mod progress;
+mod replay;
 mod run;
 mod swarm;
 mod table;
@@ -22,7 +23,7 @@ use error::{CliError, one_line};
 /// Everything was fine.
 const EXIT_OK: u8 = 0;
 /// A check failed: an invariant was violated, a measured value was missed in a run over several
-/// seeds, or the swarm found something.
+/// seeds, the swarm found something, or a replay differs from its record.
 const EXIT_FINDING: u8 = 1;
 /// Bad input: a file, an argument, or a place that cannot be written to. The same code as that of
 /// mistakes which the argument parser finds.
@@ -51,11 +52,11 @@ fn main() -> ExitCode {
             return ExitCode::from(if usage.use_stderr() { EXIT_BAD_INPUT } else { EXIT_OK });
         }
     };
-    let Command::Sim(command) = cli.command;
-    let result = match command {
-        Sim::Run(args) => run::execute(&args),
-        Sim::Compare(args) => compare::execute(&args),
-        Sim::Swarm(args) => swarm::execute(&args),
+    let result = match cli.command {
+        Command::Sim(Sim::Run(args)) => run::execute(&args),
+        Command::Sim(Sim::Compare(args)) => compare::execute(&args),
+        Command::Sim(Sim::Swarm(args)) => swarm::execute(&args),
+        Command::Replay(args) => replay::execute(&args),
     };
     match result {
         Ok(Ending::Fine) => ExitCode::from(EXIT_OK),

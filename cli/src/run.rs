@@ -26,6 +26,7 @@ pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
         seed: args.seed,
         checks: !args.no_checks,
         timeline_spans: if args.trace.is_some() { TIMELINE_SPANS } else { 0 },
+        record: false,
     };
     let progress = Progress::new(args.quiet);
     let show = |part| progress.set(part);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use xsched_core::hal::{Backend, ErrorType, Halves, Ladder};
+use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, Ladder};
 use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Level};
 
@@ -105,5 +105,9 @@ impl Backend for HostDevice {
         let (submit, retire, preempt) = halves::of(Arc::clone(&self.device), index, queue);
         let caps = Caps::up_to(Level::Interrupt, entries_max);
         Ok(Halves { submit, retire, preempt: Ladder(preempt), caps })
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: "host", units: self.device.config.compute_units }
     }
 }

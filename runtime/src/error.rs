@@ -41,6 +41,9 @@ pub enum Error {
     /// The configuration asks for a queue without room for commands.
     #[error("a queue needs room for at least one command; set its capacity to 1 or more")]
     NoCapacity,
+    /// There is a recording already.
+    #[error("the runtime is being recorded already; finish that recording first")]
+    AlreadyRecording,
 }
 
 /// A command that was not taken, and why. The command comes back.

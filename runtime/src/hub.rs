@@ -11,15 +11,17 @@ use std::time::Duration;
 
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::message::{Order, Report};
-use xsched_core::scheduler::{Heap, Scheduler, SchedulerError};
+use xsched_core::record::Recorded;
+use xsched_core::scheduler::{Heap, SchedulerError};
 use xsched_core::time::Instant;
 
 use crate::error::Error;
 use crate::policy::Guest;
+use crate::recorder::{Records, Tape};
 use crate::shared::Snapshot;
 
 /// The scheduler as the runtime uses it.
-pub(crate) type Brain = Scheduler<Guest, Heap>;
+pub(crate) type Brain = Recorded<Guest, Heap, Tape>;
 
 /// What the runtime's threads do with a queue, whatever its device and its commands are.
 pub(crate) trait Member: Send + Sync {
@@ -40,6 +42,8 @@ pub(crate) trait Member: Send + Sync {
     fn snapshot(&self) -> Snapshot;
     /// Takes a command that waits for an event, if `admit` agrees when told its number.
     fn submit_wait(&self, event: EventRef, admit: &mut Admit<'_>) -> Result<Option<CmdId>, Error>;
+    /// Begins to record what happens to the queue, unless it is recorded already, or ends it.
+    fn record(&self, tape: Option<Tape>);
 }
 
 /// Says whether there is something to wait for.
@@ -88,6 +92,7 @@ pub(crate) struct Hub {
     /// How long a round may take.
     pub(crate) lease: Duration,
     failed_open: AtomicU64,
+    pub(crate) records: Records,
     /// Dropped with the hub, to end the watchdog.
     _watchdog: mpsc::Sender<()>,
 }
@@ -113,6 +118,7 @@ impl Hub {
             gone: AtomicBool::new(false),
             lease,
             failed_open: AtomicU64::new(0),
+            records: Records::default(),
             _watchdog: watchdog,
         }
     }
@@ -229,12 +235,14 @@ impl Hub {
     /// Ends all holds of the scheduler, without asking it.
     pub(crate) fn fail_open(&self) {
         self.count_failed_open();
-        let register = lock(&self.register);
-        let members: Vec<_> = register.members.iter().flatten().map(|m| Arc::clone(&m.1)).collect();
-        drop(register);
-        for member in members {
+        for (_, member) in self.members() {
             member.fail_open();
         }
+    }
+
+    /// All queues.
+    pub(crate) fn members(&self) -> Vec<(QueueId, Arc<dyn Member>)> {
+        lock(&self.register).members.iter().flatten().cloned().collect()
     }
 
     pub(crate) fn count_failed_open(&self) {
@@ -249,10 +257,7 @@ impl Hub {
     /// The figures of all queues.
     #[cfg(feature = "metrics")]
     pub(crate) fn snapshots(&self) -> Vec<(QueueId, Snapshot)> {
-        let register = lock(&self.register);
-        let members: Vec<_> = register.members.iter().flatten().cloned().collect();
-        drop(register);
-        members.into_iter().map(|(id, member)| (id, member.snapshot())).collect()
+        self.members().into_iter().map(|(id, member)| (id, member.snapshot())).collect()
     }
 
     /// Enters a queue into the register, and brings it the orders that were given before.
@@ -264,6 +269,7 @@ impl Hub {
         register.members[id.index()] = Some((id, Arc::clone(&member)));
         let early: Vec<_> = register.early.extract_if(.., |(queue, _)| *queue == id).collect();
         drop(register);
+        self.records.join(id, &*member);
         for (_, order) in early {
             member.deliver(order);
         }
@@ -303,7 +309,7 @@ impl Hub {
             // A queue goes when everything in it has retired.
             return Ok(None);
         }
-        member.submit_wait(event, &mut |cmd| brain.admit_wait(id, cmd, event))
+        member.submit_wait(event, &mut |cmd| brain.admit_wait(crate::clock::now(), id, cmd, event))
     }
 
     /// The queue with this id.

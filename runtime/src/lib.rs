@@ -39,6 +39,7 @@ mod metrics;
 mod parker;
 mod policy;
 mod queue;
+mod recorder;
 mod runtime;
 mod scheduler;
 mod shared;
@@ -49,6 +50,7 @@ pub use error::{Error, SubmitError, WaitError};
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use queue::{Drain, Ticket, XQueue};
+pub use recorder::{RecordStats, Recording, RecordingError};
 pub use runtime::{CommandOf, Device, Runtime, RuntimeConfig, XQueueConfig};
 pub use stats::Stats;
 pub use waiting::{Completion, Submission};

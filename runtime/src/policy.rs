@@ -45,7 +45,7 @@ impl Guest {
         tracing::error!(policy, "the policy panicked; all queues run until another takes over");
         self.hub.count_failed_open();
         // Also if what it panicked about changes no queue.
-        self.hub.send(|_, brain| brain.reconsider_all());
+        self.hub.send(|now, brain| brain.reconsider_all(now));
         self.dispose();
     }
 

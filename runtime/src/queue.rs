@@ -285,8 +285,8 @@ impl<C> XQueue<C> {
     pub fn set_level(&self, level: Level) -> Level {
         let id = self.api().id();
         self.api().set_level(level);
-        self.handle.runtime.hub().send(move |_, brain| {
-            if let Err(error) = brain.set_level(id, LevelChoice::Exactly(level)) {
+        self.handle.runtime.hub().send(move |now, brain| {
+            if let Err(error) = brain.set_level(now, id, LevelChoice::Exactly(level)) {
                 tracing::warn!(queue = id.index(), %error, "the level was not taken");
             }
         });

@@ -1,6 +1,7 @@
 //! The runtime, its devices, and making queues.
 
 use std::fmt;
+use std::io::Write;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use xsched_core::id::{DeviceId, ProcessId};
 use xsched_core::level::Level;
 use xsched_core::policy::Policy;
 use xsched_core::queue::{Queue, QueueConfig};
+use xsched_core::record::Recorded;
 use xsched_core::scheduler::{Attach, Heap, LevelChoice, Scheduler};
 use xsched_core::window::WindowConfig;
 
@@ -19,6 +21,7 @@ use crate::error::Error;
 use crate::hub::{Hub, lock};
 use crate::policy::Guest;
 use crate::queue::XQueue;
+use crate::recorder::Recording;
 use crate::shared::{Parts, Shared};
 
 /// Sets a [`Runtime`] up.
@@ -88,7 +91,7 @@ impl Runtime {
         let (watchdog, end) = mpsc::channel();
         let hub = Arc::new(Hub::new(config.lease.max(Duration::from_millis(1)), watchdog));
         let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
-        let brain = Scheduler::new(Guest::new(policy, &hub), storage);
+        let brain = Recorded::new(Scheduler::new(Guest::new(policy, &hub), storage));
         crate::scheduler::start(&hub, brain, end)?;
         static RUNTIMES: AtomicU32 = AtomicU32::new(0);
         let inner = Inner {
@@ -112,6 +115,7 @@ impl Runtime {
             .devices
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken)
             .map_err(|_| xsched_core::scheduler::SchedulerError::UnknownDevice)?;
+        self.inner.hub.records.add_device(DeviceId(id), backend.info());
         Ok(Device {
             runtime: self.clone(),
             id: DeviceId(id),
@@ -135,7 +139,19 @@ impl Runtime {
     /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
         let guest = Guest::new(policy, &self.inner.hub);
-        self.inner.hub.ask(move |_, brain| drop(brain.set_policy(guest)))
+        self.inner.hub.ask(move |now, brain| drop(brain.set_policy(now, guest)))
+    }
+
+    /// Writes down what the scheduler is fed and what it orders, and what the queues do, until the
+    /// recording is finished or dropped. `docs/record.md` describes the format. A recording that
+    /// begins before the first queue is made can be replayed exactly. Nothing waits for `to`; if it
+    /// is slow, entries are lost and counted.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyRecording`], [`Error::Thread`], [`Error::SchedulerSilent`] and
+    /// [`Error::SchedulerGone`].
+    pub fn record(&self, to: impl Write + Send + 'static) -> Result<Recording, Error> {
+        Recording::start(&self.inner.hub, to)
     }
 
     /// How often all holds were ended because the scheduler could not be trusted: its policy
@@ -157,7 +173,7 @@ impl Runtime {
     /// # Errors
     /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
     pub fn hint_policy(&self, hint: PolicyHint) -> Result<bool, Error> {
-        self.inner.hub.ask(move |_, brain| brain.hint_policy(hint))
+        self.inner.hub.ask(move |now, brain| brain.hint_policy(now, hint))
     }
 
     pub(crate) fn number(&self) -> u32 {

@@ -29,6 +29,8 @@ pub struct Outcome {
     pub faults: u64,
     /// The timeline, if one was asked for.
     pub timeline: Option<Timeline>,
+    /// The record, if one was asked for.
+    pub record: Option<Vec<u8>>,
 }
 
 /// The figures of one task.

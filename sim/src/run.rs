@@ -23,6 +23,8 @@ pub struct RunOptions {
     pub checks: bool,
     /// How many spans of the timeline to keep; 0 for none.
     pub timeline_spans: usize,
+    /// Whether to write a record of the run, as the runtime does of a real one.
+    pub record: bool,
 }
 
 /// Why a scenario cannot be run.
@@ -119,6 +121,7 @@ fn setup(scenario: &Scenario, options: &RunOptions) -> Result<Setup, RunError> {
         faults: Faults::default(),
         mutant: None,
         must_finish: false,
+        record: options.record,
     })
 }
 

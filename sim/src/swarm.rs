@@ -184,6 +184,7 @@ impl Drawn {
             faults,
             mutant: None,
             must_finish: true,
+            record: false,
         };
         Self { scenario, setup }
     }

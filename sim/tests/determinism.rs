@@ -123,6 +123,7 @@ fn neither_checkers_nor_a_timeline_change_the_figures() {
                     seed: Some(3),
                     checks,
                     timeline_spans,
+                    record: true,
                 };
                 let outcome = outcome(&mixed(), &all);
                 assert_eq!(outcome.timeline.is_some(), timeline_spans > 0);

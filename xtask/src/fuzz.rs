@@ -16,7 +16,7 @@ use crate::command::{cargo, run as run_command, succeeds};
 use crate::{root, target_dir};
 
 /// The targets, each with a file in `fuzz/targets` and a folder in `fuzz/corpus`.
-pub const TARGETS: [&str; 3] = ["scenario", "queue_machine", "scheduler_machine"];
+pub const TARGETS: [&str; 4] = ["scenario", "queue_machine", "scheduler_machine", "record"];
 
 /// The version that is installed if the machine has none.
 const CARGO_FUZZ_VERSION: &str = "0.13.2";

@@ -158,6 +158,16 @@ pub struct Halves<S, R, P> {
     pub caps: Caps,
 }
 
+/// What a device is, for records and lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// A short name.
+    pub name: &'static str,
+    /// Commands of different queues that run at once without slowing each other down; 0 if that
+    /// cannot be said.
+    pub units: u32,
+}
+
 /// A device that hardware queues can be opened on.
 pub trait Backend: ErrorType {
     /// How a queue is opened: a user's stream, a priority, a flag page.
@@ -187,5 +197,10 @@ pub trait Backend: ErrorType {
     /// If the device refused them.
     fn commit(&mut self) -> Result<(), Self::Error> {
         Ok(())
+    }
+
+    /// What the device is.
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: "device", units: 0 }
     }
 }

@@ -41,7 +41,7 @@ use work::Work;
 const CHANGED_MAX: usize = 64;
 
 /// What the scheduler must know about a new queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attach {
     /// The device it is on.
     pub device: DeviceId,
@@ -195,6 +195,11 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
             edges: parts.edges,
             lists: &mut self.lists,
         }
+    }
+
+    /// The tables themselves, for a record of them.
+    pub(crate) const fn storage_mut(&mut self) -> &mut S {
+        &mut self.storage
     }
 
     /// The table.

@@ -10,6 +10,8 @@ use crate::message::Report;
 use crate::policy::{PolicyData, Urgency, Verdict};
 use crate::time::Instant;
 
+use super::LevelChoice;
+
 /// "No index" in the intrusive lists.
 pub(crate) const NONE: u32 = u32::MAX;
 /// End of an intrusive list whose members must be distinguishable from non-members.
@@ -129,6 +131,14 @@ impl Default for QueueSlot {
 impl QueueSlot {
     pub(crate) fn is(&self, queue: QueueId) -> bool {
         self.live && self.info.id == queue
+    }
+
+    pub(crate) const fn level_choice(&self) -> LevelChoice {
+        if self.exact_level {
+            LevelChoice::Exactly(self.level)
+        } else {
+            LevelChoice::UpTo(self.level)
+        }
     }
 }
 

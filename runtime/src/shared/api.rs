@@ -16,6 +16,7 @@ use crate::clock::now;
 use crate::device::Callback;
 use crate::error::{Error, SubmitError, WaitError};
 use crate::hub::{Admit, Member};
+use crate::recorder::Tape;
 
 impl<S, R, P> Member for Shared<S, R, P>
 where
@@ -110,9 +111,17 @@ where
         } else {
             Ok(None)
         };
+        if let Ok(Some(cmd)) = cmd {
+            state.note_submit(cmd, Some(event));
+        }
         // Not launched from here, since this is the scheduler's thread: the pump does.
         self.finish(state);
         cmd
+    }
+
+    fn record(&self, tape: Option<Tape>) {
+        let old = self.lock().set_tape(tape);
+        drop(old);
     }
 }
 
@@ -191,6 +200,7 @@ where
                 });
             }
         };
+        state.note_submit(cmd, None);
         // The usual case: this command is the next, so it goes straight to the device.
         if state.window_is_open()
             && state.machine.next_launch() == cmd
@@ -222,6 +232,7 @@ where
 
     fn want(&self, until: Until) -> Option<Outcome> {
         let mut state = self.lock();
+        state.note_wait(until);
         if let Some(outcome) = state.outcome(until) {
             return Some(outcome);
         }

@@ -13,6 +13,7 @@
 
 mod api;
 mod state;
+mod tape;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -94,6 +95,7 @@ where
             report: None,
             later: None,
             step_due: false,
+            tape: None,
             time: now(),
             watched: false,
             pump_due: false,
@@ -334,6 +336,7 @@ where
         let time = now();
         state.time = time;
         state.machine.handle_signal(time, signal);
+        state.note_retired(before, signal);
         drop(retire);
         if self.replays() {
             let retired = CmdId(state.machine.retired());

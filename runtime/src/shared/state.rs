@@ -12,6 +12,7 @@ use xsched_core::time::Instant;
 use super::WAKES;
 use crate::clock::now;
 use crate::error::WaitError;
+use crate::recorder::Tape;
 
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) later: Option<u32>,
     /// A step waits for the launching half to come back.
     pub(super) step_due: bool,
+    /// Where what happens to the queue is written down, if it is.
+    pub(super) tape: Option<Box<Tape>>,
     /// The last time that was read while something was in flight. Reading the clock costs as much
     /// as launching, and only an idle queue needs to know when it became ready.
     pub(super) time: Instant,

@@ -20,11 +20,13 @@ pub(crate) struct Line {
     turns: u64,
 }
 
-/// One command at a time; the waiting streams in turn.
-#[derive(Debug, Default)]
+/// One command at a time on each unit; the waiting streams in turn.
+#[derive(Debug)]
 pub(crate) struct Turns {
     line: Line,
-    running: Option<(u32, u64)>,
+    /// Stream, end and token of what runs.
+    running: Vec<(u32, u64, u32)>,
+    units: usize,
     token: u32,
     /// A stream keeps the device until it has drained.
     exclusive: bool,
@@ -51,8 +53,9 @@ type Finish = Option<(u64, u32)>;
 impl Sharing {
     pub(crate) fn new(concurrency: Concurrency) -> Self {
         match concurrency {
-            Concurrency::RoundRobin => Self::Turns(Turns::default()),
-            Concurrency::Exclusive => Self::Turns(Turns { exclusive: true, ..Turns::default() }),
+            Concurrency::RoundRobin => Self::Turns(Turns::new(1)),
+            Concurrency::Units { units } => Self::Turns(Turns::new(units)),
+            Concurrency::Exclusive => Self::Turns(Turns { exclusive: true, ..Turns::new(1) }),
             Concurrency::ProcessorSharing { contention } => Self::Together(Together {
                 contention,
                 line: Line::default(),
@@ -68,7 +71,7 @@ impl Sharing {
 
     pub(crate) fn is_running(&self) -> bool {
         match self {
-            Self::Turns(turns) => turns.running.is_some(),
+            Self::Turns(turns) => !turns.running.is_empty(),
             Self::Together(together) => !together.running.is_empty() && !together.stalled,
         }
     }
@@ -91,7 +94,7 @@ impl Sharing {
     /// The next stream to start, if one can start now.
     pub(crate) fn take(&mut self) -> Option<u32> {
         match self {
-            Self::Turns(turns) if turns.running.is_some() => None,
+            Self::Turns(turns) if turns.running.len() >= turns.units => None,
             Self::Turns(turns) => turns.line.take(),
             Self::Together(together) => together.line.take(),
         }
@@ -102,8 +105,8 @@ impl Sharing {
         match self {
             Self::Turns(turns) => {
                 let end_ns = now_ns + work_ns;
-                turns.running = Some((stream, end_ns));
                 turns.token = turns.token.wrapping_add(1);
+                turns.running.push((stream, end_ns, turns.token));
                 Some((end_ns, turns.token))
             }
             Self::Together(together) => {
@@ -118,7 +121,10 @@ impl Sharing {
     /// The running command has finished, if the token is still good; returns its stream.
     pub(crate) fn finish(&mut self, now_ns: u64, token: u32) -> Option<u32> {
         match self {
-            Self::Turns(turns) if turns.token == token => turns.running.take().map(|(s, _)| s),
+            Self::Turns(turns) => {
+                let at = turns.running.iter().position(|(.., t)| *t == token)?;
+                Some(turns.running.remove(at).0)
+            }
             Self::Together(together) if together.token == token => {
                 together.advance(now_ns);
                 let first = together.first()?;
@@ -133,8 +139,8 @@ impl Sharing {
     pub(crate) fn stop(&mut self, now_ns: u64, stream: u32) -> u64 {
         match self {
             Self::Turns(turns) => {
-                turns.token = turns.token.wrapping_add(1);
-                turns.running.take().map_or(0, |(_, end_ns)| end_ns.saturating_sub(now_ns))
+                let at = turns.running.iter().position(|(s, ..)| *s == stream);
+                at.map_or(0, |at| turns.running.remove(at).1.saturating_sub(now_ns))
             }
             Self::Together(together) => {
                 together.advance(now_ns);
@@ -167,6 +173,14 @@ impl Sharing {
             Self::Turns(_) => None,
             Self::Together(together) => together.next_finish(now_ns),
         }
+    }
+}
+
+impl Turns {
+    fn new(units: u32) -> Self {
+        let units = units.max(1) as usize;
+        let (line, running) = (Line::default(), Vec::new());
+        Self { line, running, units, token: 0, exclusive: false }
     }
 }
 
@@ -234,6 +248,22 @@ mod tests {
         assert_eq!(both, 150, "half of the first is left, at half the speed");
         assert_eq!(sharing.finish(150, token), Some(0));
         assert_eq!(sharing.reschedule(150).unwrap().0, 200);
+    }
+
+    #[test]
+    fn each_unit_runs_one_command() {
+        let mut sharing = Sharing::new(Concurrency::Units { units: 2 });
+        for stream in 0..3 {
+            sharing.offer(stream, &mut None);
+        }
+        assert_eq!(sharing.take(), Some(0));
+        let (_, first) = sharing.start(0, 0, 100).unwrap();
+        assert_eq!(sharing.take(), Some(1));
+        sharing.start(10, 1, 100).unwrap();
+        assert_eq!(sharing.take(), None, "both units are taken");
+        assert_eq!(sharing.stop(50, 1), 60);
+        assert_eq!(sharing.take(), Some(2));
+        assert_eq!(sharing.finish(100, first), Some(0));
     }
 
     #[test]

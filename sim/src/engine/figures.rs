@@ -149,6 +149,7 @@ impl Engine<'_> {
         let checks = self.checks.take().map(|checks| checks.into_outcomes(breaches));
         let mut timeline = std::mem::take(&mut self.figures.timeline);
         timeline.spans.sort_by_key(|span| (span.start_ns, span.task));
+        let record = self.end_record(end_ns);
         let world = self.world.borrow();
         Outcome {
             scenario: self.scenario.name.clone(),
@@ -163,6 +164,7 @@ impl Engine<'_> {
             events: self.events,
             faults: self.injected,
             timeline: (self.figures.spans_max > 0).then_some(timeline),
+            record,
         }
     }
 

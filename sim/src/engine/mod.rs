@@ -10,6 +10,7 @@ mod figures;
 mod lock;
 mod messages;
 mod queues;
+mod record;
 mod setup;
 mod threads;
 
@@ -19,7 +20,8 @@ use std::rc::Rc;
 
 use xsched_core::lease::Lease;
 use xsched_core::message::{Order, Report};
-use xsched_core::scheduler::{Heap, Scheduler};
+use xsched_core::record::Recorded;
+use xsched_core::scheduler::Heap;
 use xsched_core::time::Instant;
 use xsched_policies::Any;
 
@@ -67,6 +69,8 @@ pub(crate) struct Setup {
     pub(crate) mutant: Option<Mutant>,
     /// The run stops when all tasks are through, and they must be by the end.
     pub(crate) must_finish: bool,
+    /// Whether to write a record.
+    pub(crate) record: bool,
 }
 
 /// A running simulation.
@@ -78,7 +82,7 @@ pub(crate) struct Engine<'a> {
     world: Rc<RefCell<World>>,
     /// What the clock of the world says.
     now_ns: u64,
-    scheduler: Scheduler<Any, Heap>,
+    scheduler: Recorded<Any, Heap, Vec<u8>>,
     queues: Vec<QueueSim<'a>>,
     threads: Vec<Thread>,
     locks: Vec<Lock>,

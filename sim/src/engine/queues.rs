@@ -234,6 +234,8 @@ impl Engine<'_> {
             }
         }
         q.machine.handle_signal(now, Signal::Retired(retired));
+        self.record_retired(queue, before, retired.busy);
+        let q = &mut self.queues[queue];
         if let Some(checks) = &mut self.checks {
             let range = before..retired.upto.count();
             let on_device = range.filter(|n| q.work_ns[q.slot(CmdId(*n))] > 0).count();

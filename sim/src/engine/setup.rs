@@ -11,6 +11,7 @@ use xsched_core::lease::Lease;
 use xsched_core::level::{Caps, Level};
 use xsched_core::policy::Policy;
 use xsched_core::queue::{CommandSlot, Queue, QueueConfig};
+use xsched_core::record::Recorded;
 use xsched_core::scheduler::{Attach, Heap, LevelChoice, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
 use xsched_core::window::WindowConfig;
@@ -45,7 +46,10 @@ impl<'a> Engine<'a> {
         let verbose = setup.checks || setup.timeline_spans > 0;
         let world = Rc::new(RefCell::new(World::new(&scenario.devices, verbose)));
         let storage = Heap::new(tasks.len(), scenario.devices.len(), waits_max(tasks));
-        let scheduler = Scheduler::new(setup.policy.clone(), storage);
+        let mut scheduler = Recorded::new(Scheduler::new(setup.policy.clone(), storage));
+        if setup.record {
+            scheduler.start(Instant::ZERO, Vec::new());
+        }
         let mut engine = Self {
             scenario,
             faulty: setup.faults.any(),
@@ -109,6 +113,7 @@ impl<'a> Engine<'a> {
         )?;
         let queue = self.open_queue(spec, contract, id, level)?;
         self.queues.push(queue);
+        self.record_queue(spec, id);
         self.add_thread(spec);
         Ok(())
     }

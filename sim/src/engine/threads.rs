@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use xsched_core::fault::Fault;
 use xsched_core::id::{CmdId, EventRef};
 use xsched_core::queue::{Status, SubmitError};
+use xsched_core::record::Body;
 
 use super::{Engine, Mutant};
 use crate::clock::Event;
@@ -31,6 +32,8 @@ pub(super) struct Request {
     left: u32,
     /// Length of every command, or 0 to draw each.
     command_ns: u64,
+    /// The next command, where they come from a record.
+    recorded: usize,
     /// The request first waits for another task.
     wait_first: bool,
     /// Its first command is not dispatched yet.
@@ -61,6 +64,7 @@ pub(super) struct Thread {
     /// Requests that have arrived and were not begun: time and trace row.
     arrived: VecDeque<(u64, usize)>,
     arrivals: u64,
+    begun: usize,
     current: Option<Request>,
     pub(super) sent: VecDeque<Sent>,
     /// Requests that are over and that the thread cannot return from before it has the lock.
@@ -83,7 +87,7 @@ impl Thread {
             Arrival::Closed { think, .. } => Sampler::new(think),
             Arrival::Renewal { gap } => Sampler::new(gap),
             Arrival::Periodic { period_ns, .. } => Sampler::Constant(*period_ns),
-            Arrival::Trace { .. } => Sampler::Constant(0),
+            Arrival::Trace { .. } | Arrival::Recorded { .. } => Sampler::Constant(0),
         };
         Self {
             lengths: Sampler::new(&spec.command),
@@ -96,6 +100,7 @@ impl Thread {
             just_granted: false,
             arrived: VecDeque::new(),
             arrivals: 0,
+            begun: 0,
             current: None,
             sent: VecDeque::new(),
             returns: 0,
@@ -146,13 +151,17 @@ impl Thread {
                 let row = rows.get(usize::try_from(self.arrivals).ok()?)?;
                 self.spec.start_ns.saturating_add(row.at_ns)
             }
+            Arrival::Recorded { requests, .. } => {
+                let request = requests.get(usize::try_from(self.arrivals).ok()?)?;
+                now_ns.saturating_add(request.think_ns)
+            }
         };
         self.arrivals += 1;
         Some(at_ns)
     }
 
     pub(super) const fn is_closed(&self) -> bool {
-        matches!(self.spec.arrival, Arrival::Closed { .. })
+        matches!(self.spec.arrival, Arrival::Closed { .. } | Arrival::Recorded { .. })
     }
 
     fn begin(&mut self, arrived_ns: u64, row: usize) {
@@ -163,10 +172,18 @@ impl Thread {
             left = if row.commands == 0 { left } else { row.commands };
             command_ns = row.command_ns;
         }
+        let mut recorded = 0;
+        if let Arrival::Recorded { requests, .. } = &self.spec.arrival
+            && let Some(request) = requests.get(self.begun)
+        {
+            (left, recorded) = (request.commands, request.first);
+        }
+        self.begun += 1;
         let wait_first = self.spec.after.is_some();
         self.lengths.restart();
+        let to_dispatch = true;
         self.current =
-            Some(Request { arrived_ns, left, command_ns, wait_first, to_dispatch: true });
+            Some(Request { arrived_ns, left, command_ns, recorded, wait_first, to_dispatch });
     }
 }
 
@@ -260,6 +277,8 @@ impl Engine<'_> {
                     }
                 }
                 Err(SubmitError::Full) => {
+                    let oldest = CmdId(self.queues[task].machine.retired());
+                    self.record(task, Body::Wait { cmd: oldest, room: true });
                     self.threads[task].phase = Phase::Full;
                     self.unlock(task);
                     return;
@@ -286,6 +305,12 @@ impl Engine<'_> {
             if request.left > 0 {
                 dispatch_ns = thread.spec.dispatch_ns;
             }
+            if let Arrival::Recorded { commands, .. } = &thread.spec.arrival
+                && let Some(command) = commands.get(request.recorded)
+            {
+                request.recorded += 1;
+                (work_ns, dispatch_ns) = (command.work_ns.max(1), command.gap_ns);
+            }
         }
         if work_ns == 0 {
             work_ns = thread.lengths.draw(&mut thread.rng).max(1);
@@ -296,6 +321,7 @@ impl Engine<'_> {
         if let Some(checks) = &mut self.checks {
             checks.submitted(task, work_ns, q.machine.submitted() - q.machine.retired());
         }
+        self.record(task, Body::Submit { cmd, wait: None });
         let busy_ns = self.launch_inline(task, now, cmd);
         self.report(task);
         busy_ns + dispatch_ns
@@ -313,11 +339,12 @@ impl Engine<'_> {
         let event = EventRef { queue: self.queues[other].id, cmd: CmdId(latest - 1) };
         let q = &mut self.queues[task];
         let cmd = CmdId(q.machine.submitted());
-        if self.scheduler.admit_wait(q.id, cmd, event) == Ok(true)
+        if self.scheduler.admit_wait(now, q.id, cmd, event) == Ok(true)
             && let Ok(cmd) = q.machine.submit_wait(now, event)
         {
             let slot = (cmd.0 % q.work_ns.len() as u64) as usize;
             q.work_ns[slot] = 0;
+            self.record(task, Body::Submit { cmd, wait: Some(event) });
             self.todo.push_back(task as u32);
         }
     }
@@ -330,6 +357,8 @@ impl Engine<'_> {
             let q = &mut self.queues[task].machine;
             let last = CmdId(q.submitted().saturating_sub(1));
             q.want(last);
+            self.record(task, Body::Wait { cmd: last, room: false });
+            let thread = &mut self.threads[task];
             let sent = Sent { arrived_ns: request.arrived_ns, last, ended: None };
             thread.sent.push_back(sent);
         }

@@ -69,7 +69,7 @@ pub fn run_comparison(
                 level: combination.level,
                 seed: Some(seed.wrapping_add(offset)),
                 checks: true,
-                timeline_spans: 0,
+                ..RunOptions::default()
             })
         })
         .collect();

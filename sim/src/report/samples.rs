@@ -31,6 +31,7 @@ pub(crate) fn outcome() -> Outcome {
         events: 400,
         faults: 0,
         timeline: None,
+        record: None,
     }
 }
 

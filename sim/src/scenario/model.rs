@@ -55,6 +55,12 @@ pub enum Concurrency {
     },
     /// One command at a time; the stream that has the device keeps it until it has drained.
     Exclusive,
+    /// As round robin, but with several units that each run one command. Not for scenario files;
+    /// the devices of records are like that.
+    Units {
+        /// How many, at least 1.
+        units: u32,
+    },
 }
 
 /// A device: how it runs commands and what each preemption level costs on it.
@@ -196,6 +202,35 @@ pub enum Arrival {
         /// Rows in order of time.
         rows: Arc<[TraceRow]>,
     },
+    /// The requests of a record, each a time after the one before it has completed. Not for
+    /// scenario files.
+    Recorded {
+        /// The requests.
+        requests: Arc<[RecordedRequest]>,
+        /// The commands of all requests.
+        commands: Arc<[RecordedCommand]>,
+    },
+}
+
+/// A request of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordedRequest {
+    /// From the completion before it to its first submit. With several requests outstanding, the
+    /// completion of as many before; that of the first ones is from the start of the task.
+    pub think_ns: u64,
+    /// Index of its first command.
+    pub first: usize,
+    /// Number of its commands.
+    pub commands: u32,
+}
+
+/// A command of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordedCommand {
+    /// Its device time.
+    pub work_ns: u64,
+    /// Host time from submitting it to submitting the next one of its request.
+    pub gap_ns: u64,
 }
 
 /// How a thread waits for its request.

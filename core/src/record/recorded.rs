@@ -1,0 +1,257 @@
+//! A scheduler whose calls and orders are written down.
+
+use super::{Body, Entry, Name, Start};
+use crate::cost::CostModel;
+use crate::hint::{Hints, PolicyHint};
+use crate::id::{CmdId, DeviceId, EventRef, QueueId};
+use crate::message::{Order, Report};
+use crate::policy::Policy;
+use crate::scheduler::{Attach, LevelChoice, QueueTable, Scheduler, SchedulerError};
+use crate::scheduler::{Stats, Storage};
+use crate::time::Instant;
+
+/// Where entries go. Must not block for long: the scheduler waits for it.
+pub trait Tape {
+    /// Takes an entry.
+    fn put(&mut self, entry: &Entry);
+}
+
+#[cfg(feature = "alloc")]
+impl Tape for alloc::vec::Vec<u8> {
+    fn put(&mut self, entry: &Entry) {
+        let mut bytes = [0; super::ENTRY_BYTES_MAX];
+        let length = entry.encode(&mut bytes);
+        self.extend_from_slice(&bytes[..length]);
+    }
+}
+
+/// A [`Scheduler`] that writes every call down, while it has a tape, with what came of it. It has
+/// the methods of a scheduler; without a tape each costs one comparison more.
+#[derive(Debug)]
+pub struct Recorded<P, S, T> {
+    scheduler: Scheduler<P, S>,
+    tape: Option<T>,
+    /// Something was attached or configured, so that a record which starts now lacks it.
+    used: bool,
+}
+
+impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
+    /// Wraps a new scheduler, without a tape.
+    #[must_use]
+    pub const fn new(scheduler: Scheduler<P, S>) -> Self {
+        Self { scheduler, tape: None, used: false }
+    }
+
+    /// Starts a record, and returns the tape of the one that was going on.
+    pub fn start(&mut self, now: Instant, tape: T) -> Option<T> {
+        let old = self.tape.replace(tape);
+        let parts = self.scheduler.storage_mut().parts();
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let start = Start {
+            queues: count(parts.queues.len()),
+            devices: count(parts.devices.len()),
+            waits: count(parts.edges.len()),
+            fresh: !self.used,
+            policy: Name::new(self.scheduler.policy().name()),
+        };
+        self.note(now, NOBODY, || Body::Start(start));
+        if start.fresh {
+            // It may have been asked before, with nothing to decide about. As a new one would.
+            self.scheduler.reconsider_all();
+        } else {
+            self.note_attached(now);
+        }
+        old
+    }
+
+    /// Ends the record and returns its tape.
+    pub const fn stop(&mut self) -> Option<T> {
+        self.tape.take()
+    }
+
+    /// The tape, for entries of others.
+    pub const fn tape(&mut self) -> Option<&mut T> {
+        self.tape.as_mut()
+    }
+
+    fn note(&mut self, at: Instant, queue: QueueId, body: impl FnOnce() -> Body) {
+        if let Some(tape) = &mut self.tape {
+            tape.put(&Entry { at, queue, body: body() });
+        }
+    }
+
+    fn note_attached(&mut self, now: Instant) {
+        let Some(tape) = &mut self.tape else { return };
+        let parts = self.scheduler.storage_mut().parts();
+        for slot in parts.queues.iter().filter(|slot| slot.live) {
+            let info = &slot.info;
+            let attach = Attach {
+                device: info.device,
+                process: info.process,
+                hints: info.hints,
+                level: slot.level_choice(),
+                threshold: slot.threshold,
+                context_permille: slot.context_permille,
+            };
+            tape.put(&Entry { at: now, queue: info.id, body: Body::Attach(attach) });
+        }
+    }
+
+    /// [`Scheduler::table`].
+    #[must_use]
+    pub fn table(&self) -> QueueTable<'_> {
+        self.scheduler.table()
+    }
+
+    /// [`Scheduler::policy`].
+    #[must_use]
+    pub const fn policy(&self) -> &P {
+        self.scheduler.policy()
+    }
+
+    /// [`Scheduler::stats`].
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.scheduler.stats()
+    }
+
+    /// [`Scheduler::set_cost`].
+    ///
+    /// # Errors
+    /// Those of the scheduler.
+    pub fn set_cost(
+        &mut self,
+        now: Instant,
+        device: DeviceId,
+        cost: CostModel,
+    ) -> Result<(), SchedulerError> {
+        self.used = true;
+        self.note(now, NOBODY, || Body::Cost { device, cost });
+        self.scheduler.set_cost(device, cost)
+    }
+
+    /// [`Scheduler::attach`].
+    ///
+    /// # Errors
+    /// Those of the scheduler.
+    pub fn attach(&mut self, now: Instant, attach: Attach) -> Result<QueueId, SchedulerError> {
+        self.used = true;
+        let id = self.scheduler.attach(now, attach)?;
+        self.note(now, id, || Body::Attach(attach));
+        Ok(id)
+    }
+
+    /// [`Scheduler::detach`].
+    ///
+    /// # Errors
+    /// Those of the scheduler.
+    pub fn detach(&mut self, now: Instant, queue: QueueId) -> Result<(), SchedulerError> {
+        self.note(now, queue, || Body::Detach);
+        self.scheduler.detach(now, queue)
+    }
+
+    /// [`Scheduler::handle_report`].
+    ///
+    /// # Errors
+    /// Those of the scheduler.
+    pub fn handle_report(
+        &mut self,
+        now: Instant,
+        queue: QueueId,
+        report: &Report,
+    ) -> Result<(), SchedulerError> {
+        self.note(now, queue, || Body::Report(*report));
+        self.scheduler.handle_report(now, queue, report)
+    }
+
+    /// [`Scheduler::set_hints`].
+    ///
+    /// # Errors
+    /// Those of the scheduler.
+    pub fn set_hints(
+        &mut self,
+        now: Instant,
+        queue: QueueId,
+        hints: Hints,
+    ) -> Result<(), SchedulerError> {
+        self.note(now, queue, || Body::Hint(hints));
+        self.scheduler.set_hints(now, queue, hints)
+    }
+
+    /// [`Scheduler::set_level`].
+    ///
+    /// # Errors
+    /// Those of the scheduler.
+    pub fn set_level(
+        &mut self,
+        now: Instant,
+        queue: QueueId,
+        choice: LevelChoice,
+    ) -> Result<(), SchedulerError> {
+        self.note(now, queue, || Body::Level(choice));
+        self.scheduler.set_level(queue, choice)
+    }
+
+    /// [`Scheduler::hint_policy`].
+    pub fn hint_policy(&mut self, now: Instant, hint: PolicyHint) -> bool {
+        self.used = true;
+        self.note(now, NOBODY, || Body::PolicyHint(hint));
+        self.scheduler.hint_policy(hint)
+    }
+
+    /// [`Scheduler::set_policy`].
+    pub fn set_policy(&mut self, now: Instant, policy: P) -> P {
+        let name = Name::new(policy.name());
+        self.note(now, NOBODY, || Body::Policy(name));
+        self.scheduler.set_policy(policy)
+    }
+
+    /// [`Scheduler::admit_wait`].
+    ///
+    /// # Errors
+    /// Those of the scheduler.
+    pub fn admit_wait(
+        &mut self,
+        now: Instant,
+        waiter: QueueId,
+        cmd: CmdId,
+        event: EventRef,
+    ) -> Result<bool, SchedulerError> {
+        self.note(now, waiter, || Body::Admit { cmd, event });
+        self.scheduler.admit_wait(waiter, cmd, event)
+    }
+
+    /// [`Scheduler::poll_order`].
+    #[must_use]
+    pub fn poll_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
+        let order = self.scheduler.poll_order(now);
+        match order {
+            Some((id, order)) => self.note(now, id, || Body::Order(order)),
+            None => self.note(now, NOBODY, || Body::Rest),
+        }
+        order
+    }
+
+    /// [`Scheduler::poll_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.scheduler.poll_timeout()
+    }
+
+    /// [`Scheduler::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.scheduler.poll_timeout().is_some_and(|due| now >= due) {
+            self.note(now, NOBODY, || Body::Timeout);
+            self.scheduler.handle_timeout(now);
+        }
+    }
+
+    /// [`Scheduler::reconsider_all`].
+    pub fn reconsider_all(&mut self, now: Instant) {
+        self.note(now, NOBODY, || Body::Reconsider);
+        self.scheduler.reconsider_all();
+    }
+}
+
+/// The queue of an entry that is about none.
+const NOBODY: QueueId = QueueId::new(0, 0);

@@ -1,0 +1,136 @@
+//! What the device and the runtime need beside the commands, as far as a record tells.
+//!
+//! Nothing here is fitted to latencies that are to be predicted: these are the times between two
+//! entries that nothing else lies between.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use xsched_core::id::QueueId;
+use xsched_core::message::{HoldState, Order};
+use xsched_core::record::{Body, Entry};
+
+use super::trace::{Group, Trace};
+
+/// Times beside the commands: medians, and a sum, in nanoseconds. 0 for what did not happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Overheads {
+    /// Of requests that had the device to themselves: latency less device time and the time
+    /// between their submits. Launching and seeing the end.
+    pub request_ns: u64,
+    /// How many of these there were.
+    pub lone_requests: u64,
+    /// From a queue becoming ready to the scheduler's round that knows it.
+    pub notify_ns: u64,
+    /// From an order to hold a queue that has something on the device to its report that it is
+    /// held, less [`Overheads::notify_ns`].
+    pub hold_ns: u64,
+    /// How many of these there were.
+    pub holds: u64,
+    /// Time in which a device with one unit should have run something and did not, beyond what the
+    /// others explain, all together. It is added to the commands that should have run.
+    pub stall_ns: u64,
+    /// How many commands this concerns.
+    pub stalls: u64,
+}
+
+/// Collects samples while a record is read.
+#[derive(Debug, Default)]
+pub(super) struct Estimator {
+    queues: BTreeMap<QueueId, Known>,
+    notify_ns: Vec<u64>,
+    hold_ns: Vec<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    ready_since_ns: u64,
+    /// The hold that was ordered last: number and time.
+    hold: Option<(u32, u64)>,
+}
+
+impl Estimator {
+    pub(super) fn take(&mut self, entry: &Entry) {
+        let at_ns = entry.at.as_ns();
+        let known = self.queues.entry(entry.queue).or_default();
+        match entry.body {
+            Body::Order(Order::Hold { epoch, .. }) => known.hold = Some((epoch, at_ns)),
+            Body::Order(Order::Run { .. }) => known.hold = None,
+            Body::Report(report) => {
+                let since_ns = report.ready_since.as_ns();
+                if since_ns > known.ready_since_ns && report.pending() {
+                    known.ready_since_ns = since_ns;
+                    self.notify_ns.push(at_ns.saturating_sub(since_ns));
+                }
+                let occupied = report.launched > report.retired;
+                if let (HoldState::Held(_), Some((epoch, ordered_ns))) = (report.hold, known.hold)
+                    && report.epoch == epoch
+                {
+                    known.hold = None;
+                    if occupied {
+                        self.hold_ns.push(at_ns.saturating_sub(ordered_ns));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Entries are missing: what was begun is not followed any further.
+    pub(super) fn forget(&mut self) {
+        self.queues.clear();
+    }
+
+    pub(super) fn finish(&self, traces: &[(&Trace, Vec<Group>)]) -> Overheads {
+        let lone = lone_requests(traces);
+        let notify_ns = median(self.notify_ns.clone());
+        Overheads {
+            lone_requests: lone.len() as u64,
+            request_ns: median(lone),
+            notify_ns,
+            holds: self.hold_ns.len() as u64,
+            hold_ns: median(self.hold_ns.clone()).saturating_sub(notify_ns),
+            ..Overheads::default()
+        }
+    }
+}
+
+/// Of requests that overlapped no other on their device: what of the latency was neither device
+/// time nor time between submits.
+fn lone_requests(traces: &[(&Trace, Vec<Group>)]) -> Vec<u64> {
+    let mut devices = BTreeMap::<u16, Vec<(u64, u64, u64)>>::new();
+    for (trace, groups) in traces {
+        let spans = devices.entry(trace.attach.device.0).or_default();
+        for group in groups {
+            let commands = &trace.commands[group.first..=group.last];
+            let (Some(first), Some(last)) = (commands.first(), commands.last()) else { continue };
+            let (begin, end) = (first.submit_ns, last.seen_ns);
+            // Submits that are later than the device work before them hold the request up.
+            let mut done = begin;
+            for command in commands {
+                done = done.max(command.submit_ns).saturating_add(command.work_ns);
+            }
+            spans.push((begin, end, end.saturating_sub(done)));
+        }
+    }
+    devices.into_values().flat_map(alone).collect()
+}
+
+fn alone(mut spans: Vec<(u64, u64, u64)>) -> Vec<u64> {
+    spans.sort_unstable();
+    let mut found = Vec::new();
+    let mut busy_until = 0;
+    for (at, &(begin, end, rest)) in spans.iter().enumerate() {
+        let next = spans.get(at + 1).map_or(u64::MAX, |next| next.0);
+        if begin >= busy_until && end <= next {
+            found.push(rest);
+        }
+        busy_until = busy_until.max(end);
+    }
+    found
+}
+
+fn median(mut samples: Vec<u64>) -> u64 {
+    samples.sort_unstable();
+    samples.get(samples.len() / 2).copied().unwrap_or(0)
+}

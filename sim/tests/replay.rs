@@ -1,0 +1,451 @@
+//! Records: exact replay of the scheduler, and what the simulator makes of their workloads.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use xsched_core::cost::CostModel;
+use xsched_core::hint::{Hints, PolicyHint, Priority};
+use xsched_core::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
+use xsched_core::level::Level;
+use xsched_core::message::{HoldState, Order, Report};
+use xsched_core::policy::{Changed, Decisions, Policy, Urgency};
+use xsched_core::record::{
+    Body, DeviceNote, Entry, Header, Name, QueueNote, Source, Start, Tape, VERSION,
+};
+use xsched_core::scheduler::{Attach, LevelChoice, QueueTable};
+use xsched_core::time::{Duration, Instant};
+use xsched_sim::replay::{
+    Orders, PredictOptions, Record, ReplayError, Workload, fuzz_record, orders, orders_with,
+    predict,
+};
+use xsched_sim::run::{RunOptions, run};
+use xsched_sim::scenario::Scenario;
+
+/// Three tasks of different priorities that think, on a device that takes its time for everything
+/// that is measured from records.
+const SCENARIO: &str = r#"version = 1
+name = "three"
+policy = "hpf"
+level = 3
+scheduler_latency_us = 0
+[[device]]
+name = "one"
+max_level = 3
+launch_latency_us = 0
+host_launch_us = 0
+host_sync_us = 0
+detect_us = 0
+gate_us = 0
+gate_close_us = 0
+save_fixed_us = 0
+save_context_us = 0
+restore_fixed_us = 0
+restore_context_us = 0
+[[task]]
+name = "high"
+priority = 10
+arrival = { kind = "closed", think = { kind = "exponential", mean_us = 900 } }
+command = { kind = "lognormal", mean_us = 150, sigma = 0.3 }
+commands = 1
+requests = 150
+[[task]]
+name = "middle"
+priority = 5
+arrival = { kind = "closed", think = { kind = "uniform", min_us = 300, max_us = 900 } }
+command = { kind = "lognormal", mean_us = 70, sigma = 0.3 }
+commands = 3
+threshold = 1
+batch = 1
+requests = 150
+[[task]]
+name = "low"
+priority = 0
+arrival = { kind = "closed", think = { kind = "exponential", mean_us = 400 } }
+command = { kind = "lognormal", mean_us = 200, sigma = 0.3 }
+commands = 2
+threshold = 1
+batch = 1
+requests = 150
+"#;
+
+fn recorded(text: &str) -> (xsched_sim::outcome::Outcome, Vec<u8>) {
+    let scenario = Scenario::parse(text, Path::new("test.toml")).unwrap();
+    let options = RunOptions { record: true, ..RunOptions::default() };
+    let mut outcome = run(&scenario, &options, &mut |_| {}).unwrap();
+    let record = outcome.record.take().unwrap();
+    (outcome, record)
+}
+
+#[test]
+fn a_simulated_run_replays_exactly() {
+    let (_, bytes) = recorded(SCENARIO);
+    let record = Record::parse(&bytes).unwrap();
+    let Orders::Identical { orders, rounds } = orders(&record).unwrap() else {
+        panic!("{:?}", orders(&record));
+    };
+    assert!(orders > 100 && rounds > 100, "{orders} orders in {rounds} rounds");
+}
+
+/// With commands that each have a completion of their own, the record has everything, and the
+/// prediction is the run itself.
+#[test]
+fn a_simulated_run_predicts_itself() {
+    let (outcome, bytes) = recorded(SCENARIO);
+    let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+    assert_eq!(workload.notes, [""; 0]);
+    for (task, simulated) in workload.tasks.iter().zip(&outcome.tasks) {
+        assert_eq!(task.latencies_ns, simulated.latencies_ns, "{}", task.name);
+    }
+    let prediction = predict(&workload, &PredictOptions::default(), &mut |_| {}).unwrap();
+    for task in &prediction.tasks {
+        assert_eq!(task.recorded_ms, task.predicted_ms, "{}", task.name);
+        assert!(task.is_within(0.0));
+    }
+}
+
+/// Other policies than the recorded one, with the same workload.
+#[test]
+fn another_policy_or_level_can_be_tried() {
+    let (_, bytes) = recorded(SCENARIO);
+    let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+    let with = |policy: &str, level| {
+        let options = PredictOptions { policy: Some(policy.to_owned()), level };
+        predict(&workload, &options, &mut |_| {}).unwrap()
+    };
+    let high =
+        |prediction: &xsched_sim::replay::Prediction| prediction.tasks[0].predicted_ms.p99.unwrap();
+    let (fcfs, blocking, deep) = (with("fcfs", None), with("hpf", Some(1)), with("hpf", Some(3)));
+    assert!(high(&deep) < high(&blocking), "{deep:?}");
+    assert!(high(&blocking) < high(&fcfs), "{fcfs:?}");
+    let unknown = PredictOptions { policy: Some("none".to_owned()), level: None };
+    assert!(predict(&workload, &unknown, &mut |_| {}).is_err());
+}
+
+/// Highest priority first, except that the highest does not run either.
+#[derive(Debug)]
+struct TooHigh;
+
+impl Policy for TooHigh {
+    fn name(&self) -> &'static str {
+        "hpf"
+    }
+
+    fn decide(
+        &mut self,
+        _: Instant,
+        _: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        for device in queues.devices() {
+            let floor = queues.top_ready(device).unwrap_or(Priority::MIN);
+            // One rank too high, unless nothing is above.
+            let higher = Priority::from_rank(floor.rank() + 1);
+            out.floor(device, Some(higher), Urgency::NOW);
+        }
+    }
+}
+
+#[test]
+fn a_policy_that_decides_otherwise_is_found() {
+    let (_, bytes) = recorded(SCENARIO);
+    let record = Record::parse(&bytes).unwrap();
+    let Orders::Differ(difference) = orders_with(&record, |_| Some(TooHigh)).unwrap() else {
+        panic!("not found");
+    };
+    assert!(difference.replayed.contains("Hold"), "{difference}");
+    assert!(difference.same < 10, "{difference}");
+}
+
+/// The entries of a record, without its end.
+fn entries(bytes: &[u8]) -> Vec<Entry> {
+    let record = Record::parse(bytes).unwrap();
+    record.entries().map(|(_, entry)| entry.unwrap()).filter(|e| !is_end(e)).collect()
+}
+
+fn is_end(entry: &Entry) -> bool {
+    matches!(entry.body, Body::End { .. })
+}
+
+fn written(entries: &[Entry]) -> Vec<u8> {
+    let mut bytes = Header::encode().to_vec();
+    entries.iter().for_each(|entry| bytes.put(entry));
+    let body = Body::End { entries: entries.len() as u64 };
+    bytes.put(&Entry { at: Instant::ZERO, queue: QueueId::new(0, 0), body });
+    bytes
+}
+
+#[test]
+fn a_changed_input_or_order_is_found() {
+    let (_, bytes) = recorded(SCENARIO);
+    let all = entries(&bytes);
+    assert_eq!(written(&all), bytes[..].to_vec().tap_end(&all));
+    let differs = |changed: &[Entry]| {
+        let bytes = written(changed);
+        matches!(orders(&Record::parse(&bytes).unwrap()), Ok(Orders::Differ(_)))
+    };
+    assert!(!differs(&all));
+    // Another priority from the start.
+    let mut changed = all.clone();
+    let attach = changed.iter_mut().find_map(|entry| match &mut entry.body {
+        Body::Attach(attach) => Some(attach),
+        _ => None,
+    });
+    attach.unwrap().hints.priority = Priority::MIN;
+    assert!(differs(&changed));
+    // An order with another level, one that was not given, one that is missing.
+    let at = all.iter().position(|e| matches!(e.body, Body::Order(Order::Hold { .. }))).unwrap();
+    let mut changed = all.clone();
+    changed[at].body = Body::Order(Order::Hold { epoch: 1, level: Level::Block });
+    assert!(differs(&changed));
+    let mut changed = all.clone();
+    changed.insert(at, all[at]);
+    assert!(differs(&changed));
+    let mut changed = all.clone();
+    changed.remove(at);
+    assert!(differs(&changed));
+}
+
+trait TapEnd {
+    fn tap_end(self, entries: &[Entry]) -> Self;
+}
+
+impl TapEnd for Vec<u8> {
+    /// The end's time is the only thing that [`written`] does not repeat.
+    fn tap_end(mut self, entries: &[Entry]) -> Self {
+        let again = written(entries);
+        let from = self.len() - 26;
+        self.truncate(from);
+        self.extend_from_slice(&again[again.len() - 26..]);
+        self
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let (_, bytes) = recorded(SCENARIO);
+    let all = entries(&bytes);
+    let result = |entries: &[Entry]| {
+        let bytes = written(entries);
+        orders(&Record::parse(&bytes).unwrap())
+    };
+    let mut gap = all.clone();
+    let body = Body::Gap { lost: 7, of: Source::Scheduler };
+    gap.insert(9, Entry { body, ..all[9] });
+    assert_eq!(result(&gap), Err(ReplayError::Gap { entry: 9, lost: 7 }));
+    let mut later = all.clone();
+    let start = later.iter_mut().find_map(|entry| match &mut entry.body {
+        Body::Start(start) => Some(start),
+        _ => None,
+    });
+    let start = start.unwrap();
+    start.fresh = false;
+    let policy = start.policy;
+    assert_eq!(result(&later), Err(ReplayError::NotFresh));
+    let mut many = all.clone();
+    let huge = Start { queues: u32::MAX, devices: 1, waits: 1, fresh: true, policy };
+    many[0].body = Body::Start(huge);
+    assert!(matches!(result(&many), Err(ReplayError::TooManySlots { .. })));
+    let mut other = all.clone();
+    other[0].body = Body::Start(Start { policy: Name::new("mine"), queues: 9, ..huge });
+    assert_eq!(result(&other), Err(ReplayError::UnknownPolicy { name: "mine".to_owned() }));
+    assert_eq!(result(&all[1..]), Err(ReplayError::Starts { starts: 0 }));
+}
+
+#[test]
+fn unknown_kinds_are_skipped_unless_they_may_matter() {
+    let (_, bytes) = recorded(SCENARIO);
+    let all = entries(&bytes);
+    let with = |kind: u8| {
+        let mut bytes = Header::encode().to_vec();
+        all.iter().for_each(|entry| bytes.put(entry));
+        bytes.extend([kind, 3]);
+        bytes.extend([0; 16 + 3]);
+        let body = Body::End { entries: all.len() as u64 + 1 };
+        bytes.put(&Entry { at: Instant::ZERO, queue: QueueId::new(0, 0), body });
+        orders(&Record::parse(&bytes).unwrap())
+    };
+    assert!(matches!(with(200), Ok(Orders::Identical { .. })));
+    let entry = all.len() as u64;
+    assert_eq!(with(100), Err(ReplayError::UnknownInput { entry, kind: 100 }));
+}
+
+#[test]
+fn what_is_no_whole_record_is_refused() {
+    let (_, bytes) = recorded(SCENARIO);
+    let parse = |bytes: &[u8]| Record::parse(bytes).map(|record| record.entries_count());
+    let text = |bytes: &[u8]| parse(bytes).unwrap_err().to_string();
+    assert!(parse(&bytes).is_ok());
+    for cut in [16, 17, 200, bytes.len() - 26, bytes.len() - 1] {
+        assert_eq!(parse(&bytes[..cut]), Err(ReplayError::NoEnd), "cut to {cut}");
+    }
+    assert!(text(&bytes[..10]).contains("byte 0"));
+    assert!(text(b"something else").contains("not a record"));
+    let mut newer = bytes.clone();
+    newer[8] = VERSION as u8 + 1;
+    assert!(text(&newer).contains("record version 2"));
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert!(text(&longer).contains("follows the end"));
+    // An entry cut out between two others.
+    let mut shorter = bytes.clone();
+    let (_, length) = Entry::decode(&bytes[16..]).unwrap();
+    shorter.drain(16..16 + length);
+    assert!(text(&shorter).contains("damaged"));
+}
+
+#[test]
+fn losses_of_a_queue_cost_only_the_requests_around_them() {
+    let (_, bytes) = recorded(SCENARIO);
+    let all = entries(&bytes);
+    let of_first = |e: &Entry| e.queue.index() == 0;
+    let submit = |e: &Entry| of_first(e) && matches!(e.body, Body::Submit { .. });
+    let at = all.iter().enumerate().filter(|(_, e)| submit(e)).nth(40).unwrap().0;
+    let mut lossy = all.clone();
+    lossy[at].body = Body::Gap { lost: 1, of: Source::Queue };
+    let bytes = written(&lossy);
+    let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+    assert_eq!(workload.tasks[0].requests.len(), 149);
+    assert_eq!(workload.tasks[1].requests.len(), 150);
+    assert!(workload.notes[0].contains("missing"), "{:?}", workload.notes);
+}
+
+/// A full queue: what was spent waiting for room is not the application's time.
+#[test]
+fn waiting_for_room_is_told_from_waiting_for_the_end() {
+    let text = SCENARIO.replace("commands = 3\nthreshold", "commands = 9\ncapacity = 4\nthreshold");
+    let (outcome, bytes) = recorded(&text);
+    let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+    assert_eq!(workload.tasks[1].latencies_ns, outcome.tasks[1].latencies_ns);
+    assert!(workload.tasks[1].requests.iter().all(|request| request.commands == 9));
+    assert!(workload.tasks[1].commands.iter().all(|command| command.gap_ns == 0));
+    let prediction = predict(&workload, &PredictOptions::default(), &mut |_| {}).unwrap();
+    assert!(prediction.tasks.iter().all(|task| task.is_within(0.0)), "{prediction:?}");
+}
+
+fn any_body() -> impl Strategy<Value = Body> {
+    let time = || prop_oneof![Just(0u64), 1u64..10_000_000, any::<u64>()];
+    let cmd = || prop_oneof![0u64..6, any::<u64>()].prop_map(CmdId);
+    let attach = (0u16..3, 0i32..4, 1u8..4).prop_map(|(device, priority, level)| {
+        let hints = Hints::with_priority(Priority::new(priority).unwrap());
+        let level = LevelChoice::Exactly(Level::from_number(level).unwrap());
+        let process = ProcessId(1);
+        Body::Attach(Attach {
+            device: DeviceId(device),
+            process,
+            hints,
+            level,
+            ..Attach::default()
+        })
+    });
+    let report = (any::<[u64; 4]>(), 0u64..4, any::<bool>()).prop_map(|(n, small, few)| {
+        let count = |n: u64| if few { n % 4 } else { n };
+        let event = EventRef { queue: QueueId::new(small as u32, 1), cmd: CmdId(count(n[0])) };
+        Body::Report(Report {
+            submitted: count(n[0]).max(count(n[1])).max(count(n[2])),
+            launched: count(n[1]).max(count(n[2])),
+            retired: count(n[2]),
+            busy: Duration::from_ns(n[3]),
+            hold: if few { HoldState::Running } else { HoldState::Held(Level::Block) },
+            ready_since: Instant::from_ns(n[3]),
+            waiting: (small == 3).then_some(event),
+            ..Report::default()
+        })
+    });
+    prop_oneof![
+        2 => attach,
+        4 => report,
+        1 => Just(Body::Detach),
+        1 => Just(Body::Timeout),
+        1 => Just(Body::Reconsider),
+        1 => (1u32..4).prop_map(|k| Body::PolicyHint(PolicyHint::K(k))),
+        1 => Just(Body::Policy(Name::new("fcfs"))),
+        1 => (0u16..4).prop_map(|d| {
+            Body::Cost { device: DeviceId(d), cost: CostModel::default() }
+        }),
+        2 => Just(Body::Rest),
+        1 => (0u32..9).prop_map(|epoch| Body::Order(Order::Run { epoch })),
+        8 => (cmd(), any::<bool>(), cmd()).prop_map(|(cmd, waits, other)| {
+            let event = EventRef { queue: QueueId::new(0, 1), cmd: other };
+            Body::Submit { cmd, wait: waits.then_some(event) }
+        }),
+        6 => (cmd(), any::<bool>()).prop_map(|(cmd, room)| Body::Wait { cmd, room }),
+        6 => (cmd(), time()).prop_map(|(upto, ns)| {
+            Body::Retired { upto, busy: Duration::from_ns(ns) }
+        }),
+        1 => any::<[u32; 4]>().prop_map(|[threshold, batch, bits, capacity]| {
+            Body::Queue(QueueNote { threshold, batch, adaptive: bits % 2 == 0, capacity })
+        }),
+        1 => any::<u32>().prop_map(|units| {
+            Body::Device(DeviceNote { device: DeviceId(0), units, name: Name::new("x") })
+        }),
+        1 => any::<u64>().prop_map(|lost| Body::Gap { lost, of: Source::Queue }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_entries_are_replayed_or_refused(
+        list in proptest::collection::vec((any_body(), 0u32..3, 0u64..3_000_000), 0..80),
+        start_at in 0u64..3,
+    ) {
+        let policy = Name::new("hpf");
+        let start = Start { queues: 4, devices: 2, waits: 4, fresh: true, policy };
+        let queue = QueueId::new(0, 0);
+        let mut at = start_at;
+        let mut all = vec![Entry { at: Instant::ZERO, queue, body: Body::Start(start) }];
+        for (body, queue, gap) in list {
+            at += gap;
+            all.push(Entry { at: Instant::from_ns(at), queue: QueueId::new(queue, 1), body });
+        }
+        fuzz_record(&written(&all));
+    }
+
+    #[test]
+    fn damaged_records_are_replayed_or_refused(
+        at in any::<prop::sample::Index>(), to in any::<u8>(),
+    ) {
+        let bytes: &[u8] = include_bytes!("recordings/sim-hpf.xsr");
+        let mut damaged = bytes.to_vec();
+        let at = at.index(bytes.len());
+        damaged[at] = to;
+        fuzz_record(&damaged);
+    }
+}
+
+/// Writes `recordings/sim-hpf.xsr` anew, after a change of the format or of a scheduling decision
+/// that is meant: `cargo test -p xsched-sim --test replay -- --ignored`.
+#[test]
+#[ignore = "writes a file of the repository"]
+fn write_the_simulated_recording() {
+    let text = SCENARIO.replace("requests = 150", "requests = 12");
+    std::fs::write("tests/recordings/sim-hpf.xsr", recorded(&text).1).unwrap();
+}
+
+/// Records of earlier builds: this one must give the same orders.
+#[test]
+fn kept_recordings_replay_exactly() {
+    let mut seen = 0;
+    for file in std::fs::read_dir("tests/recordings").unwrap() {
+        let path = file.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let result = orders(&Record::parse(&bytes).unwrap()).unwrap();
+        let Orders::Identical { orders, .. } = result else { panic!("{path:?}: {result:?}") };
+        assert!(orders > 0, "{path:?} has no order");
+        seen += 1;
+    }
+    assert!(seen >= 2, "{seen} recordings");
+}
+
+/// What the fuzzer begins with.
+#[test]
+fn the_corpus_is_replayed_or_refused() {
+    let mut seen = 0;
+    for file in std::fs::read_dir("../fuzz/corpus/record").unwrap() {
+        fuzz_record(&std::fs::read(file.unwrap().path()).unwrap());
+        seen += 1;
+    }
+    assert!(seen >= 5, "{seen} inputs");
+}
