@@ -1,8 +1,11 @@
-//! The `xsched` command: reads arguments, has the simulator do the work, prints what came out.
+//! The `xsched` command: reads arguments, has the simulator or a device do the work, prints what
+//! came out.
 
 mod args;
 mod compare;
+mod demo;
 mod error;
+mod machine;
 mod output;
 mod progress;
 mod run;
@@ -51,11 +54,11 @@ fn main() -> ExitCode {
             return ExitCode::from(if usage.use_stderr() { EXIT_BAD_INPUT } else { EXIT_OK });
         }
     };
-    let Command::Sim(command) = cli.command;
-    let result = match command {
-        Sim::Run(args) => run::execute(&args),
-        Sim::Compare(args) => compare::execute(&args),
-        Sim::Swarm(args) => swarm::execute(&args),
+    let result = match cli.command {
+        Command::Demo(args) => demo::execute(&args),
+        Command::Sim(Sim::Run(args)) => run::execute(&args),
+        Command::Sim(Sim::Compare(args)) => compare::execute(&args),
+        Command::Sim(Sim::Swarm(args)) => swarm::execute(&args),
     };
     match result {
         Ok(Ending::Fine) => ExitCode::from(EXIT_OK),
