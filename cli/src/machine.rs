@@ -7,12 +7,13 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use crate::default_threads;
+use crate::table::number;
 
 /// What stands for something that the system does not tell.
 const UNKNOWN: &str = "unknown";
 
 /// The machine that a program runs on, and the moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Machine {
     /// Model of the processor.
     pub(crate) cpu: String,
@@ -22,6 +23,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// Moment in UTC, as in RFC 3339.
     pub(crate) date: String,
+    /// Threads of all programs that ran or wanted to, on average over the minute before.
+    pub(crate) load: Option<f64>,
 }
 
 impl Machine {
@@ -34,15 +37,17 @@ impl Machine {
             cores: default_threads(),
             kernel: if kernel.is_empty() { UNKNOWN.to_owned() } else { kernel },
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            load: read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()),
         }
     }
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cpu, cores, kernel, date } = self;
+        let Self { cpu, cores, kernel, date, load } = self;
         let plural = if *cores == 1 { "" } else { "s" };
-        write!(f, "{cpu}, {cores} core{plural}, kernel {kernel}, {date}")
+        let load = number(*load, 1);
+        write!(f, "{cpu}, {cores} core{plural}, kernel {kernel}, {date}, load before {load}")
     }
 }
 
@@ -65,9 +70,14 @@ mod tests {
 
     #[test]
     fn a_line_names_everything() {
-        let machine =
-            Machine { cpu: "A".into(), cores: 1, kernel: "6.1".into(), date: "today".into() };
-        assert_eq!(machine.to_string(), "A, 1 core, kernel 6.1, today");
+        let machine = Machine {
+            cpu: "A".into(),
+            cores: 1,
+            kernel: "6.1".into(),
+            date: "today".into(),
+            load: Some(0.25),
+        };
+        assert_eq!(machine.to_string(), "A, 1 core, kernel 6.1, today, load before 0.2");
         assert!(Machine::here().date.ends_with('Z'));
     }
 }

@@ -2,6 +2,7 @@
 //! came out.
 
 mod args;
+mod bench;
 mod compare;
 mod demo;
 mod error;
@@ -19,7 +20,7 @@ use std::thread;
 
 use clap::Parser;
 
-use args::{Cli, Command, Sim};
+use args::{Bench, Cli, Command, Sim};
 use error::{CliError, one_line};
 
 /// Everything was fine.
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
+        Command::Bench(Bench::Preempt(args)) => bench::preempt(&args),
         Command::Demo(args) => demo::execute(&args),
         Command::Sim(Sim::Run(args)) => run::execute(&args),
         Command::Sim(Sim::Compare(args)) => compare::execute(&args),

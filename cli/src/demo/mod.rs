@@ -44,6 +44,7 @@ pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
     let device = HostDemo::new();
     let plan = Plan::of(args, device.top())?;
     let outputs = Outputs::prepare(args.json.as_deref(), Some(&args.svg), None)?;
+    let machine = Machine::here();
 
     let progress = Progress::new(false);
     let live = measure(&device, &plan, &|part| progress.set(part));
@@ -60,7 +61,7 @@ pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
     }
     let document = Document {
         device: device.describe(),
-        machine: Machine::here(),
+        machine,
         request: device.request(),
         policy: plan.policy.name(),
         level: plan.level.number(),
