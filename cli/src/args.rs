@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
 
-/// Preemptive scheduling of accelerator queues: see it work, simulate it, compare policies, look for
-/// faults.
+/// Preemptive scheduling of accelerator queues: see it work, simulate it, compare policies, look
+/// for faults.
 #[derive(Debug, Parser)]
 #[command(name = "xsched", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {

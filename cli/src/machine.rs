@@ -40,6 +40,20 @@ impl Machine {
             load: read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()),
         }
     }
+
+    /// What to tell people before they believe a figure: a line if other programs may have been in
+    /// the way, nothing otherwise.
+    pub(crate) fn warning(&self) -> String {
+        match self.load {
+            // One processor is for the device.
+            Some(load) if load > (self.cores as f64 - 1.0).max(0.5) => format!(
+                "note: other programs were running (load {load:.1} on {} cores), so figures are \
+                 noisy, the tails above all\n",
+                self.cores
+            ),
+            _ => String::new(),
+        }
+    }
 }
 
 impl fmt::Display for Machine {
@@ -79,5 +93,9 @@ mod tests {
         };
         assert_eq!(machine.to_string(), "A, 1 core, kernel 6.1, today, load before 0.2");
         assert!(Machine::here().date.ends_with('Z'));
+        assert_eq!(machine.warning(), "");
+        let busy = Machine { load: Some(1.4), ..machine };
+        assert!(busy.warning().contains("load 1.4 on 1 cores"));
+        assert_eq!(Machine { cores: 4, ..busy }.warning(), "");
     }
 }

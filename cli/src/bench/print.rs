@@ -69,6 +69,7 @@ pub(super) fn report(document: &Document) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "FAIL Lv{level}: ran on after {ran_on} of {samples} holds");
     }
+    text += &machine.warning();
     if document.rows.iter().any(|row| row.goal.reached.is_none()) {
         let _ = writeln!(text, "a P99 and a verdict need {P99_SAMPLES} samples");
     }

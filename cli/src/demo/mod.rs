@@ -202,7 +202,7 @@ fn picture(plan: &Plan, live: &Outcomes, simulated: &Outcomes) -> Result<String,
         name("alone", None),
         name("unscheduled", None),
         name(scheduled, level),
-        name("unscheduled, simulated", None),
+        name("simulated unscheduled", None),
         name(&format!("simulated {scheduled}"), level),
     ];
     let outcomes = [

@@ -39,6 +39,11 @@ type Figure = fn(&LatencyFigures) -> Option<f64>;
 /// One of the modes.
 type Of = fn(&Modes) -> &RunFigures;
 
+/// Why the simulator may be off, and why a policy may cost less than nothing.
+const NOTE: &str = "\
+note: a device made of threads wakes one at each change from queue to queue, without a policy after
+each kernel; the simulator's device changes for free\n\n";
+
 /// Everything below the progress bar.
 pub(super) fn report(document: &Document, tasks: &[Task], svg: &Path) -> String {
     let Document { device, machine, policy, level, live, simulated, criteria, .. } = document;
@@ -63,6 +68,8 @@ pub(super) fn report(document: &Document, tasks: &[Task], svg: &Path) -> String 
     text += &against_alone(unscheduled, tasks, [live, simulated], |m| &m.unscheduled);
     text += &against_alone(&scheduled, tasks, [live, simulated], |m| &m.scheduled);
     text += &throughput(tasks, live, simulated);
+    text += &machine.warning();
+    text += NOTE;
     for criterion in criteria {
         let _ = writeln!(text, "{}", line(criterion));
     }
