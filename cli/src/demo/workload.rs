@@ -19,6 +19,8 @@ use crate::error::CliError;
 pub(super) const WINDOW: (u32, u32) = (8, 4);
 /// Requests that arrive earlier than this are not counted.
 pub(super) const WARMUP: Duration = Duration::from_millis(100);
+/// A request that takes longer than this is a device that hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Half-width of the change of each pause, as a share of it: 1 / 8.
 const JITTER_PART: u64 = 8;
 
@@ -222,7 +224,8 @@ impl<K: Clone> Client<'_, K> {
             last = Some(ticket.map_err(|_| CliError::device("the device was lost"))?);
         }
         // Kernels of a queue complete in order.
-        last.map_or(Ok(()), |last| self.queue.wait(last).map_err(CliError::device))
+        let wait = |last| self.queue.wait_timeout(last, PATIENCE).map_err(CliError::device);
+        last.map_or(Ok(()), wait)
     }
 
     fn pause(&self, random: &mut SplitMix64) {
