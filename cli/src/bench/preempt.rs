@@ -136,8 +136,15 @@ impl Subject {
         let mut last = (self.witness.stamps(), Instant::now());
         until("the victim did not stop", || {
             let stamps = self.witness.stamps();
-            // Below Lv3 a command that has started goes on, though it may have lost its processor.
-            let runs = level < Level::Interrupt && self.witness.is_inside();
+            // The victim may have lost its processor for a while, so silence alone says little.
+            let runs = match level {
+                Level::Block => {
+                    let stats = self.queue.stats();
+                    stats.launched > stats.retired
+                }
+                Level::Deactivate => self.witness.is_inside(),
+                Level::Interrupt => false,
+            };
             if stamps != last.0 || runs {
                 last = (stamps, Instant::now());
             }
