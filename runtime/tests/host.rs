@@ -109,8 +109,12 @@ fn holds_by_hand_stop_at_every_level() {
         }
         queue.hold(level);
         soon("the hold is in effect", || matches!(queue.stats().hold, HoldState::Held(_)));
-        // At Lv2 the command that runs may end.
-        std::thread::sleep(Duration::from_millis(3));
+        // At Lv1 what is in flight ends, at Lv2 the command that runs.
+        soon("nothing ends any more", || {
+            let before = queue.stats().retired;
+            std::thread::sleep(Duration::from_millis(20));
+            queue.stats().retired == before
+        });
         let before = queue.stats();
         std::thread::sleep(Duration::from_millis(3));
         assert_eq!(queue.stats().retired, before.retired);
