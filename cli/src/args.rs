@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
 
-/// Preemptive scheduling of accelerator queues: simulate it, compare policies, look for faults.
+/// Preemptive scheduling of accelerator queues: see it work, simulate it, compare policies, look
+/// for faults.
 #[derive(Debug, Parser)]
 #[command(name = "xsched", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -20,6 +21,12 @@ const EXIT_CODES: &str = "Exit codes: 0 fine, 1 a check failed, 2 bad input.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a service of three priorities on a real device, without and with a policy.
+    #[command(after_help = policies())]
+    Demo(DemoArgs),
+    /// Measure real devices.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Bench(Bench),
     /// Run the simulator.
     #[command(subcommand, after_help = EXIT_CODES)]
     Sim(Sim),
@@ -39,6 +46,78 @@ pub(crate) enum Sim {
     /// Run many small drawn scenarios with injected faults and check every invariant.
     #[command(after_help = EXIT_CODES)]
     Swarm(SwarmArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Hold a busy queue at random moments and print how fast it stops and goes on.
+    #[command(after_help = EXIT_CODES)]
+    Preempt(PreemptArgs),
+}
+
+/// Most samples of a bench for each level.
+const MAX_SAMPLES: u64 = 10_000_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct PreemptArgs {
+    /// The device.
+    #[arg(long, value_enum, default_value_t = Hal::Host)]
+    pub(crate) hal: Hal,
+    /// Holds for each level; a P99 and a verdict need 1000.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(value_parser = value_parser!(u64).range(1..=MAX_SAMPLES))]
+    pub(crate) samples: u64,
+    /// Preemption levels, 1 to 3, with commas between.
+    #[arg(long = "level", value_name = "N,N", value_delimiter = ',', default_value = "1,2,3")]
+    pub(crate) levels: Vec<u8>,
+    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// The kinds of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Hal {
+    /// The processor as a device.
+    Host,
+}
+
+impl Hal {
+    /// What it is, in a line.
+    pub(crate) const fn describe(self) -> &'static str {
+        match self {
+            Self::Host => "the processor as a device (xsched-hal-host) with 1 compute unit",
+        }
+    }
+}
+
+/// Most requests of a demo.
+const MAX_REQUESTS: u64 = 1_000_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Requests of the high-priority task in each part, by default 1000; the other tasks make at
+    /// least a fifth of that.
+    #[arg(long, value_name = "N", conflicts_with = "quick")]
+    #[arg(value_parser = value_parser!(u64).range(1..=MAX_REQUESTS))]
+    pub(crate) requests: Option<u64>,
+    /// Policy of the scheduled part.
+    #[arg(long, value_name = "P", default_value = "hpf")]
+    pub(crate) policy: String,
+    /// Preemption level, 1 to 3; by default the highest of the device.
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<u8>,
+    /// A look in three seconds, with too few requests for a sound verdict.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Draw the latency distributions.
+    #[arg(long, value_name = "OUT", default_value = "xsched-demo.svg")]
+    pub(crate) svg: PathBuf,
+    /// Write the figures as JSON; `-` writes them to standard output and the tables to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 fn policies() -> String {

@@ -1,5 +1,6 @@
 //! Why a command cannot be carried out.
 
+use std::fmt::Display;
 use std::io;
 
 use thiserror::Error;
@@ -29,6 +30,15 @@ pub(crate) enum CliError {
     SamePlace { place: String },
     #[error("{count} seeds from {first} on go past the largest seed, {}", u64::MAX)]
     Seeds { first: u64, count: u64 },
+    #[error("the device cannot be used: {0}")]
+    Device(String),
+}
+
+impl CliError {
+    /// What a device, or the runtime on it, refused.
+    pub(crate) fn device(error: impl Display) -> Self {
+        Self::Device(error.to_string())
+    }
 }
 
 /// The text with control characters, line breaks above all, replaced by spaces: an error is one

@@ -1,8 +1,12 @@
-//! The `xsched` command: reads arguments, has the simulator do the work, prints what came out.
+//! The `xsched` command: reads arguments, has the simulator or a device do the work, prints what
+//! came out.
 
 mod args;
+mod bench;
 mod compare;
+mod demo;
 mod error;
+mod machine;
 mod output;
 mod progress;
 mod replay;
@@ -17,7 +21,7 @@ use std::thread;
 
 use clap::Parser;
 
-use args::{Cli, Command, Sim};
+use args::{Bench, Cli, Command, Sim};
 use error::{CliError, one_line};
 
 /// Everything was fine.
@@ -53,6 +57,8 @@ fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
+        Command::Bench(Bench::Preempt(args)) => bench::preempt(&args),
+        Command::Demo(args) => demo::execute(&args),
         Command::Sim(Sim::Run(args)) => run::execute(&args),
         Command::Sim(Sim::Compare(args)) => compare::execute(&args),
         Command::Sim(Sim::Swarm(args)) => swarm::execute(&args),

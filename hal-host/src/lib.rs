@@ -45,6 +45,7 @@ compile_error!(
 );
 
 mod arbiter;
+mod busy;
 mod command;
 mod device;
 mod error;
@@ -54,6 +55,7 @@ mod halves;
 mod signal;
 mod sys;
 
+pub use busy::{Busy, Witness};
 pub use command::HostCommand;
 pub use device::{HostConfig, HostDevice};
 pub use error::HostError;

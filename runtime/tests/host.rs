@@ -11,7 +11,7 @@ use xsched::core::message::HoldState;
 use xsched::core::window::WindowConfig;
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
 use xsched::{Device, Drain, Runtime, WaitError, XQueue, XQueueConfig};
-use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
+use xsched_hal_host::{Busy, HostCommand, HostConfig, HostDevice};
 
 fn host(runtime: &Runtime) -> Device<HostDevice> {
     runtime.device(HostDevice::new(HostConfig::default()).unwrap()).unwrap()
@@ -109,8 +109,12 @@ fn holds_by_hand_stop_at_every_level() {
         }
         queue.hold(level);
         soon("the hold is in effect", || matches!(queue.stats().hold, HoldState::Held(_)));
-        // At Lv2 the command that runs may end.
-        std::thread::sleep(Duration::from_millis(3));
+        // At Lv1 what is in flight ends, at Lv2 the command that runs.
+        soon("nothing ends any more", || {
+            let before = queue.stats().retired;
+            std::thread::sleep(Duration::from_millis(20));
+            queue.stats().retired == before
+        });
         let before = queue.stats();
         std::thread::sleep(Duration::from_millis(3));
         assert_eq!(queue.stats().retired, before.retired);
@@ -156,4 +160,23 @@ fn a_completion_that_nobody_waits_for_is_noticed() {
     }
     // Queues that go leave no hardware queue behind.
     drop(queue);
+}
+
+#[test]
+fn a_stop_that_takes_its_time_is_seen_by_a_reaper_that_rests() {
+    let runtime = Runtime::new(Fcfs).unwrap();
+    // No waiting for the stop: it is nearly always on its way when the step returns.
+    let config = HostConfig { stop_wait: Duration::ZERO, ..HostConfig::default() };
+    let device = runtime.device(HostDevice::new(config).unwrap()).unwrap();
+    let queue = queue(&device, 0);
+    let last = queue.submit(Busy::calibrate().command(200_000_000)).unwrap();
+    for _ in 0..10 {
+        // Longer than the reaper stays awake.
+        std::thread::sleep(Duration::from_millis(5));
+        queue.hold(Level::Interrupt);
+        soon("held", || queue.stats().hold == HoldState::Held(Level::Interrupt));
+        queue.resume();
+        soon("running", || queue.stats().hold == HoldState::Running);
+    }
+    queue.wait(last).unwrap();
 }

@@ -314,7 +314,9 @@ where
                 Ok(StepDone::Now(first)) => Ok(first),
                 Ok(StepDone::Later) => {
                     state.later = Some(seq);
-                    return self.finish(state);
+                    self.finish(state);
+                    // It may rest until the next completion, and none may come before this ends.
+                    return self.threads.reaper().hurry();
                 }
                 Err(fault) => Err(fault),
             };

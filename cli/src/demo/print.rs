@@ -1,0 +1,220 @@
+//! What people and programs read.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use xsched_sim::report::{LatencyFigures, RunFigures};
+
+use super::device::Request;
+use super::judge::{Criterion, Modes, latency, ratio};
+use super::workload::Task;
+use crate::machine::Machine;
+use crate::table::{number, percent, table};
+
+/// Everything that came out, as `--json` writes it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Document {
+    /// What ran the kernels.
+    pub(super) device: String,
+    /// Where.
+    pub(super) machine: Machine,
+    /// What a request is.
+    pub(super) request: Request,
+    /// The policy of the scheduled mode.
+    pub(super) policy: &'static str,
+    /// The deepest hold, 1 to 3.
+    pub(super) level: u8,
+    /// Measured on the device.
+    pub(super) live: Modes,
+    /// The same, simulated.
+    pub(super) simulated: Modes,
+    /// What was asked of the live figures.
+    pub(super) criteria: Vec<Criterion>,
+}
+
+/// A figure of the latencies of a task.
+type Figure = fn(&LatencyFigures) -> Option<f64>;
+
+/// One of the modes.
+type Of = fn(&Modes) -> &RunFigures;
+
+/// Why the simulator may be off, and why a policy may cost less than nothing.
+const NOTE: &str = "\
+note: a device made of threads wakes one at each change from queue to queue, without a policy after
+each kernel; the simulator's device changes for free\n\n";
+
+/// Everything below the progress bar.
+pub(super) fn report(document: &Document, tasks: &[Task], svg: &Path) -> String {
+    let Document { device, machine, policy, level, live, simulated, criteria, .. } = document;
+    let mut text = format!("device: {device}\nmachine: {machine}\n");
+    for task in tasks {
+        let pause = match task.think_ns {
+            0 => "sends requests without a pause".to_owned(),
+            ns => format!(
+                "pauses for {} ms ± {} µs after each",
+                ns / 1_000_000,
+                task.jitter_ns() / 1_000
+            ),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "task {}: priority {}, {pause}", task.name, task.priority);
+    }
+    text += "\nlatency in ms, as measured (and as simulated); ratios to the same task alone\n\n";
+    let unscheduled = "unscheduled: each kernel goes straight to its hardware queue (policy fcfs, \
+                       which never holds a queue)";
+    let scheduled = format!("scheduled: policy {policy}, level {level}");
+    text += &mode("alone: each task by itself", tasks, &live.alone, &simulated.alone);
+    text += &against_alone(unscheduled, tasks, [live, simulated], |m| &m.unscheduled);
+    text += &against_alone(&scheduled, tasks, [live, simulated], |m| &m.scheduled);
+    text += &throughput(tasks, live, simulated);
+    text += &machine.warning();
+    text += NOTE;
+    for criterion in criteria {
+        let _ = writeln!(text, "{}", line(criterion));
+    }
+    let _ = writeln!(text, "\nlatency distributions: {}", svg.display());
+    text
+}
+
+/// A measured figure with the simulated one behind it.
+fn pair(live: Option<f64>, simulated: Option<f64>, decimals: usize) -> String {
+    format!("{} ({})", number(live, decimals), number(simulated, decimals))
+}
+
+const FIGURES: [Figure; 3] = [|l| l.mean, |l| l.p50, |l| l.p99];
+
+fn first_cells(task: &Task, place: usize, live: &RunFigures, sim: &RunFigures) -> Vec<String> {
+    let requests = live.tasks.get(place).map_or(0, |task| task.completed);
+    let mut row = vec![task.name.to_owned(), task.priority.to_string(), requests.to_string()];
+    let cell = |figure| pair(latency(live, place, figure), latency(sim, place, figure), 2);
+    row.extend(FIGURES.map(cell));
+    row
+}
+
+fn mode(title: &str, tasks: &[Task], live: &RunFigures, sim: &RunFigures) -> String {
+    let header = ["<task", "priority", "requests", "mean", "P50", "P99"];
+    let rows = tasks.iter().enumerate().map(|(place, task)| first_cells(task, place, live, sim));
+    table(title, &header, rows)
+}
+
+fn against_alone(title: &str, tasks: &[Task], [live, sim]: [&Modes; 2], of: Of) -> String {
+    let header = [
+        "<task",
+        "priority",
+        "requests",
+        "mean",
+        "P50",
+        "P99",
+        "alone P50",
+        "alone P99",
+        "P50 ratio",
+        "P99 ratio",
+    ];
+    let row = |(place, task)| {
+        let mut row = first_cells(task, place, of(live), of(sim));
+        let tails: [Figure; 2] = [FIGURES[1], FIGURES[2]];
+        let alone = |modes: &Modes, figure| latency(&modes.alone, place, figure);
+        row.extend(tails.map(|figure| number(alone(live, figure), 2)));
+        let share = |modes, figure| ratio(latency(of(modes), place, figure), alone(modes, figure));
+        row.extend(tails.map(|figure| pair(share(live, figure), share(sim, figure), 2)));
+        row
+    };
+    table(title, &header, tasks.iter().enumerate().map(row))
+}
+
+/// Requests per second, what the policy costs of them, and how far the tasks are apart.
+fn throughput(tasks: &[Task], live: &Modes, sim: &Modes) -> String {
+    let mut header = vec!["<mode", "all"];
+    header.extend(tasks.iter().map(|task| task.name));
+    header.extend(["cost of all", "low/high mean", "low/high P99"]);
+    let row = |(name, of): (&str, Of)| {
+        let (live_run, sim_run) = (of(live), of(sim));
+        let mut row = vec![name.to_owned()];
+        row.push(pair(live_run.throughput_rps, sim_run.throughput_rps, 1));
+        for place in 0..tasks.len() {
+            let rate = |run: &RunFigures| run.tasks.get(place).and_then(|task| task.throughput_rps);
+            row.push(pair(rate(live_run), rate(sim_run), 1));
+        }
+        let cost = |modes| {
+            let share = ratio(of(modes).throughput_rps, modes.unscheduled.throughput_rps);
+            percent(share.map(|share| 1.0 - share))
+        };
+        row.push(format!("{} ({})", cost(live), cost(sim)));
+        let spread = |run, figure| {
+            ratio(latency(run, tasks.len().saturating_sub(1), figure), latency(run, 0, figure))
+        };
+        for figure in [FIGURES[0], FIGURES[2]] {
+            row.push(pair(spread(live_run, figure), spread(sim_run, figure), 2));
+        }
+        row
+    };
+    let modes: [(&str, Of); 2] =
+        [("unscheduled", |m| &m.unscheduled), ("scheduled", |m| &m.scheduled)];
+    table("requests per second, as measured (and as simulated)", &header, modes.map(row))
+}
+
+fn line(criterion: &Criterion) -> String {
+    let &Criterion { ref what, value, at_least, at_most, reached, decimals } = criterion;
+    let verdict = if reached { "PASS" } else { "FAIL" };
+    let mut text = format!("{verdict} {what}: {}", number(value, decimals));
+    for (words, bound) in [("at least", at_least), ("at most", at_most)] {
+        if bound.is_some() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, ", {words} {}", number(bound, decimals));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::judge::judge;
+    use super::super::judge::tests::modes;
+    use super::super::workload::tasks;
+    use super::*;
+    use xsched::core::level::Level;
+
+    #[test]
+    fn the_report_names_every_figure() {
+        let (tasks, request) = (tasks(10), Request { kernels: 24, kernel_ns: 192_000 });
+        let live = modes(100, 200, 110);
+        let document = Document {
+            device: "a device".into(),
+            machine: Machine::here(),
+            request,
+            policy: "hpf",
+            level: 3,
+            criteria: judge(&live, &tasks, request, Level::Interrupt),
+            live,
+            simulated: modes(100, 210, 100),
+        };
+        let text = report(&document, &tasks, Path::new("a.svg"));
+        for words in [
+            "200.00 (210.00)     100.00     100.00  2.00 (2.10)  2.00 (2.10)",
+            "PASS high: P50 scheduled / P50 alone: 1.10, at most 1.15",
+            "PASS mid: requests scheduled: 10, at least 2",
+            "scheduled: policy hpf, level 3",
+            "3.64 (4.00)",
+            "distributions: a.svg",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 140), "{text}");
+    }
+
+    #[test]
+    fn a_missed_criterion_is_a_line_that_says_so() {
+        let criteria = judge(
+            &modes(100, 100, 300),
+            &tasks(100),
+            Request { kernels: 1, kernel_ns: 1 },
+            Level::Interrupt,
+        );
+        assert_eq!(
+            line(&criteria[0]),
+            "FAIL high: P50 unscheduled / P50 alone: 1.00, at least 1.60"
+        );
+        assert!(line(&criteria[3]).starts_with("FAIL high: requests"));
+    }
+}

@@ -1,0 +1,151 @@
+//! The commands that run a real device: what they print, what they write and how they end. How fast
+//! the device was is not asserted, since tests run on busy machines.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder of its own for a test, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("xsched-{test}-{}", std::process::id()));
+        fs::create_dir(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    /// Runs the program in the folder.
+    fn xsched(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+        command.args(args).current_dir(&self.0).stdin(Stdio::null());
+        command.output().expect("the program runs")
+    }
+
+    /// Runs the program, which has to refuse its input, and returns what it complained.
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.xsched(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(text(&output.stdout), "", "{args:?}");
+        let names = fs::read_dir(&self.0).expect("the folder");
+        assert_eq!(names.count(), 0, "nothing is written: {args:?}");
+        text(&output.stderr)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Whether the program ended as the lines that it printed say.
+fn assert_ends_as_printed(output: &Output, printed: &str) {
+    let failed = printed.contains("FAIL");
+    assert_eq!(output.status.code(), Some(i32::from(failed)), "{printed}");
+}
+
+#[test]
+fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
+    let folder = Folder::new("demo");
+    let output = folder.xsched(&["demo", "--quick", "--json", "demo.json"]);
+    let printed = text(&output.stdout);
+    assert_ends_as_printed(&output, &printed);
+    assert_eq!(text(&output.stderr), "", "no bar without a terminal");
+    for words in [
+        "device: the processor as a device",
+        "No GPU is used",
+        "alone: each task by itself",
+        "unscheduled: ",
+        "scheduled: policy hpf, level 3",
+        "P99 ratio",
+        "low/high mean",
+        "high: P50 scheduled / P50 alone",
+        "latency distributions: xsched-demo.svg",
+    ] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    let svg = fs::read_to_string(folder.0.join("xsched-demo.svg")).expect("a picture");
+    for words in ["<svg", "alone", "unscheduled", "hpf Lv3", "simulated hpf Lv3"] {
+        assert!(svg.contains(words), "{words}");
+    }
+    let json = fs::read_to_string(folder.0.join("demo.json")).expect("a document");
+    let json: Value = serde_json::from_str(&json).expect("valid JSON");
+    for kind in ["live", "simulated"] {
+        for mode in ["alone", "unscheduled", "scheduled"] {
+            let tasks = json[kind][mode]["tasks"].as_array().expect("tasks");
+            let names: Vec<_> = tasks.iter().map(|task| &task["name"]).collect();
+            assert_eq!(names, ["high", "mid", "low"], "{kind} {mode}");
+            let complete = tasks.iter().all(|task| task["latency_ms"]["p50"].is_f64());
+            assert!(complete || kind == "live", "{kind} {mode}");
+        }
+    }
+    let criteria = json["criteria"].as_array().expect("criteria");
+    assert_eq!(
+        criteria.iter().filter(|c| c["reached"] == true).count(),
+        printed.matches("PASS").count()
+    );
+}
+
+#[test]
+fn the_tables_make_room_for_the_document() {
+    let folder = Folder::new("stdout");
+    let args = ["demo", "--requests", "9", "--policy", "fcfs", "--svg", "/dev/null", "--json", "-"];
+    let output = folder.xsched(&args);
+    let printed = text(&output.stderr);
+    assert_ends_as_printed(&output, &printed);
+    assert!(printed.contains("scheduled: policy fcfs"), "{printed}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
+    assert_eq!(json["policy"], "fcfs");
+    let missed =
+        json["criteria"].as_array().expect("criteria").iter().any(|c| c["reached"] == false);
+    assert_eq!(output.status.code(), Some(i32::from(missed)));
+}
+
+#[test]
+fn a_demo_refuses_bad_input() {
+    let folder = Folder::new("bad-demo");
+    let known = folder.refused(&["demo", "--policy", "nobody"]);
+    assert_eq!(known, "error: unknown policy `nobody`; known are fcfs, hpf\n");
+    assert!(folder.refused(&["demo", "--level", "4"]).contains("there is no level 4"));
+    assert!(folder.refused(&["demo", "--svg", "-"]).contains("--svg -"));
+    assert!(folder.refused(&["demo", "--svg", "nowhere/a.svg"]).contains("cannot write"));
+    assert!(folder.refused(&["demo", "--requests", "0"]).contains("--requests"));
+    assert!(folder.refused(&["demo", "--quick", "--requests", "9"]).contains("--quick"));
+}
+
+#[test]
+fn a_bench_with_few_samples_prints_no_p99_and_no_verdict() {
+    let folder = Folder::new("bench");
+    let output = folder.xsched(&["bench", "preempt", "--samples", "5", "--json", "bench.json"]);
+    let printed = text(&output.stdout);
+    assert_ends_as_printed(&output, &printed);
+    for words in ["Lv1", "Lv2", "Lv3", "quiet min", "restart P50", "busy threads", "need 1000"] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    assert_eq!(printed.matches("too few samples").count(), 3, "{printed}");
+    let json = fs::read_to_string(folder.0.join("bench.json")).expect("a document");
+    let json: Value = serde_json::from_str(&json).expect("valid JSON");
+    for row in json["rows"].as_array().expect("rows") {
+        assert_eq!(row["samples"], 5);
+        assert!(row["quiet_us"]["max"].is_f64() && row["quiet_us"]["p99"].is_null());
+        assert!(row["goal"]["reached"].is_null());
+    }
+}
+
+#[test]
+fn a_bench_takes_the_levels_that_it_is_given() {
+    let folder = Folder::new("levels");
+    let args = ["bench", "preempt", "--hal", "host", "--level", "3", "--samples", "3"];
+    let printed = text(&folder.xsched(&args).stdout);
+    assert!(printed.contains("Lv3") && !printed.contains("Lv1"), "{printed}");
+    assert!(folder.refused(&["bench", "preempt", "--level", "0"]).contains("no level 0"));
+    assert!(folder.refused(&["bench", "preempt", "--hal", "cuda"]).contains("cuda"));
+    assert!(folder.refused(&["bench", "preempt", "--samples", "0"]).contains("--samples"));
+}
