@@ -1,8 +1,8 @@
 //! The runtime, its devices, and making queues.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use xsched_core::hal::{Backend, Retire, Steps, Submit};
@@ -20,6 +20,7 @@ use crate::hub::{Hub, lock};
 use crate::policy::Guest;
 use crate::queue::XQueue;
 use crate::shared::{Parts, Shared};
+use crate::sync::{Mutex, mpsc};
 
 /// Sets a [`Runtime`] up.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xsched_xtask::{ci, fuzz, proof, tidy};
+use xsched_xtask::{ci, fuzz, loom, proof, tidy};
 
 /// Repository chores.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ enum Chore {
     Proof,
     /// Run the fuzz targets, or replay a finding.
     Fuzz(fuzz::Options),
+    /// Run the loom models of what threads share, and their mutants.
+    Loom(loom::Options),
     /// Do everything that CI does, up to the first failure.
     Ci,
 }
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Proof => proof::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
+        Chore::Loom(options) => loom::run(&options),
         Chore::Ci => ci::run(),
     };
     match result {
