@@ -22,9 +22,9 @@
 //! that was asked for since, and does what the next signal would.
 
 use std::hint;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::sys;
+use crate::sync::{AtomicU32, AtomicU64, futex_wait, futex_wake, mutant, now_ns, signal_point};
 
 const IDLE: u32 = 0;
 const READY: u32 = 1;
@@ -34,7 +34,7 @@ const STOP: u32 = 4;
 const STOPPED: u32 = 5;
 
 /// Looks at the word this often before sleeping.
-const SPINS: u32 = 200;
+const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 
 /// What a request to stop found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +55,12 @@ pub(crate) struct Gate {
 
 impl Gate {
     fn turn(&self, from: u32, to: u32) -> bool {
+        signal_point();
         self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     fn is(&self, state: u32) -> bool {
+        signal_point();
         self.word.load(Ordering::Acquire) == state
     }
 
@@ -70,6 +72,10 @@ impl Gate {
     /// The queue's thread starts it. Not under the device's lock.
     pub(crate) fn enter(&self) {
         while !self.turn(READY, RUNNING) {
+            if mutant("early requests are not heeded") {
+                self.word.store(RUNNING, Ordering::Release);
+                break;
+            }
             if self.stop_from(STOP_EARLY) {
                 break;
             }
@@ -78,13 +84,17 @@ impl Gate {
 
     /// The command has ended. Not under the device's lock.
     pub(crate) fn leave(&self) {
-        if self.word.swap(IDLE, Ordering::AcqRel) == STOP {
-            sys::futex_wake(&self.word);
+        signal_point();
+        if self.word.swap(IDLE, Ordering::AcqRel) == STOP && !mutant("leave quietly") {
+            futex_wake(&self.word);
         }
     }
 
     /// The signal has come. Called from the handler: only atomics and system calls.
     pub(crate) fn on_signal(&self) {
+        if mutant("signals stop whatever runs") {
+            self.word.store(STOP, Ordering::Release);
+        }
         if self.is(STOP) {
             self.stop_from(STOP);
         }
@@ -92,13 +102,15 @@ impl Gate {
 
     /// Stops here until resumed, if `state` is the state.
     fn stop_from(&self, state: u32) -> bool {
-        self.stopped_at.store(sys::now_ns(), Ordering::Relaxed);
+        self.stopped_at.store(now_ns(), Ordering::Relaxed);
         if !self.turn(state, STOPPED) {
             return false;
         }
-        sys::futex_wake(&self.word);
+        if !mutant("stop quietly") {
+            futex_wake(&self.word);
+        }
         while self.is(STOPPED) {
-            sys::futex_wait(&self.word, STOPPED, None);
+            futex_wait(&self.word, STOPPED, None);
         }
         true
     }
@@ -118,13 +130,15 @@ impl Gate {
 
     /// Takes the request back. Under the device's lock.
     pub(crate) fn withdraw(&self) {
-        let _ = self.turn(STOP, RUNNING) || self.turn(STOP_EARLY, READY);
+        let _ = self.turn(STOP, RUNNING)
+            || mutant("early requests stay")
+            || self.turn(STOP_EARLY, READY);
     }
 
     /// Waits until a request has been heeded, or the command has ended, but not for longer than
     /// `timeout_ns`. Not under the device's lock.
     pub(crate) fn wait_stopped(&self, timeout_ns: u64) {
-        let until = sys::now_ns().saturating_add(timeout_ns);
+        let until = now_ns().saturating_add(timeout_ns);
         let mut spins = 0;
         loop {
             let word = self.word.load(Ordering::Acquire);
@@ -136,11 +150,11 @@ impl Gate {
                 hint::spin_loop();
                 continue;
             }
-            let left = until.saturating_sub(sys::now_ns());
+            let left = until.saturating_sub(now_ns());
             if left == 0 {
                 return;
             }
-            sys::futex_wait(&self.word, word, Some(left));
+            futex_wait(&self.word, word, Some(left));
         }
     }
 
@@ -156,13 +170,14 @@ impl Gate {
 
     /// Lets a stopped command continue. Under the device's lock.
     pub(crate) fn resume(&self) {
-        if self.turn(STOPPED, RUNNING) {
-            sys::futex_wake(&self.word);
+        if self.turn(STOPPED, RUNNING) && !mutant("resume quietly") {
+            futex_wake(&self.word);
         }
     }
 }
 
-#[cfg(test)]
+// Models have gates of another kind.
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

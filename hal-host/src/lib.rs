@@ -52,7 +52,10 @@ mod error;
 mod executor;
 mod gate;
 mod halves;
+#[cfg(all(test, loom))]
+mod models;
 mod signal;
+mod sync;
 mod sys;
 
 pub use busy::{Busy, Witness};

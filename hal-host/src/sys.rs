@@ -1,6 +1,8 @@
 //! The system calls, in a form that a signal handler may use.
 
+#[cfg(not(loom))]
 use std::ptr;
+#[cfg(not(loom))]
 use std::sync::atomic::AtomicU32;
 
 /// Nanoseconds of the monotonic clock.
@@ -26,6 +28,7 @@ pub(crate) fn signal_thread(thread: i32, signal: i32) -> std::io::Result<()> {
 }
 
 /// Sleeps while `word` is `value`, at most `timeout_ns` if given. May return early.
+#[cfg(not(loom))]
 pub(crate) fn futex_wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) {
     let timeout = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
@@ -39,6 +42,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) 
 }
 
 /// Wakes everybody who sleeps on `word`.
+#[cfg(not(loom))]
 pub(crate) fn futex_wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word is only used as an address.

@@ -3,15 +3,16 @@
 //! one that runs callbacks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::hub::{Member, lock};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex, bound, mpsc, mutant, thread};
 
 /// Rounds without a completion for which the reaper stays awake.
-const SPIN_ROUNDS: u32 = 64;
+const SPIN_ROUNDS: u32 = bound(64, 1);
 /// The reaper's naps between looks at a device that cannot wake it, in microseconds: the first, and
 /// the longest.
 const NAP_US: (u64, u64) = (20, 500);
@@ -20,7 +21,7 @@ const NAP_US: (u64, u64) = (20, 500);
 const REST: Duration = Duration::from_millis(50);
 /// At each so-manieth rest, queues with nothing in flight are let go. It costs a wake-up to come
 /// back, so a queue that is used again and again stays for a while.
-const IDLE_RESTS: u32 = 8;
+const IDLE_RESTS: u32 = bound(8, 2);
 
 /// A list of queues that a thread must see to.
 pub(crate) struct Work {
@@ -71,6 +72,13 @@ impl Work {
             lock(&self.queues).hurry = true;
             self.bell.notify_one();
         }
+    }
+
+    /// Drops the queues that nobody will see to.
+    #[cfg(all(test, loom))]
+    pub(crate) fn forget(&self) {
+        let members = std::mem::take(&mut lock(&self.queues).members);
+        drop(members);
     }
 
     /// Moves new queues into `out`, after waiting for some (`at_most` so long, or for as long as it
@@ -126,6 +134,23 @@ impl Threads {
         Ok(threads)
     }
 
+    /// The same without the threads: models have their own.
+    #[cfg(all(test, loom))]
+    pub(crate) fn without_threads() -> Self {
+        Self { reaper: Work::new(), pump: Work::new(), callbacks: Mutex::default() }
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) const fn pump_work(&self) -> &Arc<Work> {
+        &self.pump
+    }
+
+    /// Has the threads end when there is nothing left to do.
+    pub(crate) fn stop(&self) {
+        self.reaper.stop();
+        self.pump.stop();
+    }
+
     pub(crate) const fn reaper(&self) -> &Arc<Work> {
         &self.reaper
     }
@@ -160,14 +185,13 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         // Not joined: the last handle may be dropped on one of these threads.
-        self.reaper.stop();
-        self.pump.stop();
+        self.stop();
     }
 }
 
 /// Starts a thread that belongs to the runtime.
 pub(crate) fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-    let builder = std::thread::Builder::new().name(format!("xsched-{name}"));
+    let builder = thread::Builder::new().name(format!("xsched-{name}"));
     match builder.spawn(body) {
         Ok(_) => Ok(()),
         Err(source) => Err(Error::Thread { name, source }),
@@ -187,43 +211,74 @@ const USERS: &str = "the destructor of a command, or a waker,";
 
 fn pump(work: &Work) {
     let mut members = Vec::new();
-    while !work.take(&mut members, None).end {
-        for member in members.drain(..) {
-            unless_it_panics(USERS, || member.pump());
-        }
+    while pump_round(work, &mut members) {}
+}
+
+/// Waits for queues that have something to launch, and sees to them. False when there will never
+/// be any again.
+pub(crate) fn pump_round(work: &Work, members: &mut Vec<Arc<dyn Member>>) -> bool {
+    let news = work.take(members, None);
+    for member in members.drain(..) {
+        unless_it_panics(USERS, || member.pump());
     }
+    !news.end
 }
 
 fn reap(work: &Work) {
-    let mut members: Vec<Arc<dyn Member>> = Vec::new();
-    let (mut quiet_rounds, mut rests) = (0u32, 0u32);
-    let mut nap = Duration::from_micros(NAP_US.0);
-    loop {
-        let spins = !members.is_empty() && quiet_rounds < SPIN_ROUNDS;
-        work.lively.store(spins, Ordering::SeqCst);
+    let mut reaper = Reaper::default();
+    while reaper.round(work) {}
+}
+
+/// What the reaper knows from one round to the next.
+pub(crate) struct Reaper {
+    members: Vec<Arc<dyn Member>>,
+    quiet_rounds: u32,
+    rests: u32,
+    nap: Duration,
+}
+
+impl Default for Reaper {
+    fn default() -> Self {
+        let nap = Duration::from_micros(NAP_US.0);
+        Self { members: Vec::new(), quiet_rounds: 0, rests: 0, nap }
+    }
+}
+
+impl Reaper {
+    /// Looks at all queues once, after a rest if there was nothing to see for a while. False when
+    /// there will never be anything again.
+    pub(crate) fn round(&mut self, work: &Work) -> bool {
+        let spins = !self.members.is_empty() && self.quiet_rounds < SPIN_ROUNDS;
+        if !mutant("lively while lying down") {
+            work.lively.store(spins, Ordering::SeqCst);
+        }
         let mut span = Duration::ZERO;
         if !spins {
-            rests = (rests + 1) % IDLE_RESTS;
-            span = lie_down(&mut members, nap, rests == 0);
+            self.rests = (self.rests + 1) % IDLE_RESTS;
+            span = lie_down(&mut self.members, self.nap, self.rests == 0);
         }
-        let at_most = (!members.is_empty()).then_some(span);
-        let news = work.take(&mut members, at_most);
+        if mutant("lively while lying down") {
+            work.lively.store(spins, Ordering::SeqCst);
+        }
+        let at_most = (!self.members.is_empty()).then_some(span);
+        let news = work.take(&mut self.members, at_most);
         if news.end {
-            return;
+            return false;
         }
         let mut progress = false;
-        for member in &members {
+        for member in &self.members {
             progress |= unless_it_panics(USERS, || member.reap()).unwrap_or(true);
         }
         if progress || news.hurry {
-            quiet_rounds = 0;
-            nap = Duration::from_micros(NAP_US.0);
+            self.quiet_rounds = 0;
+            self.nap = Duration::from_micros(NAP_US.0);
         } else {
-            quiet_rounds = quiet_rounds.saturating_add(1);
+            self.quiet_rounds = self.quiet_rounds.saturating_add(1);
             if !spins {
-                nap = (nap * 2).min(Duration::from_micros(NAP_US.1));
+                self.nap = (self.nap * 2).min(Duration::from_micros(NAP_US.1));
             }
         }
+        true
     }
 }
 

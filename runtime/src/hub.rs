@@ -5,8 +5,7 @@
 //! that its thread runs. No lock here is held across a call of a policy, so that a policy that
 //! hangs hangs nobody else.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use xsched_core::id::{CmdId, EventRef, QueueId};
@@ -19,6 +18,8 @@ use crate::error::Error;
 use crate::policy::Guest;
 use crate::recorder::{Records, Tape};
 use crate::shared::Snapshot;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, mpsc, mutant};
 
 /// The scheduler as the runtime uses it.
 pub(crate) type Brain = Recorded<Guest, Heap, Tape>;
@@ -74,9 +75,13 @@ pub(crate) struct Mail {
     pub(crate) stop: bool,
 }
 
+/// A queue, or that it has gone.
+type Entry = (QueueId, Option<Arc<dyn Member>>);
+
 #[derive(Default)]
 struct Register {
-    members: Vec<Option<(QueueId, Arc<dyn Member>)>>,
+    /// By index. A queue that has gone stays until its place is given to another one.
+    members: Vec<Option<Entry>>,
     /// Orders for queues that are in the scheduler's table and not yet here.
     early: Vec<(QueueId, Order)>,
 }
@@ -137,7 +142,9 @@ impl Hub {
         let mut inbox = lock(&self.inbox);
         if !inbox.closed {
             inbox.requests.push(Box::new(request));
-            self.bell.notify_one();
+            if !mutant("requests make no noise") {
+                self.bell.notify_one();
+            }
         }
     }
 
@@ -177,6 +184,11 @@ impl Hub {
         // The buffers change places, so that nothing is allocated after a while.
         std::mem::swap(&mut mail.requests, &mut inbox.requests);
         std::mem::swap(&mut mail.reports, &mut inbox.reports);
+        if mutant("the inbox is emptied in two steps") {
+            drop(inbox);
+            inbox = lock(&self.inbox);
+            inbox.reports.clear();
+        }
         mail.stop = self.is_over(&inbox);
         self.round_started_ns.store(crate::clock::now().as_ns(), Ordering::Release);
     }
@@ -198,7 +210,7 @@ impl Hub {
         if inbox.broken {
             return true;
         }
-        inbox.stop && lock(&self.register).members.iter().all(Option::is_none)
+        inbox.stop && lock(&self.register).is_empty()
     }
 
     /// Ends the scheduler's thread once the last queue has gone.
@@ -212,13 +224,19 @@ impl Hub {
         self.gone.store(true, Ordering::Release);
         self.round_started_ns.store(0, Ordering::Release);
         let mut inbox = lock(&self.inbox);
-        inbox.closed = true;
+        inbox.closed = !mutant("not closed");
         let unanswered = std::mem::take(&mut inbox.requests);
         inbox.reports.clear();
         drop(inbox);
         // Whoever waits for an answer learns that there will be none.
-        drop(unanswered);
-        self.fail_open();
+        if mutant("questions kept") {
+            lock(&self.inbox).requests = unanswered;
+        } else {
+            drop(unanswered);
+        }
+        if !mutant("gone without failing open") {
+            self.fail_open();
+        }
     }
 
     /// Whether the scheduler has ended.
@@ -235,6 +253,11 @@ impl Hub {
     /// Ends all holds of the scheduler, without asking it.
     pub(crate) fn fail_open(&self) {
         self.count_failed_open();
+        self.end_holds();
+    }
+
+    /// The same, as a part of a failure that was counted already.
+    pub(crate) fn end_holds(&self) {
         for (_, member) in self.members() {
             member.fail_open();
         }
@@ -242,7 +265,9 @@ impl Hub {
 
     /// All queues.
     pub(crate) fn members(&self) -> Vec<(QueueId, Arc<dyn Member>)> {
-        lock(&self.register).members.iter().flatten().cloned().collect()
+        let register = lock(&self.register);
+        let known = |(id, member): &Entry| Some((*id, member.clone()?));
+        register.members.iter().flatten().filter_map(known).collect()
     }
 
     pub(crate) fn count_failed_open(&self) {
@@ -263,18 +288,15 @@ impl Hub {
     /// Enters a queue into the register, and brings it the orders that were given before.
     pub(crate) fn register(&self, id: QueueId, member: Arc<dyn Member>) {
         let mut register = lock(&self.register);
-        if register.members.len() <= id.index() {
-            register.members.resize_with(id.index() + 1, || None);
-        }
-        register.members[id.index()] = Some((id, Arc::clone(&member)));
+        register.put(id, Some(Arc::clone(&member)));
         let early: Vec<_> = register.early.extract_if(.., |(queue, _)| *queue == id).collect();
         drop(register);
         self.records.join(id, &*member);
         for (_, order) in early {
             member.deliver(order);
         }
-        // If the scheduler has ended before, nobody has told this queue.
-        if self.is_gone() {
+        // If the scheduler ended meanwhile, that may have been before this queue could be told.
+        if self.is_gone() && !mutant("early orders outlive the scheduler") {
             member.fail_open();
         }
     }
@@ -283,10 +305,7 @@ impl Hub {
     pub(crate) fn detach(&self, id: QueueId) {
         let mut register = lock(&self.register);
         register.early.retain(|(queue, _)| *queue != id);
-        let member = register
-            .members
-            .get_mut(id.index())
-            .and_then(|slot| slot.take_if(|(known, _)| *known == id));
+        let member = register.put(id, None);
         drop(register);
         // Perhaps the last that holds the queue, so not under the lock.
         drop(member);
@@ -317,11 +336,17 @@ impl Hub {
         lock(&self.register).member(id)
     }
 
+    /// Orders that wait for their queues to be registered.
+    #[cfg(all(test, loom))]
+    pub(crate) fn early_orders(&self) -> usize {
+        lock(&self.register).early.len()
+    }
+
     /// Brings an order to its queue.
     pub(crate) fn deliver(&self, id: QueueId, order: Order) {
         let mut register = lock(&self.register);
         let member = register.member(id);
-        if member.is_none() {
+        if member.is_none() && !register.has_gone(id) {
             register.early.push((id, order));
         }
         drop(register);
@@ -334,6 +359,26 @@ impl Hub {
 impl Register {
     fn member(&self, id: QueueId) -> Option<Arc<dyn Member>> {
         let (known, member) = self.members.get(id.index())?.as_ref()?;
-        (*known == id).then(|| Arc::clone(member))
+        member.clone().filter(|_| *known == id)
+    }
+
+    /// Whether no queue is there.
+    fn is_empty(&self) -> bool {
+        self.members.iter().flatten().all(|(_, member)| member.is_none())
+    }
+
+    /// Enters a queue, or that it has gone. Gives back what was there.
+    fn put(&mut self, id: QueueId, member: Option<Arc<dyn Member>>) -> Option<Arc<dyn Member>> {
+        if self.members.len() <= id.index() {
+            self.members.resize_with(id.index() + 1, || None);
+        }
+        self.members[id.index()].replace((id, member)).and_then(|(_, member)| member)
+    }
+
+    /// Whether the queue was there and has gone, so that it has no use for orders.
+    fn has_gone(&self, id: QueueId) -> bool {
+        let slot = self.members.get(id.index()).and_then(Option::as_ref);
+        slot.is_some_and(|(known, member)| *known == id && member.is_none())
+            && !mutant("orders for queues that have gone")
     }
 }

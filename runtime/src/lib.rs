@@ -36,6 +36,8 @@ mod hub;
 mod lock;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(all(test, loom))]
+mod models;
 mod parker;
 mod policy;
 mod queue;
@@ -44,6 +46,7 @@ mod runtime;
 mod scheduler;
 mod shared;
 mod stats;
+mod sync;
 mod waiting;
 
 pub use error::{Error, SubmitError, WaitError};

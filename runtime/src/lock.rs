@@ -5,25 +5,55 @@
 //! list. Whoever finds it taken spins, then yields, then sleeps for short spans: the last lets a
 //! holder go on that has lost its processor to a waiter of higher priority.
 
+//!
+//! In models it is loom's lock: how a thread spins and sleeps is not what they are about.
+
+#[cfg(not(loom))]
 use std::time::Duration;
 
+#[cfg(loom)]
+use crate::sync::Mutex;
+#[cfg(loom)]
+pub(crate) use crate::sync::MutexGuard as Guard;
+#[cfg(not(loom))]
+use spin::Mutex;
+#[cfg(not(loom))]
 pub(crate) use spin::MutexGuard as Guard;
 
 /// Tries before yielding, and before sleeping.
+#[cfg(not(loom))]
 const SPINS: u32 = 64;
+#[cfg(not(loom))]
 const YIELDS: u32 = 128;
 /// A sleep between tries after that.
+#[cfg(not(loom))]
 const SLEEP: Duration = Duration::from_micros(50);
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Lock<T>(spin::Mutex<T>);
+pub(crate) struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Self(spin::Mutex::new(value))
+    pub(crate) fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+}
+
+#[cfg(loom)]
+impl<T> Lock<T> {
+    /// The lock if nobody has it.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.0.try_lock().ok()
     }
 
+    /// The lock, sooner or later.
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> Lock<T> {
     /// The lock if nobody has it.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.0.try_lock()

@@ -3,10 +3,12 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, Thread};
+use crate::sync::{mutant, thread_local};
 
 /// Wakes one thread.
 #[derive(Debug)]
@@ -23,7 +25,9 @@ impl Wake for Unpark {
     fn wake_by_ref(self: &Arc<Self>) {
         // Release: what the waker did before is seen by whoever was waiting.
         self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
+        if !mutant("a flag alone") {
+            self.thread.unpark();
+        }
     }
 }
 
@@ -36,7 +40,7 @@ pub(crate) struct Parker {
 
 impl Parker {
     fn new() -> Self {
-        let thread = std::thread::current();
+        let thread = thread::current();
         let unpark = Arc::new(Unpark { thread, woken: AtomicBool::new(false) });
         Self { waker: Waker::from(Arc::clone(&unpark)), unpark }
     }
@@ -64,8 +68,8 @@ impl Parker {
             return;
         }
         match at_most {
-            Some(span) => std::thread::park_timeout(span),
-            None => std::thread::park(),
+            Some(span) => thread::park_timeout(span),
+            None => thread::park(),
         }
     }
 }

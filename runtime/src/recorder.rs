@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,12 @@ use xsched_core::time;
 use crate::clock::now;
 use crate::error::Error;
 use crate::hub::{Hub, Member, lock};
+use crate::sync::{Condvar, Mutex, bound, mutant};
 
 /// Bytes of a chunk: some 200 commands.
-const CHUNK_BYTES: usize = 8 * 1_024;
+const CHUNK_BYTES: usize = bound(8 * 1_024, 2 * ENTRY_BYTES_MAX as u32) as usize;
 /// Chunks beside those that tapes have: 2 MiB.
-const SPARE_CHUNKS: usize = 256;
+const SPARE_CHUNKS: usize = bound(256, 1) as usize;
 /// A chunk is handed over with the first entry that comes so long after its first.
 const CHUNK_AGE: time::Duration = time::Duration::from_ms(250);
 /// The queue of an entry that is about none.
@@ -221,7 +222,7 @@ struct Chunks {
 }
 
 impl Shelf {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let chunks = Chunks {
             empty: (0..SPARE_CHUNKS).map(|_| Chunk::new()).collect(),
             full: VecDeque::with_capacity(SPARE_CHUNKS),
@@ -241,7 +242,7 @@ impl Shelf {
         true
     }
 
-    fn close(&self, patience: Duration) {
+    pub(crate) fn close(&self, patience: Duration) {
         lock(&self.chunks).closing = Instant::now().checked_add(patience);
         self.bell.notify_one();
     }
@@ -252,6 +253,10 @@ impl Shelf {
         loop {
             if let Some(chunk) = chunks.full.pop_front() {
                 return Some(chunk);
+            }
+            if mutant("two looks at the shelf") {
+                drop(chunks);
+                chunks = lock(&self.chunks);
             }
             let Some(until) = chunks.closing else {
                 chunks = self.bell.wait(chunks).unwrap_or_else(PoisonError::into_inner);
@@ -291,7 +296,7 @@ impl std::fmt::Debug for Tape {
 }
 
 impl Tape {
-    fn new(shelf: &Arc<Shelf>, source: Source, queue: QueueId) -> Self {
+    pub(crate) fn new(shelf: &Arc<Shelf>, source: Source, queue: QueueId) -> Self {
         lock(&shelf.chunks).tapes += 1;
         Self { shelf: Arc::clone(shelf), chunk: Chunk::new(), source, queue, lost: 0 }
     }
@@ -318,7 +323,7 @@ impl Sink for Tape {
         let old = self.chunk.entries > 0 && entry.at.since(self.chunk.first_at) >= CHUNK_AGE;
         let exchanged = (full || old) && self.shelf.exchange(&mut self.chunk);
         if full && !exchanged {
-            self.lost += 1;
+            self.lost += u64::from(!mutant("losses are not counted"));
             return;
         }
         self.admit_losses(entry.at);
@@ -335,13 +340,15 @@ impl Drop for Tape {
         if chunk.entries > 0 {
             chunks.full.push_back(chunk);
         }
-        self.shelf.bell.notify_one();
+        if !mutant("a tape ends quietly") {
+            self.shelf.bell.notify_one();
+        }
     }
 }
 
 /// Empties chunks until there will be no more. After a failure it goes on, so that nobody sees a
 /// full shelf for a reason that is not theirs, and reports it in the end.
-fn write(shelf: &Shelf, mut sink: impl Write) -> io::Result<RecordStats> {
+pub(crate) fn write(shelf: &Shelf, mut sink: impl Write) -> io::Result<RecordStats> {
     let header = Header::encode();
     let mut result = sink.write_all(&header);
     let mut stats = RecordStats { bytes: header.len() as u64, ..RecordStats::default() };

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use xsched_core::hal::{Backend, Retire, Steps, Submit};
@@ -23,6 +23,7 @@ use crate::policy::Guest;
 use crate::queue::XQueue;
 use crate::recorder::Recording;
 use crate::shared::{Parts, Shared};
+use crate::sync::{Mutex, mpsc};
 
 /// Sets a [`Runtime`] up.
 #[derive(Clone, Copy, Debug)]

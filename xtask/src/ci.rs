@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use toml::Table;
 
 use crate::command::{cargo, run as run_command, run_and_keep};
-use crate::{MAIN_JOB, fuzz, proof, root, stress, tidy};
+use crate::{MAIN_JOB, fuzz, loom, proof, root, stress, tidy};
 
 /// How long CI runs each fuzz target.
 const FUZZ_SECONDS: u32 = 30;
@@ -16,7 +16,7 @@ const STRESS_SECONDS: u32 = 60;
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run()),
     ("clippy", |_| clippy()),
@@ -24,6 +24,7 @@ const STEPS: [Step; 11] = [
     ("tests", tests),
     ("stress", |_| stressing()),
     ("examples", |_| examples()),
+    ("loom", |_| loom::run(&loom::Options::default())),
     ("documentation", |_| documentation()),
     ("proof", |_| proof::run()),
     ("simulator", |_| simulator()),
@@ -73,6 +74,7 @@ fn format() -> Result<()> {
 fn clippy() -> Result<()> {
     run_command(&mut cargo("clippy --workspace --all-targets --all-features -- -D warnings"))?;
     let target = crate::target_dir().join("proof");
+    loom::clippy()?;
     let mut bare = cargo("clippy --manifest-path proof/Cargo.toml --release --locked --target-dir");
     run_command(bare.arg(target).args(["--", "-D", "warnings"]))
 }

@@ -5,6 +5,7 @@
 //! | [`tidy`] | checks the house rules that the compiler and clippy cannot check |
 //! | [`proof`] | shows that the core and the policies need neither std nor an allocator |
 //! | [`fuzz`] | runs the fuzz targets from the corpora that are checked in |
+//! | [`loom`] | runs the loom models of what threads share |
 //! | [`ci`] | everything that CI does, in order |
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 pub mod ci;
 mod command;
 pub mod fuzz;
+pub mod loom;
 pub mod proof;
 pub mod stress;
 pub mod tidy;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xsched_xtask::{ci, fuzz, proof, stress, tidy};
+use xsched_xtask::{ci, fuzz, loom, proof, stress, tidy};
 
 /// Repository chores.
 #[derive(Debug, Parser)]
@@ -26,6 +26,8 @@ enum Chore {
     Fuzz(fuzz::Options),
     /// Stress the runtime for ten minutes, or for as long as you say.
     Stress(stress::Options),
+    /// Run the loom models of what threads share, and their mutants.
+    Loom(loom::Options),
     /// Do everything that CI does, up to the first failure.
     Ci,
 }
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Chore::Proof => proof::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Stress(options) => stress::run(&options),
+        Chore::Loom(options) => loom::run(&options),
         Chore::Ci => ci::run(),
     };
     match result {

@@ -1,6 +1,5 @@
 //! What the runtime's threads and the handles do with a queue, whatever its device.
 
-use std::sync::mpsc::Sender;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -17,6 +16,8 @@ use crate::device::Callback;
 use crate::error::{Error, SubmitError, WaitError};
 use crate::hub::{Admit, Member};
 use crate::recorder::Tape;
+use crate::sync::mpsc::Sender;
+use crate::sync::mutant;
 
 impl<S, R, P> Member for Shared<S, R, P>
 where
@@ -25,6 +26,11 @@ where
     P: Steps + Send + 'static,
 {
     fn take_report(&self) -> Option<Report> {
+        if mutant("a report is fetched in two steps") {
+            let report = self.lock().report;
+            self.lock().report = None;
+            return report;
+        }
         self.lock().report.take()
     }
 
@@ -58,8 +64,12 @@ where
         let needed =
             state.machine.in_flight() > 0 || state.later.is_some() || (state.closing && pending);
         if !needed && (tired || state.closing) {
+            if mutant("let go of late") {
+                drop(state);
+                state = self.lock();
+            }
             state.watched = false;
-            if state.closing && !state.detached {
+            if state.closing && !state.detached && !mutant("closed and forgotten") {
                 state.detached = true;
                 drop(state);
                 self.hub.detach(self.id);
@@ -68,7 +78,7 @@ where
         }
         drop(state);
         // Armed first: what follows sees everything that came before.
-        let armed = self.arm();
+        let armed = mutant("rest without arming") || self.arm();
         let state = self.lock();
         if !armed || state.later.is_some() {
             return Some(nap);
@@ -83,7 +93,7 @@ where
 
     fn pump(&self) {
         let mut state = self.lock();
-        state.pump_due = false;
+        state.pump_due = mutant("the pump stays asked");
         state = self.launch(state, now());
         self.finish(state);
     }
@@ -203,12 +213,14 @@ where
         state.note_submit(cmd, None);
         // The usual case: this command is the next, so it goes straight to the device.
         if state.window_is_open()
-            && state.machine.next_launch() == cmd
+            && (state.machine.next_launch() == cmd || mutant("out of turn"))
             && let Some(mut launcher) = state.launcher.take()
         {
             state = self.launch_new(state, &mut launcher, cmd, command, now);
             state.launcher = Some(launcher);
-            if state.machine.next_launch().0 < state.machine.submitted() {
+            if state.machine.next_launch().0 < state.machine.submitted()
+                && !mutant("no second look")
+            {
                 state = self.launch(state, now);
             }
             self.finish(state);
@@ -261,7 +273,9 @@ where
 
     fn stand_by(&self, until: Until, waker: &Waker) -> Option<Outcome> {
         let outcome = self.enlist(until, waker);
-        if outcome.is_none() && !(self.alarm.enter(waker) && self.arm()) {
+        if outcome.is_none()
+            && !(self.alarm.enter(waker) && (mutant("stand by without arming") || self.arm()))
+        {
             self.threads.reaper().hurry();
         }
         outcome
@@ -274,7 +288,8 @@ where
         drop(state);
         // If it was woken, the alarm is spent; from now on it is somebody else's task to look.
         let was_in_front = self.alarm.leave(waker);
-        if others && !was_in_front && !self.arm() {
+        let see_to_it = others && !was_in_front && !mutant("leave without a word");
+        if see_to_it && !self.arm() {
             self.threads.reaper().hurry();
         }
     }
@@ -319,6 +334,9 @@ where
     fn resume(&self, drop_pending: bool) {
         self.lock().machine.resume_by_hand(drop_pending);
         self.run_steps();
+        if mutant("nobody launches after a hold") {
+            return;
+        }
         let state = self.lock();
         let state = self.launch(state, now());
         self.finish(state);

@@ -16,7 +16,7 @@ mod state;
 mod tape;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
 use xsched_core::fault::Fault;
@@ -37,11 +37,12 @@ use crate::clock::now;
 use crate::device::Threads;
 use crate::hub::{Hub, Member};
 use crate::lock::{self, Lock};
+use crate::sync::{Mutex, bound, mutant};
 
 /// Launches that a submitter does for others in one call; the pump does the rest.
-const FAVOURS: u32 = 16;
+const FAVOURS: u32 = bound(16, 1);
 /// Threads woken with one release of the state.
-const WAKES: usize = 8;
+const WAKES: usize = bound(8, 1) as usize;
 
 /// See the module.
 pub(crate) struct Shared<S: Submit<Payload: Sized>, R, P> {
@@ -159,7 +160,7 @@ where
             if ring {
                 self.hub.ring(self.id);
             }
-            if over {
+            if over && !mutant("over without hurry") {
                 self.threads.reaper().hurry();
             }
             if let Some(this) = (watch || pump).then(|| self.this.upgrade()).flatten() {
@@ -305,6 +306,10 @@ where
             let Some(Action::Step { step, seq }) = state.machine.poll_step() else {
                 return self.finish(state);
             };
+            if mutant("steps are answered before they are carried out") {
+                let result = Ok(None);
+                state.machine.handle_signal(now(), Signal::Stepped { seq, result });
+            }
             drop(state);
             let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
             let done = self.guarded(|| steps.step(step));
@@ -354,7 +359,7 @@ where
     /// Has the waker woken when it is so; the outcome if it is there already.
     fn enlist(&self, until: Until, waker: &Waker) -> Option<Outcome> {
         let mut state = self.lock();
-        let outcome = state.outcome(until);
+        let outcome = state.outcome(until).filter(|_| !mutant("enlist without a look"));
         if outcome.is_none()
             && !state.waiters.iter().any(|w| w.until == until && w.waker.will_wake(waker))
         {

@@ -13,6 +13,7 @@ use super::WAKES;
 use crate::clock::now;
 use crate::error::WaitError;
 use crate::recorder::Tape;
+use crate::sync::mutant;
 
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,9 @@ impl<S: Submit<Payload: Sized>> State<S> {
 
     /// Whether something could be launched, and nobody is about it.
     pub(super) fn backlog(&self) -> bool {
-        self.launcher.is_some()
+        !mutant("no second look")
+            && !mutant("nobody launches after a hold")
+            && self.launcher.is_some()
             && self.machine.next_launch().0 < self.machine.submitted()
             && self.machine.hold_state() == HoldState::Running
             && self.machine.waiting().is_none()

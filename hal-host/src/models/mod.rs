@@ -1,0 +1,6 @@
+//! Loom models of what the device's threads share without its lock. `cargo xtask loom` runs them;
+//! `docs/loom.md` lists them.
+
+mod gate;
+#[path = "../../../runtime/src/models/harness.rs"]
+mod harness;

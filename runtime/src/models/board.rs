@@ -1,0 +1,203 @@
+//! A device for models: one lock, and a thread that completes what was launched.
+
+use std::sync::{Arc, PoisonError};
+use std::task::Waker;
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::{ErrorType, Retire, StepDone, Steps, Submit};
+use xsched_core::id::CmdId;
+use xsched_core::level::{Level, Step};
+use xsched_core::queue::{Outcome, Retired};
+use xsched_core::time::Duration;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// What the device knows.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// The names of the commands that were launched, in order.
+    pub(super) launched: Vec<u64>,
+    /// Commands covered by a marker, per marker.
+    marks: Vec<u64>,
+    started: u64,
+    pub(super) completed: u64,
+    reported: u64,
+    deactivated: bool,
+    /// Somebody was told that the queue is held at Lv2: nothing starts.
+    held: bool,
+    /// Somebody was told so while nothing was in a launch: nothing is launched.
+    shut: bool,
+    waker: Option<Waker>,
+}
+
+impl Ledger {
+    /// Commands whose completion can be seen.
+    fn visible(&self) -> u64 {
+        self.marks.iter().copied().filter(|&mark| mark <= self.completed).max().unwrap_or(0)
+    }
+
+    fn alarm(&mut self) -> Option<Waker> {
+        if self.visible() > self.reported { self.waker.take() } else { None }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    ledger: Mutex<Ledger>,
+    /// Something to start.
+    bell: Condvar,
+    /// Commands that may be in flight.
+    window: u64,
+    /// It wakes nobody: its completions must be looked for.
+    silent: bool,
+}
+
+impl Board {
+    pub(super) fn new(window: u64, silent: bool) -> Self {
+        Self { window, silent, ..Self::default() }
+    }
+
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
+    pub(super) fn halves(board: &Arc<Self>) -> (Launcher, Retirer, Preempter) {
+        (Launcher(Arc::clone(board)), Retirer(Arc::clone(board)), Preempter(Arc::clone(board)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the device complain if anything starts from now on, or is launched.
+    pub(super) fn watch(&self, held: bool, shut: bool) {
+        let mut ledger = self.lock();
+        (ledger.held, ledger.shut) = (held, shut);
+    }
+
+    /// The device's thread: completes so many commands, each as soon as it may.
+    pub(super) fn complete(&self, commands: u64) {
+        for _ in 0..commands {
+            let mut ledger = self.lock();
+            while ledger.deactivated || ledger.launched.len() as u64 == ledger.started {
+                ledger = self.bell.wait(ledger).unwrap_or_else(PoisonError::into_inner);
+            }
+            assert!(!ledger.held, "a command started on a held queue");
+            ledger.started += 1;
+            ledger.completed += 1;
+            let waker = ledger.alarm();
+            drop(ledger);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Whether what was submitted under these numbers was launched, each once and in its turn.
+    pub(super) fn assert_launched(&self, mut submitted: Vec<(CmdId, u64)>) {
+        submitted.sort_unstable();
+        let numbers: Vec<u64> = submitted.iter().map(|(cmd, _)| cmd.0).collect();
+        assert_eq!(numbers, Vec::from_iter(0..submitted.len() as u64), "each has its number");
+        let names: Vec<u64> = submitted.iter().map(|&(_, name)| name).collect();
+        let ledger = self.lock();
+        assert_eq!(ledger.launched, names, "launched each once and in order");
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Launcher(Arc<Board>);
+
+#[derive(Debug)]
+pub(super) struct Retirer(Arc<Board>);
+
+#[derive(Debug)]
+pub(super) struct Preempter(Arc<Board>);
+
+impl ErrorType for Launcher {
+    type Error = Fault;
+}
+impl ErrorType for Retirer {
+    type Error = Fault;
+}
+impl ErrorType for Preempter {
+    type Error = Fault;
+}
+
+impl Submit for Launcher {
+    /// What the submitter calls it.
+    type Payload = u64;
+
+    fn launch(&mut self, cmd: CmdId, name: &u64, marker: bool) -> Result<(), Fault> {
+        let mut ledger = self.0.lock();
+        assert_eq!(ledger.launched.len() as u64, cmd.0, "launched out of turn");
+        assert!(!ledger.shut, "launched on a held queue");
+        ledger.launched.push(*name);
+        let in_flight = ledger.launched.len() as u64 - ledger.reported;
+        assert!(in_flight <= self.0.window, "{in_flight} in flight");
+        if marker {
+            ledger.marks.push(cmd.count());
+        }
+        self.0.bell.notify_one();
+        Ok(())
+    }
+
+    fn mark(&mut self, upto: CmdId) -> Result<(), Fault> {
+        let mut ledger = self.0.lock();
+        ledger.marks.push(upto.count());
+        let waker = ledger.alarm();
+        drop(ledger);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+}
+
+impl Retire for Retirer {
+    fn poll_retired(&mut self) -> Result<Option<Retired>, Fault> {
+        let mut ledger = self.0.lock();
+        let visible = ledger.visible();
+        if visible <= ledger.reported {
+            return Ok(None);
+        }
+        ledger.reported = visible;
+        let upto = CmdId(visible - 1);
+        Ok(Some(Retired { upto, busy: Duration::ZERO, outcome: Outcome::Ok }))
+    }
+
+    fn wake_on_retire(&mut self, waker: &Waker) -> bool {
+        if self.0.silent {
+            return false;
+        }
+        let mut ledger = self.0.lock();
+        ledger.waker = Some(waker.clone());
+        let waker = ledger.alarm();
+        drop(ledger);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+}
+
+impl Steps for Preempter {
+    fn level(&self) -> Level {
+        Level::Deactivate
+    }
+
+    fn step(&mut self, step: Step) -> Result<StepDone, Fault> {
+        let mut ledger = self.0.lock();
+        ledger.deactivated = match step {
+            Step::Deactivate => true,
+            Step::Reactivate => false,
+            Step::Interrupt | Step::Restore => return Err(Fault::NotSupported),
+        };
+        self.0.bell.notify_one();
+        Ok(StepDone::Now(None))
+    }
+
+    fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
+        Ok(None)
+    }
+}

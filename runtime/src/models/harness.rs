@@ -1,0 +1,85 @@
+//! Running models and mutants. `hal-host` includes this file as well.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
+use std::time::Instant;
+
+/// Starts a thread of the model.
+pub(crate) fn start(body: impl FnOnce() + Send + 'static) -> loom::thread::JoinHandle<()> {
+    // In words. The default is small for unoptimised code.
+    let builder = loom::thread::Builder::new().stack_size(0x4000);
+    builder.spawn(body).expect("models can start threads")
+}
+
+pub(crate) fn join(thread: loom::thread::JoinHandle<()>) {
+    thread.join().expect("a thread of the model ended well");
+}
+
+/// Whether there is time for more than CI has.
+pub(crate) fn long() -> bool {
+    std::env::var_os("XSCHED_LOOM_LONG").is_some()
+}
+
+/// Runs the model in every order in which no more than so many times a thread is interrupted by
+/// another one (one more if there is time). Where a thread waits, all others are tried always.
+pub(crate) fn explore(
+    name: &'static str,
+    preemptions: usize,
+    model: impl Fn() + Send + Sync + 'static,
+) {
+    stop_at_the_first_panic();
+    EXPLORING.set(true);
+    let mut builder = loom::model::Builder::new();
+    // LOOM_MAX_PREEMPTIONS says otherwise.
+    let preemptions = preemptions + usize::from(long());
+    let bound = *builder.preemption_bound.get_or_insert(preemptions);
+    builder.max_branches = 20_000;
+    let orders = Arc::new(AtomicU64::new(0));
+    let (counted, start) = (Arc::clone(&orders), Instant::now());
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    let _ = writeln!(
+        std::io::stderr(),
+        "{name}: {} orders in {:.1} s, up to {bound} preemptions",
+        orders.load(Ordering::Relaxed),
+        start.elapsed().as_secs_f64()
+    );
+    EXPLORING.set(false);
+}
+
+std::thread_local!(static EXPLORING: Cell<bool> = const { Cell::new(false) });
+
+/// Where loom finds something it panics in the midst of its own work. Nothing that unwinds through
+/// a model from there is worth a look, and some of it would not end.
+fn stop_at_the_first_panic() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let otherwise = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if EXPLORING.get() {
+                let _ = writeln!(std::io::stderr(), "{panic}");
+                std::process::exit(101);
+            }
+            otherwise(panic);
+        }));
+    });
+}
+
+/// Runs a model with a mutant in force, and expects it to fail and to say this.
+pub(crate) fn notices(model: &str, mutant: &str, says: &str) {
+    let this = std::env::current_exe().expect("tests are programs");
+    let run = Command::new(this)
+        .args(["--exact", "--nocapture", "--include-ignored", model])
+        .env("XSCHED_MUTANT", mutant)
+        .env_remove("XSCHED_LOOM_LONG")
+        .output()
+        .expect("tests can be run");
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(!said.contains(" orders in "), "{model} did not notice the mutant `{mutant}`");
+    assert!(!run.status.success() && said.contains(says), "{model} with `{mutant}`:\n{said}");
+}

@@ -1,0 +1,142 @@
+//! Loom models of what the runtime's threads share. They run the code of the runtime itself, on a
+//! device made of a lock and a condition, in every order of steps that a bound on preemptions
+//! allows. `cargo xtask loom` runs them; `docs/loom.md` lists them.
+//!
+//! Each model has mutants: deliberate defects in the code, that it must notice. A mutant runs the
+//! model again in a process of its own, with the defect in force, and expects it to fail.
+
+mod baton;
+mod board;
+mod fail_open;
+mod harness;
+mod holding;
+mod mailbox;
+mod reaper;
+mod recorder;
+mod shutdown;
+mod waiting;
+mod window;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Caps, Level};
+use xsched_core::queue::{Queue, QueueConfig};
+use xsched_core::window::WindowConfig;
+
+use crate::device::{Reaper, Threads, pump_round};
+use crate::hub::Hub;
+use crate::shared::{Api, Parts, Shared};
+use crate::sync::mpsc;
+
+use board::{Board, Launcher, Preempter, Retirer};
+use harness::{explore, join, long, notices, start};
+
+/// The queue that the models are about.
+type Subject = Shared<Launcher, Retirer, Preempter>;
+
+/// What would end the watchdog's thread.
+fn watchdog() -> mpsc::Sender<()> {
+    mpsc::channel().0
+}
+
+/// A queue with everything it needs, and no threads.
+#[derive(Clone)]
+struct Bench {
+    queue: Arc<Subject>,
+    board: Arc<Board>,
+    hub: Arc<Hub>,
+    threads: Arc<Threads>,
+    /// Commands with their names.
+    submitted: Arc<std::sync::Mutex<Vec<(CmdId, u64)>>>,
+}
+
+/// The first that a scheduler gives away.
+const ID: QueueId = QueueId::new(0, 1);
+
+impl Bench {
+    /// A queue with a window of this many commands.
+    fn new(threshold: u32) -> Self {
+        Self::with(Board::new(u64::from(threshold), false), Duration::from_secs(1))
+    }
+
+    /// A queue on this device, with a lease.
+    fn with(board: Board, lease: Duration) -> Self {
+        let (board, hub) = (Arc::new(board), Arc::new(Hub::new(lease, watchdog())));
+        let threshold = u32::try_from(board.window()).expect("windows are small");
+        let threads = Arc::new(Threads::without_threads());
+        let (submit, retire, preempt) = Board::halves(&board);
+        let level = Level::Deactivate;
+        let window = WindowConfig::fixed(threshold, 1);
+        let caps = Caps::up_to(level, 64);
+        let machine_config = QueueConfig { window, level, ..QueueConfig::default() };
+        let slots = vec![Default::default(); 4].into_boxed_slice();
+        let queue = Shared::new(Parts {
+            id: ID,
+            caps,
+            machine: Queue::new(slots, machine_config, caps),
+            submit,
+            retire,
+            preempt,
+            hub: Arc::clone(&hub),
+            threads: Arc::clone(&threads),
+            capacity: 4,
+        });
+        Self { queue, board, hub, threads, submitted: Arc::default() }
+    }
+
+    /// Submits a command under this name.
+    fn submit(&self, name: u64) -> CmdId {
+        let cmd = self.queue.submit(name).expect("there is room");
+        self.submitted.lock().expect("nobody panics").push((cmd, name));
+        cmd
+    }
+
+    /// What was submitted, with names.
+    fn submitted(&self) -> Vec<(CmdId, u64)> {
+        self.submitted.lock().expect("nobody panics").clone()
+    }
+
+    /// Whether everything was launched, each command once and in its turn.
+    fn assert_launched(&self) {
+        self.board.assert_launched(self.submitted());
+    }
+
+    /// As when the last handle goes. What threads there are end once there is nothing left to do.
+    fn close(self) -> Arc<Board> {
+        self.queue.close();
+        self.board
+    }
+
+    /// The same without a reaper: nobody will look at what is left.
+    fn end_without_reaper(&self) {
+        self.threads.stop();
+        self.threads.reaper().forget();
+    }
+
+    /// Starts the reaper, which ends when there is nothing left to see to and nobody who could
+    /// change that.
+    fn start_reaper(&self) -> loom::thread::JoinHandle<()> {
+        let work = Arc::clone(self.threads.reaper());
+        start(move || {
+            let mut reaper = Reaper::default();
+            while reaper.round(&work) {}
+        })
+    }
+
+    /// Starts the pump, which ends as the reaper does.
+    fn start_pump(&self) -> loom::thread::JoinHandle<()> {
+        let work = Arc::clone(self.threads.pump_work());
+        start(move || {
+            let mut members = Vec::new();
+            while pump_round(&work, &mut members) {}
+        })
+    }
+
+    /// Starts a device that ends once it has completed this many commands.
+    fn start_device(&self, commands: u64) -> loom::thread::JoinHandle<()> {
+        let board = Arc::clone(&self.board);
+        start(move || board.complete(commands))
+    }
+}

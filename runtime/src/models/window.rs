@@ -1,0 +1,37 @@
+//! A submitter against completions.
+
+use super::{Bench, explore, join, long, notices};
+
+/// No more commands are in flight than the window allows, and none is stuck.
+#[test]
+fn a_full_window() {
+    explore("window::a_full_window", 2, || {
+        let commands = if long() { 4 } else { 3 };
+        let bench = Bench::new(1);
+        let device = bench.start_device(commands);
+        let reaper = bench.start_reaper();
+        let pump = bench.start_pump();
+        for name in 0..commands {
+            bench.submit(name);
+        }
+        let submitted = bench.submitted();
+        let board = bench.close();
+        join(device);
+        join(pump);
+        join(reaper);
+        board.assert_launched(submitted);
+    });
+}
+
+const FULL: &str = "models::window::a_full_window";
+
+#[test]
+fn the_pump_is_asked_once_only() {
+    notices(FULL, "the pump stays asked", "deadlock");
+}
+
+#[test]
+fn whoever_comes_launches() {
+    // A command without its payload fails instead of reaching the device.
+    notices(FULL, "out of turn", "deadlock");
+}

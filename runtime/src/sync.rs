@@ -1,0 +1,29 @@
+//! What threads share and how they wait, from one place: the standard library's, or, with
+//! `--cfg loom`, forms of it under which the models in `models` try the orders in which threads
+//! can run. See `docs/loom.md`.
+//!
+//! `Arc` and `Weak` are the standard ones everywhere, since nobody waits for them.
+
+#[cfg(loom)]
+mod modelled;
+
+#[cfg(loom)]
+pub(crate) use modelled::{Condvar, Mutex, MutexGuard, atomic, mpsc, mutant, thread, thread_local};
+#[cfg(not(loom))]
+pub(crate) use std::{
+    sync::{Condvar, Mutex, MutexGuard, atomic, mpsc},
+    thread, thread_local,
+};
+
+/// Whether a deliberate defect is in force that a model has to notice. Never outside of models.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) const fn mutant(_: &str) -> bool {
+    false
+}
+
+/// A bound that decides how soon, never whether: in models a small one does, and leaves fewer
+/// orders to try.
+pub(crate) const fn bound(normal: u32, modelled: u32) -> u32 {
+    if cfg!(loom) { modelled } else { normal }
+}

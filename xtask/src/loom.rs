@@ -1,0 +1,97 @@
+//! Runs the loom models of what threads share.
+//!
+//! They are unit tests that exist only with `--cfg loom`, which replaces what threads wait for; so
+//! they are built in a target folder of their own. `docs/loom.md` lists them.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::command::{cargo, run as run_command, run_and_keep};
+use crate::target_dir;
+
+/// The packages that have models.
+const PACKAGES: [&str; 2] = ["xsched", "xsched-hal-host"];
+/// Models that run at a time; each keeps one processor busy.
+const THREADS: &str = "2";
+
+/// How to run the models.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Options {
+    /// One more preemption and more commands: takes hours instead of minutes.
+    #[arg(long)]
+    pub long: bool,
+    /// Run only the models and mutants whose names start like this: `waiting::`, say.
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+}
+
+/// Runs all models and their mutants.
+///
+/// # Errors
+/// If a model finds something, or does not notice a mutant.
+pub fn run(options: &Options) -> Result<()> {
+    let mut passed = 0;
+    for package in PACKAGES {
+        let mut command = cargo("test --release --lib --locked --package");
+        command.arg(package).arg("--target-dir").arg(target());
+        let only = format!("models::{}", options.only.as_deref().unwrap_or_default());
+        command.args(["--", "--nocapture", "--test-threads", THREADS, &only]);
+        // Flags of the caller's would make a build of its own, with other lints or features.
+        command.env("RUSTFLAGS", "--cfg loom").env_remove("XSCHED_MUTANT");
+        if options.long {
+            command.env("XSCHED_LOOM_LONG", "1");
+        }
+        let closing = run_and_keep(&mut command, "test result:")?;
+        passed += tests_passed(&closing).context("cargo test did not say how many tests passed")?;
+    }
+    ensure!(passed > 0, "NO MODEL RAN; see `cargo xtask loom --help` for how to choose some");
+    println!("loom: {passed} models and mutants passed");
+    Ok(())
+}
+
+/// Runs clippy on the models.
+pub(crate) fn clippy() -> Result<()> {
+    let mut command = cargo("clippy --release --lib --tests --locked");
+    command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    command.arg("--target-dir").arg(target()).args(["--", "-D", "warnings"]);
+    run_command(command.env("RUSTFLAGS", "--cfg loom"))
+}
+
+/// Where models are built.
+fn target() -> PathBuf {
+    target_dir().join("loom")
+}
+
+/// How many tests passed, from the closing lines of the test runner.
+fn tests_passed(closing: &[String]) -> Option<u32> {
+    let numbers = closing.iter().map(|line| {
+        let (before, _) = line.split_once(" passed")?;
+        before.rsplit(' ').next()?.parse::<u32>().ok()
+    });
+    (!closing.is_empty()).then(|| numbers.sum::<Option<u32>>()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_understood() {
+        let lines = |lines: &[&str]| lines.iter().map(|&l| l.to_owned()).collect::<Vec<_>>();
+        let two = lines(&["test result: ok. 41 passed; 0 failed", "test result: ok. 1 passed; 0"]);
+        assert_eq!(tests_passed(&two), Some(42));
+        assert_eq!(tests_passed(&lines(&["test result: FAILED."])), None);
+        assert_eq!(tests_passed(&[]), None);
+    }
+
+    #[test]
+    fn every_package_with_models_is_run() {
+        for package in ["runtime", "hal-host"] {
+            let models = crate::root().join(package).join("src/models/mod.rs");
+            assert!(models.is_file(), "{package} has no models");
+        }
+        assert_eq!(PACKAGES.len(), 2);
+    }
+}
