@@ -114,6 +114,9 @@ pub(crate) struct DemoArgs {
     /// Draw the latency distributions.
     #[arg(long, value_name = "OUT", default_value = "xsched-demo.svg")]
     pub(crate) svg: PathBuf,
+    /// Write a record of the scheduled part, for `xsched replay`.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) record: Option<PathBuf>,
     /// Write the figures as JSON; `-` writes them to standard output and the tables to standard
     /// error.
     #[arg(long, value_name = "OUT")]

@@ -10,7 +10,7 @@ use xsched_sim::scenario::Scenario;
 
 use crate::args::CompareArgs;
 use crate::error::CliError;
-use crate::output::Outputs;
+use crate::output::{Outputs, Places};
 use crate::progress::Progress;
 use crate::{Ending, check_seeds, default_threads, text};
 
@@ -19,7 +19,11 @@ pub(crate) fn execute(args: &CompareArgs) -> Result<Ending, CliError> {
     let scenario = Scenario::load(&args.file)?;
     let seed = args.seed.unwrap_or(scenario.seed);
     check_seeds(seed, args.seeds)?;
-    let outputs = Outputs::prepare(args.json.as_deref(), args.svg.as_deref(), None)?;
+    let outputs = Outputs::prepare(Places {
+        json: args.json.as_deref(),
+        svg: args.svg.as_deref(),
+        ..Places::default()
+    })?;
     let own_level = [scenario.level];
     let levels = if args.levels.is_empty() { &own_level[..] } else { &args.levels };
     let combinations = combinations(&args.policies, levels, never_holds);

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 use thiserror::Error;
+use xsched::RecordingError;
 use xsched_sim::replay::ReplayError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
@@ -24,6 +25,10 @@ pub(crate) enum CliError {
     Replay { place: String, source: ReplayError },
     #[error("cannot write {place}: {source}")]
     Write { place: String, source: io::Error },
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    #[error("cannot use a temporary file: {0}; TMPDIR says where they are")]
+    Temporary(io::Error),
     #[error("--{option} -: only --json can write to standard output")]
     NotToStdout { option: &'static str },
     #[error("{place}: named for two outputs")]

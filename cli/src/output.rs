@@ -26,28 +26,35 @@ pub(crate) struct Outputs {
     pub(crate) json: Option<Output>,
     pub(crate) svg: Option<Output>,
     pub(crate) trace: Option<Output>,
+    pub(crate) record: Option<Output>,
+}
+
+/// The same as they were named.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Places<'a> {
+    pub(crate) json: Option<&'a Path>,
+    pub(crate) svg: Option<&'a Path>,
+    pub(crate) trace: Option<&'a Path>,
+    pub(crate) record: Option<&'a Path>,
 }
 
 impl Outputs {
     /// Checks that every place can be written to, so that a mistake shows before a long run.
-    pub(crate) fn prepare(
-        json: Option<&Path>,
-        svg: Option<&Path>,
-        trace: Option<&Path>,
-    ) -> Result<Self, CliError> {
-        let named: Vec<&Path> = [json, svg, trace].into_iter().flatten().collect();
+    pub(crate) fn prepare(places: Places<'_>) -> Result<Self, CliError> {
+        let Places { json, svg, trace, record } = places;
+        let named: Vec<&Path> = [json, svg, trace, record].into_iter().flatten().collect();
         for (index, path) in named.iter().enumerate() {
             if named.iter().take(index).any(|earlier| earlier == path) {
                 return Err(CliError::SamePlace { place: path.display().to_string() });
             }
         }
-        for (option, path) in [("svg", svg), ("trace", trace)] {
+        for (option, path) in [("svg", svg), ("trace", trace), ("record", record)] {
             if path == Some(Path::new("-")) {
                 return Err(CliError::NotToStdout { option });
             }
         }
         let open = |path: Option<&Path>| path.map(Output::prepare).transpose();
-        Ok(Self { json: open(json)?, svg: open(svg)?, trace: open(trace)? })
+        Ok(Self { json: open(json)?, svg: open(svg)?, trace: open(trace)?, record: open(record)? })
     }
 
     /// Where the tables go: to standard error when standard output is taken.

@@ -14,7 +14,7 @@ use xsched_sim::report;
 use crate::Ending;
 use crate::args::ReplayArgs;
 use crate::error::CliError;
-use crate::output::{Outputs, Stream};
+use crate::output::{Outputs, Places, Stream};
 use crate::progress::Progress;
 use crate::table::{count, ms, table};
 
@@ -31,7 +31,7 @@ pub(crate) fn execute(args: &ReplayArgs) -> Result<Ending, CliError> {
             Ok(ending)
         });
     }
-    let outputs = Outputs::prepare(args.json.as_deref(), None, None)?;
+    let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
     let workload = Workload::extract(&record).map_err(wrong)?;
     let options = PredictOptions { policy: args.policy.clone(), level: args.level };
     let progress = Progress::new(false);
@@ -85,7 +85,8 @@ fn tasks(tasks: &[PredictedTask]) -> String {
     let header = [
         "<task",
         "priority",
-        "requests",
+        "requests recorded",
+        "predicted",
         "mean recorded",
         "predicted",
         "P50 recorded",
@@ -97,11 +98,7 @@ fn tasks(tasks: &[PredictedTask]) -> String {
     let row = |task: &PredictedTask| {
         let (old, new) = (&task.recorded_ms, &task.predicted_ms);
         let mut row = vec![task.name.clone(), task.priority.to_string()];
-        row.push(if task.completed == task.requests {
-            task.requests.to_string()
-        } else {
-            format!("{} of {}", task.completed, task.requests)
-        });
+        row.extend([task.requests, task.completed].map(|n| n.to_string()));
         row.extend([old.mean, new.mean, old.p50, new.p50, old.p99, new.p99].map(ms));
         let deviation = task.p99_deviation_percent;
         row.push(deviation.map_or_else(|| "-".to_owned(), |percent| format!("{percent:+.1}%")));
@@ -134,7 +131,7 @@ fn check(percent: f64, misses: &[&PredictedTask]) -> String {
     let mut text = String::new();
     for task in misses {
         let how = match task.p99_deviation_percent {
-            _ if task.completed < task.requests => "not all requests were completed".to_owned(),
+            _ if task.starved => "the policy does not let all requests run".to_owned(),
             Some(deviation) => format!("{deviation:+.1}%, allowed are {percent}%"),
             None => "no figures".to_owned(),
         };

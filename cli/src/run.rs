@@ -6,7 +6,7 @@ use xsched_sim::scenario::Scenario;
 
 use crate::args::RunArgs;
 use crate::error::CliError;
-use crate::output::Outputs;
+use crate::output::{Outputs, Places};
 use crate::progress::Progress;
 use crate::{Ending, check_seeds, default_threads, text};
 
@@ -18,8 +18,12 @@ pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
     let scenario = Scenario::load(&args.file)?;
     let seeds = args.seeds.unwrap_or(u64::from(scenario.seeds)).max(1);
     check_seeds(args.seed.unwrap_or(scenario.seed), seeds)?;
-    let outputs =
-        Outputs::prepare(args.json.as_deref(), args.svg.as_deref(), args.trace.as_deref())?;
+    let outputs = Outputs::prepare(Places {
+        json: args.json.as_deref(),
+        svg: args.svg.as_deref(),
+        trace: args.trace.as_deref(),
+        ..Places::default()
+    })?;
     let options = RunOptions {
         policy: args.policy.clone(),
         level: args.level,

@@ -54,7 +54,7 @@ fn assert_ends_as_printed(output: &Output, printed: &str) {
 #[test]
 fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
     let folder = Folder::new("demo");
-    let output = folder.xsched(&["demo", "--quick", "--json", "demo.json"]);
+    let output = folder.xsched(&["demo", "--quick", "--json", "demo.json", "--record", "demo.xsr"]);
     let printed = text(&output.stdout);
     assert_ends_as_printed(&output, &printed);
     assert_eq!(text(&output.stderr), "", "no bar without a terminal");
@@ -68,6 +68,7 @@ fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
         "low/high mean",
         "high: P50 scheduled / P50 alone",
         "latency distributions: xsched-demo.svg",
+        "record of the scheduled part: demo.xsr",
     ] {
         assert!(printed.contains(words), "{words}: {printed}");
     }
@@ -86,6 +87,10 @@ fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
             assert!(complete || kind == "live", "{kind} {mode}");
         }
     }
+    let orders = folder.xsched(&["replay", "demo.xsr", "--orders"]);
+    assert!(text(&orders.stdout).starts_with("identical: "), "{orders:?}");
+    let replayed = text(&folder.xsched(&["replay", "demo.xsr", "--policy", "fcfs"]).stdout);
+    assert!(replayed.contains("policy fcfs (recorded: hpf)"), "{replayed}");
     let criteria = json["criteria"].as_array().expect("criteria");
     assert_eq!(
         criteria.iter().filter(|c| c["reached"] == true).count(),
@@ -115,6 +120,7 @@ fn a_demo_refuses_bad_input() {
     assert_eq!(known, "error: unknown policy `nobody`; known are fcfs, hpf\n");
     assert!(folder.refused(&["demo", "--level", "4"]).contains("there is no level 4"));
     assert!(folder.refused(&["demo", "--svg", "-"]).contains("--svg -"));
+    assert!(folder.refused(&["demo", "--record", "-"]).contains("--record -"));
     assert!(folder.refused(&["demo", "--svg", "nowhere/a.svg"]).contains("cannot write"));
     assert!(folder.refused(&["demo", "--requests", "0"]).contains("--requests"));
     assert!(folder.refused(&["demo", "--quick", "--requests", "9"]).contains("--quick"));

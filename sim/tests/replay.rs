@@ -121,6 +121,26 @@ fn another_policy_or_level_can_be_tried() {
     assert!(predict(&workload, &unknown, &mut |_| {}).is_err());
 }
 
+/// What a record under one policy says about another is what that other one does.
+#[test]
+fn a_record_tells_what_another_policy_would_have_done() {
+    let endless =
+        SCENARIO.replace("requests = 150", "").replace("policy =", "duration_ms = 900\npolicy =");
+    let (_, bytes) = recorded(&endless);
+    let (other, _) = recorded(&endless.replace("hpf", "fcfs"));
+    let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+    let options = PredictOptions { policy: Some("fcfs".to_owned()), level: None };
+    let prediction = predict(&workload, &options, &mut |_| {}).unwrap();
+    for (task, real) in prediction.tasks.iter().zip(&other.tasks) {
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.1;
+        let (requests, mean) = (real.latencies_ns.len() as f64, &task.predicted_ms.mean.unwrap());
+        let real_mean = real.latencies_ns.iter().sum::<u64>() as f64 / requests / 1e6;
+        assert!(near(task.completed as f64, requests), "{task:?}: {requests} requests");
+        assert!(near(*mean, real_mean), "{task:?}: {real_mean} ms");
+        assert!(!task.starved);
+    }
+}
+
 /// Highest priority first, except that the highest does not run either.
 #[derive(Debug)]
 struct TooHigh;

@@ -14,7 +14,7 @@ use crate::Ending;
 use crate::args::{Hal, PreemptArgs};
 use crate::error::CliError;
 use crate::machine::Machine;
-use crate::output::Outputs;
+use crate::output::{Outputs, Places};
 use crate::progress::Progress;
 
 use judge::{Row, busy_enough};
@@ -25,7 +25,7 @@ use print::Document;
 pub(crate) fn preempt(args: &PreemptArgs) -> Result<Ending, CliError> {
     let level = |&n: &u8| Level::from_number(n).ok_or(RunError::NoSuchLevel { level: n });
     let levels: Vec<Level> = args.levels.iter().map(level).collect::<Result<_, _>>()?;
-    let outputs = Outputs::prepare(args.json.as_deref(), None, None)?;
+    let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
     let machine = Machine::here();
     let Hal::Host = args.hal;
     let subject = Subject::new()?;

@@ -5,6 +5,7 @@ mod device;
 mod judge;
 mod predict;
 mod print;
+mod spool;
 mod workload;
 
 use std::time::Duration;
@@ -22,13 +23,14 @@ use crate::Ending;
 use crate::args::DemoArgs;
 use crate::error::CliError;
 use crate::machine::Machine;
-use crate::output::Outputs;
+use crate::output::{Outputs, Places};
 use crate::progress::Progress;
 
 use device::{DemoDevice, HostDemo};
 use judge::{Modes, judge};
 use predict::{Model, predict};
 use print::Document;
+use spool::Spool;
 use workload::{Phase, Task, tasks};
 
 /// Requests of the task of highest priority, by default: enough for a P99.
@@ -43,13 +45,23 @@ pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
     // A device that is faster than the host comes before it here, once there is a backend for one.
     let device = HostDemo::new();
     let plan = Plan::of(args, device.top())?;
-    let outputs = Outputs::prepare(args.json.as_deref(), Some(&args.svg), None)?;
+    let outputs = Outputs::prepare(Places {
+        json: args.json.as_deref(),
+        svg: Some(&args.svg),
+        record: args.record.as_deref(),
+        ..Places::default()
+    })?;
     let machine = Machine::here();
 
     let progress = Progress::new(false);
-    let live = measure(&device, &plan, &|part| progress.set(part));
+    let spool = args.record.is_some().then(Spool::new).transpose()?;
+    let live = measure(&device, &plan, spool.as_ref(), &|part| progress.set(part));
     progress.finish();
     let live = live?;
+    let recorded = match spool.zip(outputs.record.as_ref()) {
+        Some((spool, output)) => Some(spool.write(output)?),
+        None => None,
+    };
     let simulated = simulate(&device.model(), device.request(), &plan)?;
 
     let modes = live.figures();
@@ -72,7 +84,10 @@ pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
     if let Some(output) = &outputs.json {
         output.write(|out| report::write_json(out, &document))?;
     }
-    let shown = print::report(&document, &plan.tasks, &args.svg);
+    let mut shown = print::report(&document, &plan.tasks, &args.svg);
+    if let (Some(stats), Some(path)) = (recorded, &args.record) {
+        shown += &print::record(stats, path);
+    }
     outputs.tables().print(&shown)?;
     Ok(Ending::new(missed))
 }
@@ -120,6 +135,7 @@ impl Outcomes {
 fn measure<D: DemoDevice>(
     device: &D,
     plan: &Plan,
+    record: Option<&Spool>,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Outcomes, CliError> {
     let device_ns = device.request().device_ns();
@@ -129,11 +145,11 @@ fn measure<D: DemoDevice>(
         [3 * device_ns, device_ns * 3 / 2].map(|ns| expected(&plan.tasks[0], ns));
     let total = singles.iter().sum::<Duration>() + crowd + ordered;
     let mut before = Duration::ZERO;
-    let mut part = |policy: &Any, tasks: &[Task], span: Duration| {
+    let mut part = |policy: &Any, tasks: &[Task], span: Duration, record| {
         let (start, policy) = (before, policy.clone());
         before += span;
         let limit = span.mul_f64(LIMIT) + workload::WARMUP * 2;
-        let phase = Phase { policy, level: plan.level, limit, seed: SEED };
+        let phase = Phase { policy, level: plan.level, limit, seed: SEED, record };
         workload::run(device, tasks, &phase, &|done| {
             progress((start + span.mul_f64(done)).div_duration_f64(total));
         })
@@ -141,10 +157,10 @@ fn measure<D: DemoDevice>(
     let fcfs = Any::Fcfs(Fcfs);
     let mut alone = Vec::new();
     for (task, span) in plan.tasks.iter().zip(singles) {
-        alone.extend(part(&fcfs, &[*task], span)?);
+        alone.extend(part(&fcfs, &[*task], span, None)?);
     }
-    let unscheduled = part(&fcfs, &plan.tasks, crowd)?;
-    let scheduled = part(&plan.policy, &plan.tasks, ordered)?;
+    let unscheduled = part(&fcfs, &plan.tasks, crowd, None)?;
+    let scheduled = part(&plan.policy, &plan.tasks, ordered, record)?;
     Ok(Outcomes {
         alone: outcome("alone", plan, alone),
         unscheduled: outcome("unscheduled", plan, unscheduled),

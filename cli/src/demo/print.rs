@@ -4,13 +4,14 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde::Serialize;
+use xsched::RecordStats;
 use xsched_sim::report::{LatencyFigures, RunFigures};
 
 use super::device::Request;
 use super::judge::{Criterion, Modes, latency, ratio};
 use super::workload::Task;
 use crate::machine::Machine;
-use crate::table::{number, percent, table};
+use crate::table::{count, number, percent, table};
 
 /// Everything that came out, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -75,6 +76,16 @@ pub(super) fn report(document: &Document, tasks: &[Task], svg: &Path) -> String 
     }
     let _ = writeln!(text, "\nlatency distributions: {}", svg.display());
     text
+}
+
+/// What was recorded, and what for.
+pub(super) fn record(stats: RecordStats, path: &Path) -> String {
+    let (bytes, path) = (count(stats.bytes, "byte"), path.display());
+    let lost = match stats.lost {
+        0 => String::new(),
+        n => format!("; {n} more were lost, since the processors were too busy"),
+    };
+    format!("record of the scheduled part: {path}, {bytes}{lost}; see `xsched replay {path}`\n")
 }
 
 /// A measured figure with the simulated one behind it.

@@ -13,6 +13,7 @@ use xsched::{Runtime, XQueue, XQueueConfig};
 use xsched_sim::outcome::TaskOutcome;
 
 use super::device::DemoDevice;
+use super::spool::Spool;
 use crate::error::CliError;
 
 /// In-flight threshold and batch of every queue, as in the scenarios of `sim/scenarios`.
@@ -58,7 +59,7 @@ pub(super) fn tasks(requests: u64) -> [Task; 3] {
 
 /// How the tasks are run.
 #[derive(Clone, Debug)]
-pub(super) struct Phase {
+pub(super) struct Phase<'a> {
     /// Who decides.
     pub(super) policy: Any,
     /// The deepest hold.
@@ -67,6 +68,8 @@ pub(super) struct Phase {
     pub(super) limit: Duration,
     /// Where the changes of the pauses follow from.
     pub(super) seed: u64,
+    /// Where what happens is written down.
+    pub(super) record: Option<&'a Spool>,
 }
 
 /// Runs the tasks beside each other until each has made its requests; those that have go on until
@@ -77,10 +80,12 @@ pub(super) struct Phase {
 pub(super) fn run<D: DemoDevice>(
     device: &D,
     tasks: &[Task],
-    phase: &Phase,
+    phase: &Phase<'_>,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Vec<TaskOutcome>, CliError> {
     let runtime = Runtime::new(phase.policy.clone()).map_err(CliError::device)?;
+    let recording = phase.record.map(|spool| Ok::<_, CliError>((spool, spool.begin(&runtime)?)));
+    let recording = recording.transpose()?;
     let configs: Result<Vec<_>, OutOfRange> =
         tasks.iter().map(|task| queue_config(task, phase.level)).collect();
     let queues = device.open(&runtime, &configs.map_err(CliError::device)?)?;
@@ -96,6 +101,9 @@ pub(super) fn run<D: DemoDevice>(
         clients.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
     let measured = pace.measured();
+    if let Some((spool, recording)) = recording {
+        spool.end(recording)?;
+    }
     let outcome = |(task, result): (&Task, thread::Result<Result<Vec<u64>, CliError>>)| {
         let latencies_ns = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(TaskOutcome {

@@ -10,7 +10,7 @@ use xsched_core::record::Body;
 use super::{Engine, Mutant};
 use crate::clock::Event;
 use crate::sample::{self, Rng, Sampler};
-use crate::scenario::{Arrival, SyncScope, TaskSpec};
+use crate::scenario::{Arrival, SyncScope, TaskSpec, recorded_request};
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,8 +151,9 @@ impl Thread {
                 let row = rows.get(usize::try_from(self.arrivals).ok()?)?;
                 self.spec.start_ns.saturating_add(row.at_ns)
             }
-            Arrival::Recorded { requests, .. } => {
-                let request = requests.get(usize::try_from(self.arrivals).ok()?)?;
+            Arrival::Recorded { requests, repeat_from, .. } => {
+                let before = usize::try_from(self.arrivals).ok()?;
+                let request = recorded_request(requests, *repeat_from, before)?;
                 now_ns.saturating_add(request.think_ns)
             }
         };
@@ -173,8 +174,8 @@ impl Thread {
             command_ns = row.command_ns;
         }
         let mut recorded = 0;
-        if let Arrival::Recorded { requests, .. } = &self.spec.arrival
-            && let Some(request) = requests.get(self.begun)
+        if let Arrival::Recorded { requests, repeat_from, .. } = &self.spec.arrival
+            && let Some(request) = recorded_request(requests, *repeat_from, self.begun)
         {
             (left, recorded) = (request.commands, request.first);
         }

@@ -51,6 +51,8 @@ pub struct Task {
     pub window: QueueNote,
     /// Its first submit, since the first of all.
     pub start_ns: u64,
+    /// The end of its last request, since the same.
+    pub end_ns: u64,
     /// Requests that were under way at a time, at most.
     pub outstanding: u32,
     /// The requests.
@@ -263,11 +265,23 @@ impl Task {
             level,
             window: window(trace),
             start_ns: first_ns.saturating_sub(start_ns),
+            end_ns: groups.iter().map(end).max().unwrap_or(0).saturating_sub(start_ns),
             outstanding,
             requests: requests.into(),
             commands: commands.into(),
             latencies_ns: groups.iter().map(|g| end(g).saturating_sub(begin(g))).collect(),
         }
+    }
+
+    /// Whether it went on until the run ended, as far as one can tell: it ended no longer before
+    /// the last task than it took for a request and the pause behind it.
+    pub(super) fn stayed(&self, run_end_ns: u64) -> bool {
+        let thinks = self.requests.iter().skip(self.outstanding as usize).map(|r| r.think_ns);
+        let longest = |times: &mut dyn Iterator<Item = u64>| times.max().unwrap_or(0);
+        let think_ns = longest(&mut thinks.into_iter());
+        let cycle_ns = think_ns.saturating_add(longest(&mut self.latencies_ns.iter().copied()));
+        self.requests.len() > self.outstanding as usize
+            && run_end_ns.saturating_sub(self.end_ns) <= cycle_ns
     }
 
     /// All its times together, at most [`u64::MAX`].

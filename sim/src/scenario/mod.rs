@@ -32,6 +32,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 pub use error::*;
+pub(crate) use model::recorded_request;
 pub use model::*;
 
 use source::Source;

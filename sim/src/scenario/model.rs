@@ -209,7 +209,25 @@ pub enum Arrival {
         requests: Arc<[RecordedRequest]>,
         /// The commands of all requests.
         commands: Arc<[RecordedCommand]>,
+        /// After the last request those from this one on come again, as often as the task may
+        /// make requests.
+        repeat_from: Option<usize>,
     },
+}
+
+/// The request that comes after so many others.
+pub(crate) fn recorded_request(
+    requests: &[RecordedRequest],
+    repeat_from: Option<usize>,
+    before: usize,
+) -> Option<&RecordedRequest> {
+    let index = match repeat_from {
+        Some(from) if before >= requests.len() => {
+            from + (before - requests.len()) % requests.len().checked_sub(from)?.max(1)
+        }
+        _ => before,
+    };
+    requests.get(index)
 }
 
 /// A request of a record.
