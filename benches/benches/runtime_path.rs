@@ -21,6 +21,8 @@ use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_benches::clockwork::Clockwork;
 use xsched_benches::measure::process_time;
 use xsched_benches::mode::{Mode, judge};
+use xsched_benches::tiny::tiny_ns;
+use xsched_hal_host::{HostConfig, HostDevice};
 
 #[global_allocator]
 static ALLOCATIONS: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -82,6 +84,7 @@ fn main() -> Result<ExitCode, Unpleasant> {
         println!("each; policy hpf, threshold 16, batch 8; a device that does nothing, at once.\n");
         reached = paths(amount, &queues);
         reached &= notices(amount)?;
+        reached &= tiny(amount)?;
         println!();
         reached &= allocations(amount, &queues[0]);
         reached &= idle(amount, &device)?;
@@ -125,7 +128,7 @@ fn paths(amount: Amount, queues: &[XQueue<u64>]) -> bool {
     let ns = median(amount, || submit(queue, count));
     reached &= line("submit, nobody else active", ns, 60.0);
     let ns = beside_a_busy_reaper(&queues[1], || median(amount, || submit(queue, count)));
-    reached &= line("submit, the reaper looks at the queue all the time", ns, 150.0);
+    reached &= line("submit, the reaper spins for another queue", ns, 150.0);
     let ns = on_threads(amount, queues);
     reached &= line("submit, 4 queues on 4 threads", ns, 250.0);
     let ns = median(amount, || round_trip(queue, count));
@@ -211,6 +214,16 @@ fn park(queue: &XQueue<u64>, n: u64) -> Option<()> {
             Poll::Pending => std::thread::park(),
         }
     }
+}
+
+/// What the runtime costs a lone command that a thread of the device must be woken for.
+fn tiny(amount: Amount) -> Result<bool, Unpleasant> {
+    let runtime = Runtime::new(Hpf)?;
+    let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
+    let queue = device.queue(config(), ())?;
+    let (plain, queued) = tiny_ns(if amount.smoke { 3 } else { 20_000 }, &queue)?;
+    println!("{:<58} {plain:>9}", "a lone tiny command, straight on the host device");
+    Ok(line("what the runtime adds to that", queued as f64 - plain as f64, 2_000.0))
 }
 
 /// After warming up, commands must allocate nothing, on whatever thread.

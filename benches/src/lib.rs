@@ -11,3 +11,4 @@ pub mod measure;
 pub mod mode;
 pub mod scale;
 pub mod throughput;
+pub mod tiny;

@@ -13,6 +13,9 @@ use crate::sync::{Condvar, Mutex, bound, mpsc, mutant, thread};
 
 /// Rounds without a completion for which the reaper stays awake.
 const SPIN_ROUNDS: u32 = bound(64, 1);
+/// Spin hints between two rounds of a reaper that stays awake: about a microsecond. More looks
+/// would take the queue's memory away from whoever submits, all the time.
+const BREATHER: u32 = bound(20, 0);
 /// The reaper's naps between looks at a device that cannot wake it, in microseconds: the first, and
 /// the longest.
 const NAP_US: (u64, u64) = (20, 500);
@@ -253,7 +256,9 @@ impl Reaper {
             work.lively.store(spins, Ordering::SeqCst);
         }
         let mut span = Duration::ZERO;
-        if !spins {
+        if spins {
+            (0..BREATHER).for_each(|_| std::hint::spin_loop());
+        } else {
             self.rests = (self.rests + 1) % IDLE_RESTS;
             span = lie_down(&mut self.members, self.nap, self.rests == 0);
         }
@@ -265,18 +270,22 @@ impl Reaper {
         if news.end {
             return false;
         }
-        let mut progress = false;
+        let (mut progress, mut eager_progress) = (false, news.hurry);
         for member in &self.members {
-            progress |= unless_it_panics(USERS, || member.reap()).unwrap_or(true);
-        }
-        if progress || news.hurry {
-            self.quiet_rounds = 0;
-            self.nap = Duration::from_micros(NAP_US.0);
-        } else {
-            self.quiet_rounds = self.quiet_rounds.saturating_add(1);
-            if !spins {
-                self.nap = (self.nap * 2).min(Duration::from_micros(NAP_US.1));
+            let eager = member.is_eager();
+            // Others see to these: now and then is enough.
+            if spins && !eager {
+                continue;
             }
+            let found = unless_it_panics(USERS, || member.reap()).unwrap_or(true);
+            progress |= found;
+            eager_progress |= found && eager;
+        }
+        self.quiet_rounds = if eager_progress { 0 } else { self.quiet_rounds.saturating_add(1) };
+        if progress || news.hurry {
+            self.nap = Duration::from_micros(NAP_US.0);
+        } else if !spins {
+            self.nap = (self.nap * 2).min(Duration::from_micros(NAP_US.1));
         }
         true
     }

@@ -32,9 +32,12 @@ pub(crate) trait Member: Send + Sync {
     fn deliver(&self, order: Order);
     /// The scheduler is not to be trusted any more: its holds end.
     fn fail_open(&self);
+    /// Whether somebody needs its completions as soon as they are there. Takes no lock.
+    fn is_eager(&self) -> bool;
     /// Takes completions; true if there were any.
     fn reap(&self) -> bool;
-    /// Asks the device to wake the reaper. Says how long the queue can be left alone, at least
+    /// Asks the device to wake the reaper, unless somebody who submits is about to look anyway.
+    /// Says how long the queue can be left alone, at least
     /// `nap`; `None` if it needs nobody: it asks to be watched again. A queue that is merely idle
     /// is let go only if `tired`.
     fn rest(&self, nap: Duration, tired: bool) -> Option<Duration>;

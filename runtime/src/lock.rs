@@ -4,7 +4,6 @@
 //! and taken twice for each command; so releasing it is a plain store, and nobody is ever put on a
 //! list. Whoever finds it taken spins, then yields, then sleeps for short spans: the last lets a
 //! holder go on that has lost its processor to a waiter of higher priority.
-
 //!
 //! In models it is loom's lock: how a thread spins and sleeps is not what they are about.
 
@@ -46,6 +45,11 @@ impl<T> Lock<T> {
         self.0.try_lock().ok()
     }
 
+    /// The lock if nobody has it for long.
+    pub(crate) fn try_lock_patiently(&self) -> Option<Guard<'_, T>> {
+        self.try_lock()
+    }
+
     /// The lock, sooner or later.
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -57,6 +61,17 @@ impl<T> Lock<T> {
     /// The lock if nobody has it.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.0.try_lock()
+    }
+
+    /// The lock if nobody has it for long.
+    pub(crate) fn try_lock_patiently(&self) -> Option<Guard<'_, T>> {
+        (0..SPINS).find_map(|_| {
+            let guard = self.0.try_lock();
+            if guard.is_none() {
+                std::hint::spin_loop();
+            }
+            guard
+        })
     }
 
     /// The lock, sooner or later.

@@ -316,11 +316,15 @@ impl<C> XQueue<C> {
         Arc::ptr_eq(&self.handle, &other.handle)
     }
 
-    /// Makes the scheduler catch up with everything that was asked of it before.
+    /// Makes the scheduler catch up: with everything that was asked of it before, what queues have
+    /// to tell, and the orders that follow from it.
     ///
     /// # Errors
     /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
     pub fn flush(&self) -> Result<(), Error> {
-        self.handle.runtime.hub().ask(|_, _| ())
+        // The round that answers first goes on after its answer; this one knows it to have ended.
+        let hub = self.handle.runtime.hub();
+        hub.ask(|_, _| ())?;
+        hub.ask(|_, _| ())
     }
 }

@@ -16,8 +16,13 @@ use crate::device::Callback;
 use crate::error::{Error, SubmitError, WaitError};
 use crate::hub::{Admit, Member};
 use crate::recorder::Tape;
+use crate::sync::atomic::Ordering;
 use crate::sync::mpsc::Sender;
 use crate::sync::mutant;
+
+/// How long the reaper leaves a queue alone that is submitted to and that nobody waits for. After
+/// the last submit, the scheduler learns so late that the queue is idle.
+const ATTENDED: Duration = Duration::from_micros(100);
 
 impl<S, R, P> Member for Shared<S, R, P>
 where
@@ -42,6 +47,10 @@ where
     fn fail_open(&self) {
         self.lock().machine.handle_signal(now(), Signal::FailOpen);
         self.run_steps();
+    }
+
+    fn is_eager(&self) -> bool {
+        self.eager.load(Ordering::Relaxed)
     }
 
     fn reap(&self) -> bool {
@@ -75,6 +84,13 @@ where
                 self.hub.detach(self.id);
             }
             return None;
+        }
+        let submitted = state.machine.submitted();
+        let attended = std::mem::replace(&mut state.submitted_before, submitted) < submitted;
+        if attended && !state.eager {
+            // Whoever submits looks when the window is full. Waking the reaper for each completion
+            // meanwhile would only be in the way.
+            return Some(nap.max(ATTENDED));
         }
         drop(state);
         // Armed first: what follows sees everything that came before.

@@ -37,6 +37,7 @@ use crate::clock::now;
 use crate::device::Threads;
 use crate::hub::{Hub, Member};
 use crate::lock::{self, Lock};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, bound, mutant};
 
 /// Launches that a submitter does for others in one call; the pump does the rest.
@@ -57,6 +58,9 @@ pub(crate) struct Shared<S: Submit<Payload: Sized>, R, P> {
     alarm: Arc<Alarm>,
     /// The same, as the device wants it.
     alarm_waker: Waker,
+    /// [`State::eager`] for the reaper, which is not to touch the state of a queue that is busy
+    /// without it.
+    eager: AtomicBool,
 }
 
 type Guard<'a, S> = lock::Guard<'a, State<S>>;
@@ -95,6 +99,8 @@ where
             trash: Vec::new(),
             report: None,
             later: None,
+            eager: false,
+            submitted_before: 0,
             step_due: false,
             tape: None,
             time: now(),
@@ -114,6 +120,7 @@ where
             steps: Mutex::new(parts.preempt),
             hub: parts.hub,
             threads: parts.threads,
+            eager: AtomicBool::new(false),
             alarm_waker: Waker::from(Arc::clone(&alarm)),
             alarm,
         })
@@ -128,6 +135,18 @@ where
             || self.caps.interrupt == Some(Recovery::Replay)
     }
 
+    /// Notes whether somebody needs the reaper.
+    fn note_eagerness(&self, state: &mut State<S>) {
+        let eager = !state.waiters.is_empty()
+            || state.later.is_some()
+            || state.closing
+            || state.machine.next_launch().0 < state.machine.submitted();
+        if eager != state.eager {
+            state.eager = eager;
+            self.eager.store(eager, Ordering::Relaxed);
+        }
+    }
+
     /// Lets the state go and tells everybody what they must know.
     fn finish<'a>(&'a self, mut state: Guard<'a, S>) {
         loop {
@@ -135,6 +154,7 @@ where
                 // Nobody will say that the event has been reached.
                 state = self.abandon_waits(state);
             }
+            self.note_eagerness(&mut state);
             let ring = state.take_note();
             let busy = state.machine.in_flight() > 0 || state.later.is_some() || state.closing;
             let watch = busy && !state.watched;
@@ -331,7 +351,11 @@ where
 
     /// Takes completions if nobody else is about it. A caller that may launch does so.
     fn take_completions(&self, may_launch: bool) -> bool {
-        let Some(mut retire) = self.retire.try_lock() else { return false };
+        // Whoever submits is kept from more by the full window, so it pays to wait a moment: a
+        // command that is left behind costs a wake-up of the pump.
+        let retire =
+            if may_launch { self.retire.try_lock_patiently() } else { self.retire.try_lock() };
+        let Some(mut retire) = retire else { return false };
         let signal = match self.guarded(|| retire.poll_retired()) {
             Ok(None) => return false,
             Ok(Some(retired)) => Signal::Retired(retired),
@@ -364,6 +388,7 @@ where
             && !state.waiters.iter().any(|w| w.until == until && w.waker.will_wake(waker))
         {
             state.waiters.push(Waiter { until, waker: waker.clone() });
+            self.note_eagerness(&mut state);
         }
         outcome
     }

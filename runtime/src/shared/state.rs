@@ -44,6 +44,10 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) report: Option<Report>,
     /// A step that the device has not finished.
     pub(super) later: Option<u32>,
+    /// Somebody needs the completions as soon as they are there.
+    pub(super) eager: bool,
+    /// Commands submitted before the reaper's last rest.
+    pub(super) submitted_before: u64,
     /// A step waits for the launching half to come back.
     pub(super) step_due: bool,
     /// Where what happens to the queue is written down, if it is.
