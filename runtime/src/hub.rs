@@ -168,6 +168,12 @@ impl Hub {
         })
     }
 
+    /// Waits until the round that answered the last question has ended: it takes reports and
+    /// delivers orders after its answers.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        self.ask(|_, _| ())
+    }
+
     /// Waits for mail, or until `due`. Called by the scheduler's thread alone.
     pub(crate) fn wait(&self, due: Option<Instant>, mail: &mut Mail) {
         self.round_started_ns.store(0, Ordering::Release);

@@ -322,9 +322,8 @@ impl<C> XQueue<C> {
     /// # Errors
     /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
     pub fn flush(&self) -> Result<(), Error> {
-        // The round that answers first goes on after its answer; this one knows it to have ended.
         let hub = self.handle.runtime.hub();
         hub.ask(|_, _| ())?;
-        hub.ask(|_, _| ())
+        hub.settle()
     }
 }

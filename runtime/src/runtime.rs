@@ -133,14 +133,16 @@ impl Runtime {
         self.inner.hub.break_scheduler(panics);
     }
 
-    /// Puts another policy in charge. Nothing drains; what the old policy held and the new one does
-    /// not runs at once.
+    /// Puts another policy in charge, and waits until its first orders are carried out. Nothing
+    /// drains; what the old policy held and the new one does not runs then.
     ///
     /// # Errors
-    /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
+    /// [`Error::SchedulerSilent`], after which the policy may be in charge all the same, and
+    /// [`Error::SchedulerGone`].
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
         let guest = Guest::new(policy, &self.inner.hub);
-        self.inner.hub.ask(move |now, brain| drop(brain.set_policy(now, guest)))
+        self.inner.hub.ask(move |now, brain| drop(brain.set_policy(now, guest)))?;
+        self.inner.hub.settle()
     }
 
     /// Writes down what the scheduler is fed and what it orders, and what the queues do, until the
@@ -293,7 +295,7 @@ where
         hub.register(id, Arc::clone(&shared) as _);
         // The round that knows the queue has ended when this is answered, so its first command
         // cannot slip past the policy.
-        if let Err(error) = hub.ask(|_, _| ()) {
+        if let Err(error) = hub.settle() {
             hub.detach(id);
             return Err(error);
         }
