@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use xsched_core::hint::Hints;
 use xsched_core::id::{CmdId, EventRef};
-use xsched_core::level::Level;
+use xsched_core::level::{Caps, Level};
 use xsched_core::scheduler::LevelChoice;
 use xsched_core::window::WindowConfig;
 
@@ -291,6 +291,18 @@ impl<C> XQueue<C> {
             }
         });
         level.min(self.api().caps().level)
+    }
+
+    /// The deepest hold that is used: as configured, or what the device can do if that is less.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.api().level()
+    }
+
+    /// What the device can do for this queue.
+    #[must_use]
+    pub fn caps(&self) -> Caps {
+        self.api().caps()
     }
 
     /// Changes the in-flight window at once; nothing drains.

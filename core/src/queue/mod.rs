@@ -474,6 +474,13 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.level = level;
     }
 
+    /// The deepest hold that will be used: the level that was set, or that of the device if it can
+    /// do less.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level.min(self.caps.level)
+    }
+
     /// What has become of a command.
     #[must_use]
     pub fn status(&self, cmd: CmdId) -> Status {

@@ -179,6 +179,7 @@ pub(crate) trait Api<C>: Member {
     fn resume(&self, drop_pending: bool);
     fn set_window(&self, window: WindowConfig);
     fn set_level(&self, level: Level);
+    fn level(&self) -> Level;
     fn close(&self);
 }
 
@@ -368,6 +369,10 @@ where
     fn set_level(&self, level: Level) {
         self.lock().machine.set_level(level);
         self.run_steps();
+    }
+
+    fn level(&self) -> Level {
+        self.lock().machine.level()
     }
 
     fn close(&self) {

@@ -84,6 +84,16 @@ fn settings_of_a_held_queue_change_at_once() {
     assert_eq!(hand.get().log, (0..12).collect::<Vec<_>>());
 }
 
+/// W-C4: a level that the device cannot do is not taken for one that it can.
+#[test]
+fn the_level_of_a_queue_is_one_that_the_device_can_do() {
+    let (_, device) = bench(Fcfs);
+    let queue = device.queue(config(0, Level::Interrupt, 4), Hand::at_once()).unwrap();
+    assert_eq!((queue.level(), queue.caps().level), (Level::Deactivate, Level::Deactivate));
+    assert_eq!(queue.set_level(Level::Block), Level::Block);
+    assert_eq!(queue.level(), Level::Block);
+}
+
 /// W-C4: dropping on resume works at Lv1.
 #[test]
 fn resuming_can_drop_what_was_not_launched() {
