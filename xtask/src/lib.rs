@@ -19,8 +19,8 @@ pub mod proof;
 pub mod stress;
 pub mod tidy;
 
-/// The command of the README that runs the main experiment.
-pub const MAIN_JOB: &str = "cargo run --release -- sim run sim/scenarios/bert-mi308x.toml";
+/// The command of the README that does the main job.
+pub const MAIN_JOB: &str = "cargo run --release -- demo";
 /// The command of the README that tests everything.
 pub const TEST_JOB: &str = "cargo xtask ci";
 
