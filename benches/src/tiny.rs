@@ -11,11 +11,14 @@ use xsched::core::hal::{Backend, Retire, Submit};
 use xsched::core::id::{CmdId, QueueId};
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
-/// Looks at the device before going to sleep, as many as a waiter of the runtime takes.
-const LOOKS: u32 = 256;
+/// Looks at the device before going to sleep. The runtime's waiter takes 256, each of which takes
+/// longer; so many take at least as long.
+const LOOKS: u32 = 4_096;
+/// Commands of one kind in a row.
+const STRETCH: usize = 100;
 
-/// Medians in nanoseconds, of as many commands each, taken in turns: straight on the host device,
-/// and through a queue of a runtime on another one.
+/// Medians in nanoseconds, of at least so many commands each, in stretches that take turns:
+/// straight on the host device, and through a queue of a runtime on another one.
 ///
 /// # Errors
 /// If the device cannot be made, or is lost.
@@ -25,15 +28,20 @@ pub fn tiny_ns(commands: usize, queue: &XQueue<HostCommand>) -> Result<(u64, u64
     let command = HostCommand::function(|_, _| {}, 0, 0);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let (mut plain, mut queued) = (Vec::new(), Vec::new());
-    for n in 0..commands as u64 {
-        let start = Instant::now();
-        halves.submit.launch(CmdId(n), &command, true)?;
-        wait(&mut halves.retire, &waker)?;
-        plain.push(start.elapsed().as_nanos() as u64);
-        let start = Instant::now();
-        let ticket = queue.submit(command.clone()).map_err(|_| "the device was lost")?;
-        queue.wait(ticket)?;
-        queued.push(start.elapsed().as_nanos() as u64);
+    let mut cmds = (0..).map(CmdId);
+    while plain.len() < commands {
+        for cmd in cmds.by_ref().take(STRETCH) {
+            let start = Instant::now();
+            halves.submit.launch(cmd, &command, true)?;
+            wait(&mut halves.retire, &waker)?;
+            plain.push(start.elapsed().as_nanos() as u64);
+        }
+        for _ in 0..STRETCH {
+            let start = Instant::now();
+            let ticket = queue.submit(command.clone()).map_err(|_| "the device was lost")?;
+            queue.wait(ticket)?;
+            queued.push(start.elapsed().as_nanos() as u64);
+        }
     }
     Ok((middle(plain), middle(queued)))
 }

@@ -19,7 +19,7 @@ use crate::policy::Guest;
 use crate::recorder::{Records, Tape};
 use crate::shared::Snapshot;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, mpsc, mutant};
+use crate::sync::{Condvar, Mutex, MutexGuard, bound, mpsc, mutant};
 
 /// The scheduler as the runtime uses it.
 pub(crate) type Brain = Recorded<Guest, Heap, Tape>;
@@ -65,13 +65,23 @@ struct Inbox {
     broken: bool,
     /// The scheduler has ended; nobody will look here again.
     closed: bool,
+    /// The scheduler waits for the bell and nobody has rung it. Ringing is a system call, even
+    /// where nobody waits.
+    asleep: bool,
 }
+
+/// Spin hints before the scheduler looks again: a few microseconds.
+const LINGER: u32 = bound(96, 0);
+/// If its last sleep, with the round that followed, took less than this.
+const SHORT_SLEEP: xsched_core::time::Duration = xsched_core::time::Duration::from_us(50);
 
 /// What a round of the scheduler starts with.
 #[derive(Default)]
 pub(crate) struct Mail {
     /// Closures to run.
     pub(crate) requests: Vec<Request>,
+    /// When the scheduler last fell asleep, if it did.
+    slept: Option<Instant>,
     /// Queues that have reports.
     pub(crate) reports: Vec<QueueId>,
     /// The runtime ends.
@@ -136,6 +146,15 @@ impl Hub {
         let mut inbox = lock(&self.inbox);
         if !inbox.closed {
             inbox.reports.push(queue);
+            self.wake(inbox);
+        }
+    }
+
+    /// Lets the scheduler know of what is in the inbox.
+    fn wake(&self, mut inbox: MutexGuard<'_, Inbox>) {
+        let asleep = std::mem::take(&mut inbox.asleep);
+        drop(inbox);
+        if asleep {
             self.bell.notify_one();
         }
     }
@@ -146,7 +165,7 @@ impl Hub {
         if !inbox.closed {
             inbox.requests.push(Box::new(request));
             if !mutant("requests make no noise") {
-                self.bell.notify_one();
+                self.wake(inbox);
             }
         }
     }
@@ -174,11 +193,24 @@ impl Hub {
         self.ask(|_, _| ())
     }
 
+    /// Stays awake for a moment if the last sleep was short: waking the scheduler costs those who
+    /// submit more than the moment costs anybody. It does not look meanwhile, so that reports
+    /// merge instead of being fetched one by one, from memory that others are busy with.
+    fn linger(mail: &mut Mail) {
+        let slept = mail.slept.take().map(|since| crate::clock::now().since(since));
+        if slept.is_none_or(|slept| slept < SHORT_SLEEP) {
+            (0..LINGER).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
     /// Waits for mail, or until `due`. Called by the scheduler's thread alone.
     pub(crate) fn wait(&self, due: Option<Instant>, mail: &mut Mail) {
         self.round_started_ns.store(0, Ordering::Release);
+        Self::linger(mail);
         let mut inbox = lock(&self.inbox);
         while inbox.requests.is_empty() && inbox.reports.is_empty() && !self.is_over(&inbox) {
+            inbox.asleep = !mutant("asleep without a word");
+            mail.slept = Some(crate::clock::now());
             let Some(due) = due else {
                 inbox = self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -190,6 +222,7 @@ impl Hub {
             let left = Duration::from_nanos(left_ns);
             inbox = self.bell.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        inbox.asleep = false;
         // The buffers change places, so that nothing is allocated after a while.
         std::mem::swap(&mut mail.requests, &mut inbox.requests);
         std::mem::swap(&mut mail.reports, &mut inbox.reports);
@@ -208,8 +241,9 @@ impl Hub {
             // infallible: the panic is the purpose, and not in builds of users.
             self.send(|_, _| panic!("as a test wants it"));
         } else {
-            lock(&self.inbox).broken = true;
-            self.bell.notify_one();
+            let mut inbox = lock(&self.inbox);
+            inbox.broken = true;
+            self.wake(inbox);
         }
     }
 
@@ -224,8 +258,9 @@ impl Hub {
 
     /// Ends the scheduler's thread once the last queue has gone.
     pub(crate) fn stop(&self) {
-        lock(&self.inbox).stop = true;
-        self.bell.notify_one();
+        let mut inbox = lock(&self.inbox);
+        inbox.stop = true;
+        self.wake(inbox);
     }
 
     /// The scheduler has ended. Every hold of it ends.

@@ -91,10 +91,14 @@ impl<T> Lock<T> {
                 SPINS..YIELDS => std::thread::yield_now(),
                 _ => std::thread::sleep(SLEEP),
             }
+            tries = tries.saturating_add(1);
+            // Looking leaves the memory with the holder, trying takes it away.
+            if self.0.is_locked() {
+                continue;
+            }
             if let Some(guard) = self.0.try_lock() {
                 return guard;
             }
-            tries = tries.saturating_add(1);
         }
     }
 }

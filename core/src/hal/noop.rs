@@ -12,7 +12,9 @@ use crate::queue::{Outcome, Retired};
 use crate::time::Duration;
 
 /// The shared state of one hardware queue of a [`Noop`] device.
+// Threads that use neighbours must not be in each other's way.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct NoopQueue {
     /// Commands covered by a marker.
     marked: AtomicU64,

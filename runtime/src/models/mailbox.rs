@@ -82,3 +82,8 @@ fn a_report_is_fetched_in_two_steps() {
 fn requests_make_no_noise() {
     notices(MAIL, "requests make no noise", "deadlock");
 }
+
+#[test]
+fn asleep_without_a_word() {
+    notices(MAIL, "asleep without a word", "deadlock");
+}

@@ -46,6 +46,8 @@ const FAVOURS: u32 = bound(16, 1);
 const WAKES: usize = bound(8, 1) as usize;
 
 /// See the module.
+// On cache lines of its own: neighbours belong to other threads.
+#[repr(align(128))]
 pub(crate) struct Shared<S: Submit<Payload: Sized>, R, P> {
     this: Weak<Self>,
     id: QueueId,
