@@ -258,3 +258,66 @@ impl Share {
         span.max(Duration::from_ns(self.timeslice.as_ns() / TURNS_MAX))
     }
 }
+
+/// Declares a policy that shares device time: its name, and what weight a queue has.
+macro_rules! sharing_policy {
+    ($policy:ident, $name:literal, $weight:path) => {
+        /// The policy. See the [module](self).
+        #[derive(Clone, Copy, Debug)]
+        pub struct $policy($crate::share::Share);
+
+        impl $policy {
+            /// With rounds of this length.
+            #[must_use]
+            pub const fn new(timeslice: ::xsched_core::time::Duration) -> Self {
+                Self($crate::share::Share { timeslice, weight: $weight })
+            }
+        }
+
+        impl Default for $policy {
+            fn default() -> Self {
+                Self::new($crate::share::TIMESLICE)
+            }
+        }
+
+        impl ::xsched_core::policy::Policy for $policy {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn progress_every(&self) -> Option<::xsched_core::time::Duration> {
+                Some(self.0.progress_every())
+            }
+
+            fn configure(&mut self, hint: ::xsched_core::hint::PolicyHint) -> bool {
+                let ::xsched_core::hint::PolicyHint::Timeslice(timeslice) = hint else {
+                    return false;
+                };
+                *self = Self::new(timeslice);
+                true
+            }
+
+            fn observe(
+                &mut self,
+                now: ::xsched_core::time::Instant,
+                queue: ::xsched_core::id::QueueId,
+                event: ::xsched_core::policy::Event,
+                queues: &::xsched_core::scheduler::QueueTable<'_>,
+            ) {
+                self.0.observe(now, queue, event, queues);
+            }
+
+            fn decide(
+                &mut self,
+                now: ::xsched_core::time::Instant,
+                changed: ::xsched_core::policy::Changed<'_>,
+                queues: &::xsched_core::scheduler::QueueTable<'_>,
+                out: &mut ::xsched_core::policy::Decisions<'_>,
+            ) {
+                self.0.decide(now, changed, queues, out);
+            }
+        }
+    };
+}
+
+pub(crate) use sharing_policy;
