@@ -235,6 +235,7 @@ fn reap(work: &Work) {
 /// What the reaper knows from one round to the next.
 pub(crate) struct Reaper {
     members: Vec<Arc<dyn Member>>,
+    rounds: u32,
     quiet_rounds: u32,
     rests: u32,
     nap: Duration,
@@ -243,7 +244,7 @@ pub(crate) struct Reaper {
 impl Default for Reaper {
     fn default() -> Self {
         let nap = Duration::from_micros(NAP_US.0);
-        Self { members: Vec::new(), quiet_rounds: 0, rests: 0, nap }
+        Self { members: Vec::new(), rounds: 0, quiet_rounds: 0, rests: 0, nap }
     }
 }
 
@@ -270,11 +271,14 @@ impl Reaper {
         if news.end {
             return false;
         }
+        self.rounds = self.rounds.wrapping_add(1);
+        // A reaper that is kept awake by one queue must not forget the others.
+        let all = !spins || self.rounds.is_multiple_of(SPIN_ROUNDS);
         let (mut progress, mut eager_progress) = (false, news.hurry);
         for member in &self.members {
             let eager = member.is_eager();
             // Others see to these: now and then is enough.
-            if spins && !eager {
+            if !all && !eager {
                 continue;
             }
             let found = unless_it_panics(USERS, || member.reap()).unwrap_or(true);
@@ -301,4 +305,64 @@ fn lie_down(members: &mut Vec<Arc<dyn Member>>, nap: Duration, tired: bool) -> D
         rest.is_some()
     });
     span
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use xsched_core::id::{CmdId, EventRef};
+    use xsched_core::message::{Order, Report};
+
+    use super::*;
+    use crate::hub::Admit;
+    use crate::recorder::Tape;
+    use crate::shared::Snapshot;
+
+    /// A queue that always has a completion to take.
+    #[derive(Default)]
+    struct Endless {
+        eager: bool,
+        reaped: AtomicU32,
+    }
+
+    impl Member for Endless {
+        fn take_report(&self) -> Option<Report> {
+            None
+        }
+        fn deliver(&self, _: Order) {}
+        fn fail_open(&self) {}
+        fn is_eager(&self) -> bool {
+            self.eager
+        }
+        fn reap(&self) -> bool {
+            self.reaped.fetch_add(1, Ordering::Relaxed);
+            true
+        }
+        fn rest(&self, nap: Duration, _: bool) -> Option<Duration> {
+            Some(nap)
+        }
+        fn pump(&self) {}
+        fn snapshot(&self) -> Snapshot {
+            unreachable!("nobody asks")
+        }
+        fn submit_wait(&self, _: EventRef, _: &mut Admit<'_>) -> Result<Option<CmdId>, Error> {
+            Ok(None)
+        }
+        fn record(&self, _: Option<Tape>) {}
+    }
+
+    #[test]
+    fn a_reaper_that_one_queue_keeps_awake_forgets_no_other() {
+        let (work, mut reaper) = (Work::new(), Reaper::default());
+        let busy = Arc::new(Endless { eager: true, ..Endless::default() });
+        let other = Arc::new(Endless::default());
+        work.push(Arc::clone(&busy) as _);
+        work.push(Arc::clone(&other) as _);
+        for _ in 0..10 * SPIN_ROUNDS {
+            assert!(reaper.round(&work));
+        }
+        assert_eq!(busy.reaped.load(Ordering::Relaxed), 10 * SPIN_ROUNDS);
+        assert!((9..=11).contains(&other.reaped.load(Ordering::Relaxed)));
+    }
 }
