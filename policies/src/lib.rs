@@ -13,7 +13,7 @@
 //! | [`up`](up::Up) | device time in proportion to percentages |
 //! | [`wfq`](wfq::Wfq) | device time in proportion to weights |
 //!
-//! Names in capitals, and the long ones of the C++ library, are accepted as well.
+//! Names are accepted in capitals too, and in full: `highest_priority_first`, say.
 #![no_std]
 #![forbid(unsafe_code)]
 
