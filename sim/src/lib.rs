@@ -9,6 +9,7 @@
 //! with faults and looks for violations.
 
 mod clock;
+pub mod comparators;
 mod device;
 mod engine;
 #[doc(hidden)]

@@ -14,6 +14,7 @@ use rand::RngExt;
 use xsched_core::hal::FaultRates;
 use xsched_core::level::Level;
 
+use crate::comparators::Comparators;
 use crate::engine::{Disturbance, Faults, Setup};
 use crate::outcome::Outcome;
 use crate::run::run_setup;
@@ -168,6 +169,7 @@ impl Drawn {
             tasks,
             references: Vec::new(),
             fitted: Vec::new(),
+            comparators: Comparators::default(),
         };
         let policy = if fcfs {
             xsched_policies::Any::Fcfs(xsched_policies::fcfs::Fcfs)
@@ -177,6 +179,7 @@ impl Drawn {
         let level = rng.random_range(1..=max_level);
         let setup = Setup {
             policy,
+            system: None,
             level,
             seed,
             checks: true,
