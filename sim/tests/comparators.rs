@@ -117,7 +117,7 @@ fn quotas_hold_for_commands_longer_than_a_window() {
 fn rate_control_lets_production_have_nearly_everything() {
     let production = TaskSpec { priority: 1, ..endless("production", 100 * US) };
     let tasks = vec![production, endless("opportunistic", 100 * US)];
-    let outcome = run_long(&under(System::Tgs, tasks), 60 * S);
+    let outcome = run_long(&under(System::Tgs, tasks), 200 * S);
     assert!(part(&outcome, 0) > 0.95, "production has {}", part(&outcome, 0));
     assert!(part(&outcome, 1) > 0.005, "opportunistic has {}", part(&outcome, 1));
 }
@@ -132,8 +132,8 @@ fn rate_control_gives_away_what_production_leaves() {
         ..task("production")
     };
     let tasks = vec![production.clone(), endless("opportunistic", 100 * US)];
-    let alone = run_long(&under(System::Tgs, vec![production]), 100 * S);
-    let outcome = run_long(&under(System::Tgs, tasks), 100 * S);
+    let alone = run_long(&under(System::Tgs, vec![production]), 400 * S);
+    let outcome = run_long(&under(System::Tgs, tasks), 400 * S);
     assert!(part(&outcome, 0) > 0.95 * part(&alone, 0));
     assert!(part(&outcome, 1) > 0.25, "opportunistic has {}", part(&outcome, 1));
 }
@@ -142,7 +142,7 @@ fn rate_control_gives_away_what_production_leaves() {
 fn rate_control_frees_the_device_when_production_is_through() {
     let production = TaskSpec { priority: 1, requests: Some(100), ..endless("p", 100 * US) };
     let tasks = vec![production, endless("opportunistic", 100 * US)];
-    let outcome = run_long(&under(System::Tgs, tasks), 10 * S);
+    let outcome = run_long(&under(System::Tgs, tasks), 60 * S);
     assert!(part(&outcome, 1) > 0.8, "opportunistic has {}", part(&outcome, 1));
 }
 

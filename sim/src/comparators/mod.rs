@@ -198,7 +198,7 @@ impl Default for Comparators {
             switch_ns: 40_000,
             mps_percent: 100,
             vcuda_window_ns: 120 * MS,
-            tgs_interval_ns: 500 * MS,
+            tgs_interval_ns: 5_000 * MS,
             tgs_window_ns: 50 * MS,
             tgs_tolerance: 0.03,
             tgs_increase: 0.025,

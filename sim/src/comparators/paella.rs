@@ -85,10 +85,11 @@ impl Gate for Dispatcher {
     fn launched(&mut self, _: u64, task: usize, work_ns: u64) {
         let device = self.jobs[task].device;
         self.in_flight[device] += 1;
-        let waits = |(_, job): &(usize, &mut Job)| job.device == device && job.waits_ns.is_some();
-        let jobs = || self.jobs.iter().filter(|job| job.device == device && job.waits_ns.is_some());
-        let fair_ns = work_ns as f64 / (1 + jobs().count()) as f64;
-        for (_, job) in self.jobs.iter_mut().enumerate().filter(waits) {
+        let waits = |job: &Job| job.device == device && job.waits_ns.is_some();
+        let others = self.jobs.iter().filter(|job| waits(job)).count();
+        // Nobody is deprived by a task that has the device to itself: it catches up by all of it.
+        let fair_ns = if others > 0 { work_ns as f64 / (1 + others) as f64 } else { 0.0 };
+        for job in self.jobs.iter_mut().filter(|job| waits(job)) {
             job.deficit_ns += fair_ns;
         }
         let job = &mut self.jobs[task];

@@ -105,3 +105,31 @@ fn requests_go_by_priority_and_then_by_arrival() {
     gate.request_over(3);
     assert_eq!(gate.next_request(), Some(2), "it came first");
 }
+
+#[test]
+fn a_task_catches_up_when_it_has_the_device_to_itself() {
+    let parameters =
+        Comparators { paella_in_flight: 1, paella_deficit_ns: 90, ..Comparators::default() };
+    let tasks = [task("long", None, 0), task("short", None, 0)];
+    let mut gate = paella::Dispatcher::new(&parameters, &tasks);
+    gate.launched(0, 1, 100);
+    // Both want to go on when the kernel of one is over: who may?
+    let contend = |gate: &mut paella::Dispatcher, over| {
+        gate.admit(0, 0, 1_000);
+        gate.admit(0, 1, 1);
+        gate.retired(over, 1);
+        let next = gate.woken().expect("there is room and somebody waits");
+        gate.launched(0, next, 100);
+        next
+    };
+    assert_eq!(contend(&mut gate, 1), 1, "it is shorter; the other is behind by 50 now");
+    assert_eq!(contend(&mut gate, 1), 1, "which is not too much, but 100 is");
+    assert_eq!(contend(&mut gate, 1), 0);
+    assert_eq!(contend(&mut gate, 0), 1, "behind by 50 it waits again, for 50 more");
+    // Only the long one wants to go on.
+    gate.retired(1, 1);
+    assert_eq!(gate.woken(), Some(0));
+    gate.launched(0, 0, 100);
+    assert_eq!(contend(&mut gate, 0), 1);
+    assert_eq!(contend(&mut gate, 1), 1, "it is behind by no more than 50");
+}

@@ -40,10 +40,11 @@ impl Engine<'_> {
         sent.map_or_else(submitting, |sent| sent.last.count() - next)
     }
 
-    /// Has the queues driven whose turn has come.
+    /// Has the queue driven whose turn has come. Only one: once it has been driven, the next is
+    /// looked for.
     pub(super) fn wake_gated(&mut self) {
-        if let Some(gate) = &mut self.gate {
-            self.todo.extend(std::iter::from_fn(|| gate.woken()).map(|task| task as u32));
+        if let Some(task) = self.gate.as_mut().and_then(|gate| gate.woken()) {
+            self.todo.push_back(task as u32);
         }
     }
 
