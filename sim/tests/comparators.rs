@@ -10,7 +10,7 @@ use build::{
 use xsched_sim::comparators::{Comparators, System};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run};
-use xsched_sim::scenario::{Dist, Scenario, TaskSpec};
+use xsched_sim::scenario::{Concurrency, DeviceSpec, Dist, Scenario, TaskSpec};
 
 /// The tasks on a device under a system with its default parameters.
 fn under(system: System, tasks: Vec<TaskSpec>) -> Scenario {
@@ -233,6 +233,37 @@ fn every_system_runs_with_locks_dependencies_and_latencies_and_repeats_itself() 
         let finished = |task: &xsched_sim::outcome::TaskOutcome| !task.latencies_ns.is_empty();
         assert!(outcome.tasks.iter().all(finished), "{system}: {:?}", outcome.tasks);
         assert_eq!(outcome, once(), "{system}");
+    }
+}
+
+#[test]
+fn nothing_is_forgotten_on_any_kind_of_device() {
+    let concurrencies = [
+        Concurrency::RoundRobin,
+        Concurrency::Exclusive,
+        Concurrency::ProcessorSharing { contention: 0.7 },
+    ];
+    for (system, seed) in System::ALL.into_iter().flat_map(|s| (1..=6).map(move |n| (s, n))) {
+        let mut scenario = parse(include_str!("../scenarios/comparators.toml"));
+        scenario.comparators.system = Some(system);
+        scenario.comparators.paella_in_flight = 1 + seed as u32 % 3;
+        scenario.comparators.triton_running = 1 + seed as u32 % 2;
+        scenario.devices[0].concurrency = concurrencies[seed as usize % 3];
+        scenario.devices[0].launch_queue = [4, 16, 1_024][seed as usize / 2 % 3];
+        if seed % 2 == 0 {
+            let free = device();
+            scenario.scheduler_latency_ns = 0;
+            scenario.devices[0] = DeviceSpec { concurrency: concurrencies[0], ..free };
+        }
+        // Whoever is kept waiting for ever keeps the run from ending well.
+        (scenario.duration_ns, scenario.warmup_ns) = (None, 0);
+        for task in &mut scenario.tasks {
+            task.requests = Some(12);
+        }
+        let outcome = run_checked(&scenario, seed);
+        for task in &outcome.tasks {
+            assert_eq!(task.latencies_ns.len(), 12, "{system}, seed {seed}: {}", task.name);
+        }
     }
 }
 
