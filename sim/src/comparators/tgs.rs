@@ -7,10 +7,10 @@
 //! others. Kernels are never stopped, and one may always go in each window, however long it is.
 //!
 //! Source: Wu, Zhang, Bai, Liu and Jin, "Transparent GPU Sharing in Container Clouds for Deep
-//! Learning Workloads" (NSDI 2023), and the constants of the authors' public code: a window of 50
-//! ms, a tolerance of 3 %, growth by half at first, additions of 2.5 % of the production rate, cuts
-//! of 8 %, a tenth and a new start after a drop of three tolerances, and a judgement every 5 s (so it
-//! takes a minute or two to converge). The code counts thread blocks, the model device time.
+//! Learning Workloads" (NSDI 2023), and the constants of the authors' public code: a window of
+//! 50 ms, a tolerance of 3 %, growth by half at first, additions of 2.5 % of the production rate,
+//! cuts of 8 %, a tenth and a new start after a drop of three tolerances, and a judgement every 5 s
+//! (so it takes a minute or two to converge). The code counts thread blocks, the model device time.
 
 use super::{Admit, Comparators, Gate};
 use crate::scenario::TaskSpec;
