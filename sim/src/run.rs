@@ -32,13 +32,19 @@ pub struct RunOptions {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError {
-    /// No such policy and no such system.
+    /// No such policy.
+    #[error("unknown policy `{name}`; known are {}", policy_names().join(", "))]
+    UnknownPolicy {
+        /// What was asked for.
+        name: String,
+    },
+    /// Neither a policy nor a system.
     #[error(
         "unknown policy `{name}`; known are {}, and to compare with {}",
         policy_names().join(", "),
         System::names()
     )]
-    UnknownPolicy {
+    UnknownName {
         /// What was asked for.
         name: String,
     },
@@ -84,7 +90,7 @@ pub fn never_holds(policy: &str) -> bool {
 /// Runs a scenario once. `progress` gets the share that is done, 0 to 1, now and then.
 ///
 /// # Errors
-/// If the policy or the level does not exist, or a device cannot do the level.
+/// If the policy or system or the level does not exist, or a device cannot do the level.
 pub fn run(
     scenario: &Scenario,
     options: &RunOptions,
@@ -144,7 +150,7 @@ fn choose(scenario: &Scenario, options: &RunOptions) -> Result<(Option<System>, 
     if let Ok(policy) = name.parse() {
         return Ok((None, policy));
     }
-    let unknown = |_| RunError::UnknownPolicy { name: name.to_owned() };
+    let unknown = |_| RunError::UnknownName { name: name.to_owned() };
     let system: System = name.parse().map_err(unknown)?;
     Ok((Some(system), system.policy()))
 }

@@ -285,7 +285,7 @@ fn an_unknown_name_is_an_error_with_the_known_ones() {
     let options = RunOptions { policy: Some("nobody".to_owned()), ..RunOptions::default() };
     let result = run(&scenario(device(), vec![once("a", 1, US)]), &options, &mut |_| {});
     let error = result.unwrap_err();
-    assert!(matches!(error, RunError::UnknownPolicy { .. }));
+    assert!(matches!(error, RunError::UnknownName { .. }));
     assert!(error.to_string().contains("native, timeslice, mps, vcuda, tgs, paella, triton, sync"));
 }
 
