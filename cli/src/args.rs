@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use xsched_sim::comparators::System;
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
@@ -38,10 +39,10 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sim {
     /// Run a scenario and print its figures.
-    #[command(after_help = policies())]
+    #[command(after_help = policies_and_systems())]
     Run(RunArgs),
     /// Run a scenario under several policies and levels and print them side by side.
-    #[command(after_help = policies())]
+    #[command(after_help = policies_and_systems())]
     Compare(CompareArgs),
     /// Run many small drawn scenarios with injected faults and check every invariant.
     #[command(after_help = EXIT_CODES)]
@@ -127,6 +128,10 @@ fn policies() -> String {
     format!("Policies: {}.\n{EXIT_CODES}", xsched_sim::run::policy_names().join(", "))
 }
 
+fn policies_and_systems() -> String {
+    format!("Systems to compare with: {}.\n{}", System::names(), policies())
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The scenario, a TOML file.
@@ -134,6 +139,9 @@ pub(crate) struct RunArgs {
     /// Policy, instead of that of the scenario.
     #[arg(long, value_name = "P")]
     pub(crate) policy: Option<String>,
+    /// System to compare with, to run instead of a policy.
+    #[arg(long, value_name = "S", conflicts_with_all = ["policy", "level"])]
+    pub(crate) system: Option<System>,
     /// Preemption level, 1 to 3, instead of that of the scenario.
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<u8>,
@@ -165,7 +173,7 @@ pub(crate) struct RunArgs {
 pub(crate) struct CompareArgs {
     /// The scenario, a TOML file.
     pub(crate) file: PathBuf,
-    /// Policies, with commas between; the others are compared with the first.
+    /// Policies and systems, with commas between; the others are compared with the first.
     #[arg(long, value_name = "P,P", value_delimiter = ',', required = true)]
     pub(crate) policies: Vec<String>,
     /// Preemption levels, 1 to 3, with commas between; by default that of the scenario.

@@ -25,7 +25,7 @@ pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
         ..Places::default()
     })?;
     let options = RunOptions {
-        policy: args.policy.clone(),
+        policy: args.system.map_or_else(|| args.policy.clone(), |s| Some(s.name().to_owned())),
         level: args.level,
         seed: args.seed,
         checks: !args.no_checks,

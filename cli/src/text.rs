@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use xsched_sim::comparators::System;
 use xsched_sim::report::{
     Bands, CheckFigures, CompareRow, Comparison, DeviceFigures, LatencyBands, LatencyFigures,
     ReferenceResult, RunFigures, TaskFigures,
@@ -24,9 +25,13 @@ pub(crate) fn heading(run: &RunFigures, seeds: u64, commands: u64, wall: Duratio
     } else {
         format!("seed {seed}")
     };
+    let what = match policy.parse::<System>() {
+        Ok(system) => format!("system {system}"),
+        Err(_) => format!("policy {policy}, level {level}"),
+    };
     let each = if seeds > 1 { " for the first" } else { "" };
     format!(
-        "{scenario}: policy {policy}, level {level}, {seed}; {seconds:.3} s simulated{each}, {}\n\n",
+        "{scenario}: {what}, {seed}; {seconds:.3} s simulated{each}, {}\n\n",
         speed(commands, wall)
     )
 }

@@ -230,6 +230,26 @@ fn a_comparison_has_a_line_per_combination_and_task() {
 }
 
 #[test]
+fn a_system_runs_instead_of_a_policy() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let out = folder.path("s.json");
+    let text = good(&["sim", "run", &file, "--system", "mps", "--json", &out]);
+    assert!(text.starts_with("small: system mps, seed 1;"), "{text}");
+    assert_eq!(json(&folder.read("s.json"))["policy"], "mps");
+    let policies = ["--policies", "hpf,native,triton,native", "--levels", "1,2"];
+    let text = good(&[&["sim", "compare", &file][..], &policies].concat());
+    let lines = |start: &str| text.lines().filter(|line| line.trim().starts_with(start)).count();
+    assert_eq!([lines("hpf "), lines("native "), lines("triton ")], [4, 2, 2], "{text}");
+
+    let named = SCENARIO.replace("policy = \"fcfs\"", "system = \"vcuda\"");
+    let file = folder.write("named.toml", &named);
+    assert!(good(&["sim", "run", &file]).starts_with("small: system vcuda, "));
+    let text = good(&["sim", "run", &file, "--policy", "hpf"]);
+    assert!(text.starts_with("small: policy hpf, level 1, "), "{text}");
+}
+
+#[test]
 fn a_swarm_prints_a_summary() {
     let text = good(&["sim", "swarm", "--seeds", "2"]);
     assert!(text.starts_with("swarm: 2 runs from seed 1 on"), "{text}");
@@ -249,6 +269,9 @@ fn an_unknown_policy_is_refused_with_the_known_ones() {
     assert!(line.contains("magic"), "{line}");
     for name in xsched_sim::run::policy_names() {
         assert!(line.contains(name), "{name}: {line}");
+    }
+    for system in xsched_sim::comparators::System::ALL {
+        assert!(line.contains(system.name()), "{system}: {line}");
     }
     let line = refused(&["sim", "compare", &file, "--policies", "fcfs,magic"]);
     assert!(line.contains("magic"), "{line}");
@@ -325,6 +348,7 @@ fn mistakes_in_arguments_end_with_2_and_help_with_0() {
         &["sim", "run", "x.toml", "--what"],
         &["sim", "run", "x.toml", "--seeds", "0"],
         &["sim", "run", "x.toml", "--level", "300"],
+        &["sim", "run", "x.toml", "--system", "mps", "--policy", "hpf"],
         &["sim", "compare", "x.toml"],
         &["sim", "swarm", "--threads", "0"],
         &["fly"],

@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Thread { task: u32 },
     /// A thread that waited for its request returns.
     Return { task: u32 },
+    /// Requests that a comparator keeps back may begin.
+    Begin,
     /// The pump of a queue may launch again.
     Pump { queue: u32 },
     /// A lost marker may have to be put again.

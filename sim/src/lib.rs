@@ -5,10 +5,13 @@
 //! [`scenario::Scenario`] says what is simulated, [`run::run`] does it, and [`report`] turns the
 //! [`outcome::Outcome`] into tables, JSON and pictures. The same seed gives the same bytes.
 //!
+//! [`comparators`] are models of other systems, to run instead of a policy.
+//!
 //! Every run is watched by the checkers of [`xsched_core::check`]. [`swarm`] draws random scenarios
 //! with faults and looks for violations.
 
 mod clock;
+pub mod comparators;
 mod device;
 mod engine;
 #[doc(hidden)]

@@ -5,6 +5,7 @@ use xsched_core::hal::Contract;
 use xsched_core::policy::Policy;
 use xsched_policies::Any;
 
+use crate::comparators::System;
 pub use crate::engine::Mutant;
 use crate::engine::{Engine, Faults, Setup};
 use crate::outcome::Outcome;
@@ -13,7 +14,7 @@ use crate::scenario::{Scenario, TaskSpec};
 /// What the caller wants otherwise than the scenario says.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// The policy, instead of the scenario's.
+    /// The policy, or a [`System`] to compare with, instead of what the scenario says.
     pub policy: Option<String>,
     /// The preemption level, 1 to 3, of tasks that do not choose one, instead of the scenario's.
     pub level: Option<u8>,
@@ -34,6 +35,16 @@ pub enum RunError {
     /// No such policy.
     #[error("unknown policy `{name}`; known are {}", policy_names().join(", "))]
     UnknownPolicy {
+        /// What was asked for.
+        name: String,
+    },
+    /// Neither a policy nor a system.
+    #[error(
+        "unknown policy `{name}`; known are {}, and to compare with {}",
+        policy_names().join(", "),
+        System::names()
+    )]
+    UnknownName {
         /// What was asked for.
         name: String,
     },
@@ -66,16 +77,20 @@ pub fn policy_names() -> &'static [&'static str] {
     Any::NAMES
 }
 
-/// Whether a policy never holds a queue, so that the level makes no difference. Unknown ones do.
+/// Whether the level makes no difference to a policy, because it never holds a queue, or to a
+/// system. To unknown ones it does.
 #[must_use]
 pub fn never_holds(policy: &str) -> bool {
-    policy.parse::<Any>().is_ok_and(|policy| !policy.holds())
+    match policy.parse::<Any>() {
+        Ok(policy) => !policy.holds(),
+        Err(_) => policy.parse::<System>().is_ok(),
+    }
 }
 
 /// Runs a scenario once. `progress` gets the share that is done, 0 to 1, now and then.
 ///
 /// # Errors
-/// If the policy or the level does not exist, or a device cannot do the level.
+/// If the policy or system or the level does not exist, or a device cannot do the level.
 pub fn run(
     scenario: &Scenario,
     options: &RunOptions,
@@ -105,16 +120,16 @@ pub fn run_mutant(
 }
 
 fn setup(scenario: &Scenario, options: &RunOptions) -> Result<Setup, RunError> {
-    let name = options.policy.as_deref().unwrap_or(&scenario.policy);
-    let unknown = |_| RunError::UnknownPolicy { name: name.to_owned() };
-    let policy: Any = name.parse().map_err(unknown)?;
+    let (system, policy) = choose(scenario, options)?;
     let level = options.level.unwrap_or(scenario.level);
     if !(1..=3).contains(&level) {
         return Err(RunError::NoSuchLevel { level });
     }
     Ok(Setup {
         policy,
-        level,
+        system,
+        // The systems do not preempt.
+        level: if system.is_some() { 1 } else { level },
         seed: options.seed.unwrap_or(scenario.seed),
         checks: options.checks,
         timeline_spans: options.timeline_spans,
@@ -125,12 +140,30 @@ fn setup(scenario: &Scenario, options: &RunOptions) -> Result<Setup, RunError> {
     })
 }
 
+/// The system, if one is to run, and the policy.
+fn choose(scenario: &Scenario, options: &RunOptions) -> Result<(Option<System>, Any), RunError> {
+    let name = match (&options.policy, scenario.comparators.system) {
+        (Some(name), _) => name.as_str(),
+        (None, Some(system)) => system.name(),
+        (None, None) => scenario.policy.as_str(),
+    };
+    if let Ok(policy) = name.parse() {
+        return Ok((None, policy));
+    }
+    let unknown = |_| RunError::UnknownName { name: name.to_owned() };
+    let system: System = name.parse().map_err(unknown)?;
+    Ok((Some(system), system.policy()))
+}
+
 pub(crate) fn run_setup(
     scenario: &Scenario,
     setup: Setup,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, RunError> {
-    let tasks = scenario.expanded_tasks();
+    let mut tasks = scenario.expanded_tasks();
+    if let Some(system) = setup.system {
+        system.prepare(scenario, &mut tasks);
+    }
     if setup.policy.holds() {
         for task in &tasks {
             check_level(scenario, task, setup.level)?;

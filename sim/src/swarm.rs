@@ -15,6 +15,7 @@ use xsched_core::hal::FaultRates;
 use xsched_core::level::Level;
 use xsched_policies::Any;
 
+use crate::comparators::Comparators;
 use crate::engine::{Disturbance, Faults, Setup};
 use crate::outcome::Outcome;
 use crate::run::run_setup;
@@ -169,6 +170,7 @@ impl Drawn {
             tasks,
             references: Vec::new(),
             fitted: Vec::new(),
+            comparators: Comparators::default(),
         };
         // From a generator of their own: what is drawn above stays the same for a seed when there
         // are more policies.
@@ -176,6 +178,7 @@ impl Drawn {
         let level = rng.random_range(1..=max_level);
         let setup = Setup {
             policy,
+            system: None,
             level,
             seed,
             checks: true,

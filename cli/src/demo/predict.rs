@@ -1,6 +1,7 @@
 //! What the simulator says about the same service on the same device.
 
 use xsched::core::level::Level;
+use xsched_sim::comparators::Comparators;
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run};
 use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, SyncScope, TaskSpec, WindowSpec};
@@ -57,6 +58,7 @@ fn scenario(model: &Model<'_>) -> Scenario {
         tasks: model.tasks.iter().enumerate().map(|(n, t)| task_spec(t, n == 0, model)).collect(),
         references: Vec::new(),
         fitted: Vec::new(),
+        comparators: Comparators::default(),
     }
 }
 

@@ -6,6 +6,7 @@
 //! restoring lengthens the command that continues.
 
 mod backend;
+mod clients;
 mod sharing;
 mod stream;
 
@@ -13,6 +14,7 @@ use xsched_core::cost::CostModel;
 use xsched_core::time::Duration;
 
 pub(crate) use backend::{Launch, SimBackend, SimRetire, SimSteps, SimSubmit, StreamConfig};
+pub(crate) use clients::{Clients, Split};
 pub(crate) use sharing::Sharing;
 pub(crate) use stream::Stream;
 
@@ -192,7 +194,12 @@ impl World {
 
     fn on_finish(&mut self, device: u32, token: u32) {
         let now = self.clock.now_ns();
-        let Some(stream) = self.devices[device as usize].sharing.finish(now, token) else { return };
+        let Some(stream) = self.devices[device as usize].sharing.finish(now, token) else {
+            // The end of a slice, if it is anything that is still of interest.
+            let next = self.devices[device as usize].sharing.next_after_finish(now);
+            self.schedule_finish(device, next);
+            return;
+        };
         let s = &mut self.streams[stream as usize];
         if let Some(at_ns) = s.finish(now, self.devices[device as usize].spec.detect_ns) {
             self.clock.at(at_ns, Event::Detect { stream });

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::clients::Clients;
 use crate::scenario::Concurrency;
 
 /// The streams whose heads run or could run.
@@ -11,6 +12,8 @@ pub(crate) enum Sharing {
     Turns(Turns),
     /// All at once, each slower.
     Together(Together),
+    /// By process, as some comparators do.
+    Clients(Clients),
 }
 
 /// Streams that wait for the device, each with its turn, in order of turns.
@@ -48,7 +51,7 @@ pub(crate) struct Together {
 }
 
 /// The time of a finish, with the token that keeps it valid.
-type Finish = Option<(u64, u32)>;
+pub(super) type Finish = Option<(u64, u32)>;
 
 impl Sharing {
     pub(crate) fn new(concurrency: Concurrency) -> Self {
@@ -73,6 +76,7 @@ impl Sharing {
         match self {
             Self::Turns(turns) => !turns.running.is_empty(),
             Self::Together(together) => !together.running.is_empty() && !together.stalled,
+            Self::Clients(clients) => clients.is_running(),
         }
     }
 
@@ -87,6 +91,7 @@ impl Sharing {
         let line = match self {
             Self::Turns(turns) => &mut turns.line,
             Self::Together(together) => &mut together.line,
+            Self::Clients(clients) => &mut clients.line,
         };
         line.insert(stream, turn);
     }
@@ -97,6 +102,7 @@ impl Sharing {
             Self::Turns(turns) if turns.running.len() >= turns.units => None,
             Self::Turns(turns) => turns.line.take(),
             Self::Together(together) => together.line.take(),
+            Self::Clients(clients) => clients.line.take(),
         }
     }
 
@@ -115,6 +121,7 @@ impl Sharing {
                 together.running.push((stream, end));
                 together.next_finish(now_ns)
             }
+            Self::Clients(clients) => clients.start(now_ns, stream, work_ns),
         }
     }
 
@@ -131,7 +138,8 @@ impl Sharing {
                 together.told = false;
                 Some(together.running.remove(first).0)
             }
-            _ => None,
+            Self::Together(_) => None,
+            Self::Clients(clients) => clients.finish(now_ns, token),
         }
     }
 
@@ -148,14 +156,19 @@ impl Sharing {
                 let left = at.map_or(0.0, |at| together.running.remove(at).1 - together.virtual_ns);
                 left.max(0.0).round() as u64
             }
+            Self::Clients(clients) => clients.stop(now_ns, stream),
         }
     }
 
     /// Nothing advances while the device is stalled.
     pub(crate) fn stall(&mut self, now_ns: u64, stalled: bool) {
-        if let Self::Together(together) = self {
-            together.advance(now_ns);
-            together.stalled = stalled;
+        match self {
+            Self::Turns(_) => {}
+            Self::Together(together) => {
+                together.advance(now_ns);
+                together.stalled = stalled;
+            }
+            Self::Clients(clients) => clients.stall(now_ns, stalled),
         }
     }
 
@@ -163,6 +176,7 @@ impl Sharing {
     pub(crate) fn next_after_finish(&mut self, now_ns: u64) -> Finish {
         match self {
             Self::Together(together) if !together.told => together.next_finish(now_ns),
+            Self::Clients(clients) => clients.next_after_finish(now_ns),
             _ => None,
         }
     }
@@ -172,6 +186,15 @@ impl Sharing {
         match self {
             Self::Turns(_) => None,
             Self::Together(together) => together.next_finish(now_ns),
+            Self::Clients(clients) => clients.next_finish(now_ns),
+        }
+    }
+
+    /// Device time that changing from process to process took.
+    pub(crate) const fn overhead_ns(&self) -> u64 {
+        match self {
+            Self::Clients(clients) => clients.overhead_ns,
+            Self::Turns(_) | Self::Together(_) => 0,
         }
     }
 }

@@ -267,7 +267,8 @@ impl Engine<'_> {
         let machine = &self.queues[queue].machine;
         // While the scheduler is silent nothing is promised but failing open.
         let promised = now.as_ns() >= self.stalled_until_ns && machine.waiting().is_none();
-        let may_run = promised && self.may_run(queue);
+        // What a comparator keeps back is not promised to go on.
+        let may_run = promised && !self.queues[queue].gated && self.may_run(queue);
         let (submitted, retired) = (machine.submitted(), machine.retired());
         let patience = Duration::from_ns(checks.patience_ns as u64);
         checks.queues[queue].wakeup.set_patience(patience);

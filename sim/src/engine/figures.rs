@@ -153,7 +153,7 @@ impl Engine<'_> {
         let world = self.world.borrow();
         Outcome {
             scenario: self.scenario.name.clone(),
-            policy: xsched_core::policy::Policy::name(&self.setup.policy).to_owned(),
+            policy: self.setup.name().to_owned(),
             level: self.setup.level,
             seed: self.setup.seed,
             duration_ns: end_ns,
@@ -193,7 +193,7 @@ impl Engine<'_> {
         DeviceOutcome {
             name: model.spec.name.clone(),
             busy_ns: model.busy_until(end_ns),
-            overhead_ns: model.overhead_ns,
+            overhead_ns: model.overhead_ns + model.sharing.overhead_ns(),
             preemptions: figures.preemptions,
             preempt_latency_ns: figures.preempt_ns.clone(),
             quiet_latency_ns: figures.quiet_ns.clone(),

@@ -7,6 +7,7 @@
 mod checks;
 mod disturb;
 mod figures;
+mod gating;
 mod lock;
 mod messages;
 mod queues;
@@ -20,12 +21,14 @@ use std::rc::Rc;
 
 use xsched_core::lease::Lease;
 use xsched_core::message::{Order, Report};
+use xsched_core::policy::Policy;
 use xsched_core::record::Recorded;
 use xsched_core::scheduler::Heap;
 use xsched_core::time::Instant;
 use xsched_policies::Any;
 
 use crate::clock::Event;
+use crate::comparators::{Gate, System};
 use crate::device::World;
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
@@ -61,6 +64,8 @@ pub enum Mutant {
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) policy: Any,
+    /// The comparator that runs instead of XSched, with the policy below it.
+    pub(crate) system: Option<System>,
     pub(crate) level: u8,
     pub(crate) seed: u64,
     pub(crate) checks: bool,
@@ -71,6 +76,13 @@ pub(crate) struct Setup {
     pub(crate) must_finish: bool,
     /// Whether to write a record.
     pub(crate) record: bool,
+}
+
+impl Setup {
+    /// What runs: the comparator or the policy.
+    pub(crate) fn name(&self) -> &'static str {
+        self.system.map_or_else(|| self.policy.name(), System::name)
+    }
 }
 
 /// A running simulation.
@@ -86,6 +98,8 @@ pub(crate) struct Engine<'a> {
     queues: Vec<QueueSim<'a>>,
     threads: Vec<Thread>,
     locks: Vec<Lock>,
+    /// What a comparator keeps back.
+    gate: Option<Box<dyn Gate>>,
     /// Per process, its tasks that wait until the device has drained.
     waits_for_device: Vec<Vec<u32>>,
 
@@ -171,6 +185,7 @@ impl Engine<'_> {
                 self.todo.push_back(queue);
             }
             Event::Arrival { task } => self.on_arrival(task as usize),
+            Event::Begin => self.on_begin(),
             Event::Return { task } => self.on_return(task as usize),
             Event::Stepped { stream } => self.on_stepped(stream as usize),
             Event::QueueTimer { queue } => self.on_queue_timer(queue as usize),

@@ -47,6 +47,8 @@ pub(super) struct QueueSim<'a> {
     pub(super) held_since_ns: Option<u64>,
     /// A launch that a mutant keeps back to swap it with the next.
     pub(super) kept_back: Option<(CmdId, bool)>,
+    /// A comparator keeps its next command back.
+    pub(super) gated: bool,
 }
 
 impl QueueSim<'_> {
@@ -65,6 +67,7 @@ impl Engine<'_> {
         self.carry_out_steps(queue);
         self.pump(queue, now);
         self.report(queue);
+        self.wake_gated();
         let q = &mut self.queues[queue];
         let retired = q.machine.retired();
         if std::mem::replace(&mut q.retired_seen, retired) != retired {
@@ -125,7 +128,10 @@ impl Engine<'_> {
                 }
                 return;
             }
-            match q.machine.poll_launch(now) {
+            if self.gate.is_some() && !self.admits(queue) {
+                return;
+            }
+            match self.queues[queue].machine.poll_launch(now) {
                 Some(Action::Launch { cmd, marker }) => self.launch(queue, now, cmd, marker),
                 Some(Action::Mark { upto }) => self.mark(queue, now, upto),
                 Some(Action::Step { .. }) | None => return,
@@ -149,9 +155,14 @@ impl Engine<'_> {
         if !free || q.machine.next_launch() != cmd {
             return enqueue_ns;
         }
-        match q.machine.poll_launch(now) {
+        if self.gate.is_some() && !self.admits(queue) {
+            self.wake_gated();
+            return enqueue_ns;
+        }
+        match self.queues[queue].machine.poll_launch(now) {
             Some(Action::Launch { cmd, marker }) => {
                 self.launch(queue, now, cmd, marker);
+                self.wake_gated();
                 return self.queues[queue].launching_until_ns.saturating_sub(now.as_ns());
             }
             // The window is closed, and what is in flight needs a marker.
@@ -185,6 +196,9 @@ impl Engine<'_> {
         let slot = q.slot(cmd);
         let ready_at_ns = done_ns + q.launch_latency_ns;
         let payload = Launch { work_ns: q.work_ns[slot], ready_at_ns };
+        if let Some(gate) = &mut self.gate {
+            gate.launched(now.as_ns(), queue, payload.work_ns);
+        }
         if let Some(checks) = &mut self.checks {
             checks.launched(queue, cmd, q.limit);
         }
@@ -235,11 +249,17 @@ impl Engine<'_> {
         }
         q.machine.handle_signal(now, Signal::Retired(retired));
         self.record_retired(queue, before, retired.busy);
-        let q = &mut self.queues[queue];
+        if self.checks.is_none() && self.gate.is_none() {
+            return;
+        }
+        let q = &self.queues[queue];
+        let range = before..retired.upto.count();
+        let on_device = range.filter(|n| q.work_ns[q.slot(CmdId(*n))] > 0).count() as u64;
         if let Some(checks) = &mut self.checks {
-            let range = before..retired.upto.count();
-            let on_device = range.filter(|n| q.work_ns[q.slot(CmdId(*n))] > 0).count();
-            checks.retired(queue, on_device as u64);
+            checks.retired(queue, on_device);
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.retired(queue, on_device);
         }
     }
 

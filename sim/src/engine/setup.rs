@@ -23,7 +23,7 @@ use super::queues::QueueSim;
 use super::threads::Thread;
 use super::{Engine, Mutant, Setup};
 use crate::clock::Event;
-use crate::device::{SimBackend, StreamConfig, World};
+use crate::device::{Sharing, SimBackend, StreamConfig, World};
 use crate::sample;
 use crate::scenario::{Scenario, SyncScope, TaskSpec, WindowSpec};
 
@@ -44,7 +44,12 @@ impl<'a> Engine<'a> {
         setup: Setup,
     ) -> Result<Self, SchedulerError> {
         let verbose = setup.checks || setup.timeline_spans > 0;
-        let world = Rc::new(RefCell::new(World::new(&scenario.devices, verbose)));
+        let mut world = World::new(&scenario.devices, verbose);
+        for (device, model) in world.devices.iter_mut().enumerate() {
+            let sharing = setup.system.and_then(|system| system.sharing(scenario, tasks, device));
+            model.sharing = sharing.unwrap_or_else(|| Sharing::new(model.spec.concurrency));
+        }
+        let world = Rc::new(RefCell::new(world));
         let storage = Heap::new(tasks.len(), scenario.devices.len(), waits_max(tasks));
         let mut scheduler = Recorded::new(Scheduler::new(setup.policy.clone(), storage));
         if setup.record {
@@ -59,6 +64,7 @@ impl<'a> Engine<'a> {
             queues: Vec::new(),
             threads: Vec::new(),
             locks: Vec::new(),
+            gate: setup.system.and_then(|system| system.gate(scenario, tasks)),
             waits_for_device: vec![Vec::new(); scenario.processes.len()],
             todo: VecDeque::new(),
             inbox: VecDeque::new(),
@@ -169,6 +175,7 @@ impl<'a> Engine<'a> {
             by_hand: false,
             held_since_ns: None,
             kept_back: None,
+            gated: false,
         })
     }
 

@@ -161,6 +161,11 @@ impl Thread {
         Some(at_ns)
     }
 
+    /// Commands of the present request that are not submitted.
+    pub(super) fn to_submit(&self) -> u64 {
+        self.current.map_or(0, |request| u64::from(request.left))
+    }
+
     pub(super) const fn is_closed(&self) -> bool {
         matches!(self.spec.arrival, Arrival::Closed { .. } | Arrival::Recorded { .. })
     }
@@ -211,12 +216,17 @@ impl Engine<'_> {
     }
 
     /// An idle thread begins the next request, if it may have another one outstanding.
-    fn take_next(&mut self, task: usize) {
+    pub(super) fn take_next(&mut self, task: usize) {
         let thread = &mut self.threads[task];
         let room = thread.sent.len() < thread.spec.outstanding as usize;
         if thread.phase != Phase::Idle || thread.returns > 0 || !room {
             return;
         }
+        let Some(&(arrived_ns, _)) = thread.arrived.front() else { return };
+        if !self.admits_request(task, arrived_ns) {
+            return;
+        }
+        let thread = &mut self.threads[task];
         if let Some((arrived_ns, row)) = thread.arrived.pop_front() {
             thread.begin(arrived_ns, row);
             thread.phase = Phase::Submitting;
@@ -477,6 +487,7 @@ impl Engine<'_> {
             checks.returned(task, sent.last, outcome);
         }
         self.count_request(task, &sent, failed);
+        self.request_over(task);
         let thread = &mut self.threads[task];
         thread.completed += 1;
         if thread.spec.requests == Some(thread.completed) {

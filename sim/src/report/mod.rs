@@ -18,7 +18,7 @@ mod svg;
 mod timeline;
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 
 pub use bands::{Bands, LatencyBands, ReferenceResult, Series, TaskBands, TotalBands, Verdict};
 pub use batch::{Progress, run_comparison, run_series};

@@ -1,5 +1,6 @@
 //! Small made-up outcomes for the tests of this module.
 
+use crate::comparators::Comparators;
 use crate::outcome::{CheckOutcome, DeviceOutcome, Outcome, Span, SpanKind, TaskOutcome, Timeline};
 use crate::scenario::{
     Arrival, Concurrency, DeviceSpec, Dist, Scenario, SyncScope, TaskSpec, WindowSpec,
@@ -95,6 +96,7 @@ pub(crate) fn scenario() -> Scenario {
         tasks: vec![task_spec("fast"), task_spec("idle")],
         references: Vec::new(),
         fitted: Vec::new(),
+        comparators: Comparators::default(),
     }
 }
 
@@ -118,7 +120,7 @@ fn device_spec() -> DeviceSpec {
     }
 }
 
-fn task_spec(name: &str) -> TaskSpec {
+pub(crate) fn task_spec(name: &str) -> TaskSpec {
     TaskSpec {
         name: name.into(),
         count: 1,

@@ -10,6 +10,7 @@
 
 mod arrival;
 mod check;
+mod comparators;
 mod dist;
 mod error;
 mod expand;

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::comparators::Comparators;
+
 /// The version of the scenario schema that this program reads (`version = 1` in the file).
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -24,6 +26,8 @@ pub struct Scenario {
     pub warmup_ns: u64,
     /// The policy to use when the command line names none.
     pub policy: String,
+    /// The system to run instead of a policy, if any, and the parameters of all such systems.
+    pub comparators: Comparators,
     /// The preemption level, 1 to 3, to use when neither the command line nor the task says.
     pub level: u8,
     /// Time from a queue's report to the scheduler seeing it, and again from its order to the

@@ -50,6 +50,9 @@ pub(super) struct RawScenario {
     #[serde(rename = "warmup_us", alias = "warmup_ms", alias = "warmup_s")]
     pub(super) warmup: Field<Number>,
     pub(super) policy: Field<String>,
+    pub(super) system: Field<String>,
+    #[serde(default, deserialize_with = "sub_table")]
+    pub(super) comparators: Field<RawComparators>,
     pub(super) level: Field<Integer>,
     #[serde(rename = "scheduler_latency_us", alias = "scheduler_latency_ms")]
     pub(super) scheduler_latency: Field<Number>,
@@ -63,6 +66,31 @@ pub(super) struct RawScenario {
     pub(super) task: Tables<RawTask>,
     #[serde(default)]
     pub(super) reference: Tables<RawReference>,
+}
+
+/// `[comparators]`.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawComparators {
+    #[serde(rename = "slice_us", alias = "slice_ms")]
+    pub(super) slice: Field<Number>,
+    #[serde(rename = "switch_us", alias = "switch_ms")]
+    pub(super) switch: Field<Number>,
+    pub(super) mps_percent: Field<Integer>,
+    #[serde(rename = "vcuda_window_us", alias = "vcuda_window_ms")]
+    pub(super) vcuda_window: Field<Number>,
+    #[serde(rename = "tgs_interval_us", alias = "tgs_interval_ms")]
+    pub(super) tgs_interval: Field<Number>,
+    #[serde(rename = "tgs_window_us", alias = "tgs_window_ms")]
+    pub(super) tgs_window: Field<Number>,
+    pub(super) tgs_tolerance: Field<Number>,
+    pub(super) tgs_increase: Field<Number>,
+    pub(super) tgs_decrease: Field<Number>,
+    pub(super) tgs_start: Field<Number>,
+    pub(super) paella_in_flight: Field<Integer>,
+    #[serde(rename = "paella_deficit_us", alias = "paella_deficit_ms")]
+    pub(super) paella_deficit: Field<Number>,
+    pub(super) triton_running: Field<Integer>,
 }
 
 /// `[[device]]`.

@@ -1,0 +1,66 @@
+//! What a comparator can keep back: launches of commands, and the beginning of requests.
+
+use std::fmt::Debug;
+
+use crate::scenario::{TaskSpec, WindowSpec};
+
+/// Whether a task may launch its next command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admit {
+    /// Yes.
+    Now,
+    /// Not before this time; ask again then.
+    At(u64),
+    /// Not before [`Gate::woken`] names the task.
+    Later,
+}
+
+/// The part of a comparator that decides when tasks go on. Tasks are numbered as in the scenario;
+/// times are in nanoseconds.
+pub(crate) trait Gate: Debug {
+    /// The task has a command to launch; its request has so many that are not launched, this one
+    /// included.
+    fn admit(&mut self, now_ns: u64, task: usize, left: u64) -> Admit {
+        let _ = (now_ns, task, left);
+        Admit::Now
+    }
+
+    /// The task has launched a command with so much work.
+    fn launched(&mut self, now_ns: u64, task: usize, work_ns: u64) {
+        let _ = (now_ns, task, work_ns);
+    }
+
+    /// The host has seen that so many commands of the task are over.
+    fn retired(&mut self, task: usize, commands: u64) {
+        let _ = (task, commands);
+    }
+
+    /// A task to be asked again, if there is one for which there is room now.
+    fn woken(&mut self) -> Option<usize> {
+        None
+    }
+
+    /// Whether the task may begin a request that arrived then.
+    fn admit_request(&mut self, task: usize, arrived_ns: u64) -> bool {
+        let _ = (task, arrived_ns);
+        true
+    }
+
+    /// A request of the task is over.
+    fn request_over(&mut self, task: usize) {
+        let _ = task;
+    }
+
+    /// A task that may try to begin a request now, if there is one.
+    fn next_request(&mut self) -> Option<usize> {
+        None
+    }
+}
+
+/// A window that does not limit by itself, in which the host sees the end of every command: what a
+/// gate keeps back must not depend on markers that only come with later commands.
+pub(super) fn watched_window(task: &mut TaskSpec, launch_queue: u32) {
+    task.window = WindowSpec::Fixed;
+    task.threshold = (launch_queue / 8).clamp(1, task.capacity);
+    task.batch = 1;
+}

@@ -1,0 +1,110 @@
+//! Dispatching like Paella's: one dispatcher holds all kernels of a device back and gives it only a
+//! few at a time, so that the order is its own and not that of the hardware. It takes the kernel of
+//! the request that has the least work left (by the profiled mean length of its kernels), unless a
+//! task has fallen behind its fair part of the device by more than a threshold; then that task goes
+//! first. Kernels are never stopped.
+//!
+//! Source: Ng, Demoulin and Liu, "Paella: Low-latency Model Serving with Software-defined GPU
+//! Scheduling" (SOSP 2023). How many kernels are in flight depends there on how many blocks fit; 2
+//! kernels and a threshold of 50 ms are assumed. The dispatcher itself costs nothing here beyond
+//! the launch calls.
+
+use super::{Comparators, Gate, gate::Admit};
+use crate::sample::Sampler;
+use crate::scenario::TaskSpec;
+
+/// The dispatcher of all devices.
+#[derive(Debug)]
+pub(super) struct Dispatcher {
+    most: u64,
+    threshold_ns: f64,
+    jobs: Vec<Job>,
+    /// For each device: kernels that it has.
+    in_flight: Vec<u64>,
+}
+
+/// The request that a task is at.
+#[derive(Debug)]
+struct Job {
+    device: usize,
+    kernel_ns: f64,
+    /// Work that is left, while it waits to be dispatched.
+    waits_ns: Option<f64>,
+    /// How far it is behind its fair part; never below 0.
+    deficit_ns: f64,
+}
+
+impl Dispatcher {
+    pub(super) fn new(parameters: &Comparators, tasks: &[TaskSpec]) -> Self {
+        let devices = tasks.iter().map(|task| task.device).max().map_or(0, |most| most + 1);
+        let job = |task: &TaskSpec| Job {
+            device: task.device,
+            kernel_ns: Sampler::new(&task.command).mean_ns(),
+            waits_ns: None,
+            deficit_ns: 0.0,
+        };
+        Self {
+            most: u64::from(parameters.paella_in_flight),
+            threshold_ns: parameters.paella_deficit_ns as f64,
+            jobs: tasks.iter().map(job).collect(),
+            in_flight: vec![0; devices],
+        }
+    }
+
+    /// The waiting task that goes first on a device.
+    fn first(&self, device: usize) -> Option<usize> {
+        let waiting = || {
+            let jobs = self.jobs.iter().enumerate();
+            jobs.filter(move |(_, job)| job.device == device && job.waits_ns.is_some())
+        };
+        let behind = waiting().filter(|(_, job)| job.deficit_ns > self.threshold_ns);
+        // Of equal ones the first of the scenario, so that the order never depends on chance.
+        let furthest = behind.min_by(|(_, a), (_, b)| b.deficit_ns.total_cmp(&a.deficit_ns));
+        let left = |job: &Job| job.waits_ns.unwrap_or(f64::MAX);
+        let shortest = || waiting().min_by(|(_, a), (_, b)| left(a).total_cmp(&left(b)));
+        furthest.or_else(shortest).map(|(task, _)| task)
+    }
+
+    fn has_room(&self, device: usize) -> bool {
+        self.in_flight[device] < self.most
+    }
+}
+
+impl Gate for Dispatcher {
+    fn admit(&mut self, _: u64, task: usize, left: u64) -> Admit {
+        let job = &mut self.jobs[task];
+        let device = job.device;
+        job.waits_ns = Some(left as f64 * job.kernel_ns);
+        if self.has_room(device) && self.first(device) == Some(task) {
+            self.jobs[task].waits_ns = None;
+            return Admit::Now;
+        }
+        Admit::Later
+    }
+
+    fn launched(&mut self, _: u64, task: usize, work_ns: u64) {
+        let device = self.jobs[task].device;
+        self.in_flight[device] += 1;
+        let waits = |job: &Job| job.device == device && job.waits_ns.is_some();
+        let others = self.jobs.iter().filter(|job| waits(job)).count();
+        // Nobody is deprived by a task that has the device to itself: it catches up by all of it.
+        let fair_ns = if others > 0 { work_ns as f64 / (1 + others) as f64 } else { 0.0 };
+        for job in self.jobs.iter_mut().filter(|job| waits(job)) {
+            job.deficit_ns += fair_ns;
+        }
+        let job = &mut self.jobs[task];
+        job.deficit_ns = (job.deficit_ns - (work_ns as f64 - fair_ns)).max(0.0);
+    }
+
+    fn retired(&mut self, task: usize, commands: u64) {
+        let in_flight = &mut self.in_flight[self.jobs[task].device];
+        *in_flight = in_flight.saturating_sub(commands);
+    }
+
+    fn woken(&mut self) -> Option<usize> {
+        let mut devices = (0..self.in_flight.len()).filter(|&device| self.has_room(device));
+        let task = devices.find_map(|device| self.first(device))?;
+        self.jobs[task].waits_ns = None;
+        Some(task)
+    }
+}
