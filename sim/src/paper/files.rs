@@ -24,6 +24,7 @@ embedded![
     "scenarios/bert-mi308x.toml",
     "scenarios/paper/bert-alone.toml",
     "scenarios/paper/bert-sequence.toml",
+    "scenarios/paper/foreground-h200.toml",
     "scenarios/paper/harvest-mixed.toml",
     "scenarios/paper/harvest-train.toml",
     "scenarios/paper/hetero.toml",

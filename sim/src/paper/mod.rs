@@ -127,7 +127,7 @@ const fn experiment(
 }
 
 const EXPERIMENTS: [Experiment; 16] = [
-    experiment("7.2.1", "Fixed priority", "GV100, K40m, MI50, NPU3720", priority::fixed),
+    experiment("7.2.1", "Fixed priority", "GV100, K40m, MI50, NPU3720, H200", priority::fixed),
     experiment("7.2.2", "Bandwidth partition", "GV100", priority::partition),
     experiment("7.2.3", "Heterogeneous devices", "NPU3720 and GPU", priority::hetero),
     experiment("7.3.1", "Preemption latency of each level", "GV100, MI308X", preempt::levels),

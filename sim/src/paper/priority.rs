@@ -7,7 +7,7 @@ use super::lab::{
 };
 use super::{Basis, Findings, Goal, Result, Row};
 use crate::outcome::Outcome;
-use crate::scenario::{OriginKind, Scenario};
+use crate::scenario::{Dist, OriginKind, Scenario};
 
 /// A device of 7.2.1.
 struct Place {
@@ -83,6 +83,7 @@ pub(super) fn fixed(lab: &Lab) -> Result<Findings> {
             bars: vec![("unscheduled".to_owned(), native), ("XSched, hpf".to_owned(), xsched)],
         },
     });
+    measured(lab, &mut findings)?;
     findings.notes.push(
         "The artifact's MI50 does not reach the paper's 1.30; the model, which knows only queueing, \
          does not show what slowed it down."
@@ -180,6 +181,47 @@ fn distributions(runs: &Runs) -> Chart {
         y: "requests within (%)",
         plot: Plot::Lines(named.map(line).to_vec()),
     }
+}
+
+/// What was measured on an H200: the length of the background's kernels in milliseconds, and the
+/// P99 over the median alone of plain streams, Lv1 and a gate in front of each kernel.
+const H200: [(f64, [(f64, &str); 3]); 3] = [
+    (0.1, [(1.98, "1.98 (measured)"), (1.42, "1.42 (measured)"), (1.04, "1.04 (measured)")]),
+    (0.5, [(5.89, "5.89 (measured)"), (3.18, "3.18 (measured)"), (1.24, "1.24 (measured)")]),
+    (2.0, [(20.2, "20.2 (measured)"), (9.64, "9.64 (measured)"), (1.87, "1.87 (measured)")]),
+];
+
+/// The measured foreground beside kernels of several lengths.
+fn measured(lab: &Lab, to: &mut Findings) -> Result<()> {
+    let name = "foreground-h200";
+    let alone = lab.run(name, NATIVE, |scenario| only(scenario, "fg"))?;
+    let alone = figure(&alone, |outcome| percentile(outcome, "fg", 50));
+    let basis = lab.of_device("h200", &["concurrency", "detect", "gate", "gate_close"])?;
+    let ways =
+        [("unscheduled", NATIVE), ("Lv1", How::policy(HPF, 1)), ("Lv2", How::policy(HPF, 2))];
+    for (length_ms, values) in H200 {
+        for ((way, how), (value, words)) in ways.into_iter().zip(values) {
+            let trial = lab.run(name, how, |scenario| {
+                let background = scenario.tasks.iter_mut().find(|task| task.name == "bg");
+                let command = Dist::Constant((length_ms * 1e6) as u64);
+                background.into_iter().for_each(|task| task.command = command.clone());
+            })?;
+            let p99 = figure(&trial, |outcome| percentile(outcome, "fg", 99));
+            let what = format!("h200, kernels of {length_ms} ms: P99 / median alone, {way}");
+            to.rows.push(
+                Row::new(what, "")
+                    .published("", words)
+                    .goal(Goal::Between(rounded(value * 0.9), rounded(value * 1.1)))
+                    .basis(&[&basis])
+                    .value(over(&p99, &alone)),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }
 
 /// 7.2.2.

@@ -51,7 +51,7 @@ impl Serialize for Goal {
 pub enum Verdict {
     /// The value meets the goal.
     Pass,
-    /// It does not.
+    /// It does not, or there is no value because nothing was completed.
     Fail,
     /// It does not, and neither does preemption that costs nothing: no scheduler could.
     OutOfReach,
@@ -151,7 +151,7 @@ impl Row {
     pub fn verdict(&self) -> Verdict {
         match (self.simulated, self.goal) {
             (None, _) => Verdict::NotAvailable,
-            (Some(_), None) => Verdict::NoGoal,
+            (Some(value), None) if value.is_finite() => Verdict::NoGoal,
             (Some(value), Some(goal)) if goal.is_met(value) => Verdict::Pass,
             (Some(_), Some(goal)) if self.ideal.is_some_and(|ideal| !goal.is_met(ideal)) => {
                 Verdict::OutOfReach
@@ -206,6 +206,7 @@ mod tests {
         assert_eq!(row(Ok(1.0)).goal(Goal::AtMost(1.0)).verdict(), Verdict::Pass);
         assert_eq!(row(Ok(1.1)).goal(Goal::AtMost(1.0)).verdict(), Verdict::Fail);
         assert_eq!(row(Ok(f64::NAN)).goal(Goal::AtLeast(0.0)).verdict(), Verdict::Fail);
+        assert_eq!(row(Ok(f64::NAN)).verdict(), Verdict::Fail);
         assert_eq!(row(Ok(2.0)).goal(Goal::Between(1.0, 2.0)).verdict(), Verdict::Pass);
         let missing = row(Err("policy x".to_owned())).goal(Goal::AtMost(1.0));
         assert_eq!(missing.verdict(), Verdict::NotAvailable);

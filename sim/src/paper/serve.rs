@@ -54,7 +54,7 @@ pub(super) fn server(lab: &Lab) -> Result<Findings> {
 }
 
 /// Requests per second of 8.3.2.
-const RATES: [f64; 6] = [200.0, 400.0, 600.0, 800.0, 900.0, 1000.0];
+const RATES: [f64; 5] = [213.0, 532.0, 743.0, 901.0, 1005.0];
 /// Rate and P99 in milliseconds in the artifact's data.
 const PAELLA: [(f64, f64); 10] = [
     (213.0, 22.0),
@@ -83,9 +83,10 @@ const XSCHED: [(f64, f64); 10] = [
 
 /// Sets the rate of all clients together.
 fn at_rate(scenario: &mut Scenario, per_s: f64) {
+    let clients: u32 = scenario.tasks.iter().map(|task| task.count).sum();
     for task in &mut scenario.tasks {
         if let Arrival::Renewal { gap: Dist::LogNormal { mean_ns, .. } } = &mut task.arrival {
-            *mean_ns = 1e9 * f64::from(task.count) / per_s;
+            *mean_ns = 1e9 * f64::from(clients) / per_s;
         }
     }
 }
@@ -104,7 +105,7 @@ pub(super) fn rates(lab: &Lab) -> Result<Findings> {
     for (way, how) in ways {
         let mut points = Vec::new();
         let mut value = Err(String::new());
-        for rate in RATES.iter().copied().take(lab.count(6) as usize) {
+        for rate in RATES.iter().copied().take(lab.count(5) as usize) {
             let trial = lab.run("rates", how, |scenario| at_rate(scenario, rate))?;
             value = figure(&trial, |outcome| {
                 let all = outcome.tasks.iter().flat_map(|task| task.latencies_ns.iter().copied());
@@ -116,7 +117,7 @@ pub(super) fn rates(lab: &Lab) -> Result<Findings> {
             }
         }
         findings.rows.push(
-            Row::new(format!("{way}: P99 at the highest rate, 1000 per second"), "ms")
+            Row::new(format!("{way}: P99 at 1005 per second"), "ms")
                 .published("", if way == "Paella" { "202" } else { "" })
                 .basis(&[&fitted])
                 .value(value.clone()),
@@ -127,7 +128,7 @@ pub(super) fn rates(lab: &Lab) -> Result<Findings> {
         }
     }
     findings.rows.push(
-        Row::new("Paella's P99 / XSched's at 1000 per second", "")
+        Row::new("Paella's P99 / XSched's at 1005 per second", "")
             .published("1.3", "1.09")
             .goal(Goal::AtLeast(1.3))
             .basis(&[&fitted])
@@ -143,7 +144,9 @@ pub(super) fn rates(lab: &Lab) -> Result<Findings> {
         plot: Plot::Lines(lines),
     });
     findings.notes.push(
-        "16 clients stand for the load. In the paper the goal is that of its text; its artifact's \
+        "The load's mix of short and long requests is made up. In the paper unscheduled streams \
+         saturate at 420 requests per second; the model knows no disturbance between streams and \
+         is fitted to the scheduled systems. The goal is that of the paper's text; its artifact's \
          data do not show it."
             .to_owned(),
     );
