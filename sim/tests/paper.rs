@@ -1,4 +1,4 @@
-//! The paper's experiments in their small form, and the full ones whose verdicts need no policy that
+//! The paper's experiments in their small form, and in full where the verdicts need no policy that
 //! is still to come.
 
 use serde_json::Value;
@@ -62,8 +62,15 @@ fn a_record_has_the_form_of_the_plan() {
     let study = &run(&["7.3.1"], true, 1)[0];
     let record = json(study);
     let keys = [
-        "test_id", "test_name", "date", "hardware", "rocm_version", "xsched_version", "results",
-        "pass", "notes",
+        "test_id",
+        "test_name",
+        "date",
+        "hardware",
+        "rocm_version",
+        "xsched_version",
+        "results",
+        "pass",
+        "notes",
     ];
     let object = record.as_object().unwrap();
     assert_eq!(object.len(), keys.len());
@@ -93,12 +100,8 @@ fn the_page_needs_nothing_else() {
 
 #[test]
 fn an_unknown_experiment_is_an_error_that_lists_the_known_ones() {
-    let options = PaperOptions {
-        only: vec!["9.9".to_owned()],
-        small: true,
-        threads: 1,
-        date: String::new(),
-    };
+    let options =
+        PaperOptions { only: vec!["9.9".to_owned()], small: true, threads: 1, date: String::new() };
     let error = run_paper(&options, &|_| {}).unwrap_err();
     assert!(matches!(error, PaperError::UnknownExperiment { .. }));
     assert!(error.to_string().contains("7.3.1"), "{error}");

@@ -27,8 +27,29 @@ pub(super) struct Chart {
 pub(super) enum Plot {
     /// Curves, and points of what others have published.
     Lines(Vec<Line>),
-    /// Bars in groups; a bar that is not there is `None`.
-    Bars { groups: Vec<String>, bars: Vec<(String, Vec<Option<f64>>)> },
+    /// Bars in groups.
+    Bars { groups: Vec<String>, bars: Vec<Bar> },
+}
+
+/// The bars of one kind, one in each group.
+#[derive(Clone, Debug)]
+pub(super) struct Bar {
+    pub(super) name: String,
+    /// Simulated; a bar that is not there is `None`.
+    pub(super) values: Vec<Option<f64>>,
+    /// What others have published, marked across the bar.
+    pub(super) published: Vec<Option<f64>>,
+}
+
+impl Bar {
+    pub(super) fn new(
+        name: impl Into<String>,
+        values: Vec<Option<f64>>,
+        published: &[&str],
+    ) -> Self {
+        let published = published.iter().map(|text| text.parse().ok()).collect();
+        Self { name: name.into(), values, published }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -114,24 +135,30 @@ impl Chart {
         area: &Area<'_>,
         legend: &Area<'_>,
         groups: &[String],
-        bars: &[(String, Vec<Option<f64>>)],
+        bars: &[Bar],
     ) -> Result<()> {
-        let heights = bars.iter().flat_map(|(_, values)| values).flatten().copied();
+        let heights = bars.iter().flat_map(|bar| bar.values.iter().chain(&bar.published));
+        let heights = heights.flatten().copied();
         let highest = heights.filter(|height| height.is_finite()).fold(0.1, f64::max);
         let range = 0.0..groups.len().max(1) as f64;
         let mut chart =
             builder(area).build_cartesian_2d(range, 0.0..highest * 1.08).map_err(failed)?;
         let mut mesh = chart.configure_mesh();
-        mesh.disable_x_mesh().x_labels(0);
+        mesh.disable_x_mesh().x_labels(0).y_max_light_lines(0);
         self.mesh(&mut mesh)?;
         let width = 0.8 / bars.len().max(1) as f64;
-        for (index, (_, values)) in bars.iter().enumerate() {
-            for (group, value) in values.iter().enumerate() {
-                let Some(value) = value.filter(|value| value.is_finite()) else { continue };
-                let left = group as f64 + 0.1 + width * index as f64;
-                let corners = [(left, 0.0), (left + width * 0.92, value)];
+        let plane = chart.plotting_area();
+        for (index, bar) in bars.iter().enumerate() {
+            let left = |group: usize| group as f64 + 0.1 + width * index as f64;
+            for (group, value) in shown(&bar.values) {
+                let corners = [(left(group), 0.0), (left(group) + width * 0.92, value)];
                 let color = PALETTE[index % PALETTE.len()].filled();
-                chart.plotting_area().draw(&Rectangle::new(corners, color)).map_err(failed)?;
+                plane.draw(&Rectangle::new(corners, color)).map_err(failed)?;
+            }
+            for (group, value) in shown(&bar.published) {
+                let ends = vec![(left(group), value), (left(group) + width * 0.92, value)];
+                let line = PathElement::new(ends, INK.stroke_width(3 * SCALE));
+                plane.draw(&line).map_err(failed)?;
             }
         }
         let style = text(11, INK, Pos::new(HPos::Center, VPos::Top));
@@ -141,8 +168,18 @@ impl Chart {
             let at = (x - left, y - top + 6 * SCALE as i32);
             area.draw_text(name, &style, at).map_err(failed)?;
         }
-        let names: Vec<_> = bars.iter().map(|(name, _)| (name.as_str(), true)).collect();
-        draw_legend(legend, &names)
+        let names: Vec<_> = bars.iter().map(|bar| (bar.name.as_str(), true)).collect();
+        draw_legend(legend, &names)?;
+        if bars.iter().any(|bar| bar.published.iter().any(Option::is_some)) {
+            let (scale, y) = (SCALE as i32, 20 + LEGEND_LINE * names.len() as i32);
+            let ends = vec![(10 * scale, y * scale), (28 * scale, y * scale)];
+            let line = PathElement::new(ends, INK.stroke_width(3 * SCALE));
+            legend.draw(&line).map_err(failed)?;
+            let style = text(11, INK, Pos::new(HPos::Left, VPos::Center));
+            let at = (40 * scale, y * scale);
+            legend.draw_text("paper or its artifact", &style, at).map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn mesh<'a, X, Y>(
@@ -163,6 +200,12 @@ impl Chart {
             .draw()
             .map_err(failed)
     }
+}
+
+/// The values that are there, each with its group.
+fn shown(values: &[Option<f64>]) -> impl Iterator<Item = (usize, f64)> {
+    let values = values.iter().enumerate();
+    values.filter_map(|(group, value)| Some((group, value.filter(|value| value.is_finite())?)))
 }
 
 fn builder<'a, 'b>(area: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {

@@ -1,6 +1,6 @@
 //! Section 8.1: an opportunistic job takes what a production job leaves.
 
-use super::chart::{Chart, Plot};
+use super::chart::{Bar, Chart, Plot};
 use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, only, over, percentile, rate};
 use super::{Basis, Findings, Goal, Result, Row};
 
@@ -94,7 +94,11 @@ fn shares(lab: &Lab, name: &str, ways: &[Way]) -> Result<Findings> {
         let pace = |who| figure(&trial, |outcome| rate(outcome, who));
         let production = over(&pace("production"), &bases[0]);
         let opportunistic = over(&pace("opportunistic"), &bases[1]);
-        bars.push((way.name.to_owned(), vec![production.clone().ok(), opportunistic.clone().ok()]));
+        bars.push(Bar::new(
+            way.name,
+            vec![production.clone().ok(), opportunistic.clone().ok()],
+            &[way.artifact.0, way.artifact.1],
+        ));
         let goals = way.goals.map_or((None, None), |(first, second)| (Some(first), Some(second)));
         let basis: &[&[Basis]] = &[&fitted];
         let row = |what: &str, paper, artifact, value, goal| {

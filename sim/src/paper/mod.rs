@@ -1,5 +1,6 @@
-//! The experiments of the XSched paper (OSDI'25, sections 7 and 8) and of the BERT test plan, in the
-//! simulator: each runs its scenarios, sets what came out beside the published figures and judges it.
+//! The experiments of the XSched paper (OSDI'25, sections 7 and 8) and of the BERT test plan, in
+//! the simulator: each runs its scenarios, sets what came out beside the published figures and
+//! judges it.
 //!
 //! Nothing published enters a simulated value except through a parameter that says it was fitted,
 //! and a [`Row`] that depends on such a parameter is called fitted. `docs/paper.md` describes the

@@ -1,6 +1,6 @@
 //! What scheduling costs: 7.3.3 and 7.4.1.
 
-use super::chart::{Chart, Line, Plot};
+use super::chart::{Bar, Chart, Line, Plot};
 use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, given, only, stretch, unbounded};
 use super::{Findings, Goal, Result, Row};
 use crate::outcome::Outcome;
@@ -145,7 +145,10 @@ pub(super) fn levels(lab: &Lab) -> Result<Findings> {
             missing.push(None);
         }
     }
-    let names = ["Lv1", "Lv2", "Lv3"].map(str::to_owned);
+    let bars = (1..).zip(bars).map(|(level, values)| {
+        let published = PLACES.map(|place| place.2.get(level - 1).copied().unwrap_or_default());
+        Bar::new(format!("Lv{level}"), values, &published)
+    });
     findings.charts.push(Chart {
         name: "bars",
         title: "Overhead at run time".to_owned(),
@@ -153,7 +156,7 @@ pub(super) fn levels(lab: &Lab) -> Result<Findings> {
         y: "overhead (%)",
         plot: Plot::Bars {
             groups: PLACES.iter().map(|place| place.0.to_owned()).collect(),
-            bars: names.into_iter().zip(bars).collect(),
+            bars: bars.collect(),
         },
     });
     findings.notes.push(

@@ -1,6 +1,6 @@
 //! Section 7.2: priorities, shares, and devices of different kinds.
 
-use super::chart::{Chart, Line, Plot};
+use super::chart::{Bar, Chart, Line, Plot};
 use super::lab::{
     HPF, How, Lab, Measure, NATIVE, Trial, figure, given, only, over, percentile, rate, stretch,
     task,
@@ -80,7 +80,10 @@ pub(super) fn fixed(lab: &Lab) -> Result<Findings> {
         y: "P99 / P99 alone",
         plot: Plot::Bars {
             groups,
-            bars: vec![("unscheduled".to_owned(), native), ("XSched, hpf".to_owned(), xsched)],
+            bars: vec![
+                Bar::new("unscheduled", native, &PLACES.each_ref().map(|place| place.native.1)),
+                Bar::new("XSched, hpf", xsched, &PLACES.each_ref().map(|place| place.xsched.1)),
+            ],
         },
     });
     measured(lab, &mut findings)?;
@@ -239,7 +242,7 @@ pub(super) fn partition(lab: &Lab) -> Result<Findings> {
             .basis(&[&basis])
             .value(native_total.clone()),
     );
-    let mut bars = vec![bar("unscheduled", &native, &alone)];
+    let mut bars = vec![bar("unscheduled", &native, &alone, &["0.45", "0.45"])];
     for policy in ["up", "pup", "wfq", "cfs"] {
         let trial = lab.run("partition", How::policy(policy, 2), |_| {})?;
         let share = figure(&trial, |outcome| Some(100.0 * rate(outcome, "fg")? / both(outcome)?));
@@ -257,7 +260,7 @@ pub(super) fn partition(lab: &Lab) -> Result<Findings> {
                 .goal(Goal::AtLeast(0.985))
                 .value(over(&total(&trial), &native_total)),
         );
-        bars.push(bar(policy, &trial, &alone));
+        bars.push(bar(policy, &trial, &alone, &["0.71", "0.24"]));
     }
     findings.charts.push(Chart {
         name: "shares",
@@ -273,9 +276,9 @@ fn both(outcome: &Outcome) -> Option<f64> {
     Some(rate(outcome, "fg")? + rate(outcome, "bg")?)
 }
 
-fn bar(name: &str, trial: &Trial, alone: &Measure) -> (String, Vec<Option<f64>>) {
+fn bar(name: &str, trial: &Trial, alone: &Measure, published: &[&str]) -> Bar {
     let one = |who| over(&figure(trial, |outcome| rate(outcome, who)), alone).ok();
-    (name.to_owned(), vec![one("fg"), one("bg")])
+    Bar::new(name, vec![one("fg"), one("bg")], published)
 }
 
 /// 7.2.3.
@@ -328,7 +331,10 @@ pub(super) fn hetero(lab: &Lab) -> Result<Findings> {
         y: "P99 / P99 alone",
         plot: Plot::Bars {
             groups: places.iter().map(|place| place.0.to_owned()).collect(),
-            bars: vec![("NPU scheduled".into(), unheld), ("NPU and GPU".into(), held)],
+            bars: vec![
+                Bar::new("NPU scheduled", unheld, &places.map(|place| place.3.0)),
+                Bar::new("NPU and GPU", held, &places.map(|place| place.3.1)),
+            ],
         },
     });
     findings.notes.push(

@@ -152,3 +152,29 @@ pub(super) fn rates(lab: &Lab) -> Result<Findings> {
     );
     Ok(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Concurrency;
+
+    /// The rows that are called predicted do not depend on the contention, which is fitted.
+    #[test]
+    fn what_is_predicted_under_priority_does_not_depend_on_the_fit() {
+        let lab = Lab::new(true);
+        for name in ["serve", "serve-h200"] {
+            let ratio = |contention: f64| {
+                let change = |scenario: &mut Scenario| {
+                    scenario.devices[0].concurrency = Concurrency::ProcessorSharing { contention };
+                };
+                let p99 = |trial: &Trial| figure(trial, |o| percentile(o, "high", 99)).unwrap();
+                let alone = lab.run(name, NATIVE, |scenario| only(scenario, "high")).unwrap();
+                let held = lab.run(name, How::policy(HPF, 2), change).unwrap();
+                p99(&held) / p99(&alone)
+            };
+            let values = [0.0, 0.53, 1.0].map(ratio);
+            let spread = values[2] / values[0] - 1.0;
+            assert!(spread.abs() < 0.01, "{name}: {values:?}");
+        }
+    }
+}

@@ -227,12 +227,12 @@ impl Source<'_> {
         }
         let spec = self.device(device, defaults())?;
         let mut origins = BTreeMap::new();
-        for (key, entry) in raw.origin.iter().flat_map(|table| table.get_ref()) {
+        for (key, entry) in raw.origin.iter().flat_map(Spanned::get_ref) {
             let stem = units::split(key).map_or(key.as_str(), |(stem, _)| stem);
             origins.insert(stem.to_owned(), self.origin(entry)?);
         }
         let given = given(text);
-        for (stem, entry) in raw.origin.iter().flat_map(|table| table.get_ref()) {
+        for (stem, entry) in raw.origin.iter().flat_map(Spanned::get_ref) {
             if !given.contains_key(stem.as_str()) {
                 return Err(self.error(entry.span(), "no such key in [device]"));
             }
