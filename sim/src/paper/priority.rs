@@ -318,7 +318,7 @@ pub(super) fn hetero(lab: &Lab) -> Result<Findings> {
             .push(row("NPU scheduled, GPU not", &[&fit]).published(paper.0, "").value(ratio(&one)));
         let device = lab.of_device("npu3720", &["detect", "gate_close"])?;
         findings.rows.push(
-            row("both scheduled", &[&device])
+            row("both scheduled", &[&device, &fit])
                 .published(paper.1, "")
                 .goal(Goal::AtMost(paper.1.parse().unwrap_or(f64::NAN)))
                 .value(ratio(&all)),

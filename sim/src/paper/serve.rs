@@ -27,7 +27,7 @@ pub(super) fn server(lab: &Lab) -> Result<Findings> {
                 .published(paper[index], artifact[index])
                 .value(over(&p99(&trial), &p99(&alone)));
             findings.rows.push(if way.starts_with("XSched") {
-                row.goal(Goal::AtMost(1.1)).basis(&[&costs, &length])
+                row.goal(Goal::AtMost(1.1)).basis(&[&costs, &length, &fitted])
             } else {
                 row.basis(&[&fitted])
             });
@@ -43,6 +43,11 @@ pub(super) fn server(lab: &Lab) -> Result<Findings> {
             lines.push(Line::distribution("alone", &high.latencies_ns));
         }
     }
+    findings.notes.push(
+        "The fitted contention moves the XSched rows by less than 0.05 between no disturbance and \
+         an equal share of a full device."
+            .to_owned(),
+    );
     findings.charts.push(Chart {
         name: "cdf",
         title: "BERT-large at 10 requests a second beside an endless one, GV100".to_owned(),
@@ -158,9 +163,10 @@ mod tests {
     use super::*;
     use crate::scenario::Concurrency;
 
-    /// The rows that are called predicted do not depend on the contention, which is fitted.
+    /// Contention is fitted to the unscheduled rows. It hardly matters for the scheduled ones, and
+    /// the goal is met whatever it is.
     #[test]
-    fn what_is_predicted_under_priority_does_not_depend_on_the_fit() {
+    fn the_goal_is_met_with_any_contention() {
         let lab = Lab::new(true);
         for name in ["serve", "serve-h200"] {
             let ratio = |contention: f64| {
@@ -173,8 +179,9 @@ mod tests {
                 p99(&held) / p99(&alone)
             };
             let values = [0.0, 0.53, 1.0].map(ratio);
+            assert!(values.iter().all(|value| *value <= 1.1), "{name}: {values:?}");
             let spread = values[2] / values[0] - 1.0;
-            assert!(spread.abs() < 0.01, "{name}: {values:?}");
+            assert!((0.0..0.05).contains(&spread), "{name}: {values:?}");
         }
     }
 }
