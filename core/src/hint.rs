@@ -120,6 +120,26 @@ impl Hints {
         Ok(())
     }
 
+    /// Sets the deadline.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] for 0 and above a day.
+    pub fn set_deadline(&mut self, after_ready: Duration) -> Result<(), OutOfRange> {
+        within_a_day("deadline in ns", after_ready)?;
+        self.deadline = Some(after_ready);
+        Ok(())
+    }
+
+    /// Sets the laxity.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] for a laxity of 0 or above a day.
+    pub fn set_laxity(&mut self, laxity: Laxity) -> Result<(), OutOfRange> {
+        within_a_day("laxity in ns", laxity.lax)?;
+        self.laxity = Some(laxity);
+        Ok(())
+    }
+
     /// Sets the weight.
     ///
     /// # Errors
@@ -134,6 +154,16 @@ impl Hints {
     }
 }
 
+const fn within_a_day(hint: &'static str, span: Duration) -> Result<(), OutOfRange> {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    let ns = span.as_ns();
+    if ns == 0 || ns > DAY_NS as u64 {
+        let value = if ns > i64::MAX as u64 { i64::MAX } else { ns as i64 };
+        return Err(OutOfRange { hint, min: 1, max: DAY_NS, value });
+    }
+    Ok(())
+}
+
 /// A hint for a policy as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -145,6 +175,17 @@ pub enum PolicyHint {
 }
 
 impl PolicyHint {
+    /// The number of queues that run at once, 1 to 65,536.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] outside.
+    pub const fn k(k: u32) -> Result<Self, OutOfRange> {
+        if k == 0 || k > 65_536 {
+            return Err(OutOfRange { hint: "k", min: 1, max: 65_536, value: k as i64 });
+        }
+        Ok(Self::K(k))
+    }
+
     /// A timeslice, 100 µs to 10 s.
     ///
     /// # Errors
@@ -192,6 +233,14 @@ mod tests {
         assert_eq!(Priority::new(-256), Ok(Priority::NO_EXECUTE));
         assert!(Hints::default().set_utilization(101).is_err());
         assert!(Hints::default().set_weight(0).is_err());
+        assert!(Hints::default().set_deadline(Duration::ZERO).is_err());
+        assert!(Hints::default().set_deadline(Duration::from_ms(40)).is_ok());
+        let (lax_priority, critical_priority) = (Priority::MIN, Priority::MAX);
+        let laxity = |lax| Laxity { lax, lax_priority, critical_priority };
+        assert!(Hints::default().set_laxity(laxity(Duration::MAX)).is_err());
+        assert!(Hints::default().set_laxity(laxity(Duration::from_ms(2_200))).is_ok());
+        assert!(PolicyHint::k(0).is_err());
+        assert_eq!(PolicyHint::k(16), Ok(PolicyHint::K(16)));
         assert!(PolicyHint::timeslice(Duration::from_us(99)).is_err());
         assert!(PolicyHint::timeslice(Duration::from_ms(10_000)).is_ok());
     }

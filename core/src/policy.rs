@@ -162,6 +162,10 @@ pub enum Verdict {
 /// when the policy changes.
 pub type PolicyData = [u64; 4];
 
+/// Eight words per device that belong to the policy in charge. Zero at first and when the policy
+/// changes.
+pub type DeviceData = [u64; 8];
+
 /// Where [`Policy::decide`] puts its verdicts.
 ///
 /// A queue runs if its own verdict is [`Verdict::Run`] (as it is from the start) *and* its priority

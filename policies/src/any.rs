@@ -9,50 +9,85 @@ use xsched_core::policy::{Changed, Decisions, Event, Policy};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::{Duration, Instant};
 
+use crate::awf::Awf;
+use crate::edf::{Edf, Kedf};
 use crate::fcfs::Fcfs;
+use crate::hhpf::Hhpf;
 use crate::hpf::Hpf;
+use crate::lax::Lax;
+use crate::up::Up;
+use crate::wfq::Wfq;
 
-/// Any of the policies of this crate.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Any {
+/// Declares [`Any`] with a variant for each policy: what it is, its short name and its long one.
+macro_rules! any {
+    ($($(#[$doc:meta])* $variant:ident = $short:literal, $long:literal;)*) => {
+        /// Any of the policies of this crate.
+        #[derive(Clone, Debug)]
+        #[non_exhaustive]
+        pub enum Any {
+            $($(#[$doc])* $variant($variant),)*
+        }
+
+        impl Any {
+            /// The short names, for messages. Parsing takes the long ones as well, and ignores
+            /// case, underscores and dashes.
+            pub const NAMES: &[&str] = &[$($short),*];
+
+            fn get(&self) -> &dyn Policy {
+                match self {
+                    $(Self::$variant(policy) => policy,)*
+                }
+            }
+
+            fn get_mut(&mut self) -> &mut dyn Policy {
+                match self {
+                    $(Self::$variant(policy) => policy,)*
+                }
+            }
+        }
+
+        impl FromStr for Any {
+            type Err = UnknownPolicy;
+
+            fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+                $(
+                    if is_called(name, $short) || is_called(name, $long) {
+                        return Ok(Self::$variant($variant::default()));
+                    }
+                )*
+                Err(UnknownPolicy)
+            }
+        }
+    };
+}
+
+fn is_called(name: &str, known: &str) -> bool {
+    let plain = |text: &'_ str| text.len() - text.matches(['_', '-']).count();
+    let letters = name.bytes().filter(|byte| !matches!(byte, b'_' | b'-'));
+    let known_letters = known.bytes().filter(|byte| *byte != b'_');
+    plain(name) == plain(known)
+        && letters.zip(known_letters).all(|(a, b)| a.eq_ignore_ascii_case(&b))
+}
+
+any! {
     /// No scheduling.
-    Fcfs(Fcfs),
-    /// Highest priority first.
-    Hpf(Hpf),
-}
-
-impl Any {
-    /// The accepted names, for messages. Parsing ignores case.
-    pub const NAMES: &[&str] = &["fcfs", "hpf"];
-
-    fn get(&self) -> &dyn Policy {
-        match self {
-            Self::Fcfs(policy) => policy,
-            Self::Hpf(policy) => policy,
-        }
-    }
-
-    fn get_mut(&mut self) -> &mut dyn Policy {
-        match self {
-            Self::Fcfs(policy) => policy,
-            Self::Hpf(policy) => policy,
-        }
-    }
-}
-
-impl FromStr for Any {
-    type Err = UnknownPolicy;
-
-    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
-        if name.eq_ignore_ascii_case("fcfs") {
-            Ok(Self::Fcfs(Fcfs))
-        } else if name.eq_ignore_ascii_case("hpf") {
-            Ok(Self::Hpf(Hpf))
-        } else {
-            Err(UnknownPolicy)
-        }
-    }
+    Fcfs = "fcfs", "first_come_first_served";
+    /// Highest priority first, per device.
+    Hpf = "hpf", "highest_priority_first";
+    /// Highest priority first across devices.
+    Hhpf = "hhpf", "heterogeneous_highest_priority_first";
+    /// Earliest deadline first.
+    Edf = "edf", "earliest_deadline_first";
+    /// The K earliest deadlines first.
+    Kedf = "kedf", "k_earliest_deadline_first";
+    /// Laxity.
+    Lax = "lax", "laxity_based";
+    /// Utilisation partition.
+    Up = "up", "utilization_partition";
+    /// Weighted fair queueing.
+    Wfq = "wfq", "weighted_fair_queueing";
+    /// Active window first.
+    Awf = "awf", "active_window_first";
 }
 
 /// There is no policy of that name.
@@ -95,5 +130,24 @@ impl Policy for Any {
         out: &mut Decisions<'_>,
     ) {
         self.get_mut().decide(now, changed, queues, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_any_spelling() {
+        for name in Any::NAMES {
+            let policy: Any = name.parse().expect("a listed name");
+            assert_eq!(&policy.name(), name);
+        }
+        for name in ["HPF", "Highest-Priority-First", "highestpriorityfirst", "kEDF"] {
+            assert!(name.parse::<Any>().is_ok(), "{name}");
+        }
+        for name in ["", "hp", "hpff", "highest priority first", "none"] {
+            assert!(name.parse::<Any>().is_err(), "{name}");
+        }
     }
 }

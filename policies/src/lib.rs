@@ -5,11 +5,29 @@
 //! |---|---|
 //! | [`fcfs`](fcfs::Fcfs) | nothing: what the hardware does by itself |
 //! | [`hpf`](hpf::Hpf) | highest priority first, per device |
+//! | [`hhpf`](hhpf::Hhpf) | highest priority first, across devices |
+//! | [`edf`](edf::Edf) | earliest deadline first |
+//! | [`kedf`](edf::Kedf) | the K earliest deadlines first |
+//! | [`lax`](lax::Lax) | a lower priority for so long, then a higher one |
+//! | [`awf`](awf::Awf) | the active window first |
+//! | [`up`](up::Up) | device time in proportion to percentages |
+//! | [`wfq`](wfq::Wfq) | device time in proportion to weights |
+//!
+//! Names in capitals, and the long ones of the C++ library, are accepted as well.
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod any;
+pub mod awf;
+mod choose;
+pub mod edf;
 pub mod fcfs;
+pub mod hhpf;
 pub mod hpf;
+pub mod lax;
+mod ready;
+mod share;
+pub mod up;
+pub mod wfq;
 
 pub use any::{Any, UnknownPolicy};

@@ -211,6 +211,7 @@ impl std::fmt::Debug for Shelf {
     }
 }
 
+#[cfg_attr(loom, expect(clippy::vec_box, reason = "chunks are small in models only"))]
 struct Chunks {
     empty: Vec<Box<Chunk>>,
     full: VecDeque<Box<Chunk>>,

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rand::RngExt;
 use xsched_core::hal::FaultRates;
 use xsched_core::level::Level;
+use xsched_policies::Any;
 
 use crate::engine::{Disturbance, Faults, Setup};
 use crate::outcome::Outcome;
@@ -153,7 +154,7 @@ impl Drawn {
         let faults = draw_faults(tasks.len(), devices.len(), rng);
         let max_level = devices.iter().map(|device| device.max_level).min().unwrap_or(1);
         let fcfs = rng.random_bool(0.15);
-        let scenario = Scenario {
+        let mut scenario = Scenario {
             name: format!("swarm-{seed}"),
             description: String::new(),
             seed,
@@ -169,11 +170,9 @@ impl Drawn {
             references: Vec::new(),
             fitted: Vec::new(),
         };
-        let policy = if fcfs {
-            xsched_policies::Any::Fcfs(xsched_policies::fcfs::Fcfs)
-        } else {
-            xsched_policies::Any::Hpf(xsched_policies::hpf::Hpf)
-        };
+        // From a generator of their own: what is drawn above stays the same for a seed when there
+        // are more policies.
+        let policy = draw_policy(fcfs, &mut scenario.tasks, &mut generator(seed, 78));
         let level = rng.random_range(1..=max_level);
         let setup = Setup {
             policy,
@@ -188,6 +187,22 @@ impl Drawn {
         };
         Self { scenario, setup }
     }
+}
+
+/// Half of the time highest priority first, otherwise any policy, with hints that it looks at.
+fn draw_policy(fcfs: bool, tasks: &mut [TaskSpec], rng: &mut Rng) -> Any {
+    for task in tasks {
+        task.deadline_ns = rng.random_bool(0.7).then(|| pick(&[500_000, 5_000_000], rng));
+        task.laxity_ns = rng.random_bool(0.5).then(|| pick(&[500_000, 5_000_000], rng));
+        task.share = rng.random_bool(0.7).then(|| rng.random_range(0..=100));
+        task.weight = pick(&[1, 1, 3, 100], rng) as u32;
+    }
+    if fcfs {
+        return Any::Fcfs(xsched_policies::fcfs::Fcfs);
+    }
+    let name = Any::NAMES[below(Any::NAMES.len(), rng)];
+    let drawn = name.parse().ok().filter(|_| rng.random_bool(0.5));
+    drawn.unwrap_or(Any::Hpf(xsched_policies::hpf::Hpf))
 }
 
 fn pick(values: &[u64], rng: &mut Rng) -> u64 {

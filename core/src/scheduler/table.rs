@@ -7,7 +7,7 @@ use crate::hint::{Hints, Priority};
 use crate::id::{DeviceId, EventRef, ProcessId, QueueId};
 use crate::level::Level;
 use crate::message::Report;
-use crate::policy::{PolicyData, Urgency, Verdict};
+use crate::policy::{DeviceData, PolicyData, Urgency, Verdict};
 use crate::time::Instant;
 
 use super::LevelChoice;
@@ -156,6 +156,7 @@ pub struct DeviceSlot {
     pub(crate) floor_next: Cell<u32>,
     pub(crate) changed: bool,
     pub(crate) cost: CostModel,
+    pub(crate) data: Cell<DeviceData>,
 }
 
 impl Default for DeviceSlot {
@@ -171,6 +172,7 @@ impl Default for DeviceSlot {
             floor_next: Cell::new(NONE),
             changed: false,
             cost: CostModel::default(),
+            data: Cell::new([0; 8]),
         }
     }
 }
@@ -285,10 +287,36 @@ impl<'a> QueueTable<'a> {
         self.get(queue).map(|info| info.report.ready_since)
     }
 
+    /// The queue at this place of the table, if there is one: see [`QueueId::index`].
+    #[must_use]
+    pub fn at(&self, index: usize) -> Option<&'a QueueInfo> {
+        self.queues.get(index).filter(|slot| slot.live).map(|slot| &slot.info)
+    }
+
+    /// The queues of a device that have this priority, in no particular order. Takes as long as
+    /// there are such queues.
+    pub fn with_priority(
+        &self,
+        device: DeviceId,
+        priority: Priority,
+    ) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
+        let queues = self.queues;
+        let head = self.devices.get(device.index()).map_or(NONE, |d| d.head(priority.rank()));
+        let slot = move |index: u32| queues.get(index as usize);
+        core::iter::successors(slot(head), move |before| slot(before.bucket_next))
+            .map(|slot| &slot.info)
+    }
+
     /// The policy's own words for a queue.
     #[must_use]
     pub fn data(&self, queue: QueueId) -> Option<&'a Cell<PolicyData>> {
         self.slot(queue).map(|slot| &slot.data)
+    }
+
+    /// The policy's own words for a device. Zero at first and when the policy changes.
+    #[must_use]
+    pub fn device_data(&self, device: DeviceId) -> Option<&'a Cell<DeviceData>> {
+        self.devices.get(device.index()).map(|slot| &slot.data)
     }
 }
 

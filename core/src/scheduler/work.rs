@@ -205,6 +205,7 @@ impl<P: Policy> Work<'_, P> {
         for device in self.devices.iter_mut() {
             device.floor = 0;
             device.floor_wanted.set(0);
+            device.data.set([0; 8]);
         }
         for index in 0..self.queues.len() {
             let slot = &mut self.queues[index];

@@ -1,0 +1,47 @@
+//! Policies that share device time, in the simulator.
+
+use std::path::Path;
+
+use xsched_sim::run::{RunOptions, run};
+use xsched_sim::scenario::Scenario;
+
+/// Two tasks that never pause, with three quarters and one quarter, and these commands.
+fn scenario(first_us: u32, second_us: u32) -> Scenario {
+    let task = |name, us: u32, weight, share| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nweight = {weight}\nshare = {share}\n\
+             arrival = {{ kind = \"closed\", think_ms = 0 }}\n\
+             command = {{ kind = \"constant\", us = {us} }}\ncommands = {}\n",
+            3_000 / us
+        )
+    };
+    let head = "version = 1\nname = \"shares\"\npolicy = \"wfq\"\nduration_s = 4\nwarmup_ms = 100\n\
+                [[device]]\nname = \"one\"\nmax_level = 3\n";
+    let text = [head, &task("a", first_us, 3, 75), &task("b", second_us, 1, 25)].concat();
+    Scenario::parse(&text, Path::new("shares.toml")).unwrap()
+}
+
+/// The share of the first task, from what both got done.
+fn first_share(scenario: &Scenario, policy: &str, level: u8) -> f64 {
+    let options =
+        RunOptions { policy: Some(policy.to_owned()), level: Some(level), ..RunOptions::default() };
+    let outcome = run(scenario, &options, &mut |_| {}).unwrap();
+    let violations: u64 = outcome.checks.values().map(|check| check.violations).sum();
+    assert_eq!(violations, 0);
+    let done: Vec<f64> = outcome.tasks.iter().map(|t| t.latencies_ns.len() as f64).collect();
+    done[0] / (done[0] + done[1])
+}
+
+/// Requests of both tasks take as much device time, 3 ms.
+#[test]
+fn device_time_is_shared_as_hinted_whatever_commands_are_like() {
+    for policy in ["wfq", "up"] {
+        for (first_us, second_us) in [(300, 300), (300, 3_000), (3_000, 300)] {
+            for level in [1, 2, 3] {
+                let share = first_share(&scenario(first_us, second_us), policy, level);
+                let what = format!("{policy}, {first_us} and {second_us} µs, level {level}");
+                assert!((share - 0.75).abs() < 0.01, "{what}: {share}");
+            }
+        }
+    }
+}
