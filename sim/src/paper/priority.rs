@@ -243,10 +243,11 @@ pub(super) fn partition(lab: &Lab) -> Result<Findings> {
             .value(native_total.clone()),
     );
     let mut bars = vec![bar("unscheduled", &native, &alone, &["0.45", "0.45"])];
-    for policy in ["up", "pup", "wfq", "cfs"] {
-        let trial = lab.run("partition", How::policy(policy, 2), |_| {})?;
+    let ways = [("up", 1), ("pup", 1), ("spup", 1), ("wfq", 1), ("cfs", 1), ("up", 2)];
+    for (policy, level) in ways {
+        let trial = lab.run("partition", How::policy(policy, level), |_| {})?;
         let share = figure(&trial, |outcome| Some(100.0 * rate(outcome, "fg")? / both(outcome)?));
-        let row = |what: &str| Row::new(format!("{policy}: {what}"), "").basis(&[&basis]);
+        let row = |what: &str| Row::new(format!("{policy} Lv{level}: {what}"), "").basis(&[&basis]);
         findings.rows.push(Row {
             unit: "%",
             ..row("foreground's share")
@@ -257,11 +258,16 @@ pub(super) fn partition(lab: &Lab) -> Result<Findings> {
         findings.rows.push(
             row("total rate / unscheduled")
                 .published("1.5 % average loss", "")
-                .goal(Goal::AtLeast(0.985))
+                .goal(Goal::AtLeast(if level == 1 { 0.985 } else { 0.95 }))
                 .value(over(&total(&trial), &native_total)),
         );
-        bars.push(bar(policy, &trial, &alone, &["0.71", "0.24"]));
+        bars.push(bar(&format!("{policy} Lv{level}"), &trial, &alone, &["0.71", "0.24"]));
     }
+    findings.notes.push(
+        "Sharing does not need fast preemption, so the plan's 1.5 % are for Lv1. At Lv2 the guards \
+         of its kernels come on top (7.4.1); with them the paper's GV100 has 0.95 of the rate alone."
+            .to_owned(),
+    );
     findings.charts.push(Chart {
         name: "shares",
         title: "Rates over the rate alone, 75 % and 25 % asked for".to_owned(),
