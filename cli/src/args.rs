@@ -47,6 +47,26 @@ pub(crate) enum Sim {
     /// Run many small drawn scenarios with injected faults and check every invariant.
     #[command(after_help = EXIT_CODES)]
     Swarm(SwarmArgs),
+    /// Run the experiments of the XSched paper and set them beside its figures.
+    #[command(after_help = experiments())]
+    Paper(PaperArgs),
+}
+
+fn experiments() -> String {
+    format!("Experiments: {}.\n{EXIT_CODES}", xsched_sim::paper::ids().join(", "))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PaperArgs {
+    /// Only these experiments, with commas between.
+    #[arg(long, value_name = "ID,ID", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// The folder for records, figures and the page `index.html`.
+    #[arg(long, value_name = "DIR", default_value = "xsched-paper")]
+    pub(crate) out: PathBuf,
+    /// A twentieth of the requests, to see that everything works; the verdicts mean little.
+    #[arg(long)]
+    pub(crate) small: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,6 +5,7 @@ use std::io;
 
 use thiserror::Error;
 use xsched::RecordingError;
+use xsched_sim::paper::PaperError;
 use xsched_sim::replay::ReplayError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
@@ -17,6 +18,8 @@ pub(crate) enum CliError {
     Scenario(#[from] ScenarioError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Paper(#[from] PaperError),
     #[error(transparent)]
     Svg(#[from] SvgError),
     #[error("cannot read {place}: {source}")]

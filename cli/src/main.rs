@@ -8,6 +8,7 @@ mod demo;
 mod error;
 mod machine;
 mod output;
+mod paper;
 mod progress;
 mod replay;
 mod run;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::execute(&args),
         Command::Sim(Sim::Run(args)) => run::execute(&args),
         Command::Sim(Sim::Compare(args)) => compare::execute(&args),
+        Command::Sim(Sim::Paper(args)) => paper::execute(&args),
         Command::Sim(Sim::Swarm(args)) => swarm::execute(&args),
         Command::Replay(args) => replay::execute(&args),
     };

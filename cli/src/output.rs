@@ -67,7 +67,8 @@ impl Outputs {
 }
 
 impl Output {
-    fn prepare(path: &Path) -> Result<Self, CliError> {
+    /// Checks that the place can be written to; `-` is standard output.
+    pub(crate) fn prepare(path: &Path) -> Result<Self, CliError> {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
         }

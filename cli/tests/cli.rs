@@ -376,3 +376,24 @@ fn a_closed_pipe_is_no_failure() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
 }
+
+#[test]
+fn the_papers_experiments_write_a_page_records_and_figures() {
+    let folder = Folder::new();
+    let out = folder.path("new/paper");
+    let output = xsched(&["sim", "paper", "--small", "--only", "7.3.1,5.3", "--out", &out]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let shown = stdout(&output);
+    assert!(shown.contains("7.3.1 ") && shown.contains("5.3 ") && !shown.contains("7.4.1 "));
+    assert!(shown.contains("0 fail"), "{shown}");
+    let html = folder.read("new/paper/index.html");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<svg"));
+    let record: Value = serde_json::from_str(&folder.read("new/paper/7.3.1.json")).unwrap();
+    assert_eq!((&record["test_id"], &record["pass"]), (&"7.3.1".into(), &true.into()));
+    // 2026-11-21, for instance.
+    assert_eq!(record["date"].as_str().map(str::len), Some(10));
+    assert!(folder.read("new/paper/7.3.1-cdf.svg").starts_with("<svg"));
+    let output = xsched(&["sim", "paper", "--only", "1.1", "--out", &out]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("there is no experiment `1.1`"));
+}

@@ -17,6 +17,7 @@ mod engine;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod outcome;
+pub mod paper;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -7,7 +7,7 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 /// An axis for latencies in milliseconds. A logarithmic axis places the decimal logarithm of a
 /// value where a linear one places the value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     log: bool,
     /// Where the axis begins and ends: a latency or its logarithm.
     low: f64,
@@ -27,7 +27,7 @@ const LABELS: f64 = 8.0;
 
 impl Axis {
     /// An axis on which values from `min` to `max` milliseconds fit, 0 <= `min` <= `max`.
-    pub(super) fn new(min: f64, max: f64) -> Self {
+    pub(crate) fn new(min: f64, max: f64) -> Self {
         if min > 0.0 && max / min > LOG_ABOVE {
             Self::log(min, max)
         } else {

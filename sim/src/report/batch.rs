@@ -138,7 +138,7 @@ impl<'a> Meter<'a> {
 
 /// Calls `job` with each of `inputs` and its index on at most `threads` threads and collects the
 /// results in that order. Inputs are given out in order, and none after a failure.
-fn in_order<I: Sync, T: Send, E: Send>(
+pub(crate) fn in_order<I: Sync, T: Send, E: Send>(
     inputs: &[I],
     threads: usize,
     job: &(dyn Fn(usize, &I) -> Result<T, E> + Sync),

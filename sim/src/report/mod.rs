@@ -9,18 +9,19 @@
 //! - [`run_series`] and [`run_comparison`] run many simulations on several threads, with results in
 //!   a fixed order.
 
-mod axis;
+pub(crate) mod axis;
 mod bands;
 mod batch;
 mod compare;
 mod figures;
-mod svg;
+pub(crate) mod svg;
 mod timeline;
 
 #[cfg(test)]
 pub(crate) mod samples;
 
 pub use bands::{Bands, LatencyBands, ReferenceResult, Series, TaskBands, TotalBands, Verdict};
+pub(crate) use batch::in_order;
 pub use batch::{Progress, run_comparison, run_series};
 pub use compare::{Combination, CompareRow, Comparison, combinations};
 pub use figures::{

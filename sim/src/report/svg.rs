@@ -18,7 +18,7 @@ pub struct SvgError(String);
 
 /// Colours that people with the common kinds of colour blindness can tell apart and that show well
 /// on white (after Okabe and Ito, without the yellow).
-const PALETTE: [RGBColor; 7] = [
+pub(crate) const PALETTE: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -39,14 +39,14 @@ const MAX_POINTS: usize = 400;
 const TAIL_POINTS: usize = 20;
 
 /// Text colour and the colour of the frame and of the lines behind the curves.
-const INK: RGBColor = RGBColor(40, 40, 40);
-const FRAME: RGBColor = RGBColor(110, 110, 110);
-const GRID: RGBColor = RGBColor(215, 215, 215);
-const FAINT: RGBColor = RGBColor(238, 238, 238);
+pub(crate) const INK: RGBColor = RGBColor(40, 40, 40);
+pub(crate) const FRAME: RGBColor = RGBColor(110, 110, 110);
+pub(crate) const GRID: RGBColor = RGBColor(215, 215, 215);
+pub(crate) const FAINT: RGBColor = RGBColor(238, 238, 238);
 
 /// Everything is laid out at twice its size and shown at half, since the drawing library places
 /// points on whole pixels only.
-const SCALE: u32 = 2;
+pub(crate) const SCALE: u32 = 2;
 /// Width of a character of the legend, about, for choosing the width of the legend.
 const CHARACTER: usize = 8 * SCALE as usize;
 /// Height of a line of the legend.
@@ -55,7 +55,7 @@ const LEGEND_LINE: u32 = 18;
 const MAX_NAME: usize = 32;
 
 type Result<T> = std::result::Result<T, SvgError>;
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// What a picture shows.
 struct Figure {
@@ -159,7 +159,7 @@ fn shorten(name: &str) -> String {
     clean.take(MAX_NAME - 1).chain(['…']).collect()
 }
 
-fn failed(error: impl std::fmt::Display) -> SvgError {
+pub(crate) fn failed(error: impl std::fmt::Display) -> SvgError {
     SvgError(error.to_string())
 }
 
@@ -237,13 +237,13 @@ fn draw(figure: &Figure) -> Result<String> {
 }
 
 /// Makes the picture appear at half the size that it was laid out in.
-fn shrink(svg: String, (width, height): (u32, u32)) -> String {
+pub(crate) fn shrink(svg: String, (width, height): (u32, u32)) -> String {
     let laid_out = format!("width=\"{width}\" height=\"{height}\" viewBox");
     let shown = format!("width=\"{}\" height=\"{}\" viewBox", width / SCALE, height / SCALE);
     svg.replacen(&laid_out, &shown, 1)
 }
 
-fn text(size: u32, color: RGBColor, anchor: Pos) -> TextStyle<'static> {
+pub(crate) fn text(size: u32, color: RGBColor, anchor: Pos) -> TextStyle<'static> {
     // The SVG writer divides sizes by 1.24.
     let size = f64::from(size * SCALE) * 1.24;
     let style = TextStyle::from(("sans-serif", size).into_font()).pos(anchor);
@@ -323,7 +323,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel) -> Result<()> {
 }
 
 /// Draws a line in the style that belongs to an entry of the legend.
-fn draw_line<C>(
+pub(crate) fn draw_line<C>(
     area: &DrawingArea<SVGBackend<'_>, C>,
     points: Vec<C::From>,
     entry: usize,

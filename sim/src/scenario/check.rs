@@ -3,9 +3,9 @@
 use toml::Spanned;
 
 use super::arrival::{ReadFile, Traces};
-use super::model::{Concurrency, DeviceSpec, LockOrder, ProcessSpec, Scenario, TaskSpec};
+use super::model::{DeviceSpec, LockOrder, ProcessSpec, Scenario, TaskSpec};
 use super::names::Names;
-use super::raw::{RawDevice, RawProcess, RawScenario};
+use super::raw::{RawProcess, RawScenario};
 use super::source::{Result, Source, span_of};
 use super::task::Known;
 use super::{MAX_DEVICES, MAX_TASKS};
@@ -25,7 +25,7 @@ pub(super) fn scenario(
     let name = name.ok_or_else(|| source.error_at_top("name", "missing"))?;
     let seeds = source.integer(&raw.seeds, 1..=100_000)?.unwrap_or(1);
     let duration_ns = source.positive_time(&raw.duration)?;
-    let devices = source.devices(raw)?;
+    let devices = source.devices(raw, read)?;
     let processes = source.processes(raw)?;
     if raw.task.0.is_empty() {
         return Err(source.error_at_top("task", "missing; there must be at least one [[task]]"));
@@ -90,7 +90,7 @@ impl Source<'_> {
         Ok(fitted)
     }
 
-    fn devices(&self, raw: &RawScenario) -> Result<Vec<DeviceSpec>> {
+    fn devices(&self, raw: &RawScenario, read: ReadFile<'_>) -> Result<Vec<DeviceSpec>> {
         if raw.device.0.is_empty() {
             let message = "missing; there must be at least one [[device]]";
             return Err(self.error_at_top("device", message));
@@ -100,47 +100,7 @@ impl Source<'_> {
             return Err(self.error(extra.span(), message));
         }
         self.unique_names(raw.device.0.iter().map(|device| &device.get_ref().name))?;
-        raw.device.0.iter().map(|device| self.device(device)).collect()
-    }
-
-    fn device(&self, raw: &Spanned<RawDevice>) -> Result<DeviceSpec> {
-        let table = raw.span();
-        let raw = raw.get_ref();
-        Ok(DeviceSpec {
-            name: self.required(&table, "name", self.name(&raw.name)?)?,
-            concurrency: self.concurrency(raw)?,
-            launch_latency_ns: self.time(&raw.launch_latency)?.unwrap_or(us(4)),
-            host_launch_ns: self.time(&raw.host_launch)?.unwrap_or(us(3)),
-            host_sync_ns: self.time(&raw.host_sync)?.unwrap_or(us(5)),
-            detect_ns: self.time(&raw.detect)?.unwrap_or(us(8)),
-            launch_queue: self.integer(&raw.launch_queue, 4..=1_048_576)?.unwrap_or(1_024),
-            max_level: self.integer(&raw.max_level, 1..=3)?.unwrap_or(3),
-            gate_ns: self.time(&raw.gate)?.unwrap_or(2_200),
-            gate_close_ns: self.time(&raw.gate_close)?.unwrap_or(us(1)),
-            gate_spacing_ns: self.time(&raw.gate_spacing)?.unwrap_or(us(200)),
-            save_fixed_ns: self.time(&raw.save_fixed)?.unwrap_or(us(10)),
-            save_context_ns: self.time(&raw.save_context)?.unwrap_or(us(10)),
-            restore_fixed_ns: self.time(&raw.restore_fixed)?.unwrap_or(us(10)),
-            restore_context_ns: self.time(&raw.restore_context)?.unwrap_or(us(10)),
-        })
-    }
-
-    fn concurrency(&self, raw: &RawDevice) -> Result<Concurrency> {
-        let sharing = Concurrency::ProcessorSharing {
-            contention: self.number(&raw.contention, 0.0..=10.0)?.unwrap_or(1.0),
-        };
-        let choices = [
-            ("round_robin", Concurrency::RoundRobin),
-            ("processor_sharing", sharing),
-            ("exclusive", Concurrency::Exclusive),
-        ];
-        let concurrency =
-            self.choice(&raw.concurrency, &choices)?.unwrap_or(Concurrency::RoundRobin);
-        if concurrency != sharing {
-            let when = "with concurrency = \"processor_sharing\"";
-            self.unused(span_of(&raw.contention), when)?;
-        }
-        Ok(concurrency)
+        self.device_specs(&raw.device.0, read)
     }
 
     fn processes(&self, raw: &RawScenario) -> Result<Vec<ProcessSpec>> {

@@ -11,6 +11,7 @@
 mod arrival;
 mod check;
 mod comparators;
+mod device;
 mod dist;
 mod error;
 mod expand;
@@ -32,6 +33,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+pub use device::{DeviceFile, Origin, OriginKind};
 pub use error::*;
 pub(crate) use model::recorded_request;
 pub use model::*;
@@ -69,7 +71,7 @@ impl Scenario {
     }
 
     /// As [`Scenario::parse`], with a function that stands for the file system: it gets the path of
-    /// a trace file and returns its content. It is called once for each different path.
+    /// a trace or device file and returns its content. It is called once for each different path.
     pub fn parse_with(
         text: &str,
         file: &Path,

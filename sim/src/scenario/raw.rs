@@ -4,6 +4,7 @@
 //! the checks that follow can name the line and the key. A time has one field for all its units;
 //! see [`super::units`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -98,6 +99,7 @@ pub(super) struct RawComparators {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawDevice {
     pub(super) name: Field<String>,
+    pub(super) file: Field<String>,
     pub(super) concurrency: Field<String>,
     pub(super) contention: Field<Number>,
     #[serde(rename = "launch_latency_us", alias = "launch_latency_ms")]
@@ -124,6 +126,18 @@ pub(super) struct RawDevice {
     pub(super) restore_fixed: Field<Number>,
     #[serde(rename = "restore_context_us", alias = "restore_context_ms")]
     pub(super) restore_context: Field<Number>,
+}
+
+/// A device file.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawDeviceFile {
+    #[expect(dead_code, reason = "checked before the raw layer is read")]
+    pub(super) version: Field<Integer>,
+    pub(super) description: Field<String>,
+    #[serde(default, deserialize_with = "sub_table")]
+    pub(super) device: Field<RawDevice>,
+    pub(super) origin: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
 }
 
 /// `[[process]]`.

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::ops::Range;
 use std::path::Path;
 
-use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -31,6 +30,14 @@ impl<'a> Source<'a> {
     /// Reads the raw layer. The version comes before everything else: of a later version even the
     /// keys may be unknown.
     pub(super) fn read(text: &'a str, file: &'a Path) -> Result<(Self, RawScenario)> {
+        Self::read_as(text, file)
+    }
+
+    /// The same of another kind of file.
+    pub(super) fn read_as<T: serde::de::DeserializeOwned>(
+        text: &'a str,
+        file: &'a Path,
+    ) -> Result<(Self, T)> {
         let mut source = Source { text, file, units: Units::default() };
         let document = DeTable::parse(text).map_err(|error| source.syntax(&error))?;
         source.version(document.get_ref())?;
@@ -38,7 +45,7 @@ impl<'a> Source<'a> {
             let message = format!("given twice, the first time as `{}`", twice.first);
             source.error(twice.span, message)
         })?;
-        let raw = RawScenario::deserialize(toml::Deserializer::from(document))
+        let raw = T::deserialize(toml::Deserializer::from(document))
             .map_err(|error| source.shape(&error))?;
         Ok((source, raw))
     }

@@ -1,0 +1,97 @@
+//! `xsched sim paper`.
+
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use xsched_sim::paper::{PaperOptions, Record, Study, Verdict, page, run_paper};
+use xsched_sim::report::write_json;
+
+use crate::args::PaperArgs;
+use crate::error::CliError;
+use crate::output::{Output, Stream};
+use crate::progress::Progress;
+use crate::table::{grouped, table};
+use crate::{Ending, default_threads};
+
+/// Runs the experiments, writes records, figures and the page, and prints the verdicts.
+pub(crate) fn execute(args: &PaperArgs) -> Result<Ending, CliError> {
+    let folder = &args.out;
+    fs::create_dir_all(folder).map_err(|source| cannot_write(folder, source))?;
+    let page_path = folder.join("index.html");
+    // Before the work, so that a mistake shows early.
+    let page_output = Output::prepare(&page_path)?;
+    let options = PaperOptions {
+        only: args.only.clone(),
+        small: args.small,
+        threads: default_threads(),
+        date: today(),
+    };
+    let progress = Progress::new(false);
+    let result = run_paper(&options, &|part| progress.set(part));
+    let wall = progress.finish();
+    let studies = result?;
+    for study in &studies {
+        write_study(folder, study)?;
+    }
+    page_output.write(|out| out.write_all(page(&studies).as_bytes()))?;
+    let mut text: String = studies.iter().map(study_table).collect();
+    text.push_str(&summary(&studies));
+    text.push_str(&format!("{:.1} s; wrote {}\n", wall.as_secs_f64(), page_path.display()));
+    Stream::Stdout.print(&text)?;
+    Ok(Ending::new(studies.iter().any(Study::failed)))
+}
+
+fn cannot_write(place: &Path, source: std::io::Error) -> CliError {
+    CliError::Write { place: place.display().to_string(), source }
+}
+
+/// Today, as `2026-11-21`.
+fn today() -> String {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    now.split('T').next().unwrap_or_default().to_owned()
+}
+
+fn write_study(folder: &Path, study: &Study) -> Result<(), CliError> {
+    let record = Output::prepare(&folder.join(format!("{}.json", study.id)))?;
+    record.write(|out| write_json(out, &Record::of(study)))?;
+    for (name, svg) in &study.figures {
+        Output::prepare(&folder.join(name))?.write(|out| out.write_all(svg.as_bytes()))?;
+    }
+    Ok(())
+}
+
+fn study_table(study: &Study) -> String {
+    let header = ["<value", "<paper", "<artifact", "simulated", "<goal", "<verdict", "<parameters"];
+    let rows = study.rows.iter().map(|row| {
+        let missing = row.missing.iter().map(|what| format!(": {what}")).collect::<String>();
+        vec![
+            row.what.clone(),
+            row.paper.to_owned(),
+            row.artifact.to_owned(),
+            row.shown(),
+            row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
+            format!("{}{missing}", row.verdict()),
+            format!("{} ({})", row.standing(), row.parameters()),
+        ]
+    });
+    table(&format!("{} {}", study.id, study.name), &header, rows)
+}
+
+fn summary(studies: &[Study]) -> String {
+    let count = |verdict| {
+        let rows = studies.iter().flat_map(|study| &study.rows);
+        rows.filter(|row| row.verdict() == verdict).count()
+    };
+    format!(
+        "{} pass, {} fail, {} out of reach, {} without a goal, {} not available yet\n\
+         checks: {} observations, {} violations\n",
+        count(Verdict::Pass),
+        count(Verdict::Fail),
+        count(Verdict::OutOfReach),
+        count(Verdict::NoGoal),
+        count(Verdict::NotAvailable),
+        grouped(studies.iter().map(|study| study.observed).sum()),
+        grouped(studies.iter().map(|study| study.violations).sum()),
+    )
+}

@@ -1,0 +1,121 @@
+//! Section 8.1: an opportunistic job takes what a production job leaves.
+
+use super::chart::{Bar, Chart, Plot};
+use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, only, over, percentile, rate};
+use super::{Basis, Findings, Goal, Result, Row};
+
+/// A way to share, and what is published for production and opportunistic job.
+struct Way {
+    name: &'static str,
+    how: How<'static>,
+    paper: (&'static str, &'static str),
+    artifact: (&'static str, &'static str),
+    goals: Option<(Goal, Goal)>,
+}
+
+const fn way(
+    name: &'static str,
+    how: How<'static>,
+    paper: (&'static str, &'static str),
+    artifact: (&'static str, &'static str),
+) -> Way {
+    Way { name, how, paper, artifact, goals: None }
+}
+
+/// 8.1.1.
+pub(super) fn training(lab: &Lab) -> Result<Findings> {
+    let goals = Some((Goal::AtLeast(0.95), Goal::AtLeast(0.1)));
+    let held = How::policy(HPF, 2);
+    let ways = [
+        way("native", NATIVE, ("0.60 (plan: 0.50)", "0.60 (plan: 0.50)"), ("0.633", "0.624")),
+        way("vCUDA", How::system("vcuda"), ("0.85", "0.28 (plan: 0.15)"), ("0.888", "0.300")),
+        way("TGS", How::system("tgs"), ("1.0 (plan: 0.93)", "0.073"), ("1.025", "0.125")),
+        way("time slices", How::system("timeslice"), ("", ""), ("", "")),
+        way("MPS", How::system("mps"), ("", ""), ("", "")),
+        way("w/o progressive", How::system("sync"), ("", ""), ("", "")),
+        Way { goals, ..way("XSched, hpf Lv2", held, ("0.99", "0.20"), ("1.015", "0.225")) },
+    ];
+    let mut findings = shares(lab, "harvest-train", &ways)?;
+    findings.notes.push(
+        "One parameter is fitted, the pause of the host, to the unscheduled rates; what XSched \
+         leaves to each job follows from it."
+            .to_owned(),
+    );
+    Ok(findings)
+}
+
+/// 8.1.2.
+pub(super) fn mixed(lab: &Lab) -> Result<Findings> {
+    let ways = [
+        way("native", NATIVE, ("0.45", "0.55"), ("0.448", "0.548")),
+        way("vCUDA", How::system("vcuda"), ("0.20", "0.56"), ("0.417", "0.384")),
+        way("TGS", How::system("tgs"), ("0.30", "0.33"), ("0.296", "0.263")),
+        way("w/o progressive", How::system("sync"), ("", ""), ("", "")),
+        way("XSched, hpf Lv2", How::policy(HPF, 2), ("0.99", "0.60"), ("0.996", "0.599")),
+    ];
+    let mut findings = shares(lab, "harvest-mixed", &ways)?;
+    findings.notes.push(
+        "Two parameters are fitted, to native production and to XSched's opportunistic rate; the \
+         other rates follow from them."
+            .to_owned(),
+    );
+    let fitted = lab.fitted("harvest-mixed")?;
+    let alone = lab.run("harvest-mixed", NATIVE, |scenario| only(scenario, "production"))?;
+    let mean = |trial: &Trial| figure(trial, |outcome| percentile(outcome, "production", 50));
+    for way in &ways {
+        let trial = lab.run("harvest-mixed", way.how, |_| {})?;
+        let published = match way.name {
+            "vCUDA" => "1.80 (plan)",
+            "TGS" => "1.70 (plan)",
+            _ => "",
+        };
+        let row = Row::new(format!("{}: production's median latency / alone", way.name), "")
+            .published(published, "")
+            .basis(&[&fitted])
+            .value(over(&mean(&trial), &mean(&alone)));
+        let own = way.name.starts_with("XSched");
+        findings.rows.push(if own { row.goal(Goal::AtMost(1.05)) } else { row });
+    }
+    Ok(findings)
+}
+
+/// The rate of each job over that alone, for each way to share.
+fn shares(lab: &Lab, name: &str, ways: &[Way]) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let fitted = lab.fitted(name)?;
+    let alone = |who: &str| -> Result<Measure> {
+        let trial = lab.run(name, NATIVE, |scenario| only(scenario, who))?;
+        Ok(figure(&trial, |outcome| rate(outcome, who)))
+    };
+    let bases = [alone("production")?, alone("opportunistic")?];
+    let mut bars = Vec::new();
+    for way in ways {
+        let trial = lab.run(name, way.how, |_| {})?;
+        let pace = |who| figure(&trial, |outcome| rate(outcome, who));
+        let production = over(&pace("production"), &bases[0]);
+        let opportunistic = over(&pace("opportunistic"), &bases[1]);
+        bars.push(Bar::new(
+            way.name,
+            vec![production.clone().ok(), opportunistic.clone().ok()],
+            &[way.artifact.0, way.artifact.1],
+        ));
+        let goals = way.goals.map_or((None, None), |(first, second)| (Some(first), Some(second)));
+        let basis: &[&[Basis]] = &[&fitted];
+        let row = |what: &str, paper, artifact, value, goal| {
+            let row = Row::new(format!("{}: {what} rate / alone", way.name), "");
+            Row { goal, ..row.published(paper, artifact).basis(basis).value(value) }
+        };
+        findings.rows.extend([
+            row("production", way.paper.0, way.artifact.0, production, goals.0),
+            row("opportunistic", way.paper.1, way.artifact.1, opportunistic, goals.1),
+        ]);
+    }
+    findings.charts.push(Chart {
+        name: "bars",
+        title: "Rates over the rate alone".to_owned(),
+        x: "",
+        y: "rate / alone",
+        plot: Plot::Bars { groups: vec!["production".into(), "opportunistic".into()], bars },
+    });
+    Ok(findings)
+}

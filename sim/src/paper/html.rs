@@ -1,0 +1,110 @@
+//! One page with everything: rows beside the published figures, and the pictures. It needs nothing
+//! else, neither files nor a network.
+
+use std::fmt::Write;
+
+use super::{Row, Study, Verdict};
+
+const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#222;max-width:1100px;margin:2em auto;\
+padding:0 1em}h2{margin-top:2.2em;border-bottom:1px solid #ccc}table{border-collapse:collapse;\
+width:100%;margin:1em 0}th,td{border-bottom:1px solid #ddd;padding:.25em .6em;text-align:left;\
+vertical-align:top}td.n{text-align:right;white-space:nowrap}.pass{color:#00664d}.fail{color:#b30000;\
+font-weight:bold}.other{color:#666}svg{max-width:100%;height:auto}details{color:#555}";
+
+/// The page for these experiments.
+#[must_use]
+pub fn page(studies: &[Study]) -> String {
+    let mut html =
+        String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    html.push_str("<title>XSched in the simulator</title><style>");
+    html.push_str(STYLE);
+    html.push_str("</style></head><body>\n<h1>The paper's experiments in the simulator</h1>\n");
+    html.push_str(&summary(studies));
+    for study in studies {
+        section(&mut html, study);
+    }
+    html.push_str("</body></html>\n");
+    html
+}
+
+fn summary(studies: &[Study]) -> String {
+    let rows = || studies.iter().flat_map(|study| &study.rows);
+    let count = |verdict| rows().filter(|row| row.verdict() == verdict).count();
+    let date = studies.first().map_or("", |study| study.date.as_str());
+    format!(
+        "<p>{} experiments, {} values, {}. {} meet their goal, {} miss it, {} are out of any \
+         scheduler's reach, {} have none, {} are not available yet. Every value in the column \
+         “simulated” was computed by the simulator; a value that depends on a parameter which was \
+         fitted to a measurement is called fitted, the others predicted.</p>\n",
+        studies.len(),
+        rows().count(),
+        escape(date),
+        count(Verdict::Pass),
+        count(Verdict::Fail),
+        count(Verdict::OutOfReach),
+        count(Verdict::NoGoal),
+        count(Verdict::NotAvailable),
+    )
+}
+
+fn section(html: &mut String, study: &Study) {
+    let mut text = format!(
+        "<h2>{} {}</h2>\n<p class=\"other\">Simulated devices: {}. {} observations of the \
+         invariants, {} violations.</p>\n<table><tr><th>value</th><th>paper or plan</th>\
+         <th>artifact or measurement</th><th>simulated</th><th>goal</th><th>verdict</th>\
+         <th>parameters</th></tr>\n",
+        escape(study.id),
+        escape(study.name),
+        escape(study.hardware),
+        study.observed,
+        study.violations,
+    );
+    for row in &study.rows {
+        text.push_str(&line(row));
+    }
+    text.push_str("</table>\n");
+    for note in &study.notes {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "<p>{}</p>", escape(note));
+    }
+    for (_, svg) in &study.figures {
+        let _ = writeln!(text, "<div>{svg}</div>");
+    }
+    html.push_str(&text);
+}
+
+fn line(row: &Row) -> String {
+    let verdict = row.verdict();
+    let class = match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "fail",
+        _ => "other",
+    };
+    let missing = row.missing.iter().map(|what| format!(": {what}")).collect::<String>();
+    let ideal = row.ideal.filter(|_| verdict == Verdict::OutOfReach);
+    let ideal = ideal.map(|ideal| format!(" (free preemption: {ideal:.3})")).unwrap_or_default();
+    let basis = row.basis.iter().map(|basis| {
+        let words = format!("{}: {}: {}", basis.parameter, basis.kind, basis.note);
+        format!("<li>{}</li>", escape(&words))
+    });
+    format!(
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td>\
+         <td class=\"{class}\">{}{}{}</td><td><details><summary>{} ({})</summary><ul>{}</ul>\
+         </details></td></tr>\n",
+        escape(&row.what),
+        escape(row.paper),
+        escape(row.artifact),
+        escape(&row.shown()),
+        row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
+        verdict,
+        escape(&missing),
+        ideal,
+        row.standing(),
+        row.parameters(),
+        basis.collect::<String>(),
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,115 @@
+//! The paper's experiments in their small form, and in full where the verdicts need no policy that
+//! is still to come.
+
+use serde_json::Value;
+use xsched_sim::paper::{PaperError, PaperOptions, Record, Study, Verdict, ids, page, run_paper};
+use xsched_sim::report::write_json;
+
+fn run(only: &[&str], small: bool, threads: usize) -> Vec<Study> {
+    let options = PaperOptions {
+        only: only.iter().map(|id| (*id).to_owned()).collect(),
+        small,
+        threads,
+        date: "2026-11-21".to_owned(),
+    };
+    run_paper(&options, &|_| {}).unwrap()
+}
+
+fn json(study: &Study) -> Value {
+    let mut bytes = Vec::new();
+    write_json(&mut bytes, &Record::of(study)).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[test]
+fn every_experiment_yields_finite_values_or_says_what_is_missing() {
+    let studies = run(&[], true, 2);
+    assert_eq!(studies.iter().map(|study| study.id).collect::<Vec<_>>(), ids());
+    for study in &studies {
+        assert!(!study.rows.is_empty(), "{}", study.id);
+        assert!(study.observed > 0, "{}: nothing was checked", study.id);
+        assert_eq!(study.violations, 0, "{}", study.id);
+        for row in &study.rows {
+            let what = format!("{}: {}", study.id, row.what);
+            match (&row.simulated, &row.missing) {
+                (Some(value), None) => assert!(value.is_finite(), "{what} is {value}"),
+                (None, Some(missing)) => {
+                    let known = missing.starts_with("policy ") || missing.starts_with("system ");
+                    assert!(known, "{what}: {missing}");
+                    assert_eq!(row.verdict(), Verdict::NotAvailable);
+                }
+                other => panic!("{what}: {other:?}"),
+            }
+        }
+        for (name, svg) in &study.figures {
+            assert!(name.starts_with(study.id) && svg.starts_with("<svg"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_run_is_the_same_on_any_number_of_threads() {
+    let bytes = |threads| {
+        let studies = run(&["7.2.1", "7.3.3", "8.3.1", "5.4"], true, threads);
+        let records = studies.iter().map(json).collect::<Vec<_>>();
+        (page(&studies), serde_json::to_string(&records).unwrap())
+    };
+    assert_eq!(bytes(1), bytes(2));
+}
+
+#[test]
+fn a_record_has_the_form_of_the_plan() {
+    let study = &run(&["7.3.1"], true, 1)[0];
+    let record = json(study);
+    let keys = [
+        "test_id",
+        "test_name",
+        "date",
+        "hardware",
+        "rocm_version",
+        "xsched_version",
+        "results",
+        "pass",
+        "notes",
+    ];
+    let object = record.as_object().unwrap();
+    assert_eq!(object.len(), keys.len());
+    for key in keys {
+        assert!(object.contains_key(key), "{key}");
+    }
+    assert_eq!(record["test_id"], "7.3.1");
+    assert_eq!(record["date"], "2026-11-21");
+    assert_eq!(record["rocm_version"], "simulated");
+    assert!(record["pass"].is_boolean());
+    let row = &record["results"]["rows"][0];
+    assert!(row["simulated"].is_f64() && row["paper"].is_string(), "{row}");
+    assert!(!row["parameters"].as_array().unwrap().is_empty(), "{row}");
+}
+
+#[test]
+fn the_page_needs_nothing_else() {
+    let studies = run(&["7.3.1", "5.1"], true, 2);
+    let html = page(&studies);
+    for word in ["src=", "href=", "url(", "@import", "<script", "<link", "<iframe", "<object"] {
+        assert!(!html.contains(word), "{word}");
+    }
+    // The names of the formats are addresses, and the only ones.
+    assert_eq!(html.matches("http").count(), html.matches("http://www.w3.org/").count());
+    assert!(html.contains("<svg") && html.contains("7.3.1") && html.ends_with("</html>\n"));
+}
+
+#[test]
+fn an_unknown_experiment_is_an_error_that_lists_the_known_ones() {
+    let options =
+        PaperOptions { only: vec!["9.9".to_owned()], small: true, threads: 1, date: String::new() };
+    let error = run_paper(&options, &|_| {}).unwrap_err();
+    assert!(matches!(error, PaperError::UnknownExperiment { .. }));
+    assert!(error.to_string().contains("7.3.1"), "{error}");
+}
+
+#[test]
+fn preemption_latencies_are_those_of_the_paper() {
+    for study in run(&["7.3.1", "7.3.2", "7.3.3"], false, 2) {
+        assert!(!study.failed(), "{:?}", study.rows);
+    }
+}
