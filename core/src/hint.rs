@@ -85,6 +85,8 @@ pub struct Hints {
     pub laxity: Option<Laxity>,
     /// The queue belongs to the active window.
     pub active_window: bool,
+    /// Priority of the thread that submits, see [`Hints::set_cpu_priority`].
+    pub cpu_priority: i16,
 }
 
 impl Default for Hints {
@@ -96,6 +98,7 @@ impl Default for Hints {
             deadline: None,
             laxity: None,
             active_window: false,
+            cpu_priority: 0,
         }
     }
 }
@@ -140,6 +143,22 @@ impl Hints {
         Ok(())
     }
 
+    /// Sets the priority that the operating system gives the submitting thread, higher for more
+    /// urgent ones. On Linux (sched(7)): −20 for `SCHED_IDLE`; the negated nice value, −19 to 20,
+    /// for ordinary threads; 100 plus the priority, 101 to 199, for `SCHED_FIFO` and `SCHED_RR`;
+    /// 200 for `SCHED_DEADLINE`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] below −20 and above 200.
+    pub fn set_cpu_priority(&mut self, priority: i16) -> Result<(), OutOfRange> {
+        if !(-20..=200).contains(&priority) {
+            let value = i64::from(priority);
+            return Err(OutOfRange { hint: "CPU priority", min: -20, max: 200, value });
+        }
+        self.cpu_priority = priority;
+        Ok(())
+    }
+
     /// Sets the weight.
     ///
     /// # Errors
@@ -172,6 +191,9 @@ pub enum PolicyHint {
     Timeslice(Duration),
     /// How many queues run at once under K-EDF, at least 1.
     K(u32),
+    /// After what time a waiting queue has a turn under a strict policy, 1 ms to a day; `None`:
+    /// never.
+    Ageing(Option<Duration>),
 }
 
 impl PolicyHint {
@@ -184,6 +206,23 @@ impl PolicyHint {
             return Err(OutOfRange { hint: "k", min: 1, max: 65_536, value: k as i64 });
         }
         Ok(Self::K(k))
+    }
+
+    /// Ageing after a time of 1 ms to a day, or none.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] outside.
+    pub const fn ageing(age: Option<Duration>) -> Result<Self, OutOfRange> {
+        const DAY_US: u64 = 86_400_000_000;
+        if let Some(age) = age {
+            let us = age.as_ns() / 1_000;
+            if us < 1_000 || us > DAY_US {
+                let value = us as i64;
+                let max = DAY_US as i64;
+                return Err(OutOfRange { hint: "ageing in µs", min: 1_000, max, value });
+            }
+        }
+        Ok(Self::Ageing(age))
     }
 
     /// A timeslice, 100 µs to 10 s.
@@ -241,6 +280,11 @@ mod tests {
         assert!(Hints::default().set_laxity(laxity(Duration::from_ms(2_200))).is_ok());
         assert!(PolicyHint::k(0).is_err());
         assert_eq!(PolicyHint::k(16), Ok(PolicyHint::K(16)));
+        assert!(Hints::default().set_cpu_priority(-21).is_err());
+        assert!(Hints::default().set_cpu_priority(200).is_ok());
+        assert!(PolicyHint::ageing(Some(Duration::from_us(999))).is_err());
+        assert!(PolicyHint::ageing(Some(Duration::MAX)).is_err());
+        assert!(PolicyHint::ageing(Some(Duration::from_ms(86_400_000))).is_ok());
         assert!(PolicyHint::timeslice(Duration::from_us(99)).is_err());
         assert!(PolicyHint::timeslice(Duration::from_ms(10_000)).is_ok());
     }

@@ -158,13 +158,13 @@ pub enum Verdict {
     Hold(Urgency),
 }
 
-/// Four words per queue that belong to the policy in charge. Zero when the queue is attached and
+/// Five words per queue that belong to the policy in charge. Zero when the queue is attached and
 /// when the policy changes.
-pub type PolicyData = [u64; 4];
+pub type PolicyData = [u64; 5];
 
-/// Eight words per device that belong to the policy in charge. Zero at first and when the policy
+/// Twelve words per device that belong to the policy in charge. Zero at first and when the policy
 /// changes.
-pub type DeviceData = [u64; 8];
+pub type DeviceData = [u64; 12];
 
 /// Where [`Policy::decide`] puts its verdicts.
 ///

@@ -10,22 +10,25 @@ use xsched_core::scheduler::QueueTable;
 use xsched_core::time::{Duration, Instant};
 
 use crate::awf::Awf;
+use crate::cfs::Cfs;
+use crate::chpf::Chpf;
 use crate::edf::{Edf, Kedf};
 use crate::fcfs::Fcfs;
 use crate::hhpf::Hhpf;
 use crate::hpf::Hpf;
 use crate::lax::Lax;
+use crate::strict::Strict;
 use crate::up::Up;
 use crate::wfq::Wfq;
 
 /// Declares [`Any`] with a variant for each policy: what it is, its short name and its long one.
 macro_rules! any {
-    ($($(#[$doc:meta])* $variant:ident = $short:literal, $long:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident($policy:ty) = $short:literal, $long:literal;)*) => {
         /// Any of the policies of this crate.
         #[derive(Clone, Debug)]
         #[non_exhaustive]
         pub enum Any {
-            $($(#[$doc])* $variant($variant),)*
+            $($(#[$doc])* $variant($policy),)*
         }
 
         impl Any {
@@ -52,7 +55,7 @@ macro_rules! any {
             fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
                 $(
                     if is_called(name, $short) || is_called(name, $long) {
-                        return Ok(Self::$variant($variant::default()));
+                        return Ok(Self::$variant(<$policy>::default()));
                     }
                 )*
                 Err(UnknownPolicy)
@@ -71,23 +74,35 @@ fn is_called(name: &str, known: &str) -> bool {
 
 any! {
     /// No scheduling.
-    Fcfs = "fcfs", "first_come_first_served";
+    Fcfs(Fcfs) = "fcfs", "first_come_first_served";
     /// Highest priority first, per device.
-    Hpf = "hpf", "highest_priority_first";
+    Hpf(Hpf) = "hpf", "highest_priority_first";
     /// Highest priority first across devices.
-    Hhpf = "hhpf", "heterogeneous_highest_priority_first";
+    Hhpf(Hhpf) = "hhpf", "heterogeneous_highest_priority_first";
+    /// Highest priority of the submitting thread first.
+    Chpf(Chpf) = "chpf", "cpu_highest_priority_first";
     /// Earliest deadline first.
-    Edf = "edf", "earliest_deadline_first";
+    Edf(Edf) = "edf", "earliest_deadline_first";
     /// The K earliest deadlines first.
-    Kedf = "kedf", "k_earliest_deadline_first";
+    Kedf(Kedf) = "kedf", "k_earliest_deadline_first";
     /// Laxity.
-    Lax = "lax", "laxity_based";
+    Lax(Lax) = "lax", "laxity_based";
     /// Utilisation partition.
-    Up = "up", "utilization_partition";
+    Up(Up) = "up", "utilization_partition";
     /// Weighted fair queueing.
-    Wfq = "wfq", "weighted_fair_queueing";
+    Wfq(Wfq) = "wfq", "weighted_fair_queueing";
     /// Active window first.
-    Awf = "awf", "active_window_first";
+    Awf(Awf) = "awf", "active_window_first";
+    /// Completely fair.
+    Cfs(Cfs) = "cfs", "completely_fair_scheduler";
+    /// Strict classes, and the earliest deadline first in each.
+    StrictEdf(Strict<Edf>) = "strict_edf", "strict_earliest_deadline_first";
+    /// Strict classes, and the K earliest deadlines first in each.
+    StrictKedf(Strict<Kedf>) = "strict_kedf", "strict_k_earliest_deadline_first";
+    /// Strict classes, and a utilisation partition in each.
+    StrictUp(Strict<Up>) = "strict_up", "strict_utilization_partition";
+    /// Strict classes, and weighted fair queueing in each.
+    StrictWfq(Strict<Wfq>) = "strict_wfq", "strict_weighted_fair_queueing";
 }
 
 /// There is no policy of that name.

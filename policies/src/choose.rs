@@ -1,18 +1,28 @@
 //! What deadline and class policies have in common: each ready queue has a key, and the lowest keys
 //! of a device run. A queue without a key holds, ready or not.
 //!
-//! Only ready queues are held. So a queue that becomes ready on a busy device may launch what fits
-//! into its window before the hold arrives; in return an idle device lets everybody start at once,
-//! and a decision costs nothing for queues that have nothing to do.
+//! Idle queues are mostly left alone: an idle device lets everybody start at once, and a decision
+//! costs nothing for queues that have nothing to do. So a queue that becomes ready on a busy device
+//! may launch what fits into its window before the hold arrives. If that is not for it to do, it is
+//! held when it becomes idle again, until its like may run: it does so once, not every time.
 
-use xsched_core::hint::Priority;
-use xsched_core::id::DeviceId;
+use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{Changed, Decisions, Event, Urgency, Verdict};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::time::{Duration, Instant};
 
-use crate::ready::{Place, Ready};
+use crate::ageing::{AGED, Ageing};
+use crate::ready::{Key, Place, Ready, update};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
+
+/// The class of all queues where there are no strict classes; the highest priority otherwise.
+const FIRST: u16 = AGED + 1;
+
+/// A device's words: the key of those that ran when queues were parked.
+const PARKED_CLASS: usize = 2;
+const PARKED_KEY: usize = 3;
 
 /// How many of the ready queues of a device run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,108 +33,284 @@ pub(crate) enum Width {
     Class,
 }
 
-/// Follows what changed and chooses anew where something did.
-pub(crate) fn decide(
-    changed: Changed<'_>,
-    queues: &QueueTable<'_>,
-    out: &mut Decisions<'_>,
-    width: Width,
-    key: impl Fn(&QueueInfo) -> Option<u64>,
-) {
-    match changed {
-        Changed::Some { queues: ids, devices } => {
-            for info in ids.iter().filter_map(|&id| queues.get(id)) {
-                follow(info, queues, out, &key);
+/// What makes a policy of its own.
+pub(crate) trait Rules: Copy {
+    /// Whether a queue may starve, so that there can be ageing.
+    const STRICT: bool;
+
+    /// What a queue is ordered by; nothing if it must not run.
+    fn key(&self, now: Instant, info: &QueueInfo) -> Option<u64>;
+
+    fn width(&self) -> Width;
+
+    /// When the key of a queue changes by itself, if it stays ready.
+    fn changes_at(&self, info: &QueueInfo) -> Option<Instant> {
+        let _ = info;
+        None
+    }
+
+    /// Higher keys do not run, even alone.
+    fn bar(&self, queues: &QueueTable<'_>) -> u64 {
+        let _ = queues;
+        u64::MAX
+    }
+
+    fn configure(&mut self, hint: PolicyHint) -> bool {
+        let _ = hint;
+        false
+    }
+}
+
+/// A policy by such rules.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chooser<R> {
+    pub(crate) rules: R,
+    classes: bool,
+    ageing: Option<Ageing>,
+    /// When the next key changes by itself; nobody has to be looked at before.
+    next: Option<Instant>,
+}
+
+/// The class of a priority, where classes are strict.
+pub(crate) fn class_of(priority: Priority) -> u16 {
+    FIRST + (Priority::MAX.rank() - priority.rank()) as u16
+}
+
+impl<R: Rules> Chooser<R> {
+    pub(crate) const fn new(rules: R) -> Self {
+        Self { rules, classes: false, ageing: None, next: None }
+    }
+
+    /// With strict classes by priority.
+    pub(crate) const fn with_classes(mut self) -> Self {
+        self.classes = true;
+        self
+    }
+
+    pub(crate) fn progress_every(&self) -> Option<Duration> {
+        self.ageing.map(Ageing::progress_every)
+    }
+
+    pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
+        match hint {
+            PolicyHint::Ageing(age) if R::STRICT || self.classes => {
+                self.ageing = age.map(Ageing::new);
+                true
             }
-            devices.iter().for_each(|&device| choose(device, queues, out, width));
-        }
-        Changed::All => {
-            queues.iter().for_each(|info| follow(info, queues, out, &key));
-            queues.devices().for_each(|device| choose(device, queues, out, width));
+            hint => self.rules.configure(hint),
         }
     }
-}
 
-/// A queue that leaves the table leaves the order as well.
-pub(crate) fn observe(queue: xsched_core::id::QueueId, event: Event, queues: &QueueTable<'_>) {
-    if let (Event::Detached, Some(info)) = (event, queues.get(queue))
-        && let Some(ready) = Ready::on(queues, info.device)
-    {
-        ready.remove(queue);
+    pub(crate) fn observe(
+        &self,
+        _now: Instant,
+        queue: QueueId,
+        event: Event,
+        queues: &QueueTable<'_>,
+    ) {
+        let Some(info) = queues.get(queue) else { return };
+        let Some(ready) = Ready::on(queues, info.device) else { return };
+        // Whoever leaves the table leaves the order as well.
+        if event == Event::Detached {
+            ready.remove(queue);
+        } else if self.ageing.is_some() {
+            Ageing::observe(queue, event, &ready);
+        }
     }
-}
 
-fn follow(
-    info: &QueueInfo,
-    queues: &QueueTable<'_>,
-    out: &mut Decisions<'_>,
-    key: &impl Fn(&QueueInfo) -> Option<u64>,
-) {
-    let Some(ready) = Ready::on(queues, info.device) else { return };
-    let key = if info.hints.priority == Priority::NO_EXECUTE { None } else { key(info) };
-    let Some(key) = key.filter(|_| info.ready) else {
-        ready.remove(info.id);
-        out.set(info.id, if key.is_some() { Verdict::Run } else { HOLD });
-        return;
-    };
-    if ready.place(info.id) == Place::Out {
-        ready.insert(info.id, key);
-    } else if ready.key(info.id) != key {
-        ready.put_back(info.id, key);
-    } else {
-        return;
+    /// Follows what changed and chooses anew where something did.
+    pub(crate) fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        let due = self.next.is_some_and(|next| next <= now);
+        let changed = if due { Changed::All } else { changed };
+        let everywhere = self.ageing.is_some() || self.rules.bar(queues) != u64::MAX;
+        match changed {
+            Changed::Some { queues: ids, devices } => {
+                let changed = || ids.iter().filter_map(|&id| queues.get(id));
+                changed().for_each(|info| self.follow(now, info, queues, out));
+                if everywhere {
+                    queues.devices().for_each(|device| self.choose(now, device, queues, out));
+                } else {
+                    devices.iter().for_each(|&device| self.choose(now, device, queues, out));
+                }
+                self.note_changes(now, changed());
+            }
+            Changed::All => {
+                queues.iter().for_each(|info| self.follow(now, info, queues, out));
+                queues.devices().for_each(|device| self.choose(now, device, queues, out));
+                self.next = None;
+                self.note_changes(now, queues.iter());
+            }
+        }
+        if let Some(next) = self.next {
+            out.wake_at(next);
+        }
     }
-    out.set(info.id, HOLD);
-}
 
-/// Lets the best run. At equal keys whoever runs goes on.
-fn choose(device: DeviceId, queues: &QueueTable<'_>, out: &mut Decisions<'_>, width: Width) {
-    let Some(ready) = Ready::on(queues, device) else { return };
-    match width {
-        Width::Top(k) => choose_top(&ready, k.max(1), out),
-        Width::Class => choose_class(&ready, out),
+    fn note_changes<'q>(&mut self, now: Instant, infos: impl Iterator<Item = &'q QueueInfo>) {
+        let pending = |info: &QueueInfo| self.rules.changes_at(info).filter(|&at| at > now);
+        let next = infos.filter(|info| info.ready).filter_map(pending).min();
+        self.next = self.next.into_iter().chain(next).min();
     }
-}
 
-fn choose_top(ready: &Ready<'_>, k: u32, out: &mut Decisions<'_>) {
-    while ready.chosen_count() > k {
-        give_up_worst(ready, out);
+    fn key(&self, now: Instant, info: &QueueInfo) -> Option<Key> {
+        if info.hints.priority == Priority::NO_EXECUTE {
+            return None;
+        }
+        let class = if self.classes { class_of(info.hints.priority) } else { FIRST };
+        self.rules.key(now, info).map(|within| Key { class, within })
     }
-    while let Some((_, key)) = ready.best() {
-        if ready.chosen_count() >= k {
-            if worst(ready).is_none_or(|(_, worst)| worst <= key) {
+
+    fn follow(
+        &self,
+        now: Instant,
+        info: &QueueInfo,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        let Some(ready) = Ready::on(queues, info.device) else { return };
+        let Some(key) = self.key(now, info) else {
+            ready.remove(info.id);
+            return out.set(info.id, HOLD);
+        };
+        if !info.ready {
+            return self.rest(info.id, key, &ready, out);
+        }
+        let place = ready.place(info.id);
+        if matches!(place, Place::Waiting | Place::Chosen) {
+            let before = ready.key(info.id);
+            if before == key || before.class == AGED {
                 return;
             }
-            give_up_worst(ready, out);
+            if place == Place::Waiting {
+                return ready.put_back(info.id, key);
+            }
         }
-        let Some(queue) = ready.choose_best() else { return };
-        out.set(queue, Verdict::Run);
+        wait(now, info.id, key, &ready, out);
     }
-}
 
-fn worst(ready: &Ready<'_>) -> Option<(xsched_core::id::QueueId, u64)> {
-    ready.chosen().map(|queue| (queue, ready.key(queue))).max_by_key(|(_, key)| *key)
-}
-
-fn give_up_worst(ready: &Ready<'_>, out: &mut Decisions<'_>) {
-    if let Some((queue, key)) = worst(ready) {
-        ready.put_back(queue, key);
-        out.set(queue, HOLD);
-    }
-}
-
-fn choose_class(ready: &Ready<'_>, out: &mut Decisions<'_>) {
-    while let Some((_, key)) = ready.best() {
-        let running = ready.chosen().next().map(|queue| ready.key(queue));
-        if running.is_some_and(|running| running < key) {
+    /// A queue has nothing to run.
+    fn rest(&self, queue: QueueId, key: Key, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+        let place = ready.place(queue);
+        let lowest = ready.chosen().map(|queue| ready.key(queue)).next();
+        let beaten = lowest.is_some_and(|lowest| match self.rules.width() {
+            Width::Class => lowest < key,
+            // Who comes first among its like is not known before it is ready.
+            Width::Top(_) => lowest.class < key.class,
+        });
+        let aged = lowest.is_some_and(|lowest| lowest.class == AGED);
+        if place == Place::Parked && beaten {
             return;
         }
-        if running.is_some_and(|running| running > key) {
-            while ready.chosen_count() > 0 {
-                give_up_worst(ready, out);
+        ready.remove(queue);
+        if let Some(lowest) = lowest.filter(|_| place != Place::Out && beaten && !aged) {
+            ready.park(queue);
+            let within = match self.rules.width() {
+                Width::Class => lowest.within,
+                Width::Top(_) => u64::MAX,
+            };
+            update(ready.words(), |words| {
+                (words[PARKED_CLASS], words[PARKED_KEY]) = (u64::from(lowest.class), within);
+            });
+            return out.set(queue, HOLD);
+        }
+        out.set(queue, Verdict::Run);
+    }
+
+    /// Lets the best run. At equal keys whoever runs goes on.
+    fn choose(
+        &self,
+        now: Instant,
+        device: DeviceId,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        let Some(ready) = Ready::on(queues, device) else { return };
+        if let Some(ageing) = self.ageing {
+            let key = |info: &QueueInfo| self.key(now, info);
+            ageing.step(now, device, (queues, &ready), out, AGED, key);
+        }
+        let bar = self.rules.bar(queues);
+        let barred = |key: Key| key.class != AGED && key.within > bar;
+        while let Some((queue, key)) = last_chosen(&ready, self.rules.width()) {
+            let overtaken = ready.best().is_some_and(|(_, best)| {
+                best.class < key.class || self.rules.width() == Width::Class && best < key
+            });
+            if !(overtaken || barred(key)) {
+                break;
+            }
+            wait(now, queue, key, &ready, out);
+        }
+        match self.rules.width() {
+            Width::Top(k) => choose_top(now, &ready, k.max(1), out),
+            Width::Class => choose_class(&ready, out, barred),
+        }
+        release(&ready, out);
+    }
+}
+
+/// Makes a queue wait from now on.
+fn wait(now: Instant, queue: QueueId, key: Key, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+    ready.put_back(queue, key);
+    ready.set_since(queue, now);
+    out.set(queue, HOLD);
+}
+
+/// The one with the highest key of those that were chosen; in a class all have the same.
+fn last_chosen(ready: &Ready<'_>, width: Width) -> Option<(QueueId, Key)> {
+    let mut chosen = ready.chosen().map(|queue| (queue, ready.key(queue)));
+    match width {
+        Width::Class => chosen.next(),
+        Width::Top(_) => chosen.max_by_key(|(_, key)| *key),
+    }
+}
+
+fn choose_top(now: Instant, ready: &Ready<'_>, k: u32, out: &mut Decisions<'_>) {
+    while let Some((queue, key)) =
+        last_chosen(ready, Width::Top(k)).filter(|_| ready.chosen_count() > k)
+    {
+        wait(now, queue, key, ready, out);
+    }
+    while let Some((_, key)) = ready.best() {
+        if let Some((queue, last)) = last_chosen(ready, Width::Top(k)) {
+            let full = ready.chosen_count() >= k;
+            if last.class < key.class || full && last <= key {
+                return;
+            }
+            if full {
+                wait(now, queue, last, ready, out);
             }
         }
         let Some(queue) = ready.choose_best() else { return };
         out.set(queue, Verdict::Run);
+    }
+}
+
+fn choose_class(ready: &Ready<'_>, out: &mut Decisions<'_>, barred: impl Fn(Key) -> bool) {
+    while let Some((_, key)) = ready.best() {
+        let running = ready.chosen().next().map(|queue| ready.key(queue));
+        if barred(key) || running.is_some_and(|running| running < key) {
+            return;
+        }
+        let Some(queue) = ready.choose_best() else { return };
+        out.set(queue, Verdict::Run);
+    }
+}
+
+/// Lets idle queues go, once those run that are no better than they may be.
+fn release(ready: &Ready<'_>, out: &mut Decisions<'_>) {
+    let words = ready.words().get();
+    let parked_under = Key { class: words[PARKED_CLASS] as u16, within: words[PARKED_KEY] };
+    let lowest = ready.chosen().map(|queue| ready.key(queue)).next();
+    if lowest.is_some_and(|lowest| lowest <= parked_under) {
+        return;
+    }
+    while let Some(parked) = ready.release_parked() {
+        out.set(parked, Verdict::Run);
     }
 }

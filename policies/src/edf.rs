@@ -8,93 +8,86 @@
 //! run.
 //!
 //! On a device that interrupts (Lv3), with commands of one queue in sequence, EDF meets every
-//! deadline that any policy could meet, less the time that interrupting takes.
+//! deadline that any policy could meet, less the time that interrupting takes (Liu and Layland,
+//! "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment", 1973).
 //!
 //! A queue that is never idle keeps the deadline of the moment when it became ready: it is one long
-//! request. Wait for each request to give the next one a deadline of its own.
+//! request. Wait for each request to give the next one a deadline of its own. So nobody starves who
+//! has a deadline: in time it is the earliest.
 
 use xsched_core::hint::PolicyHint;
-use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
-use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::{Duration, Instant};
 
-use crate::choose::{self, Width};
+use crate::choose::{Chooser, Rules, Width};
+use crate::engine::policy;
 
 /// The deadline of a queue without a hint.
 const UNHINTED: Duration = Duration::from_ms(86_400_000);
 
-fn deadline(info: &QueueInfo) -> Option<u64> {
-    let after_ready = info.hints.deadline.unwrap_or(UNHINTED);
-    Some((info.report.ready_since + after_ready).as_ns())
-}
-
-/// Earliest deadline first. See the [module](self).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Edf;
-
-impl Policy for Edf {
-    fn name(&self) -> &'static str {
-        "edf"
-    }
-
-    fn observe(&mut self, _now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        choose::observe(queue, event, queues);
-    }
-
-    fn decide(
-        &mut self,
-        _now: Instant,
-        changed: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        choose::decide(changed, queues, out, Width::Top(1), deadline);
-    }
-}
-
-/// The K earliest deadlines first, on each device. See the [module](self).
 #[derive(Clone, Copy, Debug)]
-pub struct Kedf {
+struct Earliest {
     k: u32,
+    settable: bool,
+}
+
+impl Rules for Earliest {
+    const STRICT: bool = false;
+
+    fn key(&self, _now: Instant, info: &QueueInfo) -> Option<u64> {
+        let after_ready = info.hints.deadline.unwrap_or(UNHINTED);
+        Some((info.report.ready_since + after_ready).as_ns())
+    }
+
+    fn width(&self) -> Width {
+        Width::Top(self.k)
+    }
+
+    fn configure(&mut self, hint: PolicyHint) -> bool {
+        let PolicyHint::K(k) = hint else { return false };
+        if self.settable {
+            self.k = k.max(1);
+        }
+        self.settable
+    }
+}
+
+policy! {
+    /// Earliest deadline first. See the [module](self).
+    Edf(Chooser<Earliest>), "edf"
+}
+
+policy! {
+    /// The K earliest deadlines first, on each device. See the [module](self).
+    Kedf(Chooser<Earliest>), "kedf"
+}
+
+impl Edf {
+    pub(crate) const fn with_classes(self) -> Self {
+        Self(self.0.with_classes())
+    }
+}
+
+impl Default for Edf {
+    fn default() -> Self {
+        Self(Chooser::new(Earliest { k: 1, settable: false }))
+    }
 }
 
 impl Kedf {
     /// With so many at a time, at least 1.
     #[must_use]
-    pub const fn new(k: u32) -> Self {
-        Self { k: if k == 0 { 1 } else { k } }
+    pub fn new(k: u32) -> Self {
+        Self(Chooser::new(Earliest { k: k.max(1), settable: true }))
+    }
+
+    pub(crate) const fn with_classes(self) -> Self {
+        Self(self.0.with_classes())
     }
 }
 
 impl Default for Kedf {
     fn default() -> Self {
         Self::new(1)
-    }
-}
-
-impl Policy for Kedf {
-    fn name(&self) -> &'static str {
-        "kedf"
-    }
-
-    fn configure(&mut self, hint: PolicyHint) -> bool {
-        let PolicyHint::K(k) = hint else { return false };
-        *self = Self::new(k);
-        true
-    }
-
-    fn observe(&mut self, _now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        choose::observe(queue, event, queues);
-    }
-
-    fn decide(
-        &mut self,
-        _now: Instant,
-        changed: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        choose::decide(changed, queues, out, Width::Top(self.k), deadline);
     }
 }

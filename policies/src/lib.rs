@@ -17,16 +17,22 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod ageing;
 pub mod any;
 pub mod awf;
+pub mod cfs;
+pub mod chpf;
 mod choose;
 pub mod edf;
+mod engine;
 pub mod fcfs;
+mod floors;
 pub mod hhpf;
 pub mod hpf;
 pub mod lax;
 mod ready;
 mod share;
+pub mod strict;
 pub mod up;
 pub mod wfq;
 

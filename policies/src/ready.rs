@@ -5,17 +5,18 @@
 //! The heap is a pairing heap: looking at the best is constant, inserting too, and taking one out
 //! takes the logarithm of their number on average.
 //!
-//! A queue's words: the key; the first child and the next sibling (or list member); the previous
-//! one, the state and a tag; one word that is the policy's own. A device's words: the root of the
-//! heap and the head of the list; the number of those chosen and the head of a list of parked ones;
-//! six words that are the policy's own. Places are stored plus one, so that zeroed words are an
-//! empty set.
+//! A queue's words: what it is ordered by; the first child and the next sibling (or list member);
+//! the previous one, the place, a tag and the class; one word that is the policy's own;
+//! since when it waits. A device's words: the root of the heap and the head of the list; the number of those chosen and the head of
+//! a list of parked ones; ten words that are the policy's own. Links are stored plus one, so that
+//! zeroed words are an empty set.
 
 use core::cell::Cell;
 
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{DeviceData, PolicyData};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::time::Instant;
 
 /// Where a queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,26 @@ pub(crate) enum Place {
     Parked,
 }
 
-/// The bits of a [`Place`]; the tag is above them.
+/// What queues are ordered by: the class first. Lower comes before higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// 0 to [`Key::CLASS_MAX`].
+    pub(crate) class: u16,
+    /// Within a class.
+    pub(crate) within: u64,
+}
+
+impl Key {
+    /// The last class.
+    pub(crate) const CLASS_MAX: u16 = 1_023;
+}
+
+/// The bits of a [`Place`]; the tag is above them, and the class above that.
 const PLACE: u32 = 3;
+/// Bits of a tag.
+const TAG_BITS: u32 = 20;
+const TAG: u32 = ((1 << TAG_BITS) - 1) << 2;
+const CLASS_AT: u32 = 2 + TAG_BITS;
 
 /// The device's words whose upper halves are heads of lists.
 const CHOSEN: usize = 0;
@@ -77,7 +96,7 @@ impl<'t> Ready<'t> {
     }
 
     fn get(&self, link: Link) -> PolicyData {
-        self.cell(link).map_or([0; 4], Cell::get)
+        self.cell(link).map_or([0; 5], Cell::get)
     }
 
     fn set(&self, link: Link, change: impl FnOnce(&mut PolicyData)) {
@@ -117,17 +136,31 @@ impl<'t> Ready<'t> {
         });
     }
 
-    /// A number that a queue carries while it is not out, below 2^30.
+    /// A number that a queue carries, below 2^20.
     pub(crate) fn tag(&self, queue: QueueId) -> u32 {
-        halves(self.get(Self::link(queue))[2]).1 >> 2
+        (halves(self.get(Self::link(queue))[2]).1 & TAG) >> 2
     }
 
     /// Sets it.
     pub(crate) fn set_tag(&self, queue: QueueId, tag: u32) {
         self.set(Self::link(queue), |words| {
             let (previous, rest) = halves(words[2]);
-            words[2] = joined(previous, rest & PLACE | tag << 2);
+            words[2] = joined(previous, rest & !TAG | tag << 2 & TAG);
         });
+    }
+
+    fn set_key(&self, link: Link, key: Key) {
+        self.set(link, |words| {
+            let (previous, rest) = halves(words[2]);
+            let class = u32::from(key.class.min(Key::CLASS_MAX)) << CLASS_AT;
+            words[0] = key.within;
+            words[2] = joined(previous, rest & (PLACE | TAG) | class);
+        });
+    }
+
+    fn key_of(&self, link: Link) -> Key {
+        let words = self.get(link);
+        Key { class: (halves(words[2]).1 >> CLASS_AT) as u16, within: words[0] }
     }
 
     fn root(&self) -> Link {
@@ -175,6 +208,16 @@ impl<'t> Ready<'t> {
         self.set(Self::link(queue), |words| words[3] = own);
     }
 
+    /// Since when a queue waits.
+    pub(crate) fn since(&self, queue: QueueId) -> Instant {
+        Instant::from_ns(self.get(Self::link(queue))[4])
+    }
+
+    /// Sets it.
+    pub(crate) fn set_since(&self, queue: QueueId, since: Instant) {
+        self.set(Self::link(queue), |words| words[4] = since.as_ns());
+    }
+
     /// Where a queue is.
     pub(crate) fn place(&self, queue: QueueId) -> Place {
         match halves(self.get(Self::link(queue))[2]).1 & PLACE {
@@ -185,9 +228,9 @@ impl<'t> Ready<'t> {
         }
     }
 
-    /// The key that a queue came in with.
-    pub(crate) fn key(&self, queue: QueueId) -> u64 {
-        self.get(Self::link(queue))[0]
+    /// The key that a queue came in with. It keeps it when it goes.
+    pub(crate) fn key(&self, queue: QueueId) -> Key {
+        self.key_of(Self::link(queue))
     }
 
     /// How many are chosen.
@@ -211,17 +254,16 @@ impl<'t> Ready<'t> {
     }
 
     /// The one with the lowest key that waits, and the key.
-    pub(crate) fn best(&self) -> Option<(QueueId, u64)> {
+    pub(crate) fn best(&self) -> Option<(QueueId, Key)> {
         let root = self.root();
-        self.info(root).map(|info| (info.id, self.get(root)[0]))
+        self.info(root).map(|info| (info.id, self.key_of(root)))
     }
 
     /// Puts a queue among those that wait. It must be out.
-    pub(crate) fn insert(&self, queue: QueueId, key: u64) {
+    pub(crate) fn insert(&self, queue: QueueId, key: Key) {
         let link = Self::link(queue);
-        self.set(link, |words| {
-            (words[0], words[1]) = (key, 0);
-        });
+        self.set(link, |words| words[1] = 0);
+        self.set_key(link, key);
         self.set_previous(link, 0);
         self.set_place(link, Place::Waiting);
         self.set_root(self.meld(self.root(), link));
@@ -249,8 +291,8 @@ impl<'t> Ready<'t> {
         Some(queue)
     }
 
-    /// A chosen queue has to wait, with this key.
-    pub(crate) fn put_back(&self, queue: QueueId, key: u64) {
+    /// A queue has to wait, with this key.
+    pub(crate) fn put_back(&self, queue: QueueId, key: Key) {
         self.remove(queue);
         self.insert(queue, key);
     }
@@ -285,7 +327,7 @@ impl<'t> Ready<'t> {
         if first == 0 || second == 0 {
             return first | second;
         }
-        let (above, below) = if self.get(second)[0] < self.get(first)[0] {
+        let (above, below) = if self.key_of(second) < self.key_of(first) {
             (second, first)
         } else {
             (first, second)

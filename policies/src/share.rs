@@ -13,14 +13,19 @@
 //! that becomes idle while others are ready is held until it has a turn or nobody is ready. If it
 //! had the turn and the turn is not over, the device waits a fiftieth of a timeslice for it first:
 //! commands that cannot be stopped would otherwise take its turn in every pause, however short.
+//!
+//! With strict classes, only the ready queues of the highest class take turns. When another class
+//! comes to the top, its queues are looked at once: those that became ready meanwhile go on at the
+//! virtual time of their class.
 
-use xsched_core::hint::Priority;
+use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{Changed, Decisions, Event, Urgency, Verdict};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
-use crate::ready::{Place, Ready, update};
+use crate::ageing::{AGED, Ageing};
+use crate::ready::{Key, Place, Ready, update};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// Virtual nanoseconds of a queue of weight 1 in a nanosecond of device time.
@@ -41,6 +46,8 @@ const ACCOUNTED: usize = 4;
 const GRACE: usize = 5;
 /// Graces in a timeslice.
 const GRACES: u64 = 50;
+/// The class that the virtual time and the weight are of.
+const CLASS: usize = 6;
 
 /// Length of a round, unless a hint says otherwise.
 pub(crate) const TIMESLICE: Duration = Duration::from_ms(5);
@@ -51,13 +58,47 @@ pub(crate) struct Share {
     /// Length of a round.
     pub(crate) timeslice: Duration,
     /// The weight of a queue, 1 to [`WEIGHT_MAX`].
-    pub(crate) weight: fn(&QueueInfo) -> u32,
+    weight: fn(&QueueInfo) -> u32,
+    classes: bool,
+    ageing: Option<Ageing>,
 }
 
+/// The class of all queues where there are no strict classes, and half that of the highest priority
+/// where there are. Twice this is the class of queues that go by its virtual time; one more that of
+/// those that do not yet.
+const FIRST: u16 = AGED + 1;
+
 impl Share {
+    /// With rounds of this length, and such weights.
+    pub(crate) const fn new(timeslice: Duration, weight: fn(&QueueInfo) -> u32) -> Self {
+        Self { timeslice, weight, classes: false, ageing: None }
+    }
+
+    /// With strict classes by priority.
+    pub(crate) const fn with_classes(mut self) -> Self {
+        self.classes = true;
+        self
+    }
+
     /// How often queues should report.
-    pub(crate) const fn progress_every(&self) -> Duration {
-        Duration::from_ns(self.timeslice.as_ns() / REPORTS)
+    pub(crate) fn progress_every(&self) -> Option<Duration> {
+        let every = Duration::from_ns(self.timeslice.as_ns() / REPORTS);
+        Some(self.ageing.map_or(every, |ageing| every.min(ageing.progress_every())))
+    }
+
+    pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
+        match hint {
+            PolicyHint::Timeslice(timeslice) => self.timeslice = timeslice,
+            PolicyHint::Ageing(age) if self.classes => self.ageing = age.map(Ageing::new),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The class of a queue that goes by the virtual time of its class.
+    fn class(&self, info: &QueueInfo) -> u16 {
+        let below = Priority::MAX.rank() - info.hints.priority.rank();
+        2 * (FIRST + if self.classes { below as u16 } else { 0 })
     }
 
     /// Virtual time of this much device time.
@@ -66,7 +107,8 @@ impl Share {
     }
 
     fn device_time(&self, info: &QueueInfo, virtual_ns: u64) -> Duration {
-        let ns = u128::from(virtual_ns) * u128::from((self.weight)(info)) / u128::from(SCALE);
+        let weight = (self.weight)(info).clamp(1, WEIGHT_MAX);
+        let ns = u128::from(virtual_ns) * u128::from(weight) / u128::from(SCALE);
         Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
@@ -86,8 +128,9 @@ impl Share {
                 if ready.place(queue) == Place::Chosen {
                     update(ready.words(), |words| words[ACCOUNTED] = now.as_ns());
                 }
+                Ageing::observe(queue, event, &ready);
             }
-            Event::Detached => Self::leave(queue, &ready),
+            Event::Detached => self.leave(queue, &ready),
             _ => {}
         }
     }
@@ -123,7 +166,7 @@ impl Share {
         let Some(ready) = Ready::on(queues, info.device) else { return };
         let place = ready.place(info.id);
         if info.hints.priority == Priority::NO_EXECUTE {
-            Self::leave(info.id, &ready);
+            self.leave(info.id, &ready);
             return out.set(info.id, HOLD);
         }
         if !info.ready {
@@ -132,59 +175,116 @@ impl Share {
                 let until = now + self.grace();
                 update(ready.words(), |words| words[GRACE] = until.as_ns());
             } else if place != Place::Parked {
-                Self::retire(info.id, &ready, out);
+                self.retire(info, &ready, out);
             }
             return;
         }
         if place == Place::Parked {
             ready.remove(info.id);
         }
+        let class = self.class(info);
         let place = ready.place(info.id);
-        self.weigh(info, &ready, place);
-        if place == Place::Out {
-            let earliest = ready.words().get()[VIRTUAL].saturating_sub(2 * self.lead(&ready));
-            let start = ready.own(info.id).max(earliest);
-            ready.set_own(info.id, start);
-            ready.insert(info.id, start);
+        let before = ready.key(info.id).class;
+        if place == Place::Out || before & !1 != class && before != AGED {
+            self.leave(info.id, &ready);
+            self.enter(now, info, class, &ready);
             out.set(info.id, HOLD);
-        } else if place == Place::Waiting && ready.key(info.id) != ready.own(info.id) {
-            ready.put_back(info.id, ready.own(info.id));
+        } else {
+            self.weigh(info, &ready);
+            let key = Key { within: ready.own(info.id), ..ready.key(info.id) };
+            if place == Place::Waiting && before != AGED && ready.key(info.id) != key {
+                ready.put_back(info.id, key);
+            }
         }
     }
 
+    /// A queue becomes ready, or changes its class.
+    fn enter(&self, now: Instant, info: &QueueInfo, class: u16, ready: &Ready<'_>) {
+        let weight = (self.weight)(info).clamp(1, WEIGHT_MAX);
+        ready.set_tag(info.id, weight);
+        ready.set_since(info.id, now);
+        let within = ready.own(info.id);
+        if self.classes && ready.words().get()[CLASS] != u64::from(class) {
+            return ready.insert(info.id, Key { class: class + 1, within });
+        }
+        let start = within.max(self.earliest(ready));
+        ready.set_own(info.id, start);
+        ready.insert(info.id, Key { class, within: start });
+        update(ready.words(), |words| words[WEIGHT] += u64::from(weight));
+    }
+
+    /// Where a queue starts at least that becomes ready: a round behind the others.
+    fn earliest(&self, ready: &Ready<'_>) -> u64 {
+        ready.words().get()[VIRTUAL].saturating_sub(2 * self.lead(ready))
+    }
+
     /// A queue has nothing to run.
-    fn retire(queue: QueueId, ready: &Ready<'_>, out: &mut Decisions<'_>) {
-        let before = ready.place(queue);
-        Self::leave(queue, ready);
-        let contended = ready.chosen_count() > 0 || ready.best().is_some();
+    fn retire(&self, info: &QueueInfo, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+        let before = ready.place(info.id);
+        self.leave(info.id, ready);
+        let last = self.class(info) + 1;
+        let contends = |key: Key| key.class != AGED && key.class <= last;
+        let contended = ready.best().is_some_and(|(_, key)| contends(key))
+            || ready.chosen().next().is_some_and(|id| contends(ready.key(id)));
         if contended && before != Place::Out {
             // Or its next command would slip in before its turn, and the next, and so on.
-            ready.park(queue);
-            out.set(queue, HOLD);
+            ready.park(info.id);
+            out.set(info.id, HOLD);
         } else {
-            out.set(queue, Verdict::Run);
+            out.set(info.id, Verdict::Run);
         }
     }
 
     /// Notes the weight of a ready queue, which may have changed.
-    fn weigh(&self, info: &QueueInfo, ready: &Ready<'_>, place: Place) {
-        let before = if place == Place::Out { 0 } else { ready.tag(info.id) };
+    fn weigh(&self, info: &QueueInfo, ready: &Ready<'_>) {
+        let before = ready.tag(info.id);
         let weight = (self.weight)(info).clamp(1, WEIGHT_MAX);
-        if weight != before || place == Place::Out {
-            ready.set_tag(info.id, weight);
+        if weight == before {
+            return;
+        }
+        ready.set_tag(info.id, weight);
+        if self.counts(info.id, ready) {
             update(ready.words(), |words| {
                 words[WEIGHT] = words[WEIGHT] + u64::from(weight) - u64::from(before);
             });
         }
     }
 
-    fn leave(queue: QueueId, ready: &Ready<'_>) {
-        if matches!(ready.place(queue), Place::Parked) {
-            ready.remove(queue);
-        } else if ready.place(queue) != Place::Out {
+    /// Whether the weight of a ready queue is part of the device's.
+    fn counts(&self, queue: QueueId, ready: &Ready<'_>) -> bool {
+        let class = ready.key(queue).class;
+        !self.classes || u64::from(class) == ready.words().get()[CLASS]
+    }
+
+    fn leave(&self, queue: QueueId, ready: &Ready<'_>) {
+        let place = ready.place(queue);
+        if matches!(place, Place::Waiting | Place::Chosen) && self.counts(queue, ready) {
             let weight = u64::from(ready.tag(queue));
             update(ready.words(), |words| words[WEIGHT] = words[WEIGHT].saturating_sub(weight));
-            ready.remove(queue);
+        }
+        ready.remove(queue);
+    }
+
+    /// Another class comes to the top: its virtual time is that of the queue that is behind most.
+    fn enter_class(&self, device: DeviceId, queues: &QueueTable<'_>, ready: &Ready<'_>, class: u16) {
+        let priority = Priority::from_rank(Priority::MAX.rank() - usize::from(class / 2 - FIRST));
+        let place = |info: &QueueInfo| ready.place(info.id);
+        let members = || {
+            let all = queues.with_priority(device, priority);
+            all.filter(|info| matches!(place(info), Place::Waiting | Place::Chosen))
+        };
+        let placed = |info: &&QueueInfo| ready.key(info.id).class == class;
+        let own = |info: &QueueInfo| ready.own(info.id);
+        let now = members().filter(placed).map(own).min();
+        let now = now.or_else(|| members().map(own).max()).unwrap_or(0);
+        let weight = members().map(|info| u64::from(ready.tag(info.id))).sum();
+        update(ready.words(), |words| {
+            (words[CLASS], words[VIRTUAL], words[WEIGHT]) = (u64::from(class), now, weight);
+        });
+        for info in members().filter(|info| ready.key(info.id).class == class + 1) {
+            let within = ready.own(info.id).max(self.earliest(ready));
+            ready.set_own(info.id, within);
+            ready.put_back(info.id, Key { class, within });
         }
     }
 
@@ -197,42 +297,81 @@ impl Share {
         out: &mut Decisions<'_>,
     ) {
         let Some(ready) = Ready::on(queues, device) else { return };
-        let lead = self.lead(&ready);
-        let chosen = ready.chosen().next().and_then(|id| queues.get(id));
-        if let (Some(info), Some((_, next))) = (chosen, ready.best()) {
-            let used = self.used(now, info, &ready);
-            let until = Instant::from_ns(ready.words().get()[GRACE]);
-            if used < next.saturating_add(lead) && (info.ready || now < until) {
-                let left = self.device_time(info, next.saturating_add(lead) - used);
-                let end = now + self.at_least(left);
-                return out.wake_at(if info.ready { end } else { end.min(until) });
-            }
-            if info.ready {
-                ready.put_back(info.id, used);
-                out.set(info.id, HOLD);
-            } else {
-                Self::retire(info.id, &ready, out);
-            }
-        } else if let Some(info) = chosen {
-            if info.ready {
-                return;
-            }
-            Self::retire(info.id, &ready, out);
+        if let Some(ageing) = self.ageing {
+            let key = |info: &QueueInfo| {
+                let within = self.used(now, info, &ready);
+                Some(Key { class: self.class(info), within })
+            };
+            let running = ready.words().get()[CLASS] as u16;
+            ageing.step(now, device, (queues, &ready), out, running + 1, key);
         }
-        let Some(id) = ready.choose_best() else {
-            while let Some(parked) = ready.release_parked() {
-                out.set(parked, Verdict::Run);
-            }
+        if self.goes_on(now, queues, &ready, out) {
             return;
-        };
+        }
+        let class = ready.best().map_or(0, |(_, key)| key.class & !1);
+        if self.classes && class != AGED && u64::from(class) != ready.words().get()[CLASS] {
+            self.enter_class(device, queues, &ready, class);
+            release_parked(&ready, out);
+        }
+        let Some(id) = ready.choose_best() else { return release_parked(&ready, out) };
         out.set(id, Verdict::Run);
+        self.begin(now, id, queues, &ready, out);
+    }
+
+    /// Whether the queue that has the turn keeps it; otherwise it is taken back.
+    fn goes_on(
+        &self,
+        now: Instant,
+        queues: &QueueTable<'_>,
+        ready: &Ready<'_>,
+        out: &mut Decisions<'_>,
+    ) -> bool {
+        let Some(info) = ready.chosen().next().and_then(|id| queues.get(id)) else { return false };
+        let class = ready.key(info.id).class;
+        let Some((_, next)) = ready.best().filter(|(_, next)| next.class <= class) else {
+            if !info.ready {
+                self.retire(info, ready, out);
+            }
+            return info.ready;
+        };
+        let used = self.used(now, info, ready);
+        let until = Instant::from_ns(ready.words().get()[GRACE]);
+        let end = next.within.saturating_add(self.lead(ready));
+        if next.class == class && used < end && (info.ready || now < until) {
+            let end = now + self.at_least(self.device_time(info, end - used));
+            out.wake_at(if info.ready { end } else { end.min(until) });
+            return true;
+        }
+        if info.ready {
+            ready.put_back(info.id, Key { class, within: used });
+            ready.set_since(info.id, now);
+            out.set(info.id, HOLD);
+        } else {
+            self.retire(info, ready, out);
+        }
+        false
+    }
+
+    /// Begins a turn.
+    fn begin(
+        &self,
+        now: Instant,
+        id: QueueId,
+        queues: &QueueTable<'_>,
+        ready: &Ready<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        update(ready.words(), |words| words[ACCOUNTED] = now.as_ns());
+        let Some(info) = queues.get(id) else { return };
+        let class = ready.key(id).class;
+        if class == AGED {
+            return;
+        }
         let own = ready.own(id);
-        update(ready.words(), |words| {
-            words[VIRTUAL] = words[VIRTUAL].max(own);
-            words[ACCOUNTED] = now.as_ns();
-        });
-        if let (Some(info), Some((_, next))) = (queues.get(id), ready.best()) {
-            let slice = self.device_time(info, next.saturating_add(lead).saturating_sub(own));
+        update(ready.words(), |words| words[VIRTUAL] = words[VIRTUAL].max(own));
+        if let Some((_, next)) = ready.best().filter(|(_, next)| next.class == class) {
+            let end = next.within.saturating_add(self.lead(ready));
+            let slice = self.device_time(info, end.saturating_sub(own));
             out.wake_at(now + self.at_least(slice));
         }
     }
@@ -259,65 +398,8 @@ impl Share {
     }
 }
 
-/// Declares a policy that shares device time: its name, and what weight a queue has.
-macro_rules! sharing_policy {
-    ($policy:ident, $name:literal, $weight:path) => {
-        /// The policy. See the [module](self).
-        #[derive(Clone, Copy, Debug)]
-        pub struct $policy($crate::share::Share);
-
-        impl $policy {
-            /// With rounds of this length.
-            #[must_use]
-            pub const fn new(timeslice: ::xsched_core::time::Duration) -> Self {
-                Self($crate::share::Share { timeslice, weight: $weight })
-            }
-        }
-
-        impl Default for $policy {
-            fn default() -> Self {
-                Self::new($crate::share::TIMESLICE)
-            }
-        }
-
-        impl ::xsched_core::policy::Policy for $policy {
-            fn name(&self) -> &'static str {
-                $name
-            }
-
-            fn progress_every(&self) -> Option<::xsched_core::time::Duration> {
-                Some(self.0.progress_every())
-            }
-
-            fn configure(&mut self, hint: ::xsched_core::hint::PolicyHint) -> bool {
-                let ::xsched_core::hint::PolicyHint::Timeslice(timeslice) = hint else {
-                    return false;
-                };
-                *self = Self::new(timeslice);
-                true
-            }
-
-            fn observe(
-                &mut self,
-                now: ::xsched_core::time::Instant,
-                queue: ::xsched_core::id::QueueId,
-                event: ::xsched_core::policy::Event,
-                queues: &::xsched_core::scheduler::QueueTable<'_>,
-            ) {
-                self.0.observe(now, queue, event, queues);
-            }
-
-            fn decide(
-                &mut self,
-                now: ::xsched_core::time::Instant,
-                changed: ::xsched_core::policy::Changed<'_>,
-                queues: &::xsched_core::scheduler::QueueTable<'_>,
-                out: &mut ::xsched_core::policy::Decisions<'_>,
-            ) {
-                self.0.decide(now, changed, queues, out);
-            }
-        }
-    };
+fn release_parked(ready: &Ready<'_>, out: &mut Decisions<'_>) {
+    while let Some(parked) = ready.release_parked() {
+        out.set(parked, Verdict::Run);
+    }
 }
-
-pub(crate) use sharing_policy;

@@ -8,8 +8,33 @@
 //! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run.
 
 use xsched_core::scheduler::QueueInfo;
+use xsched_core::time::Duration;
 
-crate::share::sharing_policy!(Up, "up", weight);
+use crate::engine::policy;
+use crate::share::{Share, TIMESLICE};
+
+policy! {
+    /// The policy. See the [module](self).
+    Up(Share), "up"
+}
+
+impl Up {
+    /// With rounds of this length.
+    #[must_use]
+    pub const fn new(timeslice: Duration) -> Self {
+        Self(Share::new(timeslice, weight))
+    }
+
+    pub(crate) const fn with_classes(self) -> Self {
+        Self(self.0.with_classes())
+    }
+}
+
+impl Default for Up {
+    fn default() -> Self {
+        Self::new(TIMESLICE)
+    }
+}
 
 fn weight(info: &QueueInfo) -> u32 {
     u32::from(info.hints.utilization.unwrap_or(1)) * 10

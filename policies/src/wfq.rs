@@ -7,8 +7,33 @@
 //! `share`.
 
 use xsched_core::scheduler::QueueInfo;
+use xsched_core::time::Duration;
 
-crate::share::sharing_policy!(Wfq, "wfq", weight);
+use crate::engine::policy;
+use crate::share::{Share, TIMESLICE};
+
+policy! {
+    /// The policy. See the [module](self).
+    Wfq(Share), "wfq"
+}
+
+impl Wfq {
+    /// With rounds of this length.
+    #[must_use]
+    pub const fn new(timeslice: Duration) -> Self {
+        Self(Share::new(timeslice, weight))
+    }
+
+    pub(crate) const fn with_classes(self) -> Self {
+        Self(self.0.with_classes())
+    }
+}
+
+impl Default for Wfq {
+    fn default() -> Self {
+        Self::new(TIMESLICE)
+    }
+}
 
 fn weight(info: &QueueInfo) -> u32 {
     info.hints.weight

@@ -57,6 +57,7 @@ fn hints(byte: u8) -> Hints {
         hints.set_laxity(Laxity { lax, lax_priority, critical_priority }).unwrap();
     }
     hints.active_window = byte & 32 != 0;
+    hints.set_cpu_priority(i16::from(byte / 8 % 4)).unwrap();
     hints
 }
 
@@ -66,6 +67,18 @@ type Key = fn(Instant, &QueueInfo) -> Option<u64>;
 fn by_deadline(_: Instant, info: &QueueInfo) -> Option<u64> {
     let span = info.hints.deadline.unwrap_or(Duration::from_ms(86_400_000));
     Some((info.report.ready_since + span).as_ns())
+}
+
+/// Strict classes are above these bits.
+const CLASS_AT: u32 = 48;
+
+fn by_class_and_deadline(now: Instant, info: &QueueInfo) -> Option<u64> {
+    let class = Priority::MAX.rank() - info.hints.priority.rank();
+    by_deadline(now, info).map(|deadline| (class as u64) << CLASS_AT | deadline)
+}
+
+fn by_thread(_: Instant, info: &QueueInfo) -> Option<u64> {
+    Some(200 - info.hints.cpu_priority as u64)
 }
 
 fn by_laxity(now: Instant, info: &QueueInfo) -> Option<u64> {
@@ -145,34 +158,44 @@ impl Rig {
         while self.scheduler.poll_order(self.now).is_some() {}
     }
 
-    /// The ready queues with a key, for each device, and whether they run.
-    fn ready(&self, key: Key) -> BTreeMap<DeviceId, Vec<(u64, bool)>> {
+    /// The ready queues with a key, for each device, and whether they run. Idle ones are held only
+    /// if one runs that is better than their best.
+    fn ready(&self, key: Key, best: fn(u64) -> u64) -> BTreeMap<DeviceId, Vec<(u64, bool)>> {
         let mut devices: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        let mut held = Vec::new();
         for info in self.scheduler.table().iter() {
             let runs = info.hints.priority != Priority::NO_EXECUTE;
             match key(self.now, info).filter(|_| runs) {
                 Some(key) if info.ready => {
                     devices.entry(info.device).or_default().push((key, info.running));
                 }
-                Some(_) => assert!(info.running, "idle and held: {info:?}"),
+                Some(key) if !info.running => held.push((info.device, key)),
+                Some(_) => {}
                 None => assert!(!info.running, "must not run: {info:?}"),
             }
+        }
+        for (device, key) in held {
+            let ready = devices.get(&device).map_or(&[][..], Vec::as_slice);
+            let better = ready.iter().any(|(other, running)| *running && *other < best(key));
+            assert!(better, "idle and held with {key} on {device:?}: {ready:?}");
         }
         devices
     }
 
     fn assert_top(&self, key: Key) {
-        for (device, mut queues) in self.ready(key) {
+        for (device, mut queues) in self.ready(key, |key| key >> CLASS_AT << CLASS_AT) {
             queues.sort_unstable();
             let mut running: Vec<_> = queues.iter().filter(|q| q.1).map(|q| q.0).collect();
             running.sort_unstable();
-            let best: Vec<_> = queues.iter().map(|q| q.0).take(self.k as usize).collect();
+            let first = queues[0].0 >> CLASS_AT;
+            let class = queues.iter().map(|q| q.0).filter(|key| key >> CLASS_AT == first);
+            let best: Vec<_> = class.take(self.k as usize).collect();
             assert_eq!(running, best, "{device:?} of {queues:?}");
         }
     }
 
     fn assert_class(&self, key: Key) {
-        for (device, queues) in self.ready(key) {
+        for (device, queues) in self.ready(key, |key| key) {
             let best = queues.iter().map(|q| q.0).min();
             for (key, running) in &queues {
                 assert_eq!(Some(*key) == best, *running, "{device:?}: {queues:?}");
@@ -199,6 +222,17 @@ proptest! {
     fn the_k_earliest_deadlines_run(steps in prop::collection::vec(step(), 1..300)) {
         follow("edf", &steps, |rig| rig.assert_top(by_deadline));
         follow("kedf", &steps, |rig| rig.assert_top(by_deadline));
+    }
+
+    #[test]
+    fn the_k_earliest_of_the_highest_class_run(steps in prop::collection::vec(step(), 1..300)) {
+        follow("strict_edf", &steps, |rig| rig.assert_top(by_class_and_deadline));
+        follow("strict_kedf", &steps, |rig| rig.assert_top(by_class_and_deadline));
+    }
+
+    #[test]
+    fn who_has_the_most_urgent_thread_runs(steps in prop::collection::vec(step(), 1..300)) {
+        follow("chpf", &steps, |rig| rig.assert_class(by_thread));
     }
 
     #[test]

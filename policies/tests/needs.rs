@@ -363,8 +363,8 @@ impl Policy for Shares {
     fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         // Word 0: device time used in this period.
         if let (Event::Progress { busy }, Some(data)) = (event, queues.data(queue)) {
-            let [used, a, b, c] = data.get();
-            data.set([used + busy.as_ns(), a, b, c]);
+            let [used, a, b, c, d] = data.get();
+            data.set([used + busy.as_ns(), a, b, c, d]);
         }
     }
 
@@ -378,7 +378,7 @@ impl Policy for Shares {
         if now >= self.until {
             self.until = now + self.period;
             for queue in queues.iter() {
-                queues.data(queue.id).expect("in the table").set([0; 4]);
+                queues.data(queue.id).expect("in the table").set([0; 5]);
             }
         }
         let period = self.period.as_ns();
@@ -505,11 +505,11 @@ impl Policy for Budget {
         let Some(data) = queues.data(queue) else { return };
         let [left, rounds, ..] = data.get();
         match event {
-            Event::Attached => data.set([2, 0, 0, u64::MAX]),
-            Event::Ready => data.set([left.saturating_sub(1), rounds + 1, 0, u64::MAX]),
+            Event::Attached => data.set([2, 0, 0, 0, u64::MAX]),
+            Event::Ready => data.set([left.saturating_sub(1), rounds + 1, 0, 0, u64::MAX]),
             Event::Hinted => {
                 let weight = queues.get(queue).map_or(0, |info| info.hints.weight);
-                data.set([u64::from(weight), 0, 0, 0]);
+                data.set([u64::from(weight), 0, 0, 0, 0]);
             }
             _ => {}
         }
@@ -548,7 +548,7 @@ fn each_queue_has_words_for_the_policy() {
     rig.ready(b);
     assert_eq!(rig.orders(), "");
     let (id, _) = rig.queues[a];
-    assert_eq!(rig.scheduler.table().data(id).unwrap().get(), [0, 2, 0, u64::MAX]);
+    assert_eq!(rig.scheduler.table().data(id).unwrap().get(), [0, 2, 0, 0, u64::MAX]);
     let mut hints = Hints::default();
     hints.set_weight(4).unwrap();
     rig.scheduler.set_hints(rig.now, id, hints).unwrap();
@@ -556,7 +556,7 @@ fn each_queue_has_words_for_the_policy() {
     rig.scheduler.detach(rig.now, id).unwrap();
     let again = rig.attach(Hints::default());
     let (id, _) = rig.queues[again];
-    assert_eq!(rig.scheduler.table().data(id).unwrap().get(), [2, 0, 0, u64::MAX]);
+    assert_eq!(rig.scheduler.table().data(id).unwrap().get(), [2, 0, 0, 0, u64::MAX]);
 }
 
 // Floors and verdicts together, per device: the active window goes first everywhere.

@@ -359,6 +359,7 @@ fn encode_policy_hint(hint: PolicyHint, to: &mut Cursor<&mut [u8]>) {
     let (kind, value) = match hint {
         PolicyHint::Timeslice(span) => (1, span.as_ns()),
         PolicyHint::K(k) => (2, u64::from(k)),
+        PolicyHint::Ageing(age) => (3, age.map_or(ABSENT, Duration::as_ns)),
     };
     to.u64(kind);
     to.u64(value);
@@ -368,6 +369,7 @@ fn decode_policy_hint(from: &mut Cursor<&[u8]>) -> Option<PolicyHint> {
     match (from.u64()?, from.u64()?) {
         (1, ns) => Some(PolicyHint::Timeslice(Duration::from_ns(ns))),
         (2, k) => Some(PolicyHint::K(u32::try_from(k).ok()?)),
+        (3, age) => Some(PolicyHint::Ageing((age != ABSENT).then(|| Duration::from_ns(age)))),
         _ => None,
     }
 }
@@ -414,7 +416,7 @@ fn encode_hints(hints: &Hints, to: &mut Cursor<&mut [u8]>) {
     to.u32(hints.priority.rank() as u32);
     to.u32(hints.weight);
     to.u32(hints.utilization.map_or(u32::MAX, u32::from));
-    to.u32(u32::from(hints.active_window));
+    to.u32(u32::from(hints.active_window) | (hints.cpu_priority as u32) << 16);
     to.u64(hints.deadline.map_or(ABSENT, Duration::as_ns));
     let laxity = hints.laxity;
     to.u64(laxity.map_or(ABSENT, |l| l.lax.as_ns()));
@@ -429,7 +431,10 @@ fn decode_hints(from: &mut Cursor<&[u8]>) -> Option<Hints> {
     if share != u32::MAX {
         hints.set_utilization(u8::try_from(share).ok()?).ok()?;
     }
-    hints.active_window = from.u32()? != 0;
+    // Records of the first version have 0 in the upper half.
+    let window = from.u32()?;
+    hints.active_window = window & 0xffff != 0;
+    hints.set_cpu_priority((window >> 16) as i16).ok()?;
     let time = |ns: u64| (ns != ABSENT).then(|| Duration::from_ns(ns));
     hints.deadline = time(from.u64()?);
     let lax = time(from.u64()?);

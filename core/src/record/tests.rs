@@ -24,6 +24,7 @@ fn round_trip(body: Body) {
 fn hints() -> Hints {
     let mut hints = Hints::with_priority(Priority::MIN);
     hints.utilization = Some(75);
+    hints.cpu_priority = -20;
     hints.laxity = Some(Laxity {
         lax: Duration::from_ms(3),
         lax_priority: Priority::NO_EXECUTE,
@@ -55,6 +56,8 @@ fn what_the_scheduler_is_fed_survives_and_truncation_is_noticed() {
     round_trip(Body::Policy(policy));
     round_trip(Body::PolicyHint(PolicyHint::K(3)));
     round_trip(Body::PolicyHint(PolicyHint::Timeslice(Duration::from_ms(3))));
+    round_trip(Body::PolicyHint(PolicyHint::Ageing(Some(Duration::from_ms(500)))));
+    round_trip(Body::PolicyHint(PolicyHint::Ageing(None)));
     round_trip(Body::Timeout);
     round_trip(Body::Rest);
     round_trip(Body::Admit { cmd: CmdId(3), event: EVENT });

@@ -102,7 +102,7 @@ impl Default for QueueSlot {
         Self {
             info: QueueInfo::default(),
             live: false,
-            data: Cell::new([0; 4]),
+            data: Cell::new([0; 5]),
             verdict: Cell::new(Verdict::Run),
             touch_next: Cell::new(NONE),
             level: Level::Block,
@@ -172,7 +172,7 @@ impl Default for DeviceSlot {
             floor_next: Cell::new(NONE),
             changed: false,
             cost: CostModel::default(),
-            data: Cell::new([0; 8]),
+            data: Cell::new([0; 12]),
         }
     }
 }

@@ -205,13 +205,13 @@ impl<P: Policy> Work<'_, P> {
         for device in self.devices.iter_mut() {
             device.floor = 0;
             device.floor_wanted.set(0);
-            device.data.set([0; 8]);
+            device.data.set([0; 12]);
         }
         for index in 0..self.queues.len() {
             let slot = &mut self.queues[index];
             if slot.live {
                 slot.verdict.set(Verdict::Run);
-                slot.data.set([0; 4]);
+                slot.data.set([0; 5]);
                 self.refresh_run(index);
             }
         }

@@ -116,9 +116,9 @@ fn the_table_shows_what_is_known() {
     assert_eq!(table.top_ready(DeviceId(1)), Some(Priority::new(9).unwrap()));
     assert_eq!(table.top_ready(DeviceId(7)), None);
     assert_eq!(table.verdict(a), Some(Verdict::Run));
-    table.data(a).unwrap().set([1, 2, 3, 4]);
-    assert_eq!(table.data(a).unwrap().get(), [1, 2, 3, 4]);
-    assert_eq!(table.data(b).unwrap().get(), [0; 4]);
+    table.data(a).unwrap().set([1, 2, 3, 4, 5]);
+    assert_eq!(table.data(a).unwrap().get(), [1, 2, 3, 4, 5]);
+    assert_eq!(table.data(b).unwrap().get(), [0; 5]);
 }
 
 #[test]
@@ -151,13 +151,13 @@ fn a_reused_slot_starts_from_scratch() {
     let low = rig.attach(1);
     rig.submit(high, 1);
     assert_eq!(rig.orders(), "1 hold1");
-    rig.s.table().data(low).unwrap().set([7; 4]);
+    rig.s.table().data(low).unwrap().set([7; 5]);
     rig.detach(low);
     rig.drain(high);
     let fresh = rig.attach(1);
     assert_eq!(fresh.index(), low.index());
     assert_eq!(rig.orders(), "", "it runs, as a new queue does");
-    assert_eq!(rig.s.table().data(fresh).unwrap().get(), [0; 4]);
+    assert_eq!(rig.s.table().data(fresh).unwrap().get(), [0; 5]);
     let info = *rig.s.table().get(fresh).unwrap();
     assert_eq!((info.held, info.report), (None, Report::default()));
     rig.submit(high, 1);

@@ -1,0 +1,135 @@
+//! Ageing: whoever has waited for too long has the device for a moment.
+//!
+//! A ready queue that has been kept from running for the *age* gets a turn: the device to itself
+//! until it has used a twentieth of the age (100 µs to 5 ms) of device time, as measured, or has
+//! nothing left to run. Who has waited longest comes first, and after each turn the ordinary order
+//! holds for as long as the turn took, so that turns never take more than half of the time.
+//!
+//! So a queue waits at most 17/16 of the age, and a turn and a rest for each of the queues of its
+//! device that are due before it. What a turn takes is its device time, the time until the others
+//! are off the device, and one command if commands cannot be interrupted.
+
+use xsched_core::id::{DeviceId, QueueId};
+use xsched_core::policy::{Decisions, Event, Urgency, Verdict};
+use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::time::{Duration, Instant};
+
+use crate::ready::{Key, Place, Ready, update};
+
+/// The class of the queue whose turn it is. All others come after it.
+pub(crate) const AGED: u16 = 0;
+
+/// Turns in the age, and bounds of a turn.
+const TURNS: u64 = 20;
+const TURN_MIN: Duration = Duration::from_us(100);
+const TURN_MAX: Duration = Duration::from_ms(5);
+/// Looks at all queues of a device in the age, at most.
+const LOOKS: u64 = 16;
+/// Reports in a turn.
+const REPORTS: u64 = 4;
+
+/// A device's words: when the turn began (0: there is none), what it has used, until when the
+/// ordinary order holds, and when to look again.
+const STARTED: usize = 8;
+const USED: usize = 9;
+const REST: usize = 10;
+const LOOK: usize = 11;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ageing {
+    age: Duration,
+}
+
+impl Ageing {
+    pub(crate) const fn new(age: Duration) -> Self {
+        Self { age }
+    }
+
+    fn turn(self) -> Duration {
+        Duration::from_ns(self.age.as_ns() / TURNS).max(TURN_MIN).min(TURN_MAX)
+    }
+
+    /// How often queues should report.
+    pub(crate) fn progress_every(self) -> Duration {
+        Duration::from_ns(self.turn().as_ns() / REPORTS)
+    }
+
+    /// Counts what the queue uses whose turn it is.
+    pub(crate) fn observe(queue: QueueId, event: Event, ready: &Ready<'_>) {
+        if let Event::Progress { busy } = event
+            && ready.place(queue) == Place::Chosen
+            && ready.key(queue).class == AGED
+        {
+            update(ready.words(), |words| {
+                words[USED] = words[USED].saturating_add(busy.as_ns());
+            });
+        }
+    }
+
+    /// Ends a turn that is over and begins the next one: the engine chooses after this, and sees a
+    /// queue of the class [`AGED`]. Only queues of a class after `beyond` have turns. `key` is what
+    /// a queue is ordered by otherwise.
+    pub(crate) fn step(
+        self,
+        now: Instant,
+        device: DeviceId,
+        (queues, ready): (&QueueTable<'_>, &Ready<'_>),
+        out: &mut Decisions<'_>,
+        beyond: u16,
+        key: impl Fn(&QueueInfo) -> Option<Key>,
+    ) {
+        let started = Instant::from_ns(ready.words().get()[STARTED]);
+        let aged = ready.chosen().find(|&queue| ready.key(queue).class == AGED);
+        if let Some(queue) = aged {
+            let used = Duration::from_ns(ready.words().get()[USED]);
+            if used < self.turn() && now < started + self.age {
+                return out.wake_at(started + self.age);
+            }
+            match queues.get(queue).and_then(key) {
+                Some(key) => ready.put_back(queue, key),
+                None => ready.remove(queue),
+            }
+            ready.set_since(queue, now);
+            out.set(queue, Verdict::Hold(Urgency::NOW));
+        }
+        if started > Instant::ZERO {
+            let rest = now + now.since(started);
+            update(ready.words(), |words| (words[STARTED], words[REST]) = (0, rest.as_ns()));
+        }
+        self.look(now, device, (queues, ready), out, beyond);
+    }
+
+    /// Gives the queue that has waited longest a turn, if it is due.
+    fn look(
+        self,
+        now: Instant,
+        device: DeviceId,
+        (queues, ready): (&QueueTable<'_>, &Ready<'_>),
+        out: &mut Decisions<'_>,
+        beyond: u16,
+    ) {
+        if ready.best().is_none() {
+            return;
+        }
+        let words = ready.words().get();
+        let next = Instant::from_ns(words[LOOK].max(words[REST]));
+        if now < next {
+            return out.wake_at(next);
+        }
+        let waits = |id: QueueId| ready.place(id) == Place::Waiting && ready.key(id).class > beyond;
+        let longest = queues.on_device(device).map(|info| info.id).filter(|&id| waits(id));
+        let longest = longest.min_by_key(|&id| ready.since(id));
+        let due = longest.map(|id| ready.since(id) + self.age);
+        if let Some((queue, _)) = longest.zip(due).filter(|(_, due)| *due <= now) {
+            ready.put_back(queue, Key { class: AGED, within: 0 });
+            let now = now.as_ns().max(1);
+            update(ready.words(), |words| (words[STARTED], words[USED]) = (now, 0));
+            return;
+        }
+        let soonest = now + Duration::from_ns(self.age.as_ns() / LOOKS);
+        let next = due.map_or(soonest, |due| due.max(soonest));
+        update(ready.words(), |words| words[LOOK] = next.as_ns());
+        out.wake_at(next);
+    }
+}

@@ -1,0 +1,47 @@
+//! What makes a [`Policy`](xsched_core::policy::Policy) of an engine.
+
+/// Declares a policy that leaves everything to an engine with methods of the same names. Policies
+/// are types of their own, so that the engines can change.
+macro_rules! policy {
+    ($(#[$doc:meta])* $policy:ident($engine:ty), $name:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $policy($engine);
+
+        impl ::xsched_core::policy::Policy for $policy {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn progress_every(&self) -> Option<::xsched_core::time::Duration> {
+                self.0.progress_every()
+            }
+
+            fn configure(&mut self, hint: ::xsched_core::hint::PolicyHint) -> bool {
+                self.0.configure(hint)
+            }
+
+            fn observe(
+                &mut self,
+                now: ::xsched_core::time::Instant,
+                queue: ::xsched_core::id::QueueId,
+                event: ::xsched_core::policy::Event,
+                queues: &::xsched_core::scheduler::QueueTable<'_>,
+            ) {
+                self.0.observe(now, queue, event, queues);
+            }
+
+            fn decide(
+                &mut self,
+                now: ::xsched_core::time::Instant,
+                changed: ::xsched_core::policy::Changed<'_>,
+                queues: &::xsched_core::scheduler::QueueTable<'_>,
+                out: &mut ::xsched_core::policy::Decisions<'_>,
+            ) {
+                self.0.decide(now, changed, queues, out);
+            }
+        }
+    };
+}
+
+pub(crate) use policy;

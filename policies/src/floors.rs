@@ -1,0 +1,118 @@
+//! Highest priority first by floors: the table keeps the highest ready priority of each device, so a
+//! decision does not look at queues at all. With ageing, queues are chosen one by one instead.
+
+use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::id::{DeviceId, QueueId};
+use xsched_core::policy::{Changed, Decisions, Event, Urgency, Verdict};
+use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::time::{Duration, Instant};
+
+use crate::choose::{Chooser, Rules, Width};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Floors {
+    across: bool,
+    ageing: bool,
+    /// Verdicts of before are still in force.
+    clear: bool,
+    chooser: Chooser<Highest>,
+}
+
+/// Highest priority first, one queue at a time.
+#[derive(Clone, Copy, Debug)]
+struct Highest {
+    across: bool,
+}
+
+fn key(priority: Priority) -> u64 {
+    (Priority::MAX.rank() - priority.rank()) as u64
+}
+
+/// The highest priority that is ready on any device.
+fn top(queues: &QueueTable<'_>) -> Priority {
+    let tops = queues.devices().filter_map(|device| queues.top_ready(device));
+    tops.max().unwrap_or(Priority::MIN)
+}
+
+impl Rules for Highest {
+    const STRICT: bool = true;
+
+    fn key(&self, _now: Instant, info: &QueueInfo) -> Option<u64> {
+        Some(key(info.hints.priority))
+    }
+
+    fn width(&self) -> Width {
+        Width::Class
+    }
+
+    fn bar(&self, queues: &QueueTable<'_>) -> u64 {
+        if self.across { key(top(queues)) } else { u64::MAX }
+    }
+}
+
+impl Floors {
+    /// One highest priority for all devices if `across`, one for each otherwise.
+    pub(crate) const fn new(across: bool) -> Self {
+        let chooser = Chooser::new(Highest { across });
+        Self { across, ageing: false, clear: false, chooser }
+    }
+
+    pub(crate) fn progress_every(&self) -> Option<Duration> {
+        self.chooser.progress_every()
+    }
+
+    pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
+        if let PolicyHint::Ageing(age) = hint {
+            self.clear |= self.ageing;
+            self.ageing = age.is_some();
+        }
+        self.chooser.configure(hint)
+    }
+
+    pub(crate) fn observe(
+        &self,
+        now: Instant,
+        queue: QueueId,
+        event: Event,
+        queues: &QueueTable<'_>,
+    ) {
+        self.chooser.observe(now, queue, event, queues);
+    }
+
+    pub(crate) fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        if self.ageing {
+            if matches!(changed, Changed::All) {
+                let devices = queues.devices();
+                devices.for_each(|device| out.floor(device, None, Urgency::NOW));
+            }
+            return self.chooser.decide(now, changed, queues, out);
+        }
+        if core::mem::take(&mut self.clear) {
+            queues.iter().for_each(|info| out.set(info.id, Verdict::Run));
+        }
+        match changed {
+            Changed::Some { devices, .. } if !self.across => {
+                devices.iter().for_each(|&device| Self::set_floor(device, queues, out));
+            }
+            Changed::All if !self.across => {
+                queues.devices().for_each(|device| Self::set_floor(device, queues, out));
+            }
+            _ => {
+                let top = top(queues);
+                queues.devices().for_each(|device| out.floor(device, Some(top), Urgency::NOW));
+            }
+        }
+    }
+
+    fn set_floor(device: DeviceId, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
+        let floor = queues.top_ready(device).unwrap_or(Priority::MIN);
+        out.floor(device, Some(floor), Urgency::NOW);
+    }
+}
