@@ -72,7 +72,7 @@ fn hold(queue: &XQueue<u64>, count: u64) {
 
 fn main() -> Result<ExitCode, Unpleasant> {
     let mode = Mode::from_args();
-    let runtime = Runtime::new(Hpf)?;
+    let runtime = Runtime::new(Hpf::default())?;
     let device = runtime.device(Noop::<u64>::new(&HARDWARE))?;
     let queues: Vec<_> =
         (0..QUEUES).map(|_| device.queue(config(), ())).collect::<Result<_, _>>()?;
@@ -198,7 +198,7 @@ fn side_by_side(amount: Amount, device: &Device<Noop<'static, u64>>) -> Result<b
 /// How late a completion is noticed.
 fn notices(amount: Amount) -> Result<bool, Unpleasant> {
     let count = if amount.smoke { 3 } else { 1_000 };
-    let runtime = Runtime::new(Hpf)?;
+    let runtime = Runtime::new(Hpf::default())?;
     let awake = Clockwork::new(Duration::from_micros(2), false);
     let queue = runtime.device(awake.clone())?.queue(config(), ())?;
     let ns = middle((0..count).filter_map(|n| noticed(&awake, || park(&queue, n))).collect());
@@ -264,7 +264,7 @@ fn park(queue: &XQueue<u64>, n: u64) -> Option<()> {
 
 /// What the runtime costs a lone command that a thread of the device must be woken for.
 fn tiny(amount: Amount) -> Result<bool, Unpleasant> {
-    let runtime = Runtime::new(Hpf)?;
+    let runtime = Runtime::new(Hpf::default())?;
     let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
     let queue = device.queue(config(), ())?;
     let (plain, queued) = tiny_ns(if amount.smoke { 3 } else { 20_000 }, &queue)?;

@@ -92,7 +92,7 @@ fn live_run(file: &Temporary, policy: impl Policy + Send + 'static, rounds: u64)
         queues[1].set_level(Level::Deactivate);
         runtime.set_policy(Fcfs).expect("a policy");
         queues[2].set_hints(Hints::with_priority(Priority::DEFAULT));
-        runtime.set_policy(Hpf).expect("a policy");
+        runtime.set_policy(Hpf::default()).expect("a policy");
     });
     drop(queues);
     recording.finish().expect("a whole record")
@@ -101,7 +101,7 @@ fn live_run(file: &Temporary, policy: impl Policy + Send + 'static, rounds: u64)
 #[test]
 fn a_live_run_replays_exactly() {
     let file = Temporary::new();
-    let stats = live_run(&file, Hpf, 60);
+    let stats = live_run(&file, Hpf::default(), 60);
     assert_eq!(stats.lost, 0);
     let bytes = file.read();
     assert_eq!(bytes.len() as u64, stats.bytes);
@@ -131,7 +131,7 @@ fn a_live_run_replays_exactly() {
 #[test]
 fn a_changed_byte_of_an_order_is_a_difference() {
     let file = Temporary::new();
-    live_run(&file, Hpf, 3);
+    live_run(&file, Hpf::default(), 3);
     let bytes = file.read();
     let record = Record::parse(&bytes).expect("a record");
     // The level of the first hold: behind kind, length, time, queue, order's kind and epoch.
@@ -161,14 +161,14 @@ static HARDWARE: [NoopQueue; 3] = [const { NoopQueue::new() }; 3];
 #[ignore = "writes a file of the repository"]
 fn write_the_live_recording() {
     let file = Temporary::new();
-    live_run(&file, Hpf, 6);
+    live_run(&file, Hpf::default(), 6);
     fs::copy(&file.0, "../sim/tests/recordings/runtime-host.xsr").expect("the repository");
 }
 
 #[test]
 fn queues_that_come_and_go_are_recorded_on_any_device() {
     let file = Temporary::new();
-    let runtime = Runtime::new(Hpf).expect("a runtime");
+    let runtime = Runtime::new(Hpf::default()).expect("a runtime");
     let recording = runtime.record(File::create(&file.0).expect("a file")).expect("a recording");
     assert!(matches!(runtime.record(std::io::sink()), Err(Error::AlreadyRecording)));
     let device = runtime.device(Noop::<u64>::new(&HARDWARE)).expect("a device");
@@ -248,7 +248,7 @@ fn a_place_that_cannot_be_written_to_is_reported() {
             Ok(())
         }
     }
-    let runtime = Runtime::new(Hpf).expect("a runtime");
+    let runtime = Runtime::new(Hpf::default()).expect("a runtime");
     let recording = runtime.record(Broken).expect("a recording");
     assert!(recording.finish().is_err());
     // Dropped ones end too, so that the next can begin.
@@ -259,7 +259,7 @@ fn a_place_that_cannot_be_written_to_is_reported() {
 #[test]
 fn a_recording_outlives_its_runtime() {
     let file = Temporary::new();
-    let runtime = Runtime::new(Hpf).expect("a runtime");
+    let runtime = Runtime::new(Hpf::default()).expect("a runtime");
     let recording = runtime.record(File::create(&file.0).expect("a file")).expect("a recording");
     drop(runtime);
     recording.finish().expect("a whole record");

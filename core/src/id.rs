@@ -54,10 +54,7 @@ impl Default for QueueId {
 impl fmt::Debug for QueueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (index, generation) = (self.index(), self.generation);
-        f.debug_struct("QueueId")
-            .field("index", &index)
-            .field("generation", &generation)
-            .finish()
+        f.debug_struct("QueueId").field("index", &index).field("generation", &generation).finish()
     }
 }
 

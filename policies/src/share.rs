@@ -266,7 +266,13 @@ impl Share {
     }
 
     /// Another class comes to the top: its virtual time is that of the queue that is behind most.
-    fn enter_class(&self, device: DeviceId, queues: &QueueTable<'_>, ready: &Ready<'_>, class: u16) {
+    fn enter_class(
+        &self,
+        device: DeviceId,
+        queues: &QueueTable<'_>,
+        ready: &Ready<'_>,
+        class: u16,
+    ) {
         let priority = Priority::from_rank(Priority::MAX.rank() - usize::from(class / 2 - FIRST));
         let place = |info: &QueueInfo| ready.place(info.id);
         let members = || {

@@ -13,7 +13,7 @@ use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // The highest priority first. The host device runs commands on threads of this process.
-    let runtime = Runtime::new(Hpf)?;
+    let runtime = Runtime::new(Hpf::default())?;
     let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
 
     let with_priority = |priority| -> Result<XQueueConfig, Box<dyn Error>> {

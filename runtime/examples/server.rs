@@ -68,7 +68,7 @@ impl Client {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let runtime = Runtime::new(Hpf)?;
+    let runtime = Runtime::new(Hpf::default())?;
     let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
     let clients = [
         (Client::new(&device, "paying", 10)?, Duration::from_millis(5)),

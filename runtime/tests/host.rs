@@ -72,7 +72,7 @@ fn a_command_that_panics_fails_alone() {
 
 #[test]
 fn the_urgent_queue_goes_first_and_the_other_ends() {
-    let device = host(&Runtime::new(Hpf).unwrap());
+    let device = host(&Runtime::new(Hpf::default()).unwrap());
     let (low, high) = (queue(&device, -1), queue(&device, 1));
     let done = Arc::new(AtomicU64::new(0));
     for _ in 0..40 {

@@ -205,7 +205,7 @@ fn draw_policy(fcfs: bool, tasks: &mut [TaskSpec], rng: &mut Rng) -> Any {
     }
     let name = Any::NAMES[below(Any::NAMES.len(), rng)];
     let drawn = name.parse().ok().filter(|_| rng.random_bool(0.5));
-    drawn.unwrap_or(Any::Hpf(xsched_policies::hpf::Hpf))
+    drawn.unwrap_or(Any::Hpf(xsched_policies::hpf::Hpf::default()))
 }
 
 fn pick(values: &[u64], rng: &mut Rng) -> u64 {

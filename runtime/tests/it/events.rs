@@ -38,7 +38,7 @@ fn what_follows_a_wait_is_launched_after_the_event() {
 /// W-C6: the urgent queue waits for one that the policy holds; under plain priority both stop.
 #[test]
 fn who_is_waited_for_may_run() {
-    let (_, device) = bench(Hpf);
+    let (_, device) = bench(Hpf::default());
     let (low_hand, high_hand) = (Hand::at_once(), std::sync::Arc::new(Hand::default()));
     let low = device.queue(config(-5, Level::Block, 4), low_hand).unwrap();
     let high = device.queue(config(5, Level::Block, 4), high_hand.clone()).unwrap();
@@ -57,7 +57,7 @@ fn who_is_waited_for_may_run() {
 
 #[test]
 fn queues_may_wait_for_each_other_back_and_forth() {
-    let (_, device) = bench(Hpf);
+    let (_, device) = bench(Hpf::default());
     let one = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
     let two = device.queue(config(3, Level::Block, 4), Hand::at_once()).unwrap();
     let mut last = one.submit(0.into()).unwrap();

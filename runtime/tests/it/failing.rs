@@ -77,7 +77,7 @@ fn a_policy_that_panics_ends_its_holds_and_nothing_else() {
     runtime.set_policy(Failing { now: now.clone(), how: |_| {} }).unwrap();
     let ticket = later.submit(0.into()).unwrap();
     assert_eq!(later.wait_timeout(ticket, Duration::from_millis(20)), Err(WaitError::Timeout));
-    runtime.set_policy(Hpf).unwrap();
+    runtime.set_policy(Hpf::default()).unwrap();
     assert_eq!(later.wait(ticket), Ok(()));
     by_hand.resume();
     assert_eq!(by_hand.wait(tickets[1]), Ok(()));
@@ -149,7 +149,7 @@ fn without_a_scheduler_queues_run_and_waits_for_others_fail() {
         assert!(runtime.times_failed_open() > 0);
         let refused = device.queue(config(0, Level::Block, 4), Hand::at_once());
         assert!(matches!(refused, Err(Error::SchedulerGone)));
-        assert!(matches!(runtime.set_policy(Hpf), Err(Error::SchedulerGone)));
+        assert!(matches!(runtime.set_policy(Hpf::default()), Err(Error::SchedulerGone)));
         assert!(matches!(held.submit_wait(first), Err(Error::SchedulerGone)));
         by_hand.resume();
         assert_eq!(by_hand.wait(first), Ok(()));
@@ -180,7 +180,7 @@ fn a_policy_that_hangs_loses_its_lease() {
 
 #[test]
 fn losing_the_device_fails_everything_with_a_typed_error() {
-    let (_, device) = bench(Hpf);
+    let (_, device) = bench(Hpf::default());
     let hand = Arc::new(Hand::default());
     let queue = device.queue(config(0, Level::Deactivate, 2), hand.clone()).unwrap();
     let tickets: Vec<_> = (0..4).map(|n| queue.submit(n.into()).unwrap()).collect();
@@ -195,7 +195,7 @@ fn losing_the_device_fails_everything_with_a_typed_error() {
 #[test]
 fn shutting_down_with_work_left_hangs_nobody() {
     for _ in 0..50 {
-        let (runtime, device) = bench(Hpf);
+        let (runtime, device) = bench(Hpf::default());
         let hand = Hand::at_once();
         let queue = device.queue(config(0, Level::Deactivate, 2), hand.clone()).unwrap();
         for n in 0..100 {
@@ -209,7 +209,7 @@ fn shutting_down_with_work_left_hangs_nobody() {
 
 #[test]
 fn a_backend_that_panics_loses_its_queue_and_no_other() {
-    let (_, device) = bench(Hpf);
+    let (_, device) = bench(Hpf::default());
     let hand = Arc::new(Hand::default());
     hand.get().panic = Some(2);
     let queue = device.queue(config(0, Level::Deactivate, 2), hand.clone()).unwrap();

@@ -19,7 +19,7 @@ fn held(queue: &crate::TestQueue) -> bool {
 
 #[test]
 fn the_highest_priority_goes_first_and_the_others_go_on_when_it_is_idle() {
-    let (_, device) = bench(Hpf);
+    let (_, device) = bench(Hpf::default());
     let (low_hand, high_hand) = (Arc::new(Hand::default()), Arc::new(Hand::default()));
     let low = device.queue(config(-5, Level::Deactivate, 4), low_hand.clone()).unwrap();
     let high = device.queue(config(5, Level::Deactivate, 4), high_hand.clone()).unwrap();
@@ -38,7 +38,7 @@ fn the_highest_priority_goes_first_and_the_others_go_on_when_it_is_idle() {
 
 #[test]
 fn a_new_queue_obeys_from_its_first_command_on() {
-    let (_, device) = bench(Hpf);
+    let (_, device) = bench(Hpf::default());
     let high_hand = Arc::new(Hand::default());
     let high = device.queue(config(5, Level::Block, 4), high_hand.clone()).unwrap();
     let urgent = high.submit(0.into()).unwrap();
@@ -56,7 +56,7 @@ fn a_new_queue_obeys_from_its_first_command_on() {
 /// W-C7: a change of policy or of hints takes effect without another event, and hints outlive it.
 #[test]
 fn policies_and_hints_change_at_once() {
-    let (runtime, device) = bench(Hpf);
+    let (runtime, device) = bench(Hpf::default());
     let (low_hand, high_hand) = (Hand::at_once(), Arc::new(Hand::default()));
     let low = device.queue(config(-5, Level::Deactivate, 4), low_hand.clone()).unwrap();
     let high = device.queue(config(5, Level::Deactivate, 4), high_hand).unwrap();
@@ -66,7 +66,7 @@ fn policies_and_hints_change_at_once() {
     soon("held", || held(&low));
     runtime.set_policy(Fcfs).unwrap();
     assert_eq!(low.wait(ticket), Ok(()));
-    runtime.set_policy(Hpf).unwrap();
+    runtime.set_policy(Hpf::default()).unwrap();
     let ticket = low.submit(0.into()).unwrap();
     soon("held again, by the hints of before", || held(&low));
     low.set_hints(Hints::with_priority(Priority::MAX));
@@ -76,7 +76,7 @@ fn policies_and_hints_change_at_once() {
 /// W-C5: a queue that must not execute does not.
 #[test]
 fn a_queue_that_must_not_execute_does_not() {
-    let (_, device) = bench(Hpf);
+    let (_, device) = bench(Hpf::default());
     let hand = Hand::at_once();
     let queue = device.queue(config(-256, Level::Block, 4), hand.clone());
     let queue = queue.unwrap();
@@ -89,7 +89,7 @@ fn a_queue_that_must_not_execute_does_not() {
 
 #[test]
 fn devices_are_scheduled_apart() {
-    let (runtime, device) = bench(Hpf);
+    let (runtime, device) = bench(Hpf::default());
     let other = runtime.device(crate::device::ByHand).unwrap();
     let high = device.queue(config(5, Level::Block, 4), Arc::new(Hand::default())).unwrap();
     let low = other.queue(config(-5, Level::Block, 4), Hand::at_once()).unwrap();

@@ -45,7 +45,7 @@ fn nothing_hangs_leaks_or_breaks_the_contract() {
     // A lease longer than a busy machine keeps a thread waiting: failing open is tested elsewhere.
     let config =
         RuntimeConfig { lease: HANG, waits: 256, queues: 8_192, ..RuntimeConfig::default() };
-    let runtime = Runtime::with_config(Hpf, config).unwrap();
+    let runtime = Runtime::with_config(Hpf::default(), config).unwrap();
     let host = HostDevice::new(HostConfig { compute_units: 2, ..HostConfig::default() }).unwrap();
     let lane = Arc::new(Lane {
         moody: runtime.device(Careful::new(Moody::new(seed), &ledger)).unwrap(),

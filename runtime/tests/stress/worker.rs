@@ -257,7 +257,7 @@ impl<'a> Worker<'a> {
         if self.chance.chance(300) {
             self.lane.runtime.set_policy(Fcfs).unwrap();
         } else {
-            self.lane.runtime.set_policy(Hpf).unwrap();
+            self.lane.runtime.set_policy(Hpf::default()).unwrap();
         }
     }
 

@@ -84,9 +84,9 @@ impl System {
     }
 
     /// The policy that runs below.
-    pub(crate) const fn policy(self) -> Any {
+    pub(crate) fn policy(self) -> Any {
         match self {
-            Self::Sync => Any::Hpf(Hpf),
+            Self::Sync => Any::Hpf(Hpf::default()),
             _ => Any::Fcfs(Fcfs),
         }
     }

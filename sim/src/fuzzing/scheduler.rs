@@ -452,7 +452,11 @@ fn check_hold(name: &str, actor: &Actor, runs: bool) -> Outcome {
 }
 
 pub(super) fn policy(hpf: bool) -> Any {
-    if hpf { Any::Hpf(xsched_policies::hpf::Hpf) } else { Any::Fcfs(xsched_policies::fcfs::Fcfs) }
+    if hpf {
+        Any::Hpf(xsched_policies::hpf::Hpf::default())
+    } else {
+        Any::Fcfs(xsched_policies::fcfs::Fcfs)
+    }
 }
 
 impl Run<'_> {
