@@ -17,6 +17,9 @@ use crate::fcfs::Fcfs;
 use crate::hhpf::Hhpf;
 use crate::hpf::Hpf;
 use crate::lax::Lax;
+use crate::mlfq::Mlfq;
+use crate::pup::Pup;
+use crate::spup::Spup;
 use crate::strict::Strict;
 use crate::up::Up;
 use crate::wfq::Wfq;
@@ -93,8 +96,14 @@ any! {
     Wfq(Wfq) = "wfq", "weighted_fair_queueing";
     /// Active window first.
     Awf(Awf) = "awf", "active_window_first";
+    /// Multi-level feedback.
+    Mlfq(Mlfq) = "mlfq", "multi_level_feedback_queue";
     /// Completely fair.
     Cfs(Cfs) = "cfs", "completely_fair_scheduler";
+    /// Utilisation partition between processes.
+    Pup(Pup) = "pup", "process_utilization_partition";
+    /// Strict utilisation partition between processes.
+    Spup(Spup) = "spup", "strict_process_utilization_partition";
     /// Strict classes, and the earliest deadline first in each.
     StrictEdf(Strict<Edf>) = "strict_edf", "strict_earliest_deadline_first";
     /// Strict classes, and the K earliest deadlines first in each.

@@ -6,12 +6,24 @@
 //! | [`fcfs`](fcfs::Fcfs) | nothing: what the hardware does by itself |
 //! | [`hpf`](hpf::Hpf) | highest priority first, per device |
 //! | [`hhpf`](hhpf::Hhpf) | highest priority first, across devices |
+//! | [`chpf`](chpf::Chpf) | highest priority of the submitting thread first |
 //! | [`edf`](edf::Edf) | earliest deadline first |
 //! | [`kedf`](edf::Kedf) | the K earliest deadlines first |
 //! | [`lax`](lax::Lax) | a lower priority for so long, then a higher one |
 //! | [`awf`](awf::Awf) | the active window first |
 //! | [`up`](up::Up) | device time in proportion to percentages |
+//! | [`pup`](pup::Pup) | the same between processes |
+//! | [`spup`](spup::Spup) | the same, with percentages as upper bounds |
 //! | [`wfq`](wfq::Wfq) | device time in proportion to weights |
+//! | [`cfs`](cfs::Cfs) | the same, with weights that follow from priorities |
+//! | [`mlfq`](mlfq::Mlfq) | short work first, without knowing what is short |
+//! | [`strict_edf`](strict::Strict), `strict_kedf`, `strict_up`, `strict_wfq` | strict classes by priority, and the policy named inside each |
+//!
+//! The strict ones (hpf, hhpf, chpf, lax, awf and strict classes) let low priorities starve, unless
+//! [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) gives them a turn now and then: a
+//! ready queue that was kept from running for the age has the device to itself until it has used a
+//! twentieth of the age of device time (100 µs to 5 ms), whoever waited longest first, and after
+//! each turn the ordinary order holds for as long as the turn took.
 //!
 //! Names are accepted in capitals too, and in full: `highest_priority_first`, say.
 #![no_std]
@@ -30,8 +42,12 @@ mod floors;
 pub mod hhpf;
 pub mod hpf;
 pub mod lax;
+pub mod mlfq;
+mod processes;
+pub mod pup;
 mod ready;
 mod share;
+pub mod spup;
 pub mod strict;
 pub mod up;
 pub mod wfq;

@@ -194,6 +194,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
 
     fn step_done(&mut self, now: Instant, step: Step, first_forgotten: Option<CmdId>) {
         self.hold.release_failures = 0;
+        if !self.hold.deactivated && !self.hold.interrupted {
+            self.quiet = now.since(self.last_progress);
+        }
         match step {
             Step::Deactivate => self.hold.deactivated = true,
             Step::Interrupt => self.hold.interrupted = true,
@@ -217,9 +220,11 @@ impl<R: Store<CommandSlot>> Queue<R> {
             }
         }
         if self.hold.device_is_free() {
-            self.last_progress = now;
+            // The time before the hold counts, or short turns would never notice a lost marker.
+            self.last_progress = Instant::from_ns(now.since(Instant::ZERO + self.quiet).as_ns());
             self.mark_refused = false;
             if let Some(first) = self.hold.forgotten.take() {
+                self.last_progress = now;
                 self.replay_from(first);
             }
         }

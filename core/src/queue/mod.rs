@@ -218,6 +218,8 @@ pub struct Queue<R> {
     remark_after: Duration,
     remark_wait: Duration,
     last_progress: Instant,
+    /// How long nothing had come from the device when it was held.
+    quiet: Duration,
     oddities: Oddities,
 }
 
@@ -262,6 +264,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             remark_after: config.remark_after.max(Duration::from_ns(1)),
             remark_wait: config.remark_after.max(Duration::from_ns(1)),
             last_progress: Instant::ZERO,
+            quiet: Duration::ZERO,
             oddities: Oddities::default(),
         }
     }

@@ -3,7 +3,7 @@
 use super::{CommandSlot, Outcome, Queue, Retired};
 use crate::fault::Fault;
 use crate::store::Store;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 impl<R: Store<CommandSlot>> Queue<R> {
     pub(super) fn on_retired(&mut self, now: Instant, retired: Retired) {
@@ -30,6 +30,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.device_retired = count;
         self.busy += retired.busy;
         self.last_progress = now;
+        self.quiet = Duration::ZERO;
         self.remark_wait = self.remark_after;
         self.mark_refused = false;
         self.settle();

@@ -217,6 +217,28 @@ fn time_held_on_the_device_does_not_count() {
 }
 
 #[test]
+fn time_before_a_hold_counts_after_it() {
+    let mut rig = Rig::new(16, window(8, 8), Level::Deactivate);
+    rig.submit(2);
+    assert_eq!(rig.act(), "0* 1");
+    let ms = Duration::from_ms;
+    // Turns of 30 ms: the marker is put again in the fourth.
+    for turn in 0..3 {
+        rig.pass(ms(30));
+        rig.hold(Level::Deactivate);
+        assert_eq!(rig.act(), "deactivate", "turn {turn}");
+        rig.done();
+        rig.pass(ms(500));
+        rig.run();
+        assert_eq!(rig.act(), "reactivate");
+        rig.done();
+    }
+    assert_eq!(rig.queue.poll_timeout(), Some(rig.now + ms(10)));
+    rig.pass(ms(10));
+    assert_eq!(rig.act(), "mark1");
+}
+
+#[test]
 fn a_refused_marker_is_tried_again_but_not_in_a_circle() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     rig.submit(3);

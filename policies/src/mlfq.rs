@@ -1,0 +1,238 @@
+//! Multi-level feedback: short work first, without knowing what is short.
+//!
+//! Queues are on levels 0 to 3, and start on level 0. On each device the ready queue of the lowest
+//! level has the device, first come first served within a level. A queue that has used its slice (10
+//! ms of device time on level 0, as measured, and twice as much on each level after it) goes to the
+//! end of the next level; on level 3 it goes to the end of that. A queue of a lower level takes the
+//! device at once, and who had it keeps the first place in its line. Whoever has waited for 100 ms
+//! (ten slices of level 0) goes one level up, to the end of the line there, and who was idle for as
+//! long starts afresh on level 0. So nobody starves: with n ready queues, one that waits has the
+//! device after half a second and a slice of level 0 for each of the others, at the latest.
+//!
+//! Hints for queues do not count, except that [`Priority::NO_EXECUTE`] queues never run.
+//! [`PolicyHint::Timeslice`] sets the slice of level 0.
+
+use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::id::{DeviceId, QueueId};
+use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::time::{Duration, Instant};
+
+use crate::ready::{Key, Place, Ready, update};
+
+const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
+/// The last level.
+const LAST: u16 = 3;
+/// Slices of level 0 that nobody waits or idles for longer without a change of level.
+const PATIENCE: u64 = 10;
+/// Reports in a slice of level 0, and looks at all queues in the time of patience, at most.
+const REPORTS: u64 = 20;
+const LOOKS: u64 = 20;
+
+/// A device's words: until when its device time is accounted for, and when to look for queues that
+/// have waited for too long.
+const ACCOUNTED: usize = 2;
+const LOOK: usize = 3;
+
+/// The policy. See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub struct Mlfq {
+    slice: Duration,
+}
+
+impl Default for Mlfq {
+    fn default() -> Self {
+        Self::new(Duration::from_ms(10))
+    }
+}
+
+impl Policy for Mlfq {
+    fn name(&self) -> &'static str {
+        "mlfq"
+    }
+
+    fn progress_every(&self) -> Option<Duration> {
+        Some(Duration::from_ns(self.slice.as_ns() / REPORTS))
+    }
+
+    fn configure(&mut self, hint: PolicyHint) -> bool {
+        let PolicyHint::Timeslice(slice) = hint else { return false };
+        *self = Self::new(slice);
+        true
+    }
+
+    fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+        let Some(info) = queues.get(queue) else { return };
+        let Some(ready) = Ready::on(queues, info.device) else { return };
+        match event {
+            Event::Progress { busy } => {
+                ready.set_own(queue, ready.own(queue).saturating_add(busy.as_ns()));
+                if ready.place(queue) == Place::Chosen {
+                    update(ready.words(), |words| words[ACCOUNTED] = now.as_ns());
+                }
+            }
+            Event::Detached => ready.remove(queue),
+            _ => {}
+        }
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        match changed {
+            Changed::Some { queues: ids, .. } => {
+                for info in ids.iter().filter_map(|&id| queues.get(id)) {
+                    self.follow(now, info, queues, out);
+                }
+            }
+            Changed::All => queues.iter().for_each(|info| self.follow(now, info, queues, out)),
+        }
+        for device in queues.devices() {
+            if let Some(ready) = Ready::on(queues, device) {
+                self.promote(now, device, queues, &ready, out);
+                self.choose(now, &ready, out);
+            }
+        }
+    }
+}
+
+impl Mlfq {
+    /// With such a slice for level 0.
+    #[must_use]
+    pub const fn new(slice: Duration) -> Self {
+        Self { slice }
+    }
+
+    fn patience(&self) -> Duration {
+        self.slice.times(PATIENCE)
+    }
+
+    fn slice_of(&self, level: u16) -> Duration {
+        self.slice.times(1 << level)
+    }
+
+    fn follow(
+        &self,
+        now: Instant,
+        info: &QueueInfo,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        let Some(ready) = Ready::on(queues, info.device) else { return };
+        let place = ready.place(info.id);
+        let lined_up = matches!(place, Place::Waiting | Place::Chosen);
+        if info.hints.priority == Priority::NO_EXECUTE {
+            ready.remove(info.id);
+            return out.set(info.id, HOLD);
+        }
+        if !info.ready {
+            if lined_up {
+                ready.remove(info.id);
+                ready.set_since(info.id, now);
+                self.rest(info.id, &ready, out);
+            } else if place == Place::Out {
+                out.set(info.id, Verdict::Run);
+            }
+            return;
+        }
+        if lined_up {
+            return;
+        }
+        ready.remove(info.id);
+        if now.since(ready.since(info.id)) >= self.patience() {
+            ready.set_own(info.id, 0);
+            ready.set_tag(info.id, 0);
+        }
+        wait(now, info.id, ready.tag(info.id) as u16, &ready, out);
+    }
+
+    /// A queue has nothing to run. If its next command would have to wait, it is held, so that it
+    /// does not slip in.
+    fn rest(&self, queue: QueueId, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+        let level = ready.tag(queue) as u16;
+        if ready.chosen().next().is_some_and(|other| ready.key(other).class < level) {
+            ready.park(queue);
+            out.set(queue, HOLD);
+        } else {
+            out.set(queue, Verdict::Run);
+        }
+    }
+
+    /// Who has waited for too long goes one level up.
+    fn promote(
+        &self,
+        now: Instant,
+        device: DeviceId,
+        queues: &QueueTable<'_>,
+        ready: &Ready<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        if ready.best().is_none_or(|(_, best)| best.class == LAST && ready.chosen_count() == 0) {
+            return;
+        }
+        let look = Instant::from_ns(ready.words().get()[LOOK]);
+        if now < look {
+            return out.wake_at(look);
+        }
+        let mut next = now + Duration::from_ns(self.patience().as_ns() / LOOKS);
+        let soonest = next;
+        let waits = |info: &&QueueInfo| ready.place(info.id) == Place::Waiting;
+        let mut first = Instant::from_ns(u64::MAX);
+        for info in queues.on_device(device).filter(waits) {
+            let level = ready.key(info.id).class;
+            let due = ready.since(info.id) + self.patience();
+            if due <= now && level > 0 {
+                ready.set_own(info.id, 0);
+                ready.set_tag(info.id, u32::from(level - 1));
+                wait(now, info.id, level - 1, ready, out);
+            } else if level > 0 {
+                first = first.min(due);
+            }
+        }
+        next = next.max(first.min(now + self.patience())).max(soonest);
+        update(ready.words(), |words| words[LOOK] = next.as_ns());
+        out.wake_at(next);
+    }
+
+    fn choose(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+        if let Some(queue) = ready.chosen().next() {
+            let key = ready.key(queue);
+            let running = now.since(Instant::from_ns(ready.words().get()[ACCOUNTED]));
+            let used = Duration::from_ns(ready.own(queue)) + running;
+            let slice = self.slice_of(key.class);
+            if used >= slice {
+                let level = (key.class + 1).min(LAST);
+                ready.set_own(queue, 0);
+                ready.set_tag(queue, u32::from(level));
+                wait(now, queue, level, ready, out);
+            } else if ready.best().is_some_and(|(_, best)| best.class < key.class) {
+                ready.put_back(queue, key);
+                ready.set_since(queue, now);
+                out.set(queue, HOLD);
+            } else {
+                return out.wake_at(now + (slice - used));
+            }
+        }
+        if let Some(queue) = ready.choose_best() {
+            out.set(queue, Verdict::Run);
+            update(ready.words(), |words| words[ACCOUNTED] = now.as_ns());
+            let left = self.slice_of(ready.key(queue).class).as_ns();
+            out.wake_at(now + Duration::from_ns(left.saturating_sub(ready.own(queue))));
+        } else {
+            while let Some(parked) = ready.release_parked() {
+                out.set(parked, Verdict::Run);
+            }
+        }
+    }
+}
+
+/// Puts a queue at the end of a level's line.
+fn wait(now: Instant, queue: QueueId, level: u16, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+    ready.put_back(queue, Key { class: level, within: now.as_ns() });
+    ready.set_since(queue, now);
+    out.set(queue, HOLD);
+}

@@ -1,0 +1,454 @@
+//! Sharing device time between processes: fair turns as in [`share`](crate::share), with all queues
+//! of a process on a device taking part in its turn.
+//!
+//! The largest utilisation hint of a process's queues on a device is its percentage there. Without
+//! the strict option, percentages are proportions. With it they are also upper bounds: each process
+//! has a budget that grows by its percentage of the time, up to that of one timeslice, and shrinks
+//! by the device time that it uses, as measured. Below zero it waits, though nobody else may want
+//! the device.
+//!
+//! There is room for [`PLACES`] processes, counted once for each device. A further one takes part in
+//! the turns of another process of its device; on a device without any it is not scheduled.
+
+use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::id::{DeviceId, ProcessId, QueueId};
+use xsched_core::policy::{Changed, Decisions, DeviceData, Event, PolicyData, Urgency, Verdict};
+use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::time::{Duration, Instant};
+
+use crate::ready::update;
+
+const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
+/// How many processes are told apart.
+pub(crate) const PLACES: usize = 64;
+/// Turns and reports in a timeslice, at most.
+const TURNS_MAX: u64 = 20;
+/// Graces in a timeslice, as in [`share`](crate::share).
+const GRACES: u64 = 50;
+/// Usage of a process of 0.1 % in a nanosecond of device time.
+const SCALE: u64 = 1 << 10;
+/// Permille in a whole.
+const WHOLE: u64 = 1_000;
+
+/// A device's words: the place that has the turn plus one, until when its device time is accounted
+/// for, until when the device waits for it, the usage that newcomers start at, since when budgets
+/// have not grown, and whether the places are those of this table.
+const TURN: usize = 0;
+const ACCOUNTED: usize = 1;
+const GRACE: usize = 2;
+const START: usize = 3;
+const GROWN: usize = 4;
+const KNOWN: usize = 5;
+
+/// A queue's words: its place plus one, whether it counts as ready, and its neighbours among the
+/// queues of the place, plus one.
+const PLACE: usize = 0;
+const READY: usize = 1;
+const NEXT: usize = 2;
+const PREVIOUS: usize = 3;
+
+/// A process on a device.
+#[derive(Clone, Copy, Debug)]
+struct Process {
+    id: ProcessId,
+    device: DeviceId,
+    /// Its queues; 0 if the place is free.
+    queues: u32,
+    /// Those of them that are ready.
+    ready: u32,
+    /// The first of its queues, as its place in the table plus one.
+    head: u64,
+    /// Its percentage, in permille.
+    permille: u32,
+    held: bool,
+    /// Device time used, divided by the permille.
+    used: u64,
+    /// What it may still use, in thousandths of a nanosecond.
+    budget: i64,
+}
+
+const FREE: Process = Process {
+    id: ProcessId(0),
+    device: DeviceId(0),
+    queues: 0,
+    ready: 0,
+    head: 0,
+    permille: 0,
+    held: false,
+    used: 0,
+    budget: 0,
+};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Processes {
+    timeslice: Duration,
+    strict: bool,
+    places: [Process; PLACES],
+}
+
+/// A queue's percentage, in permille: 1 % without a hint, and 0.1 % for 0 %.
+fn permille(info: &QueueInfo) -> u32 {
+    match info.hints.utilization {
+        None => 10,
+        Some(0) => 1,
+        Some(percent) => u32::from(percent) * 10,
+    }
+}
+
+fn words(queues: &QueueTable<'_>, queue: QueueId) -> PolicyData {
+    queues.data(queue).map_or([0; 5], core::cell::Cell::get)
+}
+
+fn set(queues: &QueueTable<'_>, queue: QueueId, change: impl FnOnce(&mut PolicyData)) {
+    if let Some(cell) = queues.data(queue) {
+        update(cell, change);
+    }
+}
+
+fn of_device(queues: &QueueTable<'_>, device: DeviceId) -> DeviceData {
+    queues.device_data(device).map_or([0; 12], core::cell::Cell::get)
+}
+
+fn set_device(queues: &QueueTable<'_>, device: DeviceId, change: impl FnOnce(&mut DeviceData)) {
+    if let Some(cell) = queues.device_data(device) {
+        update(cell, change);
+    }
+}
+
+impl Processes {
+    pub(crate) const fn new(timeslice: Duration, strict: bool) -> Self {
+        Self { timeslice, strict, places: [FREE; PLACES] }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "what all engines say")]
+    pub(crate) const fn progress_every(&self) -> Option<Duration> {
+        Some(Duration::from_ns(self.timeslice.as_ns() / TURNS_MAX))
+    }
+
+    pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
+        let PolicyHint::Timeslice(timeslice) = hint else { return false };
+        self.timeslice = timeslice;
+        true
+    }
+
+    pub(crate) fn observe(
+        &mut self,
+        now: Instant,
+        queue: QueueId,
+        event: Event,
+        queues: &QueueTable<'_>,
+    ) {
+        let Some(info) = queues.get(queue) else { return };
+        let Some(place) = (words(queues, queue)[PLACE] as usize).checked_sub(1) else { return };
+        match event {
+            Event::Progress { busy } => {
+                let Some(process) = self.places.get_mut(place) else { return };
+                process.used = process.used.saturating_add(process.share(busy));
+                let spent = i64::try_from(busy.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX);
+                process.budget = process.budget.saturating_sub(spent);
+                if of_device(queues, info.device)[TURN] == place as u64 + 1 {
+                    set_device(queues, info.device, |words| words[ACCOUNTED] = now.as_ns());
+                }
+            }
+            Event::Detached => self.leave(info, place, queues),
+            Event::Hinted => self.weigh(place, queues),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        match changed {
+            Changed::Some { queues: ids, .. } => {
+                for info in ids.iter().filter_map(|&id| queues.get(id)) {
+                    self.follow(info, queues, out);
+                }
+            }
+            Changed::All => {
+                self.meet(queues);
+                queues.iter().for_each(|info| self.follow(info, queues, out));
+            }
+        }
+        for device in queues.devices() {
+            self.turn(now, device, queues, out);
+        }
+    }
+
+    /// A policy that was in charge before, of this table or another, starts afresh.
+    fn meet(&mut self, queues: &QueueTable<'_>) {
+        for device in queues.devices() {
+            if of_device(queues, device)[KNOWN] == 0 {
+                self.places = [FREE; PLACES];
+            }
+            set_device(queues, device, |words| words[KNOWN] = 1);
+        }
+    }
+
+    /// The queues of a place.
+    fn members<'t>(
+        &self,
+        place: usize,
+        queues: &QueueTable<'t>,
+    ) -> impl Iterator<Item = QueueId> + use<'t> {
+        let queues = *queues;
+        let known = move |link: u64| queues.at((link as usize).checked_sub(1)?).map(|info| info.id);
+        let head = self.places.get(place).map_or(0, |process| process.head);
+        core::iter::successors(known(head), move |&id| known(words(&queues, id)[NEXT]))
+    }
+
+    /// The place of a queue's process, which may be a new one.
+    fn place(&mut self, info: &QueueInfo, queues: &QueueTable<'_>) -> Option<usize> {
+        let known = words(queues, info.id)[PLACE] as usize;
+        if known > 0 {
+            return Some(known - 1);
+        }
+        let same = |p: &Process| p.queues > 0 && p.id == info.process && p.device == info.device;
+        let free = |p: &Process| p.queues == 0;
+        let there = |p: &Process| p.queues > 0 && p.device == info.device;
+        let find = |what: &dyn Fn(&Process) -> bool| self.places.iter().position(what);
+        let place = find(&same).or_else(|| find(&free)).or_else(|| find(&there))?;
+        self.join(info, place, queues);
+        Some(place)
+    }
+
+    fn join(&mut self, info: &QueueInfo, place: usize, queues: &QueueTable<'_>) {
+        let process = &mut self.places[place];
+        if process.queues == 0 {
+            let used = of_device(queues, info.device)[START];
+            *process = Process { id: info.process, device: info.device, used, ..FREE };
+        }
+        process.queues += 1;
+        let (link, next) = (info.id.index() as u64 + 1, process.head);
+        process.head = link;
+        set(queues, info.id, |words| {
+            (words[PLACE], words[NEXT], words[PREVIOUS]) = (place as u64 + 1, next, 0);
+        });
+        if let Some(second) = queues.at((next as usize).wrapping_sub(1)) {
+            set(queues, second.id, |words| words[PREVIOUS] = link);
+        }
+        self.weigh(place, queues);
+    }
+
+    fn leave(&mut self, info: &QueueInfo, place: usize, queues: &QueueTable<'_>) {
+        let own = words(queues, info.id);
+        let neighbour = |link: u64| queues.at((link as usize).wrapping_sub(1)).map(|info| info.id);
+        match neighbour(own[PREVIOUS]) {
+            Some(previous) => set(queues, previous, |words| words[NEXT] = own[NEXT]),
+            None => self.places[place].head = own[NEXT],
+        }
+        if let Some(next) = neighbour(own[NEXT]) {
+            set(queues, next, |words| words[PREVIOUS] = own[PREVIOUS]);
+        }
+        set(queues, info.id, |words| *words = [0; 5]);
+        let process = &mut self.places[place];
+        process.queues = process.queues.saturating_sub(1);
+        process.ready = process.ready.saturating_sub(u32::from(own[READY] != 0));
+        if process.queues == 0 && of_device(queues, info.device)[TURN] == place as u64 + 1 {
+            set_device(queues, info.device, |words| words[TURN] = 0);
+        }
+        self.weigh(place, queues);
+    }
+
+    /// The percentage of a process changes with its queues and their hints.
+    fn weigh(&mut self, place: usize, queues: &QueueTable<'_>) {
+        let hinted = |id: QueueId| queues.get(id).filter(|info| info.hints.utilization.is_some());
+        let most = self.members(place, queues).filter_map(hinted).map(permille).max();
+        self.places[place].permille = most.unwrap_or(10);
+    }
+
+    fn follow(&mut self, info: &QueueInfo, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
+        let place = self.place(info, queues);
+        let runs = info.hints.priority != Priority::NO_EXECUTE;
+        let ready = info.ready && runs;
+        let held = place.is_some_and(|place| self.places[place].held);
+        out.set(info.id, if runs && !held { Verdict::Run } else { HOLD });
+        let Some(place) = place else { return };
+        if (words(queues, info.id)[READY] != 0) == ready {
+            return;
+        }
+        set(queues, info.id, |words| words[READY] = u64::from(ready));
+        if !ready {
+            self.places[place].ready -= 1;
+        } else {
+            self.places[place].ready += 1;
+            if self.places[place].ready == 1 {
+                self.wake(place, queues, out);
+            }
+        }
+    }
+
+    /// A process has something to run again.
+    fn wake(&mut self, place: usize, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
+        let device = self.places[place].device;
+        let words = of_device(queues, device);
+        if words[TURN] == place as u64 + 1 {
+            return;
+        }
+        let earliest = words[START].saturating_sub(2 * self.lead(device));
+        self.places[place].used = self.places[place].used.max(earliest);
+        if !self.places[place].held {
+            self.hold(place, true, queues, out);
+        }
+    }
+
+    /// Holds all queues of a process, or lets them run.
+    fn hold(&mut self, place: usize, held: bool, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
+        self.places[place].held = held;
+        for queue in self.members(place, queues) {
+            let runs = queues.get(queue).is_some_and(|i| i.hints.priority != Priority::NO_EXECUTE);
+            out.set(queue, if runs && !held { Verdict::Run } else { HOLD });
+        }
+    }
+
+    /// Ends the turn of a device if it is time, and begins the next one.
+    fn turn(
+        &mut self,
+        now: Instant,
+        device: DeviceId,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        self.grow(now, device, queues);
+        let turn = (of_device(queues, device)[TURN] as usize).checked_sub(1);
+        if let Some(place) = turn {
+            if self.goes_on(now, place, queues, out) {
+                return;
+            }
+            self.hold(place, true, queues, out);
+            set_device(queues, device, |words| (words[TURN], words[GRACE]) = (0, 0));
+        }
+        let next = self.behind_most(device, turn).or_else(|| self.behind_most(device, None));
+        let Some(place) = next else { return self.nobody(now, device, queues, out) };
+        self.hold(place, false, queues, out);
+        let used = self.places[place].used;
+        set_device(queues, device, |words| {
+            (words[TURN], words[ACCOUNTED]) = (place as u64 + 1, now.as_ns());
+            words[START] = words[START].max(used);
+        });
+        self.goes_on(now, place, queues, out);
+    }
+
+    /// Nobody may have the turn: held processes go if nobody is ready, or wait for their budgets.
+    fn nobody(
+        &mut self,
+        now: Instant,
+        device: DeviceId,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        let waits = |p: &&Process| p.queues > 0 && p.device == device && p.ready > 0;
+        let afford = self.places.iter().filter(waits).map(|process| {
+            let missing = self.least_budget().saturating_sub(process.budget).max(0);
+            now + Duration::from_ns(missing.unsigned_abs() / u64::from(process.permille).max(1) + 1)
+        });
+        if let Some(afford) = afford.min() {
+            return out.wake_at(afford);
+        }
+        for place in 0..PLACES {
+            let process = &self.places[place];
+            if process.queues > 0 && process.device == device && process.held {
+                self.hold(place, false, queues, out);
+            }
+        }
+    }
+
+    /// Whether the process that has the turn keeps it. If it does, the end is in the timer.
+    fn goes_on(
+        &self,
+        now: Instant,
+        place: usize,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) -> bool {
+        let process = &self.places[place];
+        let words = of_device(queues, process.device);
+        let running = now.since(Instant::from_ns(words[ACCOUNTED]));
+        let next = self.behind_most(process.device, Some(place)).map(|next| self.places[next].used);
+        let mut left = Duration::MAX;
+        if let Some(next) = next {
+            let end = next.saturating_add(self.lead(process.device));
+            let used = process.used.saturating_add(process.share(running));
+            let share = u128::from(end.saturating_sub(used)) * u128::from(process.permille);
+            left = Duration::from_ns((share / u128::from(SCALE)) as u64);
+        }
+        if self.strict {
+            let spent = i64::try_from(running.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX);
+            let budget = process.budget.saturating_sub(spent).max(0);
+            left = left.min(Duration::from_ns(budget.unsigned_abs() / WHOLE));
+        }
+        if process.ready == 0 {
+            let grace = match words[GRACE] {
+                0 => now + Duration::from_ns(self.timeslice.as_ns() / GRACES),
+                until => Instant::from_ns(until),
+            };
+            set_device(queues, process.device, |words| words[GRACE] = grace.as_ns());
+            // It may be back at once.
+            if next.is_none() || grace <= now || left == Duration::ZERO {
+                return false;
+            }
+            out.wake_at(grace);
+            return true;
+        }
+        set_device(queues, process.device, |words| words[GRACE] = 0);
+        if left == Duration::ZERO {
+            return false;
+        }
+        if left < Duration::MAX {
+            out.wake_at(now + left.max(Duration::from_ns(self.timeslice.as_ns() / TURNS_MAX)));
+        }
+        true
+    }
+
+    /// The process that is to have the next turn, other than `but`.
+    fn behind_most(&self, device: DeviceId, but: Option<usize>) -> Option<usize> {
+        let affords = |p: &Process| !self.strict || p.budget >= self.least_budget();
+        let may = |p: &Process| p.device == device && p.queues > 0 && p.ready > 0 && affords(p);
+        let others = self.places.iter().enumerate().filter(|(place, _)| Some(*place) != but);
+        others
+            .filter(|(_, process)| may(process))
+            .min_by_key(|(_, p)| p.used)
+            .map(|(place, _)| place)
+    }
+
+    /// How far a process gets ahead of the next one in its turn.
+    fn lead(&self, device: DeviceId) -> u64 {
+        let ready = self.places.iter().filter(|p| p.device == device && p.ready > 0);
+        let whole: u64 = ready.map(|process| u64::from(process.permille)).sum();
+        self.timeslice.as_ns().saturating_mul(SCALE) / (2 * whole.max(1))
+    }
+
+    /// The budget that a turn begins with at least: that of a shortest turn.
+    const fn least_budget(&self) -> i64 {
+        (self.timeslice.as_ns() / TURNS_MAX * WHOLE) as i64
+    }
+
+    /// Lets budgets grow, up to what a process has in a timeslice.
+    fn grow(&mut self, now: Instant, device: DeviceId, queues: &QueueTable<'_>) {
+        if !self.strict {
+            return;
+        }
+        let span = now.since(Instant::from_ns(of_device(queues, device)[GROWN])).as_ns();
+        let timeslice = self.timeslice.as_ns();
+        let least = self.least_budget();
+        for process in self.places.iter_mut().filter(|p| p.device == device) {
+            let grown = |span: u64| span.saturating_mul(u64::from(process.permille));
+            let most = i64::try_from(grown(timeslice)).unwrap_or(i64::MAX).max(least);
+            let more = i64::try_from(grown(span)).unwrap_or(i64::MAX);
+            process.budget = process.budget.saturating_add(more).min(most);
+        }
+        set_device(queues, device, |words| words[GROWN] = now.as_ns());
+    }
+}
+
+impl Process {
+    /// Its usage after this much device time.
+    fn share(&self, span: Duration) -> u64 {
+        span.as_ns().saturating_mul(SCALE) / u64::from(self.permille.max(1))
+    }
+}

@@ -1,0 +1,36 @@
+//! Utilisation partition between processes: device time in proportion to percentages.
+//!
+//! As [`up`](crate::up), with processes in the place of queues: on each device the processes that
+//! have a ready queue take turns, and all queues of a process run in its turn. A process has the
+//! largest of the percentages that its queues on the device were given. Without hints it counts as
+//! 1 %, with hints of 0 % as 0.1 %. What others do not use is shared in the same proportions. Turns
+//! follow a timeslice, 5 ms by default, and device time is measured.
+//! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run.
+//!
+//! There is room for 64 processes, counted once for each device. A further one takes part in the
+//! turns of another process of its device; on a device without any it is not scheduled.
+
+use xsched_core::time::Duration;
+
+use crate::engine::policy;
+use crate::processes::Processes;
+use crate::share::TIMESLICE;
+
+policy! {
+    /// The policy. See the [module](self).
+    Pup(Processes), "pup"
+}
+
+impl Pup {
+    /// With rounds of this length.
+    #[must_use]
+    pub const fn new(timeslice: Duration) -> Self {
+        Self(Processes::new(timeslice, false))
+    }
+}
+
+impl Default for Pup {
+    fn default() -> Self {
+        Self::new(TIMESLICE)
+    }
+}
