@@ -420,7 +420,7 @@ impl Processes {
     fn lead(&self, device: DeviceId) -> u64 {
         let ready = self.places.iter().filter(|p| p.device == device && p.ready > 0);
         let whole: u64 = ready.map(|process| u64::from(process.permille)).sum();
-        self.timeslice.as_ns().saturating_mul(SCALE) / (2 * whole.max(1))
+        self.timeslice.as_ns().saturating_mul(SCALE) / (4 * whole.max(1))
     }
 
     /// The budget that a turn begins with at least: that of a shortest turn.

@@ -2,7 +2,8 @@
 //!
 //! Each queue has a *virtual time*, the device time that it has used divided by its weight, and on
 //! each device the ready queue that is behind most has the next turn. A turn ends when its queue is
-//! half a round ahead of the next one, so that a round of all ready queues takes about a timeslice.
+//! half a round ahead of the next one, and a round of all ready queues takes about half a timeslice,
+//! so that shares hold over few timeslices.
 //! Device time is measured; between two reports a queue that has the turn is taken to use the
 //! device all the time, and the next report puts that right. What a queue still used after its turn
 //! counts as well.
@@ -391,7 +392,7 @@ impl Share {
 
     /// How far a queue gets ahead of the next one in its turn, in virtual time.
     fn lead(&self, ready: &Ready<'_>) -> u64 {
-        self.timeslice.as_ns().saturating_mul(SCALE) / (2 * ready.words().get()[WEIGHT].max(1))
+        self.timeslice.as_ns().saturating_mul(SCALE) / (4 * ready.words().get()[WEIGHT].max(1))
     }
 
     /// How long the device waits for a queue whose turn is not over and that has become idle.

@@ -1,7 +1,7 @@
 //! Utilisation partition: device time in proportion to percentages.
 //!
-//! On each device the ready queues take turns, so that over a round of a timeslice (5 ms by
-//! default) each has used its part of the device time, as measured: its utilisation hint, as a part
+//! On each device the ready queues take turns, so that over a timeslice (5 ms by default)
+//! each has used its part of the device time, as measured: its utilisation hint, as a part
 //! of those of all ready queues. What others do not use is shared in the same proportions, so the
 //! device is never left idle while a queue is ready. A queue without a hint counts as 1 %, one with
 //! a hint of 0 % as 0.1 %; so both run, and nearly give way to the others.

@@ -1,7 +1,7 @@
 //! Weighted fair queueing: device time in proportion to weights.
 //!
-//! On each device the ready queues take turns, so that over a round of a timeslice (5 ms by
-//! default) each has used its weight's part of the device time, as measured. Without a hint a queue
+//! On each device the ready queues take turns, so that over a timeslice (5 ms by default)
+//! each has used its weight's part of the device time, as measured. Without a hint a queue
 //! has weight 1. [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never
 //! run. The device is never left idle while a queue is ready. How turns work: the source of
 //! `share`.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use xsched_sim::outcome::{Outcome, Span, SpanKind};
 use xsched_sim::run::{RunOptions, run};
 use xsched_sim::scenario::Scenario;
 
@@ -11,7 +12,7 @@ fn scenario(first_us: u32, second_us: u32) -> Scenario {
         format!(
             "[[task]]\nname = \"{name}\"\nweight = {weight}\nshare = {share}\n\
              arrival = {{ kind = \"closed\", think_ms = 0 }}\n\
-             command = {{ kind = \"constant\", us = {us} }}\ncommands = {}\n",
+             command = {{ kind = \"constant\", us = {us} }}\ncommands = {}\nthreshold = 2\nbatch = 1\n",
             3_000 / us
         )
     };
@@ -35,12 +36,53 @@ fn first_share(scenario: &Scenario, policy: &str, level: u8) -> f64 {
 /// Requests of both tasks take as much device time, 3 ms.
 #[test]
 fn device_time_is_shared_as_hinted_whatever_commands_are_like() {
-    for policy in ["wfq", "up"] {
+    for policy in ["wfq", "up", "pup"] {
         for (first_us, second_us) in [(300, 300), (300, 3_000), (3_000, 300)] {
             for level in [1, 2, 3] {
                 let share = first_share(&scenario(first_us, second_us), policy, level);
                 let what = format!("{policy}, {first_us} and {second_us} µs, level {level}");
                 assert!((share - 0.75).abs() < 0.01, "{what}: {share}");
+            }
+        }
+    }
+}
+
+/// The first task's share of the device time in windows of this length, lowest and highest.
+fn shares_in_windows(outcome: &Outcome, window_ns: u64) -> (f64, f64) {
+    let timeline = outcome.timeline.as_ref().unwrap();
+    assert_eq!(timeline.dropped, 0);
+    let ran = |span: &&Span| span.kind == SpanKind::Command;
+    let spans: Vec<_> = timeline.spans.iter().filter(ran).collect();
+    let end = spans.iter().map(|span| span.end_ns).max().unwrap();
+    let mut extremes = (1.0f64, 0.0f64);
+    for from in (100_000_000..end - window_ns).step_by(3_700_000) {
+        let until = from + window_ns;
+        let mut used = [0.0; 2];
+        for span in spans.iter().filter(|span| span.start_ns < until && span.end_ns > from) {
+            used[span.task as usize] += (span.end_ns.min(until) - span.start_ns.max(from)) as f64;
+        }
+        let share = used[0] / (used[0] + used[1]);
+        extremes = (extremes.0.min(share), extremes.1.max(share));
+    }
+    extremes
+}
+
+/// 20 timeslices of 5 ms, and commands of equal length and ten times as long.
+#[test]
+fn shares_hold_in_any_window_of_twenty_timeslices() {
+    for policy in ["wfq", "up", "pup"] {
+        for (first_us, second_us) in [(50, 50), (50, 500), (500, 50)] {
+            for level in [1, 2, 3] {
+                let options = RunOptions {
+                    policy: Some(policy.to_owned()),
+                    level: Some(level),
+                    timeline_spans: 1_000_000,
+                    ..RunOptions::default()
+                };
+                let outcome = run(&scenario(first_us, second_us), &options, &mut |_| {}).unwrap();
+                let (least, most) = shares_in_windows(&outcome, 100_000_000);
+                let what = format!("{policy}, {first_us} and {second_us} µs, level {level}");
+                assert!(least > 0.74 && most < 0.76, "{what}: {least:.4} to {most:.4}");
             }
         }
     }
