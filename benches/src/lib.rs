@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clockwork;
+pub mod decide;
 pub mod machine;
 pub mod measure;
 pub mod mode;

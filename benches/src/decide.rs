@@ -1,0 +1,170 @@
+//! What a policy's decision costs by itself: the time is taken inside the scheduler, around each
+//! call of the policy.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use xsched_core::hint::{Hints, PolicyHint, Priority};
+use xsched_core::id::{DeviceId, ProcessId, QueueId};
+use xsched_core::message::Report;
+use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::rng::SplitMix64;
+use xsched_core::scheduler::{Attach, Heap, QueueTable, Scheduler, SchedulerError};
+use xsched_core::time::{Duration, Instant};
+use xsched_policies::Any;
+
+/// Times of calls of `decide`, in nanoseconds, less that of the clock.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// Calls for one queue.
+    pub one: Vec<f64>,
+    /// Calls for everything.
+    pub all: Vec<f64>,
+}
+
+/// A policy whose calls are timed.
+#[derive(Clone, Debug)]
+struct Timed {
+    policy: Any,
+    times: Rc<RefCell<Times>>,
+    clock_ns: f64,
+}
+
+impl Policy for Timed {
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn progress_every(&self) -> Option<Duration> {
+        self.policy.progress_every()
+    }
+
+    fn configure(&mut self, hint: PolicyHint) -> bool {
+        self.policy.configure(hint)
+    }
+
+    fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+        self.policy.observe(now, queue, event, queues);
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        let begun = std::time::Instant::now();
+        self.policy.decide(now, changed, queues, out);
+        let ns = begun.elapsed().as_nanos() as f64 - self.clock_ns;
+        let mut times = self.times.borrow_mut();
+        match changed {
+            Changed::Some { queues: [_], .. } => times.one.push(ns),
+            Changed::All => times.all.push(ns),
+            Changed::Some { .. } => {}
+        }
+    }
+}
+
+/// What taking the time twice costs, in nanoseconds: the median of many.
+#[must_use]
+pub fn clock_ns() -> f64 {
+    let mut spans: Vec<_> =
+        (0..10_001).map(|_| std::time::Instant::now().elapsed().as_nanos() as f64).collect();
+    median(&mut spans)
+}
+
+/// The median; 0 of nothing.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// A scheduler with many queues on one device, and reports that the bench makes up.
+#[derive(Debug)]
+pub struct Rig {
+    scheduler: Scheduler<Timed, Heap>,
+    queues: Vec<(QueueId, Report)>,
+    times: Rc<RefCell<Times>>,
+    rng: SplitMix64,
+    now: Instant,
+}
+
+impl Rig {
+    /// So many queues with hints of all kinds; of `ready_of` consecutive ones, one is ready.
+    ///
+    /// # Errors
+    /// None, unless the scheduler is broken.
+    pub fn new(policy: Any, queues: usize, ready_of: usize) -> Result<Self, SchedulerError> {
+        let times = Rc::<RefCell<Times>>::default();
+        let timed = Timed { policy, times: Rc::clone(&times), clock_ns: clock_ns() };
+        let scheduler = Scheduler::new(timed, Heap::new(queues, 1, 0));
+        let rng = SplitMix64::new(7);
+        let mut rig =
+            Self { scheduler, queues: Vec::new(), times, rng, now: Instant::from_ns(1_000_000) };
+        for number in 0..queues {
+            let attach = Attach {
+                device: DeviceId(0),
+                process: ProcessId((number % 8) as u32),
+                hints: rig.hints(),
+                ..Attach::default()
+            };
+            let id = rig.scheduler.attach(rig.now, attach)?;
+            rig.queues.push((id, Report::default()));
+        }
+        for number in (0..queues).step_by(ready_of.max(1)) {
+            rig.toggle(number)?;
+        }
+        rig.settle();
+        rig.times.borrow_mut().one.clear();
+        rig.times.borrow_mut().all.clear();
+        Ok(rig)
+    }
+
+    fn hints(&mut self) -> Hints {
+        let mut hints = Hints::default();
+        let mut below = |n: u64| self.rng.next_u64() % n;
+        hints.priority = Priority::new(below(64) as i32).unwrap_or_default();
+        hints.weight = 1 + below(100) as u32;
+        hints.deadline = Some(Duration::from_us(100 + below(100_000)));
+        hints
+    }
+
+    /// A queue becomes ready, or idle, after a moment.
+    fn toggle(&mut self, number: usize) -> Result<(), SchedulerError> {
+        self.now += Duration::from_us(1);
+        let (id, report) = &mut self.queues[number];
+        if report.submitted == report.retired {
+            (report.submitted, report.ready_since) = (report.submitted + 1, self.now);
+        } else {
+            (report.launched, report.retired) = (report.submitted, report.submitted);
+            report.busy += Duration::from_us(1);
+        }
+        self.scheduler.handle_report(self.now, *id, report)
+    }
+
+    fn settle(&mut self) {
+        self.scheduler.handle_timeout(self.now);
+        while self.scheduler.poll_order(self.now).is_some() {}
+    }
+
+    /// Reports of single queues, drawn, and full decisions; what they took.
+    ///
+    /// # Errors
+    /// None, unless the scheduler is broken.
+    pub fn measure(&mut self, one: usize, all: usize) -> Result<Times, SchedulerError> {
+        for _ in 0..one {
+            let number = self.rng.next_u64() as usize % self.queues.len();
+            // There and back, so that as many stay ready.
+            for _ in 0..2 {
+                self.toggle(number)?;
+                self.settle();
+            }
+        }
+        for _ in 0..all {
+            self.scheduler.reconsider_all();
+            self.settle();
+        }
+        Ok(std::mem::take(&mut *self.times.borrow_mut()))
+    }
+}
