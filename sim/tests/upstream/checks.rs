@@ -152,6 +152,20 @@ pub(crate) fn newcomer_starves_nobody(mut policy: Tried) -> Found {
     has_at_least(&spell, new, 0.4, "the new queue")
 }
 
+/// A queue that has worked for 1.5 s may pause without waiting for whoever came in the pause.
+pub(crate) fn pause_starves_nobody(mut policy: Tried) -> Found {
+    let mut rig = Rig::new(&mut *policy);
+    let old = rig.busy(0, Hints::default());
+    rig.run_ms(1_500);
+    rig.idle(old);
+    let new = rig.busy(0, Hints::default());
+    rig.run_ms(1);
+    rig.ready(old);
+    let spell = rig.run_ms(1_000);
+    has_at_least(&spell, old, 0.4, "the old queue")?;
+    has_at_least(&spell, new, 0.4, "the new queue")
+}
+
 /// A queue that has slept for a second does not get that second back.
 pub(crate) fn sleeper_hoards_nothing(mut policy: Tried) -> Found {
     let mut rig = Rig::new(&mut *policy);

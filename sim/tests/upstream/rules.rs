@@ -13,7 +13,8 @@ fn queues_that_must_not_execute_do_not() {
     caught("hpf", checks::no_execute, words);
     caught("hhpf", checks::no_execute, words);
     caught("chpf", checks::no_execute, words);
-    kept(&["hpf", "hhpf", "edf", "kedf", "lax", "awf", "up", "wfq"], checks::no_execute);
+    let ours = ["hpf", "hhpf", "chpf", "edf", "kedf", "lax", "awf", "up", "wfq", "cfs"];
+    kept(&ours, checks::no_execute);
 }
 
 #[test]
@@ -64,12 +65,21 @@ fn file(prio: i16) -> String {
     format!("name (7, #threads: 1)\npolicy    :    0\nprio      :    {prio}\n")
 }
 
+/// Hints with the priority of the submitting thread, as our policy is told it.
+fn thread(priority: i16) -> Hints {
+    let mut hints = Hints::default();
+    hints.set_cpu_priority(priority).expect("in range");
+    hints
+}
+
 #[test]
 fn real_time_priorities_are_ranked_as_the_kernel_does() {
     // SCHED_FIFO at 90 and at 10: the kernel counts down from 99.
     let policy = Chpf { files: [(ProcessId(1), file(9)), (ProcessId(2), file(89))].into() };
     let found = checks::first_process_goes_first(Box::new(policy), [Hints::default(); 2]);
     assert_eq!(found, Err("the less urgent process ran for 100 of 100 steps".to_owned()));
+    let hints = [thread(190), thread(110)];
+    kept(&["chpf"], |policy| checks::first_process_goes_first(policy, hints));
 }
 
 #[test]
@@ -77,4 +87,7 @@ fn unknown_processes_do_not_go_before_ordinary_ones() {
     let policy = Chpf { files: [(ProcessId(1), file(110))].into() };
     let found = checks::first_process_goes_first(Box::new(policy), [Hints::default(); 2]);
     assert_eq!(found, Err("the less urgent process ran for 100 of 100 steps".to_owned()));
+    // Nice -10, and nothing known.
+    let hints = [thread(10), Hints::default()];
+    kept(&["chpf"], |policy| checks::first_process_goes_first(policy, hints));
 }

@@ -48,5 +48,5 @@ fn a_switch_of_policies_keeps_hints() {
 #[test]
 fn events_do_not_multiply_timers() {
     caught("mlfq", checks::timers_do_not_multiply, "decisions a second");
-    kept(&["hpf", "kedf", "lax", "up", "wfq"], checks::timers_do_not_multiply);
+    kept(&["hpf", "kedf", "lax", "up", "wfq", "cfs"], checks::timers_do_not_multiply);
 }
