@@ -105,7 +105,7 @@ fn each_device_works(mut policy: Tried, hints: [Hints; 2]) -> Found {
 }
 
 pub(crate) fn shares_are_per_device(policy: Tried) -> Found {
-    each_device_works(policy, [share(50), share(50)])
+    each_device_works(policy, [share(100), share(100)])
 }
 
 pub(crate) fn deadlines_are_per_device(policy: Tried) -> Found {

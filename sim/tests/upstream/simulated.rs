@@ -84,7 +84,7 @@ fn queues_without_a_hint_run_too() {
 fn two_devices(policy: Tried) -> Found {
     let task = |name: &str, device| {
         let deadline_ns = Some(5 * MS + device as u64);
-        TaskSpec { device, deadline_ns, share: Some(50), ..busy(name) }
+        TaskSpec { device, deadline_ns, share: Some(100), ..busy(name) }
     };
     all_have(&on_two_devices(vec![task("one", 0), task("two", 1)]), policy, 0.9)
 }
