@@ -66,7 +66,6 @@ fn a_queue_that_wakes_and_is_not_chosen_is_held() {
 }
 
 #[test]
-#[ignore = "policy not here yet"]
 fn partitions_of_processes_are_sound() {
     for check in [
         checks::newcomer_waits_for_its_turn,
@@ -82,7 +81,6 @@ fn partitions_of_processes_are_sound() {
 }
 
 #[test]
-#[ignore = "policy not here yet"]
 fn feedback_is_sound() {
     for check in [
         checks::equals_take_slices,

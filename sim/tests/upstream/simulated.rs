@@ -161,13 +161,11 @@ fn equals_do_not_change_places_whenever_anything_happens() {
 }
 
 #[test]
-#[ignore = "policy not here yet"]
 fn partitions_of_processes_are_per_device() {
     kept(&["pup", "spup"], two_devices);
 }
 
 #[test]
-#[ignore = "policy not here yet"]
 fn feedback_is_sound() {
     kept(&["mlfq"], waking);
     kept(&["mlfq"], equals);

@@ -23,7 +23,6 @@ fn a_name_without_a_policy_is_noticed() {
 }
 
 #[test]
-#[ignore = "policy not here yet"]
 fn all_names_of_the_original_are_policies() {
     assert_eq!(every_name_is_a_policy(ours), Ok(()));
 }
