@@ -7,7 +7,7 @@ use xsched_policies::Any;
 
 use crate::comparators::System;
 pub use crate::engine::Mutant;
-use crate::engine::{Engine, Faults, Setup};
+use crate::engine::{Deciding, Engine, Faults, Setup};
 use crate::outcome::Outcome;
 use crate::scenario::{Scenario, TaskSpec};
 
@@ -96,8 +96,24 @@ pub fn run(
     options: &RunOptions,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, RunError> {
-    let setup = setup(scenario, options)?;
-    run_setup(scenario, setup, progress)
+    let (system, policy) = choose(scenario, options)?;
+    let setup = setup(scenario, options, system)?;
+    run_setup(scenario, Deciding(Box::new(policy)), setup, progress)
+}
+
+/// Runs a scenario once under a policy of the caller's own, whatever the scenario and the options
+/// say about the policy.
+///
+/// # Errors
+/// If the level does not exist, or a device cannot do it.
+pub fn run_with(
+    scenario: &Scenario,
+    policy: Box<dyn Policy>,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Outcome, RunError> {
+    let setup = setup(scenario, options, None)?;
+    run_setup(scenario, Deciding(policy), setup, progress)
 }
 
 /// Runs a scenario with a deliberate defect, to see its checker notice.
@@ -110,23 +126,26 @@ pub fn run_mutant(
     options: &RunOptions,
     mutant: Mutant,
 ) -> Result<Outcome, RunError> {
-    let mut setup = setup(scenario, options)?;
+    let (system, policy) = choose(scenario, options)?;
+    let mut setup = setup(scenario, options, system)?;
     setup.mutant = Some(mutant);
     if mutant == Mutant::SleepingWatchdog {
         let stall = crate::engine::Disturbance::StallScheduler { ns: 60_000_000 };
         setup.faults.disturbances.push((10_500_000, stall));
     }
-    run_setup(scenario, setup, &mut |_| {})
+    run_setup(scenario, Deciding(Box::new(policy)), setup, &mut |_| {})
 }
 
-fn setup(scenario: &Scenario, options: &RunOptions) -> Result<Setup, RunError> {
-    let (system, policy) = choose(scenario, options)?;
+fn setup(
+    scenario: &Scenario,
+    options: &RunOptions,
+    system: Option<System>,
+) -> Result<Setup, RunError> {
     let level = options.level.unwrap_or(scenario.level);
     if !(1..=3).contains(&level) {
         return Err(RunError::NoSuchLevel { level });
     }
     Ok(Setup {
-        policy,
         system,
         // The systems do not preempt.
         level: if system.is_some() { 1 } else { level },
@@ -157,6 +176,7 @@ fn choose(scenario: &Scenario, options: &RunOptions) -> Result<(Option<System>, 
 
 pub(crate) fn run_setup(
     scenario: &Scenario,
+    policy: Deciding,
     setup: Setup,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, RunError> {
@@ -164,13 +184,13 @@ pub(crate) fn run_setup(
     if let Some(system) = setup.system {
         system.prepare(scenario, &mut tasks);
     }
-    if setup.policy.holds() {
+    if policy.holds() {
         for task in &tasks {
             check_level(scenario, task, setup.level)?;
         }
     }
     let contracts: Vec<Contract> = tasks.iter().map(|_| Contract::default()).collect();
-    Ok(Engine::new(scenario, &tasks, &contracts, setup)?.run(progress))
+    Ok(Engine::new(scenario, &tasks, &contracts, policy, setup)?.run(progress))
 }
 
 fn check_level(scenario: &Scenario, task: &TaskSpec, level: u8) -> Result<(), RunError> {

@@ -16,7 +16,7 @@ use xsched_core::level::Level;
 use xsched_policies::Any;
 
 use crate::comparators::Comparators;
-use crate::engine::{Disturbance, Faults, Setup};
+use crate::engine::{Deciding, Disturbance, Faults, Setup};
 use crate::outcome::Outcome;
 use crate::run::run_setup;
 use crate::sample::{Rng, below, generator};
@@ -102,7 +102,10 @@ pub fn swarm(options: &SwarmOptions, progress: &(dyn Fn(u64) + Sync)) -> SwarmSu
 
 fn run_seed(seed: u64) -> Result<Outcome, String> {
     let drawn = Drawn::new(seed);
-    let run = || run_setup(&drawn.scenario, drawn.setup.clone(), &mut |_| {});
+    let run = || {
+        let policy = Deciding(Box::new(drawn.policy.clone()));
+        run_setup(&drawn.scenario, policy, drawn.setup.clone(), &mut |_| {})
+    };
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(outcome)) => Ok(outcome),
         Ok(Err(error)) => Err(format!("the scenario was refused: {error}")),
@@ -124,7 +127,7 @@ fn finding(outcome: &Outcome) -> Option<String> {
 pub fn describe(seed: u64) -> String {
     let drawn = Drawn::new(seed);
     let (scenario, setup) = (&drawn.scenario, &drawn.setup);
-    let policy = xsched_core::policy::Policy::name(&setup.policy);
+    let policy = xsched_core::policy::Policy::name(&drawn.policy);
     let mut text = format!(
         "seed {seed}: policy {policy}, level {}, scheduler latency {} ns\n",
         setup.level, scenario.scheduler_latency_ns
@@ -142,6 +145,7 @@ pub fn describe(seed: u64) -> String {
 
 struct Drawn {
     scenario: Scenario,
+    policy: Any,
     setup: Setup,
 }
 
@@ -177,7 +181,6 @@ impl Drawn {
         let policy = draw_policy(fcfs, &mut scenario.tasks, &mut generator(seed, 78));
         let level = rng.random_range(1..=max_level);
         let setup = Setup {
-            policy,
             system: None,
             level,
             seed,
@@ -188,7 +191,7 @@ impl Drawn {
             must_finish: true,
             record: false,
         };
-        Self { scenario, setup }
+        Self { scenario, policy, setup }
     }
 }
 

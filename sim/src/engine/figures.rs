@@ -153,7 +153,7 @@ impl Engine<'_> {
         let world = self.world.borrow();
         Outcome {
             scenario: self.scenario.name.clone(),
-            policy: self.setup.name().to_owned(),
+            policy: self.name().to_owned(),
             level: self.setup.level,
             seed: self.setup.seed,
             duration_ns: end_ns,

@@ -5,6 +5,7 @@
 //! with the same `Queue`, `Scheduler` and policy.
 
 mod checks;
+mod deciding;
 mod disturb;
 mod figures;
 mod gating;
@@ -25,7 +26,6 @@ use xsched_core::policy::Policy;
 use xsched_core::record::Recorded;
 use xsched_core::scheduler::Heap;
 use xsched_core::time::Instant;
-use xsched_policies::Any;
 
 use crate::clock::Event;
 use crate::comparators::{Gate, System};
@@ -33,6 +33,7 @@ use crate::device::World;
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 use checks::Checks;
+pub(crate) use deciding::Deciding;
 pub(crate) use disturb::{Disturbance, Faults};
 use figures::Figures;
 use lock::Lock;
@@ -63,7 +64,6 @@ pub enum Mutant {
 /// How a run is set up, apart from the scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    pub(crate) policy: Any,
     /// The comparator that runs instead of XSched, with the policy below it.
     pub(crate) system: Option<System>,
     pub(crate) level: u8,
@@ -78,13 +78,6 @@ pub(crate) struct Setup {
     pub(crate) record: bool,
 }
 
-impl Setup {
-    /// What runs: the comparator or the policy.
-    pub(crate) fn name(&self) -> &'static str {
-        self.system.map_or_else(|| self.policy.name(), System::name)
-    }
-}
-
 /// A running simulation.
 pub(crate) struct Engine<'a> {
     scenario: &'a Scenario,
@@ -94,7 +87,7 @@ pub(crate) struct Engine<'a> {
     world: Rc<RefCell<World>>,
     /// What the clock of the world says.
     now_ns: u64,
-    scheduler: Recorded<Any, Heap, Vec<u8>>,
+    scheduler: Recorded<Deciding, Heap, Vec<u8>>,
     queues: Vec<QueueSim<'a>>,
     threads: Vec<Thread>,
     locks: Vec<Lock>,
@@ -125,6 +118,11 @@ pub(crate) struct Engine<'a> {
 }
 
 impl Engine<'_> {
+    /// What runs: the comparator or the policy.
+    fn name(&self) -> &'static str {
+        self.setup.system.map_or_else(|| self.scheduler.policy().name(), System::name)
+    }
+
     const fn now_ns(&self) -> u64 {
         self.now_ns
     }

@@ -21,7 +21,7 @@ use super::figures::Figures;
 use super::lock::Lock;
 use super::queues::QueueSim;
 use super::threads::Thread;
-use super::{Engine, Mutant, Setup};
+use super::{Deciding, Engine, Mutant, Setup};
 use crate::clock::Event;
 use crate::device::{Sharing, SimBackend, StreamConfig, World};
 use crate::sample;
@@ -41,6 +41,7 @@ impl<'a> Engine<'a> {
         scenario: &'a Scenario,
         tasks: &[TaskSpec],
         contracts: &'a [Contract],
+        policy: Deciding,
         setup: Setup,
     ) -> Result<Self, SchedulerError> {
         let verbose = setup.checks || setup.timeline_spans > 0;
@@ -51,7 +52,7 @@ impl<'a> Engine<'a> {
         }
         let world = Rc::new(RefCell::new(world));
         let storage = Heap::new(tasks.len(), scenario.devices.len(), waits_max(tasks));
-        let mut scheduler = Recorded::new(Scheduler::new(setup.policy.clone(), storage));
+        let mut scheduler = Recorded::new(Scheduler::new(policy, storage));
         if setup.record {
             scheduler.start(Instant::ZERO, Vec::new());
         }
@@ -125,7 +126,7 @@ impl<'a> Engine<'a> {
     }
 
     fn level_of(&self, spec: &TaskSpec) -> Level {
-        if !self.setup.policy.holds() {
+        if !self.scheduler.policy().holds() {
             // Nothing is ever held, so the device needs no gates.
             return Level::Block;
         }
