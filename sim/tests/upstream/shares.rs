@@ -47,7 +47,7 @@ fn a_new_queue_does_not_starve_old_ones() {
         checks::pause_starves_nobody,
         checks::sleeper_hoards_nothing,
     ] {
-        kept(&["wfq", "up", "cfs"], check);
+        kept(&["wfq", "up", "cfs", "pup"], check);
     }
 }
 

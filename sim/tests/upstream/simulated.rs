@@ -68,7 +68,7 @@ fn a_new_queue_that_starves_old_ones_is_noticed() {
 
 #[test]
 fn a_new_queue_does_not_starve_old_ones() {
-    kept(&["wfq", "up", "cfs"], newcomer);
+    kept(&["wfq", "up", "cfs", "pup"], newcomer);
 }
 
 #[test]
