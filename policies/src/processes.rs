@@ -290,10 +290,26 @@ impl Processes {
         if words[TURN] == place as u64 + 1 {
             return;
         }
-        let earliest = words[START].saturating_sub(2 * self.lead(device));
+        self.catch_up(device, Some(place), queues);
+        let start = of_device(queues, device)[START];
+        let earliest = start.saturating_sub(2 * self.lead(device));
         self.places[place].used = self.places[place].used.max(earliest);
         if !self.places[place].held {
             self.hold(place, true, queues, out);
+        }
+    }
+
+    /// A process that nobody waits for has one long turn, in which the usage that others start at
+    /// goes on with its own: it is the least of those who could run, other than `but`.
+    fn catch_up(&self, device: DeviceId, but: Option<usize>, queues: &QueueTable<'_>) {
+        let turn = (of_device(queues, device)[TURN] as usize).checked_sub(1);
+        let takes_part = |(place, process): &(usize, &Process)| {
+            let works = process.ready > 0 || Some(*place) == turn;
+            process.device == device && process.queues > 0 && works && Some(*place) != but
+        };
+        let all = self.places.iter().enumerate().filter(takes_part);
+        if let Some(least) = all.map(|(_, process)| process.used).min() {
+            set_device(queues, device, |words| words[START] = words[START].max(least));
         }
     }
 
@@ -320,6 +336,7 @@ impl Processes {
             if self.goes_on(now, place, queues, out) {
                 return;
             }
+            self.catch_up(device, None, queues);
             self.hold(place, true, queues, out);
             set_device(queues, device, |words| (words[TURN], words[GRACE]) = (0, 0));
         }

@@ -188,6 +188,9 @@ impl Share {
         let before = ready.key(info.id).class;
         if place == Place::Out || before & !1 != class && before != AGED {
             self.leave(info.id, &ready);
+            if let Some(runs) = ready.chosen().next().and_then(|id| queues.get(id)) {
+                self.catch_up(runs.id, self.used(now, runs, &ready), &ready);
+            }
             self.enter(now, info, class, &ready);
             out.set(info.id, HOLD);
         } else {
@@ -208,10 +211,11 @@ impl Share {
         if self.classes && ready.words().get()[CLASS] != u64::from(class) {
             return ready.insert(info.id, Key { class: class + 1, within });
         }
+        // First of all its weight: how long a round is in virtual time depends on it.
+        update(ready.words(), |words| words[WEIGHT] += u64::from(weight));
         let start = within.max(self.earliest(ready));
         ready.set_own(info.id, start);
         ready.insert(info.id, Key { class, within: start });
-        update(ready.words(), |words| words[WEIGHT] += u64::from(weight));
     }
 
     /// Where a queue starts at least that becomes ready: a round behind the others.
@@ -263,7 +267,20 @@ impl Share {
             let weight = u64::from(ready.tag(queue));
             update(ready.words(), |words| words[WEIGHT] = words[WEIGHT].saturating_sub(weight));
         }
+        if place == Place::Chosen {
+            self.catch_up(queue, ready.own(queue), ready);
+        }
         ready.remove(queue);
+    }
+
+    /// A queue that nobody of its class waits for has one long turn, in which the virtual time that
+    /// others start at goes on with its own.
+    fn catch_up(&self, chosen: QueueId, used: u64, ready: &Ready<'_>) {
+        let class = ready.key(chosen).class;
+        let alone = ready.best().is_none_or(|(_, key)| key.class > class);
+        if alone && class != AGED && self.counts(chosen, ready) {
+            update(ready.words(), |words| words[VIRTUAL] = words[VIRTUAL].max(used));
+        }
     }
 
     /// Another class comes to the top: its virtual time is that of the queue that is behind most.

@@ -67,9 +67,8 @@ fn a_new_queue_that_starves_old_ones_is_noticed() {
 }
 
 #[test]
-#[ignore = "fails: wfq, up and cfs let a new queue starve one that has run alone"]
 fn a_new_queue_does_not_starve_old_ones() {
-    kept(&["wfq", "up", "cfs"], newcomer);
+    kept(&["wfq", "up", "cfs", "pup"], newcomer);
 }
 
 #[test]
