@@ -184,7 +184,7 @@ impl<R: Rules> Chooser<R> {
         let place = ready.place(info.id);
         if matches!(place, Place::Waiting | Place::Chosen) {
             let before = ready.key(info.id);
-            if before == key || before.class == AGED {
+            if before == key || before.class == AGED && self.ageing.is_some() {
                 return;
             }
             if place == Place::Waiting {
@@ -204,18 +204,19 @@ impl<R: Rules> Chooser<R> {
             Width::Top(_) => lowest.class < key.class,
         });
         let aged = lowest.is_some_and(|lowest| lowest.class == AGED);
-        if place == Place::Parked && beaten {
-            return;
-        }
+        let may_park = place == Place::Parked || place != Place::Out && !aged;
         ready.remove(queue);
-        if let Some(lowest) = lowest.filter(|_| place != Place::Out && beaten && !aged) {
-            ready.park(queue);
+        if let Some(lowest) = lowest.filter(|_| beaten && may_park) {
             let within = match self.rules.width() {
                 Width::Class => lowest.within,
                 Width::Top(_) => u64::MAX,
             };
+            let under = Key { within, ..lowest };
+            // Whoever was parked under a better one may go once that has.
+            let under = parked_under(ready).map_or(under, |before| before.min(under));
+            ready.park(queue);
             update(ready.words(), |words| {
-                (words[PARKED_CLASS], words[PARKED_KEY]) = (u64::from(lowest.class), within);
+                (words[PARKED_CLASS], words[PARKED_KEY]) = (u64::from(under.class), under.within);
             });
             return out.set(queue, HOLD);
         }
@@ -302,12 +303,18 @@ fn choose_class(ready: &Ready<'_>, out: &mut Decisions<'_>, barred: impl Fn(Key)
     }
 }
 
+/// The best key that ran when a queue was parked that still is.
+fn parked_under(ready: &Ready<'_>) -> Option<Key> {
+    let words = ready.words().get();
+    let under = Key { class: words[PARKED_CLASS] as u16, within: words[PARKED_KEY] };
+    ready.any_parked().then_some(under)
+}
+
 /// Lets idle queues go, once those run that are no better than they may be.
 fn release(ready: &Ready<'_>, out: &mut Decisions<'_>) {
-    let words = ready.words().get();
-    let parked_under = Key { class: words[PARKED_CLASS] as u16, within: words[PARKED_KEY] };
+    let Some(under) = parked_under(ready) else { return };
     let lowest = ready.chosen().map(|queue| ready.key(queue)).next();
-    if lowest.is_some_and(|lowest| lowest <= parked_under) {
+    if lowest.is_some_and(|lowest| lowest <= under) {
         return;
     }
     while let Some(parked) = ready.release_parked() {

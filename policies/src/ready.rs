@@ -315,6 +315,11 @@ impl<'t> Ready<'t> {
         self.enlist(Self::link(queue), PARKED, Place::Parked);
     }
 
+    /// Whether one is parked.
+    pub(crate) fn any_parked(&self) -> bool {
+        self.head(PARKED) != 0
+    }
+
     /// Takes one of the parked out.
     pub(crate) fn release_parked(&self) -> Option<QueueId> {
         let id = self.info(self.head(PARKED))?.id;

@@ -186,7 +186,8 @@ impl Share {
         let class = self.class(info);
         let place = ready.place(info.id);
         let before = ready.key(info.id).class;
-        if place == Place::Out || before & !1 != class && before != AGED {
+        if place == Place::Out || before & !1 != class && !(before == AGED && self.ageing.is_some())
+        {
             self.leave(info.id, &ready);
             if let Some(runs) = ready.chosen().next().and_then(|id| queues.get(id)) {
                 self.catch_up(runs.id, self.used(now, runs, &ready), &ready);
