@@ -37,6 +37,8 @@ pub(crate) enum Width {
 pub(crate) trait Rules: Copy {
     /// Whether a queue may starve, so that there can be ageing.
     const STRICT: bool;
+    /// Whether the key depends on the priority of the submitting thread.
+    const READS_CPU: bool = false;
 
     /// What a queue is ordered by; nothing if it must not run.
     fn key(&self, now: Instant, info: &QueueInfo) -> Option<u64>;
@@ -89,6 +91,11 @@ impl<R: Rules> Chooser<R> {
 
     pub(crate) fn progress_every(&self) -> Option<Duration> {
         self.ageing.map(Ageing::progress_every)
+    }
+
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn reads_cpu_priority(&self) -> bool {
+        R::READS_CPU
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {

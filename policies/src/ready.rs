@@ -6,10 +6,10 @@
 //! takes the logarithm of their number on average.
 //!
 //! A queue's words: what it is ordered by; the first child and the next sibling (or list member);
-//! the previous one, the place, a tag and the class; one word that is the policy's own;
-//! since when it waits. A device's words: the root of the heap and the head of the list; the number of those chosen and the head of
-//! a list of parked ones; ten words that are the policy's own. Links are stored plus one, so that
-//! zeroed words are an empty set.
+//! the previous one, the place, a tag and the class; one word that is the policy's own; since when
+//! it waits. A device's words: the root of the heap and the head of the list; the number of those
+//! chosen and the head of a list of parked ones; ten words that are the policy's own. Links are
+//! stored plus one, so that zeroed words are an empty set.
 
 use core::cell::Cell;
 
