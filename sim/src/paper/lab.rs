@@ -15,24 +15,38 @@ const SMALL: u64 = 20;
 /// Under what a scenario is run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct How<'a> {
-    policy: &'a str,
+    kind: Kind,
+    name: &'a str,
     level: u8,
-    system: Option<&'a str>,
+}
+
+/// What runs the tasks.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Policy,
+    System,
 }
 
 /// Highest priority first.
 pub(super) const HPF: &str = "hpf";
 /// What the device does when nobody schedules.
-pub(super) const NATIVE: How<'_> = How { policy: "fcfs", level: 1, system: None };
+pub(super) const NATIVE: How<'_> = How::policy("fcfs", 1);
 
 impl<'a> How<'a> {
-    pub(super) const fn policy(policy: &'a str, level: u8) -> Self {
-        Self { policy, level, system: None }
+    pub(super) const fn policy(name: &'a str, level: u8) -> Self {
+        Self { kind: Kind::Policy, name, level }
     }
 
-    /// A system that XSched is compared with, where its scenario key exists.
+    /// A system that XSched is compared with.
     pub(super) const fn system(name: &'a str) -> Self {
-        Self { policy: HPF, level: 1, system: Some(name) }
+        Self { kind: Kind::System, name, level: 1 }
+    }
+
+    fn missing(self) -> String {
+        match self.kind {
+            Kind::Policy => format!("policy {}", self.name),
+            Kind::System => format!("system {}", self.name),
+        }
     }
 }
 
@@ -134,29 +148,14 @@ impl Lab {
         seed: Option<u64>,
         change: impl FnOnce(&mut Scenario),
     ) -> Result<Trial> {
-        let text = read(name)?;
-        let mut scenario = match how.system {
-            None => parse(&text, name)?,
-            Some(system) => {
-                // In front of everything else, where the top of the file is.
-                match parse(&format!("system = \"{system}\"\n{text}"), name) {
-                    Err(error) if error.key == "system" => {
-                        return Ok(Err(format!("system {system}")));
-                    }
-                    other => other?,
-                }
-            }
-        };
-        if how.system.is_some() {
-            how.policy.clone_into(&mut scenario.policy);
-        }
+        let mut scenario = self.scenario(name)?;
         change(&mut scenario);
         if self.small {
             shrink(&mut scenario);
         }
         let options = RunOptions {
-            policy: how.system.is_none().then(|| how.policy.to_owned()),
-            level: how.system.is_none().then_some(how.level),
+            policy: Some(how.name.to_owned()),
+            level: Some(how.level),
             seed,
             checks: true,
             ..RunOptions::default()
@@ -166,7 +165,9 @@ impl Lab {
                 self.count_checks(&outcome);
                 Ok(Ok(outcome))
             }
-            Err(RunError::UnknownPolicy { name }) => Ok(Err(format!("policy {name}"))),
+            Err(RunError::UnknownPolicy { .. } | RunError::UnknownName { .. }) => {
+                Ok(Err(how.missing()))
+            }
             Err(error) => Err(error.into()),
         }
     }
