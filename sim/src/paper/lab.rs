@@ -42,6 +42,11 @@ impl<'a> How<'a> {
         Self { kind: Kind::System, name, level: 1 }
     }
 
+    /// The name of the policy or system.
+    pub(super) const fn name(self) -> &'a str {
+        self.name
+    }
+
     fn missing(self) -> String {
         match self.kind {
             Kind::Policy => format!("policy {}", self.name),
@@ -215,7 +220,7 @@ fn parse(text: &str, name: &str) -> std::result::Result<Scenario, ScenarioError>
 /// The small form of a scenario.
 fn shrink(scenario: &mut Scenario) {
     for task in &mut scenario.tasks {
-        task.requests = task.requests.map(|requests| (requests / SMALL).max(5));
+        task.requests = task.requests.map(|requests| (requests / SMALL).max(5).min(requests));
     }
     let least = scenario.warmup_ns * 3;
     scenario.duration_ns = scenario.duration_ns.map(|ns| (ns / SMALL).max(least));

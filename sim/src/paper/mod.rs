@@ -15,6 +15,7 @@ mod lab;
 mod overhead;
 mod preempt;
 mod priority;
+mod rates;
 mod record;
 mod row;
 mod serve;
@@ -139,7 +140,7 @@ const EXPERIMENTS: [Experiment; 16] = [
     experiment("8.1.2", "Harvesting, mixed", "GV100", harvest::mixed),
     experiment("8.2.1", "Video conference", "NPU3720", video::conference),
     experiment("8.3.1", "Inference server", "GV100, H200", serve::server),
-    experiment("8.3.2", "Against Paella", "GV100", serve::rates),
+    experiment("8.3.2", "Against Paella", "GV100", rates::paella),
     experiment("5.1", "BERT, one task", "MI308X", bert::alone),
     experiment("5.2", "BERT, three tasks without priority", "MI308X, H200", bert::three),
     experiment("5.3", "BERT, one after the other", "MI308X", bert::sequence),
