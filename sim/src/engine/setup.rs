@@ -182,6 +182,7 @@ impl<'a> Engine<'a> {
             held_since_ns: None,
             kept_back: None,
             gated: false,
+            asks_at_ns: 0,
         })
     }
 
