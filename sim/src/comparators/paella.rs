@@ -6,9 +6,9 @@
 //!
 //! Source: Ng, Demoulin and Liu, "Paella: Low-latency Model Serving with Software-defined GPU
 //! Scheduling" (SOSP 2023). How many kernels are in flight depends there on how many blocks fit; 2
-//! kernels and a threshold of 50 ms are assumed. The kernels of a request depend on each other, so no
-//! request gets more than two, the one that runs and the next. The dispatcher itself costs nothing
-//! here beyond the launch calls.
+//! kernels and a threshold of 50 ms are assumed. The kernels of a request depend on each other, so
+//! no request gets more than two, the one that runs and the next. The dispatcher itself costs
+//! nothing here beyond the launch calls.
 
 use super::{Comparators, Gate, gate::Admit};
 use crate::sample::Sampler;

@@ -50,8 +50,8 @@ pub(super) struct Sent {
 }
 
 /// What a thread draws from. When its requests come and how long its commands are have a generator
-/// each, so that the n-th request has the same gap and the same lengths under every policy, whatever
-/// order the draws come in.
+/// each, so that the n-th request has the same gap and the same lengths under every policy,
+/// whatever order the draws come in.
 #[derive(Debug)]
 pub(super) struct Generators {
     pub(super) arrivals: Rng,

@@ -324,9 +324,12 @@ pub(super) fn hetero(lab: &Lab) -> Result<Findings> {
         };
         unheld.push(ratio(&one).ok());
         held.push(ratio(&all).ok());
-        findings
-            .rows
-            .push(row("NPU scheduled, GPU not", &[&fit]).published(paper.0, "").value(ratio(&one)));
+        findings.rows.push(
+            row("NPU scheduled, GPU not", &[&fit])
+                .published(paper.0, "")
+                .value(ratio(&one))
+                .target(),
+        );
         let device = lab.of_device("npu3720", &["detect", "gate_close"])?;
         findings.rows.push(
             row("both scheduled", &[&device, &fit])

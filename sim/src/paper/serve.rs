@@ -28,7 +28,7 @@ pub(super) fn server(lab: &Lab) -> Result<Findings> {
             findings.rows.push(if way.starts_with("XSched") {
                 row.goal(Goal::AtMost(1.1)).basis(&[&costs, &length, &fitted])
             } else {
-                row.basis(&[&fitted])
+                Row { is_target: way == "unscheduled", ..row.basis(&[&fitted]) }
             });
             if let Some(high) = trial.as_ref().ok().and_then(|outcome| task(outcome, "high"))
                 && index == 0
