@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use xsched_sim::paper::{PaperOptions, Record, Study, Verdict, page, run_paper};
+use xsched_sim::paper::{PaperOptions, Record, Study, Summary, Verdict, page, run_paper};
 use xsched_sim::report::write_json;
 
 use crate::args::PaperArgs;
@@ -34,6 +34,8 @@ pub(crate) fn execute(args: &PaperArgs) -> Result<Ending, CliError> {
     for study in &studies {
         write_study(folder, study)?;
     }
+    let summary_output = Output::prepare(&folder.join("summary.json"))?;
+    summary_output.write(|out| write_json(out, &Summary::of(&studies)))?;
     page_output.write(|out| out.write_all(page(&studies).as_bytes()))?;
     let mut text: String = studies.iter().map(study_table).collect();
     text.push_str(&summary(&studies));
@@ -62,7 +64,16 @@ fn write_study(folder: &Path, study: &Study) -> Result<(), CliError> {
 }
 
 fn study_table(study: &Study) -> String {
-    let header = ["<value", "<paper", "<artifact", "simulated", "<goal", "<verdict", "<parameters"];
+    let header = [
+        "<value",
+        "<paper",
+        "<artifact",
+        "simulated",
+        "<off by",
+        "<goal",
+        "<verdict",
+        "<parameters",
+    ];
     let rows = study.rows.iter().map(|row| {
         let missing = row.missing.iter().map(|what| format!(": {what}")).collect::<String>();
         vec![
@@ -70,6 +81,7 @@ fn study_table(study: &Study) -> String {
             row.paper.to_owned(),
             row.artifact.to_owned(),
             row.shown(),
+            row.distance().map(|distance| distance.to_string()).unwrap_or_default(),
             row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
             format!("{}{missing}", row.verdict()),
             format!("{} ({})", row.standing(), row.parameters()),
@@ -85,12 +97,13 @@ fn summary(studies: &[Study]) -> String {
     };
     format!(
         "{} pass, {} fail, {} out of reach, {} without a goal, {} not available yet\n\
-         checks: {} observations, {} violations\n",
+         {}\nchecks: {} observations, {} violations\n",
         count(Verdict::Pass),
         count(Verdict::Fail),
         count(Verdict::OutOfReach),
         count(Verdict::NoGoal),
         count(Verdict::NotAvailable),
+        Summary::of(studies),
         grouped(studies.iter().map(|study| study.observed).sum()),
         grouped(studies.iter().map(|study| study.violations).sum()),
     )

@@ -167,6 +167,7 @@ impl Drawn {
             duration_ns: Some(LIMIT_NS),
             warmup_ns: 0,
             policy: "hpf".to_owned(),
+            k: None,
             level: 1,
             scheduler_latency_ns: pick(&[0, 500, 2_000, 20_000], rng),
             devices,

@@ -146,6 +146,22 @@ fn rate_control_frees_the_device_when_production_is_through() {
     assert!(part(&outcome, 1) > 0.8, "opportunistic has {}", part(&outcome, 1));
 }
 
+/// Whoever waits for a time asks once when it has come, and not once for each time it has asked.
+#[test]
+fn waiting_for_an_allowance_does_not_multiply_events() {
+    let production = TaskSpec {
+        priority: 1,
+        arrival: build::think(Dist::Constant(6 * MS)),
+        commands: 40,
+        ..endless("production", 100 * US)
+    };
+    let greedy = TaskSpec { outstanding: 2, ..endless("opportunistic", 40 * US) };
+    let outcome = run_long(&under(System::Tgs, vec![production, greedy]), 60 * S);
+    let ran: u64 = outcome.tasks.iter().map(|task| task.device_time_ns).sum();
+    let commands = ran / (40 * US);
+    assert!(outcome.events < 20 * commands, "{} for {commands}", outcome.events);
+}
+
 #[test]
 fn paella_takes_the_shortest_request_first() {
     let short = TaskSpec { start_ns: 10 * MS, ..once("short", 20, 100 * US) };
@@ -155,6 +171,18 @@ fn paella_takes_the_shortest_request_first() {
     // Its own 2 ms and the two kernels that are in flight when it comes.
     assert!(outcome.tasks[1].latencies_ns[0] <= 2_200 * US, "{:?}", outcome.tasks[1]);
     assert_eq!(outcome.tasks[0].latencies_ns, [102 * MS]);
+}
+
+#[test]
+fn paella_gives_a_request_two_kernels_at_a_time() {
+    let tasks = (0..4).map(|n| once(&format!("t{n}"), 100, 100 * US)).collect();
+    let mut paella = Scenario { duration_ns: None, ..under(System::Paella, tasks) };
+    paella.devices = vec![build::sharing(0.0)];
+    paella.comparators.paella_in_flight = 8;
+    // There is room for all four side by side, and nobody takes another's.
+    for task in run_checked(&paella, 1).tasks {
+        assert_eq!(task.latencies_ns, [10 * MS], "{}", task.name);
+    }
 }
 
 #[test]
@@ -195,6 +223,17 @@ fn triton_with_two_instances_runs_two_requests() {
     let outcome = run_checked(&triton, 1);
     assert_eq!(us(runs(&outcome, 1)), [(0, 4_000)]);
     assert_eq!(us(runs(&outcome, 2)), [(4_000, 8_000)]);
+}
+
+#[test]
+fn triton_runs_one_request_of_a_model_at_a_time() {
+    let greedy = TaskSpec { outstanding: 4, ..endless("greedy", 100 * US) };
+    let urgent = TaskSpec { priority: 1, start_ns: MS, ..once("urgent", 10, 100 * US) };
+    let mut triton = under(System::Triton, vec![greedy, urgent]);
+    triton.devices = vec![build::sharing(0.0)];
+    triton.comparators.triton_running = 2;
+    // The second instance is the urgent one's, however much the other has waiting.
+    assert_eq!(run_checked(&triton, 1).tasks[1].latencies_ns, [MS]);
 }
 
 #[test]

@@ -208,3 +208,32 @@ fn a_task_draws_the_same_whoever_else_there_is() {
     assert_eq!(together.tasks[0].latencies_ns, alone.tasks[0].latencies_ns);
     assert_ne!(together.tasks[1].latencies_ns, alone.tasks[0].latencies_ns);
 }
+
+/// Gaps and lengths come from generators of their own, so a policy changes when commands run and
+/// never what there is to run.
+#[test]
+fn runs_under_different_policies_have_the_same_work() {
+    let draws = |name| TaskSpec {
+        requests: Some(200),
+        arrival: poisson(1e6),
+        commands: 6,
+        command: exponential(80_000.0),
+        outstanding: 4,
+        ..task(name)
+    };
+    let urgent = TaskSpec { priority: 1, ..draws("urgent") };
+    let scenario = scenario(slow_device(), vec![draws("low"), urgent]);
+    let run = |policy: &str| {
+        let policy = Some(policy.to_owned());
+        outcome(&scenario, &RunOptions { policy, level: Some(1), ..options(3) })
+    };
+    let work = |outcome: &Outcome| -> Vec<_> {
+        outcome.tasks.iter().map(|task| task.device_time_ns).collect()
+    };
+    let first = run("fcfs");
+    for policy in ["hpf", "edf", "paella", "sync"] {
+        let other = run(policy);
+        assert_eq!(work(&other), work(&first), "{policy}");
+        assert_ne!(other.tasks[1].latencies_ns, first.tasks[1].latencies_ns, "{policy}");
+    }
+}

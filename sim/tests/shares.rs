@@ -87,3 +87,24 @@ fn shares_hold_in_any_window_of_twenty_timeslices() {
         }
     }
 }
+
+/// Three tasks that never pause keep the deadlines of their first requests.
+#[test]
+fn k_is_the_number_of_queues_that_run_at_once() {
+    let task = |name: &str, deadline: u32| {
+        format!(
+            "[[task]]\nname = \"{name}\"\ndeadline_ms = {deadline}\noutstanding = 2\n\
+             arrival = {{ kind = \"closed\", think_ms = 0 }}\n\
+             command = {{ kind = \"constant\", us = 100 }}\ncommands = 100\nthreshold = 4\n"
+        )
+    };
+    let tasks = [task("a", 1), task("b", 2), task("c", 3)].concat();
+    for (line, running) in [("", 1), ("k = 1\n", 1), ("k = 2\n", 2), ("k = 3\n", 3)] {
+        let head = "version = 1\nname = \"k\"\npolicy = \"kedf\"\nduration_s = 1\n";
+        let text = [head, line, "[[device]]\nname = \"one\"\n", &tasks].concat();
+        let scenario = Scenario::parse(&text, Path::new("k.toml")).unwrap();
+        let outcome = run(&scenario, &RunOptions::default(), &mut |_| {}).unwrap();
+        let ran = outcome.tasks.iter().filter(|task| !task.latencies_ns.is_empty()).count();
+        assert_eq!(ran, running, "{line:?}");
+    }
+}

@@ -51,6 +51,7 @@ fn scenario(model: &Model<'_>) -> Scenario {
         duration_ns: None,
         warmup_ns: WARMUP.as_nanos() as u64,
         policy: model.policy.to_owned(),
+        k: None,
         level: model.level.number(),
         scheduler_latency_ns: SCHEDULER_NS,
         devices: vec![model.device.clone()],

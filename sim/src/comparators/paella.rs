@@ -6,12 +6,16 @@
 //!
 //! Source: Ng, Demoulin and Liu, "Paella: Low-latency Model Serving with Software-defined GPU
 //! Scheduling" (SOSP 2023). How many kernels are in flight depends there on how many blocks fit; 2
-//! kernels and a threshold of 50 ms are assumed. The dispatcher itself costs nothing here beyond
-//! the launch calls.
+//! kernels and a threshold of 50 ms are assumed. The kernels of a request depend on each other, so
+//! no request gets more than two, the one that runs and the next. The dispatcher itself costs
+//! nothing here beyond the launch calls.
 
 use super::{Comparators, Gate, gate::Admit};
 use crate::sample::Sampler;
 use crate::scenario::TaskSpec;
+
+/// Kernels of one request on the device: one that runs and one to follow it at once.
+const AHEAD: u64 = 2;
 
 /// The dispatcher of all devices.
 #[derive(Debug)]
@@ -28,10 +32,18 @@ pub(super) struct Dispatcher {
 struct Job {
     device: usize,
     kernel_ns: f64,
+    in_flight: u64,
     /// Work that is left, while it waits to be dispatched.
     waits_ns: Option<f64>,
     /// How far it is behind its fair part; never below 0.
     deficit_ns: f64,
+}
+
+impl Job {
+    /// Whether it waits for the dispatcher and not for its own kernels.
+    fn could_go(&self) -> bool {
+        self.waits_ns.is_some() && self.in_flight < AHEAD
+    }
 }
 
 impl Dispatcher {
@@ -40,6 +52,7 @@ impl Dispatcher {
         let job = |task: &TaskSpec| Job {
             device: task.device,
             kernel_ns: Sampler::new(&task.command).mean_ns(),
+            in_flight: 0,
             waits_ns: None,
             deficit_ns: 0.0,
         };
@@ -55,7 +68,7 @@ impl Dispatcher {
     fn first(&self, device: usize) -> Option<usize> {
         let waiting = || {
             let jobs = self.jobs.iter().enumerate();
-            jobs.filter(move |(_, job)| job.device == device && job.waits_ns.is_some())
+            jobs.filter(move |(_, job)| job.device == device && job.could_go())
         };
         let behind = waiting().filter(|(_, job)| job.deficit_ns > self.threshold_ns);
         // Of equal ones the first of the scenario, so that the order never depends on chance.
@@ -85,7 +98,8 @@ impl Gate for Dispatcher {
     fn launched(&mut self, _: u64, task: usize, work_ns: u64) {
         let device = self.jobs[task].device;
         self.in_flight[device] += 1;
-        let waits = |job: &Job| job.device == device && job.waits_ns.is_some();
+        self.jobs[task].in_flight += 1;
+        let waits = |job: &Job| job.device == device && job.could_go();
         let others = self.jobs.iter().filter(|job| waits(job)).count();
         // Nobody is deprived by a task that has the device to itself: it catches up by all of it.
         let fair_ns = if others > 0 { work_ns as f64 / (1 + others) as f64 } else { 0.0 };
@@ -99,6 +113,8 @@ impl Gate for Dispatcher {
     fn retired(&mut self, task: usize, commands: u64) {
         let in_flight = &mut self.in_flight[self.jobs[task].device];
         *in_flight = in_flight.saturating_sub(commands);
+        let job = &mut self.jobs[task];
+        job.in_flight = job.in_flight.saturating_sub(commands);
     }
 
     fn woken(&mut self) -> Option<usize> {

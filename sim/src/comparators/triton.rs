@@ -5,7 +5,8 @@
 //! Source: NVIDIA, Triton Inference Server user guide (vendor documentation), the chapters on model
 //! instances, priority levels of queue policies, and the rate limiter. One request at a time is
 //! what one model instance with the rate limiter does; two models with an instance each and
-//! without the rate limiter execute two requests at a time.
+//! without the rate limiter execute two requests at a time. A task is a model with one instance, so
+//! never more than one request of a task runs.
 
 use std::cmp::Reverse;
 
@@ -18,6 +19,8 @@ pub(super) struct Requests {
     most: u32,
     /// For each task: its device, its priority and since when a request waits.
     tasks: Vec<(usize, i16, Option<u64>)>,
+    /// For each task: whether its instance runs a request.
+    busy: Vec<bool>,
     /// For each device: requests that run.
     running: Vec<u32>,
 }
@@ -28,6 +31,7 @@ impl Requests {
         Self {
             most: parameters.triton_running,
             tasks: tasks.iter().map(|task| (task.device, task.priority, None)).collect(),
+            busy: vec![false; tasks.len()],
             running: vec![0; devices],
         }
     }
@@ -35,7 +39,7 @@ impl Requests {
     /// The task whose request is the next to begin on a device.
     fn first(&self, device: usize) -> Option<usize> {
         let waiting = self.tasks.iter().enumerate().filter_map(|(task, &(on, priority, since))| {
-            (on == device).then_some((Reverse(priority), since?, task))
+            (on == device && !self.busy[task]).then_some((Reverse(priority), since?, task))
         });
         waiting.min().map(|(.., task)| task)
     }
@@ -52,12 +56,14 @@ impl Gate for Requests {
         let admitted = self.has_room(device) && self.first(device) == Some(task);
         if admitted {
             self.tasks[task].2 = None;
+            self.busy[task] = true;
             self.running[device] += 1;
         }
         admitted
     }
 
     fn request_over(&mut self, task: usize) {
+        self.busy[task] = false;
         let running = &mut self.running[self.tasks[task].0];
         *running = running.saturating_sub(1);
     }

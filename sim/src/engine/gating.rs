@@ -25,8 +25,13 @@ impl Engine<'_> {
         let Some(Admit::At(_) | Admit::Later) = admit else { return true };
         q.gated = true;
         if let Some(Admit::At(at_ns)) = admit {
-            let event = Event::Pump { queue: queue as u32 };
-            self.world.borrow_mut().clock.at(at_ns.max(now_ns + 1), event);
+            let at_ns = at_ns.max(now_ns + 1);
+            // One such event at a time: each asks again, so that many would never become fewer.
+            if q.asks_at_ns <= now_ns || q.asks_at_ns > at_ns {
+                q.asks_at_ns = at_ns;
+                let event = Event::Pump { queue: queue as u32 };
+                self.world.borrow_mut().clock.at(at_ns, event);
+            }
         }
         false
     }

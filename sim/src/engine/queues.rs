@@ -49,6 +49,8 @@ pub(super) struct QueueSim<'a> {
     pub(super) kept_back: Option<(CmdId, bool)>,
     /// A comparator keeps its next command back.
     pub(super) gated: bool,
+    /// When the gate is asked again for the sake of time; in the past if that is over.
+    pub(super) asks_at_ns: u64,
 }
 
 impl QueueSim<'_> {

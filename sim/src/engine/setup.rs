@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use xsched_core::hal::{Backend, Checked, Contract, Faulty};
-use xsched_core::hint::{Hints, Laxity, Priority};
+use xsched_core::hint::{Hints, Laxity, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::lease::Lease;
 use xsched_core::level::{Caps, Level};
@@ -20,7 +20,7 @@ use super::checks::Checks;
 use super::figures::Figures;
 use super::lock::Lock;
 use super::queues::QueueSim;
-use super::threads::Thread;
+use super::threads::{Generators, Thread};
 use super::{Deciding, Engine, Mutant, Setup};
 use crate::clock::Event;
 use crate::device::{Sharing, SimBackend, StreamConfig, World};
@@ -31,9 +31,11 @@ use crate::scenario::{Scenario, SyncScope, TaskSpec, WindowSpec};
 const WAITS_SPARE: usize = 8;
 /// A scheduler that is silent for so long loses its power to hold queues.
 pub(super) const LEASE: Duration = Duration::from_ms(5);
-/// Generators are numbered: tasks from 0, locks and faults from here.
+/// Generators are numbered: the arrivals of tasks from 0, locks, faults and the lengths of commands
+/// from here.
 const LOCK_STREAM: u64 = 1 << 40;
 const FAULT_STREAM: u64 = 1 << 41;
+const LENGTH_STREAM: u64 = 1 << 42;
 
 impl<'a> Engine<'a> {
     /// A simulation that stands at time 0. `contracts` has one entry per task.
@@ -55,6 +57,10 @@ impl<'a> Engine<'a> {
         let mut scheduler = Recorded::new(Scheduler::new(policy, storage));
         if setup.record {
             scheduler.start(Instant::ZERO, Vec::new());
+        }
+        if let Some(k) = scenario.k {
+            // A policy without such a number has no use for it.
+            let _ = scheduler.hint_policy(Instant::ZERO, PolicyHint::K(k));
         }
         let mut engine = Self {
             scenario,
@@ -177,6 +183,7 @@ impl<'a> Engine<'a> {
             held_since_ns: None,
             kept_back: None,
             gated: false,
+            asks_at_ns: 0,
         })
     }
 
@@ -196,9 +203,12 @@ impl<'a> Engine<'a> {
         let process = spec.process.map(|p| &self.scenario.processes[p]);
         let lock = spec.process.filter(|_| process.is_some_and(|p| p.lock.is_some()));
         let on_return = process.is_some_and(|p| p.lock.is_some() && p.lock_on_return);
-        let rng = sample::generator(self.setup.seed, task as u64);
+        let rngs = Generators {
+            arrivals: sample::generator(self.setup.seed, task as u64),
+            lengths: sample::generator(self.setup.seed, LENGTH_STREAM + task as u64),
+        };
         let host_sync_ns = self.scenario.devices[spec.device].host_sync_ns;
-        let thread = Thread::new(spec.clone(), rng, host_sync_ns, lock, on_return);
+        let thread = Thread::new(spec.clone(), rngs, host_sync_ns, lock, on_return);
         self.threads.push(thread);
         if let Some(process) = spec.process.filter(|_| spec.sync == SyncScope::Device) {
             self.waits_for_device[process].push(task as u32);

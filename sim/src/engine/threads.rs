@@ -49,11 +49,20 @@ pub(super) struct Sent {
     ended: Option<Status>,
 }
 
+/// What a thread draws from. When its requests come and how long its commands are have a generator
+/// each, so that the n-th request has the same gap and the same lengths under every policy,
+/// whatever order the draws come in.
+#[derive(Debug)]
+pub(super) struct Generators {
+    pub(super) arrivals: Rng,
+    pub(super) lengths: Rng,
+}
+
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) spec: TaskSpec,
-    pub(super) rng: Rng,
+    rngs: Generators,
     pub(super) phase: Phase,
     pub(super) lock: Option<usize>,
     pub(super) lock_on_return: bool,
@@ -78,7 +87,7 @@ pub(super) struct Thread {
 impl Thread {
     pub(super) fn new(
         spec: TaskSpec,
-        rng: Rng,
+        rngs: Generators,
         host_sync_ns: u64,
         lock: Option<usize>,
         lock_on_return: bool,
@@ -92,7 +101,7 @@ impl Thread {
         Self {
             lengths: Sampler::new(&spec.command),
             gaps,
-            rng,
+            rngs,
             phase: Phase::Idle,
             lock,
             lock_on_return,
@@ -124,7 +133,7 @@ impl Thread {
         match self.spec.arrival {
             Arrival::Closed { jitter_ns, .. } => {
                 let centre_ns = start_ns.saturating_add(jitter_ns);
-                Some(sample::jitter(centre_ns, jitter_ns, &mut self.rng))
+                Some(sample::jitter(centre_ns, jitter_ns, &mut self.rngs.arrivals))
             }
             _ => Some(at_ns),
         }
@@ -136,7 +145,7 @@ impl Thread {
         if self.spec.requests.is_some_and(|n| self.arrivals >= n) {
             return None;
         }
-        let rng = &mut self.rng;
+        let rng = &mut self.rngs.arrivals;
         let at_ns = match &self.spec.arrival {
             Arrival::Closed { jitter_ns, .. } => {
                 now_ns.saturating_add(sample::jitter(self.gaps.draw(rng), *jitter_ns, rng))
@@ -324,7 +333,7 @@ impl Engine<'_> {
             }
         }
         if work_ns == 0 {
-            work_ns = thread.lengths.draw(&mut thread.rng).max(1);
+            work_ns = thread.lengths.draw(&mut thread.rngs.lengths).max(1);
         }
         let q = &mut self.queues[task];
         let slot = (cmd.0 % q.work_ns.len() as u64) as usize;

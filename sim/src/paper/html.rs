@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Row, Study, Verdict};
+use super::{Row, Study, Summary, Verdict};
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#222;max-width:1100px;margin:2em auto;\
 padding:0 1em}h2{margin-top:2.2em;border-bottom:1px solid #ccc}table{border-collapse:collapse;\
@@ -34,8 +34,9 @@ fn summary(studies: &[Study]) -> String {
     format!(
         "<p>{} experiments, {} values, {}. {} meet their goal, {} miss it, {} are out of any \
          scheduler's reach, {} have none, {} are not available yet. Every value in the column \
-         “simulated” was computed by the simulator; a value that depends on a parameter which was \
-         fitted to a measurement is called fitted, the others predicted.</p>\n",
+         “simulated” was computed by the simulator. A value is called fitted if a parameter was \
+         chosen to meet it, and the others predicted, with the least certain kind of parameter \
+         that they depend on in brackets.</p>\n<p>{}</p>\n",
         studies.len(),
         rows().count(),
         escape(date),
@@ -44,6 +45,7 @@ fn summary(studies: &[Study]) -> String {
         count(Verdict::OutOfReach),
         count(Verdict::NoGoal),
         count(Verdict::NotAvailable),
+        escape(&Summary::of(studies).to_string()).replace('\n', "<br>\n"),
     )
 }
 
@@ -51,7 +53,7 @@ fn section(html: &mut String, study: &Study) {
     let mut text = format!(
         "<h2>{} {}</h2>\n<p class=\"other\">Simulated devices: {}. {} observations of the \
          invariants, {} violations.</p>\n<table><tr><th>value</th><th>paper or plan</th>\
-         <th>artifact or measurement</th><th>simulated</th><th>goal</th><th>verdict</th>\
+         <th>artifact or measurement</th><th>simulated</th><th>off by</th><th>goal</th><th>verdict</th>\
          <th>parameters</th></tr>\n",
         escape(study.id),
         escape(study.name),
@@ -88,13 +90,14 @@ fn line(row: &Row) -> String {
         format!("<li>{}</li>", escape(&words))
     });
     format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td>\
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td>\
          <td class=\"{class}\">{}{}{}</td><td><details><summary>{} ({})</summary><ul>{}</ul>\
          </details></td></tr>\n",
         escape(&row.what),
         escape(row.paper),
         escape(row.artifact),
         escape(&row.shown()),
+        row.distance().map(|distance| distance.to_string()).unwrap_or_default(),
         row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
         verdict,
         escape(&missing),

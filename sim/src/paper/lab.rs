@@ -15,24 +15,43 @@ const SMALL: u64 = 20;
 /// Under what a scenario is run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct How<'a> {
-    policy: &'a str,
+    kind: Kind,
+    name: &'a str,
     level: u8,
-    system: Option<&'a str>,
+}
+
+/// What runs the tasks.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Policy,
+    System,
 }
 
 /// Highest priority first.
 pub(super) const HPF: &str = "hpf";
 /// What the device does when nobody schedules.
-pub(super) const NATIVE: How<'_> = How { policy: "fcfs", level: 1, system: None };
+pub(super) const NATIVE: How<'_> = How::policy("fcfs", 1);
 
 impl<'a> How<'a> {
-    pub(super) const fn policy(policy: &'a str, level: u8) -> Self {
-        Self { policy, level, system: None }
+    pub(super) const fn policy(name: &'a str, level: u8) -> Self {
+        Self { kind: Kind::Policy, name, level }
     }
 
-    /// A system that XSched is compared with, where its scenario key exists.
+    /// A system that XSched is compared with.
     pub(super) const fn system(name: &'a str) -> Self {
-        Self { policy: HPF, level: 1, system: Some(name) }
+        Self { kind: Kind::System, name, level: 1 }
+    }
+
+    /// The name of the policy or system.
+    pub(super) const fn name(self) -> &'a str {
+        self.name
+    }
+
+    fn missing(self) -> String {
+        match self.kind {
+            Kind::Policy => format!("policy {}", self.name),
+            Kind::System => format!("system {}", self.name),
+        }
     }
 }
 
@@ -43,13 +62,46 @@ pub(super) type Trial = std::result::Result<Outcome, String>;
 #[derive(Debug)]
 pub(super) struct Lab {
     small: bool,
+    /// By what costs that are assumed are multiplied.
+    cost: u64,
     observed: AtomicU64,
     violations: AtomicU64,
 }
 
 impl Lab {
     pub(super) fn new(small: bool) -> Self {
-        Self { small, observed: AtomicU64::new(0), violations: AtomicU64::new(0) }
+        Self { small, cost: 1, observed: AtomicU64::new(0), violations: AtomicU64::new(0) }
+    }
+
+    /// The same with all costs doubled that nobody has measured.
+    pub(super) fn with_double_costs(small: bool) -> Self {
+        Self { cost: 2, ..Self::new(small) }
+    }
+
+    fn charge(&self, scenario: &mut Scenario) {
+        if self.cost == 1 {
+            return;
+        }
+        for spec in &mut scenario.devices {
+            // A device that no file describes has no origins.
+            let Ok(device) = self.device(&spec.name) else { continue };
+            for (key, ns) in [
+                ("launch_latency", &mut spec.launch_latency_ns),
+                ("host_launch", &mut spec.host_launch_ns),
+                ("host_sync", &mut spec.host_sync_ns),
+                ("detect", &mut spec.detect_ns),
+                ("gate", &mut spec.gate_ns),
+                ("gate_close", &mut spec.gate_close_ns),
+                ("save_fixed", &mut spec.save_fixed_ns),
+                ("restore_fixed", &mut spec.restore_fixed_ns),
+                ("save_context", &mut spec.save_context_ns),
+            ] {
+                let origin = device.origins.get(key);
+                if origin.is_some_and(|origin| origin.kind == OriginKind::Assumed) {
+                    *ns *= self.cost;
+                }
+            }
+        }
     }
 
     pub(super) fn observed(&self) -> u64 {
@@ -134,29 +186,15 @@ impl Lab {
         seed: Option<u64>,
         change: impl FnOnce(&mut Scenario),
     ) -> Result<Trial> {
-        let text = read(name)?;
-        let mut scenario = match how.system {
-            None => parse(&text, name)?,
-            Some(system) => {
-                // In front of everything else, where the top of the file is.
-                match parse(&format!("system = \"{system}\"\n{text}"), name) {
-                    Err(error) if error.key == "system" => {
-                        return Ok(Err(format!("system {system}")));
-                    }
-                    other => other?,
-                }
-            }
-        };
-        if how.system.is_some() {
-            how.policy.clone_into(&mut scenario.policy);
-        }
+        let mut scenario = self.scenario(name)?;
         change(&mut scenario);
+        self.charge(&mut scenario);
         if self.small {
             shrink(&mut scenario);
         }
         let options = RunOptions {
-            policy: how.system.is_none().then(|| how.policy.to_owned()),
-            level: how.system.is_none().then_some(how.level),
+            policy: Some(how.name.to_owned()),
+            level: Some(how.level),
             seed,
             checks: true,
             ..RunOptions::default()
@@ -166,7 +204,9 @@ impl Lab {
                 self.count_checks(&outcome);
                 Ok(Ok(outcome))
             }
-            Err(RunError::UnknownPolicy { name }) => Ok(Err(format!("policy {name}"))),
+            Err(RunError::UnknownPolicy { .. } | RunError::UnknownName { .. }) => {
+                Ok(Err(how.missing()))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -214,7 +254,7 @@ fn parse(text: &str, name: &str) -> std::result::Result<Scenario, ScenarioError>
 /// The small form of a scenario.
 fn shrink(scenario: &mut Scenario) {
     for task in &mut scenario.tasks {
-        task.requests = task.requests.map(|requests| (requests / SMALL).max(5));
+        task.requests = task.requests.map(|requests| (requests / SMALL).max(5).min(requests));
     }
     let least = scenario.warmup_ns * 3;
     scenario.duration_ns = scenario.duration_ns.map(|ns| (ns / SMALL).max(least));

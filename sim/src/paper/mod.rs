@@ -15,9 +15,11 @@ mod lab;
 mod overhead;
 mod preempt;
 mod priority;
+mod rates;
 mod record;
 mod row;
 mod serve;
+mod summary;
 mod video;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +31,8 @@ use crate::run::RunError;
 use crate::scenario::ScenarioError;
 pub use html::page;
 pub use record::Record;
-pub use row::{Basis, Goal, Row, Verdict};
+pub use row::{Basis, Distance, Goal, Row, Verdict};
+pub use summary::Summary;
 
 use chart::Chart;
 use lab::Lab;
@@ -139,7 +142,7 @@ const EXPERIMENTS: [Experiment; 16] = [
     experiment("8.1.2", "Harvesting, mixed", "GV100", harvest::mixed),
     experiment("8.2.1", "Video conference", "NPU3720", video::conference),
     experiment("8.3.1", "Inference server", "GV100, H200", serve::server),
-    experiment("8.3.2", "Against Paella", "GV100", serve::rates),
+    experiment("8.3.2", "Against Paella", "GV100", rates::paella),
     experiment("5.1", "BERT, one task", "MI308X", bert::alone),
     experiment("5.2", "BERT, three tasks without priority", "MI308X, H200", bert::three),
     experiment("5.3", "BERT, one after the other", "MI308X", bert::sequence),
@@ -174,9 +177,23 @@ pub fn run_paper(options: &PaperOptions, progress: &(dyn Fn(f64) + Sync)) -> Res
     })
 }
 
+/// Runs the experiment again with all assumed costs doubled, to see which values depend on them.
+fn sway(experiment: &Experiment, options: &PaperOptions, rows: &mut [Row]) -> Result<()> {
+    let again = (experiment.run)(&Lab::with_double_costs(options.small))?;
+    for (row, other) in rows.iter_mut().zip(again.rows) {
+        if let (Some(value), Some(other)) = (row.simulated, other.simulated) {
+            row.sway = Some(if value == other { 0.0 } else { other / value - 1.0 });
+        }
+    }
+    Ok(())
+}
+
 fn study(experiment: &Experiment, options: &PaperOptions) -> Result<Study> {
     let lab = Lab::new(options.small);
-    let findings = (experiment.run)(&lab)?;
+    let mut findings = (experiment.run)(&lab)?;
+    if findings.rows.iter().any(Row::may_be_steady) {
+        sway(experiment, options, &mut findings.rows)?;
+    }
     let figures = findings.charts.iter().map(|chart| {
         let file = format!("{}-{}.svg", experiment.id, chart.name);
         chart.svg().map(|svg| (file, svg)).map_err(PaperError::from)

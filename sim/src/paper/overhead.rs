@@ -144,6 +144,14 @@ pub(super) fn levels(lab: &Lab) -> Result<Findings> {
         for missing in bars.iter_mut().skip(paper.len()) {
             missing.push(None);
         }
+        let keys = ["detect", "host_launch", "launch_latency"];
+        let trial = lab.run(name, How::system("sync"), change)?;
+        findings.rows.push(
+            Row::new(format!("{device}: w/o progressive, slower by"), "%")
+                .published("8.2 – 151.3 (Fig 5)", "")
+                .basis(&[&lab.of_device(device, &keys)?, &own])
+                .value(loss(&trial, &native).map(|loss| 100.0 * loss / (100.0 - loss))),
+        );
     }
     let bars = (1..).zip(bars).map(|(level, values)| {
         let published = PLACES.map(|place| place.2.get(level - 1).copied().unwrap_or_default());

@@ -59,6 +59,7 @@ pub(super) fn levels(lab: &Lab) -> Result<Findings> {
             .value(scaled(&measured[1], per_t)),
         Row::new("GV100: Lv3 P99", "µs")
             .published("32", "36")
+            .target()
             .goal(Goal::AtMost(100.0))
             .basis(&[&save])
             .value(measured[2].clone()),
@@ -144,7 +145,7 @@ pub(super) fn lengths(lab: &Lab) -> Result<Findings> {
     }
     let shape = lab.of_device("gv100", &["save_fixed"])?;
     let note = "saving takes the same time whatever runs";
-    let same = [given("gv100.save_fixed", OriginKind::Assumed, note)];
+    let same = [given("gv100.saving", OriginKind::Assumed, note)];
     let flat: Vec<f64> = table[2].iter().filter_map(|value| value.clone().ok()).collect();
     let (least, most) = flat.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), value| {
         (least.min(*value), most.max(*value))
@@ -152,6 +153,7 @@ pub(super) fn lengths(lab: &Lab) -> Result<Findings> {
     findings.rows.push(
         Row::new("Lv3: largest P99 / smallest P99 over all lengths", "")
             .published("flat", "1.21")
+            .reason("the artifact's 41 us with kernels of 0.1 ms; the model saves at one speed")
             .goal(Goal::AtMost(1.5))
             .basis(&[&same])
             .value(Ok(most / least)),
@@ -159,6 +161,7 @@ pub(super) fn lengths(lab: &Lab) -> Result<Findings> {
     findings.rows.push(
         Row::new("Lv3: largest P99", "µs")
             .published("32", "41")
+            .target()
             .goal(Goal::AtMost(100.0))
             .basis(&[&shape])
             .value(Ok(most)),

@@ -100,6 +100,7 @@ struct Runs {
     alone: Trial,
     background_alone: Trial,
     native: Trial,
+    sync: Trial,
     held: Trial,
 }
 
@@ -130,7 +131,8 @@ impl Place {
             scenario.duration_ns = Some(scenario.warmup_ns + 5_000_000_000);
         })?;
         let held = run(How::policy(HPF, self.level))?;
-        Ok(Runs { alone, background_alone, native: run(NATIVE)?, held })
+        let sync = run(How::system("sync"))?;
+        Ok(Runs { alone, background_alone, native: run(NATIVE)?, sync, held })
     }
 
     fn rows(&self, lab: &Lab, runs: &Runs, to: &mut Findings) -> Result<(Measure, Measure)> {
@@ -154,6 +156,9 @@ impl Place {
                 .published(self.xsched.0, self.xsched.1)
                 .goal(Goal::AtMost(1.3))
                 .value(held.clone()),
+        );
+        to.rows.push(
+            row("foreground P99 / alone, w/o progressive").value(over(&p99(&runs.sync), &alone)),
         );
         to.rows.push(
             row("unscheduled P99 / hpf P99")
@@ -319,9 +324,12 @@ pub(super) fn hetero(lab: &Lab) -> Result<Findings> {
         };
         unheld.push(ratio(&one).ok());
         held.push(ratio(&all).ok());
-        findings
-            .rows
-            .push(row("NPU scheduled, GPU not", &[&fit]).published(paper.0, "").value(ratio(&one)));
+        findings.rows.push(
+            row("NPU scheduled, GPU not", &[&fit])
+                .published(paper.0, "")
+                .value(ratio(&one))
+                .target(),
+        );
         let device = lab.of_device("npu3720", &["detect", "gate_close"])?;
         findings.rows.push(
             row("both scheduled", &[&device, &fit])

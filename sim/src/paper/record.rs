@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Row, Study, Verdict};
+use super::{Distance, Row, Study, Summary, Verdict};
 
 /// The record of an experiment; `docs/paper.md` describes its JSON form.
 #[derive(Clone, Debug, Serialize)]
@@ -22,6 +22,7 @@ pub struct Record {
 #[derive(Clone, Debug, Serialize)]
 struct Results {
     rows: Vec<Line>,
+    summary: Summary,
     observations: u64,
     violations: u64,
 }
@@ -36,8 +37,12 @@ struct Line {
     goal: Option<String>,
     ideal: Option<f64>,
     verdict: Verdict,
+    distance: Option<Distance>,
     standing: &'static str,
+    sourced: bool,
+    sway: Option<f64>,
     parameters: Vec<String>,
+    reason: &'static str,
     missing: Option<String>,
 }
 
@@ -56,6 +61,7 @@ impl Record {
             xsched_version: env!("CARGO_PKG_VERSION"),
             results: Results {
                 rows: study.rows.iter().map(line).collect(),
+                summary: Summary::of(std::slice::from_ref(study)),
                 observations: study.observed,
                 violations: study.violations,
             },
@@ -76,10 +82,14 @@ fn line(row: &Row) -> Line {
         goal: row.goal.map(|goal| goal.to_string()),
         ideal: row.ideal,
         verdict: row.verdict(),
+        distance: row.distance(),
         standing: row.standing(),
+        sourced: row.is_sourced(),
+        sway: row.sway,
         parameters: parameters
             .map(|b| format!("{}: {}: {}", b.parameter, b.kind, b.note))
             .collect(),
+        reason: row.reason,
         missing: row.missing.clone(),
     }
 }

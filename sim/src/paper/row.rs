@@ -84,6 +84,85 @@ pub struct Basis {
     pub note: String,
 }
 
+/// Parameters of a device that are times and nothing else.
+const COSTS: [&str; 9] = [
+    "launch_latency",
+    "host_launch",
+    "host_sync",
+    "detect",
+    "gate",
+    "gate_close",
+    "save_fixed",
+    "restore_fixed",
+    "save_context",
+];
+
+/// A value within this of a published one is near it.
+const NEAR: f64 = 0.15;
+/// What doubling the assumed costs may change in a value that does not depend on them.
+const SWAY: f64 = 0.05;
+
+impl Basis {
+    /// Whether it is a cost of a device that nobody has measured.
+    #[must_use]
+    pub fn is_assumed_cost(&self) -> bool {
+        let key = self.parameter.rsplit('.').next().unwrap_or_default();
+        self.kind == OriginKind::Assumed && COSTS.contains(&key)
+    }
+}
+
+/// How far a value is from the published ones, as a part of them and 0 within a range; `None` where
+/// nothing is published as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Distance {
+    /// From the paper's or the plan's.
+    pub paper: Option<f64>,
+    /// From the artifact's or a measured one.
+    pub artifact: Option<f64>,
+}
+
+impl Distance {
+    /// Whether it is within 15 % of one of them.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        self.paper.iter().chain(&self.artifact).any(|off| off.abs() <= NEAR)
+    }
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for (what, off) in [("paper", self.paper), ("artifact", self.artifact)] {
+            if let Some(off) = off {
+                // The sum makes a rounded -0 a 0.
+                write!(f, "{between}{what} {:+.0} %", (100.0 * off).round() + 0.0)?;
+                between = ", ";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number or range that a published figure begins with; none where it only bounds it.
+fn published_range(text: &str) -> Option<(f64, f64)> {
+    let text = text.strip_prefix("about ").unwrap_or(text);
+    let mut words = text.split_whitespace();
+    let low: f64 = words.next()?.parse().ok()?;
+    let rest: Vec<&str> = words.collect();
+    let high = match rest.as_slice() {
+        ["–", high, ..] => high.parse().ok()?,
+        _ => low,
+    };
+    Some((low, high))
+}
+
+/// How far outside the range the value is.
+fn distance(value: f64, text: &str) -> Option<f64> {
+    let (low, high) = published_range(text)?;
+    let end = value.clamp(low, high);
+    (end != 0.0).then(|| value / end - 1.0)
+}
+
 /// A line of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -103,6 +182,13 @@ pub struct Row {
     pub ideal: Option<f64>,
     /// The parameters that matter most for the value.
     pub basis: Vec<Basis>,
+    /// Whether a parameter was chosen to meet this row's published value.
+    pub is_target: bool,
+    /// By which part the value changes when all costs that are assumed double, where that was
+    /// simulated.
+    pub sway: Option<f64>,
+    /// Why the value is not near the published one, where that is known.
+    pub reason: &'static str,
     /// What is not there yet, if the value could not be simulated.
     pub missing: Option<String>,
 }
@@ -118,6 +204,9 @@ impl Row {
             goal: None,
             ideal: None,
             basis: Vec::new(),
+            is_target: false,
+            sway: None,
+            reason: "",
             missing: None,
         }
     }
@@ -136,6 +225,15 @@ impl Row {
 
     pub(super) fn goal(self, goal: Goal) -> Self {
         Self { goal: Some(goal), ..self }
+    }
+
+    /// A parameter was chosen to meet the published value.
+    pub(super) fn target(self) -> Self {
+        Self { is_target: true, ..self }
+    }
+
+    pub(super) fn reason(self, reason: &'static str) -> Self {
+        Self { reason, ..self }
     }
 
     pub(super) fn ideal(self, ideal: f64) -> Self {
@@ -160,16 +258,44 @@ impl Row {
         }
     }
 
-    /// The least certain kind of parameter that the value depends on.
+    /// The least certain kind of parameter that the value depends on. It does not depend on assumed
+    /// costs if doubling all of them changes it by less than 5 %.
     #[must_use]
     pub fn parameters(&self) -> OriginKind {
-        self.basis.iter().map(|basis| basis.kind).max().unwrap_or(OriginKind::Sourced)
+        let steady = self.sway.is_some_and(|sway| sway.abs() < SWAY);
+        let counts = |basis: &&Basis| !(steady && basis.is_assumed_cost());
+        let kinds = self.basis.iter().filter(counts).map(|basis| basis.kind);
+        kinds.max().unwrap_or(OriginKind::Sourced)
     }
 
-    /// `fitted` if the value depends on a fitted parameter, `predicted` otherwise.
+    /// Whether the value depends on sourced parameters alone, and on some.
+    #[must_use]
+    pub fn is_sourced(&self) -> bool {
+        !self.basis.is_empty() && self.parameters() == OriginKind::Sourced
+    }
+
+    /// Whether doubling the assumed costs could show that only sourced parameters matter.
+    pub(super) fn may_be_steady(&self) -> bool {
+        let known = |b: &Basis| b.kind == OriginKind::Sourced || b.is_assumed_cost();
+        self.simulated.is_some() && self.basis.iter().all(known)
+    }
+
+    /// How far the value is from the published ones, if there are any as numbers.
+    #[must_use]
+    pub fn distance(&self) -> Option<Distance> {
+        let value = self.simulated.filter(|value| value.is_finite())?;
+        let found = Distance {
+            paper: distance(value, self.paper),
+            artifact: distance(value, self.artifact),
+        };
+        (found.paper.is_some() || found.artifact.is_some()).then_some(found)
+    }
+
+    /// `fitted` if a parameter was chosen to meet the published value, `predicted` otherwise. A
+    /// prediction may depend on a parameter that was fitted to another value.
     #[must_use]
     pub fn standing(&self) -> &'static str {
-        if self.parameters() == OriginKind::Fitted { "fitted" } else { "predicted" }
+        if self.is_target { "fitted" } else { "predicted" }
     }
 
     /// The simulated value in words.
@@ -216,11 +342,43 @@ mod tests {
     }
 
     #[test]
-    fn one_fitted_parameter_makes_a_row_fitted() {
+    fn distances_are_from_numbers_and_ranges_only() {
+        let off = |value, paper, artifact| {
+            let row = Row::new("r", "").published(paper, artifact).value(Ok(value));
+            row.distance()
+        };
+        let (near, far) = (off(1.0, "0.9 – 1.2", ""), off(2.0, "about 1 (0.5 – 0.8 ms)", "1.6"));
+        assert_eq!(near, Some(Distance { paper: Some(0.0), artifact: None }));
+        assert_eq!(far.unwrap().to_string(), "paper +100 %, artifact +25 %");
+        assert!(near.unwrap().is_near() && !far.unwrap().is_near());
+        assert_eq!(off(0.8, "0.9 – 1.2", "2").unwrap().paper.map(|v| v < 0.0), Some(true));
+        for words in ["", "below 1", "up to 2.11", "falls"] {
+            assert_eq!(off(1.0, words, ""), None, "{words}");
+        }
+        assert!(off(1.0, "20.2 (measured)", "").is_some());
+    }
+
+    #[test]
+    fn assumed_costs_count_unless_they_hardly_matter() {
+        let cost = Basis { parameter: "gv100.detect".to_owned(), ..basis(OriginKind::Assumed) };
+        let row = Row::new("r", "").basis(&[&[cost, basis(OriginKind::Sourced)]]).value(Ok(1.0));
+        assert!(row.may_be_steady());
+        let with = |sway| Row { sway, ..row.clone() }.parameters();
+        assert_eq!(with(None), OriginKind::Assumed);
+        assert_eq!(with(Some(-0.2)), OriginKind::Assumed);
+        assert_eq!(with(Some(-0.02)), OriginKind::Sourced);
+        let other = Row { sway: Some(0.0), ..row }.basis(&[&[basis(OriginKind::Assumed)]]);
+        assert_eq!(other.parameters(), OriginKind::Assumed, "no cost");
+        assert!(!other.may_be_steady());
+    }
+
+    #[test]
+    fn a_row_is_fitted_if_its_own_value_was_the_target() {
         let sourced = [basis(OriginKind::Sourced), basis(OriginKind::Assumed)];
         let row = Row::new("r", "").basis(&[&sourced]);
         assert_eq!((row.parameters(), row.standing()), (OriginKind::Assumed, "predicted"));
         let row = row.basis(&[&sourced, &[basis(OriginKind::Fitted)]]);
-        assert_eq!(row.standing(), "fitted");
+        assert_eq!((row.parameters(), row.standing()), (OriginKind::Fitted, "predicted"));
+        assert_eq!(row.target().standing(), "fitted");
     }
 }

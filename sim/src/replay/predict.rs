@@ -144,6 +144,7 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
         duration_ns,
         warmup_ns: 0,
         policy,
+        k: None,
         level: 1,
         // Half on the way there and half on the way back: an order takes no time of its own.
         scheduler_latency_ns: workload.overheads.notify_ns / 2,

@@ -89,6 +89,7 @@ pub(crate) fn scenario() -> Scenario {
         duration_ns: Some(2_000_000_000),
         warmup_ns: 0,
         policy: "hpf".into(),
+        k: None,
         level: 2,
         scheduler_latency_ns: 0,
         devices: vec![device_spec()],

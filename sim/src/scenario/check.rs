@@ -44,6 +44,7 @@ pub(super) fn scenario(
         duration_ns,
         warmup_ns: source.warmup(raw, duration_ns)?,
         policy: source.name(&raw.policy)?.unwrap_or_else(|| "fcfs".to_owned()),
+        k: source.integer(&raw.k, 1..=65_536)?,
         comparators: source.comparators(raw)?,
         level: source.integer(&raw.level, 1..=3)?.unwrap_or(1),
         scheduler_latency_ns: source.time(&raw.scheduler_latency)?.unwrap_or(us(2)),

@@ -26,6 +26,9 @@ pub struct Scenario {
     pub warmup_ns: u64,
     /// The policy to use when the command line names none.
     pub policy: String,
+    /// How many queues the policy K-EDF lets run at once; `None` leaves it to the policy. Others
+    /// take no notice.
+    pub k: Option<u32>,
     /// The system to run instead of a policy, if any, and the parameters of all such systems.
     pub comparators: Comparators,
     /// The preemption level, 1 to 3, to use when neither the command line nor the task says.

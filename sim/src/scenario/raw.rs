@@ -51,6 +51,7 @@ pub(super) struct RawScenario {
     #[serde(rename = "warmup_us", alias = "warmup_ms", alias = "warmup_s")]
     pub(super) warmup: Field<Number>,
     pub(super) policy: Field<String>,
+    pub(super) k: Field<Integer>,
     pub(super) system: Field<String>,
     #[serde(default, deserialize_with = "sub_table")]
     pub(super) comparators: Field<RawComparators>,
