@@ -204,19 +204,22 @@ impl<R: Rules> Chooser<R> {
             Width::Top(_) => lowest.class < key.class,
         });
         let aged = lowest.is_some_and(|lowest| lowest.class == AGED);
+        let within = |lowest: Key| match self.rules.width() {
+            Width::Class => lowest.within,
+            Width::Top(_) => u64::MAX,
+        };
+        let under = lowest.map(|lowest| Key { within: within(lowest), ..lowest });
         if place == Place::Parked && beaten {
+            // It may have a better key than when it was parked.
+            if let Some(under) = under.filter(|under| *under < parked_under(ready)) {
+                set_parked_under(ready, under);
+            }
             return;
         }
         ready.remove(queue);
-        if let Some(lowest) = lowest.filter(|_| place != Place::Out && beaten && !aged) {
+        if let Some(under) = under.filter(|_| place != Place::Out && beaten && !aged) {
             ready.park(queue);
-            let within = match self.rules.width() {
-                Width::Class => lowest.within,
-                Width::Top(_) => u64::MAX,
-            };
-            update(ready.words(), |words| {
-                (words[PARKED_CLASS], words[PARKED_KEY]) = (u64::from(lowest.class), within);
-            });
+            set_parked_under(ready, under);
             return out.set(queue, HOLD);
         }
         out.set(queue, Verdict::Run);
@@ -302,12 +305,22 @@ fn choose_class(ready: &Ready<'_>, out: &mut Decisions<'_>, barred: impl Fn(Key)
     }
 }
 
+/// The key of those that ran when queues were parked.
+fn parked_under(ready: &Ready<'_>) -> Key {
+    let words = ready.words().get();
+    Key { class: words[PARKED_CLASS] as u16, within: words[PARKED_KEY] }
+}
+
+fn set_parked_under(ready: &Ready<'_>, key: Key) {
+    update(ready.words(), |words| {
+        (words[PARKED_CLASS], words[PARKED_KEY]) = (u64::from(key.class), key.within);
+    });
+}
+
 /// Lets idle queues go, once those run that are no better than they may be.
 fn release(ready: &Ready<'_>, out: &mut Decisions<'_>) {
-    let words = ready.words().get();
-    let parked_under = Key { class: words[PARKED_CLASS] as u16, within: words[PARKED_KEY] };
     let lowest = ready.chosen().map(|queue| ready.key(queue)).next();
-    if lowest.is_some_and(|lowest| lowest <= parked_under) {
+    if lowest.is_some_and(|lowest| lowest <= parked_under(ready)) {
         return;
     }
     while let Some(parked) = ready.release_parked() {
