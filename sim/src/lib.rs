@@ -29,3 +29,8 @@ mod sample;
 pub mod scenario;
 pub mod stats;
 pub mod swarm;
+
+/// The code of the chapter on policies, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/policies.md")]
+struct PoliciesChapter;

@@ -123,6 +123,8 @@ impl Declared {
             // A device waits while the highest priority is on another one.
             "hhpf" => Self { idle_gap: None, independent: false, ..Self::strict() },
             "up" | "wfq" | "cfs" => sharing,
+            // Half a second, and a slice for each of the others.
+            "mlfq" => Self { wait_max: Some(Duration::from_ms(570)), ..Self::default() },
             // A turn is one of all queues of a process.
             "pup" => Self { scans: Scans::Always, ..sharing },
             // And what a process does not use of its part, nobody uses.
