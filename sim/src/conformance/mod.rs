@@ -229,8 +229,8 @@ fn require(kept: bool, check: Check, what: impl FnOnce() -> String) -> Result<()
 }
 
 /// Holds a policy against what it promises, once for each seed. `make` gives a fresh policy,
-/// configured as it is meant to run. A seed takes some tens of milliseconds in a release build and
-/// covers about eight seconds of simulated time; ten of them are a good start.
+/// configured as it is meant to run. A seed takes about a tenth of a second in a release build and
+/// covers some seven seconds of simulated time with work; ten of them are a good start.
 ///
 /// # Errors
 /// The first promise that is broken, with the seed that shows it. The same seed always shows it,
