@@ -33,6 +33,12 @@ pub trait Policy {
         None
     }
 
+    /// Whether the policy looks at [`Hints::cpu_priority`](crate::hint::Hints::cpu_priority). Drivers
+    /// find it out only for a policy that does.
+    fn reads_cpu_priority(&self) -> bool {
+        false
+    }
+
     /// A hint for the policy as a whole. Returns false if the policy has no use for it.
     fn configure(&mut self, hint: PolicyHint) -> bool {
         let _ = hint;
@@ -64,6 +70,9 @@ impl<P: Policy + ?Sized> Policy for &mut P {
     }
     fn progress_every(&self) -> Option<Duration> {
         (**self).progress_every()
+    }
+    fn reads_cpu_priority(&self) -> bool {
+        (**self).reads_cpu_priority()
     }
     fn configure(&mut self, hint: PolicyHint) -> bool {
         (**self).configure(hint)

@@ -94,7 +94,7 @@ impl Ageing {
             out.set(queue, Verdict::Hold(Urgency::NOW));
         }
         if started > Instant::ZERO {
-            let rest = now + now.since(started);
+            let rest = now + now.since(started).min(self.age);
             update(ready.words(), |words| (words[STARTED], words[REST]) = (0, rest.as_ns()));
         }
         self.look(now, device, (queues, ready), out, beyond);

@@ -140,6 +140,9 @@ impl Policy for Any {
     fn progress_every(&self) -> Option<Duration> {
         self.get().progress_every()
     }
+    fn reads_cpu_priority(&self) -> bool {
+        self.get().reads_cpu_priority()
+    }
     fn configure(&mut self, hint: PolicyHint) -> bool {
         self.get_mut().configure(hint)
     }

@@ -3,8 +3,8 @@
 //! On each device the ready queues of the active window run, and all others hold. Without a ready
 //! queue of the active window, everybody runs. A queue belongs to the active window while its hint
 //! says so. [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run.
-//! With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) the others have a turn now and
-//! then.
+//! With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) the others have a turn now
+//! and then.
 
 use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::Instant;

@@ -37,6 +37,8 @@ pub(crate) enum Width {
 pub(crate) trait Rules: Copy {
     /// Whether a queue may starve, so that there can be ageing.
     const STRICT: bool;
+    /// Whether the key depends on the priority of the submitting thread.
+    const READS_CPU: bool = false;
 
     /// What a queue is ordered by; nothing if it must not run.
     fn key(&self, now: Instant, info: &QueueInfo) -> Option<u64>;
@@ -89,6 +91,11 @@ impl<R: Rules> Chooser<R> {
 
     pub(crate) fn progress_every(&self) -> Option<Duration> {
         self.ageing.map(Ageing::progress_every)
+    }
+
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn reads_cpu_priority(&self) -> bool {
+        R::READS_CPU
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
@@ -184,7 +191,7 @@ impl<R: Rules> Chooser<R> {
         let place = ready.place(info.id);
         if matches!(place, Place::Waiting | Place::Chosen) {
             let before = ready.key(info.id);
-            if before == key || before.class == AGED {
+            if before == key || before.class == AGED && self.ageing.is_some() {
                 return;
             }
             if place == Place::Waiting {
@@ -204,22 +211,20 @@ impl<R: Rules> Chooser<R> {
             Width::Top(_) => lowest.class < key.class,
         });
         let aged = lowest.is_some_and(|lowest| lowest.class == AGED);
-        let within = |lowest: Key| match self.rules.width() {
-            Width::Class => lowest.within,
-            Width::Top(_) => u64::MAX,
-        };
-        let under = lowest.map(|lowest| Key { within: within(lowest), ..lowest });
-        if place == Place::Parked && beaten {
-            // It may have a better key than when it was parked.
-            if let Some(under) = under.filter(|under| *under < parked_under(ready)) {
-                set_parked_under(ready, under);
-            }
-            return;
-        }
+        let may_park = place == Place::Parked || place != Place::Out && !aged;
         ready.remove(queue);
-        if let Some(under) = under.filter(|_| place != Place::Out && beaten && !aged) {
+        if let Some(lowest) = lowest.filter(|_| beaten && may_park) {
+            let within = match self.rules.width() {
+                Width::Class => lowest.within,
+                Width::Top(_) => u64::MAX,
+            };
+            let under = Key { within, ..lowest };
+            // Whoever was parked under a better one may go once that has.
+            let under = parked_under(ready).map_or(under, |before| before.min(under));
             ready.park(queue);
-            set_parked_under(ready, under);
+            update(ready.words(), |words| {
+                (words[PARKED_CLASS], words[PARKED_KEY]) = (u64::from(under.class), under.within);
+            });
             return out.set(queue, HOLD);
         }
         out.set(queue, Verdict::Run);
@@ -305,22 +310,18 @@ fn choose_class(ready: &Ready<'_>, out: &mut Decisions<'_>, barred: impl Fn(Key)
     }
 }
 
-/// The key of those that ran when queues were parked.
-fn parked_under(ready: &Ready<'_>) -> Key {
+/// The best key that ran when a queue was parked that still is.
+fn parked_under(ready: &Ready<'_>) -> Option<Key> {
     let words = ready.words().get();
-    Key { class: words[PARKED_CLASS] as u16, within: words[PARKED_KEY] }
-}
-
-fn set_parked_under(ready: &Ready<'_>, key: Key) {
-    update(ready.words(), |words| {
-        (words[PARKED_CLASS], words[PARKED_KEY]) = (u64::from(key.class), key.within);
-    });
+    let under = Key { class: words[PARKED_CLASS] as u16, within: words[PARKED_KEY] };
+    ready.any_parked().then_some(under)
 }
 
 /// Lets idle queues go, once those run that are no better than they may be.
 fn release(ready: &Ready<'_>, out: &mut Decisions<'_>) {
+    let Some(under) = parked_under(ready) else { return };
     let lowest = ready.chosen().map(|queue| ready.key(queue)).next();
-    if lowest.is_some_and(|lowest| lowest <= parked_under(ready)) {
+    if lowest.is_some_and(|lowest| lowest <= under) {
         return;
     }
     while let Some(parked) = ready.release_parked() {

@@ -17,6 +17,10 @@ macro_rules! policy {
                 self.0.progress_every()
             }
 
+            fn reads_cpu_priority(&self) -> bool {
+                self.0.reads_cpu_priority()
+            }
+
             fn configure(&mut self, hint: ::xsched_core::hint::PolicyHint) -> bool {
                 self.0.configure(hint)
             }

@@ -1,5 +1,5 @@
-//! Highest priority first by floors: the table keeps the highest ready priority of each device, so a
-//! decision does not look at queues at all. With ageing, queues are chosen one by one instead.
+//! Highest priority first by floors: the table keeps the highest ready priority of each device, so
+//! a decision does not look at queues at all. With ageing, queues are chosen one by one instead.
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
@@ -60,6 +60,11 @@ impl Floors {
 
     pub(crate) fn progress_every(&self) -> Option<Duration> {
         self.chooser.progress_every()
+    }
+
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn reads_cpu_priority(&self) -> bool {
+        false
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {

@@ -2,12 +2,13 @@
 //!
 //! On each device the ready queues of the highest priority run, all of them; every queue below
 //! holds (idle ones too, so that their first command does not slip through). A device without a
-//! ready queue lets everybody run. [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE)
-//! queues never run. Unhinted queues have priority 0.
+//! ready queue lets everybody run.
+//! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run. Unhinted
+//! queues have priority 0.
 //!
-//! With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) low priorities have a turn now
-//! and then. Queues are looked at one by one then, and an idle queue may launch what fits into its
-//! window before it is held.
+//! With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) low priorities have a turn
+//! now and then. Queues are looked at one by one then, and an idle queue may launch what fits into
+//! its window before it is held.
 
 use crate::engine::policy;
 use crate::floors::Floors;

@@ -17,7 +17,8 @@
 //! | [`wfq`](wfq::Wfq) | device time in proportion to weights |
 //! | [`cfs`](cfs::Cfs) | the same, with weights that follow from priorities |
 //! | [`mlfq`](mlfq::Mlfq) | short work first, without knowing what is short |
-//! | [`strict_edf`](strict::Strict), `strict_kedf`, `strict_up`, `strict_wfq` | strict classes by priority, and the policy named inside each |
+//! | [`strict_edf`](strict::Strict) | strict classes by priority, and in each class `edf` |
+//! | `strict_kedf`, `strict_up`, `strict_wfq` | the same with these |
 //!
 //! The strict ones (hpf, hhpf, chpf, lax, awf and strict classes) let low priorities starve, unless
 //! [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) gives them a turn now and then: a

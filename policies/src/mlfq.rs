@@ -1,12 +1,12 @@
 //! Multi-level feedback: short work first, without knowing what is short.
 //!
 //! Queues are on levels 0 to 3, and start on level 0. On each device the ready queue of the lowest
-//! level has the device, first come first served within a level. A queue that has used its slice (10
-//! ms of device time on level 0, as measured, and twice as much on each level after it) goes to the
-//! end of the next level; on level 3 it goes to the end of that. A queue of a lower level takes the
-//! device at once, and who had it keeps the first place in its line. Whoever has waited for 100 ms
-//! (ten slices of level 0) goes one level up, to the end of the line there, and who was idle for as
-//! long starts afresh on level 0. So nobody starves: with n ready queues, one that waits has the
+//! level has the device, first come first served within a level. A queue that has used its slice
+//! (10 ms of device time on level 0, as measured, and twice as much on each level after it) goes to
+//! the end of the next level; on level 3 it goes to the end of that. A queue of a lower level takes
+//! the device at once, and who had it keeps the first place in its line. Whoever has waited for 100
+//! ms (ten slices of level 0) goes one level up, to the end of the line there, and who was idle for
+//! as long starts afresh on level 0. So nobody starves: with n ready queues, one that waits has the
 //! device after half a second and a slice of level 0 for each of the others, at the latest.
 //!
 //! Hints for queues do not count, except that [`Priority::NO_EXECUTE`] queues never run.

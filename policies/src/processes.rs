@@ -7,8 +7,8 @@
 //! by the device time that it uses, as measured. Below zero it waits, though nobody else may want
 //! the device.
 //!
-//! There is room for [`PLACES`] processes, counted once for each device. A further one takes part in
-//! the turns of another process of its device; on a device without any it is not scheduled.
+//! There is room for [`PLACES`] processes, counted once for each device. A further one takes part
+//! in the turns of another process of its device; on a device without any it is not scheduled.
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
@@ -130,6 +130,11 @@ impl Processes {
     #[expect(clippy::unnecessary_wraps, reason = "what all engines say")]
     pub(crate) const fn progress_every(&self) -> Option<Duration> {
         Some(Duration::from_ns(self.timeslice.as_ns() / TURNS_MAX))
+    }
+
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn reads_cpu_priority(&self) -> bool {
+        false
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {

@@ -6,10 +6,10 @@
 //! takes the logarithm of their number on average.
 //!
 //! A queue's words: what it is ordered by; the first child and the next sibling (or list member);
-//! the previous one, the place, a tag and the class; one word that is the policy's own;
-//! since when it waits. A device's words: the root of the heap and the head of the list; the number of those chosen and the head of
-//! a list of parked ones; ten words that are the policy's own. Links are stored plus one, so that
-//! zeroed words are an empty set.
+//! the previous one, the place, a tag and the class; one word that is the policy's own; since when
+//! it waits. A device's words: the root of the heap and the head of the list; the number of those
+//! chosen and the head of a list of parked ones; ten words that are the policy's own. Links are
+//! stored plus one, so that zeroed words are an empty set.
 
 use core::cell::Cell;
 
@@ -313,6 +313,11 @@ impl<'t> Ready<'t> {
     /// Puts a queue that is out among the parked.
     pub(crate) fn park(&self, queue: QueueId) {
         self.enlist(Self::link(queue), PARKED, Place::Parked);
+    }
+
+    /// Whether one is parked.
+    pub(crate) fn any_parked(&self) -> bool {
+        self.head(PARKED) != 0
     }
 
     /// Takes one of the parked out.

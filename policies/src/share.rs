@@ -2,11 +2,10 @@
 //!
 //! Each queue has a *virtual time*, the device time that it has used divided by its weight, and on
 //! each device the ready queue that is behind most has the next turn. A turn ends when its queue is
-//! half a round ahead of the next one, and a round of all ready queues takes about half a timeslice,
-//! so that shares hold over few timeslices.
-//! Device time is measured; between two reports a queue that has the turn is taken to use the
-//! device all the time, and the next report puts that right. What a queue still used after its turn
-//! counts as well.
+//! half a round ahead of the next one, and a round of all ready queues takes about half a
+//! timeslice, so that shares hold over few timeslices. Device time is measured; between two reports
+//! a queue that has the turn is taken to use the device all the time, and the next report puts that
+//! right. What a queue still used after its turn counts as well.
 //!
 //! A queue that becomes ready goes on at the virtual time of those that are ready, or a round
 //! behind it if it was behind: nobody saves up more than that by sleeping, nobody has to wait
@@ -85,6 +84,11 @@ impl Share {
     pub(crate) fn progress_every(&self) -> Option<Duration> {
         let every = Duration::from_ns(self.timeslice.as_ns() / REPORTS);
         Some(self.ageing.map_or(every, |ageing| every.min(ageing.progress_every())))
+    }
+
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn reads_cpu_priority(&self) -> bool {
+        false
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
@@ -200,7 +204,8 @@ impl Share {
         let class = self.class(info);
         let place = ready.place(info.id);
         let before = ready.key(info.id).class;
-        if place == Place::Out || before & !1 != class && before != AGED {
+        if place == Place::Out || before & !1 != class && !(before == AGED && self.ageing.is_some())
+        {
             self.leave(info.id, &ready);
             if let Some(runs) = ready.chosen().next().and_then(|id| queues.get(id)) {
                 self.catch_up(runs.id, self.used(now, runs, &ready), &ready);

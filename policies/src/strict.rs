@@ -5,8 +5,8 @@
 //! one has the device. So the composition of the inner policies [`Edf`] and [`Wfq`], say, gives
 //! deadlines or shares to urgent queues without any loss to those below, which get what is left.
 //! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run. With
-//! [`PolicyHint::Ageing`] low classes have a turn now and then. All other hints for the policy go to
-//! the inner one.
+//! [`PolicyHint::Ageing`] low classes have a turn now and then. All other hints for the policy go
+//! to the inner one.
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;

@@ -47,6 +47,7 @@ mod scheduler;
 mod shared;
 mod stats;
 mod sync;
+mod urgency;
 mod waiting;
 
 pub use error::{Error, SubmitError, WaitError};

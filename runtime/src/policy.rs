@@ -80,6 +80,12 @@ impl Policy for Guest {
         self.policy.as_deref().and_then(|policy| ask(policy).ok().flatten())
     }
 
+    fn reads_cpu_priority(&self) -> bool {
+        let ask =
+            |policy: &dyn Policy| catch_unwind(AssertUnwindSafe(|| policy.reads_cpu_priority()));
+        self.policy.as_deref().and_then(|policy| ask(policy).ok()).unwrap_or(false)
+    }
+
     fn configure(&mut self, hint: PolicyHint) -> bool {
         self.ask(|policy| policy.configure(hint)).unwrap_or(false)
     }

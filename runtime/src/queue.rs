@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI16, Ordering};
 use std::time::{Duration, Instant};
 
 use xsched_core::hint::Hints;
@@ -14,6 +15,7 @@ use crate::error::{Error, SubmitError, WaitError};
 use crate::runtime::Runtime;
 use crate::shared::{Api, Until};
 use crate::stats::Stats;
+use crate::urgency;
 use crate::waiting::{Completion, Submission, call_back, wait_until};
 
 /// A submitted command, for waiting: on its own queue by a thread, a future or a callback, and on
@@ -55,6 +57,8 @@ pub struct XQueue<C> {
 struct Handle<C> {
     queue: Arc<dyn Api<C>>,
     runtime: Runtime,
+    /// Priority of the thread that submitted last, if the policy wants to know.
+    thread: AtomicI16,
 }
 
 impl<C> Drop for Handle<C> {
@@ -77,7 +81,8 @@ impl<C> fmt::Debug for XQueue<C> {
 
 impl<C> XQueue<C> {
     pub(crate) fn new(queue: Arc<dyn Api<C>>, runtime: Runtime) -> Self {
-        Self { handle: Arc::new(Handle { queue, runtime }) }
+        let thread = AtomicI16::new(0);
+        Self { handle: Arc::new(Handle { queue, runtime, thread }) }
     }
 
     pub(crate) fn api(&self) -> &dyn Api<C> {
@@ -96,7 +101,30 @@ impl<C> XQueue<C> {
     /// [`SubmitError::Full`] when the queue holds as many commands as it can, and
     /// [`SubmitError::Lost`]; the command comes back.
     pub fn try_submit(&self, command: C) -> Result<Ticket, SubmitError<C>> {
+        if self.handle.runtime.follows_threads() {
+            self.follow_thread();
+        }
         self.api().submit(command).map(|cmd| self.ticket(cmd))
+    }
+
+    /// Tells the scheduler of the calling thread's priority, if it is another one than before.
+    fn follow_thread(&self) {
+        let priority = urgency::of_this_thread();
+        if self.handle.thread.swap(priority, Ordering::Relaxed) != priority {
+            self.change_hints(move |hints| hints.cpu_priority = priority);
+        }
+    }
+
+    /// Changes what the scheduler knows now; nothing else of it is lost.
+    fn change_hints(&self, change: impl FnOnce(&mut Hints) + Send + 'static) {
+        let id = self.api().id();
+        self.handle.runtime.hub().send(move |now, brain| {
+            let Some(mut hints) = brain.table().get(id).map(|info| info.hints) else { return };
+            change(&mut hints);
+            if let Err(error) = brain.set_hints(now, id, hints) {
+                tracing::warn!(queue = id.index(), %error, "hints were not taken");
+            }
+        });
     }
 
     /// The same, but waits for room while the queue is full.
@@ -270,13 +298,14 @@ impl<C> XQueue<C> {
         self.api().resume(true);
     }
 
-    /// Replaces what the policy knows about the queue. Takes effect soon; nothing drains.
+    /// Replaces what the policy knows about the queue. Takes effect soon; nothing drains. While the
+    /// policy in charge goes by the priority of submitting threads, that is kept.
     pub fn set_hints(&self, hints: Hints) {
-        let id = self.api().id();
-        self.handle.runtime.hub().send(move |now, brain| {
-            if let Err(error) = brain.set_hints(now, id, hints) {
-                tracing::warn!(queue = id.index(), %error, "hints were not taken");
-            }
+        let follows = self.handle.runtime.follows_threads();
+        self.change_hints(move |known| {
+            let thread = if follows { known.cpu_priority } else { hints.cpu_priority };
+            *known = hints;
+            known.cpu_priority = thread;
         });
     }
 

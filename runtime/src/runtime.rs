@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use xsched_core::hal::{Backend, Retire, Steps, Submit};
@@ -57,6 +57,7 @@ struct Inner {
     hub: Arc<Hub>,
     devices: AtomicU16,
     max_devices: u16,
+    follows_threads: AtomicBool,
 }
 
 impl fmt::Debug for Inner {
@@ -92,7 +93,9 @@ impl Runtime {
         let (watchdog, end) = mpsc::channel();
         let hub = Arc::new(Hub::new(config.lease.max(Duration::from_millis(1)), watchdog));
         let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
-        let brain = Recorded::new(Scheduler::new(Guest::new(policy, &hub), storage));
+        let guest = Guest::new(policy, &hub);
+        let follows_threads = AtomicBool::new(guest.reads_cpu_priority());
+        let brain = Recorded::new(Scheduler::new(guest, storage));
         crate::scheduler::start(&hub, brain, end)?;
         static RUNTIMES: AtomicU32 = AtomicU32::new(0);
         let inner = Inner {
@@ -100,6 +103,7 @@ impl Runtime {
             hub,
             devices: AtomicU16::new(0),
             max_devices: config.devices,
+            follows_threads,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -141,6 +145,7 @@ impl Runtime {
     /// [`Error::SchedulerGone`].
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
         let guest = Guest::new(policy, &self.inner.hub);
+        self.inner.follows_threads.store(guest.reads_cpu_priority(), Ordering::Relaxed);
         self.inner.hub.ask(move |now, brain| drop(brain.set_policy(now, guest)))?;
         self.inner.hub.settle()
     }
@@ -177,6 +182,11 @@ impl Runtime {
     /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
     pub fn hint_policy(&self, hint: PolicyHint) -> Result<bool, Error> {
         self.inner.hub.ask(move |now, brain| brain.hint_policy(now, hint))
+    }
+
+    /// Whether the policy in charge wants to know the priorities of submitting threads.
+    pub(crate) fn follows_threads(&self) -> bool {
+        self.inner.follows_threads.load(Ordering::Relaxed)
     }
 
     pub(crate) fn number(&self) -> u32 {

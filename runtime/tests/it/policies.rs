@@ -98,3 +98,32 @@ fn devices_are_scheduled_apart() {
     let ticket = low.submit(0.into()).unwrap();
     assert_eq!(low.wait(ticket), Ok(()));
 }
+
+/// Nobody gives hints; one thread is less urgent to the operating system than the other.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_priority_of_the_submitting_thread_counts() {
+    let (_, device) = bench(xsched::policies::chpf::Chpf::default());
+    let (low_hand, high_hand) = (Arc::new(Hand::default()), Arc::new(Hand::default()));
+    let low = device.queue(config(0, Level::Deactivate, 4), low_hand.clone()).unwrap();
+    let high = device.queue(config(0, Level::Deactivate, 4), high_hand.clone()).unwrap();
+    let nice = low.clone();
+    let background = std::thread::spawn(move || {
+        // Of the calling thread only, on Linux.
+        rustix::process::setpriority_process(None, 10).unwrap();
+        nice.submit(0.into()).unwrap()
+    });
+    let background = background.join().unwrap();
+    let urgent = high.submit(0.into()).unwrap();
+    soon("the queue of the nice thread is held", || held(&low));
+    assert!(!held(&high));
+    // Hints of its own do not make it forget whose queue it is.
+    low.set_hints(Hints::with_priority(Priority::MAX));
+    low_hand.complete(1);
+    let waited = low.wait_timeout(background, Duration::from_millis(5));
+    assert_eq!(waited, Err(WaitError::Timeout));
+    assert!(held(&low));
+    high_hand.complete(1);
+    assert_eq!(high.wait(urgent), Ok(()));
+    assert_eq!(low.wait(background), Ok(()));
+}
