@@ -102,6 +102,9 @@ impl<P: Policy + ?Sized> Policy for alloc::boxed::Box<P> {
     fn progress_every(&self) -> Option<Duration> {
         (**self).progress_every()
     }
+    fn reads_cpu_priority(&self) -> bool {
+        (**self).reads_cpu_priority()
+    }
     fn configure(&mut self, hint: PolicyHint) -> bool {
         (**self).configure(hint)
     }

@@ -50,6 +50,10 @@ impl<P: Policy> Policy for Watched<'_, P> {
         self.policy.progress_every()
     }
 
+    fn reads_cpu_priority(&self) -> bool {
+        self.policy.reads_cpu_priority()
+    }
+
     fn configure(&mut self, hint: PolicyHint) -> bool {
         self.policy.configure(hint)
     }
