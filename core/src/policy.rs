@@ -33,8 +33,8 @@ pub trait Policy {
         None
     }
 
-    /// Whether the policy looks at [`Hints::cpu_priority`](crate::hint::Hints::cpu_priority). Drivers
-    /// find it out only for a policy that does.
+    /// Whether the policy looks at [`Hints::cpu_priority`](crate::hint::Hints::cpu_priority).
+    /// Drivers find it out only for a policy that does.
     fn reads_cpu_priority(&self) -> bool {
         false
     }
@@ -62,6 +62,37 @@ pub trait Policy {
 }
 
 impl<P: Policy + ?Sized> Policy for &mut P {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+    fn holds(&self) -> bool {
+        (**self).holds()
+    }
+    fn progress_every(&self) -> Option<Duration> {
+        (**self).progress_every()
+    }
+    fn reads_cpu_priority(&self) -> bool {
+        (**self).reads_cpu_priority()
+    }
+    fn configure(&mut self, hint: PolicyHint) -> bool {
+        (**self).configure(hint)
+    }
+    fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+        (**self).observe(now, queue, event, queues);
+    }
+    fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        (**self).decide(now, changed, queues, out);
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<P: Policy + ?Sized> Policy for alloc::boxed::Box<P> {
     fn name(&self) -> &'static str {
         (**self).name()
     }
@@ -186,11 +217,13 @@ pub struct Decisions<'a> {
     pub(crate) touched: &'a Cell<u32>,
     pub(crate) floors: &'a Cell<u32>,
     pub(crate) wake: &'a Cell<Option<Instant>>,
+    pub(crate) calls: u32,
 }
 
 impl Decisions<'_> {
     /// Sets the verdict of a queue. Ids that are not in the table are ignored.
     pub fn set(&mut self, queue: QueueId, verdict: Verdict) {
+        self.calls = self.calls.saturating_add(1);
         let Some(slot) = self.queues.get(queue.index()).filter(|slot| slot.is(queue)) else {
             return;
         };
@@ -203,6 +236,7 @@ impl Decisions<'_> {
     /// `priority` hold, the others run (subject to their own verdict). `None` removes the floor.
     /// The urgency counts for queues that come to be held from now on. Unknown devices are ignored.
     pub fn floor(&mut self, device: DeviceId, priority: Option<Priority>, urgency: Urgency) {
+        self.calls = self.calls.saturating_add(1);
         let Some(slot) = self.devices.get(device.index()) else { return };
         let rank = priority.map_or(0, |p| p.rank() as u16);
         slot.floor_urgency.set(urgency);
@@ -216,5 +250,12 @@ impl Decisions<'_> {
     pub fn wake_at(&mut self, at: Instant) {
         let earliest = self.wake.get().map_or(at, |known| known.min(at));
         self.wake.set(Some(earliest));
+    }
+
+    /// How many verdicts and floors were set in this round, whether they changed anything or not.
+    /// Tests count with it what a policy does.
+    #[must_use]
+    pub const fn calls(&self) -> u32 {
+        self.calls
     }
 }

@@ -65,6 +65,10 @@ struct Process {
     used: u64,
     /// What it may still use, in thousandths of a nanosecond.
     budget: i64,
+    /// Device time that it is taken to have used in its last turn since its last report, and until
+    /// when: what it has not reported by then, it has not used.
+    unreported: Duration,
+    expected: Instant,
 }
 
 const FREE: Process = Process {
@@ -77,6 +81,8 @@ const FREE: Process = Process {
     held: false,
     used: 0,
     budget: 0,
+    unreported: Duration::ZERO,
+    expected: Instant::ZERO,
 };
 
 /// See the module.
@@ -152,6 +158,7 @@ impl Processes {
                 process.used = process.used.saturating_add(process.share(busy));
                 let spent = i64::try_from(busy.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX);
                 process.budget = process.budget.saturating_sub(spent);
+                process.unreported = Duration::ZERO;
                 if of_device(queues, info.device)[TURN] == place as u64 + 1 {
                     set_device(queues, info.device, |words| words[ACCOUNTED] = now.as_ns());
                 }
@@ -343,11 +350,17 @@ impl Processes {
             }
             self.catch_up(device, None, queues);
             self.hold(place, true, queues, out);
+            // Until it reports; or it would be the next again if somebody asks before that.
+            let accounted = Instant::from_ns(of_device(queues, device)[ACCOUNTED]);
+            self.places[place].unreported = now.since(accounted);
+            self.places[place].expected = now + self.report_within();
             set_device(queues, device, |words| (words[TURN], words[GRACE]) = (0, 0));
         }
-        let next = self.behind_most(device, turn).or_else(|| self.behind_most(device, None));
+        let next =
+            self.behind_most(now, device, turn).or_else(|| self.behind_most(now, device, None));
         let Some(place) = next else { return self.nobody(now, device, queues, out) };
         self.hold(place, false, queues, out);
+        self.places[place].unreported = Duration::ZERO;
         let used = self.places[place].used;
         set_device(queues, device, |words| {
             (words[TURN], words[ACCOUNTED]) = (place as u64 + 1, now.as_ns());
@@ -366,8 +379,10 @@ impl Processes {
     ) {
         let waits = |p: &&Process| p.queues > 0 && p.device == device && p.ready > 0;
         let afford = self.places.iter().filter(waits).map(|process| {
-            let missing = self.least_budget().saturating_sub(process.budget).max(0);
-            now + Duration::from_ns(missing.unsigned_abs() / u64::from(process.permille).max(1) + 1)
+            let missing = |budget| self.least_budget().saturating_sub(budget).max(0).unsigned_abs();
+            let grown = |budget| missing(budget) / u64::from(process.permille).max(1) + 1;
+            let reported = process.expected.max(now + Duration::from_ns(grown(process.budget)));
+            reported.min(now + Duration::from_ns(grown(process.budget(now))))
         });
         if let Some(afford) = afford.min() {
             return out.wake_at(afford);
@@ -391,7 +406,9 @@ impl Processes {
         let process = &self.places[place];
         let words = of_device(queues, process.device);
         let running = now.since(Instant::from_ns(words[ACCOUNTED]));
-        let next = self.behind_most(process.device, Some(place)).map(|next| self.places[next].used);
+        let next = self
+            .behind_most(now, process.device, Some(place))
+            .map(|next| self.places[next].used(now));
         let mut left = Duration::MAX;
         if let Some(next) = next {
             let end = next.saturating_add(self.lead(process.device));
@@ -428,13 +445,13 @@ impl Processes {
     }
 
     /// The process that is to have the next turn, other than `but`.
-    fn behind_most(&self, device: DeviceId, but: Option<usize>) -> Option<usize> {
-        let affords = |p: &Process| !self.strict || p.budget >= self.least_budget();
+    fn behind_most(&self, now: Instant, device: DeviceId, but: Option<usize>) -> Option<usize> {
+        let affords = |p: &Process| !self.strict || p.budget(now) >= self.least_budget();
         let may = |p: &Process| p.device == device && p.queues > 0 && p.ready > 0 && affords(p);
         let others = self.places.iter().enumerate().filter(|(place, _)| Some(*place) != but);
         others
             .filter(|(_, process)| may(process))
-            .min_by_key(|(_, p)| p.used)
+            .min_by_key(|(_, p)| p.used(now))
             .map(|(place, _)| place)
     }
 
@@ -443,6 +460,12 @@ impl Processes {
         let ready = self.places.iter().filter(|p| p.device == device && p.ready > 0);
         let whole: u64 = ready.map(|process| u64::from(process.permille)).sum();
         self.timeslice.as_ns().saturating_mul(SCALE) / (4 * whole.max(1))
+    }
+
+    /// How long after a turn its last report is waited for: queues that run report four times in
+    /// that time.
+    fn report_within(&self) -> Duration {
+        Duration::from_ns(4 * self.timeslice.as_ns() / TURNS_MAX)
     }
 
     /// The budget that a turn begins with at least: that of a shortest turn.
@@ -472,5 +495,20 @@ impl Process {
     /// Its usage after this much device time.
     fn share(&self, span: Duration) -> u64 {
         span.as_ns().saturating_mul(SCALE) / u64::from(self.permille.max(1))
+    }
+
+    fn unreported(&self, now: Instant) -> Duration {
+        if now < self.expected { self.unreported } else { Duration::ZERO }
+    }
+
+    /// Its usage, with what it has not reported.
+    fn used(&self, now: Instant) -> u64 {
+        self.used.saturating_add(self.share(self.unreported(now)))
+    }
+
+    /// Its budget, without what it has not reported.
+    fn budget(&self, now: Instant) -> i64 {
+        let spent = i64::try_from(self.unreported(now).as_ns().saturating_mul(WHOLE));
+        self.budget.saturating_sub(spent.unwrap_or(i64::MAX))
     }
 }

@@ -42,7 +42,7 @@ const REPORTS: u64 = 20;
 const VIRTUAL: usize = 2;
 const WEIGHT: usize = 3;
 const ACCOUNTED: usize = 4;
-/// Until when the device waits for the queue that has the turn.
+/// Until when the device waits for the queue that has the turn; 0 if that is not idle.
 const GRACE: usize = 5;
 /// Graces in a timeslice.
 const GRACES: u64 = 50;
@@ -130,12 +130,22 @@ impl Share {
             Event::Progress { busy } => {
                 let used = self.virtual_ns(info, busy);
                 ready.set_own(queue, ready.own(queue).saturating_add(used));
-                if ready.place(queue) == Place::Chosen {
-                    update(ready.words(), |words| words[ACCOUNTED] = now.as_ns());
-                }
+                self.accounted(now, queue, &ready);
                 Ageing::observe(queue, event, &ready);
             }
             Event::Detached => self.leave(queue, &ready),
+            _ => {}
+        }
+    }
+
+    /// What a queue has used is known. A queue that waits has kept the place that it was taken to
+    /// have used until then.
+    fn accounted(&self, now: Instant, queue: QueueId, ready: &Ready<'_>) {
+        match ready.place(queue) {
+            Place::Chosen => update(ready.words(), |words| words[ACCOUNTED] = now.as_ns()),
+            Place::Waiting if ready.key(queue).class != AGED => {
+                ready.put_back(queue, Key { within: ready.own(queue), ..ready.key(queue) });
+            }
             _ => {}
         }
     }
@@ -176,15 +186,19 @@ impl Share {
         }
         if !info.ready {
             if place == Place::Chosen && ready.best().is_some() {
-                // It may be back at once.
+                // It may be back at once. Once it is idle, nothing else gives it more time.
                 let until = now + self.grace();
-                update(ready.words(), |words| words[GRACE] = until.as_ns());
+                update(ready.words(), |words| {
+                    words[GRACE] = if words[GRACE] == 0 { until.as_ns() } else { words[GRACE] };
+                });
             } else if place != Place::Parked {
                 self.retire(info, &ready, out);
             }
             return;
         }
-        if place == Place::Parked {
+        if place == Place::Chosen {
+            update(ready.words(), |words| words[GRACE] = 0);
+        } else if place == Place::Parked {
             ready.remove(info.id);
         }
         let class = self.class(info);
@@ -200,10 +214,6 @@ impl Share {
             out.set(info.id, HOLD);
         } else {
             self.weigh(info, &ready);
-            let key = Key { within: ready.own(info.id), ..ready.key(info.id) };
-            if place == Place::Waiting && before != AGED && ready.key(info.id) != key {
-                ready.put_back(info.id, key);
-            }
         }
     }
 
@@ -390,7 +400,7 @@ impl Share {
         ready: &Ready<'_>,
         out: &mut Decisions<'_>,
     ) {
-        update(ready.words(), |words| words[ACCOUNTED] = now.as_ns());
+        update(ready.words(), |words| (words[ACCOUNTED], words[GRACE]) = (now.as_ns(), 0));
         let Some(info) = queues.get(id) else { return };
         let class = ready.key(id).class;
         if class == AGED {

@@ -5,6 +5,9 @@
 //! [`scenario::Scenario`] says what is simulated, [`run::run`] does it, and [`report`] turns the
 //! [`outcome::Outcome`] into tables, JSON and pictures. The same seed gives the same bytes.
 //!
+//! [`run::run_with`] runs a policy of the caller's, and [`conformance`] says whether it keeps what
+//! it promises.
+//!
 //! [`comparators`] are models of other systems, to run instead of a policy.
 //!
 //! Every run is watched by the checkers of [`xsched_core::check`]. [`swarm`] draws random scenarios
@@ -12,6 +15,7 @@
 
 mod clock;
 pub mod comparators;
+pub mod conformance;
 mod device;
 mod engine;
 #[doc(hidden)]
@@ -25,3 +29,8 @@ mod sample;
 pub mod scenario;
 pub mod stats;
 pub mod swarm;
+
+/// The code of the chapter on policies, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/policies.md")]
+struct PoliciesChapter;

@@ -7,7 +7,7 @@ use xsched_policies::Any;
 
 use crate::comparators::System;
 pub use crate::engine::Mutant;
-use crate::engine::{Deciding, Engine, Faults, Setup};
+use crate::engine::{Engine, Faults, Setup};
 use crate::outcome::Outcome;
 use crate::scenario::{Scenario, TaskSpec};
 
@@ -97,23 +97,40 @@ pub fn run(
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, RunError> {
     let (system, policy) = choose(scenario, options)?;
-    let setup = setup(scenario, options, system)?;
-    run_setup(scenario, Deciding(Box::new(policy)), setup, progress)
+    run_setup(scenario, Box::new(policy), setup(scenario, system, options)?, progress)
 }
 
-/// Runs a scenario once under a policy of the caller's own, whatever the scenario and the options
-/// say about the policy.
+/// Runs a scenario once under a policy of the caller's: the object that a runtime would take. What
+/// the scenario and the options say about the policy and about a system is not looked at.
+///
+/// Give `&mut policy` to look at the policy afterwards. It must be fresh; the same object after
+/// another run remembers queues of that one.
+///
+/// ```
+/// use xsched_policies::hpf::Hpf;
+/// use xsched_sim::run::{RunOptions, run, run_with};
+/// use xsched_sim::scenario::Scenario;
+///
+/// let scenario = "version = 1\nname = \"one\"\npolicy = \"fcfs\"\nduration_ms = 5\n\
+///     [[device]]\nname = \"d\"\n[[task]]\nname = \"t\"\n\
+///     arrival = { kind = \"closed\", think_ms = 0 }\n\
+///     command = { kind = \"constant\", us = 100 }\ncommands = 4\n";
+/// let scenario = Scenario::parse(scenario, std::path::Path::new("one.toml"))?;
+/// let mine = run_with(&scenario, Hpf::default(), &RunOptions::default(), &mut |_| {})?;
+/// let by_name = RunOptions { policy: Some("hpf".to_owned()), ..RunOptions::default() };
+/// assert_eq!(mine, run(&scenario, &by_name, &mut |_| {})?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If the level does not exist, or a device cannot do it.
-pub fn run_with(
+pub fn run_with<'p>(
     scenario: &Scenario,
-    policy: Box<dyn Policy>,
+    policy: impl Policy + 'p,
     options: &RunOptions,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, RunError> {
-    let setup = setup(scenario, options, None)?;
-    run_setup(scenario, Deciding(policy), setup, progress)
+    run_setup(scenario, Box::new(policy), setup(scenario, None, options)?, progress)
 }
 
 /// Runs a scenario with a deliberate defect, to see its checker notice.
@@ -127,19 +144,19 @@ pub fn run_mutant(
     mutant: Mutant,
 ) -> Result<Outcome, RunError> {
     let (system, policy) = choose(scenario, options)?;
-    let mut setup = setup(scenario, options, system)?;
+    let mut setup = setup(scenario, system, options)?;
     setup.mutant = Some(mutant);
     if mutant == Mutant::SleepingWatchdog {
         let stall = crate::engine::Disturbance::StallScheduler { ns: 60_000_000 };
         setup.faults.disturbances.push((10_500_000, stall));
     }
-    run_setup(scenario, Deciding(Box::new(policy)), setup, &mut |_| {})
+    run_setup(scenario, Box::new(policy), setup, &mut |_| {})
 }
 
 fn setup(
     scenario: &Scenario,
-    options: &RunOptions,
     system: Option<System>,
+    options: &RunOptions,
 ) -> Result<Setup, RunError> {
     let level = options.level.unwrap_or(scenario.level);
     if !(1..=3).contains(&level) {
@@ -174,9 +191,9 @@ fn choose(scenario: &Scenario, options: &RunOptions) -> Result<(Option<System>, 
     Ok((Some(system), system.policy()))
 }
 
-pub(crate) fn run_setup(
+pub(crate) fn run_setup<'p>(
     scenario: &Scenario,
-    policy: Deciding,
+    policy: Box<dyn Policy + 'p>,
     setup: Setup,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, RunError> {

@@ -16,7 +16,7 @@ use xsched_core::level::Level;
 use xsched_policies::Any;
 
 use crate::comparators::Comparators;
-use crate::engine::{Deciding, Disturbance, Faults, Setup};
+use crate::engine::{Disturbance, Faults, Setup};
 use crate::outcome::Outcome;
 use crate::run::run_setup;
 use crate::sample::{Rng, below, generator};
@@ -102,10 +102,8 @@ pub fn swarm(options: &SwarmOptions, progress: &(dyn Fn(u64) + Sync)) -> SwarmSu
 
 fn run_seed(seed: u64) -> Result<Outcome, String> {
     let drawn = Drawn::new(seed);
-    let run = || {
-        let policy = Deciding(Box::new(drawn.policy.clone()));
-        run_setup(&drawn.scenario, policy, drawn.setup.clone(), &mut |_| {})
-    };
+    let policy = Box::new(drawn.policy.clone());
+    let run = || run_setup(&drawn.scenario, policy, drawn.setup.clone(), &mut |_| {});
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(outcome)) => Ok(outcome),
         Ok(Err(error)) => Err(format!("the scenario was refused: {error}")),

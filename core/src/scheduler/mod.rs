@@ -141,6 +141,7 @@ pub(crate) struct Lists {
     touched: Cell<u32>,
     floors: Cell<u32>,
     wake: Cell<Option<Instant>>,
+    looked: Cell<u64>,
     changed: Vec<QueueId, CHANGED_MAX>,
     changed_devices: Vec<DeviceId, CHANGED_MAX>,
     changed_all: bool,
@@ -176,6 +177,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
             touched: Cell::new(END),
             floors: Cell::new(END),
             wake: Cell::new(None),
+            looked: Cell::new(0),
             changed: Vec::new(),
             changed_devices: Vec::new(),
             changed_all: true,
@@ -206,7 +208,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     #[must_use]
     pub fn table(&self) -> QueueTable<'_> {
         let (queues, devices) = self.storage.view();
-        QueueTable { queues, devices }
+        QueueTable { queues, devices, looked: &self.lists.looked }
     }
 
     /// The policy in charge.

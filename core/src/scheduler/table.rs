@@ -235,6 +235,8 @@ pub struct Edge {
 pub struct QueueTable<'a> {
     pub(crate) queues: &'a [QueueSlot],
     pub(crate) devices: &'a [DeviceSlot],
+    /// Queues that iterators gave.
+    pub(crate) looked: &'a Cell<u64>,
 }
 
 impl<'a> QueueTable<'a> {
@@ -250,7 +252,11 @@ impl<'a> QueueTable<'a> {
 
     /// All queues, in table order.
     pub fn iter(&self) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
-        self.queues.iter().filter(|slot| slot.live).map(|slot| &slot.info)
+        let looked = self.looked;
+        self.queues.iter().filter(|slot| slot.live).map(move |slot| {
+            looked.set(looked.get() + 1);
+            &slot.info
+        })
     }
 
     /// The queues of one device, in table order.
@@ -303,8 +309,20 @@ impl<'a> QueueTable<'a> {
         let queues = self.queues;
         let head = self.devices.get(device.index()).map_or(NONE, |d| d.head(priority.rank()));
         let slot = move |index: u32| queues.get(index as usize);
-        core::iter::successors(slot(head), move |before| slot(before.bucket_next))
-            .map(|slot| &slot.info)
+        let looked = self.looked;
+        core::iter::successors(slot(head), move |before| slot(before.bucket_next)).map(
+            move |slot| {
+                looked.set(looked.get() + 1);
+                &slot.info
+            },
+        )
+    }
+
+    /// How many queues the iterators of this scheduler's table have given so far, to anybody. Tests
+    /// count with it what a policy looks at.
+    #[must_use]
+    pub fn looked_at(&self) -> u64 {
+        self.looked.get()
     }
 
     /// The policy's own words for a queue.

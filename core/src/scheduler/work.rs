@@ -236,7 +236,8 @@ impl<P: Policy> Work<'_, P> {
         lists.timer_fired = false;
         lists.stats.decisions += 1;
         lists.stats.full_decisions += u64::from(lists.changed_all);
-        let table = QueueTable { queues: &*self.queues, devices: &*self.devices };
+        let table =
+            QueueTable { queues: &*self.queues, devices: &*self.devices, looked: &lists.looked };
         let changed = if lists.changed_all {
             Changed::All
         } else {
@@ -248,6 +249,7 @@ impl<P: Policy> Work<'_, P> {
             touched: &lists.touched,
             floors: &lists.floors,
             wake: &lists.wake,
+            calls: 0,
         };
         self.policy.decide(now, changed, &table, &mut out);
         self.forget_changes();
@@ -300,7 +302,11 @@ impl<P: Policy> Work<'_, P> {
     }
 
     pub(super) fn observe(&mut self, now: Instant, index: usize, event: Event) {
-        let table = QueueTable { queues: &*self.queues, devices: &*self.devices };
+        let table = QueueTable {
+            queues: &*self.queues,
+            devices: &*self.devices,
+            looked: &self.lists.looked,
+        };
         let queue = table.queues[index].info.id;
         self.policy.observe(now, queue, event, &table);
     }

@@ -5,7 +5,6 @@
 //! with the same `Queue`, `Scheduler` and policy.
 
 mod checks;
-mod deciding;
 mod disturb;
 mod figures;
 mod gating;
@@ -33,7 +32,6 @@ use crate::device::World;
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 use checks::Checks;
-pub(crate) use deciding::Deciding;
 pub(crate) use disturb::{Disturbance, Faults};
 use figures::Figures;
 use lock::Lock;
@@ -87,7 +85,7 @@ pub(crate) struct Engine<'a> {
     world: Rc<RefCell<World>>,
     /// What the clock of the world says.
     now_ns: u64,
-    scheduler: Recorded<Deciding, Heap, Vec<u8>>,
+    scheduler: Recorded<Box<dyn Policy + 'a>, Heap, Vec<u8>>,
     queues: Vec<QueueSim<'a>>,
     threads: Vec<Thread>,
     locks: Vec<Lock>,
@@ -118,13 +116,13 @@ pub(crate) struct Engine<'a> {
 }
 
 impl Engine<'_> {
+    const fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
     /// What runs: the comparator or the policy.
     fn name(&self) -> &'static str {
         self.setup.system.map_or_else(|| self.scheduler.policy().name(), System::name)
-    }
-
-    const fn now_ns(&self) -> u64 {
-        self.now_ns
     }
 
     fn now(&self) -> Instant {

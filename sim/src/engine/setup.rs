@@ -21,7 +21,7 @@ use super::figures::Figures;
 use super::lock::Lock;
 use super::queues::QueueSim;
 use super::threads::{Generators, Thread};
-use super::{Deciding, Engine, Mutant, Setup};
+use super::{Engine, Mutant, Setup};
 use crate::clock::Event;
 use crate::device::{Sharing, SimBackend, StreamConfig, World};
 use crate::sample;
@@ -43,7 +43,7 @@ impl<'a> Engine<'a> {
         scenario: &'a Scenario,
         tasks: &[TaskSpec],
         contracts: &'a [Contract],
-        policy: Deciding,
+        policy: Box<dyn Policy + 'a>,
         setup: Setup,
     ) -> Result<Self, SchedulerError> {
         let verbose = setup.checks || setup.timeline_spans > 0;
