@@ -17,6 +17,7 @@ use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
 use crate::ready::update;
+use crate::share::{SOON, shortest_turn};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// How many processes are told apart.
@@ -32,13 +33,14 @@ const WHOLE: u64 = 1_000;
 
 /// A device's words: the place that has the turn plus one, until when its device time is accounted
 /// for, until when the device waits for it, the usage that newcomers start at, since when budgets
-/// have not grown, and whether the places are those of this table.
+/// have not grown, whether the places are those of this table, and when the turn began.
 const TURN: usize = 0;
 const ACCOUNTED: usize = 1;
 const GRACE: usize = 2;
 const START: usize = 3;
 const GROWN: usize = 4;
 const KNOWN: usize = 5;
+const BEGUN: usize = 6;
 
 /// A queue's words: its place plus one, whether it counts as ready, and its neighbours among the
 /// queues of the place, plus one.
@@ -364,6 +366,7 @@ impl Processes {
         let used = self.places[place].used;
         set_device(queues, device, |words| {
             (words[TURN], words[ACCOUNTED]) = (place as u64 + 1, now.as_ns());
+            words[BEGUN] = now.as_ns();
             words[START] = words[START].max(used);
         });
         self.goes_on(now, place, queues, out);
@@ -435,11 +438,13 @@ impl Processes {
             return true;
         }
         set_device(queues, process.device, |words| words[GRACE] = 0);
-        if left == Duration::ZERO {
+        let begun = Instant::from_ns(words[BEGUN]);
+        let shortest = begun + shortest_turn(self.timeslice, process.device, queues);
+        if left == Duration::ZERO && now >= shortest {
             return false;
         }
         if left < Duration::MAX {
-            out.wake_at(now + left.max(Duration::from_ns(self.timeslice.as_ns() / TURNS_MAX)));
+            out.wake_at(shortest.max(now + left.max(SOON)));
         }
         true
     }

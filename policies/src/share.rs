@@ -46,11 +46,30 @@ const ACCOUNTED: usize = 4;
 const GRACE: usize = 5;
 /// Graces in a timeslice.
 const GRACES: u64 = 50;
+/// What timers are ahead at least.
+pub(crate) const SOON: Duration = Duration::from_us(10);
 /// The class that the virtual time and the weight are of.
 const CLASS: usize = 6;
+/// When the turn began.
+const BEGUN: usize = 7;
+/// A whole context, in permille.
+const WHOLE_CONTEXT: u32 = 1_000;
 
 /// Length of a round, unless a hint says otherwise.
 pub(crate) const TIMESLICE: Duration = Duration::from_ms(5);
+
+/// How long a turn lasts at least: a twentieth of a timeslice, and twice as long as it takes to save
+/// one context and to restore another, or the device would do little else. At most a timeslice.
+pub(crate) fn shortest_turn(
+    timeslice: Duration,
+    device: DeviceId,
+    queues: &QueueTable<'_>,
+) -> Duration {
+    let cost = queues.cost(device);
+    let change = cost.save(WHOLE_CONTEXT) + cost.restore(WHOLE_CONTEXT);
+    let shortest = Duration::from_ns(timeslice.as_ns() / TURNS_MAX);
+    shortest.max(change.times(2).min(timeslice))
+}
 
 /// The rules of a policy that shares device time.
 #[derive(Clone, Copy, Debug)]
@@ -376,8 +395,12 @@ impl Share {
         let used = self.used(now, info, ready);
         let until = Instant::from_ns(ready.words().get()[GRACE]);
         let end = next.within.saturating_add(self.lead(ready));
-        if next.class == class && used < end && (info.ready || now < until) {
-            let end = now + self.at_least(self.device_time(info, end - used));
+        let begun = Instant::from_ns(ready.words().get()[BEGUN]);
+        let shortest = begun + shortest_turn(self.timeslice, info.device, queues);
+        let over = used >= end && now >= shortest;
+        if next.class == class && !over && (info.ready || now < until) {
+            let left = self.device_time(info, end.saturating_sub(used));
+            let end = shortest.max(now + left.max(SOON));
             out.wake_at(if info.ready { end } else { end.min(until) });
             return true;
         }
@@ -411,7 +434,8 @@ impl Share {
         if let Some((_, next)) = ready.best().filter(|(_, next)| next.class == class) {
             let end = next.within.saturating_add(self.lead(ready));
             let slice = self.device_time(info, end.saturating_sub(own));
-            out.wake_at(now + self.at_least(slice));
+            let shortest = shortest_turn(self.timeslice, info.device, queues);
+            out.wake_at(now + slice.max(shortest));
         }
     }
 
@@ -430,10 +454,6 @@ impl Share {
     /// How long the device waits for a queue whose turn is not over and that has become idle.
     fn grace(&self) -> Duration {
         Duration::from_ns(self.timeslice.as_ns() / GRACES)
-    }
-
-    fn at_least(&self, span: Duration) -> Duration {
-        span.max(Duration::from_ns(self.timeslice.as_ns() / TURNS_MAX))
     }
 }
 

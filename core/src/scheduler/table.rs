@@ -331,6 +331,12 @@ impl<'a> QueueTable<'a> {
         self.slot(queue).map(|slot| &slot.data)
     }
 
+    /// What preemption costs on a device. All zero if nobody has said.
+    #[must_use]
+    pub fn cost(&self, device: DeviceId) -> CostModel {
+        self.devices.get(device.index()).map_or_else(CostModel::default, |slot| slot.cost)
+    }
+
     /// The policy's own words for a device. Zero at first and when the policy changes.
     #[must_use]
     pub fn device_data(&self, device: DeviceId) -> Option<&'a Cell<DeviceData>> {

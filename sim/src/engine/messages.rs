@@ -80,12 +80,12 @@ impl Engine<'_> {
         if any && self.scenario.scheduler_latency_ns > 0 {
             world.clock.at(at_ns, Event::Orders);
         }
-        let timer = self.scheduler.poll_timeout();
-        if timer != self.policy_timer {
-            self.policy_timer = timer;
-            if let Some(due) = timer {
-                world.clock.at(due.as_ns(), Event::PolicyTimer);
-            }
+        // An event that comes early does nothing; one for each wish would multiply.
+        if let Some(due) = self.scheduler.poll_timeout()
+            && self.policy_timer.is_none_or(|known| due < known)
+        {
+            self.policy_timer = Some(due);
+            world.clock.at(due.as_ns(), Event::PolicyTimer);
         }
     }
 
@@ -111,6 +111,9 @@ impl Engine<'_> {
 
     pub(super) fn on_policy_timer(&mut self) {
         let now = self.now();
+        if self.policy_timer.is_some_and(|known| known > now) {
+            return;
+        }
         self.policy_timer = None;
         if now.as_ns() >= self.stalled_until_ns {
             self.scheduler.handle_timeout(now);
