@@ -417,7 +417,7 @@ impl Processes {
             let end = next.saturating_add(self.lead(process.device));
             let used = process.used.saturating_add(process.share(running));
             let share = u128::from(end.saturating_sub(used)) * u128::from(process.permille);
-            left = Duration::from_ns((share / u128::from(SCALE)) as u64);
+            left = Duration::from_ns(share.div_ceil(u128::from(SCALE)) as u64);
         }
         if self.strict {
             let spent = i64::try_from(running.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX);
@@ -439,7 +439,9 @@ impl Processes {
         }
         set_device(queues, process.device, |words| words[GRACE] = 0);
         let begun = Instant::from_ns(words[BEGUN]);
-        let shortest = begun + shortest_turn(self.timeslice, process.device, queues);
+        // Each of its queues has to be put on the device.
+        let shortest = shortest_turn(self.timeslice, process.device, queues);
+        let shortest = begun + shortest.times(u64::from(process.ready.max(1)));
         if left == Duration::ZERO && now >= shortest {
             return false;
         }

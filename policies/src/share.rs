@@ -47,7 +47,7 @@ const GRACE: usize = 5;
 /// Graces in a timeslice.
 const GRACES: u64 = 50;
 /// What timers are ahead at least.
-pub(crate) const SOON: Duration = Duration::from_us(10);
+pub(crate) const SOON: Duration = Duration::from_ns(1);
 /// The class that the virtual time and the weight are of.
 const CLASS: usize = 6;
 /// When the turn began.
@@ -58,7 +58,7 @@ const WHOLE_CONTEXT: u32 = 1_000;
 /// Length of a round, unless a hint says otherwise.
 pub(crate) const TIMESLICE: Duration = Duration::from_ms(5);
 
-/// How long a turn lasts at least: a twentieth of a timeslice, and twice as long as it takes to save
+/// How long a turn lasts at least: a twentieth of a timeslice, and four times as long as it takes to save
 /// one context and to restore another, or the device would do little else. At most a timeslice.
 pub(crate) fn shortest_turn(
     timeslice: Duration,
@@ -68,7 +68,7 @@ pub(crate) fn shortest_turn(
     let cost = queues.cost(device);
     let change = cost.save(WHOLE_CONTEXT) + cost.restore(WHOLE_CONTEXT);
     let shortest = Duration::from_ns(timeslice.as_ns() / TURNS_MAX);
-    shortest.max(change.times(2).min(timeslice))
+    shortest.max(change.times(4).min(timeslice))
 }
 
 /// The rules of a policy that shares device time.
@@ -132,7 +132,7 @@ impl Share {
 
     fn device_time(&self, info: &QueueInfo, virtual_ns: u64) -> Duration {
         let weight = (self.weight)(info).clamp(1, WEIGHT_MAX);
-        let ns = u128::from(virtual_ns) * u128::from(weight) / u128::from(SCALE);
+        let ns = (u128::from(virtual_ns) * u128::from(weight)).div_ceil(u128::from(SCALE));
         Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
@@ -423,7 +423,9 @@ impl Share {
         ready: &Ready<'_>,
         out: &mut Decisions<'_>,
     ) {
-        update(ready.words(), |words| (words[ACCOUNTED], words[GRACE]) = (now.as_ns(), 0));
+        update(ready.words(), |words| {
+            (words[ACCOUNTED], words[BEGUN], words[GRACE]) = (now.as_ns(), now.as_ns(), 0);
+        });
         let Some(info) = queues.get(id) else { return };
         let class = ready.key(id).class;
         if class == AGED {

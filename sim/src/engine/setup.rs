@@ -58,6 +58,9 @@ impl<'a> Engine<'a> {
         if setup.record {
             scheduler.start(Instant::ZERO, Vec::new());
         }
+        for (device, model) in world.borrow().devices.iter().enumerate() {
+            scheduler.set_cost(Instant::ZERO, DeviceId(device as u16), model.cost)?;
+        }
         if let Some(k) = scenario.k {
             // A policy without such a number has no use for it.
             let _ = scheduler.hint_policy(Instant::ZERO, PolicyHint::K(k));
