@@ -58,8 +58,9 @@ const WHOLE_CONTEXT: u32 = 1_000;
 /// Length of a round, unless a hint says otherwise.
 pub(crate) const TIMESLICE: Duration = Duration::from_ms(5);
 
-/// How long a turn lasts at least: a twentieth of a timeslice, and four times as long as it takes to save
-/// one context and to restore another, or the device would do little else. At most a timeslice.
+/// How long a turn lasts at least: a twentieth of a timeslice, and four times as long as it takes
+/// to save one context and to restore another, or the device would do little else. At most a
+/// timeslice.
 pub(crate) fn shortest_turn(
     timeslice: Duration,
     device: DeviceId,
