@@ -123,9 +123,10 @@ impl Ageing {
         let due = longest.map(|id| ready.since(id) + self.age);
         if let Some((queue, _)) = longest.zip(due).filter(|(_, due)| *due <= now) {
             ready.put_back(queue, Key { class: AGED, within: 0 });
-            let now = now.as_ns().max(1);
-            update(ready.words(), |words| (words[STARTED], words[USED]) = (now, 0));
-            return;
+            update(ready.words(), |words| {
+                (words[STARTED], words[USED]) = (now.as_ns().max(1), 0);
+            });
+            return out.wake_at(now + self.age);
         }
         let soonest = now + Duration::from_ns(self.age.as_ns() / LOOKS);
         let next = due.map_or(soonest, |due| due.max(soonest));

@@ -166,6 +166,8 @@ impl Drawn {
             warmup_ns: 0,
             policy: "hpf".to_owned(),
             k: None,
+            timeslice_ns: None,
+            ageing_ns: None,
             level: 1,
             scheduler_latency_ns: pick(&[0, 500, 2_000, 20_000], rng),
             devices,
@@ -177,7 +179,7 @@ impl Drawn {
         };
         // From a generator of their own: what is drawn above stays the same for a seed when there
         // are more policies.
-        let policy = draw_policy(fcfs, &mut scenario.tasks, &mut generator(seed, 78));
+        let policy = draw_policy(fcfs, &mut scenario, &mut generator(seed, 78));
         let level = rng.random_range(1..=max_level);
         let setup = Setup {
             system: None,
@@ -195,12 +197,19 @@ impl Drawn {
 }
 
 /// Half of the time highest priority first, otherwise any policy, with hints that it looks at.
-fn draw_policy(fcfs: bool, tasks: &mut [TaskSpec], rng: &mut Rng) -> Any {
+fn draw_policy(fcfs: bool, scenario: &mut Scenario, rng: &mut Rng) -> Any {
+    scenario.k = rng.random_bool(0.5).then(|| rng.random_range(1..=3));
+    scenario.timeslice_ns = rng.random_bool(0.3).then(|| pick(&[1_000_000, 20_000_000], rng));
+    scenario.ageing_ns = rng.random_bool(0.3).then(|| pick(&[2_000_000, 20_000_000], rng));
+    let tasks = &mut scenario.tasks;
     for task in tasks.iter_mut() {
         task.deadline_ns = rng.random_bool(0.7).then(|| pick(&[500_000, 5_000_000], rng));
         task.laxity_ns = rng.random_bool(0.5).then(|| pick(&[500_000, 5_000_000], rng));
         task.share = rng.random_bool(0.7).then(|| rng.random_range(0..=100));
         task.weight = pick(&[1, 1, 3, 100], rng) as u32;
+        task.active_window = rng.random_bool(0.3);
+        task.cpu_priority = rng.random_range(-2..=2);
+        task.critical_priority = rng.random_range(0..=3);
     }
     if fcfs {
         return Any::Fcfs(xsched_policies::fcfs::Fcfs);
@@ -282,6 +291,9 @@ fn draw_task(number: usize, devices: usize, rng: &mut Rng) -> TaskSpec {
         priority: rng.random_range(-2..=2),
         deadline_ns: None,
         laxity_ns: None,
+        critical_priority: 255,
+        active_window: false,
+        cpu_priority: 0,
         share: None,
         weight: 1,
         after: (number > 0 && rng.random_bool(0.3)).then(|| below(number, rng)),

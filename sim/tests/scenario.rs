@@ -117,6 +117,9 @@ fn defaults_of_a_task() {
         priority: 0,
         deadline_ns: None,
         laxity_ns: None,
+        critical_priority: 255,
+        active_window: false,
+        cpu_priority: 0,
         share: None,
         weight: 1,
         after: None,
@@ -391,7 +394,7 @@ fn unknown_keys_get_a_hint() {
     assert!(error("thresold").ends_with("did you mean `threshold`?"));
     assert!(error("host_launch").ends_with("unit: `host_launch_us` or `host_launch_ms`"));
     let list = error("colour");
-    assert!(list.contains("unknown key; known keys are: after, arrival, batch,"), "{list}");
+    assert!(list.contains("known keys are: active_window, after, arrival, batch,"), "{list}");
     assert!(list.contains("deadline_us, ") && !list.contains("deadline_ms"), "{list}");
 }
 

@@ -108,3 +108,37 @@ fn k_is_the_number_of_queues_that_run_at_once() {
         assert_eq!(ran, running, "{line:?}");
     }
 }
+
+/// Requests that each of two endless tasks finished: `first` and `second` are their keys.
+fn finished(head: &str, first: &str, second: &str) -> [usize; 2] {
+    let task = |name: &str, keys: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\n{keys}\narrival = {{ kind = \"closed\", think_ms = 0 }}\n\
+             command = {{ kind = \"constant\", us = 100 }}\noutstanding = 2\nthreshold = 2\n"
+        )
+    };
+    let top = "version = 1\nname = \"keys\"\nduration_s = 1\n";
+    let device = "\n[[device]]\nname = \"one\"\nmax_level = 2\n";
+    let text = [top, head, device, &task("a", first), &task("b", second)].concat();
+    let scenario = Scenario::parse(&text, Path::new("keys.toml")).unwrap();
+    let outcome = run(&scenario, &RunOptions::default(), &mut |_| {}).unwrap();
+    [0, 1].map(|task| outcome.tasks[task].latencies_ns.len())
+}
+
+#[test]
+fn hints_of_a_scenario_reach_the_policy() {
+    let strict = finished("policy = \"hpf\"", "priority = 1", "");
+    assert!(strict[0] > 9_000 && strict[1] < 10, "{strict:?}");
+    let aged = finished("policy = \"hpf\"\nageing_ms = 20", "priority = 1", "");
+    // A turn of 1 ms after each 20 ms.
+    assert!((300..=900).contains(&aged[1]) && aged[0] > 8_000, "{aged:?}");
+    let window = finished("policy = \"awf\"", "", "active_window = true");
+    assert!(window[0] < 10 && window[1] > 9_000, "{window:?}");
+    let threads = finished("policy = \"chpf\"", "cpu_priority = -5", "cpu_priority = 5");
+    assert!(threads[0] < 10 && threads[1] > 9_000, "{threads:?}");
+    // Both are endless, so that they are late for good: the second counts for less.
+    let late = "laxity_ms = 5\ncritical_priority = ";
+    let laxity =
+        finished("policy = \"lax\"", &format!("{late}3"), &format!("priority = 9\n{late}2"));
+    assert!(laxity[0] > 9_000 && laxity[1] < 100, "{laxity:?}");
+}

@@ -65,6 +65,14 @@ impl<'a> Engine<'a> {
             // A policy without such a number has no use for it.
             let _ = scheduler.hint_policy(Instant::ZERO, PolicyHint::K(k));
         }
+        if let Some(ns) = scenario.timeslice_ns {
+            let timeslice = PolicyHint::Timeslice(Duration::from_ns(ns));
+            let _ = scheduler.hint_policy(Instant::ZERO, timeslice);
+        }
+        if let Some(ns) = scenario.ageing_ns {
+            let age = PolicyHint::Ageing(Some(Duration::from_ns(ns)));
+            let _ = scheduler.hint_policy(Instant::ZERO, age);
+        }
         let mut engine = Self {
             scenario,
             faulty: setup.faults.any(),
@@ -241,8 +249,10 @@ fn hints_of(spec: &TaskSpec) -> Hints {
     hints.laxity = spec.laxity_ns.map(|lax| Laxity {
         lax: Duration::from_ns(lax),
         lax_priority: priority,
-        critical_priority: Priority::MAX,
+        critical_priority: Priority::new(i32::from(spec.critical_priority)).unwrap_or_default(),
     });
+    hints.active_window = spec.active_window;
+    hints.cpu_priority = spec.cpu_priority;
     hints
 }
 

@@ -145,6 +145,8 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
         warmup_ns: 0,
         policy,
         k: None,
+        timeslice_ns: None,
+        ageing_ns: None,
         level: 1,
         // Half on the way there and half on the way back: an order takes no time of its own.
         scheduler_latency_ns: workload.overheads.notify_ns / 2,
@@ -221,6 +223,13 @@ fn spec(
         priority: task.hints.priority.max(Priority::NO_EXECUTE).get(),
         deadline_ns: task.hints.deadline.map(xsched_core::time::Duration::as_ns),
         laxity_ns: task.hints.laxity.map(|laxity| laxity.lax.as_ns()),
+        critical_priority: task
+            .hints
+            .laxity
+            .map_or(Priority::MAX, |laxity| laxity.critical_priority)
+            .get(),
+        active_window: task.hints.active_window,
+        cpu_priority: task.hints.cpu_priority,
         share: task.hints.utilization,
         weight: task.hints.weight,
         after: None,

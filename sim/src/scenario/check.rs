@@ -1,6 +1,7 @@
 //! From the raw layer to a [`Scenario`]: every value in its range, every name resolved.
 
 use toml::Spanned;
+use xsched_core::hint::PolicyHint;
 
 use super::arrival::{ReadFile, Traces};
 use super::model::{DeviceSpec, LockOrder, ProcessSpec, Scenario, TaskSpec};
@@ -45,6 +46,8 @@ pub(super) fn scenario(
         warmup_ns: source.warmup(raw, duration_ns)?,
         policy: source.name(&raw.policy)?.unwrap_or_else(|| "fcfs".to_owned()),
         k: source.integer(&raw.k, 1..=65_536)?,
+        timeslice_ns: source.hint(&raw.timeslice, PolicyHint::timeslice)?,
+        ageing_ns: source.hint(&raw.ageing, |age| PolicyHint::ageing(Some(age)))?,
         comparators: source.comparators(raw)?,
         level: source.integer(&raw.level, 1..=3)?.unwrap_or(1),
         scheduler_latency_ns: source.time(&raw.scheduler_latency)?.unwrap_or(us(2)),

@@ -29,6 +29,11 @@ pub struct Scenario {
     /// How many queues the policy K-EDF lets run at once; `None` leaves it to the policy. Others
     /// take no notice.
     pub k: Option<u32>,
+    /// The timeslice of policies that have one, 100 µs to 10 s; `None` leaves it to the policy.
+    pub timeslice_ns: Option<u64>,
+    /// The age at which a waiting queue has a turn under a strict policy, 1 ms to a day; `None`
+    /// for never.
+    pub ageing_ns: Option<u64>,
     /// The system to run instead of a policy, if any, and the parameters of all such systems.
     pub comparators: Comparators,
     /// The preemption level, 1 to 3, to use when neither the command line nor the task says.
@@ -324,6 +329,12 @@ pub struct TaskSpec {
     pub deadline_ns: Option<u64>,
     /// Laxity after becoming ready.
     pub laxity_ns: Option<u64>,
+    /// Priority once the laxity is over, -256 to 255.
+    pub critical_priority: i16,
+    /// Whether the queue belongs to the active window.
+    pub active_window: bool,
+    /// Priority of the submitting thread, -20 to 200, see `Hints::cpu_priority`.
+    pub cpu_priority: i16,
     /// Utilisation share in percent, 0 to 100.
     pub share: Option<u8>,
     /// Weight for fair policies, 1 to 1,000,000.

@@ -52,6 +52,10 @@ pub(super) struct RawScenario {
     pub(super) warmup: Field<Number>,
     pub(super) policy: Field<String>,
     pub(super) k: Field<Integer>,
+    #[serde(rename = "timeslice_us", alias = "timeslice_ms", alias = "timeslice_s")]
+    pub(super) timeslice: Field<Number>,
+    #[serde(rename = "ageing_us", alias = "ageing_ms", alias = "ageing_s")]
+    pub(super) ageing: Field<Number>,
     pub(super) system: Field<String>,
     #[serde(default, deserialize_with = "sub_table")]
     pub(super) comparators: Field<RawComparators>,
@@ -187,6 +191,9 @@ pub(super) struct RawTask {
     pub(super) deadline: Field<Number>,
     #[serde(rename = "laxity_us", alias = "laxity_ms")]
     pub(super) laxity: Field<Number>,
+    pub(super) critical_priority: Field<Integer>,
+    pub(super) active_window: Field<bool>,
+    pub(super) cpu_priority: Field<Integer>,
     pub(super) share: Field<Integer>,
     pub(super) weight: Field<Integer>,
     pub(super) after: Field<String>,

@@ -3,6 +3,8 @@
 use std::ops::{Range, RangeInclusive};
 
 use toml::Spanned;
+use xsched_core::hint::{OutOfRange, PolicyHint};
+use xsched_core::time::Duration;
 
 use super::error::ScenarioError;
 use super::names::Names;
@@ -75,6 +77,20 @@ impl Source<'_> {
             return Err(self.error(number.span(), format_args!("must be at least 1 ns, is {text}")));
         }
         Ok(Some(ns))
+    }
+
+    /// A time that is a hint for the policy, in nanoseconds.
+    pub(super) fn hint(
+        &self,
+        field: &Field<Number>,
+        hint: fn(Duration) -> std::result::Result<PolicyHint, OutOfRange>,
+    ) -> Result<Option<u64>> {
+        let ns = self.positive_time(field)?;
+        if let (Some(field), Some(ns)) = (field, ns) {
+            let hint = hint(Duration::from_ns(ns));
+            hint.map_err(|error| self.error(field.span(), error.to_string()))?;
+        }
+        Ok(ns)
     }
 
     /// An integer in a range.
