@@ -61,17 +61,9 @@ impl<'a> Engine<'a> {
         for (device, model) in world.borrow().devices.iter().enumerate() {
             scheduler.set_cost(Instant::ZERO, DeviceId(device as u16), model.cost)?;
         }
-        if let Some(k) = scenario.k {
-            // A policy without such a number has no use for it.
-            let _ = scheduler.hint_policy(Instant::ZERO, PolicyHint::K(k));
-        }
-        if let Some(ns) = scenario.timeslice_ns {
-            let timeslice = PolicyHint::Timeslice(Duration::from_ns(ns));
-            let _ = scheduler.hint_policy(Instant::ZERO, timeslice);
-        }
-        if let Some(ns) = scenario.ageing_ns {
-            let age = PolicyHint::Ageing(Some(Duration::from_ns(ns)));
-            let _ = scheduler.hint_policy(Instant::ZERO, age);
+        for hint in policy_hints(scenario) {
+            // A policy without such a setting has no use for it.
+            let _ = scheduler.hint_policy(Instant::ZERO, hint);
         }
         let mut engine = Self {
             scenario,
@@ -238,6 +230,13 @@ impl<'a> Engine<'a> {
             self.world.borrow_mut().clock.at(at_ns, event);
         }
     }
+}
+
+fn policy_hints(scenario: &Scenario) -> impl Iterator<Item = PolicyHint> + use<> {
+    let timeslice = scenario.timeslice_ns.map(Duration::from_ns).map(PolicyHint::Timeslice);
+    let age = scenario.ageing_ns.map(Duration::from_ns);
+    let ageing = age.map(|age| PolicyHint::Ageing(Some(age)));
+    [scenario.k.map(PolicyHint::K), timeslice, ageing].into_iter().flatten()
 }
 
 fn hints_of(spec: &TaskSpec) -> Hints {
