@@ -197,6 +197,18 @@ pub enum PolicyHint {
 }
 
 impl PolicyHint {
+    /// The same, if it is in its range.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] if not.
+    pub const fn checked(self) -> Result<Self, OutOfRange> {
+        match self {
+            Self::Timeslice(span) => Self::timeslice(span),
+            Self::K(k) => Self::k(k),
+            Self::Ageing(age) => Self::ageing(age),
+        }
+    }
+
     /// The number of queues that run at once, 1 to 65,536.
     ///
     /// # Errors

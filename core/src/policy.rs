@@ -61,66 +61,50 @@ pub trait Policy {
     );
 }
 
-impl<P: Policy + ?Sized> Policy for &mut P {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
-    fn holds(&self) -> bool {
-        (**self).holds()
-    }
-    fn progress_every(&self) -> Option<Duration> {
-        (**self).progress_every()
-    }
-    fn reads_cpu_priority(&self) -> bool {
-        (**self).reads_cpu_priority()
-    }
-    fn configure(&mut self, hint: PolicyHint) -> bool {
-        (**self).configure(hint)
-    }
-    fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        (**self).observe(now, queue, event, queues);
-    }
-    fn decide(
-        &mut self,
-        now: Instant,
-        changed: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        (**self).decide(now, changed, queues, out);
-    }
+/// A pointer to a policy is a policy.
+macro_rules! forward {
+    ($pointer:ty) => {
+        impl<P: Policy + ?Sized> Policy for $pointer {
+            fn name(&self) -> &'static str {
+                (**self).name()
+            }
+            fn holds(&self) -> bool {
+                (**self).holds()
+            }
+            fn progress_every(&self) -> Option<Duration> {
+                (**self).progress_every()
+            }
+            fn reads_cpu_priority(&self) -> bool {
+                (**self).reads_cpu_priority()
+            }
+            fn configure(&mut self, hint: PolicyHint) -> bool {
+                (**self).configure(hint)
+            }
+            fn observe(
+                &mut self,
+                now: Instant,
+                queue: QueueId,
+                event: Event,
+                queues: &QueueTable<'_>,
+            ) {
+                (**self).observe(now, queue, event, queues);
+            }
+            fn decide(
+                &mut self,
+                now: Instant,
+                changed: Changed<'_>,
+                queues: &QueueTable<'_>,
+                out: &mut Decisions<'_>,
+            ) {
+                (**self).decide(now, changed, queues, out);
+            }
+        }
+    };
 }
 
+forward!(&mut P);
 #[cfg(feature = "alloc")]
-impl<P: Policy + ?Sized> Policy for alloc::boxed::Box<P> {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
-    fn holds(&self) -> bool {
-        (**self).holds()
-    }
-    fn progress_every(&self) -> Option<Duration> {
-        (**self).progress_every()
-    }
-    fn reads_cpu_priority(&self) -> bool {
-        (**self).reads_cpu_priority()
-    }
-    fn configure(&mut self, hint: PolicyHint) -> bool {
-        (**self).configure(hint)
-    }
-    fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        (**self).observe(now, queue, event, queues);
-    }
-    fn decide(
-        &mut self,
-        now: Instant,
-        changed: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        (**self).decide(now, changed, queues, out);
-    }
-}
+forward!(alloc::boxed::Box<P>);
 
 /// What happened to a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -366,12 +366,13 @@ fn encode_policy_hint(hint: PolicyHint, to: &mut Cursor<&mut [u8]>) {
 }
 
 fn decode_policy_hint(from: &mut Cursor<&[u8]>) -> Option<PolicyHint> {
-    match (from.u64()?, from.u64()?) {
-        (1, ns) => Some(PolicyHint::Timeslice(Duration::from_ns(ns))),
-        (2, k) => Some(PolicyHint::K(u32::try_from(k).ok()?)),
-        (3, age) => Some(PolicyHint::Ageing((age != ABSENT).then(|| Duration::from_ns(age)))),
-        _ => None,
-    }
+    let hint = match (from.u64()?, from.u64()?) {
+        (1, ns) => PolicyHint::Timeslice(Duration::from_ns(ns)),
+        (2, k) => PolicyHint::K(u32::try_from(k).ok()?),
+        (3, age) => PolicyHint::Ageing((age != ABSENT).then(|| Duration::from_ns(age))),
+        _ => return None,
+    };
+    hint.checked().ok()
 }
 
 fn encode_cost(device: DeviceId, cost: &CostModel, to: &mut Cursor<&mut [u8]>) {

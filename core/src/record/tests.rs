@@ -58,6 +58,11 @@ fn what_the_scheduler_is_fed_survives_and_truncation_is_noticed() {
     round_trip(Body::PolicyHint(PolicyHint::Timeslice(Duration::from_ms(3))));
     round_trip(Body::PolicyHint(PolicyHint::Ageing(Some(Duration::from_ms(500)))));
     round_trip(Body::PolicyHint(PolicyHint::Ageing(None)));
+    let body = Body::PolicyHint(PolicyHint::Ageing(Some(Duration::ZERO)));
+    let entry = Entry { at: Instant::ZERO, queue: QueueId::new(0, 0), body };
+    let mut bytes = [0; ENTRY_BYTES_MAX];
+    let length = entry.encode(&mut bytes);
+    assert!(Entry::decode(&bytes[..length]).is_err(), "out of range");
     round_trip(Body::Timeout);
     round_trip(Body::Rest);
     round_trip(Body::Admit { cmd: CmdId(3), event: EVENT });

@@ -298,10 +298,12 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         Ok(())
     }
 
-    /// Passes a hint on to the policy. Returns false if it has no use for it.
+    /// Passes a hint on to the policy. Returns false if it has no use for it, and for one out of
+    /// its range, which it is not told of: see [`PolicyHint::checked`].
     pub fn hint_policy(&mut self, hint: PolicyHint) -> bool {
         let progress = self.policy.progress_every();
-        let used = self.policy.configure(hint);
+        // A timeslice of nothing would have the policy asked again and again at once.
+        let used = hint.checked().is_ok() && self.policy.configure(hint);
         self.lists.changed_all |= used;
         if self.policy.progress_every() != progress {
             self.work().progress_changed();

@@ -256,6 +256,7 @@ fn queues_report_progress_as_often_as_the_policy_needs() {
     assert_eq!(rig.orders(), "0 progress, 1 progress", "and all when it changes its mind");
     assert!(rig.s.hint_policy(PolicyHint::timeslice(ms(2)).unwrap()));
     assert!(!rig.s.hint_policy(PolicyHint::K(3)));
+    assert!(!rig.s.hint_policy(PolicyHint::Timeslice(Duration::ZERO)), "out of range");
     assert_eq!(rig.orders(), "");
     rig.s.set_policy(Puppet::default());
     let (_, order) = rig.s.poll_order(rig.now).unwrap();
