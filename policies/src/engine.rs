@@ -1,4 +1,22 @@
-//! What makes a [`Policy`](xsched_core::policy::Policy) of an engine.
+//! What makes a [`Policy`](xsched_core::policy::Policy) of an engine, and what engines have in
+//! common.
+
+use xsched_core::policy::Changed;
+use xsched_core::scheduler::{QueueInfo, QueueTable};
+
+/// Looks at each queue that may have changed and is still there.
+pub(crate) fn each_changed(
+    changed: Changed<'_>,
+    queues: &QueueTable<'_>,
+    follow: impl FnMut(&QueueInfo),
+) {
+    match changed {
+        Changed::Some { queues: ids, .. } => {
+            ids.iter().filter_map(|&id| queues.get(id)).for_each(follow);
+        }
+        Changed::All => queues.iter().for_each(follow),
+    }
+}
 
 /// Declares a policy that leaves everything to an engine with methods of the same names. Policies
 /// are types of their own, so that the engines can change.

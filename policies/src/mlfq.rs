@@ -18,6 +18,7 @@ use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
+use crate::engine::each_changed;
 use crate::ready::{Key, Place, Ready, update};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
@@ -83,14 +84,7 @@ impl Policy for Mlfq {
         queues: &QueueTable<'_>,
         out: &mut Decisions<'_>,
     ) {
-        match changed {
-            Changed::Some { queues: ids, .. } => {
-                for info in ids.iter().filter_map(|&id| queues.get(id)) {
-                    self.follow(now, info, queues, out);
-                }
-            }
-            Changed::All => queues.iter().for_each(|info| self.follow(now, info, queues, out)),
-        }
+        each_changed(changed, queues, |info| self.follow(now, info, queues, out));
         for device in queues.devices() {
             if let Some(ready) = Ready::on(queues, device) {
                 self.promote(now, device, queues, &ready, out);

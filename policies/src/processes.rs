@@ -16,6 +16,7 @@ use xsched_core::policy::{Changed, Decisions, DeviceData, Event, PolicyData, Urg
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
+use crate::engine::each_changed;
 use crate::ready::update;
 use crate::share::{SOON, shortest_turn};
 
@@ -178,17 +179,10 @@ impl Processes {
         queues: &QueueTable<'_>,
         out: &mut Decisions<'_>,
     ) {
-        match changed {
-            Changed::Some { queues: ids, .. } => {
-                for info in ids.iter().filter_map(|&id| queues.get(id)) {
-                    self.follow(info, queues, out);
-                }
-            }
-            Changed::All => {
-                self.meet(queues);
-                queues.iter().for_each(|info| self.follow(info, queues, out));
-            }
+        if matches!(changed, Changed::All) {
+            self.meet(queues);
         }
+        each_changed(changed, queues, |info| self.follow(info, queues, out));
         for device in queues.devices() {
             self.turn(now, device, queues, out);
         }

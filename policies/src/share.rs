@@ -25,6 +25,7 @@ use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
 use crate::ageing::{AGED, Ageing};
+use crate::engine::each_changed;
 use crate::ready::{Key, Place, Ready, update};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
@@ -76,7 +77,7 @@ pub(crate) fn shortest_turn(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     /// Length of a round.
-    pub(crate) timeslice: Duration,
+    timeslice: Duration,
     /// The weight of a queue, 1 to [`WEIGHT_MAX`].
     weight: fn(&QueueInfo) -> u32,
     classes: bool,
@@ -177,14 +178,7 @@ impl Share {
         queues: &QueueTable<'_>,
         out: &mut Decisions<'_>,
     ) {
-        match changed {
-            Changed::Some { queues: ids, .. } => {
-                for info in ids.iter().filter_map(|&id| queues.get(id)) {
-                    self.follow(now, info, queues, out);
-                }
-            }
-            Changed::All => queues.iter().for_each(|info| self.follow(now, info, queues, out)),
-        }
+        each_changed(changed, queues, |info| self.follow(now, info, queues, out));
         // A turn may be over on any of them: timers do not say whose they are.
         for device in queues.devices() {
             self.turn(now, device, queues, out);
