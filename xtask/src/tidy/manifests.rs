@@ -12,13 +12,14 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 11] = [
+const ARROWS: [(&str, Arrows); 12] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
     ("runtime", Arrows::To(&["core", "policies", "hal-host"])),
     ("conformance", Arrows::To(&["core"])),
     ("hal-host", Arrows::To(&["core", "conformance"])),
+    ("hal-stream", Arrows::To(&["core", "conformance"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
     ("cli", Arrows::Anywhere),

@@ -1,0 +1,90 @@
+//! What is launched.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::api::StreamApi;
+
+/// Launches something into the stream it gets.
+type Launch<A> =
+    dyn Fn(<A as StreamApi>::Stream) -> Result<(), <A as StreamApi>::Error> + Send + Sync;
+
+/// A command for a stream: a vendor's own, or a closure that launches something.
+///
+/// It is launched with the device current, exactly once. Arguments that the launch call copies, as
+/// kernel parameters are, need not outlive it.
+pub struct StreamCommand<A: StreamApi> {
+    pub(crate) body: Body<A>,
+    pub(crate) kind: u32,
+    pub(crate) expected_ns: Option<u64>,
+}
+
+pub(crate) enum Body<A: StreamApi> {
+    Native(A::Native),
+    Closure(Arc<Launch<A>>),
+}
+
+impl<A: StreamApi> StreamCommand<A> {
+    /// A command of the vendor's.
+    #[must_use]
+    pub const fn native(command: A::Native) -> Self {
+        Self { body: Body::Native(command), kind: 0, expected_ns: None }
+    }
+
+    /// A closure that launches one kernel, copy or graph into the stream it gets, and does not
+    /// block. What it launches must not wait for another XQueue.
+    #[must_use]
+    pub fn new(launch: impl Fn(A::Stream) -> Result<(), A::Error> + Send + Sync + 'static) -> Self {
+        Self { body: Body::Closure(Arc::new(launch)), kind: 0, expected_ns: None }
+    }
+
+    /// Says that commands of this kind take about equally long, so that the measured times of some
+    /// predict the others'. Any number; 64 kinds per queue are told apart. Commands that say
+    /// nothing are of kind 0.
+    #[must_use]
+    pub const fn of_kind(mut self, kind: u32) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Says how long it will take, in nanoseconds of device time. Goes before what was measured of
+    /// its kind. Gates are placed by this.
+    #[must_use]
+    pub const fn expected_ns(mut self, ns: u64) -> Self {
+        self.expected_ns = Some(ns);
+        self
+    }
+
+    /// Launches it.
+    ///
+    /// # Safety
+    /// The stream is alive and the device current.
+    pub(crate) unsafe fn launch(&self, api: &A, stream: A::Stream) -> Result<(), A::Error> {
+        match &self.body {
+            // SAFETY: as promised by the caller, and by whoever made the command.
+            Body::Native(command) => unsafe { api.launch_native(command, stream) },
+            Body::Closure(launch) => launch(stream),
+        }
+    }
+}
+
+impl<A: StreamApi> Clone for StreamCommand<A> {
+    fn clone(&self) -> Self {
+        let body = match &self.body {
+            Body::Native(command) => Body::Native(command.clone()),
+            Body::Closure(launch) => Body::Closure(Arc::clone(launch)),
+        };
+        Self { body, kind: self.kind, expected_ns: self.expected_ns }
+    }
+}
+
+impl<A: StreamApi> fmt::Debug for StreamCommand<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("StreamCommand");
+        match &self.body {
+            Body::Native(command) => out.field("native", command),
+            Body::Closure(_) => out.field("closure", &".."),
+        };
+        out.field("kind", &self.kind).field("expected_ns", &self.expected_ns).finish()
+    }
+}
