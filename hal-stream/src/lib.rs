@@ -3,7 +3,27 @@
 #![allow(unsafe_code)]
 
 mod api;
+mod board;
 mod command;
+mod device;
+mod error;
+mod flags;
+mod gate;
+mod predict;
+mod preempt;
+mod queue;
+mod retire;
+mod selftest;
+mod submit;
+mod sync;
+mod watch;
 
 pub use api::{About, FlagMemory, StreamApi, StreamKind};
 pub use command::StreamCommand;
+pub use device::{StreamConfig, StreamDevice, StreamDeviceConfig};
+pub use error::StreamError;
+pub use predict::Spacing;
+pub use preempt::StreamPreempt;
+pub use retire::StreamRetire;
+pub use selftest::NoGate;
+pub use submit::StreamSubmit;

@@ -12,7 +12,7 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 12] = [
+const ARROWS: [(&str, Arrows); 13] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
@@ -20,6 +20,7 @@ const ARROWS: [(&str, Arrows); 12] = [
     ("conformance", Arrows::To(&["core"])),
     ("hal-host", Arrows::To(&["core", "conformance"])),
     ("hal-stream", Arrows::To(&["core", "conformance"])),
+    ("hal-cuda", Arrows::To(&["core", "hal-stream", "conformance"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
     ("cli", Arrows::Anywhere),

@@ -1,0 +1,428 @@
+//! CUDA's streams, as XSched needs them.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::AtomicU32;
+
+use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
+
+use crate::command::{Body, CudaCommand, CudaKernel};
+use crate::error::{CudaError, NOT_READY, SUCCESS};
+use crate::spin::Kernels;
+use crate::table::{
+    ATTRIBUTE_MEM_OPS, ATTRIBUTE_UNITS, CuContext, CuDevice, CuEvent, CuResult, CuStream,
+    EVENT_DEFAULT, HOST_ALLOC, HOST_REGISTER, LAUNCH_PARAMS, STREAM_LEGACY, STREAM_NON_BLOCKING,
+    STREAM_PER_THREAD, Table, WAIT_EQUAL, load,
+};
+
+/// Time after a store to a flag in host memory for which a command may still start, in
+/// nanoseconds. On an H200 at most one of 9,000 started, within 2 to 3 µs, the observer's lag
+/// included.
+const SETTLE_NS: u64 = 3_000;
+
+/// A device, by its primary context, which all of the process's CUDA runtime uses.
+#[derive(Debug)]
+pub struct CudaApi {
+    pub(crate) table: &'static Table,
+    device: CuDevice,
+    context: CuContext,
+    /// The context is the primary one, and a reference to it ours.
+    primary: bool,
+    about: About,
+    mem_ops: bool,
+    kernels: Kernels,
+}
+
+/// Answers of calls that write a value.
+fn written<T>(
+    table: &Table,
+    call: &'static str,
+    mut value: T,
+    ask: impl FnOnce(*mut T) -> CuResult,
+) -> Result<T, CudaError> {
+    check(table, call, ask(&raw mut value))?;
+    Ok(value)
+}
+
+pub(crate) fn check(table: &Table, call: &'static str, code: CuResult) -> Result<(), CudaError> {
+    if code == SUCCESS { Ok(()) } else { Err(CudaError::of(table, call, code)) }
+}
+
+/// Devices that can be used.
+///
+/// # Errors
+/// If there is no driver, or it refuses.
+pub fn device_count() -> Result<u32, CudaError> {
+    let table = load()?;
+    // SAFETY: always allowed.
+    check(table, "cuInit", unsafe { (table.init)(0) })?;
+    // SAFETY: it writes a number.
+    let count = written(table, "cuDeviceGetCount", 0, |n| unsafe { (table.device_count)(n) })?;
+    Ok(u32::try_from(count).unwrap_or(0))
+}
+
+impl CudaApi {
+    /// The device with this number, from 0, as `CUDA_VISIBLE_DEVICES` leaves it.
+    ///
+    /// # Errors
+    /// If there is no driver, no such device, or the driver refuses.
+    pub fn open(ordinal: u32) -> Result<Self, CudaError> {
+        let count = device_count()?;
+        if ordinal >= count {
+            return Err(CudaError::NoSuchDevice { ordinal, count });
+        }
+        let table = load()?;
+        let ordinal = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+        // SAFETY: it writes a number.
+        let get = |device| unsafe { (table.device_get)(device, ordinal) };
+        let device = written(table, "cuDeviceGet", 0, get)?;
+        // SAFETY: it writes a handle.
+        let retain = |context| unsafe { (table.primary_retain)(context, device) };
+        let context = written(table, "cuDevicePrimaryCtxRetain", CuContext::NULL, retain)?;
+        Self::on(table, device, context, true).inspect_err(|_| {
+            // SAFETY: retained above. Nothing can be done about an error.
+            let _ = unsafe { (table.primary_release)(device) };
+        })
+    }
+
+    fn on(
+        table: &'static Table,
+        device: CuDevice,
+        context: CuContext,
+        primary: bool,
+    ) -> Result<Self, CudaError> {
+        let entered = Entered::of(table, context)?;
+        let about = about(table, device)?;
+        let mem_ops = attribute(table, ATTRIBUTE_MEM_OPS, device)? != 0;
+        let kernels = Kernels::load(table)?;
+        drop(entered);
+        Ok(Self { table, device, context, primary, about, mem_ops, kernels })
+    }
+
+    /// The driver's functions.
+    #[must_use]
+    pub const fn table(&self) -> &'static Table {
+        self.table
+    }
+
+    /// The context.
+    #[must_use]
+    pub const fn context(&self) -> CuContext {
+        self.context
+    }
+
+    /// Kernels for tests and benches.
+    #[must_use]
+    pub const fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
+    /// An attribute of the device, by its number in `cuda.h`.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn attribute(&self, number: i32) -> Result<i32, CudaError> {
+        attribute(self.table, number, self.device)
+    }
+
+    pub(crate) fn check(&self, call: &'static str, code: CuResult) -> Result<(), CudaError> {
+        check(self.table, call, code)
+    }
+
+    /// # Safety
+    /// As [`StreamApi::launch_native`].
+    unsafe fn launch_kernel(&self, kernel: &CudaKernel, stream: CuStream) -> CuResult {
+        let (pointer, mut bytes) = kernel.parameters();
+        let [by_pointer, by_size, end] = LAUNCH_PARAMS.map(|n| n as *mut c_void);
+        let size = (&raw mut bytes).cast::<c_void>();
+        let mut extra = [by_pointer, pointer.cast_mut(), by_size, size, end];
+        let ([x, y, z], [u, v, w]) = (kernel.grid, kernel.block);
+        // SAFETY: the parameters are copied before the call returns; for the rest, as promised by
+        // the caller and by whoever made the kernel.
+        unsafe {
+            (self.table.launch)(
+                kernel.function,
+                x,
+                y,
+                z,
+                u,
+                v,
+                w,
+                kernel.shared_bytes,
+                stream,
+                null_mut(),
+                extra.as_mut_ptr(),
+            )
+        }
+    }
+}
+
+fn attribute(table: &Table, number: i32, device: CuDevice) -> Result<i32, CudaError> {
+    // SAFETY: it writes a number.
+    let ask = |value| unsafe { (table.device_attribute)(value, number, device) };
+    written(table, "cuDeviceGetAttribute", 0, ask)
+}
+
+/// A text that a call writes.
+fn text(
+    table: &Table,
+    call: &'static str,
+    ask: impl FnOnce(*mut c_char, c_int) -> CuResult,
+) -> Result<String, CudaError> {
+    let mut bytes = [0_u8; 256];
+    // One less, so that there is an end whatever is written.
+    check(table, call, ask(bytes.as_mut_ptr().cast(), 255))?;
+    let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
+    Ok(text.to_string_lossy().into_owned())
+}
+
+fn about(table: &Table, device: CuDevice) -> Result<About, CudaError> {
+    // SAFETY: it writes an answer to where it is asked to.
+    let version = |value| unsafe { (table.driver_version)(value) };
+    let version = written(table, "cuDriverGetVersion", 0, version)?;
+    // SAFETY: it writes a text of at most this length.
+    let name = |at, length| unsafe { (table.device_name)(at, length, device) };
+    // SAFETY: it writes a text of at most this length.
+    let pci = |at, length| unsafe { (table.device_pci)(at, length, device) };
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: it writes two numbers.
+    let code = unsafe { (table.ctx_priorities)(&raw mut least, &raw mut greatest) };
+    check(table, "cuCtxGetStreamPriorityRange", code)?;
+    let pci = text(table, "cuDeviceGetPCIBusId", pci)?.to_lowercase();
+    Ok(About {
+        device: text(table, "cuDeviceGetName", name)?,
+        // Without the function, of which devices have only one.
+        pci: pci.split('.').next().unwrap_or_default().to_owned(),
+        driver: format!("CUDA {}.{}", version / 1_000, version % 1_000 / 10),
+        library: table.library.clone(),
+        units: u32::try_from(attribute(table, ATTRIBUTE_UNITS, device)?).unwrap_or(0),
+        priorities: (least, greatest),
+    })
+}
+
+impl Drop for CudaApi {
+    fn drop(&mut self) {
+        if self.primary {
+            // SAFETY: retained when it was made. Nothing can be done about an error.
+            let _ = unsafe { (self.table.primary_release)(self.device) };
+        }
+    }
+}
+
+/// A context is current on this thread; what was before is again when this is dropped.
+#[derive(Debug)]
+pub struct Entered {
+    table: &'static Table,
+    pushed: bool,
+    /// Stays on its thread.
+    here: PhantomData<*mut ()>,
+}
+
+impl Entered {
+    fn of(table: &'static Table, context: CuContext) -> Result<Self, CudaError> {
+        // SAFETY: it writes a handle.
+        let ask = |current| unsafe { (table.ctx_current)(current) };
+        let pushed = written(table, "cuCtxGetCurrent", CuContext::NULL, ask)? != context;
+        if pushed {
+            // SAFETY: the context is alive as long as the device.
+            check(table, "cuCtxPushCurrent", unsafe { (table.ctx_push)(context) })?;
+        }
+        Ok(Self { table, pushed, here: PhantomData })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if self.pushed {
+            let mut context = CuContext::NULL;
+            // SAFETY: it writes a handle. It was pushed on this thread, as this is not `Send`.
+            let _ = unsafe { (self.table.ctx_pop)(&raw mut context) };
+        }
+    }
+}
+
+impl StreamApi for CudaApi {
+    type Stream = CuStream;
+    type Event = CuEvent;
+    type Native = CudaCommand;
+    type Entered<'a> = Entered;
+    type Error = CudaError;
+
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn no_waits(&self) -> Option<String> {
+        if self.table.stream_wait.is_none() {
+            return Some("this CUDA driver lacks cuStreamWaitValue32_v2; update it".to_owned());
+        }
+        (!self.mem_ops).then(|| "this device has no stream memory operations".to_owned())
+    }
+
+    fn settle_ns(&self) -> u64 {
+        SETTLE_NS
+    }
+
+    fn enter(&self) -> Result<Entered, CudaError> {
+        Entered::of(self.table, self.context)
+    }
+
+    fn create_stream(&self, priority: Option<i32>) -> Result<CuStream, CudaError> {
+        let (least, greatest) = self.about.priorities;
+        // Urgent priorities are the lower numbers.
+        let priority = priority.unwrap_or(least).clamp(greatest.min(least), least.max(greatest));
+        let create =
+            // SAFETY: it writes an answer to where it is asked to.
+            |stream| unsafe { (self.table.stream_create)(stream, STREAM_NON_BLOCKING, priority) };
+        written(self.table, "cuStreamCreateWithPriority", CuStream::NULL, create)
+    }
+
+    unsafe fn destroy_stream(&self, stream: CuStream) -> Result<(), CudaError> {
+        // SAFETY: as promised by the caller.
+        self.check("cuStreamDestroy", unsafe { (self.table.stream_destroy)(stream) })
+    }
+
+    unsafe fn stream_kind(&self, stream: CuStream) -> Result<StreamKind, CudaError> {
+        if stream == STREAM_PER_THREAD {
+            return Err(CudaError::PerThreadStream);
+        }
+        if stream == CuStream::NULL || stream == STREAM_LEGACY {
+            return Ok(StreamKind { legacy_default: true, blocking: true, own_ring: None });
+        }
+        // SAFETY: as promised by the caller.
+        let ask = |flags| unsafe { (self.table.stream_flags)(stream, flags) };
+        let flags: c_uint = written(self.table, "cuStreamGetFlags", 0, ask)?;
+        // SAFETY: as promised by the caller.
+        let ask = |status| unsafe { (self.table.stream_capturing)(stream, status) };
+        if written(self.table, "cuStreamIsCapturing", 0, ask)? != 0 {
+            return Err(CudaError::Capturing);
+        }
+        let blocking = flags & STREAM_NON_BLOCKING == 0;
+        Ok(StreamKind { legacy_default: false, blocking, own_ring: None })
+    }
+
+    fn create_event(&self) -> Result<CuEvent, CudaError> {
+        // SAFETY: it writes an answer to where it is asked to.
+        let create = |event| unsafe { (self.table.event_create)(event, EVENT_DEFAULT) };
+        written(self.table, "cuEventCreate", CuEvent::NULL, create)
+    }
+
+    unsafe fn destroy_event(&self, event: CuEvent) {
+        // Nothing can be done about an error.
+        // SAFETY: as promised by the caller.
+        let _ = unsafe { (self.table.event_destroy)(event) };
+    }
+
+    unsafe fn record(&self, event: CuEvent, stream: CuStream) -> Result<(), CudaError> {
+        // SAFETY: as promised by the caller.
+        self.check("cuEventRecord", unsafe { (self.table.event_record)(event, stream) })
+    }
+
+    unsafe fn query(&self, event: CuEvent) -> Result<bool, CudaError> {
+        // SAFETY: as promised by the caller.
+        match unsafe { (self.table.event_query)(event) } {
+            NOT_READY => Ok(false),
+            code => self.check("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    /// To half a microsecond.
+    unsafe fn elapsed_ns(&self, from: CuEvent, to: CuEvent) -> Result<u64, CudaError> {
+        // SAFETY: as promised by the caller.
+        let ask = |ms| unsafe { (self.table.event_elapsed)(ms, from, to) };
+        let ms = written(self.table, "cuEventElapsedTime", 0.0_f32, ask)?;
+        // Negative and no-number become 0.
+        Ok((f64::from(ms) * 1e6) as u64)
+    }
+
+    unsafe fn wait_zero(&self, stream: CuStream, word: u64) -> Result<(), CudaError> {
+        let Some(wait) = self.table.stream_wait else {
+            return Err(CudaError::Missing { symbol: "cuStreamWaitValue32_v2" });
+        };
+        // SAFETY: as promised by the caller.
+        self.check("cuStreamWaitValue32", unsafe { wait(stream, word, 0, WAIT_EQUAL) })
+    }
+
+    fn flag_memory(&self, bytes: usize) -> Result<FlagMemory, CudaError> {
+        // SAFETY: it writes an answer to where it is asked to.
+        let alloc = |at| unsafe { (self.table.host_alloc)(at, bytes, HOST_ALLOC) };
+        let memory = written(self.table, "cuMemHostAlloc", null_mut(), alloc)?;
+        let Some(host) = NonNull::new(memory.cast::<AtomicU32>()) else {
+            return Err(CudaError::of(self.table, "cuMemHostAlloc", 2));
+        };
+        // SAFETY: just allocated with this length, and ours.
+        unsafe { memory.cast::<u8>().write_bytes(0, bytes) };
+        Ok(FlagMemory { host, device: self.device_pointer(memory)?, bytes })
+    }
+
+    unsafe fn register_flags(
+        &self,
+        host: NonNull<AtomicU32>,
+        bytes: usize,
+    ) -> Result<FlagMemory, CudaError> {
+        let memory = host.as_ptr().cast::<c_void>();
+        // SAFETY: as promised by the caller.
+        let code = unsafe { (self.table.host_register)(memory, bytes, HOST_REGISTER) };
+        self.check("cuMemHostRegister", code)?;
+        Ok(FlagMemory { host, device: self.device_pointer(memory)?, bytes })
+    }
+
+    unsafe fn free_flags(&self, memory: FlagMemory) {
+        // SAFETY: as promised by the caller.
+        let _ = unsafe { (self.table.host_free)(memory.host.as_ptr().cast()) };
+    }
+
+    unsafe fn unregister_flags(&self, memory: FlagMemory) {
+        // SAFETY: as promised by the caller.
+        let _ = unsafe { (self.table.host_unregister)(memory.host.as_ptr().cast()) };
+    }
+
+    unsafe fn launch_nothing(&self, stream: CuStream) -> Result<(), CudaError> {
+        let nothing = self.kernels.empty();
+        // SAFETY: as promised by the caller.
+        self.check("cuLaunchKernel", unsafe { self.launch_kernel(&nothing, stream) })
+    }
+
+    unsafe fn launch_native(
+        &self,
+        command: &CudaCommand,
+        stream: CuStream,
+    ) -> Result<(), CudaError> {
+        match &command.0 {
+            Body::Kernel(kernel) => {
+                // SAFETY: as promised by the caller.
+                self.check("cuLaunchKernel", unsafe { self.launch_kernel(kernel, stream) })
+            }
+            Body::Copy { to, from, bytes } => {
+                // SAFETY: as promised by the caller.
+                let code = unsafe { (self.table.copy)(*to, *from, *bytes, stream) };
+                self.check("cuMemcpyAsync", code)
+            }
+            Body::Fill { to, value, words } => {
+                // SAFETY: it writes an answer to where it is asked to.
+                let code = unsafe { (self.table.fill)(*to, *value, *words, stream) };
+                self.check("cuMemsetD32Async", code)
+            }
+            Body::Graph(graph) => {
+                let Some(launch) = self.table.graph_launch else {
+                    return Err(CudaError::Missing { symbol: "cuGraphLaunch" });
+                };
+                // SAFETY: it writes an answer to where it is asked to.
+                self.check("cuGraphLaunch", unsafe { launch(*graph, stream) })
+            }
+        }
+    }
+}
+
+impl CudaApi {
+    fn device_pointer(&self, memory: *mut c_void) -> Result<u64, CudaError> {
+        // SAFETY: it writes an answer to where it is asked to.
+        let ask = |pointer| unsafe { (self.table.host_device_pointer)(pointer, memory, 0) };
+        written(self.table, "cuMemHostGetDevicePointer", 0, ask)
+    }
+}

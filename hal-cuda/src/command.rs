@@ -1,0 +1,124 @@
+//! CUDA's own commands.
+
+use std::ffi::c_void;
+use std::fmt;
+
+use crate::error::CudaError;
+use crate::table::{CuDevicePtr, CuFunction, CuGraphExec};
+
+/// Bytes of parameters that a [`CudaKernel`] has room for.
+pub const PARAMETERS_MAX: usize = 64;
+
+/// A kernel with its grid and parameters.
+#[derive(Clone, Copy)]
+pub struct CudaKernel {
+    pub(crate) function: CuFunction,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
+    parameters: Parameters,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(16))]
+struct Parameters {
+    bytes: [u8; PARAMETERS_MAX],
+    used: usize,
+}
+
+impl fmt::Debug for CudaKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("CudaKernel");
+        out.field("function", &self.function).field("grid", &self.grid);
+        out.field("block", &self.block).finish_non_exhaustive()
+    }
+}
+
+impl CudaKernel {
+    /// A kernel without parameters.
+    ///
+    /// # Safety
+    /// The function belongs to the device's context, its module stays loaded, and running it with
+    /// the parameters that are added harms nothing.
+    #[must_use]
+    pub const unsafe fn new(function: CuFunction, grid: [u32; 3], block: [u32; 3]) -> Self {
+        let parameters = Parameters { bytes: [0; PARAMETERS_MAX], used: 0 };
+        Self { function, grid, block, shared_bytes: 0, parameters }
+    }
+
+    /// Dynamic shared memory, in bytes.
+    #[must_use]
+    pub const fn shared_bytes(mut self, bytes: u32) -> Self {
+        self.shared_bytes = bytes;
+        self
+    }
+
+    /// Adds a parameter, aligned as C does it.
+    ///
+    /// # Errors
+    /// [`CudaError::LongParameters`].
+    pub fn parameter<T: Copy>(mut self, value: T) -> Result<Self, CudaError> {
+        let at = self.parameters.used.next_multiple_of(align_of::<T>());
+        let end = at + size_of::<T>();
+        if end > PARAMETERS_MAX || align_of::<T>() > 16 {
+            return Err(CudaError::LongParameters { bytes: end, max: PARAMETERS_MAX });
+        }
+        // SAFETY: it fits, and the place is aligned since the buffer is aligned to 16.
+        unsafe { self.parameters.bytes.as_mut_ptr().add(at).cast::<T>().write(value) };
+        self.parameters.used = end;
+        Ok(self)
+    }
+
+    pub(crate) const fn parameters(&self) -> (*const c_void, usize) {
+        (self.parameters.bytes.as_ptr().cast(), self.parameters.used)
+    }
+}
+
+/// What is launched without a closure. Pointers and handles are alive until it has run: whoever
+/// makes one into a command promises so, by [`CudaKernel::new`] or by the makers here.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaCommand(pub(crate) Body);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body {
+    Kernel(CudaKernel),
+    Copy { to: CuDevicePtr, from: CuDevicePtr, bytes: usize },
+    Fill { to: CuDevicePtr, value: u32, words: usize },
+    Graph(CuGraphExec),
+}
+
+impl CudaCommand {
+    /// A kernel.
+    #[must_use]
+    pub const fn kernel(kernel: CudaKernel) -> Self {
+        Self(Body::Kernel(kernel))
+    }
+
+    /// A copy, `cuMemcpyAsync`.
+    ///
+    /// # Safety
+    /// Both areas are alive until it has run, and used by nobody else meanwhile. Host memory is
+    /// page-locked, or the launch blocks.
+    #[must_use]
+    pub const unsafe fn copy(to: CuDevicePtr, from: CuDevicePtr, bytes: usize) -> Self {
+        Self(Body::Copy { to, from, bytes })
+    }
+
+    /// Fills 32-bit words, `cuMemsetD32Async`.
+    ///
+    /// # Safety
+    /// The area is alive until it has run, and used by nobody else meanwhile.
+    #[must_use]
+    pub const unsafe fn fill(to: CuDevicePtr, value: u32, words: usize) -> Self {
+        Self(Body::Fill { to, value, words })
+    }
+
+    /// An executable graph, as one command.
+    ///
+    /// # Safety
+    /// It belongs to the device's context and is alive until it has run, as is what it uses.
+    #[must_use]
+    pub const unsafe fn graph(graph: CuGraphExec) -> Self {
+        Self(Body::Graph(graph))
+    }
+}

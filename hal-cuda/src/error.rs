@@ -1,0 +1,124 @@
+//! What can go wrong.
+
+use std::ffi::{CStr, c_char};
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::HalError;
+
+use crate::table::{CuResult, Table};
+
+/// Why there is no driver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// No library.
+    #[error(
+        "no CUDA driver ({tried}); {}",
+        if *chosen { "correct or unset XSCHED_CUDA_LIB" }
+        else { "install it, or name it in XSCHED_CUDA_LIB" }
+    )]
+    Library {
+        /// What was tried, and what the system said.
+        tried: String,
+        /// `XSCHED_CUDA_LIB` named it.
+        chosen: bool,
+    },
+    /// It lacks a function.
+    #[error("{library} lacks {symbol}; it is no CUDA driver, or one older than 12.0: update it")]
+    Symbol {
+        /// The library.
+        library: String,
+        /// The function.
+        symbol: &'static str,
+    },
+}
+
+/// An error of the CUDA driver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CudaError {
+    /// There is none.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// There are fewer devices.
+    #[error("there is no CUDA device {ordinal}; {count} can be used (see CUDA_VISIBLE_DEVICES)")]
+    NoSuchDevice {
+        /// What was asked for.
+        ordinal: u32,
+        /// Devices there are.
+        count: u32,
+    },
+    /// A call failed.
+    #[error("{call}: {name} ({code}): {text}")]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// Its answer, a `CUresult`.
+        code: CuResult,
+        /// The answer's name.
+        name: String,
+        /// The driver's words for it.
+        text: String,
+    },
+    /// The driver lacks an optional function.
+    #[error("this CUDA driver lacks {symbol}; update it")]
+    Missing {
+        /// The function.
+        symbol: &'static str,
+    },
+    /// The per-thread default stream.
+    #[error(
+        "the per-thread default stream is another one on each thread, and commands are launched \
+         from several; make a stream with cuStreamCreate"
+    )]
+    PerThreadStream,
+    /// What is launched would be captured.
+    #[error("the stream is being captured; make the queue when the capture has ended")]
+    Capturing,
+    /// Parameters of a kernel take too much room.
+    #[error("parameters of {bytes} bytes are too many; {max} fit, use a closure for more")]
+    LongParameters {
+        /// What they take.
+        bytes: usize,
+        /// What fits.
+        max: usize,
+    },
+}
+
+/// `CUDA_SUCCESS`.
+pub(crate) const SUCCESS: CuResult = 0;
+/// `CUDA_ERROR_NOT_READY`.
+pub(crate) const NOT_READY: CuResult = 600;
+
+impl CudaError {
+    /// The error of a call, with the driver's words for it.
+    pub(crate) fn of(table: &Table, call: &'static str, code: CuResult) -> Self {
+        let words = |ask: unsafe extern "C" fn(CuResult, *mut *const c_char) -> CuResult| {
+            let mut text: *const c_char = std::ptr::null();
+            // SAFETY: it writes a pointer to a constant string, or null.
+            let known = unsafe { ask(code, &raw mut text) } == SUCCESS && !text.is_null();
+            // SAFETY: see above.
+            known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        };
+        let name = words(table.error_name).unwrap_or_else(|| "unknown error".to_owned());
+        let text = words(table.error_text).unwrap_or_default();
+        Self::Call { call, code, name, text }
+    }
+}
+
+impl HalError for CudaError {
+    /// By the meaning of the codes in `cuda.h`: those after which the context is of no use are
+    /// [`Fault::DeviceLost`].
+    fn kind(&self) -> Fault {
+        let Self::Call { code, .. } = self else { return Fault::NotSupported };
+        match code {
+            // Illegal address, time-out, faults of a kernel, launch failure; the context or the
+            // device is gone.
+            4 | 46 | 214 | 700 | 702 | 709 | 710 | 714..=719 | 999 => Fault::DeviceLost,
+            // Not permitted, no permissions.
+            800 | 203 => Fault::NotPermitted,
+            801 | 36 | 209 => Fault::NotSupported,
+            _ => Fault::Launch,
+        }
+    }
+}

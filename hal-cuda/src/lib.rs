@@ -1,0 +1,25 @@
+//! CUDA streams for XSched, by the driver API, which is loaded at run time: this links and says
+//! "no CUDA driver" on a machine without one.
+//!
+//! ```no_run
+//! use xsched_hal_cuda::{CudaApi, StreamDevice, StreamDeviceConfig};
+//!
+//! let device = StreamDevice::new(CudaApi::open(0)?, StreamDeviceConfig::default())?;
+//! println!("{}: {}", device.about().device, device.level());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![allow(unsafe_code)]
+
+mod api;
+mod command;
+mod error;
+mod spin;
+pub mod table;
+
+pub use api::{CudaApi, Entered, device_count};
+pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
+pub use error::{CudaError, LoadError};
+pub use spin::{Kernels, SpinRate};
+pub use xsched_hal_stream::{
+    Spacing, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
+};

@@ -1,0 +1,173 @@
+//! Kernels that take time, for tests and benches.
+
+use std::ffi::CStr;
+use std::time::Duration;
+
+use xsched_hal_stream::StreamApi;
+
+use crate::api::{CudaApi, check};
+use crate::command::CudaKernel;
+use crate::error::CudaError;
+use crate::table::{CuFunction, CuModule, CuStream, Table};
+
+/// The module, as PTX with a null at its end.
+const PTX: &str = concat!(include_str!("../kernels/spin.ptx"), "\0");
+
+/// The kernels of `kernels/spin.ptx`. They stay loaded as long as the context: unloading would wait
+/// for the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernels {
+    nothing: CuFunction,
+    spin: CuFunction,
+    note: CuFunction,
+    trap: CuFunction,
+}
+
+impl Kernels {
+    /// Compiles and loads them into the current context.
+    pub(crate) fn load(table: &Table) -> Result<Self, CudaError> {
+        let mut module = CuModule::NULL;
+        // SAFETY: the text ends with a null, and the driver copies it.
+        let code = unsafe { (table.module_load)(&raw mut module, PTX.as_ptr().cast()) };
+        check(table, "cuModuleLoadData", code)?;
+        let find = |name: &CStr| {
+            let mut function = CuFunction::NULL;
+            // SAFETY: the module was loaded above, and the name ends with a null.
+            let code = unsafe { (table.module_function)(&raw mut function, module, name.as_ptr()) };
+            check(table, "cuModuleGetFunction", code)?;
+            if let Some(load) = table.function_load {
+                // So that the first launch does not have to, which would wait for held queues.
+                // SAFETY: just found.
+                check(table, "cuFuncLoad", unsafe { load(function) })?;
+            }
+            Ok::<_, CudaError>(function)
+        };
+        Ok(Self {
+            nothing: find(c"xs_nothing")?,
+            spin: find(c"xs_spin")?,
+            note: find(c"xs_note")?,
+            trap: find(c"xs_trap")?,
+        })
+    }
+
+    /// A kernel that does nothing.
+    #[must_use]
+    pub const fn empty(&self) -> CudaKernel {
+        // SAFETY: it has no parameters and touches no memory; its module stays loaded.
+        unsafe { CudaKernel::new(self.nothing, [1; 3], [1; 3]) }
+    }
+
+    /// A kernel that fails, and takes the context with it.
+    #[must_use]
+    pub const fn trap(&self) -> CudaKernel {
+        // SAFETY: it has no parameters and touches no memory; its module stays loaded.
+        unsafe { CudaKernel::new(self.trap, [1; 3], [1; 3]) }
+    }
+
+    /// Blocks that each spin for so many cycles. Where `stamps` is not 0, the first thread writes
+    /// the device's clock there, in nanoseconds, at its start and its end.
+    ///
+    /// # Errors
+    /// None that can happen.
+    ///
+    /// # Safety
+    /// `stamps` is 0 or the device's address of 16 bytes that are alive until it has run.
+    pub unsafe fn spin(
+        &self,
+        blocks: u32,
+        threads: u32,
+        cycles: u64,
+        stamps: u64,
+    ) -> Result<CudaKernel, CudaError> {
+        // SAFETY: it writes where the caller allows it; its module stays loaded.
+        let kernel = unsafe { CudaKernel::new(self.spin, [blocks, 1, 1], [threads, 1, 1]) };
+        kernel.parameter(cycles)?.parameter(stamps)
+    }
+
+    /// One thread that spins for so many cycles and notes what it does in seven words, as the
+    /// conformance suite asks for.
+    ///
+    /// # Errors
+    /// None that can happen.
+    ///
+    /// # Safety
+    /// Device addresses of host memory that is alive until it has run.
+    pub unsafe fn note(
+        &self,
+        cycles: u64,
+        clock: u64,
+        notes: u64,
+    ) -> Result<CudaKernel, CudaError> {
+        // SAFETY: it writes where the caller allows it; its module stays loaded.
+        let kernel = unsafe { CudaKernel::new(self.note, [1; 3], [1; 3]) };
+        kernel.parameter(cycles)?.parameter(clock)?.parameter(notes)
+    }
+}
+
+/// How the length of spin kernels depends on their cycles, on one device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpinRate {
+    /// Cycles per nanosecond.
+    pub cycles_per_ns: f64,
+    /// Device time of a kernel without a cycle, in nanoseconds, in a row of such kernels.
+    pub fixed_ns: f64,
+}
+
+impl SpinRate {
+    /// Cycles for a kernel that takes so long in a row of such kernels.
+    #[must_use]
+    pub fn cycles(&self, ns: u64) -> u64 {
+        ((ns as f64 - self.fixed_ns).max(0.0) * self.cycles_per_ns) as u64
+    }
+}
+
+impl CudaApi {
+    /// Measures how long spin kernels take, with kernels of so many blocks and threads, which takes
+    /// about 50 ms of the device and needs it to be idle.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn spin_rate(&self, blocks: u32, threads: u32) -> Result<SpinRate, CudaError> {
+        let _entered = self.enter()?;
+        let stream = self.create_stream(None)?;
+        let row = |cycles| self.row_ns(stream, blocks, threads, cycles);
+        // The first brings the clock up.
+        let measured = row(1_000_000).and_then(|_| Ok((row(20_000)?, row(1_000_000)?)));
+        // SAFETY: made above, and all that was launched has ended. Nothing depends on the answer.
+        let _ = unsafe { self.destroy_stream(stream) };
+        let (short, long) = measured?;
+        let cycles_per_ns = 980_000.0 / (long - short).max(1.0);
+        Ok(SpinRate { cycles_per_ns, fixed_ns: (short - 20_000.0 / cycles_per_ns).max(0.0) })
+    }
+
+    /// Mean device time of kernels in a row, in nanoseconds.
+    fn row_ns(
+        &self,
+        stream: CuStream,
+        blocks: u32,
+        threads: u32,
+        cycles: u64,
+    ) -> Result<f64, CudaError> {
+        const ROW: u32 = 30;
+        // SAFETY: without stamps.
+        let kernel = unsafe { self.kernels().spin(blocks, threads, cycles, 0)? };
+        let kernel = crate::command::CudaCommand::kernel(kernel);
+        let (from, to) = (self.create_event()?, self.create_event()?);
+        // SAFETY: all were made above or by the caller.
+        unsafe {
+            self.launch_native(&kernel, stream)?;
+            self.record(from, stream)?;
+            for _ in 0..ROW {
+                self.launch_native(&kernel, stream)?;
+            }
+            self.record(to, stream)?;
+            while !self.query(to)? {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            let elapsed = self.elapsed_ns(from, to)?;
+            self.destroy_event(from);
+            self.destroy_event(to);
+            Ok(elapsed as f64 / f64::from(ROW))
+        }
+    }
+}

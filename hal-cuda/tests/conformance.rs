@@ -1,0 +1,111 @@
+//! The suite that every backend must pass, on the first CUDA device, if there is one.
+#![allow(unsafe_code, reason = "gives kernels the addresses that they write to")]
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use xsched_conformance::{Claims, Note, Subject, Work, checks};
+use xsched_core::level::Level;
+use xsched_hal_cuda::table::HOST_REGISTER;
+use xsched_hal_cuda::{
+    CudaApi, CudaCommand, CudaError, Spacing, SpinRate, StreamCommand, StreamConfig, StreamDevice,
+    StreamDeviceConfig, device_count,
+};
+use xsched_hal_stream::StreamApi;
+
+const PAGE: usize = 4_096;
+
+/// The first CUDA device.
+struct Cuda {
+    level: Level,
+    rate: OnceLock<SpinRate>,
+    api: CudaApi,
+    /// Pages that the device can write to, and where it sees them. They stay so to the end, and so
+    /// do the logs in them.
+    pages: Mutex<(HashMap<usize, u64>, Vec<Note>)>,
+}
+
+impl Cuda {
+    fn new(level: Level) -> Result<Self, CudaError> {
+        let api = CudaApi::open(0)?;
+        Ok(Self { level, rate: OnceLock::new(), api, pages: Mutex::default() })
+    }
+
+    /// Where the device sees an address.
+    fn seen<T>(&self, place: &T) -> u64 {
+        let place = std::ptr::from_ref(place) as usize;
+        let (page, offset) = (place & !(PAGE - 1), place % PAGE);
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let device = *pages.0.entry(page).or_insert_with(|| {
+            let _entered = self.api.enter().expect("the device");
+            let (table, at, mut device) = (self.api.table(), page as *mut c_void, 0_u64);
+            // SAFETY: the page has a part of a log in it, which is kept below.
+            let code = unsafe { (table.host_register)(at, PAGE, HOST_REGISTER) };
+            assert_eq!(code, 0, "a page of a log could not be registered");
+            // SAFETY: it writes an address.
+            let code = unsafe { (table.host_device_pointer)(&raw mut device, at, 0) };
+            assert_eq!(code, 0, "a page of a log has no address");
+            device
+        });
+        device + offset as u64
+    }
+
+    fn timed(&self, ns: u64, note: Note) -> Option<CudaCommand> {
+        let rate = self.rate.get_or_init(|| self.api.spin_rate(1, 1).expect("a rate"));
+        let (clock, notes) = note.notes()?;
+        let (clock, first, last) =
+            (self.seen(clock), self.seen(&notes.starts), self.seen(&notes.reserved));
+        assert_eq!(last - first, 48, "pages of a log are seen in different places");
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).1.push(note);
+        let cycles = (ns as f64 * rate.cycles_per_ns) as u64;
+        // SAFETY: the log is kept to the end.
+        let kernel = unsafe { self.api.kernels().note(cycles, clock, first) };
+        kernel.ok().map(CudaCommand::kernel)
+    }
+}
+
+impl Subject for Cuda {
+    type Command = StreamCommand<CudaApi>;
+    type Backend = StreamDevice<CudaApi>;
+
+    fn claims(&self) -> Claims {
+        // A note takes microseconds across the bus, so commands are longer than elsewhere.
+        Claims { units: 8, unit_ns: 500_000, ..Claims::at(self.level) }
+    }
+
+    fn device(&self) -> Result<StreamDevice<CudaApi>, String> {
+        let api = CudaApi::open(0).map_err(|error| error.to_string())?;
+        let mut config = StreamDeviceConfig::default();
+        config.level_max = self.level;
+        StreamDevice::new(api, config).map_err(|error| error.to_string())
+    }
+
+    fn config(&self, _: &mut StreamDevice<CudaApi>) -> StreamConfig<CudaApi> {
+        StreamConfig::default().spacing(Spacing::of_ns(0))
+    }
+
+    fn command(&self, work: Work) -> Option<StreamCommand<CudaApi>> {
+        let command = match work {
+            Work::Empty => CudaCommand::kernel(self.api.kernels().empty()),
+            Work::Timed { ns, note } => self.timed(ns, note)?,
+            // It would take the context, and all other tests, with it; `faults` does that in
+            // processes of its own.
+            Work::Failing => return None,
+        };
+        Some(StreamCommand::native(command))
+    }
+}
+
+fn main() {
+    match device_count() {
+        Ok(0) => return println!("skipped: there is no CUDA device"),
+        Ok(_) => {}
+        Err(error) => return println!("skipped: {error}"),
+    }
+    let open = |level| Cuda::new(level).expect("the first device");
+    xsched_conformance::main([
+        ("cuda", checks(), open(Level::Deactivate)),
+        ("cuda-lv1", checks(), open(Level::Block)),
+    ]);
+}

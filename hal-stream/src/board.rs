@@ -1,0 +1,188 @@
+//! All gates of a device, and the watch that opens them when a launch is blocked.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::gate::Gate;
+use crate::sync::{AtomicU64, Word, count};
+use crate::watch::Entries;
+
+/// Between two looks of the watch while a gate is closed.
+const PERIOD: Duration = Duration::from_micros(250);
+/// The same if nothing was launched since the last look.
+const QUIET_PERIOD: Duration = Duration::from_micros(700);
+/// Between two looks at a blocked launch.
+const GLANCE: Duration = Duration::from_micros(50);
+/// With all gates open, the watch looks this often whether it is still needed.
+const REST: Duration = Duration::from_millis(500);
+
+/// A queue as the board knows it.
+#[derive(Debug)]
+pub(crate) struct Member<W> {
+    pub(crate) gate: Gate<W>,
+    pub(crate) entries: Entries,
+}
+
+impl<W: Word> Member<W> {
+    pub(crate) fn new(word: W) -> Self {
+        Self { gate: Gate::new(word), entries: Entries::new() }
+    }
+}
+
+/// All queues of a device.
+#[derive(Debug)]
+pub(crate) struct Board<W> {
+    members: std::sync::Mutex<Vec<Weak<Member<W>>>>,
+    bell: Condvar,
+    /// Gates that are wanted closed.
+    wanted: AtomicU64,
+    /// How often the watch has opened the gates.
+    forced: AtomicU64,
+    /// A launch that takes longer while a gate is closed is taken to be blocked by it.
+    patience: Duration,
+}
+
+impl<W: Word + 'static> Board<W> {
+    /// A board, whose watch runs until it is dropped.
+    pub(crate) fn start(patience: Duration) -> std::io::Result<Arc<Self>> {
+        let board = Arc::new(Self {
+            members: std::sync::Mutex::default(),
+            bell: Condvar::new(),
+            wanted: AtomicU64::new(0),
+            forced: AtomicU64::new(0),
+            patience,
+        });
+        let weak = Arc::downgrade(&board);
+        thread::Builder::new().name("xsched-gates".to_owned()).spawn(move || watch(&weak))?;
+        Ok(board)
+    }
+
+    pub(crate) fn add(&self, member: &Arc<Member<W>>) {
+        let mut members = self.members();
+        members.retain(|member| member.strong_count() > 0);
+        members.push(Arc::downgrade(member));
+    }
+
+    /// Closes a gate, or opens it.
+    pub(crate) fn want(&self, member: &Member<W>, closed: bool) {
+        if !member.gate.want(closed) {
+            return;
+        }
+        if !closed {
+            self.wanted.fetch_sub(1, Ordering::Relaxed);
+        } else if self.wanted.fetch_add(1, Ordering::Relaxed) == 0 {
+            // With the lock, so that a watch that is about to rest is not missed.
+            drop(self.members());
+            self.bell.notify_one();
+        }
+    }
+
+    /// How often gates were opened because a launch was blocked.
+    pub(crate) fn forced(&self) -> u64 {
+        self.forced.load(Ordering::Relaxed)
+    }
+
+    /// Opens all gates until the answer is dropped.
+    pub(crate) fn lift(&self) -> Lifted<W> {
+        let members = self.all();
+        let closed = members.iter().filter(|member| member.gate.lift()).count();
+        Lifted { members, closed }
+    }
+
+    fn members(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Member<W>>>> {
+        self.members.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn all(&self) -> Vec<Arc<Member<W>>> {
+        self.members().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Rests until a gate is closed, or for a while. True if one is.
+    fn rest(&self) -> bool {
+        let members = self.members();
+        if self.wanted.load(Ordering::Relaxed) == 0 {
+            drop(self.bell.wait_timeout(members, REST));
+        }
+        self.wanted.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// All gates of a device are open.
+#[derive(Debug)]
+pub(crate) struct Lifted<W: Word> {
+    members: Vec<Arc<Member<W>>>,
+    /// Gates that were closed before.
+    pub(crate) closed: usize,
+}
+
+impl<W: Word> Drop for Lifted<W> {
+    fn drop(&mut self) {
+        self.members.iter().for_each(|member| member.gate.put_down());
+    }
+}
+
+/// Looks for blocked launches while a gate is closed, until the board is gone.
+fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
+    let mut look = Look::default();
+    while let Some(board) = board.upgrade() {
+        if !board.rest() {
+            look = Look::default();
+            continue;
+        }
+        let nap = if look.busy { PERIOD } else { QUIET_PERIOD };
+        thread::sleep(nap);
+        if let Some(blocked) = look.at(&board.all(), Instant::now(), board.patience) {
+            count(&board.forced);
+            let lifted = board.lift();
+            tracing::warn!(
+                gates = lifted.closed,
+                "a launch was blocked while queues were held, so they were let go for as long as \
+                 it takes; load kernels and set stack limits before queues are held"
+            );
+            while blocked.iter().any(|(member, count)| member.entries.inside() == Some(*count)) {
+                thread::sleep(GLANCE);
+            }
+        }
+    }
+}
+
+/// What the watch saw last.
+#[derive(Debug, Default)]
+struct Look {
+    /// Launches that were under way, each since when.
+    inside: Vec<(usize, u64, Instant)>,
+    launches: u64,
+    /// Something was launched since the look before.
+    busy: bool,
+}
+
+type Blocked<W> = Vec<(Arc<Member<W>>, u64)>;
+
+impl Look {
+    /// The launches that have been under way for too long.
+    fn at<W: Word>(
+        &mut self,
+        members: &[Arc<Member<W>>],
+        now: Instant,
+        patience: Duration,
+    ) -> Option<Blocked<W>> {
+        let before = std::mem::take(&mut self.inside);
+        let (mut blocked, mut launches) = (Vec::new(), 0_u64);
+        for member in members {
+            launches = launches.wrapping_add(member.entries.count());
+            let Some(count) = member.entries.inside() else { continue };
+            let key = Arc::as_ptr(member) as usize;
+            let known = before.iter().find(|(k, c, _)| *k == key && *c == count);
+            let since = known.map_or(now, |(_, _, since)| *since);
+            if now.saturating_duration_since(since) >= patience {
+                blocked.push((Arc::clone(member), count));
+            }
+            self.inside.push((key, count, since));
+        }
+        self.busy = launches != self.launches || !self.inside.is_empty();
+        self.launches = launches;
+        (!blocked.is_empty()).then_some(blocked)
+    }
+}

@@ -1,0 +1,456 @@
+//! The device, and opening queues on it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, Ladder};
+use xsched_core::id::QueueId;
+use xsched_core::level::{Caps, Level};
+
+use crate::api::{About, FlagMemory, StreamApi};
+use crate::board::{Board, Lifted, Member};
+use crate::error::StreamError;
+use crate::flags::{FlagWord, Flags};
+use crate::predict::{Placement, Predictor, Spacing};
+use crate::preempt::StreamPreempt;
+use crate::queue::Queue;
+use crate::retire::{Held, StreamRetire};
+use crate::selftest::{self, NoGate};
+use crate::submit::{Batch, Events, StreamSubmit};
+
+/// Entries assumed for a hardware queue whose depth was not measured: an H200's, measured.
+const DEPTH: u32 = 1_020;
+/// Of the depth, one part in so many is used.
+const SHARE: u32 = 4;
+
+/// How a [`StreamDevice`] is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamDeviceConfig {
+    /// The highest level of its queues: [`Level::Block`] for no gates at all.
+    pub level_max: Level,
+    /// Commands, gates and markers in flight together, per queue. `None` is a quarter of what the
+    /// self-test finds that a hardware queue takes before a launch blocks.
+    pub entries_max: Option<u32>,
+    /// A launch under way for longer, while a gate is closed, opens all gates until it has ended.
+    pub blocked_after: Duration,
+}
+
+impl Default for StreamDeviceConfig {
+    /// Lv2, entries as measured, 200 µs.
+    fn default() -> Self {
+        Self {
+            level_max: Level::Deactivate,
+            entries_max: None,
+            blocked_after: Duration::from_micros(200),
+        }
+    }
+}
+
+/// How a queue is opened.
+#[derive(Clone, Debug)]
+pub struct StreamConfig<A: StreamApi> {
+    stream: Option<A::Stream>,
+    flag: Option<FlagMemory>,
+    priority: Option<i32>,
+    spacing: Spacing,
+    level_max: Level,
+}
+
+impl<A: StreamApi> Default for StreamConfig<A> {
+    /// A stream of its own with default priority, the default spacing, Lv2.
+    fn default() -> Self {
+        Self {
+            stream: None,
+            flag: None,
+            priority: None,
+            spacing: Spacing::default(),
+            level_max: Level::Deactivate,
+        }
+    }
+}
+
+impl<A: StreamApi> StreamConfig<A> {
+    /// Sets the priority of the stream that is made for the queue, in the driver's own numbers,
+    /// clamped to those it has. Where commands have many more blocks than fit, it helps the device
+    /// prefer an urgent queue even within a command.
+    #[must_use]
+    pub const fn priority(mut self, priority: i32) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Sets how much predicted work may lie between two gates.
+    #[must_use]
+    pub fn spacing(mut self, spacing: Spacing) -> Self {
+        self.spacing = spacing;
+        self
+    }
+
+    /// Sets the highest level of the queue.
+    #[must_use]
+    pub const fn level_max(mut self, level: Level) -> Self {
+        self.level_max = level;
+        self
+    }
+
+    /// Uses a stream of the caller's, who may go on launching into it: what is launched there
+    /// directly is ordered with the commands and held behind closed gates, but not counted.
+    ///
+    /// # Safety
+    /// The stream belongs to the device and outlives the queue.
+    #[must_use]
+    pub const unsafe fn on_stream(mut self, stream: A::Stream) -> Self {
+        self.stream = Some(stream);
+        self
+    }
+
+    /// Uses a word of the caller's as the gate's flag, in shared memory for example. Its lowest
+    /// bit belongs to this process; a scheduler in another process closes the gate by setting
+    /// another bit and opens it by clearing that.
+    ///
+    /// # Safety
+    /// From [`StreamDevice::share_flags`] of the same device, used for no other queue, and alive
+    /// until the device has run all that the queue was given.
+    #[must_use]
+    pub const unsafe fn with_flag(mut self, flag: FlagMemory) -> Self {
+        self.flag = Some(flag);
+        self
+    }
+}
+
+/// A device of some vendor, with streams as hardware queues. A clone is the same device.
+#[derive(Debug)]
+pub struct StreamDevice<A: StreamApi> {
+    inner: Arc<Inner<A>>,
+}
+
+impl<A: StreamApi> Clone for StreamDevice<A> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner<A: StreamApi> {
+    pub(crate) api: A,
+    pub(crate) board: Arc<Board<Option<FlagWord>>>,
+    config: StreamDeviceConfig,
+    entries_max: u32,
+    no_gate: Option<NoGate>,
+    flags: Mutex<Flags>,
+    leaving: Mutex<Vec<Leaving<A>>>,
+    /// Streams that could not be ended, or words that may still be waited for.
+    lost: AtomicU64,
+}
+
+/// A closed queue that the device may still be busy with.
+#[derive(Debug)]
+struct Leaving<A: StreamApi> {
+    event: A::Event,
+    stream: Option<A::Stream>,
+    word: Option<FlagWord>,
+}
+
+impl<A: StreamApi> StreamDevice<A> {
+    /// A device. Tries whether its streams can be held by gates, which takes some milliseconds of
+    /// the device; if not, its queues are at Lv1 and [`StreamDevice::no_gate`] says why.
+    ///
+    /// # Errors
+    /// If the driver refuses what every device needs.
+    pub fn new(api: A, config: StreamDeviceConfig) -> Result<Self, StreamError<A::Error>> {
+        let board = Board::start(config.blocked_after).map_err(StreamError::Thread)?;
+        let mut flags = Flags::default();
+        let tested = if config.level_max < Level::Deactivate {
+            Err(NoGate::Configured)
+        } else {
+            try_gate(&api, &mut flags, config.entries_max.is_none())
+        };
+        let depth = match tested {
+            Ok(entries) if entries > 0 => entries,
+            _ => api.depth().unwrap_or(DEPTH),
+        };
+        if let Err(why) = &tested
+            && *why != NoGate::Configured
+        {
+            tracing::warn!(device = api.about().device, "queues are at Lv1: {why}");
+        }
+        let inner = Inner {
+            entries_max: config.entries_max.unwrap_or(depth / SHARE).max(4),
+            no_gate: tested.err(),
+            api,
+            board,
+            config,
+            flags: Mutex::new(flags),
+            leaving: Mutex::default(),
+            lost: AtomicU64::new(0),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What the driver says about the device.
+    #[must_use]
+    pub fn about(&self) -> &About {
+        self.inner.api.about()
+    }
+
+    /// The driver.
+    #[must_use]
+    pub fn api(&self) -> &A {
+        &self.inner.api
+    }
+
+    /// The highest level of its queues.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        if self.inner.no_gate.is_none() { Level::Deactivate } else { Level::Block }
+    }
+
+    /// Why the level is not [`Level::Deactivate`].
+    #[must_use]
+    pub fn no_gate(&self) -> Option<&NoGate> {
+        self.inner.no_gate.as_ref()
+    }
+
+    /// Commands, gates and markers that a queue keeps in flight.
+    #[must_use]
+    pub fn entries_max(&self) -> u32 {
+        self.inner.entries_max
+    }
+
+    /// How often all gates were opened because a launch was blocked.
+    #[must_use]
+    pub fn forced_open(&self) -> u64 {
+        self.inner.board.forced()
+    }
+
+    /// Opens all gates, calls `f`, and closes again what is to be closed by then. For calls that
+    /// wait for the whole device, and would not come back while a queue is held: freeing memory,
+    /// loading code, raising the limit of the stack.
+    pub fn unheld<T>(&self, f: impl FnOnce() -> T) -> T {
+        let lifted: Lifted<_> = self.inner.board.lift();
+        let answer = f();
+        drop(lifted);
+        answer
+    }
+
+    /// Makes a page of the caller's, shared with another process for example, usable for flags.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Safety
+    /// The memory lives as long as the process, and is touched by atomic operations only.
+    pub unsafe fn share_flags(
+        &self,
+        host: std::ptr::NonNull<std::sync::atomic::AtomicU32>,
+        bytes: usize,
+    ) -> Result<FlagMemory, StreamError<A::Error>> {
+        let api = &self.inner.api;
+        let _entered = api.enter().map_err(StreamError::during("choosing the device"))?;
+        // SAFETY: as promised by the caller.
+        let registered = unsafe { api.register_flags(host, bytes) };
+        registered.map_err(StreamError::during("registering flags"))
+    }
+}
+
+fn try_gate<A: StreamApi>(api: &A, flags: &mut Flags, depth: bool) -> Result<u32, NoGate> {
+    if let Some(why) = api.no_waits() {
+        return Err(NoGate::NoWaits(why));
+    }
+    let failed = |error: StreamError<A::Error>| NoGate::Failed(error.to_string());
+    let entered = api.enter().map_err(|error| NoGate::Failed(error.to_string()))?;
+    let word = flags.take(api).map_err(failed)?;
+    let tested = selftest::run(api, word, depth);
+    drop(entered);
+    // After a test that failed something may still wait for the word.
+    if tested.is_ok() {
+        flags.give_back(word);
+    }
+    tested
+}
+
+impl<A: StreamApi> Inner<A> {
+    /// Sees to what a closed queue leaves behind, without waiting for the device.
+    pub(crate) fn retire(
+        &self,
+        stream: A::Stream,
+        owned: bool,
+        word: Option<FlagWord>,
+        idle: bool,
+    ) {
+        let Ok(entered) = self.api.enter() else {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let stream_to_end = owned.then_some(stream);
+        if idle {
+            self.end(stream_to_end, word);
+        } else {
+            let event = self.api.create_event().and_then(|event| {
+                // SAFETY: the event is new; the stream outlives the queue.
+                unsafe { self.api.record(event, stream) }.map(|()| event)
+            });
+            match event {
+                Ok(event) => {
+                    let leaving = Leaving { event, stream: stream_to_end, word };
+                    self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(leaving);
+                }
+                Err(_) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        self.sweep();
+        drop(entered);
+    }
+
+    /// Ends queues that the device has got past. The device is current.
+    fn sweep(&self) {
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain(|queue| {
+            // SAFETY: made in `retire`, and destroyed only here.
+            match unsafe { self.api.query(queue.event) } {
+                Ok(false) => true,
+                Ok(true) => {
+                    self.end(queue.stream, queue.word);
+                    // SAFETY: see above; it is forgotten now.
+                    unsafe { self.api.destroy_event(queue.event) };
+                    false
+                }
+                Err(_) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    false
+                }
+            }
+        });
+    }
+
+    fn end(&self, stream: Option<A::Stream>, word: Option<FlagWord>) {
+        if let Some(stream) = stream {
+            // SAFETY: made by us, and its queue is closed.
+            let ended = unsafe { self.api.destroy_stream(stream) };
+            if ended.is_err() {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if let Some(word) = word {
+            self.flags.lock().unwrap_or_else(PoisonError::into_inner).give_back(word);
+        }
+    }
+
+    /// The stream of a new queue, whether it is ours, and whether it may be held by a gate.
+    fn stream(&self, config: &StreamConfig<A>) -> Result<(A::Stream, bool, bool), A::Error> {
+        let Some(stream) = config.stream else {
+            return Ok((self.api.create_stream(config.priority)?, true, true));
+        };
+        // SAFETY: as promised to `StreamConfig::on_stream`.
+        let kind = unsafe { self.api.stream_kind(stream)? };
+        let why = if kind.legacy_default {
+            "it is the legacy default stream, which all blocking streams wait for"
+        } else if kind.blocking {
+            "the legacy default stream waits for it; create it as non-blocking"
+        } else if kind.own_ring == Some(false) {
+            "it may share a hardware queue with other streams; let the queue make its stream"
+        } else {
+            return Ok((stream, false, true));
+        };
+        if config.level_max >= Level::Deactivate && self.no_gate.is_none() {
+            tracing::warn!(?stream, "the stream's queue is at Lv1: {why}");
+        }
+        Ok((stream, false, false))
+    }
+}
+
+impl<A: StreamApi> Drop for Inner<A> {
+    fn drop(&mut self) {
+        let Ok(entered) = self.api.enter() else { return };
+        self.sweep();
+        let left = self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner).len();
+        if left == 0 && self.lost.load(Ordering::Relaxed) == 0 {
+            self.flags.get_mut().unwrap_or_else(PoisonError::into_inner).close(&self.api);
+        }
+        drop(entered);
+    }
+}
+
+impl<A: StreamApi> ErrorType for StreamDevice<A> {
+    type Error = StreamError<A::Error>;
+}
+
+type Opened<A> = Halves<StreamSubmit<A>, StreamRetire<A>, Ladder<StreamPreempt<A>>>;
+
+impl<A: StreamApi> Backend for StreamDevice<A> {
+    type Config = StreamConfig<A>;
+    type Submit = StreamSubmit<A>;
+    type Retire = StreamRetire<A>;
+    type Preempt = Ladder<StreamPreempt<A>>;
+
+    fn open(&mut self, _: QueueId, config: StreamConfig<A>) -> Result<Opened<A>, Self::Error> {
+        let inner = &self.inner;
+        let _entered = inner.api.enter().map_err(StreamError::during("choosing the device"))?;
+        inner.sweep();
+        let opened = inner.stream(&config).map_err(StreamError::during("opening a stream"))?;
+        let (stream, owned, may_hold) = opened;
+        let gated = may_hold
+            && inner.no_gate.is_none()
+            && config.level_max.min(inner.config.level_max) >= Level::Deactivate;
+        let word = match config.flag {
+            Some(flag) if gated => Some(FlagWord::first(flag)),
+            None if gated => {
+                let mut flags = inner.flags.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(flags.take(&inner.api)?)
+            }
+            _ => None,
+        };
+        let shared = config.flag.is_some();
+        Ok(halves(inner, stream, owned, word, shared, config.spacing))
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: self.inner.api.name(), units: 0 }
+    }
+}
+
+fn halves<A: StreamApi>(
+    inner: &Arc<Inner<A>>,
+    stream: A::Stream,
+    owned: bool,
+    word: Option<FlagWord>,
+    shared: bool,
+    spacing: Spacing,
+) -> Opened<A> {
+    let member = Arc::new(Member::new(word));
+    inner.board.add(&member);
+    let queue = Arc::new(Queue {
+        device: Arc::clone(inner),
+        stream,
+        owned,
+        member,
+        word,
+        shared,
+        spacing,
+        predictor: Predictor::new(),
+        launched: AtomicU64::new(0),
+        retired: AtomicU64::new(0),
+    });
+    // A marker is an entry, and one may come again when it was not seen.
+    let room = inner.entries_max as usize * 2;
+    let (markers, to_see) = rtrb::RingBuffer::new(room);
+    let (back, again) = rtrb::RingBuffer::new(room * 2);
+    let events = Events::new(Arc::clone(&queue), again);
+    let submit = StreamSubmit {
+        queue: Arc::clone(&queue),
+        markers,
+        events,
+        placement: Placement::default(),
+        batch: Batch::default(),
+    };
+    let held = Held::default();
+    let retire =
+        StreamRetire { queue: Arc::clone(&queue), markers: to_see, back, last: None, held };
+    let level = if word.is_some() { Level::Deactivate } else { Level::Block };
+    let caps = Caps::up_to(level, inner.entries_max);
+    Halves { submit, retire, preempt: Ladder(StreamPreempt { queue }), caps }
+}

@@ -1,0 +1,95 @@
+//! The words that gates are made of, in memory that host and device share.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::api::{FlagMemory, StreamApi};
+use crate::error::StreamError;
+use crate::sync::Word;
+
+/// A word has a cache line of its own, so that what one queue does does not slow the look at
+/// another's down.
+const STRIDE: usize = 64;
+const PAGE: usize = 4_096;
+
+/// A word in flag memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlagWord {
+    host: NonNull<AtomicU32>,
+    pub(crate) device: u64,
+}
+
+// SAFETY: it points to flag memory, which is touched by atomic operations only, and which is never
+// given back while words of it are in use; see `Flags`.
+unsafe impl Send for FlagWord {}
+// SAFETY: see above.
+unsafe impl Sync for FlagWord {}
+
+impl FlagWord {
+    /// The first word of flag memory.
+    pub(crate) const fn first(memory: FlagMemory) -> Self {
+        Self { host: memory.host, device: memory.device }
+    }
+
+    fn atomic(&self) -> &AtomicU32 {
+        // SAFETY: it is part of flag memory that is alive; see `Flags`.
+        unsafe { self.host.as_ref() }
+    }
+}
+
+impl Word for FlagWord {
+    fn set(&self, bits: u32) {
+        self.atomic().fetch_or(bits, Ordering::SeqCst);
+    }
+
+    fn clear(&self, bits: u32) {
+        self.atomic().fetch_and(!bits, Ordering::SeqCst);
+    }
+}
+
+/// All flag memory of a device. Words are given back when the stream has got past them; the memory
+/// itself with the device.
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    pages: Vec<FlagMemory>,
+    free: Vec<FlagWord>,
+}
+
+impl Flags {
+    /// A word that nobody uses.
+    pub(crate) fn take<A: StreamApi>(
+        &mut self,
+        api: &A,
+    ) -> Result<FlagWord, StreamError<A::Error>> {
+        if let Some(word) = self.free.pop() {
+            return Ok(word);
+        }
+        let page = api.flag_memory(PAGE).map_err(StreamError::during("allocating flags"))?;
+        self.pages.push(page);
+        for at in (0..page.bytes / STRIDE).rev() {
+            // SAFETY: within the page, as at * STRIDE + STRIDE ≤ bytes; a page is aligned to 64.
+            let host = unsafe { page.host.byte_add(at * STRIDE) };
+            self.free.push(FlagWord { host, device: page.device + (at * STRIDE) as u64 });
+        }
+        self.free.pop().ok_or(StreamError::NoFlags)
+    }
+
+    /// Takes a word back that nothing waits for any more.
+    pub(crate) fn give_back(&mut self, word: FlagWord) {
+        self.free.push(word);
+    }
+
+    /// Gives all memory back, if every word has been given back; otherwise leaves it to the end of
+    /// the process, since the device may still look at it.
+    pub(crate) fn close<A: StreamApi>(&mut self, api: &A) {
+        let words: usize = self.pages.iter().map(|page| page.bytes / STRIDE).sum();
+        if self.free.len() < words {
+            return;
+        }
+        self.free.clear();
+        for page in self.pages.drain(..) {
+            // SAFETY: from `flag_memory`, and all its words were given back.
+            unsafe { api.free_flags(page) };
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The half that preempts.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use xsched_core::hal::{Deactivate, ErrorType, Lv2, Preempt, StepDone};
+
+use crate::api::StreamApi;
+use crate::error::StreamError;
+use crate::queue::Queue;
+
+/// Holds what is launched into a stream and has not started, by its gates.
+#[derive(Debug)]
+pub struct StreamPreempt<A: StreamApi> {
+    pub(crate) queue: Arc<Queue<A>>,
+}
+
+impl<A: StreamApi> ErrorType for StreamPreempt<A> {
+    type Error = StreamError<A::Error>;
+}
+
+impl<A: StreamApi> Preempt for StreamPreempt<A> {
+    type Top = Lv2;
+}
+
+impl<A: StreamApi> Deactivate for StreamPreempt<A> {
+    /// Closes the gate, which takes one store, and waits out the microseconds for which a device
+    /// that looked just before may still start a command.
+    fn deactivate(&mut self) -> Result<StepDone, Self::Error> {
+        let queue = &self.queue;
+        queue.device.board.want(&queue.member, true);
+        let settled = Instant::now() + Duration::from_nanos(queue.device.api.settle_ns());
+        while Instant::now() < settled {
+            std::hint::spin_loop();
+        }
+        Ok(StepDone::Now(None))
+    }
+
+    fn reactivate(&mut self) -> Result<StepDone, Self::Error> {
+        self.queue.device.board.want(&self.queue.member, false);
+        Ok(StepDone::Now(None))
+    }
+}

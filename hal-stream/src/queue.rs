@@ -1,0 +1,61 @@
+//! What the halves of a queue share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::api::StreamApi;
+use crate::board::Member;
+use crate::device::Inner;
+use crate::flags::FlagWord;
+use crate::predict::{Predictor, Spacing};
+
+/// A hardware queue: a stream and its gate. The last half that is dropped closes it.
+#[derive(Debug)]
+pub(crate) struct Queue<A: StreamApi> {
+    pub(crate) device: Arc<Inner<A>>,
+    pub(crate) stream: A::Stream,
+    /// The stream is ours to end.
+    pub(crate) owned: bool,
+    pub(crate) member: Arc<Member<Option<FlagWord>>>,
+    /// There is a gate, with this word.
+    pub(crate) word: Option<FlagWord>,
+    /// The word is the caller's.
+    pub(crate) shared: bool,
+    pub(crate) spacing: Spacing,
+    pub(crate) predictor: Predictor,
+    /// Commands launched, and commands seen to have retired.
+    pub(crate) launched: AtomicU64,
+    pub(crate) retired: AtomicU64,
+}
+
+impl<A: StreamApi> Queue<A> {
+    /// Nothing is known to be in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.retired.load(Ordering::Acquire) >= self.launched.load(Ordering::Relaxed)
+    }
+}
+
+impl<A: StreamApi> Drop for Queue<A> {
+    fn drop(&mut self) {
+        // What was launched still runs: nobody could open the gate later.
+        self.device.board.want(&self.member, false);
+        let word = self.word.filter(|_| !self.shared);
+        self.device.retire(self.stream, self.owned, word, self.is_idle());
+    }
+}
+
+/// A marker on its way from whoever launches to whoever sees completions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marker<E> {
+    /// One past the last command it covers.
+    pub(crate) upto: u64,
+    pub(crate) event: E,
+    /// Recorded before the first command it covers, if the queue was idle then.
+    pub(crate) start: Option<E>,
+    /// Commands since the marker before.
+    pub(crate) commands: u32,
+    /// What they were predicted to take, in nanoseconds, if all of them were.
+    pub(crate) expected_ns: Option<u64>,
+    /// Their kind, if they have the same.
+    pub(crate) kind: Option<u32>,
+}

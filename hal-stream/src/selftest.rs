@@ -1,0 +1,234 @@
+//! Whether gates work on the device in hand, tried before they are used.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::api::StreamApi;
+use crate::flags::FlagWord;
+use crate::sync::Word;
+
+/// What must not happen is watched for this long.
+const QUIET: Duration = Duration::from_millis(1);
+/// What must happen has this long.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A call that makes no progress for so long is taken to be blocked.
+const BLOCKED: Duration = Duration::from_millis(5);
+/// Entries that are tried at most when the depth is measured.
+const DEPTH_MAX: u32 = 4_096;
+/// How often the rescuer looks.
+const GLANCE: Duration = Duration::from_micros(200);
+
+/// Why the level of a device's queues is no higher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoGate {
+    /// The configuration says so.
+    Configured,
+    /// The driver has no waits for memory, in its own words.
+    NoWaits(String),
+    /// A call failed during the test.
+    Failed(String),
+    /// A command started behind a closed gate.
+    NotHeld,
+    /// A gate that was opened held on.
+    NotOpened,
+    /// Commands of another stream were held as well.
+    OthersHeld,
+    /// A launch behind a closed gate blocked the thread at once.
+    Blocks,
+}
+
+impl fmt::Display for NoGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configured => f.write_str("the configuration asks for Lv1"),
+            Self::NoWaits(why) => f.write_str(why),
+            Self::Failed(why) => write!(f, "the self-test of the gate failed: {why}"),
+            Self::NotHeld => f.write_str("a closed gate did not hold a command"),
+            Self::NotOpened => f.write_str("an opened gate did not let a command pass"),
+            Self::OthersHeld => f.write_str(
+                "a closed gate holds other streams too, as all share one connection to the device; \
+                 is CUDA_DEVICE_MAX_CONNECTIONS=1 set?",
+            ),
+            Self::Blocks => f.write_str("launching behind a closed gate blocks the thread"),
+        }
+    }
+}
+
+/// Opens the gate if the thread that tests it is stuck.
+struct Rescue<'a> {
+    word: &'a FlagWord,
+    progress: AtomicU64,
+    over: AtomicBool,
+    opened: AtomicU32,
+}
+
+impl Rescue<'_> {
+    fn step(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn was_needed(&self) -> bool {
+        self.opened.load(Ordering::Relaxed) > 0
+    }
+
+    fn watch(&self) {
+        let mut last = (self.progress.load(Ordering::Relaxed), Instant::now());
+        while !self.over.load(Ordering::Relaxed) {
+            thread::sleep(GLANCE);
+            let progress = self.progress.load(Ordering::Relaxed);
+            if progress != last.0 {
+                last = (progress, Instant::now());
+            } else if last.1.elapsed() >= BLOCKED {
+                self.word.clear(!0);
+                self.opened.fetch_add(1, Ordering::Relaxed);
+                last.1 = Instant::now();
+            }
+        }
+    }
+}
+
+/// Two streams and events for the test.
+struct Bench<'a, A: StreamApi> {
+    api: &'a A,
+    word: FlagWord,
+    streams: [A::Stream; 2],
+    events: [A::Event; 2],
+}
+
+/// Tries the gate: that it holds a command, that it holds no other stream, and that it opens.
+/// Answers how many entries a held hardware queue takes before a launch blocks, if that was asked.
+pub(crate) fn run<A: StreamApi>(api: &A, word: FlagWord, depth: bool) -> Result<u32, NoGate> {
+    if let Some(why) = api.no_waits() {
+        return Err(NoGate::NoWaits(why));
+    }
+    let failed = |error: A::Error| NoGate::Failed(error.to_string());
+    let _entered = api.enter().map_err(failed)?;
+    let (first, second) = (api.create_stream(None), api.create_stream(None));
+    let events = [api.create_event(), api.create_event()];
+    let result = match (&first, &second, &events) {
+        (Ok(a), Ok(b), [Ok(e), Ok(f)]) => {
+            Bench { api, word, streams: [*a, *b], events: [*e, *f] }.guarded(depth)
+        }
+        _ => Err(NoGate::Failed("no streams or events for it".to_owned())),
+    };
+    word.clear(!0);
+    for event in events.into_iter().flatten() {
+        // SAFETY: made above.
+        unsafe { api.destroy_event(event) };
+    }
+    for stream in [first, second].into_iter().flatten() {
+        // SAFETY: made above. Nothing can be done about an error.
+        let _ = unsafe { api.destroy_stream(stream) };
+    }
+    result
+}
+
+impl<A: StreamApi> Bench<'_, A> {
+    fn guarded(&self, depth: bool) -> Result<u32, NoGate> {
+        let rescue = Rescue {
+            word: &self.word,
+            progress: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            opened: AtomicU32::new(0),
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| rescue.watch());
+            let result =
+                self.gate(&rescue).and_then(|()| if depth { self.depth(&rescue) } else { Ok(0) });
+            rescue.over.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    fn gate(&self, rescue: &Rescue<'_>) -> Result<(), NoGate> {
+        // What is loaded with the first launch must not be loaded behind a closed gate.
+        self.launch(0, rescue)?;
+        self.launch(1, rescue)?;
+        if !(self.completes(0, rescue)? && self.completes(1, rescue)?) {
+            return Err(NoGate::Failed("an empty command did not complete".to_owned()));
+        }
+        self.word.set(crate::gate::OWN);
+        // SAFETY: the stream is alive, and the word lives as long as the device.
+        let gated = unsafe { self.api.wait_zero(self.streams[0], self.word.device) };
+        gated.map_err(|error| NoGate::Failed(error.to_string()))?;
+        self.launch(0, rescue)?;
+        let held = Instant::now();
+        while held.elapsed() < QUIET {
+            rescue.step();
+            if self.has_completed(0)? && !rescue.was_needed() {
+                return Err(NoGate::NotHeld);
+            }
+            thread::sleep(GLANCE);
+        }
+        self.launch(1, rescue)?;
+        let others = self.completes(1, rescue)?;
+        let held = !self.has_completed(0)?;
+        self.word.clear(!0);
+        if rescue.was_needed() {
+            return Err(NoGate::Blocks);
+        }
+        if !others {
+            return Err(NoGate::OthersHeld);
+        }
+        if !held {
+            return Err(NoGate::NotHeld);
+        }
+        if !self.completes(0, rescue)? { Err(NoGate::NotOpened) } else { Ok(()) }
+    }
+
+    /// Launches behind a closed gate until a launch blocks.
+    fn depth(&self, rescue: &Rescue<'_>) -> Result<u32, NoGate> {
+        let failed = |error: A::Error| NoGate::Failed(error.to_string());
+        self.word.set(crate::gate::OWN);
+        let mut entries = 0;
+        while entries < DEPTH_MAX && !rescue.was_needed() {
+            // SAFETY: the stream is alive, and the word lives as long as the device.
+            unsafe { self.api.wait_zero(self.streams[0], self.word.device) }.map_err(failed)?;
+            rescue.step();
+            // SAFETY: the stream is alive.
+            unsafe { self.api.launch_nothing(self.streams[0]) }.map_err(failed)?;
+            rescue.step();
+            entries += 2;
+        }
+        self.word.clear(!0);
+        // SAFETY: both are alive.
+        unsafe { self.api.record(self.events[0], self.streams[0]) }.map_err(failed)?;
+        if !self.completes(0, rescue)? {
+            return Err(NoGate::NotOpened);
+        }
+        Ok(entries)
+    }
+
+    fn launch(&self, stream: usize, rescue: &Rescue<'_>) -> Result<(), NoGate> {
+        let (stream, event) = (self.streams[stream], self.events[stream]);
+        // SAFETY: both are alive.
+        let launched = unsafe { self.api.launch_nothing(stream) };
+        rescue.step();
+        // SAFETY: both are alive.
+        let recorded = launched.and_then(|()| unsafe { self.api.record(event, stream) });
+        rescue.step();
+        recorded.map_err(|error| NoGate::Failed(error.to_string()))
+    }
+
+    fn has_completed(&self, event: usize) -> Result<bool, NoGate> {
+        // SAFETY: it is alive.
+        let done = unsafe { self.api.query(self.events[event]) };
+        done.map_err(|error| NoGate::Failed(error.to_string()))
+    }
+
+    /// Waits for an event.
+    fn completes(&self, event: usize, rescue: &Rescue<'_>) -> Result<bool, NoGate> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            rescue.step();
+            if self.has_completed(event)? {
+                return Ok(true);
+            }
+            thread::yield_now();
+        }
+        Ok(false)
+    }
+}

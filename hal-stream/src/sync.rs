@@ -1,0 +1,65 @@
+//! What gates and their watch are made of; with `--cfg loom`, forms of it for the models.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::AtomicU32;
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+/// Locks it. What is behind these locks is whole at any time, so a panic elsewhere spoils nothing.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a deliberate defect is in force that a model has to notice. Never outside of models.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) const fn mutant(_: &str) -> bool {
+    false
+}
+
+/// Whether this deliberate defect was asked for, in the environment variable `XSCHED_MUTANT`.
+#[cfg(loom)]
+pub(crate) fn mutant(name: &str) -> bool {
+    use std::sync::OnceLock;
+    static NAME: OnceLock<Option<String>> = OnceLock::new();
+    NAME.get_or_init(|| std::env::var("XSCHED_MUTANT").ok()).as_deref() == Some(name)
+}
+
+/// The word that a gate and the device share.
+///
+/// In models it is an atomic of loom's, elsewhere one in [`crate::FlagMemory`].
+pub(crate) trait Word: Send + Sync {
+    /// Sets bits.
+    fn set(&self, bits: u32);
+    /// Clears bits.
+    fn clear(&self, bits: u32);
+}
+
+impl<W: Word> Word for Option<W> {
+    fn set(&self, bits: u32) {
+        self.iter().for_each(|word| word.set(bits));
+    }
+    fn clear(&self, bits: u32) {
+        self.iter().for_each(|word| word.clear(bits));
+    }
+}
+
+#[cfg(loom)]
+impl Word for std::sync::Arc<AtomicU32> {
+    fn set(&self, bits: u32) {
+        self.fetch_or(bits, Ordering::SeqCst);
+    }
+    fn clear(&self, bits: u32) {
+        self.fetch_and(!bits, Ordering::SeqCst);
+    }
+}
+
+/// A counter that only goes up, and whose readers need nothing else.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
