@@ -39,6 +39,13 @@ pub trait Policy {
         false
     }
 
+    /// Whether [`Policy::observe`] and [`Policy::decide`] never block and are over in microseconds.
+    /// Drivers may call those of such a policy on threads that submit and wait, which saves them
+    /// the time that waking the scheduler's thread takes.
+    fn is_quick(&self) -> bool {
+        false
+    }
+
     /// A hint for the policy as a whole. Returns false if the policy has no use for it.
     fn configure(&mut self, hint: PolicyHint) -> bool {
         let _ = hint;
@@ -76,6 +83,9 @@ macro_rules! forward {
             }
             fn reads_cpu_priority(&self) -> bool {
                 (**self).reads_cpu_priority()
+            }
+            fn is_quick(&self) -> bool {
+                (**self).is_quick()
             }
             fn configure(&mut self, hint: PolicyHint) -> bool {
                 (**self).configure(hint)

@@ -143,6 +143,9 @@ impl Policy for Any {
     fn reads_cpu_priority(&self) -> bool {
         self.get().reads_cpu_priority()
     }
+    fn is_quick(&self) -> bool {
+        self.get().is_quick()
+    }
     fn configure(&mut self, hint: PolicyHint) -> bool {
         self.get_mut().configure(hint)
     }

@@ -39,6 +39,10 @@ macro_rules! policy {
                 self.0.reads_cpu_priority()
             }
 
+            fn is_quick(&self) -> bool {
+                true
+            }
+
             fn configure(&mut self, hint: ::xsched_core::hint::PolicyHint) -> bool {
                 self.0.configure(hint)
             }

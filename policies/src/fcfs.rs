@@ -18,6 +18,10 @@ impl Policy for Fcfs {
         false
     }
 
+    fn is_quick(&self) -> bool {
+        true
+    }
+
     fn decide(
         &mut self,
         _now: Instant,

@@ -56,6 +56,10 @@ impl Policy for Mlfq {
         Some(Duration::from_ns(self.slice.as_ns() / REPORTS))
     }
 
+    fn is_quick(&self) -> bool {
+        true
+    }
+
     fn configure(&mut self, hint: PolicyHint) -> bool {
         let PolicyHint::Timeslice(slice) = hint else { return false };
         *self = Self::new(slice);

@@ -75,6 +75,10 @@ impl<P: Classed> Policy for Strict<P> {
         self.0.progress_every()
     }
 
+    fn is_quick(&self) -> bool {
+        true
+    }
+
     fn configure(&mut self, hint: PolicyHint) -> bool {
         self.0.configure(hint)
     }

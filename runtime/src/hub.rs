@@ -2,14 +2,19 @@
 //!
 //! A queue that has a report rings once and is visited; reports that follow before the visit are
 //! merged, since each says everything. Requests that need the scheduler's own state are closures
-//! that its thread runs. No lock here is held across a call of a policy, so that a policy that
-//! hangs hangs nobody else.
+//! that its thread runs. No lock that others wait for is held across a call of a policy, so that a
+//! policy that hangs hangs nobody else.
+//!
+//! One thread at a time runs rounds of the scheduler: its own, or, if the policy is quick, whoever
+//! rings. Others leave their reports, and that thread looks again before it stops.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::message::{Order, Report};
+use xsched_core::policy::Policy;
 use xsched_core::record::Recorded;
 use xsched_core::scheduler::{Heap, SchedulerError};
 use xsched_core::time::Instant;
@@ -65,9 +70,21 @@ struct Inbox {
     broken: bool,
     /// The scheduler has ended; nobody will look here again.
     closed: bool,
-    /// The scheduler waits for the bell and nobody has rung it. Ringing is a system call, even
-    /// where nobody waits.
+    /// The scheduler's thread waits for the bell and nobody has rung it. Ringing is a system call,
+    /// even where nobody waits.
     asleep: bool,
+    /// Somebody runs a round, and will look here afterwards.
+    running: bool,
+    /// When the scheduler wants to be asked again.
+    due: Option<Instant>,
+    /// A round has panicked.
+    crashed: bool,
+}
+
+impl Inbox {
+    fn has_mail(&self) -> bool {
+        !self.requests.is_empty() || !self.reports.is_empty()
+    }
 }
 
 /// Spin hints before the scheduler looks again: a few microseconds.
@@ -75,17 +92,22 @@ const LINGER: u32 = bound(96, 0);
 /// If its last sleep, with the round that followed, took less than this.
 const SHORT_SLEEP: xsched_core::time::Duration = xsched_core::time::Duration::from_us(50);
 
+/// Rounds that one who rings runs in a row. The scheduler's thread does the rest.
+const FAVOURS: u32 = bound(4, 1);
+
+/// The scheduler, and what its rounds need. Whoever has set [`Inbox::running`] has it to himself.
+struct Seat {
+    brain: Brain,
+    mail: Mail,
+}
+
 /// What a round of the scheduler starts with.
 #[derive(Default)]
 pub(crate) struct Mail {
     /// Closures to run.
     pub(crate) requests: Vec<Request>,
-    /// When the scheduler last fell asleep, if it did.
-    slept: Option<Instant>,
     /// Queues that have reports.
     pub(crate) reports: Vec<QueueId>,
-    /// The runtime ends.
-    pub(crate) stop: bool,
 }
 
 /// A queue, or that it has gone.
@@ -107,6 +129,9 @@ pub(crate) struct Hub {
     /// When the present round started, in nanoseconds; 0 while the scheduler rests.
     round_started_ns: AtomicU64,
     gone: AtomicBool,
+    seat: Mutex<Option<Seat>>,
+    /// Whoever rings may run a round.
+    quick: AtomicBool,
     /// How long a round may take.
     pub(crate) lease: Duration,
     failed_open: AtomicU64,
@@ -134,6 +159,8 @@ impl Hub {
             register: Mutex::default(),
             round_started_ns: AtomicU64::new(0),
             gone: AtomicBool::new(false),
+            seat: Mutex::new(None),
+            quick: AtomicBool::new(false),
             lease,
             failed_open: AtomicU64::new(0),
             records: Records::default(),
@@ -141,13 +168,122 @@ impl Hub {
         }
     }
 
-    /// A queue has a report. The caller makes sure that it rings once per report.
+    /// Lets rounds be run, from now until [`Hub::unseat`].
+    pub(crate) fn seat(&self, brain: Brain) {
+        self.quick.store(brain.policy().is_quick(), Ordering::Relaxed);
+        *lock(&self.seat) = Some(Seat { brain, mail: Mail::default() });
+    }
+
+    /// The scheduler, which nobody runs any more.
+    pub(crate) fn unseat(&self) -> Option<Brain> {
+        lock(&self.seat).take().map(|seat| seat.brain)
+    }
+
+    /// A queue has a report. The caller makes sure that it rings once per report, and holds no
+    /// lock.
     pub(crate) fn ring(&self, queue: QueueId) {
         let mut inbox = lock(&self.inbox);
-        if !inbox.closed {
-            inbox.reports.push(queue);
+        if inbox.closed {
+            return;
+        }
+        inbox.reports.push(queue);
+        if inbox.running {
+            // Whoever runs a round looks again.
+        } else if self.quick.load(Ordering::Relaxed) {
+            inbox.running = true;
+            drop(inbox);
+            self.lend_a_hand();
+        } else {
             self.wake(inbox);
         }
+    }
+
+    /// Runs rounds on the thread of one who rang.
+    fn lend_a_hand(&self) {
+        let due = catch_unwind(AssertUnwindSafe(|| self.favours()));
+        self.round_started_ns.store(0, Ordering::Release);
+        let mut inbox = lock(&self.inbox);
+        inbox.running = mutant("rounds without an end");
+        let before = inbox.due;
+        match due {
+            Ok(due) => inbox.due = due,
+            // Nobody can tell what state it is in. The scheduler's thread ends, and all holds.
+            Err(_) => inbox.crashed = true,
+        }
+        // The scheduler's thread sleeps for as long as it was told before.
+        let sooner = inbox.due.is_some_and(|due| before.is_none_or(|before| due < before));
+        let left = inbox.has_mail() && !mutant("no look back");
+        if sooner || left || self.is_over(&inbox) {
+            self.wake(inbox);
+        }
+    }
+
+    /// Rounds for reports, as long as there are some. When the scheduler wants to be asked again.
+    fn favours(&self) -> Option<Instant> {
+        let mut seat = lock(&self.seat);
+        let Seat { brain, mail } = seat.as_mut()?;
+        for _ in 0..FAVOURS {
+            std::mem::swap(&mut mail.reports, &mut lock(&self.inbox).reports);
+            if mail.reports.is_empty() {
+                break;
+            }
+            self.round(brain, mail);
+        }
+        self.quick.store(brain.policy().is_quick(), Ordering::Relaxed);
+        brain.poll_timeout()
+    }
+
+    /// One round: takes reports, lets the policy decide, delivers orders. The caller is the one
+    /// that runs.
+    pub(crate) fn round(&self, brain: &mut Brain, mail: &mut Mail) {
+        let time = crate::clock::now();
+        self.round_started_ns.store(time.as_ns(), Ordering::Release);
+        for request in mail.requests.drain(..) {
+            request(time, brain);
+        }
+        for id in mail.reports.drain(..) {
+            let Some(report) = self.member(id).and_then(|member| member.take_report()) else {
+                continue;
+            };
+            if let Err(error) = brain.handle_report(time, id, &report) {
+                tracing::warn!(queue = id.index(), %error, "a report was not taken");
+            }
+        }
+        brain.handle_timeout(time);
+        while let Some((id, order)) = brain.poll_order(crate::clock::now()) {
+            self.deliver(id, order);
+        }
+    }
+
+    /// Waits for mail and answers it, on the scheduler's thread. False if it was the last.
+    pub(crate) fn serve(&self, slept: &mut Option<Instant>) -> bool {
+        let over = self.wait(slept);
+        let mut seat = lock(&self.seat);
+        let Some(Seat { brain, mail }) = seat.as_mut().filter(|_| !lock(&self.inbox).crashed)
+        else {
+            return false;
+        };
+        self.collect(mail);
+        self.round(brain, mail);
+        self.quick.store(brain.policy().is_quick(), Ordering::Relaxed);
+        let due = brain.poll_timeout();
+        drop(seat);
+        let mut inbox = lock(&self.inbox);
+        inbox.running = false;
+        inbox.due = due;
+        self.round_started_ns.store(0, Ordering::Release);
+        !over
+    }
+
+    /// Takes all mail. The caller is the one that runs.
+    pub(crate) fn collect(&self, mail: &mut Mail) {
+        let mut inbox = lock(&self.inbox);
+        // The buffers change places, so that nothing is allocated after a while.
+        std::mem::swap(&mut mail.requests, &mut inbox.requests);
+        if mutant("the inbox is emptied in two steps") {
+            inbox.reports.clear();
+        }
+        std::mem::swap(&mut mail.reports, &mut inbox.reports);
     }
 
     /// Lets the scheduler know of what is in the inbox.
@@ -196,43 +332,41 @@ impl Hub {
     /// Stays awake for a moment if the last sleep was short: waking the scheduler costs those who
     /// submit more than the moment costs anybody. It does not look meanwhile, so that reports
     /// merge instead of being fetched one by one, from memory that others are busy with.
-    fn linger(mail: &mut Mail) {
-        let slept = mail.slept.take().map(|since| crate::clock::now().since(since));
+    fn linger(slept: &mut Option<Instant>) {
+        let slept = slept.take().map(|since| crate::clock::now().since(since));
         if slept.is_none_or(|slept| slept < SHORT_SLEEP) {
             (0..LINGER).for_each(|_| std::hint::spin_loop());
         }
     }
 
-    /// Waits for mail, or until `due`. Called by the scheduler's thread alone.
-    pub(crate) fn wait(&self, due: Option<Instant>, mail: &mut Mail) {
-        self.round_started_ns.store(0, Ordering::Release);
-        Self::linger(mail);
+    /// Waits until there is something to do that nobody else does, and is the one that runs from
+    /// then on. Called by the scheduler's thread alone. True if it is the last time. `slept`: when
+    /// it last fell asleep, if it did.
+    pub(crate) fn wait(&self, slept: &mut Option<Instant>) -> bool {
+        Self::linger(slept);
         let mut inbox = lock(&self.inbox);
-        while inbox.requests.is_empty() && inbox.reports.is_empty() && !self.is_over(&inbox) {
-            inbox.asleep = !mutant("asleep without a word");
-            mail.slept = Some(crate::clock::now());
-            let Some(due) = due else {
-                inbox = self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let left_ns = due.since(crate::clock::now()).as_ns();
-            if left_ns == 0 {
-                break;
+        let over = loop {
+            let over = self.is_over(&inbox);
+            let left_ns = inbox.due.map(|due| due.since(crate::clock::now()).as_ns());
+            if !inbox.running && (over || inbox.has_mail() || left_ns == Some(0)) {
+                break over;
             }
-            let left = Duration::from_nanos(left_ns);
-            inbox = self.bell.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+            inbox.asleep = !mutant("asleep without a word");
+            *slept = Some(crate::clock::now());
+            // While somebody else runs, he wakes this thread if there is anything left.
+            inbox = match left_ns.filter(|_| !inbox.running) {
+                None => self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+                Some(ns) => {
+                    let left = Duration::from_nanos(ns);
+                    let woken = self.bell.wait_timeout(inbox, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        };
         inbox.asleep = false;
-        // The buffers change places, so that nothing is allocated after a while.
-        std::mem::swap(&mut mail.requests, &mut inbox.requests);
-        std::mem::swap(&mut mail.reports, &mut inbox.reports);
-        if mutant("the inbox is emptied in two steps") {
-            drop(inbox);
-            inbox = lock(&self.inbox);
-            inbox.reports.clear();
-        }
-        mail.stop = self.is_over(&inbox);
+        inbox.running = true;
         self.round_started_ns.store(crate::clock::now().as_ns(), Ordering::Release);
+        over
     }
 
     #[cfg(feature = "inject")]
@@ -253,7 +387,7 @@ impl Hub {
         if inbox.broken {
             return true;
         }
-        inbox.stop && lock(&self.register).is_empty()
+        inbox.crashed || inbox.stop && lock(&self.register).is_empty()
     }
 
     /// Ends the scheduler's thread once the last queue has gone.

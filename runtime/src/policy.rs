@@ -86,6 +86,11 @@ impl Policy for Guest {
         self.policy.as_deref().and_then(|policy| ask(policy).ok()).unwrap_or(false)
     }
 
+    fn is_quick(&self) -> bool {
+        let ask = |policy: &dyn Policy| catch_unwind(AssertUnwindSafe(|| policy.is_quick())).ok();
+        self.policy.as_deref().and_then(|policy| ask(policy)).unwrap_or(false)
+    }
+
     fn configure(&mut self, hint: PolicyHint) -> bool {
         self.ask(|policy| policy.configure(hint)).unwrap_or(false)
     }

@@ -6,17 +6,20 @@ use std::sync::{Arc, Weak};
 use xsched_core::time::Instant;
 
 use crate::clock::now;
-use crate::hub::{Brain, Hub, Mail};
+use crate::hub::{Brain, Hub};
 use crate::sync::mpsc::{Receiver, RecvTimeoutError};
 use crate::sync::mutant;
 
 /// Runs the scheduler until the runtime ends or the policy panics.
-pub(crate) fn run(hub: &Hub, brain: Brain) {
+pub(crate) fn run(hub: &Hub) {
     // Whatever ends this thread, nobody stays held.
-    let _guard = Gone(hub);
-    if catch_unwind(AssertUnwindSafe(|| rounds(hub, brain))).is_err() {
-        tracing::error!("the scheduling policy panicked; all queues run unscheduled from now on");
+    let guard = Gone(hub);
+    if catch_unwind(AssertUnwindSafe(|| rounds(hub))).is_err() {
+        tracing::error!("the scheduler panicked; all queues run unscheduled from now on");
     }
+    drop(guard);
+    // The policy's destructor may take its time.
+    drop(hub.unseat());
 }
 
 struct Gone<'a>(&'a Hub);
@@ -27,31 +30,9 @@ impl Drop for Gone<'_> {
     }
 }
 
-fn rounds(hub: &Hub, mut brain: Brain) {
-    let mut mail = Mail::default();
-    while round(hub, &mut brain, &mut mail) {}
-}
-
-/// Waits for mail and answers it. False if it was the last.
-pub(crate) fn round(hub: &Hub, brain: &mut Brain, mail: &mut Mail) -> bool {
-    hub.wait(brain.poll_timeout(), mail);
-    let time = now();
-    for request in mail.requests.drain(..) {
-        request(time, brain);
-    }
-    for id in mail.reports.drain(..) {
-        let Some(report) = hub.member(id).and_then(|member| member.take_report()) else {
-            continue;
-        };
-        if let Err(error) = brain.handle_report(time, id, &report) {
-            tracing::warn!(queue = id.index(), %error, "a report was not taken");
-        }
-    }
-    brain.handle_timeout(time);
-    while let Some((id, order)) = brain.poll_order(now()) {
-        hub.deliver(id, order);
-    }
-    !mail.stop
+fn rounds(hub: &Hub) {
+    let mut slept = None;
+    while hub.serve(&mut slept) {}
 }
 
 /// Looks at the lease until the other end of `end` is dropped.
@@ -100,6 +81,12 @@ pub(crate) fn start(
     end: Receiver<()>,
 ) -> Result<(), crate::error::Error> {
     let (scheduler_hub, watched) = (Arc::clone(hub), Arc::downgrade(hub));
-    crate::device::spawn("scheduler", move || run(&scheduler_hub, brain))?;
+    hub.seat(brain);
+    let started = crate::device::spawn("scheduler", move || run(&scheduler_hub));
+    if let Err(error) = started {
+        // It knows the hub, and the hub it.
+        drop(hub.unseat());
+        return Err(error);
+    }
     crate::device::spawn("watchdog", move || watch(&watched, &end))
 }

@@ -8,7 +8,7 @@ use xsched_core::message::{HoldState, Order};
 
 use super::board::Board;
 use super::{Bench, ID, explore, join, notices, start};
-use crate::hub::{Mail, Member};
+use crate::hub::Member;
 use crate::scheduler::Watchdog;
 
 const HOLD: Order = Order::Hold { epoch: 1, level: Level::Deactivate };
@@ -86,7 +86,7 @@ fn silent_twice_in_a_round() {
         bench.hub.ring(ID);
         let hub = Arc::clone(&bench.hub);
         let scheduler = start(move || {
-            hub.wait(None, &mut Mail::default());
+            hub.wait(&mut None);
             hub.deliver(ID, HOLD);
         });
         let hub = Arc::clone(&bench.hub);

@@ -8,24 +8,29 @@ use xsched_core::scheduler::{Attach, Heap, QueueTable, Scheduler};
 use xsched_core::time::Instant;
 
 use super::{Bench, ID, explore, join, notices, start};
-use crate::hub::{Brain, Hub, Mail};
+use crate::hub::{Brain, Hub};
 use crate::policy::Guest;
-use crate::scheduler::round;
 use crate::shared::{Api, Until};
 
 /// Lets everybody run.
-struct Free;
+struct Free {
+    quick: bool,
+}
 
 impl Policy for Free {
     fn name(&self) -> &'static str {
         "free"
     }
 
+    fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     fn decide(&mut self, _: Instant, _: Changed<'_>, _: &QueueTable<'_>, _: &mut Decisions<'_>) {}
 }
 
-fn brain(hub: &Arc<Hub>) -> Brain {
-    let scheduler = Scheduler::new(Guest::new(Free, hub), Heap::new(1, 1, 1));
+fn brain(hub: &Arc<Hub>, policy: Free) -> Brain {
+    let scheduler = Scheduler::new(Guest::new(policy, hub), Heap::new(1, 1, 1));
     let mut brain = Recorded::new(scheduler);
     let id = brain.attach(Instant::from_ns(1), Attach::default()).expect("there is room");
     assert_eq!(id, ID);
@@ -34,36 +39,58 @@ fn brain(hub: &Arc<Hub>) -> Brain {
 
 /// The scheduler ends up knowing what has become of a queue, each question is answered, and it
 /// ends when it is told to.
+fn mail(quick: bool) {
+    let bench = Bench::new(1);
+    bench.hub.register(ID, Arc::clone(&bench.queue) as _);
+    bench.hub.seat(brain(&bench.hub, Free { quick }));
+    let hub = Arc::clone(&bench.hub);
+    let scheduler = start(move || {
+        let mut slept = None;
+        while hub.serve(&mut slept) {}
+        drop(hub.unseat());
+    });
+    let hub = Arc::clone(&bench.hub);
+    let asker = start(move || assert_eq!(hub.ask(|_, _| 7).ok(), Some(7)));
+    // Ready, and idle again.
+    let cmd = bench.submit(0);
+    bench.board.complete(1);
+    assert_eq!(bench.queue.poll(Until::Ended(cmd)), Some(Ok(())));
+    // Nobody else wakes the scheduler meanwhile.
+    join(asker);
+    // The round that answers first takes the report as well.
+    assert!(bench.hub.ask(|_, _| ()).is_ok());
+    let known = bench.hub.ask(|_, brain| brain.table().get(ID).map(|queue| queue.report));
+    let counts = known.ok().flatten().map(|report| (report.submitted, report.retired));
+    assert_eq!(counts, Some((1, 1)), "a report was lost");
+    // It ends with the last queue.
+    bench.hub.stop();
+    bench.hub.detach(ID);
+    join(scheduler);
+    bench.end_without_reaper();
+}
+
+/// With rounds on the scheduler's thread alone.
 #[test]
 fn mail_arrives() {
-    explore("mailbox::mail_arrives", 3, || {
-        let bench = Bench::new(1);
-        bench.hub.register(ID, Arc::clone(&bench.queue) as _);
-        let hub = Arc::clone(&bench.hub);
-        let scheduler = start(move || {
-            let (mut brain, mut mail, mut known) = (brain(&hub), Mail::default(), None);
-            while round(&hub, &mut brain, &mut mail) {
-                known = brain.table().get(ID).map(|queue| queue.report).or(known);
-            }
-            let counts = known.map(|report| (report.submitted, report.retired));
-            assert_eq!(counts, Some((1, 1)), "a report was lost");
-        });
-        let hub = Arc::clone(&bench.hub);
-        let asker = start(move || assert_eq!(hub.ask(|_, _| 7).ok(), Some(7)));
-        // Ready, and idle again.
-        let cmd = bench.submit(0);
-        bench.board.complete(1);
-        assert_eq!(bench.queue.poll(Until::Ended(cmd)), Some(Ok(())));
-        // The round that answers first takes the report as well, after the answer.
-        assert!(bench.hub.ask(|_, _| ()).is_ok());
-        assert!(bench.hub.ask(|_, _| ()).is_ok());
-        join(asker);
-        // It ends with the last queue.
-        bench.hub.stop();
-        bench.hub.detach(ID);
-        join(scheduler);
-        bench.end_without_reaper();
-    });
+    explore("mailbox::mail_arrives", 3, || mail(false));
+}
+
+/// With rounds on the threads of those who ring.
+#[test]
+fn others_run_rounds() {
+    explore("mailbox::others_run_rounds", 3, || mail(true));
+}
+
+const OTHERS: &str = "models::mailbox::others_run_rounds";
+
+#[test]
+fn rounds_without_an_end() {
+    notices(OTHERS, "rounds without an end", "deadlock");
+}
+
+#[test]
+fn no_look_back() {
+    notices(OTHERS, "no look back", "deadlock");
 }
 
 const MAIL: &str = "models::mailbox::mail_arrives";

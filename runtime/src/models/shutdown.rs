@@ -25,7 +25,8 @@ fn the_last_handle_goes() {
         assert!(hub.member(super::ID).is_none(), "the register still has it");
         let mut mail = Mail::default();
         hub.stop();
-        hub.wait(None, &mut mail);
+        hub.wait(&mut None);
+        hub.collect(&mut mail);
         assert_eq!(mail.requests.len(), 1, "requests to detach it");
     });
 }
@@ -55,9 +56,7 @@ fn the_scheduler_ends_with_a_question_open() {
         });
         let ended = Arc::clone(&hub);
         let scheduler = start(move || {
-            let mut mail = Mail::default();
-            ended.wait(None, &mut mail);
-            drop(mail);
+            ended.wait(&mut None);
             ended.set_gone();
         });
         hub.stop();

@@ -46,6 +46,10 @@ impl<P: Policy> Policy for Watched<P> {
         self.policy.reads_cpu_priority()
     }
 
+    fn is_quick(&self) -> bool {
+        self.policy.is_quick()
+    }
+
     fn configure(&mut self, hint: PolicyHint) -> bool {
         self.policy.configure(hint)
     }
