@@ -331,6 +331,20 @@ impl StreamApi for CudaApi {
         }
     }
 
+    /// On an H200 asking for the end of a stream takes 0.2 µs and recording an event and asking for
+    /// it 2 µs.
+    fn sees_ends(&self) -> bool {
+        true
+    }
+
+    unsafe fn is_done(&self, stream: CuStream) -> Result<bool, CudaError> {
+        // SAFETY: as promised by the caller.
+        match unsafe { (self.table.stream_query)(stream) } {
+            NOT_READY => Ok(false),
+            code => self.check("cuStreamQuery", code).map(|()| true),
+        }
+    }
+
     /// To half a microsecond.
     unsafe fn elapsed_ns(&self, from: CuEvent, to: CuEvent) -> Result<u64, CudaError> {
         // SAFETY: as promised by the caller.

@@ -21,23 +21,28 @@ struct Cuda {
     level: Level,
     rate: OnceLock<SpinRate>,
     api: CudaApi,
-    /// Pages that the device can write to, and where it sees them. They stay so to the end, and so
-    /// do the logs in them.
-    pages: Mutex<(HashMap<usize, u64>, Vec<Note>)>,
 }
+
+/// Pages by address, and where the device sees them; and the notes in them.
+type Pages = (HashMap<usize, u64>, Vec<Note>);
+
+/// Pages that the device can write to, and where it sees them. They stay so to the end, and so do
+/// the logs in them.
+static PAGES: Mutex<Option<Pages>> = Mutex::new(None);
 
 impl Cuda {
     fn new(level: Level) -> Result<Self, CudaError> {
         let api = CudaApi::open(0)?;
-        Ok(Self { level, rate: OnceLock::new(), api, pages: Mutex::default() })
+        Ok(Self { level, rate: OnceLock::new(), api })
     }
 
     /// Where the device sees an address.
     fn seen<T>(&self, place: &T) -> u64 {
         let place = std::ptr::from_ref(place) as usize;
         let (page, offset) = (place & !(PAGE - 1), place % PAGE);
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let device = *pages.0.entry(page).or_insert_with(|| {
+        let mut pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, _) = pages.get_or_insert_default();
+        let device = *known.entry(page).or_insert_with(|| {
             let _entered = self.api.enter().expect("the device");
             let (table, at, mut device) = (self.api.table(), page as *mut c_void, 0_u64);
             // SAFETY: the page has a part of a log in it, which is kept below.
@@ -57,7 +62,8 @@ impl Cuda {
         let (clock, first, last) =
             (self.seen(clock), self.seen(&notes.starts), self.seen(&notes.reserved));
         assert_eq!(last - first, 48, "pages of a log are seen in different places");
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner).1.push(note);
+        let mut pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.get_or_insert_default().1.push(note);
         let cycles = (ns as f64 * rate.cycles_per_ns) as u64;
         // SAFETY: the log is kept to the end.
         let kernel = unsafe { self.api.kernels().note(cycles, clock, first) };

@@ -153,6 +153,24 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// It is alive.
     unsafe fn query(&self, event: Self::Event) -> Result<bool, Self::Error>;
 
+    /// Whether [`StreamApi::is_done`] is cheaper than an event.
+    fn sees_ends(&self) -> bool {
+        false
+    }
+
+    /// Whether everything in a stream has run. Needs no [`StreamApi::enter`]. Called only if
+    /// [`StreamApi::sees_ends`].
+    ///
+    /// # Errors
+    /// If a command has failed, or the driver refuses.
+    ///
+    /// # Safety
+    /// It is alive.
+    unsafe fn is_done(&self, stream: Self::Stream) -> Result<bool, Self::Error> {
+        let _ = stream;
+        Ok(false)
+    }
+
     /// Device time between two events that have completed, in nanoseconds. Needs no
     /// [`StreamApi::enter`].
     ///

@@ -15,7 +15,7 @@ use crate::flags::{FlagWord, Flags};
 use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
-use crate::retire::{Held, StreamRetire};
+use crate::retire::{Held, Span, StreamRetire};
 use crate::selftest::{self, NoGate};
 use crate::submit::{Batch, Events, StreamSubmit};
 
@@ -446,10 +446,19 @@ fn halves<A: StreamApi>(
         events,
         placement: Placement::default(),
         batch: Batch::default(),
+        end: None,
+        alone: 0,
     };
     let held = Held::default();
-    let retire =
-        StreamRetire { queue: Arc::clone(&queue), markers: to_see, back, last: None, held };
+    let retire = StreamRetire {
+        queue: Arc::clone(&queue),
+        markers: to_see,
+        back,
+        from: None,
+        span: Span::default(),
+        held,
+        seen_at: None,
+    };
     let level = if word.is_some() { Level::Deactivate } else { Level::Block };
     let caps = Caps::up_to(level, inner.entries_max);
     Halves { submit, retire, preempt: Ladder(StreamPreempt { queue }), caps }

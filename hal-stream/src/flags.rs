@@ -31,6 +31,11 @@ impl FlagWord {
         Self { host: memory.host, device: memory.device }
     }
 
+    /// Whether the device holds what waits for it.
+    pub(crate) fn is_set(&self) -> bool {
+        self.atomic().load(Ordering::Relaxed) != 0
+    }
+
     fn atomic(&self) -> &AtomicU32 {
         // SAFETY: it is part of flag memory that is alive; see `Flags`.
         unsafe { self.host.as_ref() }

@@ -67,6 +67,11 @@ impl<W: Word> Gate<W> {
         }
     }
 
+    /// Whether it is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.state).closed_since.is_some()
+    }
+
     /// For how long it was closed in all, in nanoseconds.
     pub(crate) fn held_ns(&self) -> u64 {
         let state = lock(&self.state);

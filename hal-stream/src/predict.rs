@@ -82,10 +82,16 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// Whether the next command gets a gate. `idle`: nothing is in flight, so there is nothing to
-    /// hold it behind. `expected_ns`: what it will take.
-    pub(crate) fn gate(&mut self, idle: bool, expected_ns: Option<u64>, spacing_ns: u64) -> bool {
+    /// hold it behind. `closed`: it must not start now. `expected_ns`: what it will take.
+    pub(crate) fn gate(
+        &mut self,
+        idle: bool,
+        closed: bool,
+        expected_ns: Option<u64>,
+        spacing_ns: u64,
+    ) -> bool {
         let work = expected_ns.unwrap_or(u64::MAX);
-        let gate = !idle && self.since_ns.saturating_add(work) > spacing_ns;
+        let gate = closed || !idle && self.since_ns.saturating_add(work) > spacing_ns;
         self.since_ns = if gate || idle { work } else { self.since_ns.saturating_add(work) };
         gate
     }
@@ -97,7 +103,7 @@ mod tests {
 
     fn gates(count: usize, expected_ns: Option<u64>, spacing_ns: u64) -> Vec<bool> {
         let mut placement = Placement::default();
-        (0..count).map(|n| placement.gate(n == 0, expected_ns, spacing_ns)).collect()
+        (0..count).map(|n| placement.gate(n == 0, false, expected_ns, spacing_ns)).collect()
     }
 
     #[test]
@@ -113,6 +119,14 @@ mod tests {
     #[test]
     fn the_first_of_an_idle_queue_has_none_and_an_unknown_one_has() {
         assert_eq!(gates(3, None, 200_000), [false, true, true]);
+    }
+
+    #[test]
+    fn a_closed_gate_is_put_in_front_of_any_command() {
+        let mut placement = Placement::default();
+        assert!(placement.gate(true, true, Some(1), 200_000));
+        assert!(placement.gate(false, true, Some(1), 200_000));
+        assert!(!placement.gate(false, false, Some(1), 200_000));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use crate::api::StreamApi;
 use crate::board::Member;
@@ -49,13 +50,25 @@ impl<A: StreamApi> Drop for Queue<A> {
 pub(crate) struct Marker<E> {
     /// One past the last command it covers.
     pub(crate) upto: u64,
-    pub(crate) event: E,
+    pub(crate) seen: Seen<E>,
     /// Recorded before the first command it covers, if the queue was idle then.
     pub(crate) start: Option<E>,
+    /// When that command was launched, in that case.
+    pub(crate) launched: Option<Instant>,
     /// Commands since the marker before.
     pub(crate) commands: u32,
     /// What they were predicted to take, in nanoseconds, if all of them were.
     pub(crate) expected_ns: Option<u64>,
     /// Their kind, if they have the same.
     pub(crate) kind: Option<u32>,
+}
+
+/// How the completion of a marker is seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seen<E> {
+    /// The event completes.
+    Event(E),
+    /// The stream ends: nothing was launched behind it. When something is, an event is recorded
+    /// first, and another marker says so.
+    End,
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use rtrb::{Consumer, Producer};
 use xsched_core::hal::{ErrorType, Submit};
@@ -11,7 +12,7 @@ use crate::api::StreamApi;
 use crate::command::StreamCommand;
 use crate::error::StreamError;
 use crate::predict::Placement;
-use crate::queue::{Marker, Queue};
+use crate::queue::{Marker, Queue, Seen};
 
 /// Launches into a stream.
 #[derive(Debug)]
@@ -21,12 +22,21 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) events: Events<A>,
     pub(crate) placement: Placement,
     pub(crate) batch: Batch<A::Event>,
+    /// The last marker, if it is seen by the end of the stream.
+    pub(crate) end: Option<Marker<A::Event>>,
+    /// Commands of an otherwise idle queue.
+    pub(crate) alone: u32,
 }
+
+/// Of commands of an otherwise idle queue, one in so many is measured. The others count as
+/// predicted.
+const MEASURED: u32 = 16;
 
 /// Commands since the last marker.
 #[derive(Debug)]
 pub(crate) struct Batch<E> {
     start: Option<E>,
+    launched: Option<Instant>,
     commands: u32,
     expected_ns: Option<u64>,
     kind: Option<u32>,
@@ -34,7 +44,7 @@ pub(crate) struct Batch<E> {
 
 impl<E> Default for Batch<E> {
     fn default() -> Self {
-        Self { start: None, commands: 0, expected_ns: Some(0), kind: None }
+        Self { start: None, launched: None, commands: 0, expected_ns: Some(0), kind: None }
     }
 }
 
@@ -109,13 +119,13 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.entries.enter();
-        self.prepare(payload)?;
+        let light = self.prepare(payload)?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch(api, queue.stream) };
         launched.map_err(StreamError::during("launching a command"))?;
         queue.launched.store(cmd.count(), Ordering::Relaxed);
         if marker {
-            let marked = self.put_marker(cmd);
+            let marked = self.put_marker(cmd, light);
             if let Err(error) = marked {
                 tracing::debug!(%error, "a marker was not put");
             }
@@ -130,7 +140,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let entered = queue.device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.entries.enter();
-        let marked = self.put_marker(upto);
+        let marked = self.put_marker(upto, false);
         drop(inside);
         drop(entered);
         marked
@@ -139,37 +149,70 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
 
 impl<A: StreamApi> StreamSubmit<A> {
     /// What goes into the stream before a command: a gate, or where nothing is in flight an event
-    /// from which the command's time counts.
-    fn prepare(&mut self, payload: &StreamCommand<A>) -> Result<(), StreamError<A::Error>> {
-        let queue = &self.queue;
+    /// from which the command's time counts. True if the command needs none, because it is alone
+    /// and has been measured before.
+    fn prepare(&mut self, payload: &StreamCommand<A>) -> Result<bool, StreamError<A::Error>> {
+        let queue = Arc::clone(&self.queue);
         let idle = queue.is_idle();
-        let expected_ns = payload.expected_ns.or_else(|| queue.predictor.expected_ns(payload.kind));
-        if idle && self.batch.start.is_none() {
-            // Without it the first commands count from the marker before, which is put right by
-            // what was predicted.
-            self.batch.start = self.events.record().ok();
+        let measured_ns = queue.predictor.expected_ns(payload.kind);
+        let expected_ns = payload.expected_ns.or(measured_ns);
+        let mut light = false;
+        if idle && self.batch.commands == 0 {
+            // The stream has ended before the marker was looked at.
+            self.end = None;
+            self.batch.launched = Some(Instant::now());
+            light = queue.owned
+                && queue.device.api.sees_ends()
+                && measured_ns.is_some()
+                && self.alone < MEASURED;
+            self.alone = if light { self.alone + 1 } else { 0 };
+            if !light {
+                // Without it the commands count as predicted.
+                self.batch.start = self.events.record().ok();
+            }
+        } else if let Some(end) = self.end.take() {
+            self.record_late(end);
         }
         if let Some(word) = queue.word
-            && self.placement.gate(idle, expected_ns, queue.spacing.ns())
+            && self.placement.gate(idle, word.is_set(), expected_ns, queue.spacing.ns())
         {
             // SAFETY: the word is given back only after the stream got past all that is in it.
             let gated = unsafe { queue.device.api.wait_zero(queue.stream, word.device) };
             gated.map_err(StreamError::during("placing a gate"))?;
         }
         self.batch.add(payload.kind, expected_ns);
-        Ok(())
+        Ok(light)
     }
 
-    fn put_marker(&mut self, last: CmdId) -> Result<(), StreamError<A::Error>> {
-        if self.markers.is_full() {
+    /// Records the event of a marker that was to be seen by the end of the stream. Without one it
+    /// is missed, and put again.
+    fn record_late(&mut self, mut marker: Marker<A::Event>) {
+        match self.events.record() {
+            Ok(event) => {
+                marker.seen = Seen::Event(event);
+                self.push(marker);
+            }
+            Err(error) => tracing::debug!(%error, "a marker was not put"),
+        }
+    }
+
+    fn push(&mut self, marker: Marker<A::Event>) {
+        // It has room: only this half fills it, and it is looked at before.
+        let _ = self.markers.push(marker);
+    }
+
+    fn put_marker(&mut self, last: CmdId, light: bool) -> Result<(), StreamError<A::Error>> {
+        // One more for an event that is recorded late.
+        if self.markers.slots() < 2 {
             return Err(StreamError::MarkersFull { markers: self.markers.buffer().capacity() });
         }
-        let event = self.events.record()?;
-        let Batch { start, commands, expected_ns, kind } = std::mem::take(&mut self.batch);
+        let seen = if light { Seen::End } else { Seen::Event(self.events.record()?) };
+        let Batch { start, launched, commands, expected_ns, kind } =
+            std::mem::take(&mut self.batch);
         let upto = last.count();
-        let marker = Marker { upto, event, start, commands, expected_ns, kind };
-        // It has room: only this half fills it.
-        let _ = self.markers.push(marker);
+        let marker = Marker { upto, seen, start, launched, commands, expected_ns, kind };
+        self.end = light.then_some(marker);
+        self.push(marker);
         Ok(())
     }
 }

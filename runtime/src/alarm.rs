@@ -35,6 +35,11 @@ impl Alarm {
         }
     }
 
+    /// Whether a thread is in front.
+    pub(crate) fn has_front(&self) -> bool {
+        self.front.lock().is_some()
+    }
+
     /// Takes a thread away from the front. False if it is not there, because it was never or has
     /// been woken: then there may be completions that nobody has been told of.
     pub(crate) fn leave(&self, waker: &Waker) -> bool {

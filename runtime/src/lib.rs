@@ -38,6 +38,7 @@ mod lock;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
+mod nap;
 mod parker;
 mod policy;
 mod queue;

@@ -4,8 +4,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::nap::LATENESS;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, Thread};
 use crate::sync::{mutant, thread_local};
@@ -60,6 +61,15 @@ impl Parker {
     /// Forgets earlier wakings. Call before the waker is handed out.
     pub(crate) fn reset(&self) {
         self.unpark.woken.store(false, Ordering::Relaxed);
+    }
+
+    /// Sleeps until woken, or for this long, and notes how late that ended.
+    pub(crate) fn nap(&self, span: Duration) {
+        let start = Instant::now();
+        self.park(Some(span));
+        if !self.unpark.woken.load(Ordering::Relaxed) {
+            LATENESS.note(span, start.elapsed());
+        }
     }
 
     /// Sleeps until woken, or for this long; spurious returns are possible.

@@ -29,11 +29,11 @@ pub(crate) fn wait_until<C>(
     if let Some(outcome) = queue.want(until) {
         return outcome;
     }
-    for _ in 0..LOOKS {
-        if let Some(outcome) = queue.poll(until) {
-            return outcome;
-        }
-        std::hint::spin_loop();
+    // Where it can be said that there will be nothing to see for a while, looking can wait.
+    if queue.nap(until).is_none_or(|nap| nap.is_zero())
+        && let Some(outcome) = look(queue, until)
+    {
+        return outcome;
     }
     let parker = Parker::current();
     let outcome = loop {
@@ -45,14 +45,36 @@ pub(crate) fn wait_until<C>(
         if left == Some(Duration::ZERO) {
             break Err(WaitError::Timeout);
         }
-        parker.park(left);
+        let nap = queue.nap(until);
+        match nap {
+            None => parker.park(left),
+            Some(nap) if nap.is_zero() => {}
+            Some(nap) => parker.nap(left.map_or(nap, |left| nap.min(left))),
+        }
         // Whoever is woken in front has to look.
         if !mutant("no look after waking") {
             queue.poll(until);
         }
+        // A nap ends early.
+        if nap.is_some()
+            && let Some(outcome) = look(queue, until)
+        {
+            break outcome;
+        }
     };
     queue.leave(until, parker.waker());
     outcome
+}
+
+/// Looks for a moment.
+fn look<C>(queue: &dyn Api<C>, until: Until) -> Option<Outcome> {
+    (0..LOOKS).find_map(|_| {
+        let outcome = queue.poll(until);
+        if outcome.is_none() {
+            std::hint::spin_loop();
+        }
+        outcome
+    })
 }
 
 /// The completion of a command; see [`XQueue::completion`].

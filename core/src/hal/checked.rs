@@ -4,7 +4,7 @@ use core::borrow::Borrow;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
 
-use super::{ErrorType, Retire, StepDone, Steps, Submit};
+use super::{ErrorType, Forecast, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
 use crate::level::{Level, Step};
@@ -187,6 +187,10 @@ impl<H: Retire, C: Borrow<Contract>> Retire for Checked<H, C> {
 
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {
         self.inner.wake_on_retire(waker)
+    }
+
+    fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
+        self.inner.forecast(cmd)
     }
 }
 

@@ -45,6 +45,7 @@ use crate::fault::Fault;
 use crate::id::{CmdId, QueueId};
 use crate::level::{Caps, Level, Step};
 use crate::queue::Retired;
+use crate::time::Duration;
 
 /// An error of a backend.
 pub trait HalError: core::fmt::Debug {
@@ -114,6 +115,23 @@ pub trait Retire: ErrorType {
         let _ = waker;
         false
     }
+
+    /// When a command that was launched will probably be reported, if a marker covers it; `None` if
+    /// that cannot be said. Nothing depends on it but how soon a device is looked at that cannot
+    /// wake anybody.
+    fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
+        let _ = cmd;
+        None
+    }
+}
+
+/// When a command will probably be reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// From now; zero if it is overdue.
+    pub left: Duration,
+    /// For so long; zero if it is not.
+    pub overdue: Duration,
 }
 
 /// How far a step has got.

@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use super::{ErrorType, Retire, StepDone, Steps, Submit};
+use super::{ErrorType, Forecast, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
 use crate::level::{Level, Step};
@@ -95,6 +95,10 @@ impl<H: Retire, T: Sink> Retire for Traced<H, T> {
 
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {
         self.inner.wake_on_retire(waker)
+    }
+
+    fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
+        self.inner.forecast(cmd)
     }
 }
 

@@ -23,6 +23,8 @@ use crate::sync::mutant;
 /// How long the reaper leaves a queue alone that is submitted to and that nobody waits for. After
 /// the last submit, the scheduler learns so late that the queue is idle.
 const ATTENDED: Duration = Duration::from_micros(100);
+/// The reaper's longest nap where the device wakes nobody.
+pub(super) const UNATTENDED: Duration = Duration::from_micros(500);
 
 impl<S, R, P> Member for Shared<S, R, P>
 where
@@ -50,7 +52,8 @@ where
     }
 
     fn is_eager(&self) -> bool {
-        self.eager.load(Ordering::Relaxed)
+        // A device that wakes nobody is looked at when there is something to see.
+        self.eager.load(Ordering::Relaxed) && !self.silent.load(Ordering::Relaxed)
     }
 
     fn reap(&self) -> bool {
@@ -87,7 +90,7 @@ where
         }
         let submitted = state.machine.submitted();
         let attended = std::mem::replace(&mut state.submitted_before, submitted) < submitted;
-        if attended && !state.eager {
+        if attended && !state.eager && !self.silent.load(Ordering::Relaxed) {
             // Whoever submits looks when the window is full. Waking the reaper for each completion
             // meanwhile would only be in the way.
             return Some(nap.max(ATTENDED));
@@ -96,8 +99,13 @@ where
         // Armed first: what follows sees everything that came before.
         let armed = mutant("rest without arming") || self.arm();
         let state = self.lock();
-        if !armed || state.later.is_some() {
+        if state.later.is_some() {
             return Some(nap);
+        }
+        if !armed {
+            let last = state.machine.next_launch().0.checked_sub(1).map(CmdId);
+            drop(state);
+            return Some(self.nap_of_the_reaper(nap, last));
         }
         let due = state.machine.poll_timeout();
         Some(
@@ -168,6 +176,8 @@ pub(crate) trait Api<C>: Member {
     /// The same for a thread that looks for completions when it is woken, and that leaves before it
     /// goes.
     fn stand_by(&self, until: Until, waker: &Waker) -> Option<Outcome>;
+    /// How long a thread that stands by may sleep before it looks again. `None` if it is woken.
+    fn nap(&self, until: Until) -> Option<Duration>;
     fn leave(&self, until: Until, waker: &Waker);
     /// The outcome if it is there already. Does not look for completions.
     fn outcome(&self, until: Until) -> Option<Outcome>;
@@ -291,11 +301,19 @@ where
     fn stand_by(&self, until: Until, waker: &Waker) -> Option<Outcome> {
         let outcome = self.enlist(until, waker);
         if outcome.is_none()
-            && !(self.alarm.enter(waker) && (mutant("stand by without arming") || self.arm()))
+            && !(self.alarm.enter(waker)
+                && (mutant("stand by without arming") || self.arm() || self.nap(until).is_some()))
         {
             self.threads.reaper().hurry();
         }
         outcome
+    }
+
+    fn nap(&self, until: Until) -> Option<Duration> {
+        self.doze(match until {
+            Until::Ended(cmd) | Until::Retired(cmd) => Some(cmd),
+            Until::Room => None,
+        })
     }
 
     fn leave(&self, until: Until, waker: &Waker) {

@@ -18,6 +18,7 @@ mod tape;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::{HalError, Retire, StepDone, Steps, Submit};
@@ -37,6 +38,7 @@ use crate::clock::now;
 use crate::device::Threads;
 use crate::hub::{Hub, Member};
 use crate::lock::{self, Lock};
+use crate::nap;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, bound, mutant};
 
@@ -63,6 +65,8 @@ pub(crate) struct Shared<S: Submit<Payload: Sized>, R, P> {
     /// [`State::eager`] for the reaper, which is not to touch the state of a queue that is busy
     /// without it.
     eager: AtomicBool,
+    /// The device wakes nobody: its completions must be looked for.
+    silent: AtomicBool,
 }
 
 type Guard<'a, S> = lock::Guard<'a, State<S>>;
@@ -123,6 +127,7 @@ where
             hub: parts.hub,
             threads: parts.threads,
             eager: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
             alarm_waker: Waker::from(Arc::clone(&alarm)),
             alarm,
         })
@@ -399,7 +404,47 @@ where
     /// for completions just now.
     fn arm(&self) -> bool {
         let Some(mut retire) = self.retire.try_lock() else { return false };
-        self.guarded(|| Ok::<_, Fault>(retire.wake_on_retire(&self.alarm_waker))).unwrap_or(false)
+        let armed = self.guarded(|| Ok::<_, Fault>(retire.wake_on_retire(&self.alarm_waker)));
+        if armed == Ok(false) {
+            self.silent.store(true, Ordering::Relaxed);
+        }
+        armed.unwrap_or(false)
+    }
+
+    /// How long the reaper may leave a queue alone whose device wakes nobody. `nap` if there is no
+    /// forecast.
+    fn nap_of_the_reaper(&self, nap: Duration, last: Option<CmdId>) -> Duration {
+        // A thread in front looks itself, and when it must.
+        if self.alarm.has_front() && self.silent.load(Ordering::Relaxed) {
+            return nap.max(api::UNATTENDED);
+        }
+        self.doze(last).map_or(nap, |doze| doze.clamp(nap::SHORTEST, api::UNATTENDED))
+    }
+
+    /// Where the device wakes nobody: how long somebody may sleep who wants to see the end of
+    /// `wanted`, and who will not let the device run dry while commands wait to be launched. `None`
+    /// if the device wakes, or cannot say when there will be something to see.
+    fn doze(&self, wanted: Option<CmdId>) -> Option<Duration> {
+        if !self.silent.load(Ordering::Relaxed) {
+            return None;
+        }
+        // If somebody else looks just now, there is no hurry.
+        let Some(mut retire) = self.retire.try_lock() else { return Some(nap::SHORTEST) };
+        let state = self.lock();
+        let (launched, submitted) = (state.machine.next_launch().0, state.machine.submitted());
+        drop(state);
+        let mut forecast = |cmd| self.guarded(|| Ok::<_, Fault>(retire.forecast(cmd))).ok()?;
+        let end = wanted.filter(|cmd| cmd.0 < launched).and_then(&mut forecast);
+        let end = end.map(|end| nap::until(end.left, end.overdue, &nap::LATENESS));
+        let refills = launched < submitted || wanted.is_none();
+        let last = launched.checked_sub(1).filter(|_| refills).map(CmdId);
+        // Half of it is left to work on when the sleeper comes back.
+        let dry = last.and_then(&mut forecast);
+        let refill = dry.map(|dry| nap::until(dry.left.per(2), dry.overdue, &nap::LATENESS));
+        match (end, refill) {
+            (Some(end), Some(refill)) => Some(end.min(refill)),
+            (end, refill) => end.or(refill),
+        }
     }
 
     /// The end of a step that took its time.
