@@ -55,11 +55,14 @@ impl<A: StreamApi> StreamCommand<A> {
         self
     }
 
-    /// Launches it.
+    /// Launches it, past any queue.
+    ///
+    /// # Errors
+    /// If the driver refuses.
     ///
     /// # Safety
     /// The stream is alive and the device current.
-    pub(crate) unsafe fn launch(&self, api: &A, stream: A::Stream) -> Result<(), A::Error> {
+    pub unsafe fn launch_into(&self, api: &A, stream: A::Stream) -> Result<(), A::Error> {
         match &self.body {
             // SAFETY: as promised by the caller, and by whoever made the command.
             Body::Native(command) => unsafe { api.launch_native(command, stream) },

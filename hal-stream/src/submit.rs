@@ -121,7 +121,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let inside = queue.member.entries.enter();
         let light = self.prepare(payload)?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
-        let launched = unsafe { payload.launch(api, queue.stream) };
+        let launched = unsafe { payload.launch_into(api, queue.stream) };
         launched.map_err(StreamError::during("launching a command"))?;
         queue.launched.store(cmd.count(), Ordering::Relaxed);
         if marker {

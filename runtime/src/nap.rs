@@ -28,13 +28,13 @@ impl Lateness {
         let late = u32::try_from(late.as_nanos()).unwrap_or(u32::MAX).min(LATE_MAX_NS);
         let before = self.0.load(Ordering::Relaxed);
         // Up at once, down slowly. A lost update is made up for by the next.
-        let after = if late > before { late } else { before - (before - late) / 32 };
+        let after = if late > before { late } else { before - (before - late) / 256 };
         self.0.store(after, Ordering::Relaxed);
     }
 
-    /// What is allowed for: half as much again, since the worst is yet to come.
+    /// What is allowed for: a quarter more, since the worst is yet to come.
     fn get(&self) -> Duration {
-        Duration::from_nanos(u64::from(self.0.load(Ordering::Relaxed)) * 3 / 2)
+        Duration::from_nanos(u64::from(self.0.load(Ordering::Relaxed)) * 5 / 4)
     }
 }
 
@@ -59,10 +59,10 @@ mod tests {
     fn a_nap_ends_early_enough_for_a_late_waking() {
         let lateness = Lateness(AtomicU32::new(0));
         lateness.note(Duration::from_micros(100), Duration::from_micros(160));
-        assert_eq!(until(US(500), US(0), &lateness), Duration::from_micros(410));
-        assert_eq!(until(US(100), US(0), &lateness), Duration::ZERO);
+        assert_eq!(until(US(500), US(0), &lateness), Duration::from_micros(425));
+        assert_eq!(until(US(90), US(0), &lateness), Duration::ZERO);
         // It is forgotten in time.
-        (0..1_000).for_each(|_| lateness.note(Duration::from_micros(100), US100));
+        (0..10_000).for_each(|_| lateness.note(Duration::from_micros(100), US100));
         assert!(until(US(500), US(0), &lateness) > Duration::from_micros(499));
     }
 

@@ -428,8 +428,8 @@ where
         if !self.silent.load(Ordering::Relaxed) {
             return None;
         }
-        // If somebody else looks just now, there is no hurry.
-        let Some(mut retire) = self.retire.try_lock() else { return Some(nap::SHORTEST) };
+        // Somebody else looks just now, and has a better idea soon.
+        let Some(mut retire) = self.retire.try_lock() else { return Some(Duration::ZERO) };
         let state = self.lock();
         let (launched, submitted) = (state.machine.next_launch().0, state.machine.submitted());
         drop(state);

@@ -12,7 +12,7 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 13] = [
+const ARROWS: [(&str, Arrows); 14] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
@@ -23,6 +23,7 @@ const ARROWS: [(&str, Arrows); 13] = [
     ("hal-cuda", Arrows::To(&["core", "hal-stream", "conformance"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
+    ("lab", Arrows::Anywhere),
     ("cli", Arrows::Anywhere),
     ("benches", Arrows::Anywhere),
     ("proof", Arrows::To(&["core", "policies"])),

@@ -1,0 +1,128 @@
+//! What an experiment needs of a device.
+
+use std::fmt::Display;
+
+use serde::Serialize;
+use xsched::core::hal::{Backend, Retire, Steps, Submit};
+use xsched::core::level::Level;
+
+/// Why an experiment came to no end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LabError(String);
+
+impl LabError {
+    /// What a device, or the runtime on it, refused.
+    pub fn new(error: impl Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// What a figure was measured on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Described {
+    /// The backend: `cuda`, `host`.
+    pub hal: &'static str,
+    /// The device's name.
+    pub device: String,
+    /// Its driver.
+    pub driver: String,
+    /// Where it is.
+    pub pci: String,
+    /// The highest level of its queues.
+    pub level: u8,
+    /// Why it is no higher.
+    pub no_gate: Option<String>,
+    /// Entries that a queue keeps in flight.
+    pub entries_max: u32,
+}
+
+/// How a queue or a stream is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Making {
+    /// The highest level.
+    pub level: u8,
+    /// Predicted work between two gates, in nanoseconds, where the device has gates.
+    pub spacing_ns: u64,
+    /// With the device's most urgent priority, instead of its least.
+    pub urgent: bool,
+}
+
+impl Making {
+    /// A queue at this level, with a gate for each command.
+    #[must_use]
+    pub const fn at(level: Level) -> Self {
+        Self { level: level.number(), spacing_ns: 0, urgent: false }
+    }
+
+    /// The level.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        Level::from_number(self.level).unwrap_or_default()
+    }
+}
+
+/// A device to experiment on.
+pub trait Bench: Sync {
+    /// What is launched.
+    type Command: Clone + Send + Sync + 'static;
+    /// The backend.
+    type Backend: Backend<
+            Config: Send,
+            Submit: Submit<Payload = Self::Command> + Send + 'static,
+            Retire: Retire + Send + 'static,
+            Preempt: Steps + Send + 'static,
+        > + Send
+        + 'static;
+    /// A way past the runtime.
+    type Stream: Plain<Self::Command>;
+
+    /// What it is.
+    fn describe(&self) -> Described;
+
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// If it cannot be.
+    fn device(&self) -> Result<Self::Backend, LabError>;
+
+    /// How a queue of the device is opened.
+    fn config(&self, making: Making) -> <Self::Backend as Backend>::Config;
+
+    /// A command that takes the whole device for so many nanoseconds, in so many waves of blocks
+    /// one after the other, where the device has such a thing.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn command(&self, ns: u64, waves: u32) -> Result<Self::Command, LabError>;
+
+    /// A command that does nothing.
+    fn nothing(&self) -> Self::Command;
+
+    /// A stream without XSched.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn stream(&self, urgent: bool) -> Result<Self::Stream, LabError>;
+}
+
+/// A stream of the vendor's, used as programs without XSched use it.
+pub trait Plain<C>: Send {
+    /// Launches a command.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    fn launch(&mut self, command: &C) -> Result<(), LabError>;
+
+    /// Waits for everything.
+    ///
+    /// # Errors
+    /// If a command failed.
+    fn wait(&mut self) -> Result<(), LabError>;
+
+    /// Launches a command when fewer than so many are in flight.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    fn launch_within(&mut self, command: &C, threshold: u32) -> Result<(), LabError>;
+}

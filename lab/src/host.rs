@@ -1,0 +1,107 @@
+//! The processor as a device.
+
+use std::hint;
+
+use xsched::core::hal::{Backend, Halves, Ladder, Retire, Submit};
+use xsched::core::id::{CmdId, QueueId};
+use xsched_hal_host::{
+    Busy, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit,
+};
+
+use crate::bench::{Bench, Described, LabError, Making, Plain};
+
+/// The host device, with one compute unit.
+#[derive(Debug)]
+pub struct Host {
+    busy: Busy,
+    device: HostDevice,
+}
+
+impl Host {
+    /// Starts the device.
+    ///
+    /// # Errors
+    /// If it refuses.
+    pub fn open() -> Result<Self, LabError> {
+        let device = HostDevice::new(HostConfig::default()).map_err(LabError::new)?;
+        Ok(Self { busy: Busy::calibrate(), device })
+    }
+}
+
+impl Bench for Host {
+    type Command = HostCommand;
+    type Backend = HostDevice;
+    type Stream = HostStream;
+
+    fn describe(&self) -> Described {
+        Described {
+            hal: "host",
+            device: "the processor, 1 compute unit".to_owned(),
+            driver: concat!("xsched-hal-host ", env!("CARGO_PKG_VERSION")).to_owned(),
+            pci: String::new(),
+            level: 3,
+            no_gate: None,
+            entries_max: HostConfig::default().entries_max,
+        }
+    }
+
+    fn device(&self) -> Result<HostDevice, LabError> {
+        Ok(self.device.clone())
+    }
+
+    fn config(&self, _: Making) {}
+
+    /// It has no waves.
+    fn command(&self, ns: u64, _: u32) -> Result<HostCommand, LabError> {
+        Ok(self.busy.command(ns))
+    }
+
+    fn nothing(&self) -> HostCommand {
+        HostCommand::function(|_, _| {}, 0, 0)
+    }
+
+    /// It has no priorities.
+    fn stream(&self, _: bool) -> Result<HostStream, LabError> {
+        let halves = self.device.clone().open(QueueId::new(0, 0), ());
+        let halves = halves.map_err(LabError::new)?;
+        Ok(HostStream { halves, launched: 0, retired: 0 })
+    }
+}
+
+/// A hardware queue, past the runtime.
+#[derive(Debug)]
+pub struct HostStream {
+    halves: Halves<HostSubmit, HostRetire, Ladder<HostPreempt>>,
+    launched: u64,
+    retired: u64,
+}
+
+impl HostStream {
+    fn wait_for(&mut self, count: u64) -> Result<(), LabError> {
+        while self.retired < count {
+            match self.halves.retire.poll_retired().map_err(LabError::new)? {
+                Some(retired) => self.retired = retired.upto.count(),
+                None => hint::spin_loop(),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Plain<HostCommand> for HostStream {
+    fn launch(&mut self, command: &HostCommand) -> Result<(), LabError> {
+        let cmd = CmdId(self.launched);
+        self.halves.submit.launch(cmd, command, true).map_err(LabError::new)?;
+        self.launched += 1;
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), LabError> {
+        self.wait_for(self.launched)
+    }
+
+    fn launch_within(&mut self, command: &HostCommand, threshold: u32) -> Result<(), LabError> {
+        self.wait_for((self.launched + 1).saturating_sub(u64::from(threshold)))?;
+        self.launch(command)
+    }
+}

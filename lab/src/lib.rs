@@ -1,0 +1,17 @@
+//! Experiments on real devices: how fast they are preempted, and what scheduling costs. Each
+//! experiment runs on any device that implements [`Bench`], and answers with a record that says
+//! what it was measured on.
+
+mod bench;
+mod cuda;
+mod host;
+pub mod overhead;
+pub mod priority;
+mod stats;
+mod task;
+
+pub use bench::{Bench, Described, LabError, Making, Plain};
+pub use cuda::{Cuda, CudaStream};
+pub use host::{Host, HostStream};
+pub use stats::{P99_SAMPLES, Processor, Quantiles};
+pub use task::{Background, Foreground, Runner, Way};

@@ -1,0 +1,115 @@
+//! Quantiles, and the processor time of this program.
+
+use std::fs;
+use std::time::Instant;
+
+use serde::Serialize;
+
+/// Samples that a P99 needs.
+pub const P99_SAMPLES: usize = 1_000;
+
+/// Quantiles in microseconds, each the smallest sample that so many samples do not exceed (nearest
+/// rank).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// How many samples there are.
+    pub samples: usize,
+    /// Mean.
+    pub mean_us: f64,
+    /// Smallest.
+    pub min_us: f64,
+    /// 50th percentile.
+    pub p50_us: f64,
+    /// 95th percentile.
+    pub p95_us: f64,
+    /// 99th percentile; `None` with fewer than [`P99_SAMPLES`].
+    pub p99_us: Option<f64>,
+    /// Largest.
+    pub max_us: f64,
+}
+
+impl Quantiles {
+    /// The quantiles of these samples in nanoseconds. All zero if there are none.
+    #[must_use]
+    pub fn of(samples_ns: &[u64]) -> Self {
+        let mut sorted = samples_ns.to_vec();
+        sorted.sort_unstable();
+        let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else {
+            return Self::default();
+        };
+        let us = |ns: u64| ns as f64 / 1e3;
+        let at = |share: f64| {
+            let rank = (sorted.len() as f64 * share).ceil().max(1.0) as usize;
+            us(sorted[rank.min(sorted.len()) - 1])
+        };
+        let sum: u128 = sorted.iter().map(|&ns| u128::from(ns)).sum();
+        Self {
+            samples: sorted.len(),
+            mean_us: sum as f64 / sorted.len() as f64 / 1e3,
+            min_us: us(min),
+            p50_us: at(0.5),
+            p95_us: at(0.95),
+            p99_us: (sorted.len() >= P99_SAMPLES).then(|| at(0.99)),
+            max_us: us(max),
+        }
+    }
+
+    /// The 99th percentile over another one's.
+    #[must_use]
+    pub fn p99_over(&self, alone: &Self) -> Option<f64> {
+        Some(self.p99_us? / alone.p99_us.filter(|&p99| p99 > 0.0)?)
+    }
+}
+
+/// Processor time of all threads of this program, at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Processor {
+    at: Instant,
+    /// Since the program started.
+    seconds: f64,
+}
+
+impl Processor {
+    /// What the system says now, to a hundredth of a second. Nothing where it does not say.
+    #[must_use]
+    pub fn now() -> Self {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // The name may contain anything, so what follows its end counts.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let ticks =
+            fields.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok());
+        Self { at: Instant::now(), seconds: ticks.sum::<f64>() / 100.0 }
+    }
+
+    /// Processors in use since an earlier moment, on average.
+    #[must_use]
+    pub fn share_since(&self, before: &Self) -> f64 {
+        let wall = self.at.saturating_duration_since(before.at).as_secs_f64();
+        if wall > 0.0 { (self.seconds - before.seconds).max(0.0) / wall } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_nearest_ranks() {
+        let samples: Vec<u64> = (1..=1_000).rev().map(|n| n * 1_000).collect();
+        let q = Quantiles::of(&samples);
+        assert_eq!((q.p50_us, q.p95_us, q.p99_us), (500.0, 950.0, Some(990.0)));
+        assert_eq!((q.min_us, q.max_us, q.mean_us, q.samples), (1.0, 1_000.0, 500.5, 1_000));
+        assert_eq!(Quantiles::of(&samples[..999]).p99_us, None);
+        assert_eq!(Quantiles::of(&[]), Quantiles::default());
+    }
+
+    #[test]
+    fn a_busy_thread_uses_a_processor() {
+        let before = Processor::now();
+        while before.at.elapsed().as_millis() < 120 {
+            std::hint::spin_loop();
+        }
+        let share = Processor::now().share_since(&before);
+        assert!(share > 0.0, "{share}");
+    }
+}

@@ -1,0 +1,181 @@
+//! A foreground task, and a background that is always busy: with XSched or past it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use xsched::core::hint::{Hints, Priority};
+use xsched::core::rng::SplitMix64;
+use xsched::core::window::WindowConfig;
+use xsched::{Device, XQueue, XQueueConfig};
+
+use crate::bench::{Bench, LabError, Making, Plain};
+
+/// How a task reaches the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "way", rename_all = "snake_case")]
+pub enum Way {
+    /// A stream of the vendor's.
+    Plain {
+        /// With the most urgent priority.
+        urgent: bool,
+    },
+    /// An XQueue.
+    Queue {
+        /// How it is made.
+        making: Making,
+        /// Its priority.
+        priority: i32,
+        /// Commands in flight.
+        threshold: u32,
+        /// Commands per marker.
+        batch: u32,
+    },
+}
+
+/// A task that launches commands and waits for them.
+#[derive(Debug)]
+pub enum Runner<B: Bench> {
+    /// Past XSched.
+    Plain(B::Stream),
+    /// Through an XQueue.
+    Queue(XQueue<B::Command>),
+}
+
+impl<B: Bench> Runner<B> {
+    /// A stream or queue.
+    ///
+    /// # Errors
+    /// If the device or the runtime refuses.
+    pub fn new(bench: &B, device: &Device<B::Backend>, way: Way) -> Result<Self, LabError> {
+        let Way::Queue { making, priority, threshold, batch } = way else {
+            return Ok(Self::Plain(bench.stream(way == Way::Plain { urgent: true })?));
+        };
+        let priority = Priority::new(priority).map_err(LabError::new)?;
+        let mut hints = Hints::default();
+        hints.priority = priority;
+        let config = XQueueConfig {
+            window: WindowConfig::fixed(threshold, batch),
+            level: making.level(),
+            hints,
+            ..XQueueConfig::default()
+        };
+        let queue = device.queue(config, bench.config(making)).map_err(LabError::new)?;
+        Ok(Self::Queue(queue))
+    }
+
+    /// Launches so many commands and waits for the last. How long that took.
+    ///
+    /// # Errors
+    /// If the device refuses or a command fails.
+    pub fn run(&mut self, command: &B::Command, count: u32) -> Result<Duration, LabError> {
+        let start = Instant::now();
+        match self {
+            Self::Plain(stream) => {
+                (0..count).try_for_each(|_| stream.launch(command))?;
+                stream.wait()?;
+            }
+            Self::Queue(queue) => {
+                let mut last = None;
+                for _ in 0..count {
+                    let ticket = queue.submit(command.clone());
+                    last = Some(ticket.map_err(|_| LabError::new("the device was lost"))?);
+                }
+                last.map_or(Ok(()), |last| queue.wait(last)).map_err(LabError::new)?;
+            }
+        }
+        Ok(start.elapsed())
+    }
+}
+
+/// How a foreground task is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Foreground {
+    /// Commands of a run.
+    pub commands: u32,
+    /// Device time of each, in nanoseconds.
+    pub command_ns: u64,
+    /// Pauses between runs are drawn evenly from this range, in nanoseconds.
+    pub pause_ns: (u64, u64),
+    /// Runs that are measured.
+    pub samples: u32,
+}
+
+/// Runs before the first that is measured.
+const WARM_UP: u32 = 10;
+
+impl Foreground {
+    /// Runs it, and takes the time of each run in nanoseconds.
+    ///
+    /// # Errors
+    /// If the device refuses or a command fails.
+    pub fn measure<B: Bench>(
+        &self,
+        bench: &B,
+        runner: &mut Runner<B>,
+        random: &mut SplitMix64,
+    ) -> Result<Vec<u64>, LabError> {
+        let command = bench.command(self.command_ns, 1)?;
+        let mut times = Vec::with_capacity(self.samples as usize);
+        for n in 0..WARM_UP + self.samples {
+            let (least, most) = self.pause_ns;
+            let pause = least + random.below((most - least).max(1));
+            thread::sleep(Duration::from_nanos(pause));
+            let took = runner.run(&command, self.commands)?;
+            if n >= WARM_UP {
+                times.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+            }
+        }
+        Ok(times)
+    }
+}
+
+/// A task that keeps commands in flight until it is told to stop.
+#[derive(Debug, Default)]
+pub struct Background {
+    stop: AtomicBool,
+    launched: AtomicU64,
+}
+
+impl Background {
+    /// Commands launched or submitted.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.launched.load(Ordering::Relaxed)
+    }
+
+    /// Has it stop.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps `threshold` commands in flight, and ends when the last has run.
+    ///
+    /// # Errors
+    /// If the device refuses or a command fails.
+    pub fn run<B: Bench>(
+        &self,
+        runner: &mut Runner<B>,
+        command: &B::Command,
+        threshold: u32,
+    ) -> Result<(), LabError> {
+        while !self.stop.load(Ordering::Relaxed) {
+            match runner {
+                Runner::Plain(stream) => stream.launch_within(command, threshold)?,
+                Runner::Queue(queue) => {
+                    let ticket = queue.submit(command.clone());
+                    ticket.map_err(|_| LabError::new("the device was lost"))?;
+                }
+            }
+            self.launched.fetch_add(1, Ordering::Relaxed);
+        }
+        match runner {
+            Runner::Plain(stream) => stream.wait(),
+            Runner::Queue(queue) => {
+                queue.wait_all();
+                Ok(())
+            }
+        }
+    }
+}
