@@ -1,7 +1,8 @@
 //! What a policy's decision costs by itself: the time is taken inside the scheduler, around each
 //! call of the policy.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::hint::black_box;
 use std::rc::Rc;
 
 use xsched_core::hint::{Hints, PolicyHint, Priority};
@@ -20,6 +21,8 @@ pub struct Times {
     pub one: Vec<f64>,
     /// Calls for everything.
     pub all: Vec<f64>,
+    /// Calls for everything, of a policy that was just put in charge.
+    pub new: Vec<f64>,
 }
 
 /// A policy whose calls are timed.
@@ -28,6 +31,7 @@ struct Timed {
     policy: Any,
     times: Rc<RefCell<Times>>,
     clock_ns: f64,
+    new: bool,
 }
 
 impl Policy for Timed {
@@ -59,9 +63,10 @@ impl Policy for Timed {
         let ns = begun.elapsed().as_nanos() as f64 - self.clock_ns;
         let mut times = self.times.borrow_mut();
         match changed {
-            Changed::Some { queues: [_], .. } => times.one.push(ns),
-            Changed::All => times.all.push(ns),
+            Changed::Some { queues, .. } if queues.iter().count() == 1 => times.one.push(ns),
             Changed::Some { .. } => {}
+            Changed::All if std::mem::take(&mut self.new) => times.new.push(ns),
+            Changed::All => times.all.push(ns),
         }
     }
 }
@@ -85,6 +90,7 @@ pub fn median(values: &mut [f64]) -> f64 {
 pub struct Rig {
     scheduler: Scheduler<Timed, Heap>,
     queues: Vec<(QueueId, Report)>,
+    policy: Any,
     times: Rc<RefCell<Times>>,
     rng: SplitMix64,
     now: Instant,
@@ -97,11 +103,16 @@ impl Rig {
     /// None, unless the scheduler is broken.
     pub fn new(policy: Any, queues: usize, ready_of: usize) -> Result<Self, SchedulerError> {
         let times = Rc::<RefCell<Times>>::default();
-        let timed = Timed { policy, times: Rc::clone(&times), clock_ns: clock_ns() };
+        let timed = Timed {
+            policy: policy.clone(),
+            times: Rc::clone(&times),
+            clock_ns: clock_ns(),
+            new: false,
+        };
         let scheduler = Scheduler::new(timed, Heap::new(queues, 1, 0));
         let rng = SplitMix64::new(7);
-        let mut rig =
-            Self { scheduler, queues: Vec::new(), times, rng, now: Instant::from_ns(1_000_000) };
+        let (queues_of, now) = (Vec::new(), Instant::from_ns(1_000_000));
+        let mut rig = Self { scheduler, queues: queues_of, policy, times, rng, now };
         for number in 0..queues {
             let attach = Attach {
                 device: DeviceId(0),
@@ -116,8 +127,7 @@ impl Rig {
             rig.toggle(number)?;
         }
         rig.settle();
-        rig.times.borrow_mut().one.clear();
-        rig.times.borrow_mut().all.clear();
+        *rig.times.borrow_mut() = Times::default();
         Ok(rig)
     }
 
@@ -148,7 +158,16 @@ impl Rig {
         while self.scheduler.poll_order(self.now).is_some() {}
     }
 
-    /// Reports of single queues, drawn, and full decisions; what they took.
+    /// Takes the nearest caches for what no decision looks at first.
+    fn look_elsewhere(&self) {
+        let table = self.scheduler.table();
+        for info in table.iter() {
+            black_box((info.report, table.verdict(info.id), table.data(info.id).map(Cell::get)));
+        }
+    }
+
+    /// Reports of single queues, drawn, full decisions, and such of policies that were just put in
+    /// charge; what they took.
     ///
     /// # Errors
     /// None, unless the scheduler is broken.
@@ -163,6 +182,13 @@ impl Rig {
         }
         for _ in 0..all {
             self.scheduler.reconsider_all();
+            self.look_elsewhere();
+            self.settle();
+        }
+        let clock_ns = clock_ns();
+        for _ in 0..all {
+            let (policy, times) = (self.policy.clone(), Rc::clone(&self.times));
+            self.scheduler.set_policy(Timed { policy, times, clock_ns, new: true });
             self.settle();
         }
         Ok(std::mem::take(&mut *self.times.borrow_mut()))

@@ -78,8 +78,12 @@ impl HoldState {
 
 /// From a queue to the scheduler: everything the scheduler knows about it, so that a lost or merged
 /// report does no harm. The scheduler finds out what changed by comparing.
+// In memory in this order: what policies look at comes first, next to the hints in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Report {
+    /// When the queue last went from idle to ready.
+    pub ready_since: Instant,
     /// The verdict that `hold` refers to.
     pub epoch: u32,
     /// How far the queue has got with it.
@@ -100,8 +104,6 @@ pub struct Report {
     pub failures: u64,
     /// Device time used so far.
     pub busy: Duration,
-    /// When the queue last went from idle to ready.
-    pub ready_since: Instant,
     /// The event that the next command to be launched waits for.
     pub waiting: Option<EventRef>,
 }

@@ -2,12 +2,14 @@
 //! belongs to the machines, so a policy can break fairness at worst, never safety.
 
 use core::cell::Cell;
+use core::fmt;
 
 use crate::hint::{PolicyHint, Priority};
 use crate::id::{DeviceId, QueueId};
 use crate::level::Level;
-use crate::scheduler::QueueTable;
+use crate::scheduler::bits::members;
 use crate::scheduler::table::{DeviceSlot, NONE, QueueSlot};
+use crate::scheduler::{QueueInfo, QueueTable};
 use crate::time::{Duration, Instant};
 
 /// A scheduling policy.
@@ -150,14 +152,77 @@ pub enum Event {
 pub enum Changed<'a> {
     /// Only this changed (nothing, when a timer fired).
     Some {
-        /// Queues whose state changed. Some may have left the table since.
-        queues: &'a [QueueId],
+        /// Queues whose state changed.
+        queues: ChangedQueues<'a>,
         /// Devices on which a queue's readiness, priority or presence changed.
         devices: &'a [DeviceId],
     },
     /// Anything may have: compute every verdict. Also after a policy switch, when all verdicts are
-    /// back to [`Verdict::Run`] and no device has a floor.
+    /// back to [`Verdict::Run`] and no device has a floor. Who passes questions on must not make
+    /// this of another one: see [`Changed::queues`].
     All,
+}
+
+impl Changed<'_> {
+    /// The queues to look at that are still in the table: those that changed, and if anything may
+    /// have, those that are ready as well, in table order. All others are idle, and were so when
+    /// the policy was last asked, with the same hints: if it did right by them then, it may leave
+    /// them alone. If another policy was in charge then, their verdict is [`Verdict::Run`].
+    pub fn queues<'t>(self, table: &QueueTable<'t>) -> impl Iterator<Item = &'t QueueInfo>
+    where
+        Self: 't,
+    {
+        let table = *table;
+        let (some, all) = match self {
+            Self::Some { queues, .. } => (Some(queues), None),
+            Self::All => (None, Some(table.active())),
+        };
+        let some = some.into_iter().flat_map(ChangedQueues::iter);
+        some.filter_map(move |id| table.get(id)).chain(all.into_iter().flatten())
+    }
+}
+
+/// The queues that changed since a policy was last asked.
+#[derive(Clone, Copy)]
+pub struct ChangedQueues<'a>(Noted<'a>);
+
+#[derive(Clone, Copy)]
+enum Noted<'a> {
+    Listed(&'a [QueueId]),
+    /// In the table.
+    Marked(&'a [QueueSlot]),
+}
+
+impl<'a> ChangedQueues<'a> {
+    /// None.
+    pub const NONE: Self = Self::listed(&[]);
+
+    /// These.
+    #[must_use]
+    pub const fn listed(queues: &'a [QueueId]) -> Self {
+        Self(Noted::Listed(queues))
+    }
+
+    pub(crate) const fn marked(queues: &'a [QueueSlot]) -> Self {
+        Self(Noted::Marked(queues))
+    }
+
+    /// Each once: in the order in which they changed or, if there are many, in table order. Some
+    /// may have left the table since.
+    pub fn iter(self) -> impl Iterator<Item = QueueId> + use<'a> {
+        let (listed, marked): (&[_], &[_]) = match self.0 {
+            Noted::Listed(queues) => (queues, &[]),
+            Noted::Marked(queues) => (&[], queues),
+        };
+        let marked = members(marked, |slot| slot.changed_bits).map(|slot| slot.info.id);
+        listed.iter().copied().chain(marked)
+    }
+}
+
+impl fmt::Debug for ChangedQueues<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
 }
 
 /// How soon a held queue must be off the device.

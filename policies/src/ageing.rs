@@ -118,7 +118,7 @@ impl Ageing {
             return out.wake_at(next);
         }
         let waits = |id: QueueId| ready.place(id) == Place::Waiting && ready.key(id).class > beyond;
-        let longest = queues.on_device(device).map(|info| info.id).filter(|&id| waits(id));
+        let longest = queues.ready_on(device).map(|info| info.id).filter(|&id| waits(id));
         let longest = longest.min_by_key(|&id| ready.since(id));
         let due = longest.map(|id| ready.since(id) + self.age);
         if let Some((queue, _)) = longest.zip(due).filter(|(_, due)| *due <= now) {

@@ -13,6 +13,7 @@ use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
 use crate::ageing::{AGED, Ageing};
+use crate::engine::each_changed;
 use crate::ready::{Key, Place, Ready, update};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
@@ -37,6 +38,8 @@ pub(crate) enum Width {
 pub(crate) trait Rules: Copy {
     /// Whether a queue may starve, so that there can be ageing.
     const STRICT: bool;
+    /// Whether an idle queue may be without a key, other than by its priority.
+    const IDLE_HELD: bool = false;
     /// Whether the key depends on the priority of the submitting thread.
     const READS_CPU: bool = false;
 
@@ -89,6 +92,17 @@ impl<R: Rules> Chooser<R> {
         self
     }
 
+    /// Starts afresh, as after a policy switch: another way of deciding was in charge.
+    pub(crate) fn forget(&mut self, queues: &QueueTable<'_>) {
+        self.next = None;
+        for words in queues.iter().filter_map(|info| queues.data(info.id)) {
+            words.set([0; 5]);
+        }
+        for words in queues.devices().filter_map(|device| queues.device_data(device)) {
+            words.set([0; 12]);
+        }
+    }
+
     pub(crate) fn progress_every(&self) -> Option<Duration> {
         self.ageing.map(Ageing::progress_every)
     }
@@ -134,35 +148,33 @@ impl<R: Rules> Chooser<R> {
         out: &mut Decisions<'_>,
     ) {
         let due = self.next.is_some_and(|next| next <= now);
-        let changed = if due { Changed::All } else { changed };
         let everywhere = self.ageing.is_some() || self.rules.bar(queues) != u64::MAX;
-        match changed {
-            Changed::Some { queues: ids, devices } => {
-                let changed = || ids.iter().filter_map(|&id| queues.get(id));
-                changed().for_each(|info| self.follow(now, info, queues, out));
-                if everywhere {
-                    queues.devices().for_each(|device| self.choose(now, device, queues, out));
-                } else {
-                    devices.iter().for_each(|&device| self.choose(now, device, queues, out));
-                }
-                self.note_changes(now, changed());
-            }
-            Changed::All => {
-                queues.iter().for_each(|info| self.follow(now, info, queues, out));
-                queues.devices().for_each(|device| self.choose(now, device, queues, out));
-                self.next = None;
-                self.note_changes(now, queues.iter());
-            }
+        let all = matches!(changed, Changed::All);
+        let mut next = self.next.filter(|_| !all && !due);
+        let mut look = |info: &QueueInfo| {
+            self.follow(now, info, queues, out);
+            let at = self.rules.changes_at(info).filter(|&at| info.ready && at > now);
+            next = next.into_iter().chain(at).min();
+        };
+        if all && R::IDLE_HELD {
+            queues.iter().for_each(&mut look);
+        } else {
+            each_changed(changed, queues, &mut look);
         }
-        if let Some(next) = self.next {
+        if due && !all {
+            // Keys change by themselves only while queues are ready.
+            queues.ready().for_each(&mut look);
+        }
+        match changed {
+            Changed::Some { devices, .. } if !everywhere && !due => {
+                devices.iter().for_each(|&device| self.choose(now, device, queues, out));
+            }
+            _ => queues.devices().for_each(|device| self.choose(now, device, queues, out)),
+        }
+        self.next = next;
+        if let Some(next) = next {
             out.wake_at(next);
         }
-    }
-
-    fn note_changes<'q>(&mut self, now: Instant, infos: impl Iterator<Item = &'q QueueInfo>) {
-        let pending = |info: &QueueInfo| self.rules.changes_at(info).filter(|&at| at > now);
-        let next = infos.filter(|info| info.ready).filter_map(pending).min();
-        self.next = self.next.into_iter().chain(next).min();
     }
 
     fn key(&self, now: Instant, info: &QueueInfo) -> Option<Key> {

@@ -1,21 +1,24 @@
 //! What makes a [`Policy`](xsched_core::policy::Policy) of an engine, and what engines have in
 //! common.
 
+use xsched_core::hint::Priority;
 use xsched_core::policy::Changed;
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 
-/// Looks at each queue that may have changed and is still there.
+/// Looks at each queue that may have changed and is still there, and if everything may have, at all
+/// but those that are idle and may run when they want.
 pub(crate) fn each_changed(
     changed: Changed<'_>,
     queues: &QueueTable<'_>,
-    follow: impl FnMut(&QueueInfo),
+    mut follow: impl FnMut(&QueueInfo),
 ) {
-    match changed {
-        Changed::Some { queues: ids, .. } => {
-            ids.iter().filter_map(|&id| queues.get(id)).for_each(follow);
+    if matches!(changed, Changed::All) {
+        // Verdicts may be back to what they are at first.
+        for device in queues.devices() {
+            queues.with_priority(device, Priority::NO_EXECUTE).for_each(&mut follow);
         }
-        Changed::All => queues.iter().for_each(follow),
     }
+    changed.queues(queues).for_each(follow);
 }
 
 /// Declares a policy that leaves everything to an engine with methods of the same names. Policies

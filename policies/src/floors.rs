@@ -101,6 +101,7 @@ impl Floors {
         }
         if core::mem::take(&mut self.clear) {
             queues.iter().for_each(|info| out.set(info.id, Verdict::Run));
+            self.chooser.forget(queues);
         }
         match changed {
             Changed::Some { devices, .. } if !self.across => {

@@ -31,6 +31,7 @@ fn priority(now: Instant, info: &QueueInfo) -> Priority {
 
 impl Rules for Laxities {
     const STRICT: bool = true;
+    const IDLE_HELD: bool = true;
 
     fn key(&self, now: Instant, info: &QueueInfo) -> Option<u64> {
         let priority = priority(now, info);

@@ -180,7 +180,7 @@ impl Mlfq {
         let soonest = next;
         let waits = |info: &&QueueInfo| ready.place(info.id) == Place::Waiting;
         let mut first = Instant::from_ns(u64::MAX);
-        for info in queues.on_device(device).filter(waits) {
+        for info in queues.ready_on(device).filter(waits) {
             let level = ready.key(info.id).class;
             let due = ready.since(info.id) + self.patience();
             if due <= now && level > 0 {

@@ -61,8 +61,9 @@ struct Process {
     ready: u32,
     /// The first of its queues, as its place in the table plus one.
     head: u64,
-    /// Its percentage, in permille.
+    /// Its percentage, in permille, and whether a hint of one of its queues says so.
     permille: u32,
+    hinted: bool,
     held: bool,
     /// Device time used, divided by the permille.
     used: u64,
@@ -81,12 +82,16 @@ const FREE: Process = Process {
     ready: 0,
     head: 0,
     permille: 0,
+    hinted: false,
     held: false,
     used: 0,
     budget: 0,
     unreported: Duration::ZERO,
     expected: Instant::ZERO,
 };
+
+/// The permille of a queue without a hint.
+const UNHINTED: u32 = 10;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +104,7 @@ pub(crate) struct Processes {
 /// A queue's percentage, in permille: 1 % without a hint, and 0.1 % for 0 %.
 fn permille(info: &QueueInfo) -> u32 {
     match info.hints.utilization {
-        None => 10,
+        None => UNHINTED,
         Some(0) => 1,
         Some(percent) => u32::from(percent) * 10,
     }
@@ -179,23 +184,28 @@ impl Processes {
         queues: &QueueTable<'_>,
         out: &mut Decisions<'_>,
     ) {
-        if matches!(changed, Changed::All) {
-            self.meet(queues);
+        if matches!(changed, Changed::All) && self.meet(queues) {
+            queues.iter().for_each(|info| self.follow(info, queues, out));
+        } else {
+            each_changed(changed, queues, |info| self.follow(info, queues, out));
         }
-        each_changed(changed, queues, |info| self.follow(info, queues, out));
         for device in queues.devices() {
             self.turn(now, device, queues, out);
         }
     }
 
-    /// A policy that was in charge before, of this table or another, starts afresh.
-    fn meet(&mut self, queues: &QueueTable<'_>) {
+    /// A policy that was in charge before, of this table or another, starts afresh. Whether it
+    /// does: then idle queues have to be given their places as well.
+    fn meet(&mut self, queues: &QueueTable<'_>) -> bool {
+        let mut afresh = false;
         for device in queues.devices() {
-            if of_device(queues, device)[KNOWN] == 0 {
-                self.places = [FREE; PLACES];
-            }
+            afresh |= of_device(queues, device)[KNOWN] == 0;
             set_device(queues, device, |words| words[KNOWN] = 1);
         }
+        if afresh {
+            self.places = [FREE; PLACES];
+        }
+        afresh
     }
 
     /// The queues of a place.
@@ -229,7 +239,12 @@ impl Processes {
         let process = &mut self.places[place];
         if process.queues == 0 {
             let used = of_device(queues, info.device)[START];
-            *process = Process { id: info.process, device: info.device, used, ..FREE };
+            let permille = UNHINTED;
+            *process = Process { id: info.process, device: info.device, permille, used, ..FREE };
+        }
+        if info.hints.utilization.is_some() {
+            let before = if process.hinted { process.permille } else { 0 };
+            (process.permille, process.hinted) = (permille(info).max(before), true);
         }
         process.queues += 1;
         let (link, next) = (info.id.index() as u64 + 1, process.head);
@@ -240,7 +255,6 @@ impl Processes {
         if let Some(second) = queues.at((next as usize).wrapping_sub(1)) {
             set(queues, second.id, |words| words[PREVIOUS] = link);
         }
-        self.weigh(place, queues);
     }
 
     fn leave(&mut self, info: &QueueInfo, place: usize, queues: &QueueTable<'_>) {
@@ -267,7 +281,8 @@ impl Processes {
     fn weigh(&mut self, place: usize, queues: &QueueTable<'_>) {
         let hinted = |id: QueueId| queues.get(id).filter(|info| info.hints.utilization.is_some());
         let most = self.members(place, queues).filter_map(hinted).map(permille).max();
-        self.places[place].permille = most.unwrap_or(10);
+        let process = &mut self.places[place];
+        (process.permille, process.hinted) = (most.unwrap_or(UNHINTED), most.is_some());
     }
 
     fn follow(&mut self, info: &QueueInfo, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {

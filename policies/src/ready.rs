@@ -92,7 +92,7 @@ impl<'t> Ready<'t> {
     }
 
     fn cell(&self, link: Link) -> Option<&'t Cell<PolicyData>> {
-        self.queues.data(self.info(link)?.id)
+        self.queues.data_at((link as usize).checked_sub(1)?)
     }
 
     fn get(&self, link: Link) -> PolicyData {

@@ -293,3 +293,48 @@ fn ties_do_not_flap() {
     }
     assert_eq!(rig.scheduler.stats().orders, orders);
 }
+
+/// A policy that takes over looks at few queues: those that are held while idle are among them.
+#[test]
+fn who_takes_over_holds_idle_queues_that_must_not_run() {
+    for name in Any::NAMES.iter().filter(|name| **name != "fcfs") {
+        let mut rig = Rig::new("fcfs");
+        for hints in [0, 3, 3] {
+            rig.step(&Step::Attach { device: 0, hints });
+        }
+        let never = Priority::NO_EXECUTE;
+        let lax = Duration::from_ms(5);
+        let mut hints = Hints::default();
+        hints.set_laxity(Laxity { lax, lax_priority: never, critical_priority: never }).unwrap();
+        rig.scheduler.set_hints(rig.now, rig.queues[1].0, hints).unwrap();
+        rig.settle();
+        rig.scheduler.set_policy(name.parse().unwrap());
+        rig.settle();
+        let running: Vec<_> = rig.scheduler.table().iter().map(|info| info.running).collect();
+        assert_eq!(running, [false, *name != "lax", true], "{name}");
+    }
+}
+
+/// What was chosen under ageing is forgotten without it, so that it is no news when ageing is back.
+#[test]
+fn ageing_comes_back_to_no_old_choices() {
+    let mut rig = Rig::new("hpf");
+    for hints in [6, 3, 3] {
+        rig.step(&Step::Attach { device: 0, hints });
+    }
+    let ageing = |rig: &mut Rig, age: Option<Duration>| {
+        assert!(rig.scheduler.hint_policy(PolicyHint::ageing(age).unwrap()));
+        rig.settle();
+    };
+    ageing(&mut rig, Some(Duration::from_ms(50)));
+    rig.step(&Step::Ready(0));
+    rig.step(&Step::Ready(1));
+    rig.settle();
+    ageing(&mut rig, None);
+    rig.step(&Step::Idle(0));
+    rig.settle();
+    ageing(&mut rig, Some(Duration::from_ms(50)));
+    rig.step(&Step::Ready(2));
+    rig.settle();
+    assert!(rig.scheduler.table().iter().all(|info| info.running));
+}

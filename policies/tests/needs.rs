@@ -83,6 +83,8 @@ impl<P: Policy> Rig<P> {
         // Whatever a policy decided, deciding again must change nothing.
         self.scheduler.reconsider_all();
         assert_eq!(self.scheduler.poll_order(self.now), None, "not idempotent");
+        self.scheduler.doubt_all();
+        assert_eq!(self.scheduler.poll_order(self.now), None, "not the same for all queues");
         words.join(" ")
     }
 }
@@ -528,7 +530,7 @@ impl Policy for Budget {
             }
         };
         match changed {
-            Changed::Some { queues, .. } => queues.iter().copied().for_each(&mut judge),
+            Changed::Some { queues, .. } => queues.iter().for_each(&mut judge),
             Changed::All => queues.iter().for_each(|queue| judge(queue.id)),
         }
     }

@@ -149,8 +149,7 @@ impl<P: Policy> Work<'_, P> {
             if ready == self.queues[index].info.ready {
                 continue;
             }
-            self.queues[index].info.ready = ready;
-            self.count_ready(index, ready);
+            self.set_ready(index, ready);
             self.mark_changed(index);
             self.observe(now, index, if ready { Event::Ready } else { Event::Idle });
             self.push_waiters(index);

@@ -8,6 +8,7 @@
 //! Work per event does not depend on the number of queues: the table keeps lists of what changed
 //! and an index of priorities per device. Orders cost what they cost, one each.
 
+pub(crate) mod bits;
 mod depend;
 mod orders;
 mod storage;
@@ -36,8 +37,8 @@ use crate::time::Instant;
 use table::{END, NONE};
 use work::Work;
 
-/// Changed queues that are remembered one by one between two decisions; more of them make the next
-/// decision a full one.
+/// Changed queues that are listed between two decisions; if there are more, all of them are noted
+/// in the table. More devices make the next decision a full one.
 const CHANGED_MAX: usize = 64;
 
 /// What the scheduler must know about a new queue.
@@ -143,6 +144,8 @@ pub(crate) struct Lists {
     wake: Cell<Option<Instant>>,
     looked: Cell<u64>,
     changed: Vec<QueueId, CHANGED_MAX>,
+    /// Changed queues are noted in the table, and not in the list.
+    changed_marked: bool,
     changed_devices: Vec<DeviceId, CHANGED_MAX>,
     changed_all: bool,
     timer_fired: bool,
@@ -179,6 +182,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
             wake: Cell::new(None),
             looked: Cell::new(0),
             changed: Vec::new(),
+            changed_marked: false,
             changed_devices: Vec::new(),
             changed_all: true,
             timer_fired: false,
@@ -361,8 +365,15 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         }
     }
 
-    /// Makes the next decision look at everything: the recovery path after doubt.
+    /// Makes the next decision a full one: [`Changed::All`](crate::policy::Changed::All). Policies
+    /// need not look at queues that are idle and have not changed.
     pub fn reconsider_all(&mut self) {
         self.lists.changed_all = true;
+    }
+
+    /// The same, and all queues count as changed: the recovery path after doubt, also about what
+    /// was decided for idle queues.
+    pub fn doubt_all(&mut self) {
+        self.work().all_changed();
     }
 }

@@ -11,6 +11,7 @@ use crate::policy::{DeviceData, PolicyData, Urgency, Verdict};
 use crate::time::Instant;
 
 use super::LevelChoice;
+use super::bits::members;
 
 /// "No index" in the intrusive lists.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -95,6 +96,9 @@ pub struct QueueSlot {
     /// Scratch of the deadlock search.
     pub(crate) reach: u64,
     pub(crate) data: Cell<PolicyData>,
+    /// Bits of other queues: see `bits`. They stay when the slot changes hands.
+    pub(crate) ready_bits: u32,
+    pub(crate) changed_bits: u32,
 }
 
 impl Default for QueueSlot {
@@ -124,6 +128,8 @@ impl Default for QueueSlot {
             watching: 0,
             work_next: NONE,
             reach: 0,
+            ready_bits: 0,
+            changed_bits: 0,
         }
     }
 }
@@ -252,11 +258,7 @@ impl<'a> QueueTable<'a> {
 
     /// All queues, in table order.
     pub fn iter(&self) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
-        let looked = self.looked;
-        self.queues.iter().filter(|slot| slot.live).map(move |slot| {
-            looked.set(looked.get() + 1);
-            &slot.info
-        })
+        self.looked(self.queues.iter().filter(|slot| slot.live))
     }
 
     /// The queues of one device, in table order.
@@ -267,6 +269,34 @@ impl<'a> QueueTable<'a> {
     /// The queues of one process, in table order.
     pub fn of_process(&self, process: ProcessId) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
         self.iter().filter(move |info| info.process == process)
+    }
+
+    /// The ready queues, in table order. Takes as long as there are such queues, and a little for
+    /// the others.
+    pub fn ready(&self) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
+        self.looked(members(self.queues, |slot| slot.ready_bits))
+    }
+
+    /// The ready queues of one device, in table order.
+    pub fn ready_on(&self, device: DeviceId) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
+        self.ready().filter(move |info| info.device == device)
+    }
+
+    /// The ready queues, and those that are noted as changed, in table order.
+    pub(crate) fn active(&self) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
+        self.looked(members(self.queues, |slot| slot.ready_bits | slot.changed_bits))
+    }
+
+    /// Counts what is given.
+    fn looked<I: Iterator<Item = &'a QueueSlot>>(
+        &self,
+        slots: I,
+    ) -> impl Iterator<Item = &'a QueueInfo> + use<'a, I> {
+        let looked = self.looked;
+        slots.map(move |slot| {
+            looked.set(looked.get() + 1);
+            &slot.info
+        })
     }
 
     /// All devices.
@@ -309,13 +339,7 @@ impl<'a> QueueTable<'a> {
         let queues = self.queues;
         let head = self.devices.get(device.index()).map_or(NONE, |d| d.head(priority.rank()));
         let slot = move |index: u32| queues.get(index as usize);
-        let looked = self.looked;
-        core::iter::successors(slot(head), move |before| slot(before.bucket_next)).map(
-            move |slot| {
-                looked.set(looked.get() + 1);
-                &slot.info
-            },
-        )
+        self.looked(core::iter::successors(slot(head), move |before| slot(before.bucket_next)))
     }
 
     /// How many queues the iterators of this scheduler's table have given so far, to anybody. Tests
@@ -329,6 +353,14 @@ impl<'a> QueueTable<'a> {
     #[must_use]
     pub fn data(&self, queue: QueueId) -> Option<&'a Cell<PolicyData>> {
         self.slot(queue).map(|slot| &slot.data)
+    }
+
+    /// The policy's own words for the queue at this place of the table, for policies that link
+    /// queues by their places: see [`QueueId::index`]. A place without a queue has some as well;
+    /// they are zeroed when a queue gets it.
+    #[must_use]
+    pub fn data_at(&self, index: usize) -> Option<&'a Cell<PolicyData>> {
+        self.queues.get(index).map(|slot| &slot.data)
     }
 
     /// What preemption costs on a device. All zero if nobody has said.
@@ -355,5 +387,17 @@ mod tests {
         let priority = offset_of!(QueueInfo, hints) + offset_of!(Hints, priority);
         assert!(offset_of!(QueueSlot, info) + priority + size_of::<Priority>() <= 128);
         assert_eq!(size_of::<QueueSlot>(), 320);
+    }
+
+    #[test]
+    fn what_a_policy_looks_at_is_in_three_cache_lines() {
+        let line = |offset: usize| offset / 64;
+        let info = offset_of!(QueueSlot, info);
+        let hints = info + offset_of!(QueueInfo, hints);
+        assert_eq!((line(info), line(hints + offset_of!(Hints, deadline) + 15)), (1, 1));
+        let report = info + offset_of!(QueueInfo, report);
+        assert_eq!(line(report + offset_of!(Report, ready_since)), 2);
+        let end = offset_of!(QueueSlot, changed_bits) + size_of::<u32>() - 1;
+        assert_eq!((line(offset_of!(QueueSlot, data)), line(end)), (4, 4));
     }
 }

@@ -2,6 +2,7 @@
 //! a puppet that does what the test says.
 
 mod admit;
+mod changes;
 mod floors;
 mod members;
 mod orders;
@@ -32,6 +33,8 @@ pub(super) struct Strings {
     pub(super) events: Vec<(usize, Event)>,
     /// Queues named in the last question; `None` if it was about everything.
     pub(super) asked: Option<Vec<QueueId>>,
+    /// Queues that are to be looked at for the last question.
+    pub(super) looked: Vec<QueueId>,
     /// Devices named in the last question.
     pub(super) devices: Vec<DeviceId>,
 }
@@ -71,9 +74,10 @@ impl Policy for Puppet {
     ) {
         let mut strings = self.0.borrow_mut();
         (strings.asked, strings.devices) = match changed {
-            Changed::Some { queues, devices } => (Some(queues.to_vec()), devices.to_vec()),
+            Changed::Some { queues, devices } => (Some(queues.iter().collect()), devices.to_vec()),
             Changed::All => (None, Vec::new()),
         };
+        strings.looked = changed.queues(queues).map(|info| info.id).collect();
         for (queue, verdict) in strings.say.drain(..) {
             out.set(queue, verdict);
         }

@@ -1,11 +1,12 @@
 //! Events: queues that come, go, report and change, and the policy's turn.
 
+use super::bits::Set;
 use super::table::{DeviceSlot, END, Edge, NONE, QueueInfo, QueueSlot, QueueTable};
 use super::{Attach, LevelChoice, Lists, SchedulerError};
 use crate::hint::Hints;
 use crate::id::{DeviceId, QueueId};
 use crate::message::{HoldState, Report};
-use crate::policy::{Changed, Decisions, Event, Policy, Verdict};
+use crate::policy::{Changed, ChangedQueues, Decisions, Event, Policy, Verdict};
 use crate::time::{Duration, Instant};
 
 /// The tables, the lists and the policy, borrowed apart from each other.
@@ -44,7 +45,12 @@ impl<P: Policy> Work<'_, P> {
         let slot = &mut self.queues[index as usize];
         self.lists.free = slot.bucket_next;
         // A slot that is still in a list stays there; the list skips what is not due.
-        let fresh = QueueSlot { dirty_next: slot.dirty_next, ..QueueSlot::default() };
+        let fresh = QueueSlot {
+            dirty_next: slot.dirty_next,
+            ready_bits: slot.ready_bits,
+            changed_bits: slot.changed_bits,
+            ..QueueSlot::default()
+        };
         let generation = slot.info.id.generation().wrapping_add(1);
         *slot = fresh;
         let id = QueueId::new(index, generation);
@@ -73,9 +79,11 @@ impl<P: Policy> Work<'_, P> {
         self.observe(now, index, Event::Detached);
         self.mark_changed(index);
         self.unlink_wait(index);
-        let ready = core::mem::replace(&mut self.queues[index].info.ready, false);
-        if ready {
-            self.count_ready(index, false);
+        if self.queues[index].info.ready {
+            self.set_ready(index, false);
+        }
+        if self.lists.changed_marked {
+            Set::Changed.put(self.queues, index, false);
         }
         self.unlink_bucket(index);
         let slot = &mut self.queues[index];
@@ -228,8 +236,12 @@ impl<P: Policy> Work<'_, P> {
 
     /// Asks the policy if anything changed since it was last asked.
     pub(super) fn decide_if_due(&mut self, now: Instant) {
+        if self.lists.changed_all && !self.lists.changed.is_empty() {
+            self.mark_listed();
+        }
         let lists = &mut *self.lists;
-        let changed = !lists.changed.is_empty() || !lists.changed_devices.is_empty();
+        // Whoever changed, changed on a device.
+        let changed = !lists.changed_devices.is_empty();
         if !(lists.changed_all || changed || lists.timer_fired) {
             return;
         }
@@ -241,7 +253,12 @@ impl<P: Policy> Work<'_, P> {
         let changed = if lists.changed_all {
             Changed::All
         } else {
-            Changed::Some { queues: &lists.changed, devices: &lists.changed_devices }
+            let queues = if lists.changed_marked {
+                ChangedQueues::marked(&*self.queues)
+            } else {
+                ChangedQueues::listed(&lists.changed)
+            };
+            Changed::Some { queues, devices: &lists.changed_devices }
         };
         let mut out = Decisions {
             queues: &*self.queues,
@@ -257,6 +274,9 @@ impl<P: Policy> Work<'_, P> {
     }
 
     fn forget_changes(&mut self) {
+        if core::mem::take(&mut self.lists.changed_marked) {
+            Set::Changed.drain(self.queues, |slot| slot.changed = false);
+        }
         for &queue in &self.lists.changed {
             self.queues[queue.index()].changed = false;
         }
@@ -313,12 +333,39 @@ impl<P: Policy> Work<'_, P> {
 
     pub(super) fn mark_changed(&mut self, index: usize) {
         let slot = &mut self.queues[index];
-        let device = slot.info.device;
-        if !slot.changed {
-            slot.changed = self.lists.changed.push(slot.info.id).is_ok();
-            self.lists.changed_all |= !slot.changed;
+        let (id, device) = (slot.info.id, slot.info.device);
+        if !core::mem::replace(&mut slot.changed, true) {
+            if self.lists.changed_marked {
+                Set::Changed.put(self.queues, index, true);
+            } else if self.lists.changed.push(id).is_err() {
+                self.mark_listed();
+                Set::Changed.put(self.queues, index, true);
+            }
         }
         self.mark_device_changed(device);
+    }
+
+    /// From now on changed queues are noted in the table, where there is room for all: the list of
+    /// them is full, or somebody wants them in table order.
+    #[cold]
+    fn mark_listed(&mut self) {
+        self.lists.changed_marked = true;
+        for &id in &self.lists.changed {
+            if self.queues[id.index()].is(id) {
+                Set::Changed.put(self.queues, id.index(), true);
+            }
+        }
+        self.lists.changed.clear();
+    }
+
+    /// All queues count as changed.
+    pub(super) fn all_changed(&mut self) {
+        for index in 0..self.queues.len() {
+            if self.queues[index].live {
+                self.mark_changed(index);
+            }
+        }
+        self.lists.changed_all = true;
     }
 
     fn mark_device_changed(&mut self, device: DeviceId) {
@@ -329,7 +376,14 @@ impl<P: Policy> Work<'_, P> {
         }
     }
 
-    pub(super) fn count_ready(&mut self, index: usize, ready: bool) {
+    /// A queue becomes ready, or stops being so.
+    pub(super) fn set_ready(&mut self, index: usize, ready: bool) {
+        self.queues[index].info.ready = ready;
+        Set::Ready.put(self.queues, index, ready);
+        self.count_ready(index, ready);
+    }
+
+    fn count_ready(&mut self, index: usize, ready: bool) {
         let info = &self.queues[index].info;
         self.devices[info.device.index()].count_ready(info.hints.priority.rank(), ready);
     }

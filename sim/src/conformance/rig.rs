@@ -334,7 +334,12 @@ impl<P: Policy> Rig<P> {
 
     fn decide_fully(&mut self) -> Result<(), Broken> {
         self.scheduler.reconsider_all();
-        let order = self.scheduler.poll_order(self.now());
+        let mut order = self.scheduler.poll_order(self.now());
+        if order.is_none() {
+            // Also at queues that are idle and have not changed.
+            self.scheduler.doubt_all();
+            order = self.scheduler.poll_order(self.now());
+        }
         require(order.is_none(), Check::Full, || {
             let slot = order.map_or(0, |(id, _)| id.index());
             let runs = matches!(order, Some((_, Order::Run { .. })));

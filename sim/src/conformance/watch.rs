@@ -2,7 +2,7 @@
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Changed, ChangedQueues, Decisions, Event, Policy};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ impl<P: Policy> Policy for Watched<P> {
         self.tally.verdicts += u64::from(out.calls() - calls);
         if self.again {
             self.policy.decide(now, changed, queues, out);
-            let nothing = Changed::Some { queues: &[], devices: &[] };
+            let nothing = Changed::Some { queues: ChangedQueues::NONE, devices: &[] };
             self.policy.decide(now, nothing, queues, out);
         }
     }

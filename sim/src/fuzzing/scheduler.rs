@@ -314,7 +314,10 @@ impl<'a> Run<'a> {
         // Looking at everything again is the oracle for having looked at what changed.
         self.scheduler.reconsider_all();
         let again = self.scheduler.poll_order(self.now);
-        same("an order after a full decision", None, again)
+        same("an order after a full decision", None, again)?;
+        self.scheduler.doubt_all();
+        let again = self.scheduler.poll_order(self.now);
+        same("an order after a full decision about all queues", None, again)
     }
 
     fn compare(&mut self) -> Outcome {
