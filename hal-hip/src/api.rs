@@ -251,6 +251,8 @@ impl HipApi {
 
 impl Drop for HipApi {
     fn drop(&mut self) {
+        // If the device cannot become current, freeing may still work.
+        let _entered = self.enter_device();
         let scratch = ptr::with_exposed_provenance_mut(self.scratch);
         // SAFETY: it was allocated, and only commands of this device's queues refer to it; freeing
         // waits for them. There is nothing to be done about an error.

@@ -7,6 +7,7 @@
 //! * [`HipApi`] is a device.
 //! * [`HipNative`] is a command: a kernel, a fill or a copy.
 //! * [`HipModule`] and [`HipFunction`] are where kernels come from.
+//! * [`WaitLowering`] is what the runtime makes of a wait for a word.
 //! * [`raw`] has the declarations of HIP's C interface that are used, and no others.
 //!
 //! `docs/hip.md` says which versions were checked, how, and what has not run on a GPU yet.

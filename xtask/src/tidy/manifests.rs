@@ -12,7 +12,7 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 15] = [
+const ARROWS: [(&str, Arrows); 16] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
@@ -20,8 +20,12 @@ const ARROWS: [(&str, Arrows); 15] = [
     ("conformance", Arrows::To(&["core"])),
     ("hal-host", Arrows::To(&["core", "conformance"])),
     ("hal-stream", Arrows::To(&["core", "conformance"])),
-    ("hal-hip", Arrows::To(&["core", "hal-stream", "conformance", "hal-hip/emulated"])),
+    (
+        "hal-hip",
+        Arrows::To(&["core", "hal-stream", "conformance", "hal-hip/emulated", "hal-hip/over-cuda"]),
+    ),
     ("hal-hip/emulated", Arrows::To(&[])),
+    ("hal-hip/over-cuda", Arrows::To(&[])),
     ("hal-hip/abi-check", Arrows::To(&["hal-hip"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
