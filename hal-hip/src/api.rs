@@ -309,8 +309,12 @@ impl StreamApi for HipApi {
         &self.about
     }
 
-    /// A stream in a shared ring is not told apart here but in [`StreamKind::own_ring`].
+    /// That functions are missing, or that streams are made in shared rings ([`Rings::Shared`]).
+    /// Other streams in shared rings are told by [`StreamKind::own_ring`].
     fn no_waits(&self) -> Option<String> {
+        if self.rings == Rings::Shared {
+            return Some(HipError::SharedRings.to_string());
+        }
         let table = self.library.table();
         let missing = match self.lowering {
             _ if table.hipStreamWaitValue32.is_none() => "hipStreamWaitValue32",

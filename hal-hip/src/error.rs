@@ -122,6 +122,12 @@ pub enum HipError {
         /// The function that is missing.
         symbol: &'static str,
     },
+    /// Streams that wait would stop others.
+    #[error(
+        "streams share hardware rings, so one that is held in the device stops others; open the \
+         device with `Rings::Own`, or hold at Lv1"
+    )]
+    SharedRings,
     /// More arguments than fit.
     #[error("a kernel takes {count} arguments of {bytes} bytes inline; pack them into a buffer")]
     Arguments {
@@ -165,6 +171,7 @@ impl HalError for HipError {
             | Self::PerThreadStream
             | Self::SignalBytes { .. }
             | Self::SignalOnly
+            | Self::SharedRings
             | Self::NoWaits { .. } => Fault::NotSupported,
         }
     }

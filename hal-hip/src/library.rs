@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::error::{HipError, Tried};
 use crate::raw::Table;
 
-/// The variable of the environment that names the library to load; nothing else is tried then.
+/// The variable of the environment that names the library to load, by its path or its name. If it
+/// is set and not empty, nothing else is tried.
 pub const LIBRARY_VARIABLE: &str = "XSCHED_HIP_LIB";
 
 /// Names under which the runtime is installed, the newest first. The one without a number comes

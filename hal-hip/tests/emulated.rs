@@ -169,6 +169,7 @@ fn a_closed_gate_holds_what_follows_it() {
 #[test]
 fn a_held_stream_stops_those_that_share_its_ring() {
     let api = open(Rings::Shared);
+    assert!(api.no_waits().is_some_and(|why| why.contains("Rings::Own")));
     let (kernels, word) = (Kernels::load(&api), counter());
     // Four rings of this priority: the fifth stream shares the first one's.
     let streams: Vec<_> = (0..5).map(|_| stream(&api, None)).collect();
