@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use toml::Table;
 
 use crate::command::{cargo, run as run_command, run_and_keep};
-use crate::{MAIN_JOB, fuzz, loom, proof, root, stress, target_dir, tidy};
+use crate::{MAIN_JOB, fuzz, hip, loom, proof, root, stress, target_dir, tidy};
 
 /// How long CI runs each fuzz target.
 const FUZZ_SECONDS: u32 = 30;
@@ -19,12 +19,13 @@ const SCENARIO: &str = "sim/scenarios/bert-mi308x.toml";
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run()),
     ("clippy", |_| clippy()),
     ("features", |_| features()),
     ("tests", tests),
+    ("hip", |_| hip::run()),
     ("stress", |_| stressing()),
     ("examples", |_| examples()),
     ("loom", |_| loom::run(&loom::Options::default())),
@@ -69,7 +70,7 @@ fn print_times(times: &[(&str, Duration)], total: Duration) {
 
 fn format() -> Result<()> {
     run_command(&mut cargo("fmt --all --check"))?;
-    for folder in ["proof", "fuzz"] {
+    for folder in ["proof", "fuzz", "hal-hip/abi-check"] {
         run_command(&mut cargo(&format!("fmt --check --manifest-path {folder}/Cargo.toml")))?;
     }
     Ok(())

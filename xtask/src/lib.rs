@@ -6,6 +6,7 @@
 //! | [`proof`] | shows that the core and the policies need neither std nor an allocator |
 //! | [`fuzz`] | runs the fuzz targets from the corpora that are checked in |
 //! | [`loom`] | runs the loom models of what threads share |
+//! | [`hip`] | checks what can be checked about HIP without an AMD GPU |
 //! | [`ci`] | everything that CI does, in order |
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 pub mod ci;
 mod command;
 pub mod fuzz;
+pub mod hip;
 pub mod loom;
 pub mod proof;
 pub mod stress;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xsched_xtask::{ci, fuzz, loom, proof, stress, tidy};
+use xsched_xtask::{ci, fuzz, hip, loom, proof, stress, tidy};
 
 /// Repository chores.
 #[derive(Debug, Parser)]
@@ -28,6 +28,8 @@ enum Chore {
     Stress(stress::Options),
     /// Run the loom models of what threads share, and their mutants.
     Loom(loom::Options),
+    /// Check what can be checked about HIP without an AMD GPU. May install Debian's packages.
+    Hip,
     /// Do everything that CI does, up to the first failure.
     Ci,
 }
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Stress(options) => stress::run(&options),
         Chore::Loom(options) => loom::run(&options),
+        Chore::Hip => hip::run(),
         Chore::Ci => ci::run(),
     };
     match result {

@@ -12,7 +12,7 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 14] = [
+const ARROWS: [(&str, Arrows); 18] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
@@ -21,6 +21,13 @@ const ARROWS: [(&str, Arrows); 14] = [
     ("hal-host", Arrows::To(&["core", "conformance"])),
     ("hal-stream", Arrows::To(&["core", "conformance"])),
     ("hal-cuda", Arrows::To(&["core", "hal-stream", "conformance"])),
+    (
+        "hal-hip",
+        Arrows::To(&["core", "hal-stream", "conformance", "hal-hip/emulated", "hal-hip/over-cuda"]),
+    ),
+    ("hal-hip/emulated", Arrows::To(&[])),
+    ("hal-hip/over-cuda", Arrows::To(&[])),
+    ("hal-hip/abi-check", Arrows::To(&["hal-hip"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
     ("lab", Arrows::Anywhere),

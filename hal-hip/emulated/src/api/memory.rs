@@ -1,0 +1,127 @@
+//! Memory, and commands that fill and copy it.
+
+use std::ffi::c_int;
+
+use super::{Out, exports};
+use crate::code::{Answer, INVALID_VALUE};
+use crate::device::Device;
+use crate::memory::Kind;
+use crate::ring::Work;
+use crate::runtime::runtime;
+
+/// Flags of host memory that HIP has.
+const HOST_FLAGS: u32 = 0x6000_001f;
+/// `hipMallocSignalMemory`.
+const SIGNAL: u32 = 2;
+/// Bytes of signal memory, always.
+const SIGNAL_BYTES: usize = 8;
+
+fn allocate(memory: Out<usize>, bytes: usize, kind: Kind) -> Answer {
+    runtime().current()?.check()?;
+    memory.set(runtime().memory.allocate(bytes, kind)?)
+}
+
+/// Gives memory back when the device has done what was launched, as HIP does.
+fn free(memory: usize, kinds: &[Kind]) -> Answer {
+    if memory == 0 {
+        return Ok(());
+    }
+    if !runtime().memory.starts(memory, kinds) {
+        return Err(INVALID_VALUE);
+    }
+    synchronize_all();
+    runtime().memory.free(memory, kinds)
+}
+
+fn synchronize_all() {
+    let devices = (0..runtime().visible()).filter_map(|ordinal| runtime().device(ordinal));
+    devices.for_each(Device::synchronize);
+}
+
+/// A copy within the block that each end is in, if it is in one: the program's own memory is its
+/// own business.
+fn copy(to: usize, from: usize, bytes: usize) -> Answer<Work> {
+    let fits = |address: usize| {
+        runtime()
+            .memory
+            .kind(address, 1)
+            .is_none_or(|_| runtime().memory.kind(address, bytes).is_some())
+    };
+    if bytes > 0 && (to == 0 || from == 0 || !fits(to) || !fits(from)) {
+        return Err(INVALID_VALUE);
+    }
+    Ok(Work::Copy { to, from, bytes })
+}
+
+exports! {
+    fn hipMalloc(memory: Out<usize>, bytes: usize) {
+        allocate(memory, bytes, Kind::Device)
+    }
+
+    fn hipExtMallocWithFlags(memory: Out<usize>, bytes: usize, flags: u32) {
+        match flags {
+            SIGNAL if bytes != SIGNAL_BYTES => Err(INVALID_VALUE),
+            SIGNAL => allocate(memory, bytes, Kind::Signal),
+            // hipDeviceMallocDefault and hipDeviceMallocFinegrained.
+            0 | 1 => allocate(memory, bytes, Kind::Device),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    fn hipFree(memory: usize) {
+        free(memory, &[Kind::Device, Kind::Signal])
+    }
+
+    fn hipHostMalloc(memory: Out<usize>, bytes: usize, flags: u32) {
+        if flags & !HOST_FLAGS != 0 {
+            return Err(INVALID_VALUE);
+        }
+        allocate(memory, bytes, Kind::Host)
+    }
+
+    fn hipHostFree(memory: usize) {
+        free(memory, &[Kind::Host])
+    }
+
+    fn hipHostRegister(memory: usize, bytes: usize, _flags: u32) {
+        runtime().current()?.check()?;
+        runtime().memory.register(memory, bytes)
+    }
+
+    fn hipHostUnregister(memory: usize) {
+        synchronize_all();
+        runtime().memory.unregister(memory)
+    }
+
+    fn hipHostGetDevicePointer(device: Out<usize>, host: usize, flags: u32) {
+        let kind = runtime().memory.kind(host, 1);
+        let known = kind.filter(|kind| flags == 0 && *kind != Kind::Device);
+        known.ok_or(INVALID_VALUE)?;
+        device.set(host)
+    }
+
+    fn hipMemsetAsync(to: usize, value: c_int, bytes: usize, stream: usize) {
+        let stream = runtime().stream(stream)?;
+        runtime().memory.kind(to, bytes).ok_or(INVALID_VALUE)?;
+        stream.launch(Work::Fill { to, value: value as u8, bytes })
+    }
+
+    fn hipMemcpyAsync(to: usize, from: usize, bytes: usize, kind: u32, stream: usize) {
+        let stream = runtime().stream(stream)?;
+        if kind > 4 {
+            // hipErrorInvalidMemcpyDirection.
+            return Err(21);
+        }
+        stream.launch(copy(to, from, bytes)?)
+    }
+
+    fn hipMemcpy(to: usize, from: usize, bytes: usize, kind: u32) {
+        if kind > 4 {
+            return Err(21);
+        }
+        let stream = runtime().stream(0)?;
+        stream.launch(copy(to, from, bytes)?)?;
+        stream.synchronize();
+        stream.device.check()
+    }
+}

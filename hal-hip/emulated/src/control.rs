@@ -1,0 +1,59 @@
+//! Functions that HIP does not have, for tests.
+
+use std::slice;
+use std::sync::atomic::Ordering;
+
+use crate::api::{Out, Text, exports};
+use crate::code::{INVALID_DEVICE, INVALID_VALUE};
+use crate::ring::Kernel;
+use crate::runtime::{Known, runtime};
+
+exports! {
+    fn xsched_emulated_register(
+        name: Text,
+        kernel: Option<Kernel>,
+        sizes: *const usize,
+        count: usize,
+    ) {
+        let kernel = kernel.ok_or(INVALID_VALUE)?;
+        let sizes = match count {
+            0 => &[],
+            _ if sizes.is_null() => return Err(INVALID_VALUE),
+            // SAFETY: the caller promises that there are so many sizes.
+            _ => unsafe { slice::from_raw_parts(sizes, count) },
+        };
+        runtime().add_kernel(name.get()?, Known { kernel, sizes: sizes.into() });
+        Ok(())
+    }
+
+    fn xsched_emulated_devices(count: u32) {
+        runtime().set_visible(count);
+        Ok(())
+    }
+
+    fn xsched_emulated_fail(call: Text, code: u32, times: u32) {
+        runtime().fail(call.get()?, code, times);
+        Ok(())
+    }
+
+    fn xsched_emulated_lose(device: u32, code: u32) {
+        runtime().device(device).ok_or(INVALID_DEVICE)?.lose(code);
+        Ok(())
+    }
+
+    fn xsched_emulated_capture(stream: usize, status: u32) {
+        runtime().stream(stream)?.capture.store(status, Ordering::Release);
+        Ok(())
+    }
+
+    fn xsched_emulated_in_flight(stream: usize, count: Out<u64>) {
+        let stream = runtime().stream(stream)?;
+        // In this order: what is done was launched.
+        let done = stream.done();
+        count.set(stream.launched().saturating_sub(done))
+    }
+
+    fn xsched_emulated_handles(count: Out<usize>) {
+        count.set(runtime().handles())
+    }
+}

@@ -1,0 +1,54 @@
+//! A HIP runtime without a GPU, for tests: streams on threads behind HIP's own C interface.
+//!
+//! Built as a shared library that is loaded in place of `libamdhip64`. It keeps to what the real
+//! one promises where a scheduler could notice:
+//!
+//! * Streams run their commands in order, asynchronously. A stream that was made with a mask of
+//!   compute units has a hardware ring of its own. All others share at most 4 rings for each of
+//!   three priorities (`GPU_MAX_HW_QUEUES`), and a ring is strictly in order: a command that waits
+//!   stops all that was launched into the ring after it, by whatever stream.
+//! * A ring takes 1,024 commands (`XSCHED_EMULATED_DEPTH`); a launch into a full one blocks.
+//! * The legacy default stream waits for all blocking streams, and they for it.
+//! * So many kernels run at once as the device has units for (`XSCHED_EMULATED_UNITS`, 1 if it is
+//!   not set), each as if it filled one.
+//! * A kernel that fails loses the device: every later call answers its error.
+//! * Freeing memory and ending a stream wait until the device has done what was launched.
+//! * With `GPU_STREAMOPS_CP_WAIT=1` streams wait only for signal memory, of 8 bytes each.
+//!
+//! Not emulated: graphs, captures (one may be pretended), managed and pooled memory, devices that
+//! reach each other's memory, and any timing. Device memory is the host's.
+//!
+//! # Kernels
+//!
+//! Are functions of the host, made known under a name by `xsched_emulated_register`. A module is
+//! loaded from the bytes of [`IMAGE`], and has all kernels that are known by then. A kernel gets
+//! the block of its arguments, as copied by the launch, and answers 0 or the error with which it
+//! fails.
+//!
+//! # Controls
+//!
+//! Functions that HIP does not have. All start with `xsched_emulated_` and answer 0 or an error.
+//!
+//! | function | what it does |
+//! |---|---|
+//! | `register(name, kernel, sizes, count)` | makes a kernel and its arguments' sizes known |
+//! | `devices(count)` | sets how many devices there are, up to 64; 1 at first |
+//! | `fail(call, code, times)` | the next so many calls of a function answer an error |
+//! | `lose(device, code)` | loses a device, as a kernel would that fails |
+//! | `capture(stream, status)` | what `hipStreamIsCapturing` answers |
+//! | `in_flight(stream, count)` | writes how many commands were launched and are not done |
+//! | `handles(count)` | writes how many streams, events and modules are alive |
+#![allow(unsafe_code, non_snake_case)]
+
+mod api;
+mod code;
+mod control;
+mod device;
+mod event;
+mod memory;
+mod ring;
+mod runtime;
+mod stream;
+
+/// What `hipModuleLoadData` takes.
+pub const IMAGE: &[u8] = b"xsched emulated kernels\0";

@@ -1,0 +1,122 @@
+//! Memory that the device may touch.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::BTreeMap;
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Mutex, PoisonError};
+
+use crate::code::{
+    Answer, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE,
+    OUT_OF_MEMORY,
+};
+
+/// What HIP aligns allocations to.
+const ALIGN: usize = 256;
+/// What fresh memory is filled with, so that nobody relies on zeros.
+const FRESH: u8 = 0xa5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Device,
+    Host,
+    Signal,
+    /// The program's own.
+    Registered,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    bytes: usize,
+    kind: Kind,
+}
+
+/// All blocks, by their addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<BTreeMap<usize, Block>>);
+
+impl Memory {
+    fn with<R>(&self, body: impl FnOnce(&mut BTreeMap<usize, Block>) -> R) -> R {
+        body(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn allocate(&self, bytes: usize, kind: Kind) -> Answer<usize> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| OUT_OF_MEMORY)?;
+        // SAFETY: the size is not 0.
+        let start = unsafe { alloc(layout) };
+        if start.is_null() {
+            return Err(OUT_OF_MEMORY);
+        }
+        // SAFETY: so many bytes were just allocated.
+        unsafe { ptr::write_bytes(start, FRESH, bytes) };
+        let start = start.expose_provenance();
+        self.with(|blocks| blocks.insert(start, Block { bytes, kind }));
+        Ok(start)
+    }
+
+    /// Whether a block of one of these kinds starts there.
+    pub(crate) fn starts(&self, start: usize, kinds: &[Kind]) -> bool {
+        self.with(|blocks| blocks.get(&start).is_some_and(|block| kinds.contains(&block.kind)))
+    }
+
+    /// Gives a block back that starts there and is of one of these kinds. The device is done with
+    /// it.
+    pub(crate) fn free(&self, start: usize, kinds: &[Kind]) -> Answer {
+        let block = self.with(|blocks| {
+            let fits = blocks.get(&start).is_some_and(|block| kinds.contains(&block.kind));
+            fits.then(|| blocks.remove(&start)).flatten()
+        });
+        let Block { bytes, .. } = block.ok_or(INVALID_VALUE)?;
+        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| INVALID_VALUE)?;
+        // SAFETY: it was allocated with this layout, and was in the table until now.
+        unsafe { dealloc(ptr::with_exposed_provenance_mut(start), layout) };
+        Ok(())
+    }
+
+    pub(crate) fn register(&self, start: usize, bytes: usize) -> Answer {
+        if start == 0 || bytes == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let block = Block { bytes, kind: Kind::Registered };
+        self.with(|blocks| {
+            if overlap(blocks, start, bytes) {
+                return Err(HOST_MEMORY_ALREADY_REGISTERED);
+            }
+            blocks.insert(start, block);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn unregister(&self, start: usize) -> Answer {
+        let remove = |blocks: &mut BTreeMap<usize, Block>| {
+            let registered = |block: &Block| block.kind == Kind::Registered;
+            blocks.get(&start).is_some_and(registered).then(|| blocks.remove(&start))
+        };
+        self.with(remove).map(drop).ok_or(HOST_MEMORY_NOT_REGISTERED)
+    }
+
+    /// The kind of the block that these bytes are in, if they are in one.
+    pub(crate) fn kind(&self, start: usize, bytes: usize) -> Option<Kind> {
+        let end = start.checked_add(bytes)?;
+        self.with(|blocks| {
+            let (first, block) = blocks.range(..=start).next_back()?;
+            (end <= first + block.bytes).then_some(block.kind)
+        })
+    }
+}
+
+fn overlap(blocks: &BTreeMap<usize, Block>, start: usize, bytes: usize) -> bool {
+    let before = blocks.range(..start.saturating_add(bytes)).next_back();
+    before.is_some_and(|(first, block)| first + block.bytes > start)
+}
+
+/// A word that streams wait for.
+pub(crate) fn word(address: usize) -> &'static AtomicU32 {
+    let word: *const AtomicU32 = ptr::with_exposed_provenance(address);
+    // SAFETY: the launch found it in the table, aligned, and freeing waits for what was launched;
+    // nobody keeps the answer for longer. Whoever has the memory too writes atomically.
+    unsafe { &*word }
+}

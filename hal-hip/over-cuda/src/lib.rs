@@ -1,0 +1,25 @@
+//! HIP's C interface over CUDA's driver, for tests: so the layer over HIP drives a real GPU where
+//! only NVIDIA's are at hand.
+//!
+//! Built as a shared library that is loaded in place of `libamdhip64`. It has the functions that
+//! `xsched-hal-hip` uses and no others, and loads `libcuda.so.1` when the first of them is called,
+//! so it builds anywhere; without that library there is no device. Handles are CUDA's own, and so
+//! are the numbers of errors, which HIP took over.
+//!
+//! What is not as on an AMD GPU:
+//!
+//! * A mask of compute units is ignored. Such a stream is blocking, as HIP's is, and shares what
+//!   CUDA has it share.
+//! * A wait for a word is always the front end's, whatever `GPU_STREAMOPS_CP_WAIT` says, and looks
+//!   at all its bits. There is no signal memory.
+//! * Modules are PTX or CUDA binaries. Kernels are loaded when they are looked up, not when they
+//!   are launched, where the driver can (CUDA 12.4 on): a first launch behind a held stream would
+//!   wait for it.
+//! * The version is 6.0, with CUDA's as the patch.
+//!
+//! It shows that calls, arguments and orders of calls work on hardware. It proves nothing about
+//! AMD's runtime.
+#![allow(unsafe_code, non_snake_case)]
+
+mod driver;
+mod exports;

@@ -1,0 +1,597 @@
+//! A device behind the interface that all vendors' streams have.
+
+use std::collections::HashSet;
+use std::ffi::{c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
+
+use crate::error::HipError;
+use crate::library::HipLibrary;
+use crate::lowering::WaitLowering;
+use crate::native::HipNative;
+use crate::raw;
+use crate::raw::Handle;
+
+/// Bytes of the device's memory that a command that does nothing writes to.
+const SCRATCH_BYTES: usize = 64;
+/// Bytes of flags that belong together: no two words of different owners share a cache line.
+const LINE_BYTES: usize = 64;
+/// Bytes of an allocation that the command processor can wait for.
+const SIGNAL_BYTES: usize = 8;
+
+/// A stream's handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HipStream(usize);
+
+impl HipStream {
+    /// A stream of the program's, by its `hipStream_t`. 0 and 1 are the legacy default stream.
+    #[must_use]
+    pub fn from_raw(stream: Handle) -> Self {
+        Self(stream.expose_provenance())
+    }
+
+    /// Its `hipStream_t`.
+    #[must_use]
+    pub fn as_raw(self) -> Handle {
+        ptr::with_exposed_provenance_mut(self.0)
+    }
+}
+
+/// An event's handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HipEvent(usize);
+
+impl HipEvent {
+    /// Its `hipEvent_t`.
+    #[must_use]
+    pub fn as_raw(self) -> Handle {
+        ptr::with_exposed_provenance_mut(self.0)
+    }
+}
+
+/// What kind of streams are made when nobody asks for a priority.
+///
+/// HIP has no stream that has everything. The runtime gives all streams of a priority together at
+/// most 4 hardware rings (`GPU_MAX_HW_QUEUES`), so that a held stream stops others; only streams
+/// with a mask of compute units never share theirs. But those are always of normal priority, and
+/// *blocking*: work on the legacy default stream waits for them and they for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Rings {
+    /// A ring of its own, by a mask with all compute units in it. It can be held at Lv2. Programs
+    /// that launch on the legacy default stream as well are held up while such a stream is.
+    #[default]
+    Own,
+    /// A stream that does not wait for the legacy default stream, in a ring that it may share.
+    /// Holding it at Lv2 could stop streams that are not held, so it is held at Lv1.
+    Shared,
+}
+
+/// How to open a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct HipConfig {
+    /// Which device, as HIP counts them, from 0. `HIP_VISIBLE_DEVICES` changes the count.
+    pub device: u32,
+    /// What kind of streams are made when nobody asks for a priority.
+    pub rings: Rings,
+}
+
+/// A device.
+///
+/// # Streams
+///
+/// [`StreamApi::create_stream`] with a priority makes a stream in a shared ring that does not wait
+/// for the legacy default stream; without one, what [`HipConfig::rings`] says. [`StreamKind`] is
+/// honest about both. Ending a stream may wait until what was launched into it has run, so open
+/// its gate first.
+///
+/// # Waits for a word
+///
+/// Depend on the environment: see [`WaitLowering`].
+#[derive(Debug)]
+pub struct HipApi {
+    library: Arc<HipLibrary>,
+    device: c_int,
+    rings: Rings,
+    about: About,
+    lowering: WaitLowering,
+    /// Where commands that do nothing write.
+    scratch: usize,
+    /// The streams that were made here with a ring of their own.
+    own_rings: Mutex<HashSet<usize>>,
+}
+
+impl HipApi {
+    /// Finds the runtime ([`HipLibrary::find`]) and opens a device.
+    ///
+    /// # Errors
+    /// If there is no runtime or no such device, or the runtime refuses something.
+    pub fn open(config: HipConfig) -> Result<Self, HipError> {
+        Self::with_library(HipLibrary::find()?, config)
+    }
+
+    /// Opens a device of a runtime that was loaded already.
+    ///
+    /// # Errors
+    /// If there is no such device, or the runtime refuses something.
+    pub fn with_library(library: Arc<HipLibrary>, config: HipConfig) -> Result<Self, HipError> {
+        let HipConfig { device, rings } = config;
+        let count = library.devices()?;
+        if device >= count {
+            return Err(HipError::NoSuchDevice { device, count });
+        }
+        let device =
+            c_int::try_from(device).map_err(|_| HipError::NoSuchDevice { device, count })?;
+        let entered = Entered::of(&library, device)?;
+        let about = about(&library, device)?;
+        let mut scratch = ptr::null_mut();
+        // SAFETY: the pointer may be written to.
+        let code = unsafe { (library.table().hipMalloc)(&raw mut scratch, SCRATCH_BYTES) };
+        HipError::check("hipMalloc", code)?;
+        drop(entered);
+        Ok(Self {
+            library,
+            device,
+            rings,
+            about,
+            lowering: WaitLowering::from_environment(),
+            scratch: scratch.expose_provenance(),
+            own_rings: Mutex::default(),
+        })
+    }
+
+    /// The runtime.
+    #[must_use]
+    pub const fn library(&self) -> &Arc<HipLibrary> {
+        &self.library
+    }
+
+    /// The device's number, as HIP counts them.
+    #[must_use]
+    pub const fn device(&self) -> u32 {
+        self.device.unsigned_abs()
+    }
+
+    /// What the runtime makes of waits for a word.
+    #[must_use]
+    pub const fn lowering(&self) -> WaitLowering {
+        self.lowering
+    }
+
+    /// As [`StreamApi::enter`].
+    pub(crate) fn enter_device(&self) -> Result<Entered<'_>, HipError> {
+        Entered::of(&self.library, self.device)
+    }
+
+    /// A stream in a ring of its own.
+    fn create_with_own_ring(&self) -> Result<HipStream, HipError> {
+        let mask = full_mask(self.about.units);
+        let words = u32::try_from(mask.len()).unwrap_or(u32::MAX);
+        let mut stream: Handle = ptr::null_mut();
+        // SAFETY: the handle may be written to, and the mask has so many words.
+        let code = unsafe {
+            (self.library.table().hipExtStreamCreateWithCUMask)(
+                &raw mut stream,
+                words,
+                mask.as_ptr(),
+            )
+        };
+        HipError::check("hipExtStreamCreateWithCUMask", code)?;
+        let stream = HipStream::from_raw(stream);
+        self.own_rings.lock().unwrap_or_else(PoisonError::into_inner).insert(stream.0);
+        Ok(stream)
+    }
+
+    /// A stream that does not wait for the default stream.
+    fn create_with_priority(&self, priority: i32) -> Result<HipStream, HipError> {
+        let (least, most) = self.about.priorities;
+        let priority = priority.clamp(least.min(most), least.max(most));
+        let mut stream: Handle = ptr::null_mut();
+        // SAFETY: the handle may be written to.
+        let code = unsafe {
+            (self.library.table().hipStreamCreateWithPriority)(
+                &raw mut stream,
+                raw::STREAM_NON_BLOCKING,
+                priority,
+            )
+        };
+        HipError::check("hipStreamCreateWithPriority", code)?;
+        Ok(HipStream::from_raw(stream))
+    }
+
+    /// Fails if a stream is another device's, as far as the runtime can tell.
+    ///
+    /// # Safety
+    /// It is alive.
+    unsafe fn check_device(&self, stream: HipStream) -> Result<(), HipError> {
+        let Some(get) = self.library.table().hipStreamGetDevice else { return Ok(()) };
+        let mut device = self.device;
+        // SAFETY: the stream is alive, and the number may be written to.
+        let code = unsafe { get(stream.as_raw(), &raw mut device) };
+        HipError::check("hipStreamGetDevice", code)?;
+        if device == self.device {
+            return Ok(());
+        }
+        Err(HipError::OtherDevice { stream: device.unsigned_abs(), device: self.device() })
+    }
+
+    /// A word that the command processor can wait for.
+    fn signal_memory(&self, bytes: usize) -> Result<FlagMemory, HipError> {
+        if bytes > SIGNAL_BYTES {
+            return Err(HipError::SignalBytes { bytes });
+        }
+        let symbol = "hipExtMallocWithFlags";
+        let allocate = self.library.table().hipExtMallocWithFlags;
+        let allocate = allocate.ok_or(HipError::NoWaits { symbol })?;
+        let mut memory = ptr::null_mut();
+        // SAFETY: the pointer may be written to.
+        let code = unsafe { allocate(&raw mut memory, SIGNAL_BYTES, raw::MALLOC_SIGNAL) };
+        HipError::check(symbol, code)?;
+        let device = memory.expose_provenance() as u64;
+        zeroed(memory, device, SIGNAL_BYTES)
+    }
+
+    /// Where the device sees memory of the host's.
+    ///
+    /// # Safety
+    /// The memory was allocated or registered by the runtime.
+    unsafe fn device_address(&self, host: *mut c_void) -> Result<u64, HipError> {
+        let mut device = ptr::null_mut();
+        // SAFETY: the pointer may be written to, and the runtime knows the memory.
+        let code =
+            unsafe { (self.library.table().hipHostGetDevicePointer)(&raw mut device, host, 0) };
+        HipError::check("hipHostGetDevicePointer", code)?;
+        Ok(device.expose_provenance() as u64)
+    }
+}
+
+impl Drop for HipApi {
+    fn drop(&mut self) {
+        // If the device cannot become current, freeing may still work.
+        let _entered = self.enter_device();
+        let scratch = ptr::with_exposed_provenance_mut(self.scratch);
+        // SAFETY: it was allocated, and only commands of this device's queues refer to it; freeing
+        // waits for them. There is nothing to be done about an error.
+        let _ = unsafe { (self.library.table().hipFree)(scratch) };
+    }
+}
+
+/// Makes a device current on a thread until it is dropped.
+#[derive(Debug)]
+pub struct Entered<'a> {
+    library: &'a HipLibrary,
+    /// What was current before, if that was another one.
+    before: Option<c_int>,
+    /// What is current is the thread's.
+    _thread: PhantomData<*const ()>,
+}
+
+impl<'a> Entered<'a> {
+    fn of(library: &'a HipLibrary, device: c_int) -> Result<Self, HipError> {
+        let table = library.table();
+        let mut before = device;
+        // SAFETY: the number may be written to.
+        HipError::check("hipGetDevice", unsafe { (table.hipGetDevice)(&raw mut before) })?;
+        let before = (before != device).then_some(before);
+        if before.is_some() {
+            // SAFETY: it takes any number.
+            HipError::check("hipSetDevice", unsafe { (table.hipSetDevice)(device) })?;
+        }
+        Ok(Self { library, before, _thread: PhantomData })
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // SAFETY: it takes any number. There is nothing to be done about an error.
+            let _ = unsafe { (self.library.table().hipSetDevice)(before) };
+        }
+    }
+}
+
+impl StreamApi for HipApi {
+    type Stream = HipStream;
+    type Event = HipEvent;
+    type Native = HipNative;
+    type Entered<'a> = Entered<'a>;
+    type Error = HipError;
+
+    fn name(&self) -> &'static str {
+        "hip"
+    }
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// That functions are missing, or that streams are made in shared rings ([`Rings::Shared`]).
+    /// Other streams in shared rings are told by [`StreamKind::own_ring`].
+    fn no_waits(&self) -> Option<String> {
+        if self.rings == Rings::Shared {
+            return Some(HipError::SharedRings.to_string());
+        }
+        let table = self.library.table();
+        let missing = match self.lowering {
+            _ if table.hipStreamWaitValue32.is_none() => "hipStreamWaitValue32",
+            WaitLowering::CommandProcessor if table.hipExtMallocWithFlags.is_none() => {
+                "hipExtMallocWithFlags"
+            }
+            _ => return None,
+        };
+        Some(HipError::NoWaits { symbol: missing }.to_string())
+    }
+
+    /// 0: not measured on an MI308X yet.
+    fn settle_ns(&self) -> u64 {
+        0
+    }
+
+    /// Not known: not measured on an MI308X yet.
+    fn depth(&self) -> Option<u32> {
+        None
+    }
+
+    fn enter(&self) -> Result<Entered<'_>, HipError> {
+        self.enter_device()
+    }
+
+    /// Without a priority and with [`Rings::Own`], the stream *does* wait for the legacy default
+    /// stream: HIP has no other streams with a ring of their own. [`StreamKind::blocking`] says so.
+    fn create_stream(&self, priority: Option<i32>) -> Result<HipStream, HipError> {
+        match (priority, self.rings) {
+            (None, Rings::Own) => self.create_with_own_ring(),
+            (priority, _) => self.create_with_priority(priority.unwrap_or_default()),
+        }
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn destroy_stream(&self, stream: HipStream) -> Result<(), HipError> {
+        self.own_rings.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream.0);
+        // SAFETY: the caller promises that it is alive and that this is its end.
+        let code = unsafe { (self.library.table().hipStreamDestroy)(stream.as_raw()) };
+        HipError::check("hipStreamDestroy", code)
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn stream_kind(&self, stream: HipStream) -> Result<StreamKind, HipError> {
+        if stream.0 == raw::STREAM_PER_THREAD {
+            return Err(HipError::PerThreadStream);
+        }
+        if stream.0 <= raw::STREAM_LEGACY {
+            let own_ring = Some(false);
+            return Ok(StreamKind { legacy_default: true, blocking: true, own_ring });
+        }
+        let table = self.library.table();
+        let (mut flags, mut capture) = (0, raw::CAPTURE_NONE);
+        // SAFETY: the stream is alive, and the number may be written to.
+        let code = unsafe { (table.hipStreamIsCapturing)(stream.as_raw(), &raw mut capture) };
+        HipError::check("hipStreamIsCapturing", code)?;
+        if capture != raw::CAPTURE_NONE {
+            return Err(HipError::Capturing);
+        }
+        // SAFETY: the stream is alive.
+        unsafe { self.check_device(stream) }?;
+        // SAFETY: the stream is alive, and the number may be written to.
+        let code = unsafe { (table.hipStreamGetFlags)(stream.as_raw(), &raw mut flags) };
+        HipError::check("hipStreamGetFlags", code)?;
+        let own = self.own_rings.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream.0);
+        let blocking = flags & raw::STREAM_NON_BLOCKING == 0;
+        Ok(StreamKind { legacy_default: false, blocking, own_ring: Some(own) })
+    }
+
+    fn create_event(&self) -> Result<HipEvent, HipError> {
+        let mut event: Handle = ptr::null_mut();
+        let create = self.library.table().hipEventCreateWithFlags;
+        // SAFETY: the handle may be written to.
+        let code = unsafe { create(&raw mut event, raw::EVENT_DEFAULT) };
+        HipError::check("hipEventCreateWithFlags", code)?;
+        Ok(HipEvent(event.expose_provenance()))
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn destroy_event(&self, event: HipEvent) {
+        // SAFETY: the caller promises that it is alive and that this is its end. There is nothing
+        // to be done about an error.
+        let _ = unsafe { (self.library.table().hipEventDestroy)(event.as_raw()) };
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn record(&self, event: HipEvent, stream: HipStream) -> Result<(), HipError> {
+        let record = self.library.table().hipEventRecord;
+        // SAFETY: the caller promises that both are alive.
+        HipError::check("hipEventRecord", unsafe { record(event.as_raw(), stream.as_raw()) })
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn query(&self, event: HipEvent) -> Result<bool, HipError> {
+        // SAFETY: the caller promises that it is alive.
+        match unsafe { (self.library.table().hipEventQuery)(event.as_raw()) } {
+            raw::NOT_READY => Ok(false),
+            code => HipError::check("hipEventQuery", code).map(|()| true),
+        }
+    }
+
+    /// HIP counts in milliseconds, in 24 bits: within a second it is right to 60 ns.
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn elapsed_ns(&self, from: HipEvent, to: HipEvent) -> Result<u64, HipError> {
+        let mut ms = 0.0;
+        let elapsed = self.library.table().hipEventElapsedTime;
+        // SAFETY: the caller promises that both are alive, and the number may be written to.
+        let code = unsafe { elapsed(&raw mut ms, from.as_raw(), to.as_raw()) };
+        HipError::check("hipEventElapsedTime", code)?;
+        // What is below 0 becomes 0.
+        Ok((f64::from(ms) * 1e6).round() as u64)
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn wait_zero(&self, stream: HipStream, word: u64) -> Result<(), HipError> {
+        let symbol = "hipStreamWaitValue32";
+        let wait = self.library.table().hipStreamWaitValue32;
+        let wait = wait.ok_or(HipError::NoWaits { symbol })?;
+        let word = ptr::with_exposed_provenance_mut(word as usize);
+        // SAFETY: the caller promises that the stream is alive and the word outlives the wait.
+        let code = unsafe { wait(stream.as_raw(), word, 0, raw::WAIT_EQUAL, u32::MAX) };
+        HipError::check(symbol, code)
+    }
+
+    /// With [`WaitLowering::CommandProcessor`] at most 8 bytes, aligned to 8.
+    fn flag_memory(&self, bytes: usize) -> Result<FlagMemory, HipError> {
+        if self.lowering == WaitLowering::CommandProcessor {
+            return self.signal_memory(bytes);
+        }
+        let bytes = bytes.max(1).next_multiple_of(LINE_BYTES);
+        let flags = raw::HOST_MALLOC_MAPPED | raw::HOST_MALLOC_PORTABLE | raw::HOST_MALLOC_COHERENT;
+        let table = self.library.table();
+        let mut host = ptr::null_mut();
+        // SAFETY: the pointer may be written to.
+        let code = unsafe { (table.hipHostMalloc)(&raw mut host, bytes, flags) };
+        HipError::check("hipHostMalloc", code)?;
+        // SAFETY: it was just allocated.
+        match unsafe { self.device_address(host) } {
+            Ok(device) => zeroed(host, device, bytes),
+            Err(error) => {
+                // SAFETY: it was just allocated, and nobody knows of it.
+                let _ = unsafe { (table.hipHostFree)(host) };
+                Err(error)
+            }
+        }
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn register_flags(
+        &self,
+        host: NonNull<AtomicU32>,
+        bytes: usize,
+    ) -> Result<FlagMemory, HipError> {
+        if self.lowering == WaitLowering::CommandProcessor {
+            return Err(HipError::SignalOnly);
+        }
+        let memory: *mut c_void = host.as_ptr().cast();
+        let flags = raw::HOST_REGISTER_MAPPED | raw::HOST_REGISTER_PORTABLE;
+        // SAFETY: the caller promises that so much memory is there until it is taken back.
+        let code = unsafe { (self.library.table().hipHostRegister)(memory, bytes, flags) };
+        HipError::check("hipHostRegister", code)?;
+        // SAFETY: it was just registered.
+        let device = unsafe { self.device_address(memory) };
+        if device.is_err() {
+            // SAFETY: it was just registered, and nobody knows of it.
+            let _ = unsafe { (self.library.table().hipHostUnregister)(memory) };
+        }
+        Ok(FlagMemory { host, device: device?, bytes })
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn free_flags(&self, memory: FlagMemory) {
+        let table = self.library.table();
+        let free = match self.lowering {
+            WaitLowering::SpinKernel => table.hipHostFree,
+            WaitLowering::CommandProcessor => table.hipFree,
+        };
+        // SAFETY: the caller promises that it comes from `flag_memory` and that this is its end.
+        // There is nothing to be done about an error.
+        let _ = unsafe { free(memory.host.as_ptr().cast()) };
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn unregister_flags(&self, memory: FlagMemory) {
+        let unregister = self.library.table().hipHostUnregister;
+        // SAFETY: the caller promises that it was registered and that this is its end. There is
+        // nothing to be done about an error.
+        let _ = unsafe { unregister(memory.host.as_ptr().cast()) };
+    }
+
+    /// Writes four bytes that nobody reads: the runtime does so with a small kernel of its own, and
+    /// kernels of ours would need AMD's compiler.
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn launch_nothing(&self, stream: HipStream) -> Result<(), HipError> {
+        let scratch = ptr::with_exposed_provenance_mut(self.scratch);
+        let fill = self.library.table().hipMemsetAsync;
+        // SAFETY: the caller promises that the stream is alive; the memory is, as long as this is.
+        HipError::check("hipMemsetAsync", unsafe { fill(scratch, 0, 4, stream.as_raw()) })
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn launch_native(&self, command: &HipNative, stream: HipStream) -> Result<(), HipError> {
+        // SAFETY: the caller promises that the stream is alive and the device current.
+        unsafe { command.launch(&self.library, stream) }
+    }
+}
+
+/// Sets memory that was just allocated to zero.
+fn zeroed(memory: *mut c_void, device: u64, bytes: usize) -> Result<FlagMemory, HipError> {
+    let host = NonNull::new(memory.cast::<AtomicU32>());
+    let host = host.ok_or(HipError::Driver { call: "allocation", code: raw::OUT_OF_MEMORY })?;
+    // SAFETY: so many bytes were just allocated, and nobody knows of them.
+    unsafe { ptr::write_bytes(memory.cast::<u8>(), 0, bytes) };
+    Ok(FlagMemory { host, device, bytes })
+}
+
+/// A mask with so many compute units in it.
+fn full_mask(units: u32) -> Vec<u32> {
+    let words = units.max(1).div_ceil(32);
+    let used = |word: u32| units.max(1).saturating_sub(word * 32).min(32);
+    (0..words).map(|word| u32::MAX >> (32 - used(word))).collect()
+}
+
+/// Asks a device what it is.
+fn about(library: &HipLibrary, device: c_int) -> Result<About, HipError> {
+    let table = library.table();
+    let (mut units, mut least, mut most) = (0, 0, 0);
+    let attribute = raw::ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    // SAFETY: the number may be written to.
+    let code = unsafe { (table.hipDeviceGetAttribute)(&raw mut units, attribute, device) };
+    HipError::check("hipDeviceGetAttribute", code)?;
+    // SAFETY: both numbers may be written to.
+    let code = unsafe { (table.hipDeviceGetStreamPriorityRange)(&raw mut least, &raw mut most) };
+    HipError::check("hipDeviceGetStreamPriorityRange", code)?;
+    let name = text("hipDeviceGetName", |to, bytes| {
+        // SAFETY: so many bytes may be written to.
+        unsafe { (table.hipDeviceGetName)(to, bytes, device) }
+    })?;
+    let pci = text("hipDeviceGetPCIBusId", |to, bytes| {
+        // SAFETY: so many bytes may be written to.
+        unsafe { (table.hipDeviceGetPCIBusId)(to, bytes, device) }
+    })?;
+    let version = library.version()?;
+    let (major, minor, patch) = (version / 10_000_000, version / 100_000 % 100, version % 100_000);
+    Ok(About {
+        device: if name.is_empty() { "AMD GPU".to_owned() } else { name },
+        // Without the function, which is 0.
+        pci: pci.split('.').next().unwrap_or_default().to_ascii_lowercase(),
+        driver: format!("HIP {major}.{minor}.{patch}"),
+        library: library.name().to_owned(),
+        units: units.unsigned_abs(),
+        priorities: (least, most),
+    })
+}
+
+/// A text that a call writes.
+fn text(
+    call: &'static str,
+    write: impl FnOnce(*mut c_char, c_int) -> raw::Code,
+) -> Result<String, HipError> {
+    let mut bytes = [0_u8; 256];
+    // One byte less, so that it ends with a zero whatever the call does.
+    HipError::check(call, write(bytes.as_mut_ptr().cast(), 255))?;
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_have_all_units() {
+        assert_eq!(full_mask(80), [u32::MAX, u32::MAX, 0xffff]);
+        assert_eq!(full_mask(64), [u32::MAX, u32::MAX]);
+        assert_eq!(full_mask(1), [1]);
+        assert_eq!(full_mask(0), [1]);
+        assert_eq!(full_mask(304).iter().map(|word| word.count_ones()).sum::<u32>(), 304);
+    }
+}

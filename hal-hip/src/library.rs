@@ -1,0 +1,125 @@
+//! Where the runtime comes from.
+
+use std::env;
+use std::ffi::OsStr;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use crate::error::{HipError, Tried};
+use crate::raw::Table;
+
+/// The variable of the environment that names the library to load, by its path or its name. If it
+/// is set and not empty, nothing else is tried.
+pub const LIBRARY_VARIABLE: &str = "XSCHED_HIP_LIB";
+
+/// Names under which the runtime is installed, the newest first. The one without a number comes
+/// with development packages only, and may lead to any version.
+const NAMES: [&str; 4] =
+    ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
+
+/// HIP's runtime, loaded, with its functions looked up once.
+///
+/// It stays loaded until the process ends, because it has threads of its own that outlive whatever
+/// is closed here.
+#[derive(Debug)]
+pub struct HipLibrary {
+    table: Table,
+    name: String,
+    _library: ManuallyDrop<libloading::Library>,
+}
+
+impl HipLibrary {
+    /// Loads what [`LIBRARY_VARIABLE`] names, or else the first of `libamdhip64.so.7`, `.so.6`,
+    /// `.so.5` and `.so` that the system's loader finds.
+    ///
+    /// # Errors
+    /// If none can be loaded, or the first that can lacks a function.
+    pub fn find() -> Result<Arc<Self>, HipError> {
+        if let Some(named) = env::var_os(LIBRARY_VARIABLE).filter(|name| !name.is_empty()) {
+            let name = named.to_string_lossy().into_owned();
+            // SAFETY: who sets the variable promises that it is a HIP runtime.
+            let opened = unsafe { Self::open(&named) };
+            return opened.map_err(|error| match error {
+                HipError::NotFound { tried } => {
+                    let why = tried.0.into_iter().map(|(_, why)| why).collect::<String>();
+                    HipError::NamedNotFound { name, why }
+                }
+                other => other,
+            });
+        }
+        let mut tried = Tried::default();
+        for name in NAMES {
+            // SAFETY: these are the names of HIP's runtime.
+            match unsafe { Self::open(name.as_ref()) } {
+                Err(HipError::NotFound { tried: this }) => tried.0.extend(this.0),
+                other => return other,
+            }
+        }
+        Err(HipError::NotFound { tried })
+    }
+
+    /// Loads a library by its name or path.
+    ///
+    /// # Errors
+    /// If it cannot be loaded or lacks a function.
+    ///
+    /// # Safety
+    /// It is HIP's runtime of version 5.2 or newer, or something with the same interface.
+    pub unsafe fn open(name: &OsStr) -> Result<Arc<Self>, HipError> {
+        let shown = name.to_string_lossy().into_owned();
+        // SAFETY: the caller promises that loading it does what loading HIP's runtime does.
+        let library = match unsafe { libloading::Library::new(name) } {
+            Ok(library) => ManuallyDrop::new(library),
+            Err(error) => {
+                let tried = Tried(vec![(shown, error.to_string())]);
+                return Err(HipError::NotFound { tried });
+            }
+        };
+        // SAFETY: the caller promises that its functions are HIP's.
+        match unsafe { Table::resolve(&library) } {
+            Ok(table) => Ok(Arc::new(Self { table, name: shown, _library: library })),
+            Err(symbol) => Err(HipError::SymbolMissing { symbol, library: shown }),
+        }
+    }
+
+    /// Its functions.
+    #[must_use]
+    pub const fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The name under which it was found.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The runtime's version: 10,000,000 times the major, 100,000 times the minor number, and the
+    /// patch, as in 60,443,484. Works without a GPU.
+    ///
+    /// # Errors
+    /// If the runtime refuses.
+    pub fn version(&self) -> Result<u32, HipError> {
+        let mut version = 0;
+        // SAFETY: it may be written to.
+        let code = unsafe { (self.table.hipRuntimeGetVersion)(&raw mut version) };
+        HipError::check("hipRuntimeGetVersion", code)?;
+        Ok(version.unsigned_abs())
+    }
+
+    /// How many GPUs there are; never 0.
+    ///
+    /// # Errors
+    /// [`HipError::NoDevice`] if there is none, or what else the runtime says.
+    pub fn devices(&self) -> Result<u32, HipError> {
+        let mut count = 0;
+        // SAFETY: it may be written to.
+        let code = unsafe { (self.table.hipGetDeviceCount)(&raw mut count) };
+        let result = HipError::check("hipGetDeviceCount", code);
+        match result {
+            Ok(()) if count > 0 => Ok(count.unsigned_abs()),
+            Err(error) if !error.says_no_device() => Err(error),
+            _ => Err(HipError::NoDevice { library: self.name.clone(), code }),
+        }
+    }
+}

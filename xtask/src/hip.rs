@@ -1,0 +1,80 @@
+//! What can be checked about HIP without an AMD GPU.
+//!
+//! 1. What `hal-hip` declares of HIP's interface is what others' bindings declare
+//!    (`hal-hip/abi-check`).
+//! 2. The real library has all functions, and the error without a GPU says so.
+//! 3. The declarations again, against bindings that build only with HIP's headers.
+//!
+//! The last two need Debian's packages, and install them unless a HIP runtime is there already.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::command::{cargo, run as run_command, succeeds};
+use crate::target_dir;
+
+/// The runtime, and the package that has it.
+const RUNTIME: &str = "libamdhip64-5";
+/// The package that has the headers.
+const HEADERS: &str = "libamdhip64-dev";
+/// Where headers are: AMD's, Debian's.
+const ROOTS: [&str; 2] = ["/opt/rocm", "/usr"];
+
+/// Does it. What needs a package that cannot be had is skipped, and said to be.
+///
+/// # Errors
+/// If a check fails.
+pub fn run() -> Result<()> {
+    declarations(&[], "cubecl-hip-sys", None)?;
+    if has_runtime() || install(RUNTIME) {
+        let real = "test --locked -p xsched-hal-hip --test real -- --ignored --nocapture";
+        run_command(&mut cargo(real))?;
+    } else {
+        skipped("the real HIP library", RUNTIME);
+    }
+    let root = root_of_headers();
+    let root = root.or_else(|| if install(HEADERS) { root_of_headers() } else { None });
+    match root.filter(|_| has_runtime()) {
+        Some(root) => declarations(&["--features", "check-hip-sys"], "hip-sys", Some(root))?,
+        None => skipped("the declarations against hip-sys", HEADERS),
+    }
+    Ok(())
+}
+
+/// Compares declarations. Only the types matter, so that it compiles is nearly all.
+fn declarations(features: &[&str], with: &str, root: Option<&str>) -> Result<()> {
+    println!("hip: declarations against {with}");
+    let mut command = cargo("test --locked --manifest-path hal-hip/abi-check/Cargo.toml");
+    command.args(features).arg("--target-dir").arg(target_dir().join("abi-check"));
+    command.envs(root.map(|root| ("HIP_PATH", root)));
+    run_command(&mut command)
+}
+
+/// Where HIP's headers are, if they are anywhere.
+fn root_of_headers() -> Option<&'static str> {
+    let has = |root: &&str| Path::new(root).join("include/hip/hip_runtime_api.h").exists();
+    ROOTS.into_iter().find(has)
+}
+
+/// Whether the system's loader knows a HIP runtime.
+fn has_runtime() -> bool {
+    let loader = Command::new("ldconfig").arg("-p").output();
+    loader.is_ok_and(|answer| String::from_utf8_lossy(&answer.stdout).contains("libamdhip64.so"))
+}
+
+/// Installs a package. Whether that worked.
+fn install(package: &str) -> bool {
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        succeeds(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    println!("hip: installing {package}");
+    let command = ["install", "--yes", "--no-install-recommends", package];
+    apt(&command) || apt(&["update"]) && apt(&command)
+}
+
+fn skipped(what: &str, package: &str) {
+    println!("hip: !!! NOT CHECKED: {what}. Package {package} cannot be installed here !!!");
+}
