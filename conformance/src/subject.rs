@@ -45,6 +45,9 @@ pub struct Claims {
     /// Of the device time of commands, at least so many permille are reported as busy. 0 if the
     /// device cannot measure.
     pub busy_permille: u32,
+    /// What is reported as busy leaves out time for which commands of other queues had the device.
+    /// If false, a queue may be busy all the time while others are.
+    pub busy_alone: bool,
     /// Queues that can be open at once, or `None` if there is no limit worth testing.
     pub queues_max: Option<u32>,
 }
@@ -60,6 +63,7 @@ impl Claims {
             unit_ns: 300_000,
             stops_commands: matches!(level, Level::Interrupt),
             busy_permille: 900,
+            busy_alone: true,
             queues_max: None,
         }
     }

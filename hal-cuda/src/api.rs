@@ -132,6 +132,7 @@ impl CudaApi {
 
     /// # Safety
     /// As [`StreamApi::launch_native`].
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn launch_kernel(&self, kernel: &CudaKernel, stream: CuStream) -> CuResult {
         let (pointer, mut bytes) = kernel.parameters();
         let [by_pointer, by_size, end] = LAUNCH_PARAMS.map(|n| n as *mut c_void);
@@ -282,11 +283,19 @@ impl StreamApi for CudaApi {
         written(self.table, "cuStreamCreateWithPriority", CuStream::NULL, create)
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn destroy_stream(&self, stream: CuStream) -> Result<(), CudaError> {
         // SAFETY: as promised by the caller.
         self.check("cuStreamDestroy", unsafe { (self.table.stream_destroy)(stream) })
     }
 
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn synchronize(&self, stream: CuStream) -> Result<(), CudaError> {
+        // SAFETY: as promised by the caller.
+        self.check("cuStreamSynchronize", unsafe { (self.table.stream_synchronize)(stream) })
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn stream_kind(&self, stream: CuStream) -> Result<StreamKind, CudaError> {
         if stream == STREAM_PER_THREAD {
             return Err(CudaError::PerThreadStream);
@@ -312,17 +321,20 @@ impl StreamApi for CudaApi {
         written(self.table, "cuEventCreate", CuEvent::NULL, create)
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn destroy_event(&self, event: CuEvent) {
         // Nothing can be done about an error.
         // SAFETY: as promised by the caller.
         let _ = unsafe { (self.table.event_destroy)(event) };
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn record(&self, event: CuEvent, stream: CuStream) -> Result<(), CudaError> {
         // SAFETY: as promised by the caller.
         self.check("cuEventRecord", unsafe { (self.table.event_record)(event, stream) })
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn query(&self, event: CuEvent) -> Result<bool, CudaError> {
         // SAFETY: as promised by the caller.
         match unsafe { (self.table.event_query)(event) } {
@@ -337,6 +349,7 @@ impl StreamApi for CudaApi {
         true
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn is_done(&self, stream: CuStream) -> Result<bool, CudaError> {
         // SAFETY: as promised by the caller.
         match unsafe { (self.table.stream_query)(stream) } {
@@ -346,6 +359,7 @@ impl StreamApi for CudaApi {
     }
 
     /// To half a microsecond.
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn elapsed_ns(&self, from: CuEvent, to: CuEvent) -> Result<u64, CudaError> {
         // SAFETY: as promised by the caller.
         let ask = |ms| unsafe { (self.table.event_elapsed)(ms, from, to) };
@@ -354,6 +368,7 @@ impl StreamApi for CudaApi {
         Ok((f64::from(ms) * 1e6) as u64)
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn wait_zero(&self, stream: CuStream, word: u64) -> Result<(), CudaError> {
         let Some(wait) = self.table.stream_wait else {
             return Err(CudaError::Missing { symbol: "cuStreamWaitValue32_v2" });
@@ -374,6 +389,7 @@ impl StreamApi for CudaApi {
         Ok(FlagMemory { host, device: self.device_pointer(memory)?, bytes })
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn register_flags(
         &self,
         host: NonNull<AtomicU32>,
@@ -386,22 +402,26 @@ impl StreamApi for CudaApi {
         Ok(FlagMemory { host, device: self.device_pointer(memory)?, bytes })
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn free_flags(&self, memory: FlagMemory) {
         // SAFETY: as promised by the caller.
         let _ = unsafe { (self.table.host_free)(memory.host.as_ptr().cast()) };
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn unregister_flags(&self, memory: FlagMemory) {
         // SAFETY: as promised by the caller.
         let _ = unsafe { (self.table.host_unregister)(memory.host.as_ptr().cast()) };
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn launch_nothing(&self, stream: CuStream) -> Result<(), CudaError> {
         let nothing = self.kernels.empty();
         // SAFETY: as promised by the caller.
         self.check("cuLaunchKernel", unsafe { self.launch_kernel(&nothing, stream) })
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn launch_native(
         &self,
         command: &CudaCommand,

@@ -84,6 +84,20 @@ impl Kernels {
         kernel.parameter(cycles)?.parameter(stamps)
     }
 
+    /// The same, without stamps.
+    ///
+    /// # Errors
+    /// None that can happen.
+    pub fn spin_unseen(
+        &self,
+        blocks: u32,
+        threads: u32,
+        cycles: u64,
+    ) -> Result<CudaKernel, CudaError> {
+        // SAFETY: without stamps.
+        unsafe { self.spin(blocks, threads, cycles, 0) }
+    }
+
     /// One thread that spins for so many cycles and notes what it does in seven words, as the
     /// conformance suite asks for.
     ///

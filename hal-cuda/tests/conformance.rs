@@ -77,7 +77,7 @@ impl Subject for Cuda {
 
     fn claims(&self) -> Claims {
         // A note takes microseconds across the bus, so commands are longer than elsewhere.
-        Claims { units: 8, unit_ns: 500_000, ..Claims::at(self.level) }
+        Claims { units: 8, unit_ns: 500_000, busy_alone: false, ..Claims::at(self.level) }
     }
 
     fn device(&self) -> Result<StreamDevice<CudaApi>, String> {

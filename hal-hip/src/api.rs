@@ -358,6 +358,13 @@ impl StreamApi for HipApi {
     }
 
     // SAFETY: it asks of its callers what the trait does.
+    unsafe fn synchronize(&self, stream: HipStream) -> Result<(), HipError> {
+        // SAFETY: the caller promises that it is alive.
+        let code = unsafe { (self.library.table().hipStreamSynchronize)(stream.as_raw()) };
+        HipError::check("hipStreamSynchronize", code)
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn stream_kind(&self, stream: HipStream) -> Result<StreamKind, HipError> {
         if stream.0 == raw::STREAM_PER_THREAD {
             return Err(HipError::PerThreadStream);

@@ -188,6 +188,7 @@ table! {
         fn hipStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int);
         fn hipExtStreamCreateWithCUMask(stream: *mut Handle, words: u32, mask: *const u32);
         fn hipStreamDestroy(stream: Handle);
+        fn hipStreamSynchronize(stream: Handle);
         fn hipStreamGetFlags(stream: Handle, flags: *mut c_uint);
         fn hipStreamIsCapturing(stream: Handle, status: *mut c_uint);
         fn hipEventCreateWithFlags(event: *mut Handle, flags: c_uint);

@@ -39,7 +39,7 @@ pub struct StreamKind {
 /// Memory that the host writes and the device reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlagMemory {
-    /// Where the host sees it. Zeroed, and aligned to 64 bytes.
+    /// Where the host sees it. Zeroed, and aligned to 64 bytes, or to its length if that is less.
     pub host: NonNull<AtomicU32>,
     /// Where the device sees it.
     pub device: u64,
@@ -97,9 +97,10 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// If the driver refuses.
     fn enter(&self) -> Result<Self::Entered<'_>, Self::Error>;
 
-    /// Makes a stream that does not wait for the legacy default stream, in a hardware queue of its
-    /// own where that matters. `priority` is clamped to [`About::priorities`]; `None` is the
-    /// driver's default.
+    /// Makes a stream. It does not wait for the legacy default stream, and has a hardware queue of
+    /// its own where that matters; if both cannot be had, the latter matters more.
+    /// [`StreamApi::stream_kind`] knows. `priority` is clamped to [`About::priorities`]; `None` is
+    /// the driver's default.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -113,6 +114,15 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// # Safety
     /// Made by [`StreamApi::create_stream`], not ended yet, and nobody uses it afterwards.
     unsafe fn destroy_stream(&self, stream: Self::Stream) -> Result<(), Self::Error>;
+
+    /// Waits until everything in a stream has run. The one call that blocks.
+    ///
+    /// # Errors
+    /// If a command has failed, or the driver refuses.
+    ///
+    /// # Safety
+    /// It is alive.
+    unsafe fn synchronize(&self, stream: Self::Stream) -> Result<(), Self::Error>;
 
     /// What a user's stream is.
     ///
@@ -194,7 +204,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// Allocates flag memory of so many bytes.
     ///
     /// # Errors
-    /// If the driver refuses.
+    /// If the driver refuses, or has such memory in pieces of 8 bytes only.
     fn flag_memory(&self, bytes: usize) -> Result<FlagMemory, Self::Error>;
 
     /// Makes memory of the caller's visible to the device, shared memory for example.

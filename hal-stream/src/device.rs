@@ -342,24 +342,26 @@ impl<A: StreamApi> Inner<A> {
 
     /// The stream of a new queue, whether it is ours, and whether it may be held by a gate.
     fn stream(&self, config: &StreamConfig<A>) -> Result<(A::Stream, bool, bool), A::Error> {
-        let Some(stream) = config.stream else {
-            return Ok((self.api.create_stream(config.priority)?, true, true));
+        let (stream, owned) = match config.stream {
+            Some(stream) => (stream, false),
+            None => (self.api.create_stream(config.priority)?, true),
         };
-        // SAFETY: as promised to `StreamConfig::on_stream`.
+        // SAFETY: just made, or as promised to `StreamConfig::on_stream`.
         let kind = unsafe { self.api.stream_kind(stream)? };
         let why = if kind.legacy_default {
             "it is the legacy default stream, which all blocking streams wait for"
-        } else if kind.blocking {
+        } else if kind.blocking && !owned {
             "the legacy default stream waits for it; create it as non-blocking"
         } else if kind.own_ring == Some(false) {
-            "it may share a hardware queue with other streams; let the queue make its stream"
+            "it may share a hardware queue with other streams; let the queue make its stream, \
+             without a priority"
         } else {
-            return Ok((stream, false, true));
+            return Ok((stream, owned, true));
         };
         if config.level_max >= Level::Deactivate && self.no_gate.is_none() {
             tracing::warn!(?stream, "the stream's queue is at Lv1: {why}");
         }
-        Ok((stream, false, false))
+        Ok((stream, owned, false))
     }
 }
 

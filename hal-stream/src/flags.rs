@@ -52,6 +52,11 @@ impl Word for FlagWord {
     }
 }
 
+/// Words of a page.
+fn words(page: &FlagMemory) -> usize {
+    (page.bytes / STRIDE).max(1)
+}
+
 /// All flag memory of a device. Words are given back when the stream has got past them; the memory
 /// itself with the device.
 #[derive(Debug, Default)]
@@ -69,10 +74,12 @@ impl Flags {
         if let Some(word) = self.free.pop() {
             return Ok(word);
         }
-        let page = api.flag_memory(PAGE).map_err(StreamError::during("allocating flags"))?;
+        // Some have words one at a time.
+        let page = api.flag_memory(PAGE).or_else(|_| api.flag_memory(size_of::<u64>()));
+        let page = page.map_err(StreamError::during("allocating flags"))?;
         self.pages.push(page);
-        for at in (0..page.bytes / STRIDE).rev() {
-            // SAFETY: within the page, as at * STRIDE + STRIDE ≤ bytes; a page is aligned to 64.
+        for at in (0..words(&page)).rev() {
+            // SAFETY: within the page: the first word, or at * STRIDE + STRIDE ≤ bytes.
             let host = unsafe { page.host.byte_add(at * STRIDE) };
             self.free.push(FlagWord { host, device: page.device + (at * STRIDE) as u64 });
         }
@@ -87,7 +94,7 @@ impl Flags {
     /// Gives all memory back, if every word has been given back; otherwise leaves it to the end of
     /// the process, since the device may still look at it.
     pub(crate) fn close<A: StreamApi>(&mut self, api: &A) {
-        let words: usize = self.pages.iter().map(|page| page.bytes / STRIDE).sum();
+        let words: usize = self.pages.iter().map(words).sum();
         if self.free.len() < words {
             return;
         }

@@ -11,7 +11,7 @@ mod stats;
 mod task;
 
 pub use bench::{Bench, Described, LabError, Making, Plain};
-pub use cuda::{Cuda, CudaStream};
+pub use cuda::Cuda;
 pub use host::{Host, HostStream};
 pub use stats::{P99_SAMPLES, Processor, Quantiles};
 pub use task::{Background, Foreground, Runner, Way};

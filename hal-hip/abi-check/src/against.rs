@@ -38,6 +38,7 @@ macro_rules! compare_with {
                 hipStreamCreateWithPriority(_, _, _);
                 hipExtStreamCreateWithCUMask(_, _, _);
                 hipStreamDestroy(_);
+                hipStreamSynchronize(_);
                 hipStreamGetFlags(_, _);
                 hipStreamIsCapturing(_, _);
                 hipEventCreateWithFlags(_, _);

@@ -32,7 +32,7 @@
 //! | function | what it does |
 //! |---|---|
 //! | `register(name, kernel, sizes, count)` | makes a kernel and its arguments' sizes known |
-//! | `devices(count)` | sets how many devices there are, up to 64; 1 at first |
+//! | `devices(count)` | sets how many devices there are, up to 256; 1 at first |
 //! | `fail(call, code, times)` | the next so many calls of a function answer an error |
 //! | `lose(device, code)` | loses a device, as a kernel would that fails |
 //! | `capture(stream, status)` | what `hipStreamIsCapturing` answers |

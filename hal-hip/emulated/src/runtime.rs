@@ -13,7 +13,7 @@ use crate::ring::Kernel;
 use crate::stream::Stream;
 
 /// Devices that there can be.
-pub(crate) const DEVICES_MAX: u32 = 64;
+pub(crate) const DEVICES_MAX: u32 = 256;
 
 /// A kernel that was made known.
 #[derive(Clone, Debug)]

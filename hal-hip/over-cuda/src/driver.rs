@@ -73,6 +73,7 @@ functions! {
         fn priorities = "cuCtxGetStreamPriorityRange" (*mut c_int, *mut c_int);
         fn stream_create = "cuStreamCreateWithPriority" (*mut Handle, c_uint, c_int);
         fn stream_destroy = "cuStreamDestroy_v2" (Handle);
+        fn stream_synchronize = "cuStreamSynchronize" (Handle);
         fn stream_flags = "cuStreamGetFlags" (Handle, *mut c_uint);
         fn stream_context = "cuStreamGetCtx" (Handle, *mut Handle);
         fn stream_capturing = "cuStreamIsCapturing" (Handle, *mut c_uint);

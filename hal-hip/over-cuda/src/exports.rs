@@ -133,6 +133,11 @@ exports! {
         answer(unsafe { (entered()?.stream_destroy)(stream) })
     }
 
+    fn hipStreamSynchronize(stream: Handle) {
+        // SAFETY: HIP's caller promises that the stream is alive.
+        answer(unsafe { (entered()?.stream_synchronize)(stream) })
+    }
+
     fn hipStreamGetFlags(stream: Handle, flags: *mut c_uint) {
         // SAFETY: HIP's caller promises that the one is alive and the other may be written to.
         answer(unsafe { (entered()?.stream_flags)(stream, flags) })

@@ -33,7 +33,7 @@ pub(crate) fn library() -> Arc<HipLibrary> {
     let load = || {
         // SAFETY: it has HIP's interface.
         let library = unsafe { HipLibrary::open(path().as_os_str()) };
-        Control::get().set_devices(64);
+        Control::get().set_devices(256);
         library.expect("the emulated runtime")
     };
     Arc::clone(LIBRARY.get_or_init(load))
