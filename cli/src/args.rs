@@ -25,6 +25,8 @@ pub(crate) enum Command {
     /// Run a service of three priorities on a real device, without and with a policy.
     #[command(after_help = policies())]
     Demo(DemoArgs),
+    /// List the devices that can be scheduled, with their levels.
+    Devices(DevicesArgs),
     /// Measure real devices.
     #[command(subcommand, after_help = EXIT_CODES)]
     Bench(Bench),
@@ -74,6 +76,99 @@ pub(crate) enum Bench {
     /// Hold a busy queue at random moments and print how fast it stops and goes on.
     #[command(after_help = EXIT_CODES)]
     Preempt(PreemptArgs),
+    /// Run a task beside an endless background, plain and scheduled, and compare its latency with
+    /// that of the task alone.
+    #[command(after_help = EXIT_CODES)]
+    FixedPriority(FixedPriorityArgs),
+    /// Measure what the runtime costs: rows of commands, lone tiny commands, processor time.
+    #[command(after_help = EXIT_CODES)]
+    Overhead(OverheadArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArgs {
+    /// Write the list as JSON; `-` writes it to standard output and the table to standard error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// What all benches on commands that spin have in common.
+#[derive(Debug, Args)]
+pub(crate) struct SpinArgs {
+    /// The device.
+    #[arg(long, value_enum, default_value_t = SpinHal::Host)]
+    pub(crate) hal: SpinHal,
+    /// The number of the device, where there are several.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: u32,
+    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// Devices with commands that spin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpinHal {
+    /// The processor as a device.
+    Host,
+    /// A CUDA device.
+    Cuda,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FixedPriorityArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Runs of the task in each combination; a P99 needs 1000.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) samples: u32,
+    /// Commands of a run of the task, of 100 µs each.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = value_parser!(u32).range(1..=100_000))]
+    pub(crate) commands: u32,
+    /// The task's share of the device if it were alone, in percent. By default it pauses for 1 to
+    /// 3 ms between runs.
+    #[arg(long, value_name = "PERCENT", value_parser = value_parser!(u32).range(1..=99))]
+    pub(crate) load: Option<u32>,
+    /// Lengths of the background's commands in microseconds, with commas between.
+    #[arg(long, value_name = "US,US", value_delimiter = ',', default_value = "100,500,2000")]
+    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) background_us: Vec<u64>,
+    /// Waves of blocks of the background's commands, with commas between.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1")]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) waves: Vec<u32>,
+    /// Commands that the background keeps in flight.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) threshold: u32,
+    /// Highest preemption level to try, 1 to 3; by default all that the device has.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
+    pub(crate) level: Option<u8>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OverheadArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Rounds, in each of which every way has its turn.
+    #[arg(long, value_name = "N", default_value_t = 21)]
+    #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Lengths of commands in microseconds, with commas between.
+    #[arg(long, value_name = "US,US", value_delimiter = ',', default_value = "10,100,1000")]
+    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) commands_us: Vec<u64>,
+    /// Commands in flight.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) threshold: u32,
+    /// Commands per marker.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) batch: u32,
 }
 
 /// Most samples of a bench for each level.

@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod compare;
 mod demo;
+mod devices;
 mod error;
 mod machine;
 mod output;
@@ -59,6 +60,9 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Bench(Bench::Preempt(args)) => bench::preempt(&args),
+        Command::Bench(Bench::FixedPriority(args)) => bench::spin::fixed_priority(&args),
+        Command::Bench(Bench::Overhead(args)) => bench::spin::overhead(&args),
+        Command::Devices(args) => devices::execute(&args),
         Command::Demo(args) => demo::execute(&args),
         Command::Sim(Sim::Run(args)) => run::execute(&args),
         Command::Sim(Sim::Compare(args)) => compare::execute(&args),

@@ -21,5 +21,5 @@ pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
 pub use error::{CudaError, LoadError};
 pub use spin::{Kernels, SpinRate};
 pub use xsched_hal_stream::{
-    PlainStream, Spacing, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
+    PlainStream, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
 };

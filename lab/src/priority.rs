@@ -62,6 +62,12 @@ impl Mode {
         }
     }
 
+    /// The number of the level that it needs, 1 to 3.
+    #[must_use]
+    pub fn level(self) -> u8 {
+        self.making(false).level
+    }
+
     const fn is_plain(self) -> bool {
         matches!(self, Self::Plain | Self::Priority)
     }

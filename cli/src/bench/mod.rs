@@ -3,6 +3,7 @@
 mod judge;
 mod preempt;
 mod print;
+pub(crate) mod spin;
 mod threads;
 
 use std::time::Duration;

@@ -1,0 +1,208 @@
+//! Benches on commands that spin, on any device that has them.
+
+use serde::Serialize;
+use xsched_lab::{
+    Bench, Cuda, Described, Foreground, Host, LabError, Quantiles, overhead, priority,
+};
+
+use crate::Ending;
+use crate::args::{FixedPriorityArgs, OverheadArgs, SpinArgs, SpinHal};
+use crate::error::CliError;
+use crate::machine::Machine;
+use crate::output::{Outputs, Places};
+use crate::progress::Progress;
+use crate::table::{number, percent, table};
+
+/// Device time of the task's commands, in nanoseconds.
+const TASK_NS: u64 = 100_000;
+/// Without a load, the task pauses for so long between runs, in nanoseconds.
+const PAUSE_NS: (u64, u64) = (1_000_000, 3_000_000);
+/// Device time of a row of commands, in nanoseconds.
+const ROW_NS: u64 = 40_000_000;
+/// Lone tiny commands, each way.
+const LONE: u32 = 3_000;
+
+/// What was measured, on what, as `--json` writes it.
+#[derive(Debug, Serialize)]
+struct Document<T> {
+    bench: &'static str,
+    version: &'static str,
+    machine: Machine,
+    seconds: f64,
+    #[serde(flatten)]
+    outcome: T,
+}
+
+/// Runs an experiment on the device that was asked for, and writes what came out.
+fn run<T: Serialize>(
+    bench: &'static str,
+    args: &SpinArgs,
+    on_host: impl FnOnce(&Host, &dyn Fn(f64)) -> Result<T, LabError>,
+    on_cuda: impl FnOnce(&Cuda, &dyn Fn(f64)) -> Result<T, LabError>,
+    report: impl FnOnce(&T) -> String,
+) -> Result<Ending, CliError> {
+    let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
+    let machine = Machine::here();
+    let progress = Progress::new(false);
+    let show = |part: f64| progress.set(part);
+    let outcome = match args.hal {
+        SpinHal::Host => Host::open().and_then(|host| on_host(&host, &show)),
+        SpinHal::Cuda => Cuda::open(args.device).and_then(|cuda| on_cuda(&cuda, &show)),
+    };
+    let seconds = progress.finish().as_secs_f64();
+    let outcome = outcome.map_err(CliError::device)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let document = Document { bench, version, machine, seconds, outcome };
+    if let Some(output) = &outputs.json {
+        output.write(|out| xsched_sim::report::write_json(out, &document))?;
+    }
+    let machine = &document.machine;
+    let text = format!("machine: {machine}\n{}{}", report(&document.outcome), machine.warning());
+    outputs.tables().print(&text)?;
+    Ok(Ending::Fine)
+}
+
+fn describe(device: &Described) -> String {
+    let Described { hal, device, driver, pci, level, entries_max, .. } = device;
+    let pci = if pci.is_empty() { String::new() } else { format!(", PCI {pci}") };
+    format!("device: {device} ({hal}, {driver}{pci}), Lv{level}, {entries_max} entries\n")
+}
+
+/// `xsched bench fixed-priority`.
+pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliError> {
+    let highest = args.level;
+    let plan = |device: &Described| {
+        let level = highest.unwrap_or(3).min(device.level);
+        let mut modes = match device.hal {
+            "host" => vec![priority::Mode::Plain, priority::Mode::Lv1, priority::Mode::Gate],
+            _ => priority::Mode::STREAMS.to_vec(),
+        };
+        modes.push(priority::Mode::Lv3);
+        modes.retain(|mode| mode.level() <= level);
+        let task_ns = u64::from(args.commands) * TASK_NS;
+        let pause = |load: u32| {
+            let mean = task_ns / u64::from(load) * u64::from(100 - load);
+            (mean / 2, mean + mean / 2)
+        };
+        priority::Plan {
+            foreground: Foreground {
+                commands: args.commands,
+                command_ns: TASK_NS,
+                pause_ns: args.load.map_or(PAUSE_NS, pause),
+                samples: args.samples,
+            },
+            background_ns: args.background_us.iter().map(|us| us * 1_000).collect(),
+            waves: args.waves.clone(),
+            threshold: args.threshold,
+            modes,
+        }
+    };
+    run(
+        "fixed-priority",
+        &args.spin,
+        |host, show| priority::run(host, &plan(&host.describe()), show),
+        |cuda, show| priority::run(cuda, &plan(&cuda.describe()), show),
+        priority_report,
+    )
+}
+
+fn priority_report(outcome: &priority::Outcome) -> String {
+    let priority::Outcome { device, plan, alone, alone_queue, .. } = outcome;
+    let task = plan.foreground;
+    let mut text = describe(device);
+    text += &format!(
+        "task: {} commands of {} µs, {} runs; background: {} in flight\n\n",
+        task.commands,
+        task.command_ns / 1_000,
+        task.samples,
+        plan.threshold
+    );
+    let header =
+        ["waves", "background", "<way", "P50", "P95", "P99", "max", "P99/alone", "share", "cores"];
+    let line = |first: [String; 3], q: &Quantiles, rest: [String; 3]| {
+        let us = |value| number(Some(value), 0);
+        let mut row = first.to_vec();
+        row.extend([us(q.p50_us), us(q.p95_us), number(q.p99_us, 0), us(q.max_us)]);
+        row.extend(rest);
+        row
+    };
+    let none = || "-".to_owned();
+    let single = |name: &str, q: &Quantiles| {
+        let ratio = number(q.p99_over(alone), 3);
+        line([none(), none(), name.to_owned()], q, [ratio, none(), none()])
+    };
+    let mut rows = vec![single("alone, plain", alone), single("alone, XQueue", alone_queue)];
+    rows.extend(outcome.cells.iter().map(|cell| {
+        let first = [
+            cell.waves.to_string(),
+            (cell.background_ns / 1_000).to_string(),
+            cell.mode.name().to_owned(),
+        ];
+        let rest = [
+            number(cell.p99_over_alone, 3),
+            percent(Some(cell.background_share)),
+            number(Some(cell.processors), 2),
+        ];
+        line(first, &cell.foreground, rest)
+    }));
+    text += &table("times of the task in µs", &header, rows);
+    if task.samples < 1_000 {
+        text += "a P99 needs 1000 runs\n";
+    }
+    text
+}
+
+/// `xsched bench overhead`.
+pub(crate) fn overhead(args: &OverheadArgs) -> Result<Ending, CliError> {
+    let plan = overhead::Plan {
+        commands_ns: args.commands_us.iter().map(|us| us * 1_000).collect(),
+        row_ns: ROW_NS,
+        rounds: args.rounds,
+        lone: LONE,
+        threshold: args.threshold,
+        batch: args.batch,
+    };
+    run(
+        "overhead",
+        &args.spin,
+        |host, show| overhead::run(host, &plan, show),
+        |cuda, show| overhead::run(cuda, &plan, show),
+        overhead_report,
+    )
+}
+
+fn overhead_report(outcome: &overhead::Outcome) -> String {
+    let mut text = describe(&outcome.device);
+    let plan = &outcome.plan;
+    text += &format!(
+        "rows of {} ms, medians of {} rounds; {} in flight, a marker every {}\n\n",
+        plan.row_ns / 1_000_000,
+        plan.rounds,
+        plan.threshold,
+        plan.batch
+    );
+    let header = ["command", "<way", "row P50", "overhead", "cores"];
+    let rows = outcome.rows.iter().map(|row| {
+        vec![
+            (row.command_ns / 1_000).to_string(),
+            row.mode.name().to_owned(),
+            number(Some(row.row.p50_us), 1),
+            percent(Some(row.overhead)),
+            number(Some(row.processors), 2),
+        ]
+    });
+    text += &table("commands in a row, times in µs", &header, rows);
+    let header = ["<way", "P50", "P95", "P99", "added"];
+    let lone = outcome.lone.iter().map(|lone| {
+        vec![
+            lone.mode.name().to_owned(),
+            number(Some(lone.time.p50_us), 2),
+            number(Some(lone.time.p95_us), 2),
+            number(lone.time.p99_us, 2),
+            number(Some(lone.added_us), 2),
+        ]
+    });
+    text += &table("a lone tiny command, times in µs", &header, lone);
+    let idle = percent(Some(outcome.idle_processors));
+    text + &format!("idle queues use {idle} of a core\n")
+}
