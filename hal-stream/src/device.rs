@@ -15,7 +15,7 @@ use crate::flags::{FlagWord, Flags};
 use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
-use crate::retire::{Held, Span, StreamRetire};
+use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::selftest::{self, NoGate};
 use crate::submit::{Batch, Events, StreamSubmit};
 
@@ -459,7 +459,7 @@ fn halves<A: StreamApi>(
         from: None,
         span: Span::default(),
         held,
-        seen_at: None,
+        pace: Pace::default(),
     };
     let level = if word.is_some() { Level::Deactivate } else { Level::Block };
     let caps = Caps::up_to(level, inner.entries_max);

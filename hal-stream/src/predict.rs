@@ -91,7 +91,9 @@ impl Placement {
         spacing_ns: u64,
     ) -> bool {
         let work = expected_ns.unwrap_or(u64::MAX);
-        let gate = closed || !idle && self.since_ns.saturating_add(work) > spacing_ns;
+        // The nearest place: a command that goes past the spacing by less than half of itself still
+        // belongs before the gate.
+        let gate = closed || !idle && self.since_ns.saturating_add(work / 2) >= spacing_ns;
         self.since_ns = if gate || idle { work } else { self.since_ns.saturating_add(work) };
         gate
     }
@@ -111,6 +113,8 @@ mod tests {
         let count = |ns, spacing| gates(101, Some(ns), spacing).iter().filter(|g| **g).count();
         assert_eq!(count(100_000, 0), 100);
         assert_eq!(count(100_000, 100_000), 100);
+        assert_eq!(count(103_000, 100_000), 100);
+        assert_eq!(count(103_000, 200_000), 50);
         assert_eq!(count(100_000, 200_000), 50);
         assert_eq!(count(10_000, 200_000), 5);
         assert_eq!(count(500_000, 200_000), 100);

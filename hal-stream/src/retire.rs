@@ -24,8 +24,27 @@ pub struct StreamRetire<A: StreamApi> {
     pub(crate) from: Option<A::Event>,
     pub(crate) span: Span<A::Event>,
     pub(crate) held: Held,
-    /// When the last completion was seen.
-    pub(crate) seen_at: Option<Instant>,
+    pub(crate) pace: Pace,
+}
+
+/// Where in its work the device probably is. Completions may be seen long after they happened.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// When what has not completed yet probably began.
+    begin: Option<Instant>,
+    /// When it was last seen not to have completed.
+    looked_at: Option<Instant>,
+}
+
+impl Pace {
+    /// Something has completed by `now` that was predicted to take so long, and was launched at
+    /// `launched` if the queue was idle.
+    fn completed(&mut self, launched: Option<Instant>, expected_ns: u64, now: Instant) {
+        let begin = self.begin.max(launched).unwrap_or(now);
+        let end = begin.checked_add(std::time::Duration::from_nanos(expected_ns));
+        let least = self.looked_at.take().unwrap_or(begin).min(now);
+        self.begin = Some(end.unwrap_or(now).clamp(least, now));
+    }
 }
 
 /// Predicted work that is worth a measurement, in nanoseconds: that takes the host 2.5 µs on an
@@ -119,14 +138,20 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error> {
         let (mut upto, mut busy_ns) = (None, 0_u64);
         loop {
-            match self.next_completed() {
+            let next = self.next_completed();
+            let now = Instant::now();
+            match next {
                 // Seen by the end of the stream before.
                 Ok(Some(marker)) if marker.upto <= self.span.upto => self.drop_events(&marker),
                 Ok(Some(marker)) => {
+                    self.pace.completed(marker.launched, marker.expected_ns.unwrap_or(0), now);
                     busy_ns = busy_ns.saturating_add(self.account(&marker));
                     upto = Some(marker.upto);
                 }
-                Ok(None) => break,
+                Ok(None) => {
+                    self.pace.looked_at = Some(now);
+                    break;
+                }
                 // What completed before is told first.
                 Err(_) if upto.is_some() => break,
                 Err(source) => {
@@ -135,7 +160,6 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
             }
         }
         let Some(count) = upto else { return Ok(None) };
-        self.seen_at = Some(Instant::now());
         if self.markers.is_empty() || self.span.expected_ns.is_none_or(|ns| ns >= SPAN_NS) {
             busy_ns = busy_ns.saturating_add(self.measure());
         }
@@ -149,7 +173,7 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
     fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
         let chunk = self.markers.read_chunk(self.markers.slots()).ok()?;
         let (first, second) = chunk.as_slices();
-        let (mut begin, mut work_ns, mut before) = (self.seen_at, 0_u64, None);
+        let (mut begin, mut work_ns, mut before) = (self.pace.begin, 0_u64, None);
         for marker in first.iter().chain(second) {
             if before == Some(marker.upto) {
                 continue;
@@ -295,6 +319,25 @@ impl<A: StreamApi> Drop for StreamRetire<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_completion_that_is_seen_late_is_taken_to_have_been_in_time() {
+        let ns = std::time::Duration::from_nanos;
+        let start = Instant::now();
+        let mut pace = Pace::default();
+        pace.completed(Some(start), 100, start + ns(900));
+        assert_eq!(pace.begin, Some(start + ns(100)));
+        // Seen running at 600, and over at 650.
+        pace.looked_at = Some(start + ns(600));
+        pace.completed(None, 100, start + ns(650));
+        assert_eq!(pace.begin, Some(start + ns(600)));
+        // Faster than predicted.
+        pace.completed(None, 500, start + ns(700));
+        assert_eq!(pace.begin, Some(start + ns(700)));
+        // After a pause.
+        pace.completed(Some(start + ns(2_000)), 100, start + ns(2_500));
+        assert_eq!(pace.begin, Some(start + ns(2_100)));
+    }
 
     #[test]
     fn time_behind_a_closed_gate_is_not_device_time() {

@@ -90,6 +90,9 @@ impl HostStream {
 
 impl Plain<HostCommand> for HostStream {
     fn launch(&mut self, command: &HostCommand) -> Result<(), LabError> {
+        // A driver would block.
+        let room = u64::from(HostConfig::default().entries_max);
+        self.wait_for((self.launched + 1).saturating_sub(room))?;
         let cmd = CmdId(self.launched);
         self.halves.submit.launch(cmd, command, true).map_err(LabError::new)?;
         self.launched += 1;

@@ -90,8 +90,10 @@ impl Mode {
             return (Way::Plain { urgent }, Way::Plain { urgent: false });
         }
         let (high, low) = PRIORITIES;
+        // Nobody holds it, so it needs no gates, which it would pay for.
+        let making = Making { urgent, ..Making::at(Level::Block) };
         let foreground = Way::Queue {
-            making: self.making(urgent),
+            making,
             priority: high,
             threshold: FOREGROUND_WINDOW,
             batch: FOREGROUND_WINDOW / 4,

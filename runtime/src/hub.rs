@@ -135,6 +135,9 @@ pub(crate) struct Hub {
     /// How long a round may take.
     pub(crate) lease: Duration,
     failed_open: AtomicU64,
+    /// Queues that have something to do. Decides what is done first, and nothing else, so models
+    /// need not know it.
+    load: std::sync::atomic::AtomicU32,
     pub(crate) records: Records,
     /// Dropped with the hub, to end the watchdog.
     _watchdog: mpsc::Sender<()>,
@@ -163,6 +166,7 @@ impl Hub {
             quick: AtomicBool::new(false),
             lease,
             failed_open: AtomicU64::new(0),
+            load: std::sync::atomic::AtomicU32::new(0),
             records: Records::default(),
             _watchdog: watchdog,
         }
@@ -450,6 +454,15 @@ impl Hub {
 
     pub(crate) fn count_failed_open(&self) {
         self.failed_open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A queue got something to do, or has nothing any more. How many others have.
+    pub(crate) fn count_load(&self, busy: bool) -> u32 {
+        if busy {
+            self.load.fetch_add(1, Ordering::Relaxed)
+        } else {
+            self.load.fetch_sub(1, Ordering::Relaxed).saturating_sub(1)
+        }
     }
 
     /// How often all holds were ended because the scheduler could not be trusted.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use crate::nap::LATENESS;
+use crate::nap::{LATENESS, exactly};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, Thread};
 use crate::sync::{mutant, thread_local};
@@ -66,7 +66,7 @@ impl Parker {
     /// Sleeps until woken, or for this long, and notes how late that ended.
     pub(crate) fn nap(&self, span: Duration) {
         let start = Instant::now();
-        self.park(Some(span));
+        exactly(|| self.park(Some(span)));
         if !self.unpark.woken.load(Ordering::Relaxed) {
             LATENESS.note(span, start.elapsed());
         }

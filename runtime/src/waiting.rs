@@ -55,8 +55,8 @@ pub(crate) fn wait_until<C>(
         if !mutant("no look after waking") {
             queue.poll(until);
         }
-        // A nap ends early.
-        if nap.is_some()
+        // Naps end early.
+        if nap.is_some_and(|nap| nap.is_zero())
             && let Some(outcome) = look(queue, until)
         {
             break outcome;

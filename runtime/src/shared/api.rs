@@ -238,6 +238,11 @@ where
             }
         };
         state.note_submit(cmd, None);
+        if self.note_load(&mut state)
+            && let Some(report) = state.machine.poll_report()
+        {
+            return Ok(self.submit_first(state, cmd, command, report));
+        }
         // The usual case: this command is the next, so it goes straight to the device.
         if state.window_is_open()
             && (state.machine.next_launch() == cmd || mutant("out of turn"))

@@ -24,7 +24,7 @@ use xsched_core::fault::Fault;
 use xsched_core::hal::{HalError, Retire, StepDone, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Recovery};
-use xsched_core::message::{HoldState, Order};
+use xsched_core::message::{HoldState, Order, Report};
 use xsched_core::queue::{Action, CommandSlot, Queue, Signal};
 use xsched_core::time::Instant;
 
@@ -111,6 +111,7 @@ where
             tape: None,
             time: now(),
             watched: false,
+            counted: false,
             pump_due: false,
             closing: false,
             over: false,
@@ -162,6 +163,7 @@ where
                 state = self.abandon_waits(state);
             }
             self.note_eagerness(&mut state);
+            self.note_load(&mut state);
             let ring = state.take_note();
             let busy = state.machine.in_flight() > 0 || state.later.is_some() || state.closing;
             let watch = busy && !state.watched;
@@ -207,6 +209,39 @@ where
             }
             state = self.lock();
         }
+    }
+
+    /// Keeps count of the queues that have something to do. True if this one just got something,
+    /// and others have.
+    fn note_load(&self, state: &mut State<S>) -> bool {
+        let busy = state.machine.submitted() > state.machine.retired();
+        if busy == state.counted {
+            return false;
+        }
+        state.counted = busy;
+        self.hub.count_load(busy) > 0 && busy
+    }
+
+    /// Has the scheduler make room before the first command of an idle queue is launched: it may
+    /// have to hold others, and what they start meanwhile is in the way.
+    fn submit_first(
+        &self,
+        mut state: Guard<'_, S>,
+        cmd: CmdId,
+        command: S::Payload,
+        report: Report,
+    ) -> CmdId {
+        *state.payload(cmd) = Some(command);
+        let ring = state.report.replace(report).is_none();
+        drop(state);
+        if ring {
+            self.hub.ring(self.id);
+        }
+        let state = self.lock();
+        let time = state.time;
+        let state = self.launch(state, time);
+        self.finish(state);
+        cmd
     }
 
     /// Fails the waits for other queues that have come to their turn.

@@ -55,6 +55,8 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     /// The last time that was read while something was in flight. Reading the clock costs as much
     /// as launching, and only an idle queue needs to know when it became ready.
     pub(super) time: Instant,
+    /// It is among those that have something to do.
+    pub(super) counted: bool,
     /// The reaper looks at this queue.
     pub(super) watched: bool,
     /// The pump has been asked.
