@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicU32;
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
 use crate::command::{Body, CudaCommand, CudaKernel};
-use crate::error::{CudaError, NOT_READY, SUCCESS};
+use crate::error::CudaError;
 use crate::spin::Kernels;
 use crate::table::{
     ATTRIBUTE_MEM_OPS, ATTRIBUTE_UNITS, CuContext, CuDevice, CuEvent, CuResult, CuStream,
-    EVENT_DEFAULT, HOST_ALLOC, HOST_REGISTER, LAUNCH_PARAMS, STREAM_LEGACY, STREAM_NON_BLOCKING,
-    STREAM_PER_THREAD, Table, WAIT_EQUAL, load,
+    EVENT_DEFAULT, HOST_ALLOC, HOST_REGISTER, LAUNCH_PARAMS, NOT_READY, STREAM_LEGACY,
+    STREAM_NON_BLOCKING, STREAM_PER_THREAD, SUCCESS, Table, WAIT_EQUAL, load,
 };
 
 /// Time after a store to a flag in host memory for which a command may still start, in
