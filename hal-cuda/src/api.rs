@@ -386,7 +386,11 @@ impl StreamApi for CudaApi {
         };
         // SAFETY: just allocated with this length, and ours.
         unsafe { memory.cast::<u8>().write_bytes(0, bytes) };
-        Ok(FlagMemory { host, device: self.device_pointer(memory)?, bytes })
+        let device = self.device_pointer(memory).inspect_err(|_| {
+            // SAFETY: allocated above, and nobody uses it.
+            let _ = unsafe { (self.table.host_free)(memory) };
+        })?;
+        Ok(FlagMemory { host, device, bytes })
     }
 
     // SAFETY: it asks of its callers what the trait does.
@@ -399,7 +403,11 @@ impl StreamApi for CudaApi {
         // SAFETY: as promised by the caller.
         let code = unsafe { (self.table.host_register)(memory, bytes, HOST_REGISTER) };
         self.check("cuMemHostRegister", code)?;
-        Ok(FlagMemory { host, device: self.device_pointer(memory)?, bytes })
+        let device = self.device_pointer(memory).inspect_err(|_| {
+            // SAFETY: registered above, and nobody uses it.
+            let _ = unsafe { (self.table.host_unregister)(memory) };
+        })?;
+        Ok(FlagMemory { host, device, bytes })
     }
 
     // SAFETY: it asks of its callers what the trait does.
