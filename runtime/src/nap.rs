@@ -1,10 +1,10 @@
 //! How long to sleep before looking at a device that wakes nobody.
 
+// Not those of the models, which cannot be in a static: it only decides how soon.
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use xsched_core::time::Duration as Span;
-
-use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Shorter than this, sleeping takes longer than it is worth.
 pub(crate) const SHORTEST: Duration = Duration::from_micros(20);
