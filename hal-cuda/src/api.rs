@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicU32;
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
 use crate::command::{Body, CudaCommand, CudaKernel};
-use crate::error::{CudaError, NOT_READY, SUCCESS};
+use crate::error::CudaError;
 use crate::spin::Kernels;
 use crate::table::{
     ATTRIBUTE_MEM_OPS, ATTRIBUTE_UNITS, CuContext, CuDevice, CuEvent, CuResult, CuStream,
-    EVENT_DEFAULT, HOST_ALLOC, HOST_REGISTER, LAUNCH_PARAMS, STREAM_LEGACY, STREAM_NON_BLOCKING,
-    STREAM_PER_THREAD, Table, WAIT_EQUAL, load,
+    EVENT_DEFAULT, HOST_ALLOC, HOST_REGISTER, LAUNCH_PARAMS, NOT_READY, STREAM_LEGACY,
+    STREAM_NON_BLOCKING, STREAM_PER_THREAD, SUCCESS, Table, WAIT_EQUAL, load,
 };
 
 /// Time after a store to a flag in host memory for which a command may still start, in
@@ -386,7 +386,11 @@ impl StreamApi for CudaApi {
         };
         // SAFETY: just allocated with this length, and ours.
         unsafe { memory.cast::<u8>().write_bytes(0, bytes) };
-        Ok(FlagMemory { host, device: self.device_pointer(memory)?, bytes })
+        let device = self.device_pointer(memory).inspect_err(|_| {
+            // SAFETY: allocated above, and nobody uses it.
+            let _ = unsafe { (self.table.host_free)(memory) };
+        })?;
+        Ok(FlagMemory { host, device, bytes })
     }
 
     // SAFETY: it asks of its callers what the trait does.
@@ -399,7 +403,11 @@ impl StreamApi for CudaApi {
         // SAFETY: as promised by the caller.
         let code = unsafe { (self.table.host_register)(memory, bytes, HOST_REGISTER) };
         self.check("cuMemHostRegister", code)?;
-        Ok(FlagMemory { host, device: self.device_pointer(memory)?, bytes })
+        let device = self.device_pointer(memory).inspect_err(|_| {
+            // SAFETY: registered above, and nobody uses it.
+            let _ = unsafe { (self.table.host_unregister)(memory) };
+        })?;
+        Ok(FlagMemory { host, device, bytes })
     }
 
     // SAFETY: it asks of its callers what the trait does.

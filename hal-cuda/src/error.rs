@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use xsched_core::fault::Fault;
 use xsched_core::hal::HalError;
 
-use crate::table::{CuResult, Table};
+use crate::table::{CuResult, SUCCESS, Table};
 
 /// Why there is no driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,11 +85,6 @@ pub enum CudaError {
     },
 }
 
-/// `CUDA_SUCCESS`.
-pub(crate) const SUCCESS: CuResult = 0;
-/// `CUDA_ERROR_NOT_READY`.
-pub(crate) const NOT_READY: CuResult = 600;
-
 impl CudaError {
     /// The error of a call, with the driver's words for it.
     pub(crate) fn of(table: &Table, call: &'static str, code: CuResult) -> Self {
@@ -112,12 +107,14 @@ impl HalError for CudaError {
     fn kind(&self) -> Fault {
         let Self::Call { code, .. } = self else { return Fault::NotSupported };
         match code {
-            // Illegal address, time-out, faults of a kernel, launch failure; the context or the
-            // device is gone.
-            4 | 46 | 214 | 700 | 702 | 709 | 710 | 714..=719 | 999 => Fault::DeviceLost,
-            // Not permitted, no permissions.
-            800 | 203 => Fault::NotPermitted,
-            801 | 36 | 209 => Fault::NotSupported,
+            // Illegal address, time-out, faults of a kernel or of the hardware, launch failure; the
+            // context or the device is gone.
+            4 | 46 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999 => {
+                Fault::DeviceLost
+            }
+            800 => Fault::NotPermitted,
+            // A newer driver is needed, no code for this device, not supported.
+            36 | 209 | 801 => Fault::NotSupported,
             _ => Fault::Launch,
         }
     }

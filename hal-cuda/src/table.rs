@@ -87,6 +87,10 @@ pub struct MemOp {
     pub rest: u64,
 }
 
+/// `CUDA_SUCCESS`.
+pub const SUCCESS: CuResult = 0;
+/// `CUDA_ERROR_NOT_READY`.
+pub const NOT_READY: CuResult = 600;
 /// `CU_STREAM_MEM_OP_WAIT_VALUE_32`.
 pub const MEM_OP_WAIT_32: c_uint = 1;
 /// `CU_STREAM_WAIT_VALUE_EQ`.
@@ -139,8 +143,11 @@ macro_rules! table {
                 })
             }
 
-            /// Every symbol it looks for.
-            pub const SYMBOLS: &[&str] = &[$($symbol,)* $($osymbol,)*];
+            /// Every function: its name here, and the symbol it is looked for by.
+            pub const SYMBOLS: &[(&str, &str)] = &[
+                $((stringify!($name), $symbol),)*
+                $((stringify!($oname), $osymbol),)*
+            ];
         }
     };
 }

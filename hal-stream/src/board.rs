@@ -1,12 +1,12 @@
 //! All gates of a device, and the watch that opens them when a launch is blocked.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::gate::Gate;
-use crate::sync::{AtomicU64, Word, count};
+use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock, mutant};
 use crate::watch::Entries;
 
 /// Between two looks of the watch while a gate is closed.
@@ -34,7 +34,7 @@ impl<W: Word> Member<W> {
 /// All queues of a device.
 #[derive(Debug)]
 pub(crate) struct Board<W> {
-    members: std::sync::Mutex<Vec<Weak<Member<W>>>>,
+    members: Mutex<Members<W>>,
     bell: Condvar,
     /// Gates that are wanted closed.
     wanted: AtomicU64,
@@ -44,25 +44,47 @@ pub(crate) struct Board<W> {
     patience: Duration,
 }
 
+/// The queues, and how often all of them are lifted now.
+#[derive(Debug)]
+struct Members<W> {
+    list: Vec<Weak<Member<W>>>,
+    lifts: u32,
+}
+
+impl<W> Members<W> {
+    fn all(&self) -> impl Iterator<Item = Arc<Member<W>>> {
+        self.list.iter().filter_map(Weak::upgrade)
+    }
+}
+
 impl<W: Word + 'static> Board<W> {
-    /// A board, whose watch runs until it is dropped.
-    pub(crate) fn start(patience: Duration) -> std::io::Result<Arc<Self>> {
-        let board = Arc::new(Self {
-            members: std::sync::Mutex::default(),
+    /// A board without a watch.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            members: Mutex::new(Members { list: Vec::new(), lifts: 0 }),
             bell: Condvar::new(),
             wanted: AtomicU64::new(0),
             forced: AtomicU64::new(0),
             patience,
-        });
+        }
+    }
+
+    /// A board, whose watch runs until it is dropped.
+    pub(crate) fn start(patience: Duration) -> std::io::Result<Arc<Self>> {
+        let board = Arc::new(Self::new(patience));
         let weak = Arc::downgrade(&board);
         thread::Builder::new().name("xsched-gates".to_owned()).spawn(move || watch(&weak))?;
         Ok(board)
     }
 
+    /// A queue that comes while all gates are lifted is lifted as well.
     pub(crate) fn add(&self, member: &Arc<Member<W>>) {
-        let mut members = self.members();
-        members.retain(|member| member.strong_count() > 0);
-        members.push(Arc::downgrade(member));
+        let mut members = lock(&self.members);
+        members.list.retain(|member| member.strong_count() > 0);
+        if !mutant("new queues are not lifted") {
+            (0..members.lifts).for_each(|_| _ = member.gate.lift());
+        }
+        members.list.push(Arc::downgrade(member));
     }
 
     /// Closes a gate, or opens it.
@@ -74,7 +96,9 @@ impl<W: Word + 'static> Board<W> {
             self.wanted.fetch_sub(1, Ordering::Relaxed);
         } else if self.wanted.fetch_add(1, Ordering::Relaxed) == 0 {
             // With the lock, so that a watch that is about to rest is not missed.
-            drop(self.members());
+            if !mutant("ring without the lock") {
+                drop(lock(&self.members));
+            }
             self.bell.notify_one();
         }
     }
@@ -85,23 +109,20 @@ impl<W: Word + 'static> Board<W> {
     }
 
     /// Opens all gates until the answer is dropped.
-    pub(crate) fn lift(&self) -> Lifted<W> {
-        let members = self.all();
-        let closed = members.iter().filter(|member| member.gate.lift()).count();
-        Lifted { members, closed }
-    }
-
-    fn members(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Member<W>>>> {
-        self.members.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(crate) fn lift(&self) -> Lifted<'_, W> {
+        let mut members = lock(&self.members);
+        members.lifts += 1;
+        let closed = members.all().filter(|member| member.gate.lift()).count();
+        Lifted { board: self, closed }
     }
 
     fn all(&self) -> Vec<Arc<Member<W>>> {
-        self.members().iter().filter_map(Weak::upgrade).collect()
+        lock(&self.members).all().collect()
     }
 
     /// Rests until a gate is closed, or for a while. True if one is.
-    fn rest(&self) -> bool {
-        let members = self.members();
+    pub(crate) fn rest(&self) -> bool {
+        let members = lock(&self.members);
         if self.wanted.load(Ordering::Relaxed) == 0 {
             drop(self.bell.wait_timeout(members, REST));
         }
@@ -111,15 +132,19 @@ impl<W: Word + 'static> Board<W> {
 
 /// All gates of a device are open.
 #[derive(Debug)]
-pub(crate) struct Lifted<W: Word> {
-    members: Vec<Arc<Member<W>>>,
+pub(crate) struct Lifted<'a, W: Word + 'static> {
+    board: &'a Board<W>,
     /// Gates that were closed before.
     pub(crate) closed: usize,
 }
 
-impl<W: Word> Drop for Lifted<W> {
+impl<W: Word + 'static> Drop for Lifted<'_, W> {
     fn drop(&mut self) {
-        self.members.iter().for_each(|member| member.gate.put_down());
+        let mut members = lock(&self.board.members);
+        if !mutant("lifts of a device do not end") {
+            members.lifts = members.lifts.saturating_sub(1);
+        }
+        members.all().for_each(|member| member.gate.put_down());
     }
 }
 

@@ -229,7 +229,7 @@ impl<A: StreamApi> StreamDevice<A> {
     /// wait for the whole device, and would not come back while a queue is held: freeing memory,
     /// loading code, raising the limit of the stack.
     pub fn unheld<T>(&self, f: impl FnOnce() -> T) -> T {
-        let lifted: Lifted<_> = self.inner.board.lift();
+        let lifted: Lifted<'_, _> = self.inner.board.lift();
         let answer = f();
         drop(lifted);
         answer

@@ -37,8 +37,8 @@ impl<W: Word> Gate<W> {
 
     /// Closes it, or opens it, as far as the holder is concerned. True if that was news.
     pub(crate) fn want(&self, closed: bool) -> bool {
-        if mutant("want without the lock") && !closed {
-            self.word.clear(OWN);
+        if mutant("want without the lock") && closed && lock(&self.state).lifts == 0 {
+            self.word.set(OWN);
         }
         let mut state = lock(&self.state);
         let news = state.wanted != closed;
@@ -62,6 +62,9 @@ impl<W: Word> Gate<W> {
     pub(crate) fn put_down(&self) {
         let mut state = lock(&self.state);
         state.lifts = state.lifts.saturating_sub(1);
+        if mutant("one puts down for all") {
+            state.lifts = 0;
+        }
         if !mutant("stay lifted") {
             self.carry_out(&mut state);
         }

@@ -9,6 +9,8 @@ mod device;
 mod error;
 mod flags;
 mod gate;
+#[cfg(all(test, loom))]
+mod models;
 mod plain;
 mod predict;
 mod preempt;

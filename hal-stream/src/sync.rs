@@ -1,11 +1,12 @@
-//! What gates and their watch are made of; with `--cfg loom`, forms of it for the models.
+//! What gates and their watch are made of; with `--cfg loom`, forms of it for the models in
+//! `models`. See `docs/loom.md`. A wait with a time limit has none there.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::AtomicU32;
 #[cfg(loom)]
-pub(crate) use loom::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

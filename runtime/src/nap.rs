@@ -5,11 +5,11 @@
 //! for 0.1 ms hardly ever more than 20 µs. So no nap is very long, the last ones are short, and only
 //! the last moments are spent awake.
 
+// Not those of the models, which cannot be in a static: it only decides how soon.
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use xsched_core::time::Duration as Span;
-
-use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Shorter than this, sleeping takes longer than it is worth.
 pub(crate) const SHORTEST: Duration = Duration::from_micros(20);

@@ -12,7 +12,7 @@ use crate::command::{cargo, run as run_command, run_and_keep};
 use crate::target_dir;
 
 /// The packages that have models.
-const PACKAGES: [&str; 2] = ["xsched", "xsched-hal-host"];
+const PACKAGES: [&str; 3] = ["xsched", "xsched-hal-host", "xsched-hal-stream"];
 /// Models that run at a time; each keeps one processor busy.
 const THREADS: &str = "2";
 
@@ -88,10 +88,10 @@ mod tests {
 
     #[test]
     fn every_package_with_models_is_run() {
-        for package in ["runtime", "hal-host"] {
+        for package in ["runtime", "hal-host", "hal-stream"] {
             let models = crate::root().join(package).join("src/models/mod.rs");
             assert!(models.is_file(), "{package} has no models");
         }
-        assert_eq!(PACKAGES.len(), 2);
+        assert_eq!(PACKAGES.len(), 3);
     }
 }

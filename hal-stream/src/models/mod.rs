@@ -1,0 +1,24 @@
+//! Loom models of what a device's threads share here. `cargo xtask loom` runs them; `docs/loom.md`
+//! lists them.
+
+mod board;
+mod gate;
+#[path = "../../../runtime/src/models/harness.rs"]
+mod harness;
+mod watch;
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU32, Ordering};
+
+/// A word as a device would poll it.
+type Flag = Arc<AtomicU32>;
+
+fn flag() -> Flag {
+    Arc::new(AtomicU32::new(0))
+}
+
+/// What the device sees now.
+fn seen(flag: &Flag) -> u32 {
+    flag.load(Ordering::SeqCst)
+}
