@@ -162,11 +162,11 @@ pub(crate) struct OverheadArgs {
     #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
     pub(crate) commands_us: Vec<u64>,
     /// Commands in flight.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
     pub(crate) threshold: u32,
     /// Commands per marker.
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
     pub(crate) batch: u32,
 }

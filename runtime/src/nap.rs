@@ -18,7 +18,7 @@ const SHORT: Duration = Duration::from_micros(150);
 /// The longest nap.
 const LONGEST: Duration = Duration::from_micros(400);
 /// What is late by more than so many times its nap is not waited for awake.
-const OVERDUE: u32 = 8;
+const OVERDUE: u32 = 32;
 /// Sleeps end so late at most, as far as this cares.
 const LATE_MAX_NS: u32 = 600_000;
 
@@ -119,7 +119,7 @@ mod tests {
     fn what_is_long_overdue_is_waited_for_asleep() {
         let lateness = Lateness::new(50_000, 50_000);
         assert_eq!(until(US(0), US(100), &lateness), Duration::ZERO);
-        assert_eq!(until(US(0), US(8_000), &lateness), Duration::from_millis(1));
+        assert_eq!(until(US(0), US(8_000), &lateness), US_STD(250));
     }
 
     #[test]
