@@ -121,7 +121,7 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
         loop {
             match self.next_completed() {
                 // Seen by the end of the stream before.
-                Ok(Some(marker)) if marker.upto <= self.span.upto => self.drop_events(&marker),
+                Ok(Some(marker)) if marker.upto <= self.span.upto => self.seen_before(&marker),
                 Ok(Some(marker)) => {
                     busy_ns = busy_ns.saturating_add(self.account(&marker));
                     upto = Some(marker.upto);
@@ -205,9 +205,12 @@ impl<A: StreamApi> StreamRetire<A> {
         }
     }
 
-    fn drop_events(&mut self, marker: &Marker<A::Event>) {
+    /// A marker that comes again. If what follows it would not be measured, it is from here.
+    fn seen_before(&mut self, marker: &Marker<A::Event>) {
         if let Seen::Event(event) = marker.seen {
-            self.give_back(Some(event));
+            let known = self.from.is_some() || self.span.to.is_some();
+            let event = if known { Some(event) } else { self.from.replace(event) };
+            self.give_back(event);
         }
         self.give_back(marker.start);
     }
@@ -265,7 +268,8 @@ impl<A: StreamApi> StreamRetire<A> {
 
     fn give_back(&mut self, event: Option<A::Event>) {
         let Some(event) = event else { return };
-        if self.back.push(event).is_err() {
+        // Whoever launches may have gone before.
+        if self.back.is_abandoned() || self.back.push(event).is_err() {
             self.destroy(event);
         }
     }

@@ -71,7 +71,7 @@ impl Rescue<'_> {
     }
 
     fn was_needed(&self) -> bool {
-        self.opened.load(Ordering::Relaxed) > 0
+        self.opened.load(Ordering::Acquire) > 0
     }
 
     fn watch(&self) {
@@ -82,8 +82,9 @@ impl Rescue<'_> {
             if progress != last.0 {
                 last = (progress, Instant::now());
             } else if last.1.elapsed() >= BLOCKED {
+                // First, so that whoever sees what comes of it knows why.
+                self.opened.fetch_add(1, Ordering::Release);
                 self.word.clear(!0);
-                self.opened.fetch_add(1, Ordering::Relaxed);
                 last.1 = Instant::now();
             }
         }

@@ -32,6 +32,17 @@ pub struct StreamSubmit<A: StreamApi> {
 /// predicted.
 const MEASURED: u32 = 16;
 
+/// What a command needs besides its launch.
+#[derive(Clone, Copy, Debug)]
+struct Prepared {
+    /// What it will take, in nanoseconds, if that is known.
+    expected_ns: Option<u64>,
+    /// It is alone and has been measured before, so the end of the stream is marker enough.
+    light: bool,
+    /// There is a gate in front of it.
+    gated: bool,
+}
+
 /// Commands since the last marker.
 #[derive(Debug)]
 pub(crate) struct Batch<E> {
@@ -63,19 +74,21 @@ impl<E> Batch<E> {
 pub(crate) struct Events<A: StreamApi> {
     queue: Arc<Queue<A>>,
     back: Consumer<A::Event>,
+    /// One that was recorded for a command that was not launched then.
+    spare: Option<A::Event>,
 }
 
 impl<A: StreamApi> Events<A> {
     pub(crate) const fn new(queue: Arc<Queue<A>>, back: Consumer<A::Event>) -> Self {
-        Self { queue, back }
+        Self { queue, back, spare: None }
     }
 
     /// Records an event in the stream.
     fn record(&mut self) -> Result<A::Event, StreamError<A::Error>> {
         let api = &self.queue.device.api;
-        let event = match self.back.pop() {
-            Ok(event) => event,
-            Err(_) => api.create_event().map_err(StreamError::during("making an event"))?,
+        let event = match self.spare.take().or_else(|| self.back.pop().ok()) {
+            Some(event) => event,
+            None => api.create_event().map_err(StreamError::during("making an event"))?,
         };
         // SAFETY: both live as long as the queue.
         let recorded = unsafe { api.record(event, self.queue.stream) };
@@ -92,7 +105,7 @@ impl<A: StreamApi> Drop for Events<A> {
     fn drop(&mut self) {
         let api = &self.queue.device.api;
         let entered = api.enter();
-        while let Ok(event) = self.back.pop() {
+        while let Some(event) = self.spare.take().or_else(|| self.back.pop().ok()) {
             // SAFETY: made by us, and nobody else knows it any more.
             unsafe { api.destroy_event(event) };
         }
@@ -119,13 +132,17 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.entries.enter();
-        let light = self.prepare(payload)?;
+        let prepared = self.prepare(payload)?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
-        launched.map_err(StreamError::during("launching a command"))?;
+        if let Err(source) = launched {
+            queue.stray.fetch_or(prepared.gated, Ordering::Relaxed);
+            return Err(StreamError::Driver { during: "launching a command", source });
+        }
+        self.batch.add(payload.kind, prepared.expected_ns);
         queue.launched.store(cmd.count(), Ordering::Relaxed);
         if marker {
-            let marked = self.put_marker(cmd, light);
+            let marked = self.put_marker(cmd, prepared.light);
             if let Err(error) = marked {
                 tracing::debug!(%error, "a marker was not put");
             }
@@ -149,9 +166,8 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
 
 impl<A: StreamApi> StreamSubmit<A> {
     /// What goes into the stream before a command: a gate, or where nothing is in flight an event
-    /// from which the command's time counts. True if the command needs none, because it is alone
-    /// and has been measured before.
-    fn prepare(&mut self, payload: &StreamCommand<A>) -> Result<bool, StreamError<A::Error>> {
+    /// from which the command's time counts.
+    fn prepare(&mut self, payload: &StreamCommand<A>) -> Result<Prepared, StreamError<A::Error>> {
         let queue = Arc::clone(&self.queue);
         let idle = queue.is_idle();
         let measured_ns = queue.predictor.expected_ns(payload.kind);
@@ -161,10 +177,12 @@ impl<A: StreamApi> StreamSubmit<A> {
             // The stream has ended before the marker was looked at.
             self.end = None;
             self.batch.launched = Some(Instant::now());
+            // There is one if the launch after it failed. Time has passed since.
+            self.events.spare = self.batch.start.take().or(self.events.spare);
             light = queue.owned
                 && queue.device.api.sees_ends()
                 && measured_ns.is_some()
-                && self.alone < MEASURED;
+                && self.alone + 1 < MEASURED;
             self.alone = if light { self.alone + 1 } else { 0 };
             if !light {
                 // Without it the commands count as predicted.
@@ -173,15 +191,16 @@ impl<A: StreamApi> StreamSubmit<A> {
         } else if let Some(end) = self.end.take() {
             self.record_late(end);
         }
+        let mut gated = false;
         if let Some(word) = queue.word
             && self.placement.gate(idle, word.is_set(), expected_ns, queue.spacing.ns())
         {
             // SAFETY: the word is given back only after the stream got past all that is in it.
-            let gated = unsafe { queue.device.api.wait_zero(queue.stream, word.device) };
-            gated.map_err(StreamError::during("placing a gate"))?;
+            let placed = unsafe { queue.device.api.wait_zero(queue.stream, word.device) };
+            placed.map_err(StreamError::during("placing a gate"))?;
+            gated = true;
         }
-        self.batch.add(payload.kind, expected_ns);
-        Ok(light)
+        Ok(Prepared { expected_ns, light, gated })
     }
 
     /// Records the event of a marker that was to be seen by the end of the stream. Without one it
@@ -214,5 +233,12 @@ impl<A: StreamApi> StreamSubmit<A> {
         self.end = light.then_some(marker);
         self.push(marker);
         Ok(())
+    }
+}
+
+impl<A: StreamApi> Drop for StreamSubmit<A> {
+    fn drop(&mut self) {
+        // Of commands that no marker covers yet. It is destroyed with the others.
+        self.events.spare = self.batch.start.take().or(self.events.spare);
     }
 }
