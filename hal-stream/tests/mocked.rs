@@ -589,6 +589,19 @@ mod self_test {
         assert!((49..=51).contains(&device.entries_max()), "{}", device.entries_max());
     }
 
+    /// As on a machine that is busy with other things.
+    #[test]
+    fn a_thread_that_is_late_once_is_not_taken_for_blocked() {
+        let mock = Mock::new(Nature::default());
+        mock.stall("wait_zero", 0);
+        let device = StreamDevice::new(mock, with_entries(Some(64))).expect("a device");
+        assert_eq!(device.no_gate(), None);
+        let mock = Mock::new(Nature { ring: Some(200), ..Nature::default() });
+        mock.stall("wait_zero", 10);
+        let device = StreamDevice::new(mock, with_entries(None)).expect("a device");
+        assert!((49..=51).contains(&device.entries_max()), "{}", device.entries_max());
+    }
+
     #[test]
     fn a_depth_without_end_is_bounded() {
         let mock = Mock::new(Nature::default());

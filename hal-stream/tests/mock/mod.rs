@@ -115,6 +115,7 @@ struct State {
     fail_at: Option<u64>,
     fail_from: Option<u64>,
     fail_named: Option<&'static str>,
+    stalls: Option<(&'static str, u64)>,
 }
 
 /// The device.
@@ -228,6 +229,11 @@ impl Mock {
         self.state().fail_named = name;
     }
 
+    /// Has the call of this name that has this number, from 0, take 30 ms.
+    pub(crate) fn stall(&self, name: &'static str, number: u64) {
+        self.state().stalls = Some((name, number));
+    }
+
     /// No call fails any more.
     pub(crate) fn heal(&self) {
         let mut state = self.state();
@@ -257,6 +263,17 @@ impl Mock {
         let mut state = self.state();
         let number = state.calls;
         state.calls += 1;
+        if let Some((stalled, left)) = &mut state.stalls
+            && *stalled == name
+        {
+            match left.checked_sub(1) {
+                Some(fewer) => *left = fewer,
+                None => {
+                    state.stalls = None;
+                    thread::sleep(Duration::from_millis(30));
+                }
+            }
+        }
         let fails = state.fail_at == Some(number)
             || state.fail_from.is_some_and(|from| number >= from)
             || state.fail_named == Some(name);
