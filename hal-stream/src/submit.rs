@@ -157,7 +157,11 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let entered = queue.device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.entries.enter();
-        let marked = self.put_marker(upto, false);
+        let marked = match self.end {
+            // Nothing was launched since, so it is the same marker once more.
+            Some(end) => self.record_late(end).map(|()| self.end = None),
+            None => self.put_marker(upto, false),
+        };
         drop(inside);
         drop(entered);
         marked
@@ -188,8 +192,10 @@ impl<A: StreamApi> StreamSubmit<A> {
                 // Without it the commands count as predicted.
                 self.batch.start = self.events.record().ok();
             }
-        } else if let Some(end) = self.end.take() {
-            self.record_late(end);
+        } else if let Some(end) = self.end.take()
+            && let Err(error) = self.record_late(end)
+        {
+            tracing::debug!(%error, "a marker was not put");
         }
         let mut gated = false;
         if let Some(word) = queue.word
@@ -205,14 +211,10 @@ impl<A: StreamApi> StreamSubmit<A> {
 
     /// Records the event of a marker that was to be seen by the end of the stream. Without one it
     /// is missed, and put again.
-    fn record_late(&mut self, mut marker: Marker<A::Event>) {
-        match self.events.record() {
-            Ok(event) => {
-                marker.seen = Seen::Event(event);
-                self.push(marker);
-            }
-            Err(error) => tracing::debug!(%error, "a marker was not put"),
-        }
+    fn record_late(&mut self, mut marker: Marker<A::Event>) -> Result<(), StreamError<A::Error>> {
+        marker.seen = Seen::Event(self.events.record()?);
+        self.push(marker);
+        Ok(())
     }
 
     fn push(&mut self, marker: Marker<A::Event>) {

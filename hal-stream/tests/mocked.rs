@@ -244,6 +244,29 @@ mod ends {
         assert_eq!(poll(&mut queue), None);
     }
 
+    /// As whoever missed it does. It stands for the same command, whose time counts from its launch.
+    #[test]
+    fn a_marker_that_is_put_again_says_the_same() {
+        let mut device = device(sees_ends());
+        let mut queue = open(&mut device, 200 * US);
+        launch(&mut queue, 0, 1, 30 * US);
+        device.api().pass(10_000 * US);
+        assert_eq!(poll(&mut queue), Some((1, 30 * US)));
+        launch(&mut queue, 1, 1, 30 * US);
+        device.api().pass(10 * US);
+        device.api().fail_all(Some("record"));
+        assert!(queue.submit.mark(CmdId(1)).is_err());
+        device.api().heal();
+        queue.submit.mark(CmdId(1)).expect("a marker");
+        assert_eq!(poll(&mut queue), None);
+        queue.submit.mark(CmdId(1)).expect("a marker");
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue), Some((2, 30 * US)));
+        launch(&mut queue, 2, 1, 30 * US);
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue), Some((3, 30 * US)));
+    }
+
     #[test]
     fn a_late_marker_that_cannot_be_recorded_is_put_again() {
         let mut device = device(sees_ends());
