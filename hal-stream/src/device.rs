@@ -456,6 +456,7 @@ fn halves<A: StreamApi>(
         batch: Batch::default(),
         end: None,
         alone: 0,
+        busy_until: None,
     };
     let held = Held::default();
     let retire = StreamRetire {

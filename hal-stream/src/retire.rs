@@ -235,6 +235,10 @@ impl<A: StreamApi> StreamRetire<A> {
         }
         let to = self.span.add(marker, event);
         self.give_back(to);
+        if marker.launched.is_some() && marker.start.is_none() {
+            // It counts as predicted, and what follows is measured from its end.
+            busy_ns = busy_ns.saturating_add(self.measure());
+        }
         busy_ns
     }
 

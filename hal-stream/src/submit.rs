@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer};
 use xsched_core::hal::{ErrorType, Submit};
@@ -26,6 +26,8 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) end: Option<Marker<A::Event>>,
     /// Commands of an otherwise idle queue.
     pub(crate) alone: u32,
+    /// When what was launched should have ended, as predicted.
+    pub(crate) busy_until: Option<Instant>,
 }
 
 /// Of commands of an otherwise idle queue, one in so many is measured. The others count as
@@ -35,6 +37,8 @@ const MEASURED: u32 = 16;
 /// What a command needs besides its launch.
 #[derive(Clone, Copy, Debug)]
 struct Prepared {
+    /// When that was.
+    at: Instant,
     /// What it will take, in nanoseconds, if that is known.
     expected_ns: Option<u64>,
     /// It is alone and has been measured before, so the end of the stream is marker enough.
@@ -132,7 +136,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.entries.enter();
-        let prepared = self.prepare(payload)?;
+        let prepared = self.prepare(payload, marker)?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
         if let Err(source) = launched {
@@ -140,6 +144,9 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
             return Err(StreamError::Driver { during: "launching a command", source });
         }
         self.batch.add(payload.kind, prepared.expected_ns);
+        let begin = self.busy_until.max(Some(prepared.at)).unwrap_or(prepared.at);
+        let work = Duration::from_nanos(prepared.expected_ns.unwrap_or(0));
+        self.busy_until = begin.checked_add(work);
         queue.launched.store(cmd.count(), Ordering::Relaxed);
         if marker {
             let marked = self.put_marker(cmd, prepared.light);
@@ -171,19 +178,30 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
 impl<A: StreamApi> StreamSubmit<A> {
     /// What goes into the stream before a command: a gate, or where nothing is in flight an event
     /// from which the command's time counts.
-    fn prepare(&mut self, payload: &StreamCommand<A>) -> Result<Prepared, StreamError<A::Error>> {
+    fn prepare(
+        &mut self,
+        payload: &StreamCommand<A>,
+        marker: bool,
+    ) -> Result<Prepared, StreamError<A::Error>> {
         let queue = Arc::clone(&self.queue);
-        let idle = queue.is_idle();
+        let at = Instant::now();
+        let seen = queue.is_idle();
+        let idle = seen || self.has_ended(at);
         let measured_ns = queue.predictor.expected_ns(payload.kind);
         let expected_ns = payload.expected_ns.or(measured_ns);
         let mut light = false;
+        if let Some(end) = self.end.take()
+            && !seen
+            && let Err(error) = self.record_late(end)
+        {
+            tracing::debug!(%error, "a marker was not put");
+        }
         if idle && self.batch.commands == 0 {
-            // The stream has ended before the marker was looked at.
-            self.end = None;
-            self.batch.launched = Some(Instant::now());
+            self.batch.launched = Some(at);
             // There is one if the launch after it failed. Time has passed since.
             self.events.spare = self.batch.start.take().or(self.events.spare);
-            light = queue.owned
+            light = marker
+                && queue.owned
                 && queue.device.api.sees_ends()
                 && measured_ns.is_some()
                 && self.alone + 1 < MEASURED;
@@ -192,10 +210,6 @@ impl<A: StreamApi> StreamSubmit<A> {
                 // Without it the commands count as predicted.
                 self.batch.start = self.events.record().ok();
             }
-        } else if let Some(end) = self.end.take()
-            && let Err(error) = self.record_late(end)
-        {
-            tracing::debug!(%error, "a marker was not put");
         }
         let mut gated = false;
         if let Some(word) = queue.word
@@ -206,7 +220,19 @@ impl<A: StreamApi> StreamSubmit<A> {
             placed.map_err(StreamError::during("placing a gate"))?;
             gated = true;
         }
-        Ok(Prepared { expected_ns, light, gated })
+        Ok(Prepared { at, expected_ns, light, gated })
+    }
+
+    /// Whether everything in the stream has run, though nobody has seen it yet. Asked only when
+    /// that is to be expected.
+    fn has_ended(&self, now: Instant) -> bool {
+        let api = &self.queue.device.api;
+        let covered = self.batch.commands == 0;
+        if !covered || self.busy_until.is_some_and(|end| now < end) || !api.sees_ends() {
+            return false;
+        }
+        // SAFETY: the stream lives as long as the queue.
+        unsafe { api.is_done(self.queue.stream) }.unwrap_or(false)
     }
 
     /// Records the event of a marker that was to be seen by the end of the stream. Without one it

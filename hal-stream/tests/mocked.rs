@@ -164,6 +164,59 @@ mod busy_time {
     }
 }
 
+/// Bursts of commands looks, marks and pauses in any order, on devices of both sorts.
+#[test]
+fn device_time_adds_up_whatever_happens() {
+    for seed in 0..400_u64 {
+        let mut draws = seed;
+        let mut draw = |below: u64| {
+            draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (draws >> 33) % below
+        };
+        let sees_ends = seed % 2 == 0;
+        let mut device = device(Nature { sees_ends, ..Nature::default() });
+        // Shorter than what the host takes, so that by its clock everything may have ended.
+        let mut queue = open(&mut device, 1_000);
+        let (mut n, mut ran, mut told, mut upto) = (0, 0, 0, 0);
+        for _ in 0..80 {
+            let choice = draw(4);
+            let look = choice == 0 || !sees_ends;
+            while look && let Some((to, busy)) = poll(&mut queue) {
+                told += busy;
+                assert!(to > upto, "seed {seed}: {to} after {upto}");
+                upto = to;
+            }
+            match choice {
+                1 | 2 => {
+                    let burst = 1 + draw(4) * draw(2);
+                    for left in (0..burst).rev() {
+                        let kind = draw(3);
+                        let command = command(100 * (kind + 1)).of_kind(kind as u32);
+                        // Nothing comes later without a marker.
+                        let marker = left == 0 || draw(2) == 0;
+                        queue.submit.launch(CmdId(n), &command, marker).expect("a launch");
+                        n += 1;
+                        ran += 100 * (kind + 1);
+                    }
+                }
+                3 => device.api().pass(draw(1_500)),
+                _ if n > upto && draw(3) == 0 => {
+                    queue.submit.mark(CmdId(n - 1)).expect("a marker");
+                }
+                _ => {}
+            }
+        }
+        device.api().pass(1_000 * US);
+        while let Some((to, busy)) = poll(&mut queue) {
+            (told, upto) = (told + busy, to);
+        }
+        assert_eq!((upto, told), (n, ran), "seed {seed}");
+        drop(queue);
+        drop(open(&mut device, 0));
+        assert_eq!(device.api().alive(), (0, 0, 1), "seed {seed}");
+    }
+}
+
 mod ends {
     use super::*;
 
@@ -244,7 +297,30 @@ mod ends {
         assert_eq!(poll(&mut queue), None);
     }
 
-    /// As whoever missed it does. It stands for the same command, whose time counts from its launch.
+    /// A thread that launches now and then and never looks: the stream was empty in between.
+    #[test]
+    fn idle_time_that_nobody_saw_is_not_counted() {
+        for kinds in [1, 3] {
+            let mut device = device(sees_ends());
+            let mut queue = open(&mut device, 200 * US);
+            let mut sum = 0;
+            for n in 0..90 {
+                let command = command(20 * US).of_kind(n as u32 % kinds);
+                queue.submit.launch(CmdId(n), &command, true).expect("a launch");
+                // On the host's clock as well, by which it is predicted when the stream ends.
+                thread::sleep(Duration::from_micros(30));
+                device.api().pass(100 * US);
+                if n % 10 == 9 {
+                    let (upto, busy) = poll(&mut queue).expect("all have retired");
+                    assert_eq!(upto, n + 1);
+                    sum += busy;
+                }
+            }
+            assert_eq!(sum, 90 * 20 * US, "{kinds} kinds");
+        }
+    }
+
+    /// As whoever missed it does. It stands for the same command, whose time is from its launch.
     #[test]
     fn a_marker_that_is_put_again_says_the_same() {
         let mut device = device(sees_ends());
