@@ -3,6 +3,7 @@
 
 mod mock;
 
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,8 @@ use xsched_core::hal::{Backend, Halves, Ladder, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
 use xsched_hal_stream::{
-    NoGate, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
-    StreamError, StreamPreempt, StreamRetire, StreamSubmit,
+    NoGate, PlainStream, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice,
+    StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire, StreamSubmit,
 };
 
 type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, Ladder<StreamPreempt<Mock>>>;
@@ -817,6 +818,71 @@ mod flags {
         device.api().pass(200 * US);
         let (_third, word) = self::word(&mut device);
         assert_eq!(word, kept);
+    }
+}
+
+mod shared_words {
+    use super::*;
+
+    /// A scheduler in another process holds the queue by a bit of its own.
+    #[test]
+    fn the_bits_of_others_hold_as_well_and_stay() {
+        let mut device = device(Nature::default());
+        let memory = device.api().flag_memory(64).expect("memory");
+        // SAFETY: it is used for this queue alone, and lives as long as the device.
+        let config = unsafe { StreamConfig::default().with_flag(memory) };
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        assert_eq!(queue.caps.level, Level::Deactivate);
+        // SAFETY: see above.
+        let word = unsafe { memory.host.as_ref() };
+        word.fetch_or(2, Ordering::SeqCst);
+        launch(&mut queue, 0, 1, US);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        assert_eq!(word.load(Ordering::SeqCst), 3);
+        queue.preempt.step(Step::Reactivate).expect("a step");
+        device.api().pass(10 * US);
+        assert_eq!((word.load(Ordering::SeqCst), poll(&mut queue)), (2, None));
+        word.fetch_and(!2, Ordering::SeqCst);
+        device.api().pass(10 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(1));
+        drop(queue);
+        // It is not ours to give to another queue.
+        let mut next = open(&mut device, 0);
+        next.preempt.step(Step::Deactivate).expect("a step");
+        launch(&mut next, 0, 1, US);
+        assert!(device.api().last_word() != Some(memory.device));
+    }
+}
+
+mod plain {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_plain_stream_keeps_to_its_threshold_and_leaves_nothing() {
+        let api = Arc::new(Mock::new(Nature::default()));
+        let mut stream = PlainStream::new(Arc::clone(&api), None).expect("a stream");
+        for _ in 0..3 {
+            stream.launch_within(&command(US), 3).expect("a launch");
+        }
+        // The fourth waits until the first has completed.
+        let clock = Arc::clone(&api);
+        let later = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(5));
+            let puts = clock.puts().remove(0);
+            clock.pass(US);
+            puts.iter().filter(|put| matches!(put, Put::Run(_))).count()
+        });
+        stream.launch_within(&command(US), 3).expect("a launch");
+        assert_eq!(later.join().expect("it ends"), 3);
+        stream.wait().expect("all is well");
+        api.fail_all(Some("record"));
+        api.pass(10 * US);
+        assert!(stream.launch_within(&command(US), 3).is_err());
+        api.heal();
+        drop(stream);
+        assert_eq!(api.alive(), (0, 0, 0));
     }
 }
 
