@@ -94,9 +94,9 @@ fn a_device_says_what_it_is() {
 
 #[test]
 fn a_device_that_is_not_there_is_refused() {
-    let config = HipConfig { device: 64, ..HipConfig::default() };
-    let error = HipApi::with_library(library(), config).expect_err("there are 64");
-    assert_eq!(error, HipError::NoSuchDevice { device: 64, count: 64 });
+    let config = HipConfig { device: 256, ..HipConfig::default() };
+    let error = HipApi::with_library(library(), config).expect_err("there are 256");
+    assert_eq!(error, HipError::NoSuchDevice { device: 256, count: 256 });
 }
 
 #[test]

@@ -163,7 +163,8 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// It is alive.
     unsafe fn query(&self, event: Self::Event) -> Result<bool, Self::Error>;
 
-    /// Whether [`StreamApi::is_done`] is cheaper than an event.
+    /// Whether [`StreamApi::is_done`] is cheaper than an event. Without it, time for which the
+    /// stream was idle counts as device time if the next command comes before anybody has looked.
     fn sees_ends(&self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! The device, and opening queues on it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -290,7 +290,9 @@ impl<A: StreamApi> Inner<A> {
         } else {
             let event = self.api.create_event().and_then(|event| {
                 // SAFETY: the event is new; the stream outlives the queue.
-                unsafe { self.api.record(event, stream) }.map(|()| event)
+                let recorded = unsafe { self.api.record(event, stream) };
+                // SAFETY: nobody else knows the event.
+                recorded.inspect_err(|_| unsafe { self.api.destroy_event(event) }).map(|()| event)
             });
             match event {
                 Ok(event) => {
@@ -347,7 +349,8 @@ impl<A: StreamApi> Inner<A> {
             None => (self.api.create_stream(config.priority)?, true),
         };
         // SAFETY: just made, or as promised to `StreamConfig::on_stream`.
-        let kind = unsafe { self.api.stream_kind(stream)? };
+        let kind = unsafe { self.api.stream_kind(stream) };
+        let kind = kind.inspect_err(|_| self.end(owned.then_some(stream), None))?;
         let why = if kind.legacy_default {
             "it is the legacy default stream, which all blocking streams wait for"
         } else if kind.blocking && !owned {
@@ -402,7 +405,9 @@ impl<A: StreamApi> Backend for StreamDevice<A> {
             Some(flag) if gated => Some(FlagWord::first(flag)),
             None if gated => {
                 let mut flags = inner.flags.lock().unwrap_or_else(PoisonError::into_inner);
-                Some(flags.take(&inner.api)?)
+                let word = flags.take(&inner.api);
+                drop(flags);
+                Some(word.inspect_err(|_| inner.end(owned.then_some(stream), None))?)
             }
             _ => None,
         };
@@ -436,6 +441,7 @@ fn halves<A: StreamApi>(
         predictor: Predictor::new(),
         launched: AtomicU64::new(0),
         retired: AtomicU64::new(0),
+        stray: AtomicBool::new(false),
     });
     // A marker is an entry, and one may come again when it was not seen.
     let room = inner.entries_max as usize * 2;
@@ -450,6 +456,7 @@ fn halves<A: StreamApi>(
         batch: Batch::default(),
         end: None,
         alone: 0,
+        busy_until: None,
     };
     let held = Held::default();
     let retire = StreamRetire {

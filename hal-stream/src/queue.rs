@@ -1,7 +1,7 @@
 //! What the halves of a queue share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::api::StreamApi;
@@ -27,6 +27,9 @@ pub(crate) struct Queue<A: StreamApi> {
     /// Commands launched, and commands seen to have retired.
     pub(crate) launched: AtomicU64,
     pub(crate) retired: AtomicU64,
+    /// A gate was placed and the launch behind it failed, so something may wait for the word though
+    /// nothing is in flight.
+    pub(crate) stray: AtomicBool,
 }
 
 impl<A: StreamApi> Queue<A> {
@@ -41,7 +44,8 @@ impl<A: StreamApi> Drop for Queue<A> {
         // What was launched still runs: nobody could open the gate later.
         self.device.board.want(&self.member, false);
         let word = self.word.filter(|_| !self.shared);
-        self.device.retire(self.stream, self.owned, word, self.is_idle());
+        let idle = self.is_idle() && !*self.stray.get_mut();
+        self.device.retire(self.stream, self.owned, word, idle);
     }
 }
 

@@ -142,7 +142,7 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
             let now = Instant::now();
             match next {
                 // Seen by the end of the stream before.
-                Ok(Some(marker)) if marker.upto <= self.span.upto => self.drop_events(&marker),
+                Ok(Some(marker)) if marker.upto <= self.span.upto => self.seen_before(&marker),
                 Ok(Some(marker)) => {
                     self.pace.completed(marker.launched, marker.expected_ns.unwrap_or(0), now);
                     busy_ns = busy_ns.saturating_add(self.account(&marker));
@@ -229,9 +229,12 @@ impl<A: StreamApi> StreamRetire<A> {
         }
     }
 
-    fn drop_events(&mut self, marker: &Marker<A::Event>) {
+    /// A marker that comes again. If what follows it would not be measured, it is from here.
+    fn seen_before(&mut self, marker: &Marker<A::Event>) {
         if let Seen::Event(event) = marker.seen {
-            self.give_back(Some(event));
+            let known = self.from.is_some() || self.span.to.is_some();
+            let event = if known { Some(event) } else { self.from.replace(event) };
+            self.give_back(event);
         }
         self.give_back(marker.start);
     }
@@ -256,6 +259,10 @@ impl<A: StreamApi> StreamRetire<A> {
         }
         let to = self.span.add(marker, event);
         self.give_back(to);
+        if marker.launched.is_some() && marker.start.is_none() {
+            // It counts as predicted, and what follows is measured from its end.
+            busy_ns = busy_ns.saturating_add(self.measure());
+        }
         busy_ns
     }
 
@@ -289,7 +296,8 @@ impl<A: StreamApi> StreamRetire<A> {
 
     fn give_back(&mut self, event: Option<A::Event>) {
         let Some(event) = event else { return };
-        if self.back.push(event).is_err() {
+        // Whoever launches may have gone before.
+        if self.back.is_abandoned() || self.back.push(event).is_err() {
             self.destroy(event);
         }
     }

@@ -70,8 +70,13 @@ impl Rescue<'_> {
         self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whoever was stuck goes on, and may be stuck again.
+    fn forget(&self) {
+        self.opened.store(0, Ordering::Relaxed);
+    }
+
     fn was_needed(&self) -> bool {
-        self.opened.load(Ordering::Relaxed) > 0
+        self.opened.load(Ordering::Acquire) > 0
     }
 
     fn watch(&self) {
@@ -82,8 +87,9 @@ impl Rescue<'_> {
             if progress != last.0 {
                 last = (progress, Instant::now());
             } else if last.1.elapsed() >= BLOCKED {
+                // First, so that whoever sees what comes of it knows why.
+                self.opened.fetch_add(1, Ordering::Release);
                 self.word.clear(!0);
-                self.opened.fetch_add(1, Ordering::Relaxed);
                 last.1 = Instant::now();
             }
         }
@@ -136,11 +142,27 @@ impl<A: StreamApi> Bench<'_, A> {
         };
         thread::scope(|scope| {
             scope.spawn(|| rescue.watch());
-            let result =
-                self.gate(&rescue).and_then(|()| if depth { self.depth(&rescue) } else { Ok(0) });
+            let result = self.tries(&rescue, depth);
             rescue.over.store(true, Ordering::Relaxed);
             result
         })
+    }
+
+    /// On a busy machine a thread that is kept from running looks like one that is blocked, so what
+    /// the rescuer ended is tried twice.
+    fn tries(&self, rescue: &Rescue<'_>, depth: bool) -> Result<u32, NoGate> {
+        let gate = self.gate(rescue);
+        rescue.forget();
+        if gate == Err(NoGate::Blocks) { self.gate(rescue) } else { gate }?;
+        if !depth {
+            return Ok(0);
+        }
+        let first = self.depth(rescue)?;
+        if !rescue.was_needed() {
+            return Ok(first);
+        }
+        rescue.forget();
+        Ok(first.max(self.depth(rescue)?))
     }
 
     fn gate(&self, rescue: &Rescue<'_>) -> Result<(), NoGate> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer};
 use xsched_core::hal::{ErrorType, Submit};
@@ -26,11 +26,26 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) end: Option<Marker<A::Event>>,
     /// Commands of an otherwise idle queue.
     pub(crate) alone: u32,
+    /// When what was launched should have ended, as predicted.
+    pub(crate) busy_until: Option<Instant>,
 }
 
 /// Of commands of an otherwise idle queue, one in so many is measured. The others count as
 /// predicted.
 const MEASURED: u32 = 16;
+
+/// What a command needs besides its launch.
+#[derive(Clone, Copy, Debug)]
+struct Prepared {
+    /// When that was.
+    at: Instant,
+    /// What it will take, in nanoseconds, if that is known.
+    expected_ns: Option<u64>,
+    /// It is alone and has been measured before, so the end of the stream is marker enough.
+    light: bool,
+    /// There is a gate in front of it.
+    gated: bool,
+}
 
 /// Commands since the last marker.
 #[derive(Debug)]
@@ -63,19 +78,21 @@ impl<E> Batch<E> {
 pub(crate) struct Events<A: StreamApi> {
     queue: Arc<Queue<A>>,
     back: Consumer<A::Event>,
+    /// One that was recorded for a command that was not launched then.
+    spare: Option<A::Event>,
 }
 
 impl<A: StreamApi> Events<A> {
     pub(crate) const fn new(queue: Arc<Queue<A>>, back: Consumer<A::Event>) -> Self {
-        Self { queue, back }
+        Self { queue, back, spare: None }
     }
 
     /// Records an event in the stream.
     fn record(&mut self) -> Result<A::Event, StreamError<A::Error>> {
         let api = &self.queue.device.api;
-        let event = match self.back.pop() {
-            Ok(event) => event,
-            Err(_) => api.create_event().map_err(StreamError::during("making an event"))?,
+        let event = match self.spare.take().or_else(|| self.back.pop().ok()) {
+            Some(event) => event,
+            None => api.create_event().map_err(StreamError::during("making an event"))?,
         };
         // SAFETY: both live as long as the queue.
         let recorded = unsafe { api.record(event, self.queue.stream) };
@@ -92,7 +109,7 @@ impl<A: StreamApi> Drop for Events<A> {
     fn drop(&mut self) {
         let api = &self.queue.device.api;
         let entered = api.enter();
-        while let Ok(event) = self.back.pop() {
+        while let Some(event) = self.spare.take().or_else(|| self.back.pop().ok()) {
             // SAFETY: made by us, and nobody else knows it any more.
             unsafe { api.destroy_event(event) };
         }
@@ -119,13 +136,20 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.entries.enter();
-        let light = self.prepare(payload)?;
+        let prepared = self.prepare(payload, marker)?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
-        launched.map_err(StreamError::during("launching a command"))?;
+        if let Err(source) = launched {
+            queue.stray.fetch_or(prepared.gated, Ordering::Relaxed);
+            return Err(StreamError::Driver { during: "launching a command", source });
+        }
+        self.batch.add(payload.kind, prepared.expected_ns);
+        let begin = self.busy_until.max(Some(prepared.at)).unwrap_or(prepared.at);
+        let work = Duration::from_nanos(prepared.expected_ns.unwrap_or(0));
+        self.busy_until = begin.checked_add(work);
         queue.launched.store(cmd.count(), Ordering::Relaxed);
         if marker {
-            let marked = self.put_marker(cmd, light);
+            let marked = self.put_marker(cmd, prepared.light);
             if let Err(error) = marked {
                 tracing::debug!(%error, "a marker was not put");
             }
@@ -140,7 +164,11 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let entered = queue.device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.entries.enter();
-        let marked = self.put_marker(upto, false);
+        let marked = match self.end {
+            // Nothing was launched since, so it is the same marker once more.
+            Some(end) => self.record_late(end).map(|()| self.end = None),
+            None => self.put_marker(upto, false),
+        };
         drop(inside);
         drop(entered);
         marked
@@ -149,51 +177,70 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
 
 impl<A: StreamApi> StreamSubmit<A> {
     /// What goes into the stream before a command: a gate, or where nothing is in flight an event
-    /// from which the command's time counts. True if the command needs none, because it is alone
-    /// and has been measured before.
-    fn prepare(&mut self, payload: &StreamCommand<A>) -> Result<bool, StreamError<A::Error>> {
+    /// from which the command's time counts.
+    fn prepare(
+        &mut self,
+        payload: &StreamCommand<A>,
+        marker: bool,
+    ) -> Result<Prepared, StreamError<A::Error>> {
         let queue = Arc::clone(&self.queue);
-        let idle = queue.is_idle();
+        let at = Instant::now();
+        let seen = queue.is_idle();
+        let idle = seen || self.has_ended(at);
         let measured_ns = queue.predictor.expected_ns(payload.kind);
         let expected_ns = payload.expected_ns.or(measured_ns);
         let mut light = false;
+        if let Some(end) = self.end.take()
+            && !seen
+            && let Err(error) = self.record_late(end)
+        {
+            tracing::debug!(%error, "a marker was not put");
+        }
         if idle && self.batch.commands == 0 {
-            // The stream has ended before the marker was looked at.
-            self.end = None;
-            self.batch.launched = Some(Instant::now());
-            light = queue.owned
+            self.batch.launched = Some(at);
+            // There is one if the launch after it failed. Time has passed since.
+            self.events.spare = self.batch.start.take().or(self.events.spare);
+            light = marker
+                && queue.owned
                 && queue.device.api.sees_ends()
                 && measured_ns.is_some()
-                && self.alone < MEASURED;
+                && self.alone + 1 < MEASURED;
             self.alone = if light { self.alone + 1 } else { 0 };
             if !light {
                 // Without it the commands count as predicted.
                 self.batch.start = self.events.record().ok();
             }
-        } else if let Some(end) = self.end.take() {
-            self.record_late(end);
         }
+        let mut gated = false;
         if let Some(word) = queue.word
             && self.placement.gate(idle, word.is_set(), expected_ns, queue.spacing.ns())
         {
             // SAFETY: the word is given back only after the stream got past all that is in it.
-            let gated = unsafe { queue.device.api.wait_zero(queue.stream, word.device) };
-            gated.map_err(StreamError::during("placing a gate"))?;
+            let placed = unsafe { queue.device.api.wait_zero(queue.stream, word.device) };
+            placed.map_err(StreamError::during("placing a gate"))?;
+            gated = true;
         }
-        self.batch.add(payload.kind, expected_ns);
-        Ok(light)
+        Ok(Prepared { at, expected_ns, light, gated })
+    }
+
+    /// Whether everything in the stream has run, though nobody has seen it yet. Asked only when
+    /// that is to be expected.
+    fn has_ended(&self, now: Instant) -> bool {
+        let api = &self.queue.device.api;
+        let covered = self.batch.commands == 0;
+        if !covered || self.busy_until.is_some_and(|end| now < end) || !api.sees_ends() {
+            return false;
+        }
+        // SAFETY: the stream lives as long as the queue.
+        unsafe { api.is_done(self.queue.stream) }.unwrap_or(false)
     }
 
     /// Records the event of a marker that was to be seen by the end of the stream. Without one it
     /// is missed, and put again.
-    fn record_late(&mut self, mut marker: Marker<A::Event>) {
-        match self.events.record() {
-            Ok(event) => {
-                marker.seen = Seen::Event(event);
-                self.push(marker);
-            }
-            Err(error) => tracing::debug!(%error, "a marker was not put"),
-        }
+    fn record_late(&mut self, mut marker: Marker<A::Event>) -> Result<(), StreamError<A::Error>> {
+        marker.seen = Seen::Event(self.events.record()?);
+        self.push(marker);
+        Ok(())
     }
 
     fn push(&mut self, marker: Marker<A::Event>) {
@@ -214,5 +261,12 @@ impl<A: StreamApi> StreamSubmit<A> {
         self.end = light.then_some(marker);
         self.push(marker);
         Ok(())
+    }
+}
+
+impl<A: StreamApi> Drop for StreamSubmit<A> {
+    fn drop(&mut self) {
+        // Of commands that no marker covers yet. It is destroyed with the others.
+        self.events.spare = self.batch.start.take().or(self.events.spare);
     }
 }

@@ -1,0 +1,988 @@
+//! Queues of streams on a device in memory, whose clock is set by hand.
+#![allow(unsafe_code, reason = "drivers' handles")]
+
+mod mock;
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mock::{LEGACY, Mock, Nature, PER_THREAD, Put};
+use xsched_core::hal::{Backend, Halves, Ladder, Retire, Steps, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Level, Step};
+use xsched_hal_stream::{
+    NoGate, PlainStream, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice,
+    StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire, StreamSubmit,
+};
+
+type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, Ladder<StreamPreempt<Mock>>>;
+
+const US: u64 = 1_000;
+
+fn with_entries(entries_max: Option<u32>) -> StreamDeviceConfig {
+    let mut config = StreamDeviceConfig::default();
+    config.entries_max = entries_max;
+    config
+}
+
+fn device(nature: Nature) -> StreamDevice<Mock> {
+    StreamDevice::new(Mock::new(nature), with_entries(Some(64))).expect("a device")
+}
+
+fn open(device: &mut StreamDevice<Mock>, spacing_ns: u64) -> Queue {
+    let config = StreamConfig::default().spacing(Spacing::of_ns(spacing_ns));
+    device.open(QueueId::new(0, 0), config).expect("a queue")
+}
+
+/// A command that takes so long.
+fn command(ns: u64) -> StreamCommand<Mock> {
+    StreamCommand::native(ns)
+}
+
+/// What was put into the stream that was made last.
+fn puts(device: &StreamDevice<Mock>) -> Vec<Put> {
+    device.api().puts().pop().expect("a stream")
+}
+
+/// Launches commands with a marker each, numbered from `first`.
+fn launch(queue: &mut Queue, first: u64, count: u64, ns: u64) {
+    for n in first..first + count {
+        queue.submit.launch(CmdId(n), &command(ns), true).expect("a launch");
+    }
+}
+
+/// One past the newest command that has retired, and the device time told with it, if any has.
+fn poll(queue: &mut Queue) -> Option<(u64, u64)> {
+    let retired = queue.retire.poll_retired().expect("an answer")?;
+    Some((retired.upto.count(), retired.busy.as_ns()))
+}
+
+mod busy_time {
+    use super::*;
+
+    #[test]
+    fn it_adds_up_and_idle_time_is_none() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        let (mut sum, mut n) = (0, 0);
+        for round in 1..=20 {
+            launch(&mut queue, n, round, 100 * US);
+            n += round;
+            // Looks at odd times.
+            while let Some(told) = {
+                device.api().pass(70 * US);
+                let told = poll(&mut queue);
+                let over = told.is_some_and(|(upto, _)| upto == n);
+                sum += told.map_or(0, |(_, busy)| busy);
+                (!over).then_some(told)
+            } {
+                assert!(told.is_none_or(|(upto, _)| upto < n));
+            }
+            assert_eq!(sum, n * 100 * US, "after {round} rounds");
+            device.api().pass(5_000 * US);
+            assert_eq!(poll(&mut queue), None);
+        }
+    }
+
+    #[test]
+    fn it_counts_from_the_start_of_the_first_after_idleness() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        launch(&mut queue, 0, 1, 300 * US);
+        device.api().pass(299 * US);
+        assert_eq!(poll(&mut queue), None);
+        device.api().pass(10_000 * US);
+        assert_eq!(poll(&mut queue), Some((1, 300 * US)));
+        // What was not looked at in time is not idle time: the stream was empty meanwhile.
+        launch(&mut queue, 1, 2, 50 * US);
+        device.api().pass(10_000 * US);
+        assert_eq!(poll(&mut queue), Some((3, 100 * US)));
+    }
+
+    #[test]
+    fn one_marker_may_cover_many_commands() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        for n in 0..8 {
+            queue.submit.launch(CmdId(n), &command(20 * US), n % 4 == 3).expect("a launch");
+        }
+        device.api().pass(100 * US);
+        let first = poll(&mut queue).expect("four have retired");
+        device.api().pass(60 * US);
+        let second = poll(&mut queue).expect("all have retired");
+        assert_eq!((first.0, second.0, first.1 + second.1), (4, 8, 160 * US));
+    }
+
+    #[test]
+    fn commands_without_a_marker_are_covered_by_one_that_is_put_later() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        for n in 0..3 {
+            queue.submit.launch(CmdId(n), &command(20 * US), false).expect("a launch");
+        }
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue), None);
+        queue.submit.mark(CmdId(2)).expect("a marker");
+        // Counted to the marker, since nothing tells when they ended.
+        assert_eq!(poll(&mut queue), Some((3, 1_000 * US)));
+    }
+
+    /// A launch that fails leaves no time behind that would count for the next.
+    #[test]
+    fn time_after_a_launch_that_failed_is_not_counted() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        device.api().fail_all(Some("launch_native"));
+        let failed = queue.submit.launch(CmdId(0), &command(20 * US), true);
+        assert!(matches!(failed, Err(StreamError::Driver { .. })), "{failed:?}");
+        device.api().heal();
+        device.api().pass(10_000 * US);
+        launch(&mut queue, 1, 1, 20 * US);
+        device.api().pass(100 * US);
+        assert_eq!(poll(&mut queue), Some((2, 20 * US)));
+    }
+
+    #[test]
+    fn time_behind_a_closed_gate_is_not_counted() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 0);
+        let told = command(100 * US).expected_ns(100 * US);
+        queue.submit.launch(CmdId(0), &told, true).expect("a launch");
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        queue.submit.launch(CmdId(1), &told, true).expect("a launch");
+        let held = Instant::now();
+        device.api().pass(100 * US);
+        assert_eq!(poll(&mut queue), Some((1, 100 * US)));
+        thread::sleep(Duration::from_millis(3));
+        // The device's clock as far as the host's, and no further.
+        device.api().pass(2_000 * US);
+        assert_eq!(poll(&mut queue), None);
+        queue.preempt.step(Step::Reactivate).expect("a step");
+        assert!(held.elapsed() >= Duration::from_millis(3));
+        device.api().pass(100 * US);
+        assert_eq!(poll(&mut queue), Some((2, 100 * US)));
+    }
+}
+
+/// Bursts of commands looks, marks and pauses in any order, on devices of both sorts.
+#[test]
+fn device_time_adds_up_whatever_happens() {
+    for seed in 0..400_u64 {
+        let mut draws = seed;
+        let mut draw = |below: u64| {
+            draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (draws >> 33) % below
+        };
+        let sees_ends = seed % 2 == 0;
+        let mut device = device(Nature { sees_ends, ..Nature::default() });
+        // Shorter than what the host takes, so that by its clock everything may have ended.
+        let mut queue = open(&mut device, 1_000);
+        let (mut n, mut ran, mut told, mut upto) = (0, 0, 0, 0);
+        for _ in 0..80 {
+            let choice = draw(4);
+            let look = choice == 0 || !sees_ends;
+            while look && let Some((to, busy)) = poll(&mut queue) {
+                told += busy;
+                assert!(to > upto, "seed {seed}: {to} after {upto}");
+                upto = to;
+            }
+            match choice {
+                1 | 2 => {
+                    let burst = 1 + draw(4) * draw(2);
+                    for left in (0..burst).rev() {
+                        let kind = draw(3);
+                        let command = command(100 * (kind + 1)).of_kind(kind as u32);
+                        // Nothing comes later without a marker.
+                        let marker = left == 0 || draw(2) == 0;
+                        queue.submit.launch(CmdId(n), &command, marker).expect("a launch");
+                        n += 1;
+                        ran += 100 * (kind + 1);
+                    }
+                }
+                3 => device.api().pass(draw(1_500)),
+                _ if n > upto && draw(3) == 0 => {
+                    queue.submit.mark(CmdId(n - 1)).expect("a marker");
+                }
+                _ => {}
+            }
+        }
+        device.api().pass(1_000 * US);
+        while let Some((to, busy)) = poll(&mut queue) {
+            (told, upto) = (told + busy, to);
+        }
+        assert_eq!((upto, told), (n, ran), "seed {seed}");
+        drop(queue);
+        drop(open(&mut device, 0));
+        assert_eq!(device.api().alive(), (0, 0, 1), "seed {seed}");
+    }
+}
+
+mod ends {
+    use super::*;
+
+    fn sees_ends() -> Nature {
+        Nature { sees_ends: true, ..Nature::default() }
+    }
+
+    fn events(device: &StreamDevice<Mock>) -> usize {
+        puts(device).iter().filter(|put| **put == Put::Event).count()
+    }
+
+    #[test]
+    fn lone_commands_are_seen_without_events() {
+        let mut device = device(sees_ends());
+        let mut queue = open(&mut device, 200 * US);
+        let mut sum = 0;
+        for n in 0..160 {
+            launch(&mut queue, n, 1, 30 * US);
+            device.api().pass(29 * US);
+            assert_eq!(poll(&mut queue), None);
+            device.api().pass(1_000 * US);
+            let (upto, busy) = poll(&mut queue).expect("it has retired");
+            assert_eq!(upto, n + 1);
+            sum += busy;
+        }
+        assert_eq!(sum, 160 * 30 * US);
+        // One in sixteen is measured, from one event to another.
+        assert_eq!(events(&device), 2 * 160 / 16);
+    }
+
+    #[test]
+    fn the_prediction_follows_what_is_measured_now_and_then() {
+        let mut device = device(sees_ends());
+        let mut queue = open(&mut device, 200 * US);
+        let mut last = 0;
+        for n in 0..1_000 {
+            launch(&mut queue, n, 1, if n == 0 { 30 * US } else { 60 * US });
+            device.api().pass(1_000 * US);
+            last = poll(&mut queue).expect("it has retired").1;
+        }
+        assert!((59 * US..=60 * US).contains(&last), "{last}");
+    }
+
+    /// The marker gets its event when something follows, and both are told apart.
+    #[test]
+    fn a_marker_is_recorded_late_when_something_follows() {
+        let mut device = device(sees_ends());
+        let mut queue = open(&mut device, 200 * US);
+        launch(&mut queue, 0, 1, 30 * US);
+        device.api().pass(100 * US);
+        assert_eq!(poll(&mut queue), Some((1, 30 * US)));
+        let before = events(&device);
+        launch(&mut queue, 1, 1, 30 * US);
+        assert_eq!(events(&device), before);
+        device.api().pass(10 * US);
+        launch(&mut queue, 2, 1, 50 * US);
+        assert_eq!(events(&device), before + 2);
+        device.api().pass(25 * US);
+        assert_eq!(poll(&mut queue), Some((2, 30 * US)));
+        device.api().pass(50 * US);
+        assert_eq!(poll(&mut queue), Some((3, 50 * US)));
+    }
+
+    /// Both have ended before anybody looks: the first is seen by the end, and the second is
+    /// measured all the same, though it is of a kind that is not known.
+    #[test]
+    fn a_marker_that_comes_again_is_where_the_next_is_measured_from() {
+        let mut device = device(sees_ends());
+        let mut queue = open(&mut device, 200 * US);
+        launch(&mut queue, 0, 1, 30 * US);
+        device.api().pass(100 * US);
+        assert_eq!(poll(&mut queue), Some((1, 30 * US)));
+        launch(&mut queue, 1, 1, 30 * US);
+        let other = command(50 * US).of_kind(1);
+        queue.submit.launch(CmdId(2), &other, true).expect("a launch");
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue), Some((3, 80 * US)));
+        assert_eq!(poll(&mut queue), None);
+    }
+
+    /// A thread that launches now and then and never looks: the stream was empty in between.
+    #[test]
+    fn idle_time_that_nobody_saw_is_not_counted() {
+        for kinds in [1, 3] {
+            let mut device = device(sees_ends());
+            let mut queue = open(&mut device, 200 * US);
+            let mut sum = 0;
+            for n in 0..90 {
+                let command = command(20 * US).of_kind(n as u32 % kinds);
+                queue.submit.launch(CmdId(n), &command, true).expect("a launch");
+                // On the host's clock as well, by which it is predicted when the stream ends.
+                thread::sleep(Duration::from_micros(30));
+                device.api().pass(100 * US);
+                if n % 10 == 9 {
+                    let (upto, busy) = poll(&mut queue).expect("all have retired");
+                    assert_eq!(upto, n + 1);
+                    sum += busy;
+                }
+            }
+            assert_eq!(sum, 90 * 20 * US, "{kinds} kinds");
+        }
+    }
+
+    /// As whoever missed it does. It stands for the same command, whose time is from its launch.
+    #[test]
+    fn a_marker_that_is_put_again_says_the_same() {
+        let mut device = device(sees_ends());
+        let mut queue = open(&mut device, 200 * US);
+        launch(&mut queue, 0, 1, 30 * US);
+        device.api().pass(10_000 * US);
+        assert_eq!(poll(&mut queue), Some((1, 30 * US)));
+        launch(&mut queue, 1, 1, 30 * US);
+        device.api().pass(10 * US);
+        device.api().fail_all(Some("record"));
+        assert!(queue.submit.mark(CmdId(1)).is_err());
+        device.api().heal();
+        queue.submit.mark(CmdId(1)).expect("a marker");
+        assert_eq!(poll(&mut queue), None);
+        queue.submit.mark(CmdId(1)).expect("a marker");
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue), Some((2, 30 * US)));
+        launch(&mut queue, 2, 1, 30 * US);
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue), Some((3, 30 * US)));
+    }
+
+    #[test]
+    fn a_late_marker_that_cannot_be_recorded_is_put_again() {
+        let mut device = device(sees_ends());
+        let mut queue = open(&mut device, 200 * US);
+        launch(&mut queue, 0, 1, 30 * US);
+        device.api().pass(100 * US);
+        assert_eq!(poll(&mut queue), Some((1, 30 * US)));
+        launch(&mut queue, 1, 1, 30 * US);
+        device.api().fail_all(Some("record"));
+        launch(&mut queue, 2, 1, 30 * US);
+        device.api().heal();
+        device.api().pass(40 * US);
+        assert_eq!(poll(&mut queue), None);
+        queue.submit.mark(CmdId(2)).expect("a marker");
+        device.api().pass(40 * US);
+        assert_eq!(poll(&mut queue).expect("both have retired").0, 3);
+    }
+}
+
+mod forecasts {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn what_is_left_is_what_was_predicted_less_what_has_gone() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        assert_eq!(queue.retire.forecast(CmdId(0)), None);
+        let start = Instant::now();
+        for n in 0..3 {
+            let long = command(S).expected_ns(S);
+            queue.submit.launch(CmdId(n), &long, true).expect("a launch");
+        }
+        for n in 0..3 {
+            let forecast = queue.retire.forecast(CmdId(n)).expect("all is predicted");
+            let gone = u64::try_from(start.elapsed().as_nanos()).expect("it is short");
+            let total = (n + 1) * S;
+            assert!((total.saturating_sub(gone)..=total).contains(&forecast.left.as_ns()));
+            assert_eq!(forecast.overdue.as_ns(), 0);
+        }
+    }
+
+    #[test]
+    fn what_should_have_ended_is_overdue() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        let short = command(S).expected_ns(1);
+        queue.submit.launch(CmdId(0), &short, true).expect("a launch");
+        thread::sleep(Duration::from_millis(2));
+        let forecast = queue.retire.forecast(CmdId(0)).expect("it is predicted");
+        assert_eq!(forecast.left.as_ns(), 0);
+        assert!(forecast.overdue.as_ns() >= 1_999 * US, "{forecast:?}");
+    }
+
+    #[test]
+    fn without_a_measurement_there_is_none() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        launch(&mut queue, 0, 1, 10 * US);
+        assert_eq!(queue.retire.forecast(CmdId(0)), None);
+        device.api().pass(100 * US);
+        assert_eq!(poll(&mut queue), Some((1, 10 * US)));
+        launch(&mut queue, 1, 1, 10 * US);
+        assert!(queue.retire.forecast(CmdId(1)).is_some());
+    }
+
+    #[test]
+    fn a_queue_that_is_held_has_nothing_to_report_soon() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        let short = command(1).expected_ns(1);
+        queue.submit.launch(CmdId(0), &short, true).expect("a launch");
+        let forecast = queue.retire.forecast(CmdId(0)).expect("it is predicted");
+        assert!(forecast.left.as_ns() >= 400 * US, "{forecast:?}");
+    }
+}
+
+mod gates {
+    use super::*;
+
+    /// Which commands have a gate in front of them.
+    fn gated(device: &StreamDevice<Mock>) -> Vec<bool> {
+        let puts = puts(device);
+        let mut gate = false;
+        let mut answer = Vec::new();
+        for put in puts {
+            match put {
+                Put::Wait(_) => gate = true,
+                Put::Run(_) => answer.push(std::mem::take(&mut gate)),
+                Put::Event => {}
+            }
+        }
+        answer
+    }
+
+    #[test]
+    fn they_are_a_spacing_apart() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        for n in 0..7 {
+            let told = command(70 * US).expected_ns(70 * US);
+            queue.submit.launch(CmdId(n), &told, true).expect("a launch");
+        }
+        assert_eq!(gated(&device), [false, false, true, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_spacing_of_nothing_is_a_gate_for_all_but_the_first() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 0);
+        for n in 0..4 {
+            let told = command(US).expected_ns(US);
+            queue.submit.launch(CmdId(n), &told, true).expect("a launch");
+        }
+        assert_eq!(gated(&device), [false, true, true, true]);
+        device.api().pass(1_000 * US);
+        assert!(poll(&mut queue).is_some());
+        queue.submit.launch(CmdId(4), &command(US), true).expect("a launch");
+        assert_eq!(gated(&device).last(), Some(&false), "the queue was idle");
+    }
+
+    #[test]
+    fn unknown_commands_have_one_until_they_are_measured() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        launch(&mut queue, 0, 3, 10 * US);
+        device.api().pass(1_000 * US);
+        assert!(poll(&mut queue).is_some());
+        launch(&mut queue, 3, 3, 10 * US);
+        assert_eq!(gated(&device), [false, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_change_of_the_spacing_is_for_the_next_launch() {
+        let mut device = device(Nature::default());
+        let spacing = Spacing::of_ns(0);
+        let config = StreamConfig::default().spacing(spacing.clone());
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        for n in 0..4 {
+            let told = command(US).expected_ns(US);
+            queue.submit.launch(CmdId(n), &told, true).expect("a launch");
+            spacing.set_ns(if n == 1 { 1_000 * US } else { spacing.ns() });
+        }
+        assert_eq!(gated(&device), [false, true, false, false]);
+    }
+
+    #[test]
+    fn a_held_queue_has_one_in_front_of_every_command_and_runs_none() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 200 * US);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        launch(&mut queue, 0, 2, US);
+        assert_eq!(gated(&device), [true, true]);
+        device.api().pass(10_000 * US);
+        assert_eq!(poll(&mut queue), None);
+        queue.preempt.step(Step::Reactivate).expect("a step");
+        device.api().pass(10 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(2));
+    }
+
+    #[test]
+    fn all_are_open_while_a_host_call_is_made() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device, 0);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        launch(&mut queue, 0, 1, US);
+        let mut other = device.clone();
+        let mut late = device.unheld(|| {
+            device.api().pass(10 * US);
+            assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(1));
+            // A queue that comes now, and is held, is open as well.
+            let mut late = open(&mut other, 0);
+            late.preempt.step(Step::Deactivate).expect("a step");
+            launch(&mut late, 0, 1, US);
+            device.api().pass(10 * US);
+            assert_eq!(poll(&mut late).map(|(upto, _)| upto), Some(1));
+            late
+        });
+        launch(&mut queue, 1, 1, US);
+        launch(&mut late, 1, 1, US);
+        device.api().pass(10 * US);
+        assert_eq!((poll(&mut queue), poll(&mut late)), (None, None));
+    }
+
+    /// More than the hardware queue takes, behind a closed gate: the watch lets it go.
+    #[test]
+    fn a_launch_that_blocks_behind_a_gate_opens_it() {
+        let nature = Nature { ring: Some(6), ..Nature::default() };
+        let mut device = device(nature);
+        let mut queue = open(&mut device, 0);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        assert_eq!(device.forced_open(), 0);
+        launch(&mut queue, 0, 6, 0);
+        assert!(device.forced_open() > 0);
+    }
+}
+
+mod levels {
+    use super::*;
+
+    fn level_on(device: &mut StreamDevice<Mock>, stream: u64) -> Level {
+        // SAFETY: the device in memory has the stream for as long as it lives.
+        let config = unsafe { StreamConfig::default().on_stream(stream) };
+        device.open(QueueId::new(0, 0), config).expect("a queue").caps.level
+    }
+
+    #[test]
+    fn streams_that_cannot_be_held_alone_are_at_lv1() {
+        let mut device = device(Nature::default());
+        let stream = device.api().create_stream(None).expect("a stream");
+        assert_eq!(level_on(&mut device, stream), Level::Deactivate);
+        assert_eq!(open(&mut device, 0).caps.level, Level::Deactivate);
+        let nature = Nature { blocking: true, ..Nature::default() };
+        let mut blocking = self::device(nature);
+        let stream = blocking.api().create_stream(None).expect("a stream");
+        assert_eq!(level_on(&mut blocking, stream), Level::Block, "a blocking stream of others'");
+        assert_eq!(open(&mut blocking, 0).caps.level, Level::Deactivate, "one of its own");
+        let nature = Nature { own_ring: Some(false), ..Nature::default() };
+        assert_eq!(open(&mut self::device(nature), 0).caps.level, Level::Block, "a shared ring");
+        let nature = Nature { own_ring: Some(true), ..Nature::default() };
+        assert_eq!(open(&mut self::device(nature), 0).caps.level, Level::Deactivate);
+    }
+
+    #[test]
+    fn the_legacy_default_stream_is_at_lv1() {
+        let mut device = device(Nature::default());
+        // SAFETY: a constant of the driver.
+        let config = unsafe { StreamConfig::default().on_stream(LEGACY) };
+        let queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        assert_eq!(queue.caps.level, Level::Block);
+    }
+
+    #[test]
+    fn the_stream_of_each_thread_is_refused() {
+        let mut device = device(Nature::default());
+        // SAFETY: a constant of the driver.
+        let config = unsafe { StreamConfig::default().on_stream(PER_THREAD) };
+        let opened = device.open(QueueId::new(0, 0), config);
+        assert!(matches!(opened, Err(StreamError::Driver { .. })));
+    }
+
+    #[test]
+    fn a_queue_is_no_higher_than_asked() {
+        let mut device = device(Nature::default());
+        let config = StreamConfig::default().level_max(Level::Block);
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        assert_eq!(queue.caps.level, Level::Block);
+        launch(&mut queue, 0, 3, US);
+        assert!(!puts(&device).iter().any(|put| matches!(put, Put::Wait(_))));
+        let mut config = with_entries(Some(64));
+        config.level_max = Level::Block;
+        let before = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
+        assert_eq!(before.no_gate(), Some(&NoGate::Configured));
+        assert_eq!((before.level(), before.api().puts().len()), (Level::Block, 0));
+    }
+
+    #[test]
+    fn markers_are_bounded() {
+        let config = with_entries(Some(4));
+        let mut device = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
+        let mut queue = open(&mut device, 0);
+        assert_eq!(queue.caps.entries_max, 4);
+        queue.submit.launch(CmdId(0), &command(US), true).expect("a launch");
+        let refused = (0..20).find_map(|_| queue.submit.mark(CmdId(0)).err());
+        assert!(matches!(refused, Some(StreamError::MarkersFull { markers: 8 })), "{refused:?}");
+        device.api().pass(10 * US);
+        assert_eq!(poll(&mut queue), Some((1, US)));
+        queue.submit.mark(CmdId(0)).expect("there is room again");
+    }
+}
+
+mod self_test {
+    use super::*;
+
+    fn outcome(nature: Nature) -> Option<NoGate> {
+        device(nature).no_gate().cloned()
+    }
+
+    #[test]
+    fn a_device_as_it_should_be_passes() {
+        assert_eq!(outcome(Nature::default()), None);
+    }
+
+    #[test]
+    fn a_device_that_does_not_wait_is_noticed() {
+        let nature = Nature { ignores_waits: true, ..Nature::default() };
+        assert_eq!(outcome(nature), Some(NoGate::NotHeld));
+    }
+
+    #[test]
+    fn a_device_that_holds_all_streams_is_noticed() {
+        let nature = Nature { one_ring: true, ..Nature::default() };
+        assert_eq!(outcome(nature), Some(NoGate::OthersHeld));
+    }
+
+    #[test]
+    fn a_device_that_does_not_go_on_is_noticed() {
+        let nature = Nature { never_opens: true, ..Nature::default() };
+        assert_eq!(outcome(nature), Some(NoGate::NotOpened));
+    }
+
+    #[test]
+    fn a_device_that_blocks_at_once_is_noticed() {
+        let nature = Nature { ring: Some(1), ..Nature::default() };
+        assert_eq!(outcome(nature), Some(NoGate::Blocks));
+    }
+
+    #[test]
+    fn the_drivers_words_are_passed_on() {
+        let nature = Nature { no_waits: Some("too old".to_owned()), ..Nature::default() };
+        let device = device(nature);
+        assert_eq!(device.no_gate(), Some(&NoGate::NoWaits("too old".to_owned())));
+        assert_eq!(device.level(), Level::Block);
+    }
+
+    #[test]
+    fn calls_that_fail_are_named() {
+        for name in ["flag_memory", "wait_zero", "launch_nothing", "record", "query"] {
+            let mock = Mock::new(Nature::default());
+            mock.fail_all(Some(name));
+            let device = StreamDevice::new(mock, with_entries(Some(64))).expect("a device");
+            let Some(NoGate::Failed(why)) = device.no_gate() else { panic!("{name} fails") };
+            assert!(why.contains(name), "{why}");
+        }
+        for name in ["create_stream", "create_event"] {
+            let mock = Mock::new(Nature::default());
+            mock.fail_all(Some(name));
+            let device = StreamDevice::new(mock, with_entries(Some(64))).expect("a device");
+            assert!(matches!(device.no_gate(), Some(NoGate::Failed(_))));
+            assert_eq!(device.api().alive().0, 0, "a stream is left");
+            assert_eq!(device.api().alive().1, 0, "an event is left");
+        }
+    }
+
+    /// A quarter of what the hardware queue takes, by trying.
+    #[test]
+    fn the_depth_is_measured() {
+        let nature = Nature { ring: Some(200), ..Nature::default() };
+        let device = StreamDevice::new(Mock::new(nature), with_entries(None)).expect("a device");
+        assert_eq!(device.no_gate(), None);
+        assert!((49..=51).contains(&device.entries_max()), "{}", device.entries_max());
+    }
+
+    /// As on a machine that is busy with other things.
+    #[test]
+    fn a_thread_that_is_late_once_is_not_taken_for_blocked() {
+        let mock = Mock::new(Nature::default());
+        mock.stall("wait_zero", 0);
+        let device = StreamDevice::new(mock, with_entries(Some(64))).expect("a device");
+        assert_eq!(device.no_gate(), None);
+        let mock = Mock::new(Nature { ring: Some(200), ..Nature::default() });
+        mock.stall("wait_zero", 10);
+        let device = StreamDevice::new(mock, with_entries(None)).expect("a device");
+        assert!((49..=51).contains(&device.entries_max()), "{}", device.entries_max());
+    }
+
+    #[test]
+    fn a_depth_without_end_is_bounded() {
+        let mock = Mock::new(Nature::default());
+        let device = StreamDevice::new(mock, with_entries(None)).expect("a device");
+        assert_eq!(device.entries_max(), 1_024);
+    }
+}
+
+mod flags {
+    use super::*;
+
+    /// The word of a new queue, which it is held for at once.
+    fn word(device: &mut StreamDevice<Mock>) -> (Queue, u64) {
+        let mut queue = open(device, 0);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        launch(&mut queue, 0, 1, US);
+        let word = device.api().last_word().expect("there is a gate");
+        (queue, word)
+    }
+
+    #[test]
+    fn queues_have_words_of_their_own_and_get_them_again() {
+        let mut device = device(Nature::default());
+        let (first, a) = word(&mut device);
+        let (second, b) = word(&mut device);
+        assert_eq!(a.abs_diff(b), 64);
+        // Held when it is dropped: it is given back only after the stream got past its gate.
+        drop(second);
+        let (third, c) = word(&mut device);
+        assert!(c != a && c != b);
+        device.api().pass(10 * US);
+        let (fourth, d) = word(&mut device);
+        assert_eq!(d, b);
+        drop((first, third, fourth));
+        device.api().pass(10 * US);
+        assert_eq!(device.api().alive().2, 1);
+    }
+
+    /// What is left when the device goes, seen through what its drop calls.
+    #[test]
+    fn everything_is_given_back() {
+        let mut device = device(Nature::default());
+        for round in 0..3 {
+            let (mut queue, _) = word(&mut device);
+            queue.preempt.step(Step::Reactivate).expect("a step");
+            launch(&mut queue, 1, 5, US);
+            // Without a marker, so that its start event is still to be used.
+            device.api().pass(100 * US);
+            assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(6));
+            queue.submit.launch(CmdId(6), &command(US), false).expect("a launch");
+            device.api().pass(10 * US);
+            drop(queue);
+            // The queue's end is seen with the next.
+            drop(open(&mut device, 0));
+            assert_eq!(device.api().alive(), (0, 0, 1), "round {round}");
+        }
+    }
+
+    #[test]
+    fn halves_may_go_in_any_order() {
+        let mut device = device(Nature::default());
+        for first in 0..2 {
+            let mut queue = open(&mut device, 0);
+            launch(&mut queue, 0, 3, US);
+            let Queue { submit, mut retire, preempt, .. } = queue;
+            if first == 0 {
+                drop(submit);
+                device.api().pass(10 * US);
+                assert!(retire.poll_retired().expect("an answer").is_some());
+                drop((retire, preempt));
+            } else {
+                drop((preempt, retire, submit));
+                device.api().pass(10 * US);
+            }
+            drop(open(&mut device, 0));
+            assert_eq!(device.api().alive(), (0, 0, 1), "{first}");
+        }
+    }
+
+    #[test]
+    fn words_may_come_one_at_a_time() {
+        let nature = Nature { flags_max: Some(8), ..Nature::default() };
+        let mut device = device(nature);
+        assert_eq!(device.no_gate(), None);
+        let (first, a) = word(&mut device);
+        let (second, b) = word(&mut device);
+        assert!(a != b);
+        assert_eq!(device.api().alive().2, 2, "the first is that of the self-test");
+        drop((first, second));
+        device.api().pass(10 * US);
+        let (_third, c) = word(&mut device);
+        assert!(c == a || c == b);
+        assert_eq!(device.api().alive().2, 2);
+    }
+
+    /// A gate in the stream whose command was never launched still looks at the word.
+    #[test]
+    fn a_word_is_kept_while_a_gate_without_a_command_looks_at_it() {
+        let mut device = device(Nature::default());
+        let stream = device.api().create_stream(None).expect("a stream");
+        // SAFETY: it was just made, and is not destroyed.
+        let config = unsafe { StreamConfig::default().on_stream(stream) };
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        // SAFETY: see above. The user launches past the queue.
+        unsafe { device.api().launch_native(&(100 * US), stream) }.expect("a launch");
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        device.api().fail_all(Some("launch_native"));
+        assert!(queue.submit.launch(CmdId(0), &command(US), true).is_err());
+        device.api().heal();
+        let kept = device.api().last_word().expect("there is a gate");
+        drop(queue);
+        let (_second, word) = word(&mut device);
+        assert!(word != kept, "the stream has not got past the gate");
+        device.api().pass(200 * US);
+        let (_third, word) = self::word(&mut device);
+        assert_eq!(word, kept);
+    }
+}
+
+mod shared_words {
+    use super::*;
+
+    /// A scheduler in another process holds the queue by a bit of its own.
+    #[test]
+    fn the_bits_of_others_hold_as_well_and_stay() {
+        let mut device = device(Nature::default());
+        let memory = device.api().flag_memory(64).expect("memory");
+        // SAFETY: it is used for this queue alone, and lives as long as the device.
+        let config = unsafe { StreamConfig::default().with_flag(memory) };
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        assert_eq!(queue.caps.level, Level::Deactivate);
+        // SAFETY: see above.
+        let word = unsafe { memory.host.as_ref() };
+        word.fetch_or(2, Ordering::SeqCst);
+        launch(&mut queue, 0, 1, US);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        assert_eq!(word.load(Ordering::SeqCst), 3);
+        queue.preempt.step(Step::Reactivate).expect("a step");
+        device.api().pass(10 * US);
+        assert_eq!((word.load(Ordering::SeqCst), poll(&mut queue)), (2, None));
+        word.fetch_and(!2, Ordering::SeqCst);
+        device.api().pass(10 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(1));
+        drop(queue);
+        // It is not ours to give to another queue.
+        let mut next = open(&mut device, 0);
+        next.preempt.step(Step::Deactivate).expect("a step");
+        launch(&mut next, 0, 1, US);
+        assert!(device.api().last_word() != Some(memory.device));
+    }
+}
+
+mod plain {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_plain_stream_keeps_to_its_threshold_and_leaves_nothing() {
+        let api = Arc::new(Mock::new(Nature::default()));
+        let mut stream = PlainStream::new(Arc::clone(&api), None).expect("a stream");
+        for _ in 0..3 {
+            stream.launch_within(&command(US), 3).expect("a launch");
+        }
+        // The fourth waits until the first has completed.
+        let clock = Arc::clone(&api);
+        let later = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(5));
+            let puts = clock.puts().remove(0);
+            clock.pass(US);
+            puts.iter().filter(|put| matches!(put, Put::Run(_))).count()
+        });
+        stream.launch_within(&command(US), 3).expect("a launch");
+        assert_eq!(later.join().expect("it ends"), 3);
+        stream.wait().expect("all is well");
+        api.fail_all(Some("record"));
+        api.pass(10 * US);
+        assert!(stream.launch_within(&command(US), 3).is_err());
+        api.heal();
+        drop(stream);
+        assert_eq!(api.alive(), (0, 0, 0));
+    }
+}
+
+mod failing_drivers {
+    use super::*;
+
+    /// What a queue does in its life. Errors are told, and nothing else happens.
+    fn life(device: &mut StreamDevice<Mock>) -> Result<(), StreamError<mock::MockError>> {
+        let config = StreamConfig::default().spacing(Spacing::of_ns(0));
+        let mut queue = device.open(QueueId::new(0, 0), config)?;
+        let mut worst = Ok(());
+        let mut note = |result: Result<(), _>| {
+            if worst.is_ok() {
+                worst = result;
+            }
+        };
+        for n in 0..6 {
+            note(queue.submit.launch(CmdId(n), &command(US), n % 2 == 1));
+            if n == 2 {
+                assert!(queue.preempt.step(Step::Deactivate).is_ok(), "it is a store");
+            }
+            device.api().pass(2 * US);
+            note(queue.retire.poll_retired().map(|_| ()));
+            if n == 4 {
+                assert!(queue.preempt.step(Step::Reactivate).is_ok(), "it is a store");
+            }
+            let _ = queue.retire.forecast(CmdId(n));
+        }
+        note(queue.submit.mark(CmdId(5)));
+        device.api().pass(100 * US);
+        note(queue.retire.poll_retired().map(|_| ()));
+        worst
+    }
+
+    fn natures() -> [Nature; 3] {
+        let plain = Nature::default();
+        let ends = Nature { sees_ends: true, ..Nature::default() };
+        let words = Nature { flags_max: Some(8), ..Nature::default() };
+        [plain, ends, words]
+    }
+
+    /// Any call of a queue fails, alone or with all that come later. What was made is given back,
+    /// unless destroying is what failed.
+    #[test]
+    fn any_call_of_a_queue_may_fail() {
+        for nature in natures() {
+            let mut sound = device(nature.clone());
+            let before = sound.api().calls();
+            life(&mut sound).expect("nothing fails");
+            drop(open(&mut sound, 0));
+            let calls = sound.api().calls() - before;
+            assert!(calls > 20, "{calls}");
+            for number in 0..calls {
+                for for_good in [false, true] {
+                    let mut device = device(nature.clone());
+                    device.api().fail(number, for_good);
+                    let _ = life(&mut device);
+                    device.api().heal();
+                    // Another one is as good as ever.
+                    life(&mut device).expect("it has healed");
+                    drop(open(&mut device, 0));
+                    let (_, events, pages) = device.api().alive();
+                    assert!(pages <= 3, "{pages} pages");
+                    assert!(for_good || events <= 1, "call {number}: {events} events are left");
+                }
+            }
+        }
+    }
+
+    /// Any call of the self-test fails: there is a device, at Lv1 or Lv2.
+    #[test]
+    fn any_call_of_the_self_test_may_fail() {
+        for nature in natures() {
+            let calls = device(nature.clone()).api().calls();
+            // Most ask again and again whether something has completed.
+            for number in (0..calls.min(40)).chain([calls - 1]) {
+                for for_good in [false, true] {
+                    let mock = Mock::new(nature.clone());
+                    mock.fail(number, for_good);
+                    let device = StreamDevice::new(mock, with_entries(Some(64)));
+                    let device = device.expect("the driver refuses nothing that all need");
+                    device.api().heal();
+                    life(&mut device.clone()).expect("it has healed");
+                }
+            }
+        }
+    }
+
+    /// A stream that was made for a queue that could not be opened is destroyed.
+    #[test]
+    fn a_queue_that_cannot_be_opened_leaves_no_stream() {
+        let mut device = device(Nature { flags_max: Some(8), ..Nature::default() });
+        let kept = open(&mut device, 0);
+        for name in ["stream_kind", "flag_memory"] {
+            device.api().fail_all(Some(name));
+            let config = StreamConfig::default();
+            assert!(device.open(QueueId::new(0, 0), config).is_err(), "{name} fails");
+            device.api().heal();
+            assert_eq!(device.api().alive().0, 1, "{name}");
+        }
+        drop(kept);
+    }
+}
