@@ -83,6 +83,9 @@ pub(crate) enum Bench {
     /// Measure what the runtime costs: rows of commands, lone tiny commands, processor time.
     #[command(after_help = EXIT_CODES)]
     Overhead(OverheadArgs),
+    /// Run two tasks that are always busy, with shares, and print what each gets.
+    #[command(after_help = EXIT_CODES)]
+    Partition(PartitionArgs),
 }
 
 #[derive(Debug, Args)]
@@ -147,6 +150,34 @@ pub(crate) struct FixedPriorityArgs {
     /// Highest preemption level to try, 1 to 3; by default all that the device has.
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
     pub(crate) level: Option<u8>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PartitionArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Policy with shares: wfq, up or pup.
+    #[arg(long, value_name = "P", default_value = "wfq")]
+    pub(crate) policy: String,
+    /// The first task's part in percent; the other has the rest.
+    #[arg(long, value_name = "PERCENT", default_value_t = 75)]
+    #[arg(value_parser = value_parser!(u8).range(1..=99))]
+    pub(crate) share: u8,
+    /// Lengths of the two tasks' commands in microseconds, with a comma between.
+    #[arg(long, value_name = "US,US", value_delimiter = ',', num_args = 1)]
+    #[arg(default_value = "500,500", value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) commands_us: Vec<u64>,
+    /// Commands that each task keeps in flight.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) threshold: u32,
+    /// Highest preemption level to try, 1 to 3; by default all that the device has.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
+    pub(crate) level: Option<u8>,
+    /// How long each combination is measured, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 4)]
+    #[arg(value_parser = value_parser!(u64).range(1..=3_600))]
+    pub(crate) seconds: u64,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use xsched::core::hint::{Hints, Priority};
+use xsched::core::id::ProcessId;
 use xsched::core::rng::SplitMix64;
 use xsched::core::window::WindowConfig;
 use xsched::{Device, XQueue, XQueueConfig};
@@ -34,6 +35,17 @@ pub enum Way {
     },
 }
 
+/// What the policy is told about a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Its priority.
+    pub priority: i32,
+    /// Its part of the device in percent, 0 to 100.
+    pub percent: Option<u8>,
+    /// The process that it counts for.
+    pub process: u32,
+}
+
 /// A task that launches commands and waits for them.
 #[derive(Debug)]
 pub enum Runner<B: Bench> {
@@ -52,17 +64,45 @@ impl<B: Bench> Runner<B> {
         let Way::Queue { making, priority, threshold, batch } = way else {
             return Ok(Self::Plain(bench.stream(way == Way::Plain { urgent: true })?));
         };
-        let priority = Priority::new(priority).map_err(LabError::new)?;
+        let options = Options { priority, ..Options::default() };
+        Self::scheduled(bench, device, making, options, (threshold, batch))
+    }
+
+    /// A queue with these hints, and with so many commands in flight and per marker.
+    ///
+    /// # Errors
+    /// If a hint is out of range, or the device or the runtime refuses.
+    pub fn scheduled(
+        bench: &B,
+        device: &Device<B::Backend>,
+        making: Making,
+        options: Options,
+        (threshold, batch): (u32, u32),
+    ) -> Result<Self, LabError> {
         let mut hints = Hints::default();
-        hints.priority = priority;
+        hints.priority = Priority::new(options.priority).map_err(LabError::new)?;
+        if let Some(percent) = options.percent {
+            hints.set_utilization(percent).map_err(LabError::new)?;
+            hints.weight = u32::from(percent.max(1));
+        }
         let config = XQueueConfig {
             window: WindowConfig::fixed(threshold, batch),
             level: making.level(),
+            process: ProcessId(options.process),
             hints,
             ..XQueueConfig::default()
         };
         let queue = device.queue(config, bench.config(making)).map_err(LabError::new)?;
         Ok(Self::Queue(queue))
+    }
+
+    /// The queue, if there is one.
+    #[must_use]
+    pub fn queue(&self) -> Option<XQueue<B::Command>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Queue(queue) => Some(queue.clone()),
+        }
     }
 
     /// Launches so many commands and waits for the last. How long that took.

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use xsched_lab::{
-    Bench, Cuda, Described, Foreground, Host, LabError, Quantiles, overhead, priority,
+    Bench, Cuda, Described, Foreground, Host, LabError, Quantiles, overhead, partition, priority,
 };
 
 use crate::Ending;
-use crate::args::{FixedPriorityArgs, OverheadArgs, SpinArgs, SpinHal};
+use crate::args::{FixedPriorityArgs, OverheadArgs, PartitionArgs, SpinArgs, SpinHal};
 use crate::error::CliError;
 use crate::machine::Machine;
 use crate::output::{Outputs, Places};
@@ -205,4 +205,54 @@ fn overhead_report(outcome: &overhead::Outcome) -> String {
     text += &table("a lone tiny command, times in µs", &header, lone);
     let idle = percent(Some(outcome.idle_processors));
     text + &format!("idle queues use {idle} of a core\n")
+}
+
+/// `xsched bench partition`.
+pub(crate) fn partition(args: &PartitionArgs) -> Result<Ending, CliError> {
+    let first = args.commands_us.first().copied().unwrap_or(500);
+    let second = args.commands_us.get(1).copied().unwrap_or(first);
+    let plan = |device: &Described| partition::Plan {
+        policy: args.policy.clone(),
+        shares: (args.share, 100 - args.share),
+        commands_ns: (first * 1_000, second * 1_000),
+        threshold: args.threshold,
+        levels: (1..=args.level.unwrap_or(3).min(device.level)).collect(),
+        measured_ms: args.seconds * 1_000,
+    };
+    run(
+        "partition",
+        &args.spin,
+        |host, show| partition::run(host, &plan(&host.describe()), show),
+        |cuda, show| partition::run(cuda, &plan(&cuda.describe()), show),
+        partition_report,
+    )
+}
+
+fn partition_report(outcome: &partition::Outcome) -> String {
+    let partition::Outcome { device, plan, alone, cells } = outcome;
+    let (first, second) = plan.commands_ns;
+    let mut text = describe(device);
+    text += &format!(
+        "two tasks of {} and {} µs commands, {} in flight each, parts {}:{} under {}; the first \
+         alone on a plain stream uses {} of the device\n\n",
+        first / 1_000,
+        second / 1_000,
+        plan.threshold,
+        plan.shares.0,
+        plan.shares.1,
+        plan.policy,
+        percent(Some(*alone))
+    );
+    let header = ["<way", "first", "second", "total/alone", "cores"];
+    let rows = cells.iter().map(|cell| {
+        let part = |value: f64| format!("{value:.2}%");
+        vec![
+            cell.level.map_or_else(|| "plain".to_owned(), |level| format!("lv{level}")),
+            part(cell.first_percent),
+            part(100.0 - cell.first_percent),
+            number(Some(cell.total), 4),
+            number(Some(cell.processors), 2),
+        ]
+    });
+    text + &table("parts of what both got", &header, rows)
 }

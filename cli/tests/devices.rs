@@ -1,0 +1,92 @@
+//! `xsched devices` and the benches on commands that spin, as a user runs them.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn xsched(args: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    command.args(args).envs(variables.iter().copied());
+    command.output().expect("the program runs")
+}
+
+/// Standard output of a run that must be fine, as JSON.
+fn json(args: &[&str], variables: &[(&str, &str)]) -> Value {
+    let output = xsched(args, variables);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {errors}");
+    serde_json::from_slice(&output.stdout).expect("JSON on standard output")
+}
+
+/// The error of a run that must be refused, in one line.
+fn refused(args: &[&str], variables: &[(&str, &str)]) -> String {
+    let output = xsched(args, variables);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+    assert!(errors.starts_with("error: ") && errors.lines().count() == 1, "{args:?}: {errors}");
+    errors
+}
+
+/// Libraries that are not there.
+const NOWHERE: [(&str, &str); 2] =
+    [("XSCHED_CUDA_LIB", "/nowhere/libcuda.so"), ("XSCHED_HIP_LIB", "/nowhere/libamdhip64.so")];
+
+#[test]
+fn a_machine_without_gpus_has_the_host_device_and_says_what_is_missing() {
+    let list = json(&["devices", "--json", "-"], &NOWHERE);
+    let devices = list["devices"].as_array().expect("a list");
+    let of = |backend: &str| devices.iter().find(|device| device["backend"] == backend);
+    assert_eq!(of("host").map(|host| &host["level"]), Some(&Value::from(3)));
+    for (backend, library) in [("cuda", NOWHERE[0].1), ("hip", NOWHERE[1].1)] {
+        let entry = of(backend).expect("a line for each backend");
+        let why = entry["why"].as_str().unwrap_or_default();
+        assert!(why.contains(library) && !why.contains('\n'), "{backend}: {why}");
+        assert!(entry["device"].is_null(), "{backend}");
+    }
+}
+
+#[test]
+fn a_bench_on_a_device_that_is_not_there_is_refused_in_one_line() {
+    for bench in ["fixed-priority", "overhead", "partition"] {
+        let error = refused(&["bench", bench, "--hal", "cuda"], &NOWHERE);
+        assert!(error.contains("no CUDA driver"), "{error}");
+    }
+    let error = refused(&["bench", "partition", "--policy", "best"], &[]);
+    assert!(error.contains("wfq"), "{error}");
+}
+
+#[test]
+fn fixed_priority_has_a_cell_for_each_combination() {
+    let small = ["--samples", "3", "--commands", "2", "--background-us", "100,300"];
+    let record = json(&[&["bench", "fixed-priority", "--json", "-"], &small[..]].concat(), &[]);
+    assert_eq!(record["device"]["hal"], "host");
+    let cells = record["cells"].as_array().expect("cells");
+    // Plain streams and three levels.
+    assert_eq!(cells.len(), 2 * 4);
+    for cell in cells {
+        assert_eq!(cell["foreground"]["samples"], 3);
+        assert!(cell["foreground"]["p99_us"].is_null(), "3 samples have no P99");
+    }
+}
+
+#[test]
+fn overhead_compares_with_a_plain_stream() {
+    let small = ["--rounds", "1", "--commands-us", "1000"];
+    let record = json(&[&["bench", "overhead", "--json", "-"], &small[..]].concat(), &[]);
+    let rows = record["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 5, "plain and four ways");
+    assert_eq!(rows[0]["overhead"], 0.0);
+    assert_eq!(record["lone"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
+fn partition_has_a_cell_for_plain_streams_and_each_level() {
+    let record = json(&["bench", "partition", "--seconds", "1", "--json", "-"], &[]);
+    let cells = record["cells"].as_array().expect("cells");
+    let levels: Vec<_> = cells.iter().map(|cell| cell["level"].as_u64()).collect();
+    assert_eq!(levels, [None, Some(1), Some(2), Some(3)]);
+    for cell in cells {
+        let first = cell["first_percent"].as_f64().unwrap_or_default();
+        assert!(first > 0.0 && first < 100.0, "{cell}");
+    }
+}
