@@ -41,8 +41,8 @@ impl Predictor {
 }
 
 /// How much predicted work, in nanoseconds of device time, may lie between two gates of a queue:
-/// a hold waits for that and one command more. 0 puts a gate in front of every command. Clones are
-/// the same spacing, and changing it takes effect with the next launch.
+/// a hold waits for that and at most one and a half commands more. 0 puts a gate in front of every
+/// command. Clones are the same spacing, and changing it takes effect with the next launch.
 #[derive(Clone, Debug)]
 pub struct Spacing(Arc<AtomicU64>);
 
