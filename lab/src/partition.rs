@@ -164,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn three_quarters_on_the_host() {
+    fn the_larger_part_is_the_firsts() {
         let outcome = run(&Host::open().unwrap(), &plan("wfq"), &|_| {}).unwrap();
-        let [plain, shared] = [outcome.cells[0], outcome.cells[1]];
-        // How exactly is a matter of how busy the machine is.
-        assert!(plain.first_percent < 62.0, "{plain:?}");
-        assert!((65.0..85.0).contains(&shared.first_percent), "{shared:?}");
+        let levels: Vec<_> = outcome.cells.iter().map(|cell| cell.level).collect();
+        assert_eq!(levels, [None, Some(2)]);
+        // How much larger depends on what else the machine does.
+        assert!(outcome.cells[1].first_percent > 50.0, "{outcome:?}");
     }
 
     #[test]
