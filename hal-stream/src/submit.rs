@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer};
-use xsched_core::hal::{ErrorType, Submit};
+use xsched_core::hal::{ErrorType, HalError, Submit};
 use xsched_core::id::CmdId;
 
 use crate::api::StreamApi;
@@ -125,7 +125,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
     type Payload = StreamCommand<A>;
 
     /// Puts a gate in front if it is time for one. A marker that cannot be put is left out: it is
-    /// missed and put again later, while the command has been launched.
+    /// missed and put again later, while the command has been launched; unless the device is lost.
     fn launch(
         &mut self,
         cmd: CmdId,
@@ -150,8 +150,11 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         queue.launched.store(cmd.count(), Ordering::Relaxed);
         if marker {
             let marked = self.put_marker(cmd, prepared.light);
-            if let Err(error) = marked {
-                tracing::debug!(%error, "a marker was not put");
+            match marked {
+                // Whatever was launched, nobody will see it end.
+                Err(error) if error.kind().is_sticky() => return Err(error),
+                Err(error) => tracing::debug!(%error, "a marker was not put"),
+                Ok(()) => {}
             }
         }
         drop(inside);
