@@ -343,8 +343,7 @@ impl StreamApi for CudaApi {
         }
     }
 
-    /// On an H200 asking for the end of a stream takes 0.2 µs and recording an event and asking for
-    /// it 2 µs.
+    /// It saves recording an event, and an event that has completed takes longer to ask for.
     fn sees_ends(&self) -> bool {
         true
     }

@@ -47,8 +47,8 @@ impl Pace {
     }
 }
 
-/// Predicted work that is worth a measurement, in nanoseconds: that takes the host 2.5 µs on an
-/// H200.
+/// Predicted work that is worth a measurement, in nanoseconds: reading the time between two events
+/// takes the host microseconds.
 const SPAN_NS: u64 = 20_000;
 /// A queue whose gate is closed has nothing to report for so long, in nanoseconds, as far as
 /// anybody knows.

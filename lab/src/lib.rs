@@ -4,6 +4,7 @@
 
 mod bench;
 mod cuda;
+pub mod devices;
 mod host;
 pub mod overhead;
 pub mod partition;

@@ -44,9 +44,26 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All modes that streams have.
-    pub const STREAMS: [Self; 6] =
-        [Self::Plain, Self::Priority, Self::Lv1, Self::Gate, Self::Spaced, Self::GatePriority];
+    /// Those that make sense on a device, up to a level.
+    #[must_use]
+    pub fn of(device: &Described, level_max: u8) -> Vec<Self> {
+        let modes = [
+            Self::Plain,
+            Self::Priority,
+            Self::Lv1,
+            Self::Gate,
+            Self::Spaced,
+            Self::GatePriority,
+            Self::Lv3,
+        ];
+        // Neither priorities nor gates at intervals mean anything to the processor as a device.
+        let for_streams = [Self::Priority, Self::Spaced, Self::GatePriority];
+        let applies = |mode: &Self| {
+            mode.level() <= level_max.min(device.level)
+                && (device.hal != "host" || !for_streams.contains(mode))
+        };
+        modes.into_iter().filter(applies).collect()
+    }
 
     /// What it is called.
     #[must_use]
@@ -63,8 +80,7 @@ impl Mode {
     }
 
     /// The number of the level that it needs, 1 to 3.
-    #[must_use]
-    pub fn level(self) -> u8 {
+    fn level(self) -> u8 {
         self.making(false).level
     }
 

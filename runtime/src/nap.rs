@@ -1,9 +1,7 @@
 //! How long to sleep before looking at a device that wakes nobody.
 //!
-//! A processor that has been idle for long takes long to wake up: in a virtual machine with an
-//! H200, threads that slept for 1.6 ms were 0.2 ms late one time in twenty, and those that slept
-//! for 0.1 ms hardly ever more than 20 µs. So no nap is very long, the last ones are short, and
-//! only the last moments are spent awake.
+//! A processor that has been idle for long takes long to wake up, above all a virtual one. So no
+//! nap is very long, the last ones are short, and only the last moments are spent awake.
 
 // Not those of the models, which cannot be in a static: it only decides how soon.
 use std::sync::atomic::{AtomicU32, Ordering};

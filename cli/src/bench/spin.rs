@@ -72,13 +72,6 @@ fn describe(device: &Described) -> String {
 pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliError> {
     let highest = args.level;
     let plan = |device: &Described| {
-        let level = highest.unwrap_or(3).min(device.level);
-        let mut modes = match device.hal {
-            "host" => vec![priority::Mode::Plain, priority::Mode::Lv1, priority::Mode::Gate],
-            _ => priority::Mode::STREAMS.to_vec(),
-        };
-        modes.push(priority::Mode::Lv3);
-        modes.retain(|mode| mode.level() <= level);
         let task_ns = u64::from(args.commands) * TASK_NS;
         let pause = |load: u32| {
             let mean = task_ns / u64::from(load) * u64::from(100 - load);
@@ -94,7 +87,7 @@ pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliErro
             background_ns: args.background_us.iter().map(|us| us * 1_000).collect(),
             waves: args.waves.clone(),
             threshold: args.threshold,
-            modes,
+            modes: priority::Mode::of(device, highest.unwrap_or(3)),
         }
     };
     run(
