@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use xsched_lab::mode::Mode;
 use xsched_sim::comparators::System;
 
 /// Most seeds that a run or a comparison takes.
@@ -86,6 +87,9 @@ pub(crate) enum Bench {
     /// Run two tasks that are always busy, with shares, and print what each gets.
     #[command(after_help = EXIT_CODES)]
     Partition(PartitionArgs),
+    /// The background of another bench, in a process of its own.
+    #[command(hide = true)]
+    Background(BackgroundArgs),
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +154,37 @@ pub(crate) struct FixedPriorityArgs {
     /// Highest preemption level to try, 1 to 3; by default all that the device has.
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
     pub(crate) level: Option<u8>,
+    /// How the two are kept apart, with commas between, instead of all ways up to the level: plain,
+    /// priority, lv1, gate, gate@200 (gates so many µs apart), gate+priority, lv3, and with the
+    /// background in a process of its own: processes-plain, processes-lv1, processes-gate.
+    #[arg(long, value_name = "W,W", value_delimiter = ',', conflicts_with = "level")]
+    pub(crate) modes: Vec<Mode>,
+}
+
+/// A background in a process of its own, which `fixed-priority` starts.
+#[derive(Debug, Args)]
+pub(crate) struct BackgroundArgs {
+    /// The device.
+    #[arg(long, value_enum)]
+    pub(crate) hal: SpinHal,
+    /// The number of the device.
+    #[arg(long)]
+    pub(crate) device: u32,
+    /// The file of the shared page.
+    #[arg(long)]
+    pub(crate) page: PathBuf,
+    /// How it is kept apart from the task: one of the ways with processes.
+    #[arg(long)]
+    pub(crate) mode: Mode,
+    /// Length of its commands.
+    #[arg(long)]
+    pub(crate) command_ns: u64,
+    /// Waves of blocks of its commands.
+    #[arg(long)]
+    pub(crate) waves: u32,
+    /// Commands in flight.
+    #[arg(long)]
+    pub(crate) threshold: u32,
 }
 
 #[derive(Debug, Args)]

@@ -70,6 +70,25 @@ fn fixed_priority_has_a_cell_for_each_combination() {
 }
 
 #[test]
+fn a_background_can_have_a_process_of_its_own() {
+    let small = ["--samples", "3", "--commands", "2", "--background-us", "300"];
+    let bench = ["bench", "fixed-priority", "--json", "-", "--modes"];
+    let both = ["processes-plain,processes-lv1"];
+    let record = json(&[&bench[..], &both, &small].concat(), &[]);
+    let cells = record["cells"].as_array().expect("cells");
+    let modes: Vec<_> = cells.iter().filter_map(|cell| cell["mode"].as_str()).collect();
+    assert_eq!(modes, ["processes-plain", "processes-lv1"]);
+    for cell in cells {
+        assert!(cell["background_share"].as_f64() > Some(0.0), "{cell}");
+    }
+    // The processor's queues have no gates that others could close. The background says so too.
+    let output = xsched(&[&bench[..], &["processes-gate"], &small].concat(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("no gates that other processes"), "{errors}");
+}
+
+#[test]
 fn overhead_compares_with_a_plain_stream() {
     let small = ["--rounds", "1", "--commands-us", "1000"];
     let record = json(&[&["bench", "overhead", "--json", "-"], &small[..]].concat(), &[]);

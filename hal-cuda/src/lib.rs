@@ -21,5 +21,6 @@ pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
 pub use error::{CudaError, LoadError};
 pub use spin::{Kernels, SpinRate};
 pub use xsched_hal_stream::{
-    PlainStream, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
+    Holder, PlainStream, SharedGate, SharedGates, SharedPage, Spacing, StreamApi, StreamCommand,
+    StreamConfig, StreamDevice, StreamDeviceConfig,
 };

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use serde::Serialize;
 use xsched::core::hal::{Backend, Retire, Steps, Submit};
 use xsched::core::level::Level;
+use xsched_hal_stream::SharedPage;
 
 /// Why an experiment came to no end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +89,18 @@ pub trait Bench: Sync {
 
     /// How a queue of the device is opened.
     fn config(&self, making: Making) -> <Self::Backend as Backend>::Config;
+
+    /// How a queue of the device is opened whose gate waits for a word of a page that another
+    /// process has as well.
+    ///
+    /// # Errors
+    /// If the device has no such gates, or refuses.
+    fn config_in_page(
+        &self,
+        making: Making,
+        page: SharedPage,
+        word: usize,
+    ) -> Result<<Self::Backend as Backend>::Config, LabError>;
 
     /// A command that takes the whole device for so many nanoseconds, in so many waves of blocks
     /// one after the other, where the device has such a thing.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use xsched::core::level::Level;
 use xsched_hal_cuda::{
-    CudaApi, CudaCommand, PlainStream, Spacing, SpinRate, StreamCommand, StreamConfig,
+    CudaApi, CudaCommand, PlainStream, SharedPage, Spacing, SpinRate, StreamCommand, StreamConfig,
     StreamDevice, StreamDeviceConfig,
 };
 use xsched_hal_stream::StreamApi;
@@ -66,6 +67,20 @@ impl Bench for Cuda {
             .level_max(making.level())
             .spacing(Spacing::of_ns(making.spacing_ns))
             .priority(if making.urgent { greatest } else { least })
+    }
+
+    fn config_in_page(
+        &self,
+        making: Making,
+        page: SharedPage,
+        word: usize,
+    ) -> Result<StreamConfig<CudaApi>, LabError> {
+        if self.device.level() < Level::Deactivate {
+            return Err(LabError::new("the device's queues have no gates"));
+        }
+        let gates = self.device.share(page).map_err(LabError::new)?;
+        let gate = gates.take(word).ok_or_else(|| LabError::new("the page has no such word"))?;
+        Ok(self.config(making).in_page(gate))
     }
 
     fn command(&self, ns: u64, waves: u32) -> Result<StreamCommand<CudaApi>, LabError> {

@@ -7,6 +7,7 @@ use xsched::core::id::{CmdId, QueueId};
 use xsched_hal_host::{
     Busy, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit,
 };
+use xsched_hal_stream::SharedPage;
 
 use crate::bench::{Bench, Described, LabError, Making, Plain};
 
@@ -52,6 +53,10 @@ impl Bench for Host {
     fn config(&self, _: Making) {}
 
     /// It has no waves.
+    fn config_in_page(&self, _: Making, _: SharedPage, _: usize) -> Result<(), LabError> {
+        Err(LabError::new("the processor as a device has no gates that other processes can close"))
+    }
+
     fn command(&self, ns: u64, _: u32) -> Result<HostCommand, LabError> {
         Ok(self.busy.command(ns))
     }

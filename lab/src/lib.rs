@@ -6,9 +6,11 @@ mod bench;
 mod cuda;
 pub mod devices;
 mod host;
+pub mod mode;
 pub mod overhead;
 pub mod partition;
 pub mod priority;
+pub mod processes;
 mod stats;
 mod task;
 

@@ -1,12 +1,20 @@
 //! Benches on commands that spin, on any device that has them.
 
+use std::io;
+use std::process::Command;
+
+use clap::ValueEnum;
 use serde::Serialize;
+use xsched_lab::mode::Mode;
+use xsched_lab::processes::{self, Request};
 use xsched_lab::{
     Bench, Cuda, Described, Foreground, Host, LabError, Quantiles, overhead, partition, priority,
 };
 
 use crate::Ending;
-use crate::args::{FixedPriorityArgs, OverheadArgs, PartitionArgs, SpinArgs, SpinHal};
+use crate::args::{
+    BackgroundArgs, FixedPriorityArgs, OverheadArgs, PartitionArgs, SpinArgs, SpinHal,
+};
 use crate::error::CliError;
 use crate::machine::Machine;
 use crate::output::{Outputs, Places};
@@ -87,16 +95,56 @@ pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliErro
             background_ns: args.background_us.iter().map(|us| us * 1_000).collect(),
             waves: args.waves.clone(),
             threshold: args.threshold,
-            modes: priority::Mode::of(device, highest.unwrap_or(3)),
+            modes: if args.modes.is_empty() {
+                Mode::of(device, highest.unwrap_or(3))
+            } else {
+                args.modes.clone()
+            },
         }
     };
+    let launcher = |request: &Request| background_command(&args.spin, request);
     run(
         "fixed-priority",
         &args.spin,
-        |host, show| priority::run(host, &plan(&host.describe()), show),
-        |cuda, show| priority::run(cuda, &plan(&cuda.describe()), show),
+        |host, show| priority::run(host, &plan(&host.describe()), &launcher, show),
+        |cuda, show| priority::run(cuda, &plan(&cuda.describe()), &launcher, show),
         priority_report,
     )
+}
+
+/// The command line of a background in a process of its own.
+fn background_command(spin: &SpinArgs, request: &Request) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let hal = spin.hal.to_possible_value().map(|hal| hal.get_name().to_owned());
+    command.args(["bench", "background", "--hal", &hal.unwrap_or_default()]);
+    command.args(["--device", &spin.device.to_string(), "--page"]).arg(&request.page);
+    command.args(["--mode", &Mode::Processes(request.apart).to_string()]);
+    command.args(["--command-ns", &request.command_ns.to_string()]);
+    command.args(["--waves", &request.waves.to_string()]);
+    command.args(["--threshold", &request.threshold.to_string()]);
+    Ok(command)
+}
+
+/// `xsched bench background`, which other benches start.
+pub(crate) fn background(args: &BackgroundArgs) -> Result<Ending, CliError> {
+    let Mode::Processes(apart) = args.mode else {
+        return Err(CliError::device(format!("`{}` is no way with processes", args.mode)));
+    };
+    let request = Request {
+        page: args.page.clone(),
+        apart,
+        command_ns: args.command_ns,
+        waves: args.waves,
+        threshold: args.threshold,
+    };
+    let ran = match args.hal {
+        SpinHal::Host => Host::open().and_then(|host| processes::background(&host, &request)),
+        SpinHal::Cuda => {
+            Cuda::open(args.device).and_then(|cuda| processes::background(&cuda, &request))
+        }
+    };
+    ran.map_err(CliError::device)?;
+    Ok(Ending::Fine)
 }
 
 fn priority_report(outcome: &priority::Outcome) -> String {
@@ -129,7 +177,7 @@ fn priority_report(outcome: &priority::Outcome) -> String {
         let first = [
             cell.waves.to_string(),
             (cell.background_ns / 1_000).to_string(),
-            cell.mode.name().to_owned(),
+            cell.mode.to_string(),
         ];
         let rest = [
             number(cell.p99_over_alone, 3),
@@ -178,7 +226,7 @@ fn overhead_report(outcome: &overhead::Outcome) -> String {
     let rows = outcome.rows.iter().map(|row| {
         vec![
             (row.command_ns / 1_000).to_string(),
-            row.mode.name().to_owned(),
+            row.mode.to_string(),
             number(Some(row.row.p50_us), 1),
             percent(Some(row.overhead)),
             number(Some(row.processors), 2),
@@ -188,7 +236,7 @@ fn overhead_report(outcome: &overhead::Outcome) -> String {
     let header = ["<way", "P50", "P95", "P99", "added"];
     let lone = outcome.lone.iter().map(|lone| {
         vec![
-            lone.mode.name().to_owned(),
+            lone.mode.to_string(),
             number(Some(lone.time.p50_us), 2),
             number(Some(lone.time.p95_us), 2),
             number(lone.time.p99_us, 2),
