@@ -83,6 +83,12 @@ pub enum CudaError {
         /// What fits.
         max: usize,
     },
+    /// The device's clock was not read in time.
+    #[error("the device's clock was not read within {ms} ms; end what else keeps the device busy")]
+    ClockSilent {
+        /// How long was waited.
+        ms: u64,
+    },
 }
 
 impl CudaError {

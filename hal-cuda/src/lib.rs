@@ -11,12 +11,14 @@
 #![allow(unsafe_code)]
 
 mod api;
+mod clock;
 mod command;
 mod error;
 mod spin;
 pub mod table;
 
 pub use api::{CudaApi, Entered, device_count};
+pub use clock::{ClockProbe, ClockRead, Stamps};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
 pub use error::{CudaError, LoadError};
 pub use spin::{Kernels, SpinRate};

@@ -21,6 +21,7 @@ pub struct Kernels {
     spin: CuFunction,
     note: CuFunction,
     trap: CuFunction,
+    clock: CuFunction,
 }
 
 impl Kernels {
@@ -47,6 +48,7 @@ impl Kernels {
             spin: find(c"xs_spin")?,
             note: find(c"xs_note")?,
             trap: find(c"xs_trap")?,
+            clock: find(c"xs_clock")?,
         })
     }
 
@@ -115,6 +117,20 @@ impl Kernels {
         // SAFETY: it writes where the caller allows it; its module stays loaded.
         let kernel = unsafe { CudaKernel::new(self.note, [1; 3], [1; 3]) };
         kernel.parameter(cycles)?.parameter(clock)?.parameter(notes)
+    }
+
+    /// One thread that writes the device's clock so many times, each time it is asked to.
+    ///
+    /// # Errors
+    /// None that can happen.
+    ///
+    /// # Safety
+    /// `words` is the device's address of host memory of 64 bytes and 8 for each round, which is
+    /// alive until it has run.
+    pub(crate) unsafe fn clock(&self, words: u64, rounds: u64) -> Result<CudaKernel, CudaError> {
+        // SAFETY: it writes where the caller allows it; its module stays loaded.
+        let kernel = unsafe { CudaKernel::new(self.clock, [1; 3], [1; 3]) };
+        kernel.parameter(words)?.parameter(rounds)
     }
 }
 

@@ -3,6 +3,7 @@
 //! what it was measured on.
 
 mod bench;
+mod clocks;
 mod cuda;
 pub mod devices;
 mod host;
@@ -15,6 +16,7 @@ mod stats;
 mod task;
 
 pub use bench::{Bench, Described, LabError, Making, Plain};
+pub use clocks::DeviceClock;
 pub use cuda::Cuda;
 pub use host::{Host, HostStream};
 pub use stats::{P99_SAMPLES, Processor, Quantiles};
