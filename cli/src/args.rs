@@ -87,6 +87,9 @@ pub(crate) enum Bench {
     /// Run two tasks that are always busy, with shares, and print what each gets.
     #[command(after_help = EXIT_CODES)]
     Partition(PartitionArgs),
+    /// Measure what thresholds cost, and print the smallest that costs little.
+    #[command(after_help = EXIT_CODES)]
+    Threshold(ThresholdArgs),
     /// The background of another bench, in a process of its own.
     #[command(hide = true)]
     Background(BackgroundArgs),
@@ -238,40 +241,50 @@ pub(crate) struct OverheadArgs {
 }
 
 /// Most samples of a bench for each level.
-const MAX_SAMPLES: u64 = 10_000_000;
+const MAX_SAMPLES: i64 = 10_000_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct PreemptArgs {
-    /// The device.
-    #[arg(long, value_enum, default_value_t = Hal::Host)]
-    pub(crate) hal: Hal,
-    /// Holds for each level; a P99 and a verdict need 1000.
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Holds in each combination; a P99 and a verdict need 1000.
     #[arg(long, value_name = "N", default_value_t = 2000)]
-    #[arg(value_parser = value_parser!(u64).range(1..=MAX_SAMPLES))]
-    pub(crate) samples: u64,
-    /// Preemption levels, 1 to 3, with commas between.
-    #[arg(long = "level", value_name = "N,N", value_delimiter = ',', default_value = "1,2,3")]
+    #[arg(value_parser = value_parser!(u32).range(1..=MAX_SAMPLES))]
+    pub(crate) samples: u32,
+    /// Preemption levels, 1 to 3, with commas between; by default all that the device has.
+    #[arg(long = "level", value_name = "N,N", value_delimiter = ',')]
     pub(crate) levels: Vec<u8>,
-    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
-    /// error.
-    #[arg(long, value_name = "OUT")]
-    pub(crate) json: Option<PathBuf>,
+    /// Lengths of the victim's commands in microseconds, with commas between; by default 500 on the
+    /// host, and seven from 10 to 2000 elsewhere.
+    #[arg(long, value_name = "US,US", value_delimiter = ',')]
+    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) commands_us: Vec<u64>,
+    /// Commands that the victim keeps in flight, with commas between, of which Lv1 uses the first;
+    /// by default 8 on the host, 8 and 64 elsewhere.
+    #[arg(long = "threshold", value_name = "N,N", value_delimiter = ',')]
+    #[arg(value_parser = value_parser!(u64).range(1..=64))]
+    pub(crate) thresholds: Vec<u64>,
 }
 
-/// The kinds of devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Hal {
-    /// The processor as a device.
-    Host,
-}
-
-impl Hal {
-    /// What it is, in a line.
-    pub(crate) const fn describe(self) -> &'static str {
-        match self {
-            Self::Host => "the processor as a device (xsched-hal-host) with 1 compute unit",
-        }
-    }
+#[derive(Debug, Args)]
+pub(crate) struct ThresholdArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Rounds, in each of which every way has its turn.
+    #[arg(long, value_name = "N", default_value_t = 11)]
+    #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Lengths of commands in microseconds, with commas between.
+    #[arg(long, value_name = "US,US", value_delimiter = ',', default_value = "10,100,1000")]
+    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) commands_us: Vec<u64>,
+    /// Commands in flight, with commas between.
+    #[arg(long = "threshold", value_name = "N,N", value_delimiter = ',')]
+    #[arg(default_value = "1,2,3,4,6,8,10,16", value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) thresholds: Vec<u32>,
+    /// Highest preemption level to try, 1 to 3; by default all that the device has.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
+    pub(crate) level: Option<u8>,
 }
 
 /// Most requests of a demo.

@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::FixedPriority(args)) => bench::spin::fixed_priority(&args),
         Command::Bench(Bench::Overhead(args)) => bench::spin::overhead(&args),
         Command::Bench(Bench::Partition(args)) => bench::spin::partition(&args),
+        Command::Bench(Bench::Threshold(args)) => bench::spin::threshold(&args),
         Command::Bench(Bench::Background(args)) => bench::spin::background(&args),
         Command::Devices(args) => devices::execute(&args),
         Command::Demo(args) => demo::execute(&args),

@@ -47,7 +47,7 @@ fn a_machine_without_gpus_has_the_host_device_and_says_what_is_missing() {
 
 #[test]
 fn a_bench_on_a_device_that_is_not_there_is_refused_in_one_line() {
-    for bench in ["fixed-priority", "overhead", "partition"] {
+    for bench in ["fixed-priority", "overhead", "partition", "preempt", "threshold"] {
         let error = refused(&["bench", bench, "--hal", "cuda"], &NOWHERE);
         assert!(error.contains("no CUDA driver"), "{error}");
     }
@@ -86,6 +86,16 @@ fn a_background_can_have_a_process_of_its_own() {
     assert_eq!(output.status.code(), Some(2));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("no gates that other processes"), "{errors}");
+}
+
+#[test]
+fn threshold_says_from_where_on_it_costs_little() {
+    let small = ["--rounds", "1", "--commands-us", "1000", "--threshold", "1,4", "--level", "1"];
+    let record = json(&[&["bench", "threshold", "--json", "-"], &small[..]].concat(), &[]);
+    let cells = record["cells"].as_array().expect("cells");
+    let thresholds: Vec<_> = cells.iter().filter_map(|cell| cell["threshold"].as_u64()).collect();
+    assert_eq!(thresholds, [1, 4]);
+    assert_eq!(record["least"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]

@@ -122,7 +122,7 @@ pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<O
 }
 
 /// Commands of one length in a row, in all modes by turns, so that a drift of the clock hits all.
-fn row<B: Bench>(
+pub(crate) fn row<B: Bench>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,

@@ -5,15 +5,17 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use xsched_lab::mode::Mode;
+use xsched_lab::mode::{Mode, SPACING_US};
 use xsched_lab::processes::{self, Request};
 use xsched_lab::{
     Bench, Cuda, Described, Foreground, Host, LabError, Quantiles, overhead, partition, priority,
+    threshold,
 };
 
 use crate::Ending;
 use crate::args::{
     BackgroundArgs, FixedPriorityArgs, OverheadArgs, PartitionArgs, SpinArgs, SpinHal,
+    ThresholdArgs,
 };
 use crate::error::CliError;
 use crate::machine::Machine;
@@ -70,7 +72,7 @@ fn run<T: Serialize>(
     Ok(Ending::Fine)
 }
 
-fn describe(device: &Described) -> String {
+pub(super) fn describe(device: &Described) -> String {
     let Described { hal, device, driver, pci, level, entries_max, .. } = device;
     let pci = if pci.is_empty() { String::new() } else { format!(", PCI {pci}") };
     format!("device: {device} ({hal}, {driver}{pci}), Lv{level}, {entries_max} entries\n")
@@ -296,4 +298,56 @@ fn partition_report(outcome: &partition::Outcome) -> String {
         ]
     });
     text + &table("parts of what both got", &header, rows)
+}
+
+/// `xsched bench threshold`.
+pub(crate) fn threshold(args: &ThresholdArgs) -> Result<Ending, CliError> {
+    let plan = |device: &Described| {
+        let modes = [Mode::Lv1, Mode::Gate { spacing_us: SPACING_US }, Mode::Lv3];
+        let highest = args.level.unwrap_or(3).min(device.level);
+        threshold::Plan {
+            commands_ns: args.commands_us.iter().map(|us| us * 1_000).collect(),
+            modes: modes.into_iter().filter(|mode| mode.level() <= highest).collect(),
+            thresholds: args.thresholds.clone(),
+            row_ns: ROW_NS,
+            rounds: args.rounds,
+        }
+    };
+    run(
+        "threshold",
+        &args.spin,
+        |host, show| threshold::run(host, &plan(&host.describe()), show),
+        |cuda, show| threshold::run(cuda, &plan(&cuda.describe()), show),
+        threshold_report,
+    )
+}
+
+fn threshold_report(outcome: &threshold::Outcome) -> String {
+    let threshold::Outcome { device, plan, cells, least } = outcome;
+    let mut text = describe(device);
+    text += &format!(
+        "rows of {} ms, medians of {} rounds, over those of a plain stream\n\n",
+        plan.row_ns / 1_000_000,
+        plan.rounds
+    );
+    let mut header = vec!["command".to_owned(), "in flight".to_owned(), "per marker".to_owned()];
+    header.extend(plan.modes.iter().map(ToString::to_string));
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let rows = cells.iter().filter_map(|cell| {
+        let command_ns = cell.rows.first()?.command_ns;
+        let mut row = vec![(command_ns / 1_000).to_string()];
+        row.extend([cell.threshold.to_string(), cell.batch.to_string()]);
+        row.extend(cell.rows.iter().skip(1).map(|row| percent(Some(row.overhead))));
+        Some(row)
+    });
+    text += &table("overhead of commands in a row", &header, rows);
+    for least in least {
+        let length = least.command_ns / 1_000;
+        let limit = threshold::LITTLE * 100.0;
+        text += &match least.threshold {
+            Some(n) => format!("{}, {length} µs: below {limit:.0} % from {n} on\n", least.mode),
+            None => format!("{}, {length} µs: never below {limit:.0} %\n", least.mode),
+        };
+    }
+    text
 }
