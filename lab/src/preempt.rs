@@ -174,6 +174,8 @@ impl<B: Bench> Subject<B> {
             self.sample(&mut times)?;
             progress(f64::from(n + 1) / f64::from(samples));
         }
+        // What is left would run beside the next victim.
+        self.queue.wait_all();
         let command_ns = self.used_ns();
         let slack_us = bench.slack_us();
         Ok(row(&times, (self.mode, command_ns, self.threshold), slack_us))
