@@ -26,8 +26,12 @@ const LIMIT_STACK: c_int = 0;
 const HANGS: Duration = Duration::from_secs(4);
 /// What the winner's thread has the device do while it makes a call, in microseconds.
 const LONG_US: u64 = 10_000;
-/// Commands of the victim, of which the first few run before it is held.
+/// Commands of the victim, of which the first few run before it is held: more of them where another
+/// thread has to start for that.
 const VICTIM: u32 = 12;
+const VICTIM_LONG: u32 = 40;
+/// Commands that the winner has to launch yet while its thread makes a call.
+const MORE: u32 = 100;
 
 /// A call that waits for the whole device, or is said to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +109,7 @@ impl Call {
         if self == Self::DeepLaunch {
             extra.load_function(function);
         } else if extra.is_loaded(function) {
-            panic!("the kernel is loaded before its first launch: is lazy loading off?");
+            extra.case.note("the kernel was loaded before its first launch");
         }
         // SAFETY: the module stays loaded. The kernels with parameters write nowhere if the third
         // is 0.
@@ -179,6 +183,7 @@ fn answer(code: CuResult) -> Result<(), String> {
 
 /// Functions of the driver that the backend does not need.
 pub(crate) struct Extra {
+    case: Case,
     device: StreamDevice<CudaApi>,
     unload: unsafe extern "C" fn(CuModule) -> CuResult,
     limit: unsafe extern "C" fn(c_int, usize) -> CuResult,
@@ -186,12 +191,13 @@ pub(crate) struct Extra {
 }
 
 impl Extra {
-    pub(crate) fn of(scene: &Scene) -> Self {
+    pub(crate) fn of(case: &Case, scene: &Scene) -> Self {
         // SAFETY: it is loaded already, and never unloaded; its functions are those of `cuda.h`.
         unsafe {
             let library = libloading::Library::new(&scene.table().library).expect("the driver");
             let library = Box::leak(Box::new(library));
             Self {
+                case: case.clone(),
                 device: scene.device.clone(),
                 unload: *library.get("cuModuleUnload\0").expect("a function"),
                 limit: *library.get("cuCtxSetLimit\0").expect("a function"),
@@ -316,7 +322,7 @@ fn call_as_winner(
 ) -> Made {
     let (made, result) = mpsc::channel();
     let (winner, victim) = (queues.0.clone(), queues.1.clone());
-    let ahead = occupy(scene, &winner, &victim, if who == Who::Winner { 20 } else { 0 });
+    let ahead = occupy(scene, &winner, &victim, if who == Who::Winner { MORE } else { 0 });
     let device = scene.device.clone();
     thread::spawn(move || {
         let none = Ahead { winner: Duration::ZERO, victim: Duration::ZERO };
@@ -332,7 +338,7 @@ fn raw_case(case: &Case, call: Call, who: Who, way: Way) {
     let scene = Scene::open(case);
     let (winner, victim) = (scene.winner(), scene.victim());
     warm(case, &scene, &[&winner, &victim]);
-    let extra = Extra::of(&scene);
+    let extra = Extra::of(case, &scene);
     case.step("making the call on an idle device");
     let alone = base(case, &scene, call, &extra);
     let ready = call.ready(&scene, &extra, true);
@@ -340,7 +346,7 @@ fn raw_case(case: &Case, call: Call, who: Who, way: Way) {
     let mut busy = None;
     let forced = scene.device.forced_open();
     let made = if who == Who::Victim {
-        scene.feed(&victim, VICTIM);
+        scene.feed(&victim, VICTIM_LONG);
         let its = busy.insert(Busy::start(winner.clone(), scene.spin(COMMAND_US)));
         let ahead = match held(&victim, millis(1_000)) {
             Ok(victim) => Ahead { winner: micros(COMMAND_US * u64::from(IN_FLIGHT)), victim },
@@ -436,7 +442,7 @@ fn winner_launches(case: &Case, call: Call) {
     let scene = Scene::open(case);
     let (winner, victim) = (scene.winner(), scene.victim());
     warm(case, &scene, &[&winner, &victim]);
-    let extra = Extra::of(&scene);
+    let extra = Extra::of(case, &scene);
     let command = call.command(&extra, false);
     let begin = Instant::now();
     let ticket = winner.submit(command).expect("a command");
@@ -468,7 +474,7 @@ fn victim_launches(case: &Case, call: Call) {
     let scene = Scene::open(case);
     let (winner, victim) = (scene.winner(), scene.victim());
     warm(case, &scene, &[&winner, &victim]);
-    let extra = Extra::of(&scene);
+    let extra = Extra::of(case, &scene);
     let begin = Instant::now();
     let ticket = victim.submit(call.command(&extra, false)).expect("a command");
     victim.wait_timeout(ticket, Duration::from_secs(3)).expect("it ends");
@@ -477,7 +483,7 @@ fn victim_launches(case: &Case, call: Call) {
     let command = call.command(&extra, true);
     case.step("submitting while the victim is held");
     let forced = scene.device.forced_open();
-    scene.feed(&victim, VICTIM);
+    scene.feed(&victim, VICTIM_LONG);
     let busy = Busy::start(winner.clone(), scene.spin(COMMAND_US));
     if let Err(error) = held(&victim, millis(1_000)) {
         return case.fail(error);
@@ -495,7 +501,7 @@ fn victim_launches(case: &Case, call: Call) {
     }
     let begin = Instant::now();
     let ended = victim.wait_timeout(ticket, HANGS);
-    let work = micros(COMMAND_US * u64::from(VICTIM + IN_FLIGHT));
+    let work = micros(COMMAND_US * u64::from(VICTIM_LONG + IN_FLIGHT));
     case.check(ended == Ok(()), format_args!("the command: {ended:?}"));
     case.within("after the hold, until it has run", begin.elapsed(), alone + work + NAP);
     all_ends(case, &[&winner, &victim]);
@@ -508,12 +514,12 @@ fn survey_case(case: &Case, call: Call) {
     let scene = Scene::open(case);
     let victim = scene.victim();
     warm(case, &scene, &[&victim]);
-    let extra = Extra::of(&scene);
+    let extra = Extra::of(case, &scene);
     let alone = base(case, &scene, call, &extra);
     let ready = call.ready(&scene, &extra, true);
     let probes = Probe::measured(&scene);
     case.step("holding the victim");
-    scene.feed(&victim, VICTIM);
+    scene.feed(&victim, VICTIM_LONG);
     victim.hold(Level::Deactivate);
     let behind = match held(&victim, millis(1_000)) {
         Ok(behind) => behind,

@@ -124,7 +124,8 @@ fn stays_lost(case: &Case, scene: &Scene, queues: &[&Queue]) {
 /// Waiters of a command that fails, and of all later ones on the same context, get the error.
 fn trap(case: &Case) {
     let scene = Scene::open(case);
-    let (first, second) = (scene.victim(), scene.winner());
+    // Neither holds the other.
+    let (first, second) = (scene.victim(), scene.victim());
     for queue in [&first, &second] {
         queue.submit(scene.empty()).expect("a command");
         queue.wait_all_timeout(HANGS).expect("it ends");
@@ -184,8 +185,8 @@ fn trap_while_held(case: &Case) {
 }
 
 /// A block of more threads than there can be.
-fn too_large(scene: &Scene) -> Command {
-    let extra = Extra::of(scene);
+fn too_large(case: &Case, scene: &Scene) -> Command {
+    let extra = Extra::of(case, scene);
     let function = extra.function(extra.load(), c"xf_quick");
     extra.load_function(function);
     // SAFETY: it has no parameters and touches no memory; the module stays loaded.
@@ -197,7 +198,7 @@ fn too_large(scene: &Scene) -> Command {
 fn bad_launch(case: &Case, busy: bool) {
     let scene = Scene::open(case);
     let queue = scene.victim();
-    let (bad, counter) = (too_large(&scene), scene.counter());
+    let (bad, counter) = (too_large(case, &scene), scene.counter());
     queue.submit(scene.empty()).expect("a command");
     queue.wait_all_timeout(HANGS).expect("it ends");
     for round in 0..3 {
