@@ -174,14 +174,23 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
         }
         let nap = if look.busy { PERIOD } else { QUIET_PERIOD };
         thread::sleep(nap);
-        if let Some(blocked) = look.at(&board.all(), Instant::now(), board.patience) {
-            count(&board.forced);
+        let members = board.all();
+        if let Some(blocked) = look.at(&members, Instant::now(), board.patience) {
+            // If they are lifted already it waits for something else, such as the call for which
+            // they were.
+            let closed = members.iter().any(|member| member.gate.is_closed());
+            if closed {
+                // First, so that whoever sees what comes of it knows why.
+                count(&board.forced);
+            }
             let lifted = board.lift();
-            tracing::warn!(
-                gates = lifted.closed,
-                "a launch was blocked while queues were held, so they were let go for as long as \
-                 it takes; load kernels and set stack limits before queues are held"
-            );
+            if closed {
+                tracing::warn!(
+                    gates = lifted.closed,
+                    "a launch was blocked while queues were held, so they were let go for as long \
+                     as it takes; load kernels and set stack limits before queues are held"
+                );
+            }
             while blocked.iter().any(|(member, count)| member.entries.inside() == Some(*count)) {
                 thread::sleep(GLANCE);
             }
