@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::FixedPriority(args)) => bench::spin::fixed_priority(&args),
         Command::Bench(Bench::Overhead(args)) => bench::spin::overhead(&args),
         Command::Bench(Bench::Partition(args)) => bench::spin::partition(&args),
+        Command::Bench(Bench::Graphs(args)) => bench::graphs::graphs(&args),
         Command::Devices(args) => devices::execute(&args),
         Command::Demo(args) => demo::execute(&args),
         Command::Sim(Sim::Run(args)) => run::execute(&args),

@@ -34,7 +34,7 @@ struct Document<T> {
 }
 
 /// Runs an experiment on the device that was asked for, and writes what came out.
-fn run<T: Serialize>(
+pub(super) fn run<T: Serialize>(
     bench: &'static str,
     args: &SpinArgs,
     on_host: impl FnOnce(&Host, &dyn Fn(f64)) -> Result<T, LabError>,
@@ -62,7 +62,7 @@ fn run<T: Serialize>(
     Ok(Ending::Fine)
 }
 
-fn describe(device: &Described) -> String {
+pub(super) fn describe(device: &Described) -> String {
     let Described { hal, device, driver, pci, level, entries_max, .. } = device;
     let pci = if pci.is_empty() { String::new() } else { format!(", PCI {pci}") };
     format!("device: {device} ({hal}, {driver}{pci}), Lv{level}, {entries_max} entries\n")
