@@ -93,6 +93,9 @@ pub(crate) enum Bench {
     /// The background of another bench, in a process of its own.
     #[command(hide = true)]
     Background(BackgroundArgs),
+    /// Hold graphs with gates inside, and run two graphs at once; on CUDA.
+    #[command(after_help = EXIT_CODES)]
+    Graphs(GraphsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -216,6 +219,28 @@ pub(crate) struct PartitionArgs {
     #[arg(long, value_name = "S", default_value_t = 4)]
     #[arg(value_parser = value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GraphsArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Holds of each graph; a P99 needs 1000, and 0 leaves this part out.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) samples: u32,
+    /// Kernels of the graph that is held, of 100 µs each.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(value_parser = value_parser!(u32).range(2..=10_000))]
+    pub(crate) kernels: u32,
+    /// Requests in each combination of two graphs; a P99 needs 1000, and 0 leaves this part out.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) requests: u32,
+    /// Between two requests, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 20)]
+    #[arg(value_parser = value_parser!(u64).range(1..=10_000))]
+    pub(crate) period_ms: u64,
 }
 
 #[derive(Debug, Args)]

@@ -35,7 +35,7 @@ pub struct CudaApi {
 }
 
 /// Answers of calls that write a value.
-fn written<T>(
+pub(crate) fn written<T>(
     table: &Table,
     call: &'static str,
     mut value: T,
@@ -453,9 +453,11 @@ impl StreamApi for CudaApi {
                 let Some(launch) = self.table.graph_launch else {
                     return Err(CudaError::Missing { symbol: "cuGraphLaunch" });
                 };
-                // SAFETY: it writes an answer to where it is asked to.
+                // SAFETY: as promised by the caller, and by whoever made the command.
                 self.check("cuGraphLaunch", unsafe { launch(*graph, stream) })
             }
+            // SAFETY: as promised by the caller.
+            Body::Exec(exec) => unsafe { exec.launch(self, stream) },
         }
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 
 use crate::error::CudaError;
+use crate::exec::CudaGraphExec;
 use crate::table::{CuDevicePtr, CuFunction, CuGraphExec};
 
 /// Bytes of parameters that a [`CudaKernel`] has room for.
@@ -76,15 +77,16 @@ impl CudaKernel {
 
 /// What is launched without a closure. Pointers and handles are alive until it has run: whoever
 /// makes one into a command promises so, by [`CudaKernel::new`] or by the makers here.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CudaCommand(pub(crate) Body);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Body {
     Kernel(CudaKernel),
     Copy { to: CuDevicePtr, from: CuDevicePtr, bytes: usize },
     Fill { to: CuDevicePtr, value: u32, words: usize },
     Graph(CuGraphExec),
+    Exec(CudaGraphExec),
 }
 
 impl CudaCommand {
@@ -113,7 +115,14 @@ impl CudaCommand {
         Self(Body::Fill { to, value, words })
     }
 
-    /// An executable graph, as one command.
+    /// A graph, as one command. See [`CudaGraphExec::command`].
+    #[must_use]
+    pub(crate) const fn exec(exec: CudaGraphExec) -> Self {
+        Self(Body::Exec(exec))
+    }
+
+    /// An executable graph of the caller's, as one command. It is launched on one thread at a time,
+    /// as long as no other queue or thread gets it.
     ///
     /// # Safety
     /// It belongs to the device's context and is alive until it has run, as is what it uses.

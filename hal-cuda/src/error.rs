@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::HalError;
+use xsched_hal_stream::GraphError;
 
 use crate::table::{CuResult, SUCCESS, Table};
 
@@ -83,6 +84,23 @@ pub enum CudaError {
         /// What fits.
         max: usize,
     },
+    /// The edges of a graph, or the numbers of its nodes.
+    #[error("the graph: {0}")]
+    Graph(#[from] GraphError),
+    /// Times for another number of nodes.
+    #[error("{given} times for a graph of {nodes} nodes; give one for each node")]
+    NodeTimes {
+        /// Times given.
+        given: usize,
+        /// Nodes there are.
+        nodes: usize,
+    },
+    /// The graph has gates already.
+    #[error("the graph has gates already; add all nodes first, and gates once")]
+    HasGates,
+    /// The word is that of another device.
+    #[error("the gate's word was taken from another device; take one from the graph's own")]
+    WordOfAnother,
     /// The device's clock was not read in time.
     #[error("the device's clock was not read within {ms} ms; end what else keeps the device busy")]
     ClockSilent {

@@ -14,6 +14,8 @@ mod api;
 mod clock;
 mod command;
 mod error;
+mod exec;
+mod graph;
 mod spin;
 pub mod table;
 
@@ -21,8 +23,10 @@ pub use api::{CudaApi, Entered, device_count};
 pub use clock::{ClockProbe, ClockRead, Stamps};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
 pub use error::{CudaError, LoadError};
+pub use exec::CudaGraphExec;
+pub use graph::{CudaGraph, NodeTimes};
 pub use spin::{Kernels, SpinRate};
 pub use xsched_hal_stream::{
-    Holder, PlainStream, SharedGate, SharedGates, SharedPage, Spacing, StreamApi, StreamCommand,
-    StreamConfig, StreamDevice, StreamDeviceConfig,
+    GateWord, Holder, PlainStream, SharedGate, SharedGates, SharedPage, Spacing, StreamApi,
+    StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
 };

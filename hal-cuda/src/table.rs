@@ -55,6 +55,28 @@ handles! {
     CuGraphExec,
 }
 
+/// `CUDA_KERNEL_NODE_PARAMS_v2`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct KernelNodeParams {
+    /// The kernel, if `kernel` is null.
+    pub function: CuFunction,
+    /// Blocks in x, y and z.
+    pub grid: [c_uint; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [c_uint; 3],
+    /// Dynamic shared memory, in bytes.
+    pub shared_bytes: c_uint,
+    /// Pointers to the parameters, if `extra` is null.
+    pub parameters: *mut *mut c_void,
+    /// The parameters in one piece, as for a launch.
+    pub extra: *mut *mut c_void,
+    /// Null: a `CUkernel` instead of the function.
+    pub kernel: *mut c_void,
+    /// The context, or null for the current one.
+    pub context: CuContext,
+}
+
 /// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
 #[derive(Debug)]
 #[repr(C)]
@@ -95,6 +117,8 @@ pub const NOT_READY: CuResult = 600;
 pub const MEM_OP_WAIT_32: c_uint = 1;
 /// `CU_STREAM_WAIT_VALUE_EQ`.
 pub const WAIT_EQUAL: c_uint = 1;
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
+pub const CAPTURE_THREAD_LOCAL: c_int = 1;
 /// `CU_STREAM_NON_BLOCKING`.
 pub const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DEFAULT`.
@@ -201,6 +225,9 @@ table! {
         function_load = "cuFuncLoad" (CuFunction);
         capture_begin = "cuStreamBeginCapture_v2" (CuStream, c_int);
         capture_end = "cuStreamEndCapture" (CuStream, *mut CuGraph);
+        graph_create = "cuGraphCreate" (*mut CuGraph, c_uint);
+        graph_kernel = "cuGraphAddKernelNode_v2"
+            (*mut CuGraphNode, CuGraph, *const CuGraphNode, usize, *const KernelNodeParams);
         graph_destroy = "cuGraphDestroy" (CuGraph);
         graph_nodes = "cuGraphGetNodes" (CuGraph, *mut CuGraphNode, *mut usize);
         graph_edges = "cuGraphGetEdges" (CuGraph, *mut CuGraphNode, *mut CuGraphNode, *mut usize);

@@ -11,7 +11,7 @@ use xsched_core::hal::HalError;
 use xsched_hal_cuda::CudaError;
 use xsched_hal_cuda::table::{
     self, BatchMemOpParams, CuContext, CuEvent, CuFunction, CuGraph, CuGraphExec, CuGraphNode,
-    CuModule, CuStream, MemOp, Table,
+    CuModule, CuStream, KernelNodeParams, MemOp, Table,
 };
 
 /// Types that a C compiler passes in the same way.
@@ -53,6 +53,7 @@ same! {
 impl SameBehind<Self> for c_char {}
 impl SameBehind<Self> for c_void {}
 /// By what is asserted of their layouts below.
+impl SameBehind<sys::CUDA_KERNEL_NODE_PARAMS_v2> for KernelNodeParams {}
 impl SameBehind<sys::CUDA_BATCH_MEM_OP_NODE_PARAMS> for BatchMemOpParams {}
 impl<O: SameBehind<T>, T> Same<*mut T> for *mut O {}
 impl<O: SameBehind<T>, T> Same<*const T> for *const O {}
@@ -156,6 +157,8 @@ fn functions_are_declared_the_same() {
             function_load = cuFuncLoad(_);
             capture_begin = cuStreamBeginCapture_v2(_, _);
             capture_end = cuStreamEndCapture(_, _);
+            graph_create = cuGraphCreate(_, _);
+            graph_kernel = cuGraphAddKernelNode_v2(_, _, _, _, _);
             graph_destroy = cuGraphDestroy(_);
             graph_nodes = cuGraphGetNodes(_, _, _);
             graph_edges = cuGraphGetEdges(_, _, _, _);
@@ -186,6 +189,21 @@ layout!(
     context ctx, count count, operations paramArray, flags flags
 );
 
+layout!(
+    KernelNodeParams, sys::CUDA_KERNEL_NODE_PARAMS_v2:
+    function func, grid gridDimX, block blockDimX, shared_bytes sharedMemBytes,
+    parameters kernelParams, extra extra, kernel kern, context ctx
+);
+
+/// Three numbers one after the other.
+const _: () = {
+    type Theirs = sys::CUDA_KERNEL_NODE_PARAMS_v2;
+    assert!(offset_of!(Theirs, gridDimY) == offset_of!(KernelNodeParams, grid) + 4);
+    assert!(offset_of!(Theirs, gridDimZ) == offset_of!(KernelNodeParams, grid) + 8);
+    assert!(offset_of!(Theirs, blockDimY) == offset_of!(KernelNodeParams, block) + 4);
+    assert!(offset_of!(Theirs, blockDimZ) == offset_of!(KernelNodeParams, block) + 8);
+};
+
 type Wait = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st;
 
 /// The union, by its member for waits.
@@ -213,6 +231,7 @@ constants! {
     NOT_READY sys::CUresult::CUDA_ERROR_NOT_READY;
     MEM_OP_WAIT_32 sys::CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32;
     WAIT_EQUAL sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_EQ;
+    CAPTURE_THREAD_LOCAL sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     STREAM_NON_BLOCKING sys::CUstream_flags::CU_STREAM_NON_BLOCKING;
     EVENT_DEFAULT sys::CUevent_flags::CU_EVENT_DEFAULT;
     HOST_ALLOC (sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP);

@@ -1,7 +1,7 @@
 //! The device, and opening queues on it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, Ladder};
@@ -19,6 +19,7 @@ use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::selftest::{self, NoGate};
 use crate::shared::{SharedGate, SharedGates, SharedPage};
 use crate::submit::{Batch, Events, StreamSubmit};
+use crate::word::{GateWord, Taken};
 
 /// Entries assumed for a hardware queue whose depth was not measured: an H200's, measured.
 const DEPTH: u32 = 1_020;
@@ -58,7 +59,7 @@ impl Default for StreamDeviceConfig {
 pub struct StreamConfig<A: StreamApi> {
     stream: Option<A::Stream>,
     flag: Option<FlagMemory>,
-    gate: Option<SharedGate>,
+    gate: Option<GateWord<A>>,
     priority: Option<i32>,
     spacing: Spacing,
     level_max: Level,
@@ -113,6 +114,15 @@ impl<A: StreamApi> StreamConfig<A> {
         self
     }
 
+    /// Uses a word that was taken before, so that graphs can be made whose own gates are closed and
+    /// opened with the queue's. Goes before [`StreamConfig::with_flag`]. Opening the queue fails
+    /// if the word is another device's, or another queue is open with it.
+    #[must_use]
+    pub fn with_gate(mut self, gate: &GateWord<A>) -> Self {
+        self.gate = Some(gate.clone());
+        self
+    }
+
     /// Uses a word of the caller's as the gate's flag, in shared memory for example. Its lowest
     /// bit belongs to this process; a scheduler in another process closes the gate by setting
     /// another bit and opens it by clearing that. With each change of the 32 bits behind the word
@@ -131,7 +141,7 @@ impl<A: StreamApi> StreamConfig<A> {
     /// hold the queue.
     #[must_use]
     pub fn in_page(mut self, gate: SharedGate) -> Self {
-        self.gate = Some(gate);
+        self.flag = Some(gate.word());
         self
     }
 }
@@ -139,7 +149,7 @@ impl<A: StreamApi> StreamConfig<A> {
 /// A device of some vendor, with streams as hardware queues. A clone is the same device.
 #[derive(Debug)]
 pub struct StreamDevice<A: StreamApi> {
-    inner: Arc<Inner<A>>,
+    pub(crate) inner: Arc<Inner<A>>,
 }
 
 impl<A: StreamApi> Clone for StreamDevice<A> {
@@ -154,7 +164,7 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) board: Arc<Board<Option<FlagWord>>>,
     config: StreamDeviceConfig,
     entries_max: u32,
-    no_gate: Option<NoGate>,
+    pub(crate) no_gate: Option<NoGate>,
     flags: Mutex<Flags>,
     leaving: Mutex<Vec<Leaving<A>>>,
     /// Pages that other processes have as well.
@@ -272,6 +282,15 @@ impl<A: StreamApi> StreamDevice<A> {
         Ok(SharedGates::new(page, memory))
     }
 
+    /// Takes a word for the gates of a queue that is opened later, with
+    /// [`StreamConfig::with_gate`], and of the graphs that are launched there.
+    ///
+    /// # Errors
+    /// [`StreamError::NoGate`] if the device has no gates; or if the driver gives no memory.
+    pub fn gate_word(&self) -> Result<GateWord<A>, StreamError<A::Error>> {
+        GateWord::take(&self.inner)
+    }
+
     /// Makes a page of the caller's, shared with another process for example, usable for flags.
     ///
     /// # Errors
@@ -309,6 +328,23 @@ fn try_gate<A: StreamApi>(api: &A, flags: &mut Flags, depth: bool) -> Result<u32
 }
 
 impl<A: StreamApi> Inner<A> {
+    pub(crate) fn flags(&self) -> MutexGuard<'_, Flags> {
+        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a word back when the device has got past an event, and ends that. Without an event it
+    /// never is.
+    pub(crate) fn give_back_after(&self, event: Option<A::Event>, word: FlagWord) {
+        let (Some(event), Ok(entered)) = (event, self.api.enter()) else {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let leaving = Leaving { event, stream: None, word: Some(word) };
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(leaving);
+        self.sweep();
+        drop(entered);
+    }
+
     /// Sees to what a closed queue leaves behind, without waiting for the device.
     pub(crate) fn retire(
         &self,
@@ -375,8 +411,24 @@ impl<A: StreamApi> Inner<A> {
             }
         }
         if let Some(word) = word {
-            self.flags.lock().unwrap_or_else(PoisonError::into_inner).give_back(word);
+            self.flags().give_back(word);
         }
+    }
+
+    /// The word of a new queue that has a gate.
+    fn word(&self, config: &StreamConfig<A>) -> Result<Option<Chosen>, StreamError<A::Error>> {
+        let chosen = match (&config.gate, config.flag) {
+            (Some(gate), _) => {
+                let (word, taken) = gate.use_for_queue(self)?;
+                Chosen { word, shared: false, taken: Some(taken) }
+            }
+            (None, Some(flag)) => Chosen { word: FlagWord::first(flag), shared: true, taken: None },
+            (None, None) => {
+                let word = self.flags().take(&self.api)?;
+                Chosen { word, shared: false, taken: None }
+            }
+        };
+        Ok(Some(chosen))
     }
 
     /// The stream of a new queue, whether it is ours, and whether it may be held by a gate.
@@ -429,6 +481,15 @@ impl<A: StreamApi> ErrorType for StreamDevice<A> {
     type Error = StreamError<A::Error>;
 }
 
+/// The word of a queue's gate.
+#[derive(Debug)]
+struct Chosen {
+    word: FlagWord,
+    /// It is the caller's.
+    shared: bool,
+    taken: Option<Taken>,
+}
+
 type Opened<A> = Halves<StreamSubmit<A>, StreamRetire<A>, Ladder<StreamPreempt<A>>>;
 
 impl<A: StreamApi> Backend for StreamDevice<A> {
@@ -446,19 +507,9 @@ impl<A: StreamApi> Backend for StreamDevice<A> {
         let gated = may_hold
             && inner.no_gate.is_none()
             && config.level_max.min(inner.config.level_max) >= Level::Deactivate;
-        let flag = config.gate.map(SharedGate::word).or(config.flag);
-        let word = match flag {
-            Some(flag) if gated => Some(FlagWord::first(flag)),
-            None if gated => {
-                let mut flags = inner.flags.lock().unwrap_or_else(PoisonError::into_inner);
-                let word = flags.take(&inner.api);
-                drop(flags);
-                Some(word.inspect_err(|_| inner.end(owned.then_some(stream), None))?)
-            }
-            _ => None,
-        };
-        let shared = flag.is_some();
-        Ok(halves(inner, stream, owned, word, shared, config.spacing))
+        let chosen = if gated { inner.word(&config) } else { Ok(None) };
+        let word = chosen.inspect_err(|_| inner.end(owned.then_some(stream), None))?;
+        Ok(halves(inner, stream, owned, word, config.spacing))
     }
 
     fn info(&self) -> DeviceInfo {
@@ -470,10 +521,13 @@ fn halves<A: StreamApi>(
     inner: &Arc<Inner<A>>,
     stream: A::Stream,
     owned: bool,
-    word: Option<FlagWord>,
-    shared: bool,
+    chosen: Option<Chosen>,
     spacing: Spacing,
 ) -> Opened<A> {
+    let (word, shared, taken) = match chosen {
+        Some(Chosen { word, shared, taken }) => (Some(word), shared, taken),
+        None => (None, false, None),
+    };
     let member = Arc::new(Member::new(word));
     inner.board.add(&member);
     let queue = Arc::new(Queue {
@@ -483,6 +537,7 @@ fn halves<A: StreamApi>(
         member,
         word,
         shared,
+        taken,
         spacing,
         predictor: Predictor::new(),
         launched: AtomicU64::new(0),

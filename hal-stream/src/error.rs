@@ -3,6 +3,8 @@
 use xsched_core::fault::Fault;
 use xsched_core::hal::HalError;
 
+use crate::selftest::NoGate;
+
 /// An error of a stream's backend. `E` is the driver's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -24,6 +26,15 @@ pub enum StreamError<E: std::error::Error + 'static> {
         /// So many.
         markers: usize,
     },
+    /// Words for gates are of no use.
+    #[error("gates cannot be used on this device: {0}")]
+    NoGate(NoGate),
+    /// Another queue is open with the word.
+    #[error("the gate's word is in use by another queue; close that first, or take a second word")]
+    WordTaken,
+    /// The word is that of another device.
+    #[error("the gate's word was taken from another device; take one from the queue's own")]
+    WordOfAnother,
     /// A thread of the backend could not be started.
     #[error("no thread for the device; raise the process's limit: {0}")]
     Thread(#[source] std::io::Error),
@@ -39,8 +50,8 @@ impl<E: HalError + std::error::Error + 'static> HalError for StreamError<E> {
     fn kind(&self) -> Fault {
         match self {
             Self::Driver { source, .. } => source.kind(),
-            Self::NoFlags | Self::Thread(_) => Fault::NotSupported,
-            Self::MarkersFull { .. } => Fault::Launch,
+            Self::NoFlags | Self::Thread(_) | Self::NoGate(_) => Fault::NotSupported,
+            Self::MarkersFull { .. } | Self::WordTaken | Self::WordOfAnother => Fault::Launch,
         }
     }
 }

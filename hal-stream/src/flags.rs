@@ -74,6 +74,8 @@ fn words(page: &FlagMemory) -> usize {
 pub(crate) struct Flags {
     pages: Vec<FlagMemory>,
     free: Vec<FlagWord>,
+    /// Words with more than one user, by where the device sees them, and how many more there are.
+    shared: Vec<(u64, u32)>,
 }
 
 impl Flags {
@@ -97,9 +99,24 @@ impl Flags {
         self.free.pop().ok_or(StreamError::NoFlags)
     }
 
-    /// Takes a word back that nothing waits for any more.
+    /// One more user of a word, who will give it back as well.
+    pub(crate) fn share(&mut self, word: FlagWord) {
+        match self.shared.iter_mut().find(|(at, _)| *at == word.device) {
+            Some((_, more)) => *more += 1,
+            None => self.shared.push((word.device, 1)),
+        }
+    }
+
+    /// Takes a word back from one of its users, for whom nothing waits for it any more.
     pub(crate) fn give_back(&mut self, word: FlagWord) {
-        self.free.push(word);
+        let Some(at) = self.shared.iter().position(|(at, _)| *at == word.device) else {
+            self.free.push(word);
+            return;
+        };
+        self.shared[at].1 -= 1;
+        if self.shared[at].1 == 0 {
+            self.shared.swap_remove(at);
+        }
     }
 
     /// Gives all memory back, if every word has been given back; otherwise leaves it to the end of

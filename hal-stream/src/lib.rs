@@ -9,6 +9,7 @@ mod device;
 mod error;
 mod flags;
 mod gate;
+mod graph;
 #[cfg(all(test, loom))]
 mod models;
 mod plain;
@@ -21,11 +22,13 @@ mod shared;
 mod submit;
 mod sync;
 mod watch;
+mod word;
 
 pub use api::{About, FlagMemory, StreamApi, StreamKind};
 pub use command::StreamCommand;
 pub use device::{StreamConfig, StreamDevice, StreamDeviceConfig};
 pub use error::StreamError;
+pub use graph::{GraphError, GraphNode, gates_in_graph};
 pub use plain::PlainStream;
 pub use predict::Spacing;
 pub use preempt::StreamPreempt;
@@ -33,3 +36,4 @@ pub use retire::StreamRetire;
 pub use selftest::NoGate;
 pub use shared::{Holder, SHARED_WORDS, SharedGate, SharedGates, SharedPage};
 pub use submit::StreamSubmit;
+pub use word::GateWord;

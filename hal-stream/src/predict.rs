@@ -72,6 +72,14 @@ impl Default for Spacing {
     }
 }
 
+/// Whether it is time for a gate in front of a command, by predicted work, all in nanoseconds.
+///
+/// The nearest place: a command that goes past the spacing by less than half of itself still
+/// belongs before the gate.
+pub(crate) const fn is_time(since_ns: u64, work_ns: u64, spacing_ns: u64) -> bool {
+    since_ns.saturating_add(work_ns / 2) >= spacing_ns
+}
+
 /// Decides which commands get a gate in front of them.
 #[derive(Debug, Default)]
 pub(crate) struct Placement {
@@ -91,9 +99,7 @@ impl Placement {
         spacing_ns: u64,
     ) -> bool {
         let work = expected_ns.unwrap_or(u64::MAX);
-        // The nearest place: a command that goes past the spacing by less than half of itself still
-        // belongs before the gate.
-        let gate = closed || !idle && self.since_ns.saturating_add(work / 2) >= spacing_ns;
+        let gate = closed || !idle && is_time(self.since_ns, work, spacing_ns);
         self.since_ns = if gate || idle { work } else { self.since_ns.saturating_add(work) };
         gate
     }

@@ -9,6 +9,7 @@ use crate::board::Member;
 use crate::device::Inner;
 use crate::flags::FlagWord;
 use crate::predict::{Predictor, Spacing};
+use crate::word::Taken;
 
 /// A hardware queue: a stream and its gate. The last half that is dropped closes it.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Queue<A: StreamApi> {
     pub(crate) word: Option<FlagWord>,
     /// The word is the caller's.
     pub(crate) shared: bool,
+    /// No other queue is opened with the word as long as this is.
+    pub(crate) taken: Option<Taken>,
     pub(crate) spacing: Spacing,
     pub(crate) predictor: Predictor,
     /// Commands launched, and commands seen to have retired.
@@ -46,6 +49,8 @@ impl<A: StreamApi> Drop for Queue<A> {
         let word = self.word.filter(|_| !self.shared);
         let idle = self.is_idle() && !*self.stray.get_mut();
         self.device.retire(self.stream, self.owned, word, idle);
+        // Not before: whoever opens a queue with the word next has it open.
+        drop(self.taken.take());
     }
 }
 

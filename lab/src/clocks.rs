@@ -8,6 +8,11 @@ use crate::bench::LabError;
 
 /// Readings of an estimate.
 const READS: usize = 24;
+/// An estimate that is off by more, in nanoseconds, is made again, so many times at most: the
+/// system may have had the thread wait.
+const GOOD_NS: u64 = 5_000;
+/// See above.
+const TRIES: usize = 4;
 
 /// Where the device's clock stands beside the host's. The two drift apart by some tens of
 /// microseconds in a second, so it is good for some milliseconds.
@@ -36,6 +41,20 @@ impl DeviceClock {
     /// # Errors
     /// If the device does not answer.
     pub fn estimate(probe: &mut ClockProbe, origin: Instant) -> Result<Self, LabError> {
+        let mut best = Self::once(probe, origin)?;
+        for _ in 1..TRIES {
+            if best.uncertain_ns <= GOOD_NS {
+                break;
+            }
+            let again = Self::once(probe, origin)?;
+            if again.uncertain_ns < best.uncertain_ns {
+                best = again;
+            }
+        }
+        Ok(best)
+    }
+
+    fn once(probe: &mut ClockProbe, origin: Instant) -> Result<Self, LabError> {
         let reads = probe.read(READS).map_err(LabError::new)?;
         let since = |at: Instant| at.saturating_duration_since(origin).as_nanos() as i128;
         let read = |read: &ClockRead| Read {

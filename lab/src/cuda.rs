@@ -43,6 +43,22 @@ impl Cuda {
     }
 }
 
+impl Cuda {
+    pub(crate) fn api(&self) -> &Arc<CudaApi> {
+        &self.api
+    }
+
+    pub(crate) fn streams(&self) -> &StreamDevice<CudaApi> {
+        &self.device
+    }
+
+    /// Blocks and threads of a kernel that fills the device, and its cycles for so many nanoseconds
+    /// in a row of such kernels.
+    pub(crate) fn full(&self, ns: u64) -> ((u32, u32), u64) {
+        ((self.blocks, THREADS), self.rate.cycles(ns))
+    }
+}
+
 impl Bench for Cuda {
     type Command = StreamCommand<CudaApi>;
     type Backend = StreamDevice<CudaApi>;

@@ -6,6 +6,7 @@ mod bench;
 mod clocks;
 mod cuda;
 pub mod devices;
+pub mod graphs;
 mod host;
 pub mod mode;
 pub mod overhead;

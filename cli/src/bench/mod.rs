@@ -1,5 +1,6 @@
 //! `xsched bench`: figures of real devices.
 
+pub(crate) mod graphs;
 mod preempt;
 pub(crate) mod spin;
 mod threads;

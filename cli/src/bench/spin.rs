@@ -44,7 +44,7 @@ struct Document<T> {
 }
 
 /// Runs an experiment on the device that was asked for, and writes what came out.
-fn run<T: Serialize>(
+pub(super) fn run<T: Serialize>(
     bench: &'static str,
     args: &SpinArgs,
     on_host: impl FnOnce(&Host, &dyn Fn(f64)) -> Result<T, LabError>,

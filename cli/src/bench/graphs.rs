@@ -1,0 +1,164 @@
+//! `xsched bench graphs`.
+
+use xsched_lab::graphs::{self, Cell, Held, Outcome, Pair, Plan, Row, Way};
+use xsched_lab::{LabError, Quantiles};
+
+use super::spin::{describe, run};
+use crate::Ending;
+use crate::args::GraphsArgs;
+use crate::error::CliError;
+use crate::table::{number, percent, table};
+
+/// Device time of the kernels of the graph that is held, in nanoseconds.
+const KERNEL_NS: u64 = 100_000;
+/// What the 99th percentile of an urgent graph may be, over that of it alone.
+const GOAL: f64 = 1.10;
+
+/// Holds graphs, and runs two at once.
+pub(crate) fn graphs(args: &GraphsArgs) -> Result<Ending, CliError> {
+    let plan = Plan {
+        holds: args.samples,
+        kernels: args.kernels,
+        kernel_ns: KERNEL_NS,
+        requests: args.requests,
+        period_ns: args.period_ms * 1_000_000,
+    };
+    run(
+        "graphs",
+        &args.spin,
+        |_, _| Err(LabError::new("the processor as a device has no graphs; use --hal cuda")),
+        |cuda, show| graphs::run(cuda, &plan, show),
+        report,
+    )
+}
+
+fn report(outcome: &Outcome) -> String {
+    let mut text = describe(&outcome.device);
+    if let Some(held) = &outcome.held {
+        text += &held_report(held, &outcome.plan);
+    }
+    for pair in &outcome.pairs {
+        text += &pair_report(pair, &outcome.plan);
+    }
+    if (1..1_000).contains(&outcome.plan.holds) || (1..1_000).contains(&outcome.plan.requests) {
+        text += "a P99 needs 1000 samples\n";
+    }
+    text
+}
+
+fn us(value: f64, digits: usize) -> String {
+    number(Some(value), digits)
+}
+
+/// What a spacing is called.
+fn spacing(ns: Option<u64>) -> String {
+    match ns {
+        None => "none".to_owned(),
+        Some(0) => "a gate per kernel".to_owned(),
+        Some(ns) => format!("every {} µs", ns / 1_000),
+    }
+}
+
+fn held_report(held: &Held, plan: &Plan) -> String {
+    let Held { kernel, clock_uncertain, clock_step_ns, launches_taken, launches_tried, .. } = held;
+    let mut text = format!(
+        "graphs of {} kernels of {:.1} µs (P50 by their own stamps), one behind the other, held at \
+         random moments\nbetween the clocks of host and device: off by at most {:.2} µs (P50), \
+         {:.2} (worst); steps of {} ns\n\n",
+        plan.kernels, kernel.p50_us, clock_uncertain.p50_us, clock_uncertain.max_us, clock_step_ns
+    );
+    let header = [
+        "<gates in the graph",
+        "number",
+        "holds",
+        "quiet P50",
+        "P99",
+        "max",
+        "bound",
+        "started",
+        "idle",
+        "ran on",
+        "graph alone P50",
+        "cost",
+    ];
+    let title = "held: times in µs from the hold to the end of the last kernel";
+    text += &table(title, &header, held.rows.iter().map(held_row));
+    let count = if launches_taken == launches_tried { "all" } else { "only" };
+    text += &format!(
+        "launches of the graph with most gates behind a closed gate: {count} {launches_taken} of \
+         {launches_tried} were taken\n\n"
+    );
+    text
+}
+
+fn held_row(row: &Row) -> Vec<String> {
+    let Quantiles { samples, p50_us, p99_us, max_us, .. } = row.quiet;
+    vec![
+        spacing(row.spacing_ns),
+        row.gates.to_string(),
+        samples.to_string(),
+        us(p50_us, 1),
+        number(p99_us, 1),
+        us(max_us, 1),
+        us(row.bound_ns as f64 / 1e3, 0),
+        row.started_most.to_string(),
+        row.idle.to_string(),
+        row.ran_on.to_string(),
+        us(row.alone.p50_us, 1),
+        format!("{:.2}%", (row.over_none - 1.0) * 100.0),
+    ]
+}
+
+fn way(way: Way) -> String {
+    match way {
+        Way::Alone => "alone, plain".to_owned(),
+        Way::Plain => "plain".to_owned(),
+        Way::Priority => "priority".to_owned(),
+        Way::Lv1 => "lv1".to_owned(),
+        Way::Gates { spacing_ns } => format!("gates, {}", spacing(Some(spacing_ns))),
+    }
+}
+
+fn pair_report(pair: &Pair, plan: &Plan) -> String {
+    let shape = pair.shape;
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let ns = |ns: u64| ns as f64 / 1e3;
+    let mut text = format!(
+        "two graphs in the shape of {}: {} kernels, P50 {} µs, P99 {}, longest {}, {:.2} ms in \
+         all; one every {:.0} ms, {} times, the other all the time ({:.1} in a second alone)\n\n",
+        shape.name,
+        shape.kernels,
+        ns(shape.p50_ns),
+        ns(shape.p99_ns),
+        ns(shape.max_ns),
+        ms(shape.total_ns),
+        ms(plan.period_ns),
+        plan.requests,
+        pair.alone_per_s
+    );
+    let header =
+        ["<way", "gates", "P50", "P99", "max", "P99/alone", "<goal", "other/alone", "cores"];
+    let rows = pair.cells.iter().map(pair_row);
+    text += &table("times of the urgent graph in µs", &header, rows);
+    text
+}
+
+fn pair_row(cell: &Cell) -> Vec<String> {
+    let Quantiles { p50_us, p99_us, max_us, .. } = cell.urgent;
+    let goal = match (cell.way, cell.p99_over_alone) {
+        (Way::Gates { .. }, Some(ratio)) if ratio <= GOAL => format!("reached ({GOAL:.2})"),
+        (Way::Gates { .. }, Some(_)) => format!("missed ({GOAL:.2})"),
+        _ => String::new(),
+    };
+    vec![
+        way(cell.way),
+        cell.gates.to_string(),
+        us(p50_us, 0),
+        number(p99_us, 0),
+        us(max_us, 0),
+        number(cell.p99_over_alone, 3),
+        goal,
+        percent(cell.throughput),
+        us(cell.processors, 2),
+    ]
+}

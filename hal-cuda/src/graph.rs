@@ -1,0 +1,456 @@
+//! CUDA graphs, and gates inside them.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use xsched_hal_stream::{GateWord, GraphError, GraphNode, StreamApi, StreamDevice, gates_in_graph};
+
+use crate::api::{CudaApi, Entered, written};
+use crate::command::{CudaCommand, CudaKernel};
+use crate::error::CudaError;
+use crate::exec::CudaGraphExec;
+use crate::table::{
+    BatchMemOpParams, CAPTURE_THREAD_LOCAL, CuGraph, CuGraphNode, CuResult, CuStream,
+    KernelNodeParams, LAUNCH_PARAMS, MEM_OP_WAIT_32, MemOp, WAIT_EQUAL,
+};
+
+/// How long the nodes of a graph take, in nanoseconds of device time, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeTimes<'a> {
+    /// Nothing is known: every node but the first gets a gate.
+    Unknown,
+    /// All nodes together, which are taken to be alike.
+    Total(u64),
+    /// Each node, by its number.
+    Each(&'a [u64]),
+}
+
+/// A graph that can still be changed: `CUgraph`.
+///
+/// To its queue a graph is one command, so a hold has to wait for its end, unless it has gates of
+/// its own:
+///
+/// ```no_run
+/// # use xsched_hal_cuda::{CudaApi, CudaGraph, CudaKernel, NodeTimes};
+/// # use xsched_hal_cuda::{StreamCommand, StreamConfig, StreamDevice};
+/// # fn graphs(device: &StreamDevice<CudaApi>, kernels: &[CudaKernel])
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// let word = device.gate_word()?;
+/// let mut graph = CudaGraph::row(device, kernels)?;
+/// graph.insert_gates(&word, NodeTimes::Total(4_600_000), 100_000)?;
+/// let graph = graph.instantiate()?.command();
+/// let command = StreamCommand::<CudaApi>::native(graph).expected_ns(4_600_000);
+/// // Open the queue that gets the command with this.
+/// let config = StreamConfig::default().with_gate(&word);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct CudaGraph {
+    device: StreamDevice<CudaApi>,
+    graph: CuGraph,
+    /// Without gates.
+    nodes: Vec<CuGraphNode>,
+    /// What each of them directly depends on.
+    after: Vec<Vec<usize>>,
+    /// The word that gates in the graph wait for, once there are any.
+    gate: Option<GateWord<CudaApi>>,
+    gates: usize,
+}
+
+/// A function that a driver may lack.
+pub(crate) fn need<T>(function: Option<T>, symbol: &'static str) -> Result<T, CudaError> {
+    function.ok_or(CudaError::Missing { symbol })
+}
+
+/// A length for the driver, and back.
+fn list<T: Clone>(
+    none: T,
+    mut ask: impl FnMut(*mut T, *mut usize) -> Result<(), CudaError>,
+) -> Result<Vec<T>, CudaError> {
+    let mut count = 0;
+    ask(null_mut(), &raw mut count)?;
+    let mut items = vec![none; count];
+    if count > 0 {
+        ask(items.as_mut_ptr(), &raw mut count)?;
+    }
+    items.truncate(count);
+    Ok(items)
+}
+
+impl CudaGraph {
+    /// A graph without nodes.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn new(device: &StreamDevice<CudaApi>) -> Result<Self, CudaError> {
+        let table = device.api().table();
+        let create = need(table.graph_create, "cuGraphCreate")?;
+        let _entered = device.api().enter()?;
+        // SAFETY: it writes a handle.
+        let create = |graph| unsafe { create(graph, 0) };
+        let graph = written(table, "cuGraphCreate", CuGraph::NULL, create)?;
+        Ok(Self::around(device, graph))
+    }
+
+    fn around(device: &StreamDevice<CudaApi>, graph: CuGraph) -> Self {
+        let device = device.clone();
+        Self { device, graph, nodes: Vec::new(), after: Vec::new(), gate: None, gates: 0 }
+    }
+
+    /// Kernels, each of which waits for the one before.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn row(device: &StreamDevice<CudaApi>, kernels: &[CudaKernel]) -> Result<Self, CudaError> {
+        let mut graph = Self::new(device)?;
+        let mut last = None;
+        for kernel in kernels {
+            last = Some(graph.add_kernel(kernel, last.as_slice())?);
+        }
+        Ok(graph)
+    }
+
+    /// A graph of the caller's, which becomes part of this: it is destroyed with this, or if this
+    /// fails. Nodes are numbered as `cuGraphGetNodes` lists them.
+    ///
+    /// # Errors
+    /// If the driver refuses, for example because edges are of a kind of their own, as between
+    /// kernels that begin before those in front of them end.
+    ///
+    /// # Safety
+    /// It is alive, nobody else uses it afterwards, and what its nodes use belongs to the device's
+    /// context and is alive and free for them as long as the graph, or what is made of it, is
+    /// launched and runs.
+    pub unsafe fn from_raw(
+        device: &StreamDevice<CudaApi>,
+        graph: CuGraph,
+    ) -> Result<Self, CudaError> {
+        let mut this = Self::around(device, graph);
+        let _entered = device.api().enter()?;
+        this.nodes = this.list_nodes()?;
+        this.after = this.list_edges()?;
+        Ok(this)
+    }
+
+    /// What a closure launches into the stream that it gets, which runs nothing, as
+    /// `cuStreamBeginCapture` on this thread. Its priority is as in [`CudaGraph::captured_row`].
+    ///
+    /// ```no_run
+    /// # use xsched_hal_cuda::{CudaApi, CudaError, CudaGraph, StreamCommand, StreamDevice};
+    /// # fn graph(device: &StreamDevice<CudaApi>, commands: &[StreamCommand<CudaApi>])
+    /// # -> Result<CudaGraph, CudaError> {
+    /// // SAFETY: the commands are kernels, which use nothing that goes away.
+    /// unsafe {
+    ///     CudaGraph::capture(device, None, |stream| {
+    ///         commands.iter().try_for_each(|command| command.launch_into(device.api(), stream))
+    ///     })
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The closure's, or if the driver refuses, for example because the closure did something that
+    /// cannot be captured.
+    ///
+    /// # Safety
+    /// What is launched uses what belongs to the device's context and is alive and free for it as
+    /// long as the graph, or what is made of it, is launched and runs.
+    pub unsafe fn capture(
+        device: &StreamDevice<CudaApi>,
+        priority: Option<i32>,
+        launch: impl FnOnce(CuStream) -> Result<(), CudaError>,
+    ) -> Result<Self, CudaError> {
+        let capture = Capture::begin(device, priority)?;
+        launch(capture.stream)?;
+        let graph = capture.end()?;
+        // SAFETY: just made, and nobody else knows it; as promised by the caller.
+        unsafe { Self::from_raw(device, graph) }
+    }
+
+    /// Kernels, each of which waits for the one before, captured. They keep the priority of the
+    /// stream in which that is done, in the driver's own numbers, clamped to those it has; those of
+    /// [`CudaGraph::row`] have the driver's default.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn captured_row(
+        device: &StreamDevice<CudaApi>,
+        kernels: &[CudaKernel],
+        priority: Option<i32>,
+    ) -> Result<Self, CudaError> {
+        let capture = Capture::begin(device, priority)?;
+        for kernel in kernels {
+            let command = CudaCommand::kernel(*kernel);
+            // SAFETY: the stream is alive, and the context current.
+            unsafe { device.api().launch_native(&command, capture.stream)? };
+        }
+        let graph = capture.end()?;
+        // SAFETY: just made, and nobody else knows it. Kernels may run at any time; whoever made
+        // them promised so.
+        unsafe { Self::from_raw(device, graph) }
+    }
+
+    /// Adds a kernel behind the nodes with these numbers. Its own number, which is one higher than
+    /// that of the node before.
+    ///
+    /// # Errors
+    /// [`CudaError::Graph`] if there is no such node, [`CudaError::HasGates`], or if the driver
+    /// refuses.
+    pub fn add_kernel(&mut self, kernel: &CudaKernel, after: &[usize]) -> Result<usize, CudaError> {
+        if self.gate.is_some() {
+            return Err(CudaError::HasGates);
+        }
+        let (node, nodes) = (self.nodes.len(), self.nodes.len());
+        if let Some(&after) = after.iter().find(|&&before| before >= nodes) {
+            return Err(GraphError::NoSuchNode { node, after, nodes }.into());
+        }
+        let mut after = after.to_vec();
+        after.sort_unstable();
+        after.dedup();
+        let table = self.device.api().table();
+        let add = need(table.graph_kernel, "cuGraphAddKernelNode_v2")?;
+        let befores = self.handles(&after);
+        let _entered = self.device.api().enter()?;
+        let (pointer, mut bytes) = kernel.parameters();
+        let [by_pointer, by_size, end] = LAUNCH_PARAMS.map(|n| n as *mut c_void);
+        let size = (&raw mut bytes).cast::<c_void>();
+        let mut extra = [by_pointer, pointer.cast_mut(), by_size, size, end];
+        let params = KernelNodeParams {
+            function: kernel.function,
+            grid: kernel.grid,
+            block: kernel.block,
+            shared_bytes: kernel.shared_bytes,
+            parameters: null_mut(),
+            extra: if bytes > 0 { extra.as_mut_ptr() } else { null_mut() },
+            kernel: null_mut(),
+            context: self.device.api().context(),
+        };
+        // SAFETY: it writes a handle; the nodes are the graph's, and what the parameters point to
+        // is copied before it returns.
+        let add = |node| unsafe {
+            add(node, self.graph, befores.as_ptr(), befores.len(), &raw const params)
+        };
+        let added = written(table, "cuGraphAddKernelNode", CuGraphNode::NULL, add)?;
+        self.nodes.push(added);
+        self.after.push(after);
+        Ok(node)
+    }
+
+    /// How many nodes there are, without gates.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// How many gates there are.
+    #[must_use]
+    pub const fn gates(&self) -> usize {
+        self.gates
+    }
+
+    /// What a node directly depends on; nothing if there is no such node.
+    #[must_use]
+    pub fn dependencies(&self, node: usize) -> &[usize] {
+        self.after.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Puts gates into the graph, a spacing of predicted work apart on each path, as
+    /// [`gates_in_graph`] says. How many. What is made of it must be launched in the queue that is
+    /// opened with the word, where a hold stops it at its next gates; in other queues and streams
+    /// it stops with that queue as well. Nodes within a node, as of a child graph, get none.
+    ///
+    /// # Errors
+    /// [`CudaError::HasGates`], [`CudaError::NodeTimes`], [`CudaError::WordOfAnother`], or if the
+    /// driver refuses or lacks what is needed. If that is half-way, the graph has some of the gates
+    /// and is otherwise as it was.
+    pub fn insert_gates(
+        &mut self,
+        word: &GateWord<CudaApi>,
+        times: NodeTimes<'_>,
+        spacing_ns: u64,
+    ) -> Result<usize, CudaError> {
+        if self.gate.is_some() {
+            return Err(CudaError::HasGates);
+        }
+        if !word.is_of(&self.device) {
+            return Err(CudaError::WordOfAnother);
+        }
+        let gated = gates_in_graph(&self.predicted(times)?, spacing_ns)?;
+        let _entered = self.device.api().enter()?;
+        self.gate = Some(word.clone());
+        for node in gated {
+            self.insert_gate(word.address(), node)?;
+            self.gates += 1;
+        }
+        Ok(self.gates)
+    }
+
+    /// Makes it executable as it is now.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn instantiate(&mut self) -> Result<CudaGraphExec, CudaError> {
+        // SAFETY: the graph is alive, and this is the only thread that uses it. What its nodes use
+        // is alive, as promised when they were added; of the word there is a clone.
+        unsafe { CudaGraphExec::new(&self.device, self.graph, self.gate.clone()) }
+    }
+
+    fn handles(&self, nodes: &[usize]) -> Vec<CuGraphNode> {
+        nodes.iter().map(|&node| self.nodes[node]).collect()
+    }
+
+    fn predicted(&self, times: NodeTimes<'_>) -> Result<Vec<GraphNode>, CudaError> {
+        let nodes = self.nodes.len();
+        if let NodeTimes::Each(each) = times
+            && each.len() != nodes
+        {
+            return Err(CudaError::NodeTimes { given: each.len(), nodes });
+        }
+        let expected_ns = |node: usize| match times {
+            NodeTimes::Unknown => None,
+            NodeTimes::Total(ns) => Some(ns / nodes as u64),
+            NodeTimes::Each(each) => Some(each[node]),
+        };
+        let after = self.after.iter().cloned().enumerate();
+        let node = |(n, after)| GraphNode { expected_ns: expected_ns(n), after };
+        Ok(after.map(node).collect())
+    }
+
+    /// Puts a gate between a node and what it depends on. In every state between, the node still
+    /// comes after that.
+    fn insert_gate(&self, word: u64, node: usize) -> Result<(), CudaError> {
+        let api = self.device.api();
+        let table = api.table();
+        let add = need(table.graph_mem_op, "cuGraphAddBatchMemOpNode")?;
+        let depend = need(table.graph_depend, "cuGraphAddDependencies")?;
+        let free = need(table.graph_free_edges, "cuGraphRemoveDependencies")?;
+        let befores = self.handles(&self.after[node]);
+        let wait = MemOp {
+            operation: MEM_OP_WAIT_32,
+            address: word,
+            value: 0,
+            flags: WAIT_EQUAL,
+            alias: 0,
+            rest: 0,
+        };
+        let params = BatchMemOpParams {
+            context: api.context(),
+            count: 1,
+            operations: &raw const wait,
+            flags: 0,
+        };
+        // SAFETY: it writes a handle; the nodes are the graph's, the operation is copied before it
+        // returns, and the word is kept by the graph and by what is made of it.
+        let add = |gate| unsafe {
+            add(gate, self.graph, befores.as_ptr(), befores.len(), &raw const params)
+        };
+        let gate = written(table, "cuGraphAddBatchMemOpNode", CuGraphNode::NULL, add)?;
+        let then = vec![self.nodes[node]; befores.len()];
+        // SAFETY: both nodes are the graph's.
+        let code = unsafe { depend(self.graph, &raw const gate, then.as_ptr(), 1) };
+        api.check("cuGraphAddDependencies", code)?;
+        // SAFETY: both are lists of the graph's nodes, of this length, with an edge between each
+        // two.
+        let code = unsafe { free(self.graph, befores.as_ptr(), then.as_ptr(), befores.len()) };
+        api.check("cuGraphRemoveDependencies", code)
+    }
+
+    fn list_nodes(&self) -> Result<Vec<CuGraphNode>, CudaError> {
+        let api = self.device.api();
+        let ask = need(api.table().graph_nodes, "cuGraphGetNodes")?;
+        list(CuGraphNode::NULL, |nodes, count| {
+            // SAFETY: it writes so many handles, or only their number.
+            api.check("cuGraphGetNodes", unsafe { ask(self.graph, nodes, count) })
+        })
+    }
+
+    fn list_edges(&self) -> Result<Vec<Vec<usize>>, CudaError> {
+        let api = self.device.api();
+        let ask = need(api.table().graph_edges, "cuGraphGetEdges")?;
+        let check = |code: CuResult| api.check("cuGraphGetEdges", code);
+        let mut count = 0;
+        // SAFETY: it writes a number.
+        check(unsafe { ask(self.graph, null_mut(), null_mut(), &raw mut count) })?;
+        let mut from = vec![CuGraphNode::NULL; count];
+        let mut to = from.clone();
+        if count > 0 {
+            // SAFETY: it writes so many handles to each place.
+            check(unsafe { ask(self.graph, from.as_mut_ptr(), to.as_mut_ptr(), &raw mut count) })?;
+        }
+        let numbered = self.nodes.iter().enumerate().map(|(n, node)| (*node, n));
+        let numbers: std::collections::HashMap<_, _> = numbered.collect();
+        let mut after = vec![Vec::new(); self.nodes.len()];
+        for (before, then) in from.iter().zip(&to).take(count) {
+            if let (Some(&before), Some(&then)) = (numbers.get(before), numbers.get(then)) {
+                after[then].push(before);
+            }
+        }
+        Ok(after)
+    }
+}
+
+impl Drop for CudaGraph {
+    fn drop(&mut self) {
+        let api = self.device.api();
+        let (Some(destroy), Ok(_entered)) = (api.table().graph_destroy, api.enter()) else {
+            return;
+        };
+        // SAFETY: it is this one's, which is gone; what was made of it does not need it. Nothing
+        // can be done about an error.
+        let _ = unsafe { destroy(self.graph) };
+    }
+}
+
+/// A stream that is being captured on this thread.
+struct Capture<'a> {
+    api: &'a CudaApi,
+    stream: CuStream,
+    /// Has not been ended.
+    going: bool,
+    _entered: Entered,
+}
+
+impl<'a> Capture<'a> {
+    fn begin(device: &'a StreamDevice<CudaApi>, priority: Option<i32>) -> Result<Self, CudaError> {
+        let api = device.api();
+        let begin = need(api.table().capture_begin, "cuStreamBeginCapture_v2")?;
+        need(api.table().capture_end, "cuStreamEndCapture")?;
+        let entered = api.enter()?;
+        let stream = api.create_stream(priority)?;
+        let mut this = Self { api, stream, going: false, _entered: entered };
+        // Calls of other threads, such as looks at events, are none of its business.
+        // SAFETY: just made.
+        api.check("cuStreamBeginCapture", unsafe { begin(stream, CAPTURE_THREAD_LOCAL) })?;
+        this.going = true;
+        Ok(this)
+    }
+
+    fn end(mut self) -> Result<CuGraph, CudaError> {
+        let table = self.api.table();
+        let end = need(table.capture_end, "cuStreamEndCapture")?;
+        self.going = false;
+        // SAFETY: the stream is being captured; it writes a handle.
+        let end = |graph| unsafe { end(self.stream, graph) };
+        written(table, "cuStreamEndCapture", CuGraph::NULL, end)
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        let table = self.api.table();
+        if self.going
+            && let (Some(end), Some(destroy)) = (table.capture_end, table.graph_destroy)
+        {
+            let mut graph = CuGraph::NULL;
+            // SAFETY: the stream is being captured; it writes a handle.
+            let _ = unsafe { end(self.stream, &raw mut graph) };
+            if graph != CuGraph::NULL {
+                // SAFETY: just made, and nobody else knows it.
+                let _ = unsafe { destroy(graph) };
+            }
+        }
+        // SAFETY: made by this, and nothing runs in it. Nothing can be done about an error.
+        let _ = unsafe { self.api.destroy_stream(self.stream) };
+    }
+}

@@ -1,0 +1,106 @@
+//! A gate's word that is known before its queue is opened.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::api::StreamApi;
+use crate::device::{Inner, StreamDevice};
+use crate::error::StreamError;
+use crate::flags::FlagWord;
+
+/// The word of a gate, for graphs with gates of their own: what waits in them for the word to be
+/// zero is held and let go with the queue that is opened with it, by
+/// [`crate::StreamConfig::with_gate`]. Without a queue it is zero.
+///
+/// A clone is the same word. It goes back to the device when the last clone and the queue are gone
+/// and what the queue was given has run. Whatever else on the device waits for it must keep a
+/// clone until it has run.
+pub struct GateWord<A: StreamApi> {
+    device: Arc<Inner<A>>,
+    word: FlagWord,
+    /// A queue is open with it.
+    taken: Arc<AtomicBool>,
+}
+
+impl<A: StreamApi> GateWord<A> {
+    /// A word that nobody uses.
+    pub(crate) fn take(device: &Arc<Inner<A>>) -> Result<Self, StreamError<A::Error>> {
+        if let Some(why) = &device.no_gate {
+            return Err(StreamError::NoGate(why.clone()));
+        }
+        let entered = device.api.enter();
+        let entered = entered.map_err(StreamError::during("choosing the device"))?;
+        let word = device.flags().take(&device.api)?;
+        drop(entered);
+        Ok(Self { device: Arc::clone(device), word, taken: Arc::default() })
+    }
+
+    /// Where the device sees the word: 32 bits, zero while the gate is open.
+    #[must_use]
+    pub const fn address(&self) -> u64 {
+        self.word.device
+    }
+
+    /// Whether it was taken from this device.
+    #[must_use]
+    pub fn is_of(&self, device: &StreamDevice<A>) -> bool {
+        Arc::ptr_eq(&self.device, &device.inner)
+    }
+
+    /// Drops this clone, whose word goes back no sooner than the event completes. `None` if there
+    /// is no such event: then it never goes back, and neither does the memory that it is part of.
+    ///
+    /// # Safety
+    /// The event was made by the device's [`StreamApi::create_event`], was recorded behind the last
+    /// thing that waits for the word on behalf of this clone, and nobody else uses it any more.
+    pub unsafe fn give_back_after(self, event: Option<A::Event>) {
+        // For the event, while that of this clone ends with it.
+        self.device.flags().share(self.word);
+        self.device.give_back_after(event, self.word);
+    }
+
+    /// The word for a queue that is being opened, which gives it back like one of its own.
+    pub(crate) fn use_for_queue(
+        &self,
+        device: &Inner<A>,
+    ) -> Result<(FlagWord, Taken), StreamError<A::Error>> {
+        if !std::ptr::eq(Arc::as_ptr(&self.device), device) {
+            return Err(StreamError::WordOfAnother);
+        }
+        if self.taken.swap(true, Ordering::Acquire) {
+            return Err(StreamError::WordTaken);
+        }
+        self.device.flags().share(self.word);
+        Ok((self.word, Taken(Arc::clone(&self.taken))))
+    }
+}
+
+impl<A: StreamApi> Clone for GateWord<A> {
+    fn clone(&self) -> Self {
+        self.device.flags().share(self.word);
+        Self { device: Arc::clone(&self.device), word: self.word, taken: Arc::clone(&self.taken) }
+    }
+}
+
+impl<A: StreamApi> Drop for GateWord<A> {
+    fn drop(&mut self) {
+        self.device.flags().give_back(self.word);
+    }
+}
+
+impl<A: StreamApi> fmt::Debug for GateWord<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GateWord").field("word", &self.word).finish_non_exhaustive()
+    }
+}
+
+/// A word has a queue until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken(Arc<AtomicBool>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
