@@ -1,5 +1,7 @@
 //! `xsched bench`: figures of real devices.
 
+pub(crate) mod calibrate;
+pub(crate) mod predict;
 mod preempt;
 pub(crate) mod spin;
 mod threads;
