@@ -96,6 +96,12 @@ pub(crate) enum Bench {
     /// Hold graphs with gates inside, and run two graphs at once; on CUDA.
     #[command(after_help = EXIT_CODES)]
     Graphs(GraphsArgs),
+    /// Measure a device with one queue at a time, and write its description for the simulator.
+    #[command(after_help = EXIT_CODES)]
+    Calibrate(CalibrateArgs),
+    /// Predict in the simulator what an earlier run of a bench has measured, and print the errors.
+    #[command(after_help = EXIT_CODES)]
+    Predict(PredictArgs),
 }
 
 #[derive(Debug, Args)]
@@ -120,6 +126,58 @@ pub(crate) struct SpinArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
+/// Whether and how the simulator predicts what a bench measures.
+#[derive(Debug, Args)]
+pub(crate) struct PredictOptions {
+    /// A description of the device for the simulator, as `xsched bench calibrate` writes it; by
+    /// default the one for this device that is part of the program.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) device_file: Option<PathBuf>,
+}
+
+/// The same for a bench that is about to run.
+#[derive(Debug, Args)]
+pub(crate) struct PredictFlags {
+    /// Set beside the figures what the simulator predicts, and print the errors.
+    #[arg(long)]
+    pub(crate) predict: bool,
+    #[command(flatten)]
+    pub(crate) options: PredictOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Runs of the task and lone commands, each with and without XSched; a fifth as many holds.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) samples: u32,
+    /// Rows of commands of each kind.
+    #[arg(long, value_name = "N", default_value_t = 21)]
+    #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Where the device file goes; by default it is printed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PredictArgs {
+    /// What `bench fixed-priority` or `bench partition` wrote with `--json`.
+    pub(crate) record: PathBuf,
+    #[command(flatten)]
+    pub(crate) options: PredictOptions,
+    /// A median error above so many percent is a finding.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
+    #[arg(value_parser = value_parser!(u32).range(0..=1_000))]
+    pub(crate) within: u32,
+    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+}
+
 /// Devices with commands that spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SpinHal {
@@ -133,6 +191,8 @@ pub(crate) enum SpinHal {
 pub(crate) struct FixedPriorityArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
+    #[command(flatten)]
+    pub(crate) predict: PredictFlags,
     /// Runs of the task in each combination; a P99 needs 1000.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
@@ -197,6 +257,8 @@ pub(crate) struct BackgroundArgs {
 pub(crate) struct PartitionArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
+    #[command(flatten)]
+    pub(crate) predict: PredictFlags,
     /// Policy with shares: wfq, up or pup.
     #[arg(long, value_name = "P", default_value = "wfq")]
     pub(crate) policy: String,

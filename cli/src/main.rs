@@ -66,6 +66,8 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Threshold(args)) => bench::spin::threshold(&args),
         Command::Bench(Bench::Background(args)) => bench::spin::background(&args),
         Command::Bench(Bench::Graphs(args)) => bench::graphs::graphs(&args),
+        Command::Bench(Bench::Calibrate(args)) => bench::calibrate::execute(&args),
+        Command::Bench(Bench::Predict(args)) => bench::predict::execute(&args),
         Command::Devices(args) => devices::execute(&args),
         Command::Demo(args) => demo::execute(&args),
         Command::Sim(Sim::Run(args)) => run::execute(&args),

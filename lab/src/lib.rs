@@ -3,6 +3,7 @@
 //! what it was measured on.
 
 mod bench;
+pub mod calibrate;
 mod clocks;
 mod cuda;
 pub mod devices;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched::core::rng::SplitMix64;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime};
@@ -21,7 +21,7 @@ pub const SEED: u64 = 1;
 /// The background is given so long to fill the device.
 const SETTLE: Duration = Duration::from_millis(30);
 /// What is run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The foreground task.
     pub foreground: Foreground,
@@ -36,7 +36,7 @@ pub struct Plan {
 }
 
 /// One combination.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// How the two were kept apart.
     pub mode: Mode,

@@ -1,7 +1,7 @@
 //! Quantiles, and the processor time of this program.
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,11 @@ impl Quantiles {
     pub fn p99_over(&self, alone: &Self) -> Option<f64> {
         Some(self.p99_us? / alone.p99_us.filter(|&p99| p99 > 0.0)?)
     }
+}
+
+/// A span in nanoseconds, at most what fits.
+pub(crate) fn ns_of(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Processor time of all threads of this program, at a moment.

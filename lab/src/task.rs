@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched::core::hint::{Hints, Priority};
 use xsched::core::id::ProcessId;
 use xsched::core::rng::SplitMix64;
@@ -155,7 +155,7 @@ impl<B: Bench> Runner<B> {
 }
 
 /// How a foreground task is repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreground {
     /// Commands of a run.
     pub commands: u32,

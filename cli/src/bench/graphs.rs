@@ -28,7 +28,7 @@ pub(crate) fn graphs(args: &GraphsArgs) -> Result<Ending, CliError> {
         &args.spin,
         |_, _| Err(LabError::new("the processor as a device has no graphs; use --hal cuda")),
         |cuda, show| graphs::run(cuda, &plan, show),
-        report,
+        |outcome| Ok(report(outcome)),
     )
 }
 

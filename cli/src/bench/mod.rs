@@ -1,6 +1,8 @@
 //! `xsched bench`: figures of real devices.
 
+pub(crate) mod calibrate;
 pub(crate) mod graphs;
+pub(crate) mod predict;
 mod preempt;
 pub(crate) mod spin;
 mod threads;

@@ -11,11 +11,14 @@ use xsched_lab::{
     Bench, Cuda, Described, Foreground, Host, LabError, Quantiles, overhead, partition, priority,
     threshold,
 };
+use xsched_sim::run::RunError;
+use xsched_sim::scenario::DeviceSpec;
 
+use super::predict;
 use crate::Ending;
 use crate::args::{
-    BackgroundArgs, FixedPriorityArgs, OverheadArgs, PartitionArgs, SpinArgs, SpinHal,
-    ThresholdArgs,
+    BackgroundArgs, FixedPriorityArgs, OverheadArgs, PartitionArgs, PredictFlags, SpinArgs,
+    SpinHal, ThresholdArgs,
 };
 use crate::error::CliError;
 use crate::machine::Machine;
@@ -24,9 +27,9 @@ use crate::progress::Progress;
 use crate::table::{number, percent, table};
 
 /// Device time of the task's commands, in nanoseconds.
-const TASK_NS: u64 = 100_000;
+pub(super) const TASK_NS: u64 = 100_000;
 /// Without a load, the task pauses for so long between runs, in nanoseconds.
-const PAUSE_NS: (u64, u64) = (1_000_000, 3_000_000);
+pub(super) const PAUSE_NS: (u64, u64) = (1_000_000, 3_000_000);
 /// Device time of a row of commands, in nanoseconds.
 const ROW_NS: u64 = 40_000_000;
 /// Lone tiny commands, each way.
@@ -49,7 +52,7 @@ pub(super) fn run<T: Serialize>(
     args: &SpinArgs,
     on_host: impl FnOnce(&Host, &dyn Fn(f64)) -> Result<T, LabError>,
     on_cuda: impl FnOnce(&Cuda, &dyn Fn(f64)) -> Result<T, LabError>,
-    report: impl FnOnce(&T) -> String,
+    report: impl FnOnce(&T) -> Result<String, CliError>,
 ) -> Result<Ending, CliError> {
     let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
     let machine = Machine::here();
@@ -67,7 +70,8 @@ pub(super) fn run<T: Serialize>(
         output.write(|out| xsched_sim::report::write_json(out, &document))?;
     }
     let machine = &document.machine;
-    let text = format!("machine: {machine}\n{}{}", report(&document.outcome), machine.warning());
+    let text = report(&document.outcome)?;
+    let text = format!("machine: {machine}\n{text}{}", machine.warning());
     outputs.tables().print(&text)?;
     Ok(Ending::Fine)
 }
@@ -78,9 +82,26 @@ pub(super) fn describe(device: &Described) -> String {
     format!("device: {device} ({hal}, {driver}{pci}), Lv{level}, {entries_max} entries\n")
 }
 
+/// The text with the prediction below, if one is wanted. What was measured is worth having without.
+fn with_prediction(
+    text: String,
+    (flags, given, device): (&PredictFlags, Option<DeviceSpec>, &Described),
+    predict: impl FnOnce(&DeviceSpec) -> Result<predict::Prediction, RunError>,
+) -> String {
+    if !flags.predict {
+        return text;
+    }
+    let device = predict::device_for(given, &device.device);
+    match device.and_then(|device| Ok(predict(&device)?)) {
+        Ok(prediction) => format!("{text}\n{}", prediction.report()),
+        Err(error) => format!("{text}\nno prediction: {error}\n"),
+    }
+}
+
 /// `xsched bench fixed-priority`.
 pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliError> {
     let highest = args.level;
+    let given = predict::file_of(&args.predict.options)?;
     let plan = |device: &Described| {
         let task_ns = u64::from(args.commands) * TASK_NS;
         let pause = |load: u32| {
@@ -110,7 +131,14 @@ pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliErro
         &args.spin,
         |host, show| priority::run(host, &plan(&host.describe()), &launcher, show),
         |cuda, show| priority::run(cuda, &plan(&cuda.describe()), &launcher, show),
-        priority_report,
+        |outcome| {
+            let text = priority_report(outcome);
+            let on = (&args.predict, given, &outcome.device);
+            Ok(with_prediction(text, on, |device| {
+                let alone = [&outcome.alone, &outcome.alone_queue];
+                predict::fixed_priority(device, &outcome.plan, alone, &outcome.cells)
+            }))
+        },
     )
 }
 
@@ -210,7 +238,7 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<Ending, CliError> {
         &args.spin,
         |host, show| overhead::run(host, &plan, show),
         |cuda, show| overhead::run(cuda, &plan, show),
-        overhead_report,
+        |outcome| Ok(overhead_report(outcome)),
     )
 }
 
@@ -252,6 +280,7 @@ fn overhead_report(outcome: &overhead::Outcome) -> String {
 
 /// `xsched bench partition`.
 pub(crate) fn partition(args: &PartitionArgs) -> Result<Ending, CliError> {
+    let given = predict::file_of(&args.predict.options)?;
     let first = args.commands_us.first().copied().unwrap_or(500);
     let second = args.commands_us.get(1).copied().unwrap_or(first);
     let plan = |device: &Described| partition::Plan {
@@ -267,7 +296,13 @@ pub(crate) fn partition(args: &PartitionArgs) -> Result<Ending, CliError> {
         &args.spin,
         |host, show| partition::run(host, &plan(&host.describe()), show),
         |cuda, show| partition::run(cuda, &plan(&cuda.describe()), show),
-        partition_report,
+        |outcome| {
+            let text = partition_report(outcome);
+            let on = (&args.predict, given, &outcome.device);
+            Ok(with_prediction(text, on, |device| {
+                predict::partition(device, &outcome.plan, &outcome.cells)
+            }))
+        },
     )
 }
 
@@ -318,7 +353,7 @@ pub(crate) fn threshold(args: &ThresholdArgs) -> Result<Ending, CliError> {
         &args.spin,
         |host, show| threshold::run(host, &plan(&host.describe()), show),
         |cuda, show| threshold::run(cuda, &plan(&cuda.describe()), show),
-        threshold_report,
+        |outcome| Ok(threshold_report(outcome)),
     )
 }
 
