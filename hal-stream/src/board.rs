@@ -18,16 +18,25 @@ const GLANCE: Duration = Duration::from_micros(50);
 /// With all gates open, the watch looks this often whether it is still needed.
 const REST: Duration = Duration::from_millis(500);
 
-/// A queue as the board knows it.
+/// Between two calls of a probe while a gate is closed.
+const PROBE: Duration = Duration::from_micros(800);
+
+/// A queue as the board knows it, or a probe.
 #[derive(Debug)]
 pub(crate) struct Member<W> {
     pub(crate) gate: Gate<W>,
     pub(crate) entries: Entries,
+    is_probe: bool,
 }
 
 impl<W: Word> Member<W> {
     pub(crate) fn new(word: W) -> Self {
-        Self { gate: Gate::new(word), entries: Entries::new() }
+        Self { gate: Gate::new(word), entries: Entries::new(), is_probe: false }
+    }
+
+    /// What makes calls only to see whether they come back.
+    fn probe(word: W) -> Self {
+        Self { is_probe: true, ..Self::new(word) }
     }
 }
 
@@ -102,7 +111,7 @@ impl<W: Word + 'static> Board<W> {
             if !mutant("ring without the lock") {
                 drop(lock(&self.members));
             }
-            self.bell.notify_one();
+            self.bell.notify_all();
         }
     }
 
@@ -187,13 +196,47 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
             if closed {
                 tracing::warn!(
                     gates = lifted.closed,
-                    "a launch was blocked while queues were held, so they were let go for as long \
-                     as it takes; load kernels and set stack limits before queues are held"
+                    "calls into the driver did not come back while queues were held, so they were \
+                     let go for as long as it takes; load kernels, set stack limits and free \
+                     memory while no queue is held, or within `unheld`"
                 );
             }
             while blocked.iter().any(|(member, count)| member.entries.inside() == Some(*count)) {
                 thread::sleep(GLANCE);
             }
+        }
+    }
+}
+
+impl<W: Word + Default + 'static> Board<W> {
+    /// Makes calls while a gate is closed, on a thread of their own, to see whether they come back:
+    /// until the board is gone, or `call` says that it is over. A call that does not come back
+    /// counts as a blocked launch. So calls of the program's own that keep others from coming back
+    /// are noticed, though nobody launches.
+    pub(crate) fn probe(
+        self: &Arc<Self>,
+        call: impl Fn() -> bool + Send + 'static,
+    ) -> std::io::Result<()> {
+        let member = Arc::new(Member::probe(W::default()));
+        self.add(&member);
+        let weak = Arc::downgrade(self);
+        let name = "xsched-probe".to_owned();
+        thread::Builder::new().name(name).spawn(move || probe(&weak, &member, call)).map(drop)
+    }
+}
+
+fn probe<W: Word + 'static>(board: &Weak<Board<W>>, member: &Member<W>, call: impl Fn() -> bool) {
+    let mut goes_on = true;
+    while goes_on && let Some(board) = board.upgrade() {
+        if board.rest() {
+            thread::sleep(PROBE);
+        }
+        if board.wanted.load(Ordering::Relaxed) > 0 {
+            // If it is the last to have the board, the watch has ended.
+            drop(board);
+            let inside = member.entries.enter();
+            goes_on = call();
+            drop(inside);
         }
     }
 }
@@ -250,7 +293,9 @@ impl Look {
         let before = std::mem::take(&mut self.inside);
         let (mut blocked, mut launches) = (Vec::new(), 0_u64);
         for member in members {
-            launches = launches.wrapping_add(member.entries.count());
+            if !member.is_probe {
+                launches = launches.wrapping_add(member.entries.count());
+            }
             let Some(count) = member.entries.inside() else { continue };
             let key = Arc::as_ptr(member) as usize;
             let known = before.iter().find(|(k, c, _)| *k == key && *c == count);

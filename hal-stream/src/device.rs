@@ -12,6 +12,7 @@ use crate::api::{About, FlagMemory, StreamApi};
 use crate::board::{Board, Lifted, Member};
 use crate::error::StreamError;
 use crate::flags::{FlagWord, Flags};
+use crate::occupancy::{Occupancy, Occupant};
 use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
@@ -160,8 +161,9 @@ impl<A: StreamApi> Clone for StreamDevice<A> {
 
 #[derive(Debug)]
 pub(crate) struct Inner<A: StreamApi> {
-    pub(crate) api: A,
+    pub(crate) api: Arc<A>,
     pub(crate) board: Arc<Board<Option<FlagWord>>>,
+    pub(crate) occupancy: Occupancy,
     config: StreamDeviceConfig,
     entries_max: u32,
     pub(crate) no_gate: Option<NoGate>,
@@ -208,14 +210,20 @@ impl<A: StreamApi> StreamDevice<A> {
         let inner = Inner {
             entries_max: config.entries_max.unwrap_or(depth / SHARE).max(4),
             no_gate: tested.err(),
-            api,
+            api: Arc::new(api),
             board,
+            occupancy: Occupancy::default(),
             config,
             flags: Mutex::new(flags),
             leaving: Mutex::default(),
             shared: Mutex::default(),
             lost: AtomicU64::new(0),
         };
+        if inner.no_gate.is_none() {
+            let api = Arc::downgrade(&inner.api);
+            let probe = move || api.upgrade().is_some_and(|api| call(&*api));
+            inner.board.probe(probe).map_err(StreamError::Thread)?;
+        }
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -309,6 +317,17 @@ impl<A: StreamApi> StreamDevice<A> {
         let registered = unsafe { api.register_flags(host, bytes) };
         registered.map_err(StreamError::during("registering flags"))
     }
+}
+
+/// A call that comes back unless the driver is stuck. It makes an event: that waits for whatever
+/// keeps other calls from coming back, which launches and records do not always. False if the
+/// driver refuses, so that it need not be asked again.
+fn call<A: StreamApi>(api: &A) -> bool {
+    let Ok(_entered) = api.enter() else { return false };
+    let Ok(event) = api.create_event() else { return false };
+    // SAFETY: just made, and nobody else knows it.
+    unsafe { api.destroy_event(event) };
+    true
 }
 
 fn try_gate<A: StreamApi>(api: &A, flags: &mut Flags, depth: bool) -> Result<u32, NoGate> {
@@ -424,7 +443,7 @@ impl<A: StreamApi> Inner<A> {
             }
             (None, Some(flag)) => Chosen { word: FlagWord::first(flag), shared: true, taken: None },
             (None, None) => {
-                let word = self.flags().take(&self.api)?;
+                let word = self.flags().take(&*self.api)?;
                 Chosen { word, shared: false, taken: None }
             }
         };
@@ -464,7 +483,7 @@ impl<A: StreamApi> Drop for Inner<A> {
         let left = self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner).len();
         let shared = std::mem::take(self.shared.get_mut().unwrap_or_else(PoisonError::into_inner));
         if left == 0 && self.lost.load(Ordering::Relaxed) == 0 {
-            self.flags.get_mut().unwrap_or_else(PoisonError::into_inner).close(&self.api);
+            self.flags.get_mut().unwrap_or_else(PoisonError::into_inner).close(&*self.api);
             for (memory, _page) in shared {
                 // SAFETY: registered by `share`, and the device got past all that waits for it.
                 unsafe { self.api.unregister_flags(memory) };
@@ -540,6 +559,8 @@ fn halves<A: StreamApi>(
         taken,
         spacing,
         predictor: Predictor::new(),
+        occupant: Occupant::default(),
+        last_ns: AtomicU64::new(0),
         launched: AtomicU64::new(0),
         retired: AtomicU64::new(0),
         stray: AtomicBool::new(false),
@@ -568,6 +589,8 @@ fn halves<A: StreamApi>(
         span: Span::default(),
         held,
         pace: Pace::default(),
+        floor: None,
+        since: None,
     };
     let level = if word.is_some() { Level::Deactivate } else { Level::Block };
     let caps = Caps::up_to(level, inner.entries_max);

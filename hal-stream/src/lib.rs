@@ -12,6 +12,7 @@ mod gate;
 mod graph;
 #[cfg(all(test, loom))]
 mod models;
+mod occupancy;
 mod plain;
 mod predict;
 mod preempt;

@@ -29,7 +29,9 @@ impl<A: StreamApi> Deactivate for StreamPreempt<A> {
     fn deactivate(&mut self) -> Result<StepDone, Self::Error> {
         let queue = &self.queue;
         queue.device.board.want(&queue.member, true);
-        let settled = Instant::now() + Duration::from_nanos(queue.device.api.settle_ns());
+        let now = Instant::now();
+        queue.hold(now);
+        let settled = now + Duration::from_nanos(queue.device.api.settle_ns());
         while Instant::now() < settled {
             std::hint::spin_loop();
         }
@@ -37,7 +39,9 @@ impl<A: StreamApi> Deactivate for StreamPreempt<A> {
     }
 
     fn reactivate(&mut self) -> Result<StepDone, Self::Error> {
-        self.queue.device.board.want(&self.queue.member, false);
+        let queue = &self.queue;
+        queue.device.occupancy.release(&queue.occupant, Instant::now(), queue.is_idle());
+        queue.device.board.want(&queue.member, false);
         Ok(StepDone::Now(None))
     }
 }

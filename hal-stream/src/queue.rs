@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::api::StreamApi;
 use crate::board::Member;
 use crate::device::Inner;
 use crate::flags::FlagWord;
+use crate::occupancy::Occupant;
 use crate::predict::{Predictor, Spacing};
 use crate::word::Taken;
 
@@ -27,6 +28,9 @@ pub(crate) struct Queue<A: StreamApi> {
     pub(crate) taken: Option<Taken>,
     pub(crate) spacing: Spacing,
     pub(crate) predictor: Predictor,
+    pub(crate) occupant: Occupant,
+    /// What the command launched last is predicted to take, in nanoseconds.
+    pub(crate) last_ns: AtomicU64,
     /// Commands launched, and commands seen to have retired.
     pub(crate) launched: AtomicU64,
     pub(crate) retired: AtomicU64,
@@ -40,12 +44,34 @@ impl<A: StreamApi> Queue<A> {
     pub(crate) fn is_idle(&self) -> bool {
         self.retired.load(Ordering::Acquire) >= self.launched.load(Ordering::Relaxed)
     }
+
+    /// Something was launched, and counted in `launched`.
+    pub(crate) fn occupy(&self, now: Instant) {
+        if self.occupant.has_left() {
+            self.device.occupancy.enter(&self.occupant, now);
+        }
+    }
+
+    /// Something has retired, and was counted in `retired`.
+    pub(crate) fn vacate(&self, now: Instant) {
+        if self.is_idle() {
+            self.device.occupancy.leave(&self.occupant, now, || self.is_idle());
+        }
+    }
+
+    /// The gate was closed. What runs goes on to the next gate.
+    pub(crate) fn hold(&self, now: Instant) {
+        let last = self.last_ns.load(Ordering::Relaxed).saturating_mul(2);
+        let rest = Duration::from_nanos(self.spacing.ns().saturating_add(last));
+        self.device.occupancy.hold(&self.occupant, now.checked_add(rest).unwrap_or(now));
+    }
 }
 
 impl<A: StreamApi> Drop for Queue<A> {
     fn drop(&mut self) {
         // What was launched still runs: nobody could open the gate later.
         self.device.board.want(&self.member, false);
+        self.device.occupancy.leave(&self.occupant, Instant::now(), || true);
         let word = self.word.filter(|_| !self.shared);
         let idle = self.is_idle() && !*self.stray.get_mut();
         self.device.retire(self.stream, self.owned, word, idle);

@@ -25,6 +25,10 @@ pub struct StreamRetire<A: StreamApi> {
     pub(crate) span: Span<A::Event>,
     pub(crate) held: Held,
     pub(crate) pace: Pace,
+    /// What is seen to complete now had not completed then.
+    pub(crate) floor: Option<Instant>,
+    /// The next measurement begins no earlier.
+    pub(crate) since: Option<Instant>,
 }
 
 /// Where in its work the device probably is. Completions may be seen long after they happened.
@@ -137,6 +141,7 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
     /// short commands may be told with later ones.
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error> {
         let (mut upto, mut busy_ns) = (None, 0_u64);
+        self.floor = self.pace.looked_at.or(self.floor);
         loop {
             let next = self.next_completed();
             let now = Instant::now();
@@ -165,6 +170,7 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
         }
         // Release: whoever sees it finds the events that came back.
         self.queue.retired.store(count, Ordering::Release);
+        self.queue.vacate(Instant::now());
         let busy = Duration::from_ns(busy_ns);
         Ok(Some(Retired { upto: CmdId(count - 1), busy, outcome: Outcome::Ok }))
     }
@@ -256,6 +262,7 @@ impl<A: StreamApi> StreamRetire<A> {
             let from = std::mem::replace(&mut self.from, marker.start);
             self.give_back(from);
             self.held.forget();
+            self.since = marker.launched;
         }
         let to = self.span.add(marker, event);
         self.give_back(to);
@@ -281,13 +288,18 @@ impl<A: StreamApi> StreamRetire<A> {
             Some(Ok(elapsed)) => self.held.used_ns(elapsed, held_ns, self.span.expected_ns),
             _ => self.span.expected_ns.unwrap_or(0),
         };
+        // Then it contains work of others, and what was predicted is closer.
+        let shared = queue.device.occupancy.shared_since(self.since);
+        self.since = self.floor;
         let undisturbed = was_open == 0 && self.held.open_ns == 0 && elapsed.is_some();
         if undisturbed
             && let Some(kind) = self.span.kind
             && let Some(mean) = used.checked_div(u64::from(self.span.commands))
+            && (!shared || queue.predictor.expected_ns(kind).is_none_or(|known| mean < known))
         {
             queue.predictor.measured(kind, mean);
         }
+        let used = if shared { used.min(self.span.expected_ns.unwrap_or(used)) } else { used };
         self.span.reset();
         let from = self.from.replace(to);
         self.give_back(from);

@@ -147,7 +147,9 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let begin = self.busy_until.max(Some(prepared.at)).unwrap_or(prepared.at);
         let work = Duration::from_nanos(prepared.expected_ns.unwrap_or(0));
         self.busy_until = begin.checked_add(work);
+        queue.last_ns.store(prepared.expected_ns.unwrap_or(0), Ordering::Relaxed);
         queue.launched.store(cmd.count(), Ordering::Relaxed);
+        queue.occupy(prepared.at);
         if marker {
             let marked = self.put_marker(cmd, prepared.light);
             match marked {

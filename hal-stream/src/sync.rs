@@ -2,11 +2,19 @@
 //! `models`. See `docs/loom.md`. A wait with a time limit has none there.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::AtomicU32;
+pub(crate) use loom::sync::atomic::{AtomicU32, fence};
 #[cfg(loom)]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};
+pub(crate) use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64},
+};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};
+pub(crate) use std::sync::atomic::fence;
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64},
+};
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

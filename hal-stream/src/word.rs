@@ -31,7 +31,7 @@ impl<A: StreamApi> GateWord<A> {
         }
         let entered = device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
-        let word = device.flags().take(&device.api)?;
+        let word = device.flags().take(&*device.api)?;
         drop(entered);
         Ok(Self { device: Arc::clone(device), word, taken: Arc::default() })
     }

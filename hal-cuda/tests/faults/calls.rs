@@ -277,6 +277,11 @@ pub(crate) fn entries() -> Vec<Entry> {
             [(Who::Victim, "victim"), (Who::Winner, "winner"), (Who::LastWinner, "last-winner")]
         {
             for (way, suffix_2) in [(Way::Raw, "raw"), (Way::Unheld, "unheld")] {
+                // Unloading a module keeps no other call from coming back: it waits for whatever
+                // is held as synchronizing with the device does, and only the hold's end ends that.
+                if call == Call::ModuleUnload && way == Way::Raw && who != Who::LastWinner {
+                    continue;
+                }
                 let name = format!("call/{}/{suffix}/{suffix_2}", call.name());
                 all.push(Entry::new(name, move |case| raw_case(case, call, who, way)));
             }

@@ -32,6 +32,9 @@ pub(crate) const COMMAND_US: u64 = 100;
 pub(crate) const IN_FLIGHT: u32 = 8;
 /// `StreamDeviceConfig::blocked_after`, the stated bound of a call that is blocked.
 pub(crate) const BLOCKED_AFTER: Duration = micros(200);
+/// What keeps other calls into the driver from coming back, though no launch of ours, is noticed
+/// after so long.
+pub(crate) const PROBED_AFTER: Duration = micros(2_000);
 /// Between two looks of whoever looks for completions, at most.
 pub(crate) const NAP: Duration = micros(500);
 

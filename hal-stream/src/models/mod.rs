@@ -5,6 +5,7 @@ mod board;
 mod gate;
 #[path = "../../../runtime/src/models/harness.rs"]
 mod harness;
+mod occupancy;
 mod watch;
 
 use std::sync::Arc;

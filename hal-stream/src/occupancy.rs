@@ -1,0 +1,160 @@
+//! Whether queues of a device had work on it at the same time.
+//!
+//! What a command takes is measured between two moments of the device. If another queue had the
+//! device for a part of that, the measurement says nothing about the command.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::sync::{AtomicBool, Mutex, fence, lock, mutant};
+
+/// Who has work on a device.
+#[derive(Debug, Default)]
+pub(crate) struct Occupancy(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Queues with work on the device that is not held.
+    inside: u32,
+    /// There was more than one up to here.
+    shared_until: Option<Instant>,
+    /// A queue that was held may have gone on up to here.
+    rest_until: Option<Instant>,
+}
+
+/// A queue, as far as it has work on the device. Both are written under the lock.
+#[derive(Debug)]
+pub(crate) struct Occupant {
+    inside: AtomicBool,
+    held: AtomicBool,
+}
+
+impl Default for Occupant {
+    fn default() -> Self {
+        Self { inside: AtomicBool::new(false), held: AtomicBool::new(false) }
+    }
+}
+
+impl Occupant {
+    /// Whether it counts as having no work, after a launch was counted. With the fence in
+    /// [`Occupancy::leave`], either this sees that it left, or that sees the launch.
+    pub(crate) fn has_left(&self) -> bool {
+        if !mutant("launch without a fence") {
+            fence(Ordering::SeqCst);
+        }
+        !self.is_inside()
+    }
+
+    fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::Relaxed)
+    }
+}
+
+impl Occupancy {
+    /// Something was launched.
+    pub(crate) fn enter(&self, occupant: &Occupant, now: Instant) {
+        let mut state = lock(&self.0);
+        if !occupant.held.load(Ordering::Relaxed) {
+            state.enter(occupant, now);
+        }
+    }
+
+    /// Everything has been seen to retire, unless `is_idle` says otherwise by now.
+    pub(crate) fn leave(&self, occupant: &Occupant, now: Instant, is_idle: impl Fn() -> bool) {
+        let mut state = lock(&self.0);
+        if !occupant.is_inside() {
+            return;
+        }
+        occupant.inside.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if is_idle() || mutant("leave without another look") {
+            state.leave(now);
+        } else {
+            occupant.inside.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The queue is held, and what runs goes on until then at most.
+    pub(crate) fn hold(&self, occupant: &Occupant, until: Instant) {
+        let mut state = lock(&self.0);
+        occupant.held.store(true, Ordering::Relaxed);
+        if occupant.is_inside() {
+            occupant.inside.store(false, Ordering::Relaxed);
+            state.leave(until);
+            state.rest_until = state.rest_until.max(Some(until));
+        }
+    }
+
+    /// The queue is held no more.
+    pub(crate) fn release(&self, occupant: &Occupant, now: Instant, is_idle: bool) {
+        let mut state = lock(&self.0);
+        occupant.held.store(false, Ordering::Relaxed);
+        if !is_idle {
+            state.enter(occupant, now);
+        }
+    }
+
+    /// Queues that count as having work.
+    #[cfg(all(test, loom))]
+    pub(crate) fn inside(&self) -> u32 {
+        lock(&self.0).inside
+    }
+
+    /// Whether more than one queue had work on the device at some time since then.
+    pub(crate) fn shared_since(&self, since: Option<Instant>) -> bool {
+        let state = lock(&self.0);
+        state.inside > 1 || state.shared_until.is_some() && state.shared_until > since
+    }
+}
+
+impl State {
+    fn enter(&mut self, occupant: &Occupant, now: Instant) {
+        if !occupant.is_inside() {
+            occupant.inside.store(true, Ordering::Relaxed);
+            self.inside += 1;
+            if self.rest_until > Some(now) {
+                self.shared_until = self.shared_until.max(self.rest_until);
+            }
+        }
+    }
+
+    fn leave(&mut self, at: Instant) {
+        if self.inside > 1 {
+            self.shared_until = self.shared_until.max(Some(at));
+        }
+        self.inside = self.inside.saturating_sub(1);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn time_is_shared_while_two_have_work_and_what_was_held_goes_on() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let (device, one, other) = (Occupancy::default(), Occupant::default(), Occupant::default());
+        device.enter(&one, at(0));
+        device.enter(&one, at(1));
+        assert!(!device.shared_since(Some(at(0))) && !device.shared_since(None));
+        device.enter(&other, at(2));
+        assert!(device.shared_since(Some(at(9))));
+        device.leave(&other, at(4), || true);
+        assert!(device.shared_since(Some(at(3))) && !device.shared_since(Some(at(4))));
+        // Its command goes on until 12, and the other begins at 11.
+        device.hold(&one, at(12));
+        device.enter(&one, at(10));
+        device.enter(&other, at(11));
+        assert!(device.shared_since(Some(at(11))) && !device.shared_since(Some(at(12))));
+        device.release(&one, at(13), false);
+        assert!(device.shared_since(Some(at(13))));
+        device.leave(&other, at(14), || false);
+        assert!(device.shared_since(Some(at(15))), "it has work again");
+        device.leave(&other, at(16), || true);
+        device.leave(&one, at(17), || true);
+        assert!(!device.shared_since(Some(at(16))));
+    }
+}
