@@ -1,6 +1,8 @@
 //! `xsched bench graphs`.
 
-use xsched_lab::graphs::{self, Cell, Held, Outcome, Pair, Plan, Row, Way};
+use std::cell::Cell;
+
+use xsched_lab::graphs::{self, Held, Outcome, Pair, Plan, Row, Way};
 use xsched_lab::{LabError, Quantiles};
 
 use super::spin::{describe, run};
@@ -23,13 +25,18 @@ pub(crate) fn graphs(args: &GraphsArgs) -> Result<Ending, CliError> {
         requests: args.requests,
         period_ns: args.period_ms * 1_000_000,
     };
+    let failed = Cell::new(false);
     run(
         "graphs",
         &args.spin,
         |_, _| Err(LabError::new("the processor as a device has no graphs; use --hal cuda")),
         |cuda, show| graphs::run(cuda, &plan, show),
-        report,
-    )
+        |outcome| {
+            failed.set(!outcome.errors.is_empty());
+            report(outcome)
+        },
+    )?;
+    Ok(Ending::new(failed.get()))
 }
 
 fn report(outcome: &Outcome) -> String {
@@ -42,6 +49,9 @@ fn report(outcome: &Outcome) -> String {
     }
     if (1..1_000).contains(&outcome.plan.holds) || (1..1_000).contains(&outcome.plan.requests) {
         text += "a P99 needs 1000 samples\n";
+    }
+    for error in &outcome.errors {
+        text += &format!("FAIL {error}\n");
     }
     text
 }
@@ -83,11 +93,13 @@ fn held_report(held: &Held, plan: &Plan) -> String {
     ];
     let title = "held: times in µs from the hold to the end of the last kernel";
     text += &table(title, &header, held.rows.iter().map(held_row));
-    let count = if launches_taken == launches_tried { "all" } else { "only" };
-    text += &format!(
-        "launches of the graph with most gates behind a closed gate: {count} {launches_taken} of \
-         {launches_tried} were taken\n\n"
-    );
+    if let Some(taken) = launches_taken {
+        let end = if taken == launches_tried { "none blocked" } else { "the next one blocked" };
+        text += &format!(
+            "launches of the graph with most gates behind a closed gate: {taken} were taken, \
+             {end}\n\n"
+        );
+    }
     text
 }
 
@@ -143,7 +155,7 @@ fn pair_report(pair: &Pair, plan: &Plan) -> String {
     text
 }
 
-fn pair_row(cell: &Cell) -> Vec<String> {
+fn pair_row(cell: &graphs::Cell) -> Vec<String> {
     let Quantiles { p50_us, p99_us, max_us, .. } = cell.urgent;
     let goal = match (cell.way, cell.p99_over_alone) {
         (Way::Gates { .. }, Some(ratio)) if ratio <= GOAL => format!("reached ({GOAL:.2})"),
