@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use xsched_lab::mode::Mode;
 use xsched_sim::comparators::System;
 
 /// Most seeds that a run or a comparison takes.
@@ -86,9 +87,21 @@ pub(crate) enum Bench {
     /// Run two tasks that are always busy, with shares, and print what each gets.
     #[command(after_help = EXIT_CODES)]
     Partition(PartitionArgs),
+    /// Measure what thresholds cost, and print the smallest that costs little.
+    #[command(after_help = EXIT_CODES)]
+    Threshold(ThresholdArgs),
+    /// The background of another bench, in a process of its own.
+    #[command(hide = true)]
+    Background(BackgroundArgs),
     /// Hold graphs with gates inside, and run two graphs at once; on CUDA.
     #[command(after_help = EXIT_CODES)]
     Graphs(GraphsArgs),
+    /// Measure a device with one queue at a time, and write its description for the simulator.
+    #[command(after_help = EXIT_CODES)]
+    Calibrate(CalibrateArgs),
+    /// Predict in the simulator what an earlier run of a bench has measured, and print the errors.
+    #[command(after_help = EXIT_CODES)]
+    Predict(PredictArgs),
 }
 
 #[derive(Debug, Args)]
@@ -113,6 +126,58 @@ pub(crate) struct SpinArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
+/// Whether and how the simulator predicts what a bench measures.
+#[derive(Debug, Args)]
+pub(crate) struct PredictOptions {
+    /// A description of the device for the simulator, as `xsched bench calibrate` writes it; by
+    /// default the one for this device that is part of the program.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) device_file: Option<PathBuf>,
+}
+
+/// The same for a bench that is about to run.
+#[derive(Debug, Args)]
+pub(crate) struct PredictFlags {
+    /// Set beside the figures what the simulator predicts, and print the errors.
+    #[arg(long)]
+    pub(crate) predict: bool,
+    #[command(flatten)]
+    pub(crate) options: PredictOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Runs of the task and lone commands, each with and without XSched; a fifth as many holds.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) samples: u32,
+    /// Rows of commands of each kind.
+    #[arg(long, value_name = "N", default_value_t = 21)]
+    #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Where the device file goes; by default it is printed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PredictArgs {
+    /// What `bench fixed-priority` or `bench partition` wrote with `--json`.
+    pub(crate) record: PathBuf,
+    #[command(flatten)]
+    pub(crate) options: PredictOptions,
+    /// A median error above so many percent is a finding.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
+    #[arg(value_parser = value_parser!(u32).range(0..=1_000))]
+    pub(crate) within: u32,
+    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+}
+
 /// Devices with commands that spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SpinHal {
@@ -126,6 +191,8 @@ pub(crate) enum SpinHal {
 pub(crate) struct FixedPriorityArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
+    #[command(flatten)]
+    pub(crate) predict: PredictFlags,
     /// Runs of the task in each combination; a P99 needs 1000.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
@@ -153,12 +220,45 @@ pub(crate) struct FixedPriorityArgs {
     /// Highest preemption level to try, 1 to 3; by default all that the device has.
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
     pub(crate) level: Option<u8>,
+    /// How the two are kept apart, with commas between, instead of all ways up to the level: plain,
+    /// priority, lv1, gate, gate@200 (gates so many µs apart), gate+priority, lv3, and with the
+    /// background in a process of its own: processes-plain, processes-lv1, processes-gate.
+    #[arg(long, value_name = "W,W", value_delimiter = ',', conflicts_with = "level")]
+    pub(crate) modes: Vec<Mode>,
+}
+
+/// A background in a process of its own, which `fixed-priority` starts.
+#[derive(Debug, Args)]
+pub(crate) struct BackgroundArgs {
+    /// The device.
+    #[arg(long, value_enum)]
+    pub(crate) hal: SpinHal,
+    /// The number of the device.
+    #[arg(long)]
+    pub(crate) device: u32,
+    /// The file of the shared page.
+    #[arg(long)]
+    pub(crate) page: PathBuf,
+    /// How it is kept apart from the task: one of the ways with processes.
+    #[arg(long)]
+    pub(crate) mode: Mode,
+    /// Length of its commands.
+    #[arg(long)]
+    pub(crate) command_ns: u64,
+    /// Waves of blocks of its commands.
+    #[arg(long)]
+    pub(crate) waves: u32,
+    /// Commands in flight.
+    #[arg(long)]
+    pub(crate) threshold: u32,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
+    #[command(flatten)]
+    pub(crate) predict: PredictFlags,
     /// Policy with shares: wfq, up or pup.
     #[arg(long, value_name = "P", default_value = "wfq")]
     pub(crate) policy: String,
@@ -228,40 +328,50 @@ pub(crate) struct OverheadArgs {
 }
 
 /// Most samples of a bench for each level.
-const MAX_SAMPLES: u64 = 10_000_000;
+const MAX_SAMPLES: i64 = 10_000_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct PreemptArgs {
-    /// The device.
-    #[arg(long, value_enum, default_value_t = Hal::Host)]
-    pub(crate) hal: Hal,
-    /// Holds for each level; a P99 and a verdict need 1000.
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Holds in each combination; a P99 and a verdict need 1000.
     #[arg(long, value_name = "N", default_value_t = 2000)]
-    #[arg(value_parser = value_parser!(u64).range(1..=MAX_SAMPLES))]
-    pub(crate) samples: u64,
-    /// Preemption levels, 1 to 3, with commas between.
-    #[arg(long = "level", value_name = "N,N", value_delimiter = ',', default_value = "1,2,3")]
+    #[arg(value_parser = value_parser!(u32).range(1..=MAX_SAMPLES))]
+    pub(crate) samples: u32,
+    /// Preemption levels, 1 to 3, with commas between; by default all that the device has.
+    #[arg(long = "level", value_name = "N,N", value_delimiter = ',')]
     pub(crate) levels: Vec<u8>,
-    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
-    /// error.
-    #[arg(long, value_name = "OUT")]
-    pub(crate) json: Option<PathBuf>,
+    /// Lengths of the victim's commands in microseconds, with commas between; by default 500 on the
+    /// host, and seven from 10 to 2000 elsewhere.
+    #[arg(long, value_name = "US,US", value_delimiter = ',')]
+    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) commands_us: Vec<u64>,
+    /// Commands that the victim keeps in flight, with commas between, of which Lv1 uses the first;
+    /// by default 8 on the host, 8 and 64 elsewhere.
+    #[arg(long = "threshold", value_name = "N,N", value_delimiter = ',')]
+    #[arg(value_parser = value_parser!(u64).range(1..=64))]
+    pub(crate) thresholds: Vec<u64>,
 }
 
-/// The kinds of devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Hal {
-    /// The processor as a device.
-    Host,
-}
-
-impl Hal {
-    /// What it is, in a line.
-    pub(crate) const fn describe(self) -> &'static str {
-        match self {
-            Self::Host => "the processor as a device (xsched-hal-host) with 1 compute unit",
-        }
-    }
+#[derive(Debug, Args)]
+pub(crate) struct ThresholdArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Rounds, in each of which every way has its turn.
+    #[arg(long, value_name = "N", default_value_t = 11)]
+    #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Lengths of commands in microseconds, with commas between.
+    #[arg(long, value_name = "US,US", value_delimiter = ',', default_value = "10,100,1000")]
+    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) commands_us: Vec<u64>,
+    /// Commands in flight, with commas between.
+    #[arg(long = "threshold", value_name = "N,N", value_delimiter = ',')]
+    #[arg(default_value = "1,2,3,4,6,8,10,16", value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) thresholds: Vec<u32>,
+    /// Highest preemption level to try, 1 to 3; by default all that the device has.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
+    pub(crate) level: Option<u8>,
 }
 
 /// Most requests of a demo.

@@ -38,6 +38,17 @@ pub(crate) enum CliError {
     SamePlace { place: String },
     #[error("{count} seeds from {first} on go past the largest seed, {}", u64::MAX)]
     Seeds { first: u64, count: u64 },
+    #[error("{place}: not a record of a bench: {source}")]
+    BenchRecord { place: String, source: serde_json::Error },
+    #[error(
+        "{place}: records of `bench {bench}` are not predicted; those of fixed-priority and partition are"
+    )]
+    NotPredicted { place: String, bench: String },
+    #[error(
+        "no description of the device `{name}` is part of this program; give one with \
+         --device-file, `xsched bench calibrate` writes it"
+    )]
+    NoDeviceFile { name: String },
     #[error("the device cannot be used: {0}")]
     Device(String),
 }

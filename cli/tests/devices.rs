@@ -47,7 +47,7 @@ fn a_machine_without_gpus_has_the_host_device_and_says_what_is_missing() {
 
 #[test]
 fn a_bench_on_a_device_that_is_not_there_is_refused_in_one_line() {
-    for bench in ["fixed-priority", "overhead", "partition", "graphs"] {
+    for bench in ["fixed-priority", "overhead", "partition", "preempt", "threshold", "graphs"] {
         let error = refused(&["bench", bench, "--hal", "cuda"], &NOWHERE);
         assert!(error.contains("no CUDA driver"), "{error}");
     }
@@ -69,6 +69,35 @@ fn fixed_priority_has_a_cell_for_each_combination() {
         assert_eq!(cell["foreground"]["samples"], 3);
         assert!(cell["foreground"]["p99_us"].is_null(), "3 samples have no P99");
     }
+}
+
+#[test]
+fn a_background_can_have_a_process_of_its_own() {
+    let small = ["--samples", "3", "--commands", "2", "--background-us", "300"];
+    let bench = ["bench", "fixed-priority", "--json", "-", "--modes"];
+    let both = ["processes-plain,processes-lv1"];
+    let record = json(&[&bench[..], &both, &small].concat(), &[]);
+    let cells = record["cells"].as_array().expect("cells");
+    let modes: Vec<_> = cells.iter().filter_map(|cell| cell["mode"].as_str()).collect();
+    assert_eq!(modes, ["processes-plain", "processes-lv1"]);
+    for cell in cells {
+        assert!(cell["background_share"].as_f64() > Some(0.0), "{cell}");
+    }
+    // The processor's queues have no gates that others could close. The background says so too.
+    let output = xsched(&[&bench[..], &["processes-gate"], &small].concat(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("no gates that other processes"), "{errors}");
+}
+
+#[test]
+fn threshold_says_from_where_on_it_costs_little() {
+    let small = ["--rounds", "1", "--commands-us", "1000", "--threshold", "1,4", "--level", "1"];
+    let record = json(&[&["bench", "threshold", "--json", "-"], &small[..]].concat(), &[]);
+    let cells = record["cells"].as_array().expect("cells");
+    let thresholds: Vec<_> = cells.iter().filter_map(|cell| cell["threshold"].as_u64()).collect();
+    assert_eq!(thresholds, [1, 4]);
+    assert_eq!(record["least"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]

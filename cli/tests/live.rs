@@ -132,15 +132,15 @@ fn a_bench_with_few_samples_prints_no_p99_and_no_verdict() {
     let output = folder.xsched(&["bench", "preempt", "--samples", "5", "--json", "bench.json"]);
     let printed = text(&output.stdout);
     assert_ends_as_printed(&output, &printed);
-    for words in ["Lv1", "Lv2", "Lv3", "quiet min", "restart P50", "busy threads", "need 1000"] {
+    for words in ["lv1", "gate", "lv3", "quiet P50", "restart P50", "busy threads", "need 1000"] {
         assert!(printed.contains(words), "{words}: {printed}");
     }
     assert_eq!(printed.matches("too few samples").count(), 3, "{printed}");
     let json = fs::read_to_string(folder.0.join("bench.json")).expect("a document");
     let json: Value = serde_json::from_str(&json).expect("valid JSON");
     for row in json["rows"].as_array().expect("rows") {
-        assert_eq!(row["samples"], 5);
-        assert!(row["quiet_us"]["max"].is_f64() && row["quiet_us"]["p99"].is_null());
+        assert_eq!(row["quiet"]["samples"], 5);
+        assert!(row["quiet"]["max_us"].is_f64() && row["quiet"]["p99_us"].is_null());
         assert!(row["goal"]["reached"].is_null());
     }
 }
@@ -150,7 +150,7 @@ fn a_bench_takes_the_levels_that_it_is_given() {
     let folder = Folder::new("levels");
     let args = ["bench", "preempt", "--hal", "host", "--level", "3", "--samples", "3"];
     let printed = text(&folder.xsched(&args).stdout);
-    assert!(printed.contains("Lv3") && !printed.contains("Lv1"), "{printed}");
+    assert!(printed.contains("lv3") && !printed.contains("lv1"), "{printed}");
     assert!(folder.refused(&["bench", "preempt", "--level", "0"]).contains("no level 0"));
     assert!(folder.refused(&["bench", "preempt", "--hal", "cuda"]).contains("cuda"));
     assert!(folder.refused(&["bench", "preempt", "--samples", "0"]).contains("--samples"));

@@ -27,6 +27,6 @@ pub use exec::CudaGraphExec;
 pub use graph::{CudaGraph, NodeTimes};
 pub use spin::{Kernels, SpinRate};
 pub use xsched_hal_stream::{
-    GateWord, PlainStream, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice,
-    StreamDeviceConfig,
+    GateWord, Holder, PlainStream, SharedGate, SharedGates, SharedPage, Spacing, StreamApi,
+    StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
 };

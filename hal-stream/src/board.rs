@@ -42,6 +42,8 @@ pub(crate) struct Board<W> {
     forced: AtomicU64,
     /// A launch that takes longer while a gate is closed is taken to be blocked by it.
     patience: Duration,
+    /// Other processes that hold a gate and are silent for longer are taken to be dead.
+    lease: Duration,
 }
 
 /// The queues, and how often all of them are lifted now.
@@ -59,19 +61,20 @@ impl<W> Members<W> {
 
 impl<W: Word + 'static> Board<W> {
     /// A board without a watch.
-    pub(crate) fn new(patience: Duration) -> Self {
+    pub(crate) fn new(patience: Duration, lease: Duration) -> Self {
         Self {
             members: Mutex::new(Members { list: Vec::new(), lifts: 0 }),
             bell: Condvar::new(),
             wanted: AtomicU64::new(0),
             forced: AtomicU64::new(0),
             patience,
+            lease,
         }
     }
 
     /// A board, whose watch runs until it is dropped.
-    pub(crate) fn start(patience: Duration) -> std::io::Result<Arc<Self>> {
-        let board = Arc::new(Self::new(patience));
+    pub(crate) fn start(patience: Duration, lease: Duration) -> std::io::Result<Arc<Self>> {
+        let board = Arc::new(Self::new(patience, lease));
         let weak = Arc::downgrade(&board);
         thread::Builder::new().name("xsched-gates".to_owned()).spawn(move || watch(&weak))?;
         Ok(board)
@@ -103,7 +106,19 @@ impl<W: Word + 'static> Board<W> {
         }
     }
 
-    /// How often gates were opened because a launch was blocked.
+    /// Opens what other processes hold that have been silent for too long.
+    fn open_overdue(&self, silent: &mut Silent, now: Instant) {
+        for member in silent.overdue(&self.all(), now, self.lease) {
+            member.gate.forget_others();
+            count(&self.forced);
+            tracing::warn!(
+                "another process held a queue and was silent for longer than the lease, so its \
+                 hold was ended"
+            );
+        }
+    }
+
+    /// How often gates were opened because a launch was blocked, or another process silent.
     pub(crate) fn forced(&self) -> u64 {
         self.forced.load(Ordering::Relaxed)
     }
@@ -150,26 +165,65 @@ impl<W: Word + 'static> Drop for Lifted<'_, W> {
 
 /// Looks for blocked launches while a gate is closed, until the board is gone.
 fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
-    let mut look = Look::default();
+    let (mut look, mut silent) = (Look::default(), Silent::default());
     while let Some(board) = board.upgrade() {
+        board.open_overdue(&mut silent, Instant::now());
         if !board.rest() {
             look = Look::default();
             continue;
         }
         let nap = if look.busy { PERIOD } else { QUIET_PERIOD };
         thread::sleep(nap);
-        if let Some(blocked) = look.at(&board.all(), Instant::now(), board.patience) {
-            count(&board.forced);
+        let members = board.all();
+        if let Some(blocked) = look.at(&members, Instant::now(), board.patience) {
+            // If they are lifted already it waits for something else, such as the call for which
+            // they were.
+            let closed = members.iter().any(|member| member.gate.is_closed());
+            if closed {
+                // First, so that whoever sees what comes of it knows why.
+                count(&board.forced);
+            }
             let lifted = board.lift();
-            tracing::warn!(
-                gates = lifted.closed,
-                "a launch was blocked while queues were held, so they were let go for as long as \
-                 it takes; load kernels and set stack limits before queues are held"
-            );
+            if closed {
+                tracing::warn!(
+                    gates = lifted.closed,
+                    "a launch was blocked while queues were held, so they were let go for as long \
+                     as it takes; load kernels and set stack limits before queues are held"
+                );
+            }
             while blocked.iter().any(|(member, count)| member.entries.inside() == Some(*count)) {
                 thread::sleep(GLANCE);
             }
         }
+    }
+}
+
+/// Gates that other processes hold, each with what they said last and since when.
+#[derive(Debug, Default)]
+struct Silent(Vec<(usize, u32, Instant)>);
+
+impl Silent {
+    /// The gates whose holders have said nothing for longer than the lease.
+    fn overdue<W: Word>(
+        &mut self,
+        members: &[Arc<Member<W>>],
+        now: Instant,
+        lease: Duration,
+    ) -> Vec<Arc<Member<W>>> {
+        let before = std::mem::take(&mut self.0);
+        let mut overdue = Vec::new();
+        for member in members {
+            let Some(beat) = member.gate.others() else { continue };
+            let key = Arc::as_ptr(member) as usize;
+            let known = before.iter().find(|(k, b, _)| *k == key && *b == beat);
+            let since = known.map_or(now, |(_, _, since)| *since);
+            if now.saturating_duration_since(since) > lease {
+                overdue.push(Arc::clone(member));
+            } else {
+                self.0.push((key, beat, since));
+            }
+        }
+        overdue
     }
 }
 

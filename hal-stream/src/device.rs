@@ -17,6 +17,7 @@ use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
 use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::selftest::{self, NoGate};
+use crate::shared::{SharedGate, SharedGates, SharedPage};
 use crate::submit::{Batch, Events, StreamSubmit};
 use crate::word::{GateWord, Taken};
 
@@ -36,21 +37,25 @@ pub struct StreamDeviceConfig {
     pub entries_max: Option<u32>,
     /// A launch under way for longer, while a gate is closed, opens all gates until it has ended.
     pub blocked_after: Duration,
+    /// Where another process holds a queue by a word in shared memory and says nothing for longer
+    /// ([`crate::SharedPage::alive`]), its hold is ended. Looked at every half second.
+    pub others_lease: Duration,
 }
 
 impl Default for StreamDeviceConfig {
-    /// Lv2, entries as measured, 200 µs.
+    /// Lv2, entries as measured, 200 µs, 1 s.
     fn default() -> Self {
         Self {
             level_max: Level::Deactivate,
             entries_max: None,
             blocked_after: Duration::from_micros(200),
+            others_lease: Duration::from_secs(1),
         }
     }
 }
 
 /// How a queue is opened.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct StreamConfig<A: StreamApi> {
     stream: Option<A::Stream>,
     flag: Option<FlagMemory>,
@@ -121,7 +126,8 @@ impl<A: StreamApi> StreamConfig<A> {
 
     /// Uses a word of the caller's as the gate's flag, in shared memory for example. Its lowest
     /// bit belongs to this process; a scheduler in another process closes the gate by setting
-    /// another bit and opens it by clearing that.
+    /// another bit and opens it by clearing that. With each change of the 32 bits behind the word
+    /// it says that it is alive; see [`StreamDeviceConfig::others_lease`].
     ///
     /// # Safety
     /// From [`StreamDevice::share_flags`] of the same device, used for no other queue, and alive
@@ -129,6 +135,14 @@ impl<A: StreamApi> StreamConfig<A> {
     #[must_use]
     pub const unsafe fn with_flag(mut self, flag: FlagMemory) -> Self {
         self.flag = Some(flag);
+        self
+    }
+
+    /// Uses a word of a shared page as the gate's flag, so that a scheduler in another process can
+    /// hold the queue.
+    #[must_use]
+    pub fn in_page(mut self, gate: SharedGate) -> Self {
+        self.flag = Some(gate.word());
         self
     }
 }
@@ -154,6 +168,8 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) no_gate: Option<NoGate>,
     flags: Mutex<Flags>,
     leaving: Mutex<Vec<Leaving<A>>>,
+    /// Pages that other processes have as well.
+    shared: Mutex<Vec<(FlagMemory, Arc<SharedPage>)>>,
     /// Streams that could not be ended, or words that may still be waited for.
     lost: AtomicU64,
 }
@@ -173,7 +189,8 @@ impl<A: StreamApi> StreamDevice<A> {
     /// # Errors
     /// If the driver refuses what every device needs.
     pub fn new(api: A, config: StreamDeviceConfig) -> Result<Self, StreamError<A::Error>> {
-        let board = Board::start(config.blocked_after).map_err(StreamError::Thread)?;
+        let board =
+            Board::start(config.blocked_after, config.others_lease).map_err(StreamError::Thread)?;
         let mut flags = Flags::default();
         let tested = if config.level_max < Level::Deactivate {
             Err(NoGate::Configured)
@@ -197,6 +214,7 @@ impl<A: StreamApi> StreamDevice<A> {
             config,
             flags: Mutex::new(flags),
             leaving: Mutex::default(),
+            shared: Mutex::default(),
             lost: AtomicU64::new(0),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -232,7 +250,8 @@ impl<A: StreamApi> StreamDevice<A> {
         self.inner.entries_max
     }
 
-    /// How often all gates were opened because a launch was blocked.
+    /// How often gates were opened because a launch was blocked, or because another process that
+    /// held one was silent for longer than its lease.
     #[must_use]
     pub fn forced_open(&self) -> u64 {
         self.inner.board.forced()
@@ -246,6 +265,22 @@ impl<A: StreamApi> StreamDevice<A> {
         let answer = f();
         drop(lifted);
         answer
+    }
+
+    /// Makes a shared page usable for gates.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn share(&self, page: SharedPage) -> Result<SharedGates, StreamError<A::Error>> {
+        let page = Arc::new(page);
+        let (host, bytes) = page.memory();
+        // SAFETY: the device keeps the page, and what it cannot take back from the driver it leaves
+        // mapped.
+        let memory = unsafe { self.share_flags(host, bytes) }?;
+        let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.push((memory, Arc::clone(&page)));
+        drop(shared);
+        Ok(SharedGates::new(page, memory))
     }
 
     /// Takes a word for the gates of a queue that is opened later, with
@@ -428,8 +463,16 @@ impl<A: StreamApi> Drop for Inner<A> {
         let Ok(entered) = self.api.enter() else { return };
         self.sweep();
         let left = self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner).len();
+        let shared = std::mem::take(self.shared.get_mut().unwrap_or_else(PoisonError::into_inner));
         if left == 0 && self.lost.load(Ordering::Relaxed) == 0 {
             self.flags.get_mut().unwrap_or_else(PoisonError::into_inner).close(&self.api);
+            for (memory, _page) in shared {
+                // SAFETY: registered by `share`, and the device got past all that waits for it.
+                unsafe { self.api.unregister_flags(memory) };
+            }
+        } else {
+            // The device may still look at them.
+            std::mem::forget(shared);
         }
         drop(entered);
     }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::api::{FlagMemory, StreamApi};
 use crate::error::StreamError;
+use crate::gate::OWN;
+use crate::shared::BEAT;
 use crate::sync::Word;
 
 /// A word has a cache line of its own, so that what one queue does does not slow the look at
@@ -49,6 +51,15 @@ impl Word for FlagWord {
 
     fn clear(&self, bits: u32) {
         self.atomic().fetch_and(!bits, Ordering::SeqCst);
+    }
+
+    fn others(&self) -> Option<u32> {
+        if self.atomic().load(Ordering::Relaxed) & !OWN == 0 {
+            return None;
+        }
+        // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only.
+        let beat = unsafe { self.host.add(BEAT).as_ref() };
+        Some(beat.load(Ordering::Relaxed))
     }
 }
 

@@ -70,6 +70,16 @@ impl<W: Word> Gate<W> {
         }
     }
 
+    /// If other processes hold it: what changes whenever they say that they are alive.
+    pub(crate) fn others(&self) -> Option<u32> {
+        self.word.others()
+    }
+
+    /// Ends the holds of other processes.
+    pub(crate) fn forget_others(&self) {
+        self.word.clear(!OWN);
+    }
+
     /// Whether it is closed.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.state).closed_since.is_some()

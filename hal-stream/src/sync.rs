@@ -39,6 +39,10 @@ pub(crate) trait Word: Send + Sync {
     fn set(&self, bits: u32);
     /// Clears bits.
     fn clear(&self, bits: u32);
+    /// If others hold it: what changes whenever they say that they are alive.
+    fn others(&self) -> Option<u32> {
+        None
+    }
 }
 
 impl<W: Word> Word for Option<W> {
@@ -47,6 +51,9 @@ impl<W: Word> Word for Option<W> {
     }
     fn clear(&self, bits: u32) {
         self.iter().for_each(|word| word.clear(bits));
+    }
+    fn others(&self) -> Option<u32> {
+        self.as_ref()?.others()
     }
 }
 

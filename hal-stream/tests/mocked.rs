@@ -12,8 +12,9 @@ use xsched_core::hal::{Backend, Halves, Ladder, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
 use xsched_hal_stream::{
-    NoGate, PlainStream, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice,
-    StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire, StreamSubmit,
+    Holder, NoGate, PlainStream, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand,
+    StreamConfig, StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire,
+    StreamSubmit,
 };
 
 type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, Ladder<StreamPreempt<Mock>>>;
@@ -852,6 +853,52 @@ mod shared_words {
         next.preempt.step(Step::Deactivate).expect("a step");
         launch(&mut next, 0, 1, US);
         assert!(device.api().last_word() != Some(memory.device));
+    }
+
+    fn page(name: &str) -> (SharedPage, SharedPage) {
+        let path = std::env::temp_dir().join(format!("xsched-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let pages = (SharedPage::create(&path), SharedPage::open(&path));
+        std::fs::remove_file(&path).expect("the file of the page");
+        (pages.0.expect("a page"), pages.1.expect("the same page"))
+    }
+
+    fn until(what: &str, mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_page_holds_a_queue_from_elsewhere_for_as_long_as_somebody_is_alive() {
+        let lease = Duration::from_millis(100);
+        let mut config = StreamDeviceConfig::default();
+        config.others_lease = lease;
+        let mut device = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
+        let (ours, theirs) = page("lease");
+        let gates = device.share(ours).expect("a shared page");
+        let gate = gates.take(3).expect("a word");
+        assert!(gates.take(3).is_none() && gates.take(SHARED_WORDS).is_none());
+        let config = StreamConfig::default().in_page(gate);
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        let holder = Holder::new(1).expect("a number");
+        theirs.close(3, holder);
+        launch(&mut queue, 0, 1, US);
+        for _ in 0..8 {
+            thread::sleep(lease);
+            theirs.alive(3);
+            device.api().pass(10 * US);
+            assert_eq!((poll(&mut queue), device.forced_open()), (None, 0));
+        }
+        // Now it is silent.
+        until("the lease does not end", || device.forced_open() == 1);
+        device.api().pass(10 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(1));
+        assert_eq!(theirs.word(3).load(Ordering::SeqCst), 0);
+        theirs.release(3, holder);
+        assert_eq!(theirs.word(3).load(Ordering::SeqCst), 0);
     }
 }
 

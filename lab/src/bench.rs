@@ -1,10 +1,12 @@
 //! What an experiment needs of a device.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use serde::Serialize;
 use xsched::core::hal::{Backend, Retire, Steps, Submit};
 use xsched::core::level::Level;
+use xsched_hal_stream::SharedPage;
 
 /// Why an experiment came to no end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +76,8 @@ pub trait Bench: Sync {
             Preempt: Steps + Send + 'static,
         > + Send
         + 'static;
+    /// Commands that say when they run.
+    type Victim: Victim<Command = Self::Command>;
     /// A way past the runtime.
     type Stream: Plain<Self::Command>;
 
@@ -89,6 +93,18 @@ pub trait Bench: Sync {
     /// How a queue of the device is opened.
     fn config(&self, making: Making) -> <Self::Backend as Backend>::Config;
 
+    /// How a queue of the device is opened whose gate waits for a word of a page that another
+    /// process has as well.
+    ///
+    /// # Errors
+    /// If the device has no such gates, or refuses.
+    fn config_in_page(
+        &self,
+        making: Making,
+        page: SharedPage,
+        word: usize,
+    ) -> Result<<Self::Backend as Backend>::Config, LabError>;
+
     /// A command that takes the whole device for so many nanoseconds, in so many waves of blocks
     /// one after the other, where the device has such a thing.
     ///
@@ -99,11 +115,53 @@ pub trait Bench: Sync {
     /// A command that does nothing.
     fn nothing(&self) -> Self::Command;
 
+    /// Commands of so many nanoseconds that write down when they run.
+    ///
+    /// # Errors
+    /// If there are none.
+    fn victim(&self, ns: u64) -> Result<Self::Victim, LabError>;
+
+    /// How much longer than its bound a hold at Lv1 or Lv2 may take, in microseconds.
+    fn slack_us(&self) -> f64;
+
     /// A stream without XSched.
     ///
     /// # Errors
     /// If there is none.
     fn stream(&self, urgent: bool) -> Result<Self::Stream, LabError>;
+}
+
+/// Commands that write down when they run, for one queue.
+pub trait Victim {
+    /// What is launched.
+    type Command: Clone + Send + Sync + 'static;
+
+    /// The next command.
+    fn next(&mut self) -> Self::Command;
+
+    /// What is different whenever the victim has got on.
+    fn marks(&self) -> u64;
+
+    /// Whether a command has started and not ended.
+    fn is_inside(&self) -> bool;
+
+    /// What has not changed for so long does not change any more.
+    fn settled(&self) -> Duration;
+
+    /// The host's clock, in nanoseconds from some moment.
+    fn now_ns(&self) -> u64;
+
+    /// When it last ran, by that clock, and by how much that may be off; while it does not run.
+    ///
+    /// # Errors
+    /// If the device's clock cannot be read.
+    fn last_ns(&mut self) -> Result<(u64, u64), LabError>;
+
+    /// From now on [`Victim::first_ns`] is wanted.
+    fn arm(&mut self);
+
+    /// When it first ran since [`Victim::arm`], if it has.
+    fn first_ns(&mut self) -> Option<u64>;
 }
 
 /// A stream of the vendor's, used as programs without XSched use it.

@@ -1,14 +1,17 @@
 //! The processor as a device.
 
 use std::hint;
+use std::sync::Arc;
+use std::time::Duration;
 
 use xsched::core::hal::{Backend, Halves, Ladder, Retire, Submit};
 use xsched::core::id::{CmdId, QueueId};
 use xsched_hal_host::{
-    Busy, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit,
+    Busy, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit, Witness,
 };
+use xsched_hal_stream::SharedPage;
 
-use crate::bench::{Bench, Described, LabError, Making, Plain};
+use crate::bench::{Bench, Described, LabError, Making, Plain, Victim};
 
 /// The host device, with one compute unit.
 #[derive(Debug)]
@@ -31,6 +34,7 @@ impl Host {
 impl Bench for Host {
     type Command = HostCommand;
     type Backend = HostDevice;
+    type Victim = HostVictim;
     type Stream = HostStream;
 
     fn describe(&self) -> Described {
@@ -51,6 +55,10 @@ impl Bench for Host {
 
     fn config(&self, _: Making) {}
 
+    fn config_in_page(&self, _: Making, _: SharedPage, _: usize) -> Result<(), LabError> {
+        Err(LabError::new("the processor as a device has no gates that other processes can close"))
+    }
+
     /// It has no waves.
     fn command(&self, ns: u64, _: u32) -> Result<HostCommand, LabError> {
         Ok(self.busy.command(ns))
@@ -60,11 +68,64 @@ impl Bench for Host {
         HostCommand::function(|_, _| {}, 0, 0)
     }
 
+    fn victim(&self, ns: u64) -> Result<HostVictim, LabError> {
+        let witness = Arc::new(Witness::default());
+        Ok(HostVictim { command: self.busy.witnessed(ns, &witness), witness })
+    }
+
+    fn slack_us(&self) -> f64 {
+        100.0
+    }
+
     /// It has no priorities.
     fn stream(&self, _: bool) -> Result<HostStream, LabError> {
         let halves = self.device.clone().open(QueueId::new(0, 0), ());
         let halves = halves.map_err(LabError::new)?;
         Ok(HostStream { halves, launched: 0, retired: 0 })
+    }
+}
+
+/// A command that notes the time once in a microsecond.
+#[derive(Debug)]
+pub struct HostVictim {
+    command: HostCommand,
+    witness: Arc<Witness>,
+}
+
+impl Victim for HostVictim {
+    type Command = HostCommand;
+
+    fn next(&mut self) -> HostCommand {
+        self.command.clone()
+    }
+
+    fn marks(&self) -> u64 {
+        self.witness.stamps()
+    }
+
+    fn is_inside(&self) -> bool {
+        self.witness.is_inside()
+    }
+
+    fn settled(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn now_ns(&self) -> u64 {
+        Witness::now_ns()
+    }
+
+    /// It is the host's own clock.
+    fn last_ns(&mut self) -> Result<(u64, u64), LabError> {
+        Ok((self.witness.last_ns(), 0))
+    }
+
+    fn arm(&mut self) {
+        self.witness.arm();
+    }
+
+    fn first_ns(&mut self) -> Option<u64> {
+        self.witness.first_ns()
     }
 }
 

@@ -3,18 +3,23 @@
 //! what it was measured on.
 
 mod bench;
+pub mod calibrate;
 mod clocks;
 mod cuda;
 pub mod devices;
 pub mod graphs;
 mod host;
+pub mod mode;
 pub mod overhead;
 pub mod partition;
+pub mod preempt;
 pub mod priority;
+pub mod processes;
 mod stats;
 mod task;
+pub mod threshold;
 
-pub use bench::{Bench, Described, LabError, Making, Plain};
+pub use bench::{Bench, Described, LabError, Making, Plain, Victim};
 pub use clocks::DeviceClock;
 pub use cuda::Cuda;
 pub use host::{Host, HostStream};

@@ -5,11 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use xsched::core::level::Level;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime};
 
-use crate::bench::{Bench, Described, LabError, Making};
+use crate::bench::{Bench, Described, LabError};
+use crate::mode::{Mode, SPACING_US};
 use crate::stats::{Processor, Quantiles};
 use crate::task::{Runner, Way};
 
@@ -30,57 +30,23 @@ pub struct Plan {
     pub batch: u32,
 }
 
-/// How commands reached the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// A plain stream.
-    Plain,
-    /// Lv1.
-    Lv1,
-    /// Lv2 with a gate for each command.
-    Gate,
-    /// Lv2 with gates at the default spacing.
-    Spaced,
-    /// Lv3.
-    Lv3,
+/// The ways that a device has.
+fn modes(level: u8) -> Vec<Mode> {
+    let all = [
+        Mode::Plain,
+        Mode::Lv1,
+        Mode::Gate { spacing_us: 0 },
+        Mode::Gate { spacing_us: SPACING_US },
+        Mode::Lv3,
+    ];
+    all.into_iter().filter(|mode| mode.level() <= level).collect()
 }
 
-impl Mode {
-    /// What it is called.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Lv1 => "lv1",
-            Self::Gate => "gate",
-            Self::Spaced => "gate, spaced",
-            Self::Lv3 => "lv3",
-        }
-    }
-
-    /// Those that a device has.
-    #[must_use]
-    pub fn of(level: u8) -> Vec<Self> {
-        let mut modes = vec![Self::Plain, Self::Lv1];
-        if level >= 2 {
-            modes.extend([Self::Gate, Self::Spaced]);
-        }
-        if level >= 3 {
-            modes.push(Self::Lv3);
-        }
-        modes
-    }
-
-    fn way(self, plan: &Plan) -> Way {
-        let making = match self {
-            Self::Plain => return Way::Plain { urgent: false },
-            Self::Lv1 => Making::at(Level::Block),
-            Self::Gate => Making::at(Level::Deactivate),
-            Self::Spaced => Making { spacing_ns: 200_000, ..Making::at(Level::Deactivate) },
-            Self::Lv3 => Making::at(Level::Interrupt),
-        };
-        Way::Queue { making, priority: 0, threshold: plan.threshold, batch: plan.batch }
+fn way(mode: Mode, plan: &Plan) -> Way {
+    let making = mode.making(false);
+    match mode {
+        Mode::Plain => Way::Plain { urgent: false },
+        _ => Way::Queue { making, priority: 0, threshold: plan.threshold, batch: plan.batch },
     }
 }
 
@@ -138,7 +104,7 @@ pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<O
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let described = bench.describe();
-    let modes = Mode::of(described.level);
+    let modes = modes(described.level);
     let mut rows = Vec::new();
     for (n, &command_ns) in plan.commands_ns.iter().enumerate() {
         rows.extend(row(bench, &device, plan, &modes, command_ns)?);
@@ -147,7 +113,7 @@ pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<O
     let lone = lone(bench, &device, plan, &modes)?;
     let _queues: Vec<_> = modes
         .iter()
-        .map(|mode| Runner::new(bench, &device, mode.way(plan)))
+        .map(|mode| Runner::new(bench, &device, way(*mode, plan)))
         .collect::<Result<_, _>>()?;
     let before = Processor::now();
     thread::sleep(IDLE);
@@ -156,7 +122,7 @@ pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<O
 }
 
 /// Commands of one length in a row, in all modes by turns, so that a drift of the clock hits all.
-fn row<B: Bench>(
+pub(crate) fn row<B: Bench>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
@@ -167,7 +133,7 @@ fn row<B: Bench>(
     let commands = u32::try_from(plan.row_ns / command_ns.max(1)).unwrap_or(u32::MAX).max(1);
     let mut runners: Vec<Runner<B>> = modes
         .iter()
-        .map(|mode| Runner::new(bench, device, mode.way(plan)))
+        .map(|mode| Runner::new(bench, device, way(*mode, plan)))
         .collect::<Result<_, _>>()?;
     let mut times = vec![Vec::new(); modes.len()];
     let mut used = vec![0.0; modes.len()];
@@ -202,7 +168,7 @@ fn lone<B: Bench>(
     let nothing = bench.nothing();
     let mut runners: Vec<Runner<B>> = modes
         .iter()
-        .map(|mode| Runner::new(bench, device, mode.way(plan)))
+        .map(|mode| Runner::new(bench, device, way(*mode, plan)))
         .collect::<Result<_, _>>()?;
     let mut times = vec![Vec::new(); modes.len()];
     let start = Instant::now();

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched::core::level::Level;
 use xsched::policies::any::Any;
 use xsched::{Runtime, XQueue};
@@ -17,7 +17,7 @@ use crate::task::{Background, Options, Runner, Way};
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// What is run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The policy's name: one with shares, such as `wfq`, `up` or `pup`.
     pub policy: String,
@@ -34,7 +34,7 @@ pub struct Plan {
 }
 
 /// Two tasks at once.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The level, or nothing for two plain streams.
     pub level: Option<u8>,

@@ -1,16 +1,21 @@
 //! Quantiles, and the processor time of this program.
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
+/// Longer times than this, in nanoseconds, count as this; what takes as long is a hang.
+const LONGEST_NS: u64 = 100_000_000_000;
+/// Significant digits that are kept.
+const DIGITS: u8 = 4;
 /// Samples that a P99 needs.
 pub const P99_SAMPLES: usize = 1_000;
 
 /// Quantiles in microseconds, each the smallest sample that so many samples do not exceed (nearest
-/// rank).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// rank), to four significant digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// How many samples there are.
     pub samples: usize,
@@ -20,6 +25,9 @@ pub struct Quantiles {
     pub min_us: f64,
     /// 50th percentile.
     pub p50_us: f64,
+    /// 90th percentile.
+    #[serde(default)]
+    pub p90_us: f64,
     /// 95th percentile.
     pub p95_us: f64,
     /// 99th percentile; `None` with fewer than [`P99_SAMPLES`].
@@ -32,25 +40,27 @@ impl Quantiles {
     /// The quantiles of these samples in nanoseconds. All zero if there are none.
     #[must_use]
     pub fn of(samples_ns: &[u64]) -> Self {
-        let mut sorted = samples_ns.to_vec();
-        sorted.sort_unstable();
-        let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else {
+        // These are valid bounds and a valid precision, so this does not fail.
+        let histogram = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, DIGITS);
+        let Ok(mut histogram) = histogram else { return Self::default() };
+        for &sample in samples_ns {
+            histogram.saturating_record(sample);
+        }
+        if histogram.is_empty() {
             return Self::default();
-        };
+        }
         let us = |ns: u64| ns as f64 / 1e3;
-        let at = |share: f64| {
-            let rank = (sorted.len() as f64 * share).ceil().max(1.0) as usize;
-            us(sorted[rank.min(sorted.len()) - 1])
-        };
-        let sum: u128 = sorted.iter().map(|&ns| u128::from(ns)).sum();
+        let at = |quantile| us(histogram.value_at_quantile(quantile));
+        let sum: u128 = samples_ns.iter().map(|&ns| u128::from(ns)).sum();
         Self {
-            samples: sorted.len(),
-            mean_us: sum as f64 / sorted.len() as f64 / 1e3,
-            min_us: us(min),
+            samples: samples_ns.len(),
+            mean_us: sum as f64 / samples_ns.len() as f64 / 1e3,
+            min_us: us(histogram.min()),
             p50_us: at(0.5),
+            p90_us: at(0.9),
             p95_us: at(0.95),
-            p99_us: (sorted.len() >= P99_SAMPLES).then(|| at(0.99)),
-            max_us: us(max),
+            p99_us: (samples_ns.len() >= P99_SAMPLES).then(|| at(0.99)),
+            max_us: us(histogram.max()),
         }
     }
 
@@ -59,6 +69,11 @@ impl Quantiles {
     pub fn p99_over(&self, alone: &Self) -> Option<f64> {
         Some(self.p99_us? / alone.p99_us.filter(|&p99| p99 > 0.0)?)
     }
+}
+
+/// A span in nanoseconds, at most what fits.
+pub(crate) fn ns_of(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Processor time of all threads of this program, at a moment.
@@ -97,8 +112,14 @@ mod tests {
     fn quantiles_are_nearest_ranks() {
         let samples: Vec<u64> = (1..=1_000).rev().map(|n| n * 1_000).collect();
         let q = Quantiles::of(&samples);
-        assert_eq!((q.p50_us, q.p95_us, q.p99_us), (500.0, 950.0, Some(990.0)));
-        assert_eq!((q.min_us, q.max_us, q.mean_us, q.samples), (1.0, 1_000.0, 500.5, 1_000));
+        let close = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 2e-4;
+        assert!(
+            close(q.p50_us, 500.0) && close(q.p90_us, 900.0) && close(q.p95_us, 950.0),
+            "{q:?}"
+        );
+        assert!(q.p99_us.is_some_and(|p99| close(p99, 990.0)), "{q:?}");
+        assert!(close(q.min_us, 1.0) && close(q.max_us, 1_000.0), "{q:?}");
+        assert_eq!((q.mean_us, q.samples), (500.5, 1_000));
         assert_eq!(Quantiles::of(&samples[..999]).p99_us, None);
         assert_eq!(Quantiles::of(&[]), Quantiles::default());
     }

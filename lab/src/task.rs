@@ -4,14 +4,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched::core::hint::{Hints, Priority};
 use xsched::core::id::ProcessId;
 use xsched::core::rng::SplitMix64;
 use xsched::core::window::WindowConfig;
 use xsched::{Device, XQueue, XQueueConfig};
+use xsched_hal_stream::SharedPage;
 
 use crate::bench::{Bench, LabError, Making, Plain};
+use crate::processes::Elsewhere;
 
 /// How a task reaches the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -96,6 +98,29 @@ impl<B: Bench> Runner<B> {
         Ok(Self::Queue(queue))
     }
 
+    /// A queue whose gate waits for a word of a page that another process has as well.
+    ///
+    /// # Errors
+    /// If the device has no such gates, or the device or the runtime refuses.
+    pub fn held_elsewhere(
+        bench: &B,
+        device: &Device<B::Backend>,
+        way: Way,
+        page: SharedPage,
+        word: usize,
+    ) -> Result<Self, LabError> {
+        let Way::Queue { making, threshold, batch, .. } = way else {
+            return Err(LabError::new("a plain stream has no gate"));
+        };
+        let config = XQueueConfig {
+            window: WindowConfig::fixed(threshold, batch),
+            level: making.level(),
+            ..XQueueConfig::default()
+        };
+        let opened = bench.config_in_page(making, page, word)?;
+        device.queue(config, opened).map(Self::Queue).map_err(LabError::new)
+    }
+
     /// The queue, if there is one.
     #[must_use]
     pub fn queue(&self) -> Option<XQueue<B::Command>> {
@@ -130,7 +155,7 @@ impl<B: Bench> Runner<B> {
 }
 
 /// How a foreground task is repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreground {
     /// Commands of a run.
     pub commands: u32,
@@ -146,7 +171,8 @@ pub struct Foreground {
 const WARM_UP: u32 = 10;
 
 impl Foreground {
-    /// Runs it, and takes the time of each run in nanoseconds.
+    /// Runs it, and takes the time of each run in nanoseconds. A background in another process is
+    /// held meanwhile.
     ///
     /// # Errors
     /// If the device refuses or a command fails.
@@ -155,6 +181,7 @@ impl Foreground {
         bench: &B,
         runner: &mut Runner<B>,
         random: &mut SplitMix64,
+        victim: Option<&Elsewhere>,
     ) -> Result<Vec<u64>, LabError> {
         let command = bench.command(self.command_ns, 1)?;
         let mut times = Vec::with_capacity(self.samples as usize);
@@ -162,7 +189,12 @@ impl Foreground {
             let (least, most) = self.pause_ns;
             let pause = least + random.below((most - least).max(1));
             thread::sleep(Duration::from_nanos(pause));
-            let took = runner.run(&command, self.commands)?;
+            let start = Instant::now();
+            victim.inspect(|victim| victim.hold());
+            let ran = runner.run(&command, self.commands);
+            victim.inspect(|victim| victim.release());
+            let took = start.elapsed();
+            ran?;
             if n >= WARM_UP {
                 times.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
             }

@@ -249,6 +249,8 @@ fn draw_device(number: u32, rng: &mut Rng) -> DeviceSpec {
         save_context_ns: pick(&[0, 20_000], rng),
         restore_fixed_ns: pick(&[0, 10_000, 400_000], rng),
         restore_context_ns: pick(&[0, 20_000], rng),
+        wake_ns: [].into(),
+        queue_wake_ns: [].into(),
     }
 }
 
@@ -278,6 +280,8 @@ fn draw_task(number: usize, devices: usize, rng: &mut Rng) -> TaskSpec {
         requests: Some(rng.random_range(3..=30)),
         commands: pick(&[1, 2, 7, 20, 60], rng) as u32,
         command,
+        waves: 1,
+        urgent_stream: false,
         outstanding: rng.random_range(1..=3),
         sync: SyncScope::Stream,
         host_launch_ns: None,

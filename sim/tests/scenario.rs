@@ -104,6 +104,8 @@ fn defaults_of_a_task() {
         requests: Some(1),
         commands: 1,
         command: Dist::Constant(30_000),
+        waves: 1,
+        urgent_stream: false,
         outstanding: 1,
         sync: SyncScope::Stream,
         host_launch_ns: None,

@@ -16,6 +16,25 @@ const KERNEL_NS: u64 = 100_000;
 /// What the 99th percentile of an urgent graph may be, over that of it alone.
 const GOAL: f64 = 1.10;
 
+/// Columns of what was held.
+const HELD: [&str; 12] = [
+    "<gates in the graph",
+    "number",
+    "holds",
+    "quiet P50",
+    "P99",
+    "max",
+    "bound",
+    "started",
+    "idle",
+    "ran on",
+    "graph alone P50",
+    "cost",
+];
+/// Columns of two graphs.
+const PAIR: [&str; 9] =
+    ["<way", "gates", "P50", "P99", "max", "P99/alone", "<goal", "other/alone", "cores"];
+
 /// Holds graphs, and runs two at once.
 pub(crate) fn graphs(args: &GraphsArgs) -> Result<Ending, CliError> {
     let plan = Plan {
@@ -33,7 +52,7 @@ pub(crate) fn graphs(args: &GraphsArgs) -> Result<Ending, CliError> {
         |cuda, show| graphs::run(cuda, &plan, show),
         |outcome| {
             failed.set(!outcome.errors.is_empty());
-            report(outcome)
+            Ok(report(outcome))
         },
     )?;
     Ok(Ending::new(failed.get()))
@@ -77,22 +96,8 @@ fn held_report(held: &Held, plan: &Plan) -> String {
          {:.2} (worst); steps of {} ns\n\n",
         plan.kernels, kernel.p50_us, clock_uncertain.p50_us, clock_uncertain.max_us, clock_step_ns
     );
-    let header = [
-        "<gates in the graph",
-        "number",
-        "holds",
-        "quiet P50",
-        "P99",
-        "max",
-        "bound",
-        "started",
-        "idle",
-        "ran on",
-        "graph alone P50",
-        "cost",
-    ];
     let title = "held: times in µs from the hold to the end of the last kernel";
-    text += &table(title, &header, held.rows.iter().map(held_row));
+    text += &table(title, &HELD, held.rows.iter().map(held_row));
     if let Some(taken) = launches_taken {
         let end = if taken == launches_tried { "none blocked" } else { "the next one blocked" };
         text += &format!(
@@ -148,10 +153,7 @@ fn pair_report(pair: &Pair, plan: &Plan) -> String {
         plan.requests,
         pair.alone_per_s
     );
-    let header =
-        ["<way", "gates", "P50", "P99", "max", "P99/alone", "<goal", "other/alone", "cores"];
-    let rows = pair.cells.iter().map(pair_row);
-    text += &table("times of the urgent graph in µs", &header, rows);
+    text += &table("times of the urgent graph in µs", &PAIR, pair.cells.iter().map(pair_row));
     text
 }
 

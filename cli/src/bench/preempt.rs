@@ -1,191 +1,255 @@
-//! Holds a busy queue again and again, and takes the times.
+//! `xsched bench preempt`.
 
-use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::fmt::Write;
+use std::time::Duration;
 
+use serde::Serialize;
 use xsched::core::level::Level;
-use xsched::core::message::HoldState;
-use xsched::core::rng::SplitMix64;
-use xsched::core::window::WindowConfig;
-use xsched::policies::fcfs::Fcfs;
-use xsched::{Runtime, XQueue, XQueueConfig};
-use xsched_hal_host::{Busy, HostCommand, HostConfig, HostDevice, Witness};
+use xsched_lab::mode::{Mode, SPACING_US};
+use xsched_lab::preempt::{Outcome, Plan, Row, run};
+use xsched_lab::{Bench, Cuda, Described, Host, P99_SAMPLES, Quantiles};
+use xsched_sim::run::RunError;
 
+use super::spin::describe;
+use super::threads::{BusyThread, Usage};
+use crate::Ending;
+use crate::args::{PreemptArgs, SpinHal};
 use crate::error::CliError;
+use crate::machine::Machine;
+use crate::output::{Outputs, Places};
+use crate::progress::Progress;
+use crate::table::{number, table};
 
-/// Device time of a command, in nanoseconds.
-const COMMAND_NS: u64 = 500_000;
-/// Commands in flight, each with a marker, so that the window is full whenever it can be.
-pub(super) const THRESHOLD: u32 = 8;
-/// Commands that the victim is given ahead.
-const BACKLOG: u64 = 64;
-/// The victim runs for so many commands between two holds, and up to as many more.
-const RUN: u64 = 2;
-/// What has not changed for so long does not change any more.
-const SETTLED: Duration = Duration::from_millis(1);
-/// Between two looks, so that looking costs no processor.
-const NAP: Duration = Duration::from_micros(20);
-/// A wait that only a hang exceeds.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Where the moments of the holds follow from.
-pub(super) const SEED: u64 = 1;
-
-/// A queue that always has work, and its witness.
-#[derive(Debug)]
-pub(super) struct Subject {
-    queue: XQueue<HostCommand>,
-    command: HostCommand,
-    witness: Arc<Witness>,
+/// Everything that came out, as `--json` writes it.
+#[derive(Debug, Serialize)]
+struct Document {
+    bench: &'static str,
+    version: &'static str,
+    machine: Machine,
+    /// How long it took.
+    seconds: f64,
+    /// Threads that were busy most of the time.
+    busy: Vec<BusyThread>,
+    /// Whether they left a processor free, for everything that must not wait.
+    enough_cores: bool,
+    #[serde(flatten)]
+    outcome: Outcome,
 }
 
-/// The times of one level, one per sample, all in nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Times {
-    /// Number of the level, 1 to 3.
-    pub(super) level: u8,
-    /// From the hold to the last instruction of the victim.
-    pub(super) quiet_ns: Vec<u64>,
-    /// From the hold until the runtime says that it is in effect.
-    pub(super) detect_ns: Vec<u64>,
-    /// From the end of the hold to the next instruction of the victim.
-    pub(super) restart_ns: Vec<u64>,
-}
-
-impl Subject {
-    /// A queue on a new host device with one compute unit.
-    ///
-    /// # Errors
-    /// If the device or the runtime refuses.
-    pub(super) fn new() -> Result<Self, CliError> {
-        let witness = Arc::new(Witness::default());
-        let command = Busy::calibrate().witnessed(COMMAND_NS, &witness);
-        let runtime = Runtime::new(Fcfs).map_err(CliError::device)?;
-        let device = HostDevice::new(HostConfig { compute_units: 1, ..HostConfig::default() });
-        let device = runtime.device(device.map_err(CliError::device)?).map_err(CliError::device)?;
-        let window = WindowConfig::fixed(THRESHOLD, 1);
-        let config = XQueueConfig { window, ..XQueueConfig::default() };
-        let queue = device.queue(config, ()).map_err(CliError::device)?;
-        Ok(Self { queue, command, witness })
-    }
-
-    /// Device time of a command as the device has measured it, in nanoseconds; as configured before
-    /// the first has retired.
-    pub(super) fn command_ns(&self) -> u64 {
-        let stats = self.queue.stats();
-        let busy_ns = u64::try_from(stats.busy.as_nanos()).unwrap_or(u64::MAX);
-        busy_ns.checked_div(stats.retired).unwrap_or(COMMAND_NS)
-    }
-
-    /// Holds the queue `samples` times at random moments. `progress` gets the share that is done.
-    ///
-    /// # Errors
-    /// If the device or the runtime refuses or hangs.
-    pub(super) fn measure(
-        &self,
-        level: Level,
-        samples: u64,
-        progress: &dyn Fn(f64),
-    ) -> Result<Times, CliError> {
-        let mut random = SplitMix64::new(SEED);
-        let mut times = Times { level: level.number(), ..Times::default() };
-        for n in 0..samples {
-            self.refill()?;
-            let run_ns = RUN * COMMAND_NS;
-            thread::sleep(Duration::from_nanos(run_ns + random.below(run_ns)));
-            self.sample(level, &mut times)?;
-            progress((n + 1) as f64 / samples as f64);
-        }
-        Ok(times)
-    }
-
-    /// Gives the victim commands for a while, and waits until it runs.
-    fn refill(&self) -> Result<(), CliError> {
-        let stats = self.queue.stats();
-        for _ in stats.submitted.saturating_sub(stats.retired)..BACKLOG {
-            let ticket = self.queue.submit(self.command.clone());
-            ticket.map_err(|_| CliError::device("the device was lost"))?;
-        }
-        let stamps = self.witness.stamps();
-        until("the victim did not run", || (self.witness.stamps() > stamps).then_some(()))
-    }
-
-    /// One hold and its end.
-    fn sample(&self, level: Level, times: &mut Times) -> Result<(), CliError> {
-        let held_ns = Witness::now_ns();
-        self.queue.hold(level);
-        let since = |start_ns: u64| Witness::now_ns().saturating_sub(start_ns);
-        let detect_ns = until("the hold did not come into effect", || {
-            let held = matches!(self.queue.stats().hold, HoldState::Held(deep) if deep >= level);
-            held.then(|| since(held_ns))
-        })?;
-        let last_ns = self.settle(level)?;
-
-        self.witness.arm();
-        let resumed_ns = Witness::now_ns();
-        self.queue.resume();
-        let first_ns = until("the victim did not go on", || self.witness.first_ns())?;
-        times.quiet_ns.push(last_ns.saturating_sub(held_ns));
-        times.detect_ns.push(detect_ns);
-        times.restart_ns.push(first_ns.saturating_sub(resumed_ns));
-        Ok(())
-    }
-
-    /// Waits until the victim runs no more. When it last ran.
-    fn settle(&self, level: Level) -> Result<u64, CliError> {
-        let mut last = (self.witness.stamps(), Instant::now());
-        until("the victim did not stop", || {
-            let stamps = self.witness.stamps();
-            // The victim may have lost its processor for a while, so silence alone says little.
-            let runs = match level {
-                Level::Block => {
-                    let stats = self.queue.stats();
-                    stats.launched > stats.retired
-                }
-                Level::Deactivate => self.witness.is_inside(),
-                Level::Interrupt => false,
-            };
-            if stamps != last.0 || runs {
-                last = (stamps, Instant::now());
-            }
-            (last.1.elapsed() >= SETTLED).then(|| self.witness.last_ns())
-        })
+impl Document {
+    /// Whether anything is not as it should be.
+    fn missed(&self) -> bool {
+        !self.enough_cores || self.outcome.missed()
     }
 }
 
-/// Looks now and then until there is an answer.
-fn until<T>(complaint: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, CliError> {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = look() {
-            return Ok(answer);
+/// Measures how fast a device is preempted, and prints what came out.
+pub(crate) fn preempt(args: &PreemptArgs) -> Result<Ending, CliError> {
+    let level = |&n: &u8| Level::from_number(n).ok_or(RunError::NoSuchLevel { level: n });
+    let levels: Vec<Level> = args.levels.iter().map(level).collect::<Result<_, _>>()?;
+    let outputs =
+        Outputs::prepare(Places { json: args.spin.json.as_deref(), ..Places::default() })?;
+    let machine = Machine::here();
+    let progress = Progress::new(false);
+    let before = Usage::now();
+    let show = |part: f64| progress.set(part);
+    let outcome = match args.spin.hal {
+        SpinHal::Host => {
+            Host::open().and_then(|host| run(&host, &plan(args, &levels, &host), &show))
         }
-        if start.elapsed() > PATIENCE {
-            return Err(CliError::device(complaint));
-        }
-        thread::sleep(NAP);
+        SpinHal::Cuda => Cuda::open(args.spin.device)
+            .and_then(|cuda| run(&cuda, &plan(args, &levels, &cuda), &show)),
+    };
+    let busy = Usage::now().busy_since(&before);
+    let wall = progress.finish();
+    let document = Document {
+        bench: "preempt",
+        version: env!("CARGO_PKG_VERSION"),
+        enough_cores: busy.len() < machine.cores,
+        machine,
+        seconds: wall.max(Duration::from_nanos(1)).as_secs_f64(),
+        busy,
+        outcome: outcome.map_err(CliError::device)?,
+    };
+    if let Some(output) = &outputs.json {
+        output.write(|out| xsched_sim::report::write_json(out, &document))?;
     }
+    outputs.tables().print(&report(&document))?;
+    Ok(Ending::new(document.missed()))
+}
+
+/// What was asked for, or what suits the device.
+fn plan<B: Bench>(args: &PreemptArgs, levels: &[Level], bench: &B) -> Plan {
+    let device = bench.describe();
+    let has_gates = device.hal != "host";
+    let or = |asked: &[u64], host: &[u64], other: &[u64]| match (asked.is_empty(), has_gates) {
+        (false, _) => asked.to_vec(),
+        (true, false) => host.to_vec(),
+        (true, true) => other.to_vec(),
+    };
+    let commands_us = or(&args.commands_us, &[500], &[10, 50, 100, 200, 500, 1_000, 2_000]);
+    let thresholds = or(&args.thresholds, &[8], &[8, 64]);
+    let levels: Vec<Level> = if levels.is_empty() {
+        Level::ALL.into_iter().filter(|level| level.number() <= device.level).collect()
+    } else {
+        levels.to_vec()
+    };
+    let of = |level: Level| match (level, has_gates) {
+        (Level::Block, _) => vec![Mode::Lv1],
+        (Level::Deactivate, false) => vec![Mode::Gate { spacing_us: 0 }],
+        (Level::Deactivate, true) => {
+            [0, SPACING_US].map(|spacing_us| Mode::Gate { spacing_us }).to_vec()
+        }
+        (Level::Interrupt, _) => vec![Mode::Lv3],
+    };
+    Plan {
+        commands_ns: commands_us.iter().map(|us| us * 1_000).collect(),
+        modes: levels.into_iter().flat_map(of).collect(),
+        thresholds: thresholds.iter().filter_map(|&n| u32::try_from(n).ok()).collect(),
+        samples: args.samples,
+    }
+}
+
+/// Everything below the progress bar.
+fn report(document: &Document) -> String {
+    let Document { machine, seconds, outcome, .. } = document;
+    let Outcome { device, plan, seed, rows } = outcome;
+    let uncertain = rows.iter().map(|row| row.uncertain_us).fold(0.0, f64::max);
+    let mut text = format!(
+        "machine: {machine}\n{}a busy queue held {} times at random moments in each row, seed \
+         {seed}; {seconds:.1} s taken\n{}{}\n",
+        describe(device),
+        plan.samples,
+        clock_line(device, uncertain),
+        busy_line(document)
+    );
+    let header = [
+        "<way",
+        "command",
+        "in flight",
+        "quiet P50",
+        "P90",
+        "P99",
+        "max",
+        "detect P50",
+        "P99",
+        "restart P50",
+        "P99",
+        "<goal for quiet",
+        "<verdict",
+    ];
+    let title = "times in µs: until the victim is quiet, until the runtime knows, until it goes on";
+    text += &table(title, &header, rows.iter().map(cells));
+    for row in rows.iter().filter(|row| row.ran_on > 0) {
+        let Row { mode, ran_on, quiet, .. } = row;
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "FAIL {mode}: ran on after {ran_on} of {} holds", quiet.samples);
+    }
+    text += &machine.warning();
+    if rows.iter().any(|row| row.goal.reached.is_none()) {
+        let _ = writeln!(text, "a P99 and a verdict need {P99_SAMPLES} samples");
+    }
+    text
+}
+
+/// Whose clock says when the victim ran.
+fn clock_line(device: &Described, uncertain_us: f64) -> String {
+    if device.hal == "host" {
+        return String::new();
+    }
+    format!("the device's clock says when kernels ran; it is known to {uncertain_us:.1} µs\n")
+}
+
+fn busy_line(document: &Document) -> String {
+    let threads = document.busy.iter();
+    let threads: Vec<_> =
+        threads.map(|thread| format!("{} {:.0}%", thread.name, thread.share * 100.0)).collect();
+    let names = if threads.is_empty() { "none".to_owned() } else { threads.join(", ") };
+    let most = document.machine.cores.saturating_sub(1);
+    let verdict = if document.enough_cores { "PASS" } else { "FAIL" };
+    format!("{verdict} busy threads: {} ({names}), at most {most}\n", document.busy.len())
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let us = |value| number(Some(value), 1);
+    let mut cells =
+        vec![row.mode.to_string(), us(row.command_ns as f64 / 1e3), row.threshold.to_string()];
+    let Quantiles { p50_us, p90_us, p99_us, max_us, .. } = row.quiet;
+    cells.extend([us(p50_us), us(p90_us), number(p99_us, 1), us(max_us)]);
+    for quantiles in [&row.detect, &row.restart] {
+        cells.extend([us(quantiles.p50_us), number(quantiles.p99_us, 1)]);
+    }
+    let verdict = match row.goal.reached {
+        Some(true) => "PASS",
+        Some(false) => "FAIL",
+        None => "too few samples",
+    };
+    cells.extend([row.goal.what.clone(), verdict.to_owned()]);
+    cells
 }
 
 #[cfg(test)]
 mod tests {
+    use xsched_lab::preempt::Goal;
+
     use super::*;
 
-    #[test]
-    fn every_level_gives_as_many_times_as_samples() {
-        let subject = Subject::new().unwrap();
-        for level in Level::ALL {
-            let times = subject.measure(level, 3, &|_| {}).unwrap();
-            let counts = [&times.quiet_ns, &times.detect_ns, &times.restart_ns].map(Vec::len);
-            assert_eq!((times.level, counts), (level.number(), [3; 3]));
+    fn document(reached: bool, busy: usize) -> Document {
+        let quiet = Quantiles::of(&vec![20_000; 1_000]);
+        let goal = Goal { what: "P99 below 200 µs".into(), reached: Some(reached) };
+        let row = Row {
+            mode: Mode::Lv3,
+            level: 3,
+            command_ns: 500_000,
+            threshold: 8,
+            quiet,
+            detect: quiet,
+            restart: quiet,
+            uncertain_us: 0.0,
+            ran_on: 0,
+            goal,
+        };
+        let device = Described {
+            hal: "host",
+            device: "a device".into(),
+            driver: "a driver".into(),
+            pci: String::new(),
+            level: 3,
+            no_gate: None,
+            entries_max: 256,
+        };
+        let plan = Plan {
+            commands_ns: vec![500_000],
+            modes: vec![Mode::Lv3],
+            thresholds: vec![8],
+            samples: 1_000,
+        };
+        Document {
+            bench: "preempt",
+            version: "0",
+            machine: Machine { cores: 2, ..Machine::here() },
+            seconds: 2.0,
+            enough_cores: busy < 2,
+            busy: vec![BusyThread { name: "queue".into(), share: 0.9 }; busy],
+            outcome: Outcome { device, plan, seed: 1, rows: vec![row] },
         }
-        assert!(subject.command_ns() > 0);
     }
 
     #[test]
-    fn nothing_runs_once_an_interrupt_is_in_effect() {
-        let times = Subject::new().unwrap().measure(Level::Interrupt, 20, &|_| {}).unwrap();
-        let after = times.quiet_ns.iter().zip(&times.detect_ns).filter(|(q, d)| q > d);
-        assert_eq!(after.count(), 0, "{times:?}");
+    fn a_good_run_says_so() {
+        let good = document(true, 1);
+        assert!(!good.missed());
+        let text = report(&good);
+        assert!(text.contains("PASS busy threads: 1 (queue 90%), at most 1"), "{text}");
+        assert!(text.contains("P99 below 200 µs  PASS"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 170), "{text}");
+    }
+
+    #[test]
+    fn a_missed_goal_and_too_many_threads_are_failures() {
+        assert!(document(false, 1).missed());
+        assert!(report(&document(false, 1)).contains("P99 below 200 µs  FAIL"));
+        assert!(document(true, 2).missed());
+        assert!(report(&document(true, 2)).contains("FAIL busy threads: 2"));
     }
 }

@@ -1,12 +1,25 @@
 //! Benches on commands that spin, on any device that has them.
 
+use std::io;
+use std::process::Command;
+
+use clap::ValueEnum;
 use serde::Serialize;
+use xsched_lab::mode::{Mode, SPACING_US};
+use xsched_lab::processes::{self, Request};
 use xsched_lab::{
     Bench, Cuda, Described, Foreground, Host, LabError, Quantiles, overhead, partition, priority,
+    threshold,
 };
+use xsched_sim::run::RunError;
+use xsched_sim::scenario::DeviceSpec;
 
+use super::predict;
 use crate::Ending;
-use crate::args::{FixedPriorityArgs, OverheadArgs, PartitionArgs, SpinArgs, SpinHal};
+use crate::args::{
+    BackgroundArgs, FixedPriorityArgs, OverheadArgs, PartitionArgs, PredictFlags, SpinArgs,
+    SpinHal, ThresholdArgs,
+};
 use crate::error::CliError;
 use crate::machine::Machine;
 use crate::output::{Outputs, Places};
@@ -14,9 +27,9 @@ use crate::progress::Progress;
 use crate::table::{number, percent, table};
 
 /// Device time of the task's commands, in nanoseconds.
-const TASK_NS: u64 = 100_000;
+pub(super) const TASK_NS: u64 = 100_000;
 /// Without a load, the task pauses for so long between runs, in nanoseconds.
-const PAUSE_NS: (u64, u64) = (1_000_000, 3_000_000);
+pub(super) const PAUSE_NS: (u64, u64) = (1_000_000, 3_000_000);
 /// Device time of a row of commands, in nanoseconds.
 const ROW_NS: u64 = 40_000_000;
 /// Lone tiny commands, each way.
@@ -39,7 +52,7 @@ pub(super) fn run<T: Serialize>(
     args: &SpinArgs,
     on_host: impl FnOnce(&Host, &dyn Fn(f64)) -> Result<T, LabError>,
     on_cuda: impl FnOnce(&Cuda, &dyn Fn(f64)) -> Result<T, LabError>,
-    report: impl FnOnce(&T) -> String,
+    report: impl FnOnce(&T) -> Result<String, CliError>,
 ) -> Result<Ending, CliError> {
     let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
     let machine = Machine::here();
@@ -57,7 +70,8 @@ pub(super) fn run<T: Serialize>(
         output.write(|out| xsched_sim::report::write_json(out, &document))?;
     }
     let machine = &document.machine;
-    let text = format!("machine: {machine}\n{}{}", report(&document.outcome), machine.warning());
+    let text = report(&document.outcome)?;
+    let text = format!("machine: {machine}\n{text}{}", machine.warning());
     outputs.tables().print(&text)?;
     Ok(Ending::Fine)
 }
@@ -68,9 +82,26 @@ pub(super) fn describe(device: &Described) -> String {
     format!("device: {device} ({hal}, {driver}{pci}), Lv{level}, {entries_max} entries\n")
 }
 
+/// The text with the prediction below, if one is wanted. What was measured is worth having without.
+fn with_prediction(
+    text: String,
+    (flags, given, device): (&PredictFlags, Option<DeviceSpec>, &Described),
+    predict: impl FnOnce(&DeviceSpec) -> Result<predict::Prediction, RunError>,
+) -> String {
+    if !flags.predict {
+        return text;
+    }
+    let device = predict::device_for(given, &device.device);
+    match device.and_then(|device| Ok(predict(&device)?)) {
+        Ok(prediction) => format!("{text}\n{}", prediction.report()),
+        Err(error) => format!("{text}\nno prediction: {error}\n"),
+    }
+}
+
 /// `xsched bench fixed-priority`.
 pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliError> {
     let highest = args.level;
+    let given = predict::file_of(&args.predict.options)?;
     let plan = |device: &Described| {
         let task_ns = u64::from(args.commands) * TASK_NS;
         let pause = |load: u32| {
@@ -87,16 +118,63 @@ pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliErro
             background_ns: args.background_us.iter().map(|us| us * 1_000).collect(),
             waves: args.waves.clone(),
             threshold: args.threshold,
-            modes: priority::Mode::of(device, highest.unwrap_or(3)),
+            modes: if args.modes.is_empty() {
+                Mode::of(device, highest.unwrap_or(3))
+            } else {
+                args.modes.clone()
+            },
         }
     };
+    let launcher = |request: &Request| background_command(&args.spin, request);
     run(
         "fixed-priority",
         &args.spin,
-        |host, show| priority::run(host, &plan(&host.describe()), show),
-        |cuda, show| priority::run(cuda, &plan(&cuda.describe()), show),
-        priority_report,
+        |host, show| priority::run(host, &plan(&host.describe()), &launcher, show),
+        |cuda, show| priority::run(cuda, &plan(&cuda.describe()), &launcher, show),
+        |outcome| {
+            let text = priority_report(outcome);
+            let on = (&args.predict, given, &outcome.device);
+            Ok(with_prediction(text, on, |device| {
+                let alone = [&outcome.alone, &outcome.alone_queue];
+                predict::fixed_priority(device, &outcome.plan, alone, &outcome.cells)
+            }))
+        },
     )
+}
+
+/// The command line of a background in a process of its own.
+fn background_command(spin: &SpinArgs, request: &Request) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let hal = spin.hal.to_possible_value().map(|hal| hal.get_name().to_owned());
+    command.args(["bench", "background", "--hal", &hal.unwrap_or_default()]);
+    command.args(["--device", &spin.device.to_string(), "--page"]).arg(&request.page);
+    command.args(["--mode", &Mode::Processes(request.apart).to_string()]);
+    command.args(["--command-ns", &request.command_ns.to_string()]);
+    command.args(["--waves", &request.waves.to_string()]);
+    command.args(["--threshold", &request.threshold.to_string()]);
+    Ok(command)
+}
+
+/// `xsched bench background`, which other benches start.
+pub(crate) fn background(args: &BackgroundArgs) -> Result<Ending, CliError> {
+    let Mode::Processes(apart) = args.mode else {
+        return Err(CliError::device(format!("`{}` is no way with processes", args.mode)));
+    };
+    let request = Request {
+        page: args.page.clone(),
+        apart,
+        command_ns: args.command_ns,
+        waves: args.waves,
+        threshold: args.threshold,
+    };
+    let ran = match args.hal {
+        SpinHal::Host => Host::open().and_then(|host| processes::background(&host, &request)),
+        SpinHal::Cuda => {
+            Cuda::open(args.device).and_then(|cuda| processes::background(&cuda, &request))
+        }
+    };
+    ran.map_err(CliError::device)?;
+    Ok(Ending::Fine)
 }
 
 fn priority_report(outcome: &priority::Outcome) -> String {
@@ -129,7 +207,7 @@ fn priority_report(outcome: &priority::Outcome) -> String {
         let first = [
             cell.waves.to_string(),
             (cell.background_ns / 1_000).to_string(),
-            cell.mode.name().to_owned(),
+            cell.mode.to_string(),
         ];
         let rest = [
             number(cell.p99_over_alone, 3),
@@ -160,7 +238,7 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<Ending, CliError> {
         &args.spin,
         |host, show| overhead::run(host, &plan, show),
         |cuda, show| overhead::run(cuda, &plan, show),
-        overhead_report,
+        |outcome| Ok(overhead_report(outcome)),
     )
 }
 
@@ -178,7 +256,7 @@ fn overhead_report(outcome: &overhead::Outcome) -> String {
     let rows = outcome.rows.iter().map(|row| {
         vec![
             (row.command_ns / 1_000).to_string(),
-            row.mode.name().to_owned(),
+            row.mode.to_string(),
             number(Some(row.row.p50_us), 1),
             percent(Some(row.overhead)),
             number(Some(row.processors), 2),
@@ -188,7 +266,7 @@ fn overhead_report(outcome: &overhead::Outcome) -> String {
     let header = ["<way", "P50", "P95", "P99", "added"];
     let lone = outcome.lone.iter().map(|lone| {
         vec![
-            lone.mode.name().to_owned(),
+            lone.mode.to_string(),
             number(Some(lone.time.p50_us), 2),
             number(Some(lone.time.p95_us), 2),
             number(lone.time.p99_us, 2),
@@ -202,6 +280,7 @@ fn overhead_report(outcome: &overhead::Outcome) -> String {
 
 /// `xsched bench partition`.
 pub(crate) fn partition(args: &PartitionArgs) -> Result<Ending, CliError> {
+    let given = predict::file_of(&args.predict.options)?;
     let first = args.commands_us.first().copied().unwrap_or(500);
     let second = args.commands_us.get(1).copied().unwrap_or(first);
     let plan = |device: &Described| partition::Plan {
@@ -217,7 +296,13 @@ pub(crate) fn partition(args: &PartitionArgs) -> Result<Ending, CliError> {
         &args.spin,
         |host, show| partition::run(host, &plan(&host.describe()), show),
         |cuda, show| partition::run(cuda, &plan(&cuda.describe()), show),
-        partition_report,
+        |outcome| {
+            let text = partition_report(outcome);
+            let on = (&args.predict, given, &outcome.device);
+            Ok(with_prediction(text, on, |device| {
+                predict::partition(device, &outcome.plan, &outcome.cells)
+            }))
+        },
     )
 }
 
@@ -248,4 +333,56 @@ fn partition_report(outcome: &partition::Outcome) -> String {
         ]
     });
     text + &table("parts of what both got", &header, rows)
+}
+
+/// `xsched bench threshold`.
+pub(crate) fn threshold(args: &ThresholdArgs) -> Result<Ending, CliError> {
+    let plan = |device: &Described| {
+        let modes = [Mode::Lv1, Mode::Gate { spacing_us: SPACING_US }, Mode::Lv3];
+        let highest = args.level.unwrap_or(3).min(device.level);
+        threshold::Plan {
+            commands_ns: args.commands_us.iter().map(|us| us * 1_000).collect(),
+            modes: modes.into_iter().filter(|mode| mode.level() <= highest).collect(),
+            thresholds: args.thresholds.clone(),
+            row_ns: ROW_NS,
+            rounds: args.rounds,
+        }
+    };
+    run(
+        "threshold",
+        &args.spin,
+        |host, show| threshold::run(host, &plan(&host.describe()), show),
+        |cuda, show| threshold::run(cuda, &plan(&cuda.describe()), show),
+        |outcome| Ok(threshold_report(outcome)),
+    )
+}
+
+fn threshold_report(outcome: &threshold::Outcome) -> String {
+    let threshold::Outcome { device, plan, cells, least } = outcome;
+    let mut text = describe(device);
+    text += &format!(
+        "rows of {} ms, medians of {} rounds, over those of a plain stream\n\n",
+        plan.row_ns / 1_000_000,
+        plan.rounds
+    );
+    let mut header = vec!["command".to_owned(), "in flight".to_owned(), "per marker".to_owned()];
+    header.extend(plan.modes.iter().map(ToString::to_string));
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let rows = cells.iter().filter_map(|cell| {
+        let command_ns = cell.rows.first()?.command_ns;
+        let mut row = vec![(command_ns / 1_000).to_string()];
+        row.extend([cell.threshold.to_string(), cell.batch.to_string()]);
+        row.extend(cell.rows.iter().skip(1).map(|row| percent(Some(row.overhead))));
+        Some(row)
+    });
+    text += &table("overhead of commands in a row", &header, rows);
+    for least in least {
+        let length = least.command_ns / 1_000;
+        let limit = threshold::LITTLE * 100.0;
+        text += &match least.threshold {
+            Some(n) => format!("{}, {length} µs: below {limit:.0} % from {n} on\n", least.mode),
+            None => format!("{}, {length} µs: never below {limit:.0} %\n", least.mode),
+        };
+    }
+    text
 }

@@ -80,6 +80,8 @@ fn task_spec(task: &Task, ends_the_run: bool, model: &Model<'_>) -> TaskSpec {
         requests: ends_the_run.then_some(requests),
         commands: kernels,
         command: Dist::Constant(kernel_ns),
+        waves: 1,
+        urgent_stream: false,
         outstanding: 1,
         sync: SyncScope::Stream,
         host_launch_ns: None,

@@ -9,7 +9,7 @@ use crate::board::{Board, Member};
 use crate::gate::OWN;
 
 fn board() -> Arc<Board<Flag>> {
-    Arc::new(Board::new(Duration::from_micros(200)))
+    Arc::new(Board::new(Duration::from_micros(200), Duration::MAX))
 }
 
 fn member() -> (Arc<Member<Flag>>, Flag) {

@@ -110,6 +110,8 @@ struct State {
     streams: BTreeMap<u64, Stream>,
     events: BTreeMap<u64, Event>,
     pages: BTreeMap<u64, Box<[Line]>>,
+    /// Memory of others, by the device's address: its length.
+    registered: BTreeMap<u64, u64>,
     made: u64,
     calls: u64,
     fail_at: Option<u64>,
@@ -128,6 +130,13 @@ pub(crate) struct Mock {
 
 impl State {
     fn word(&self, address: u64) -> u32 {
+        let registered = self.registered.range(..=address).next_back();
+        if registered.is_some_and(|(start, bytes)| address < start + bytes) {
+            let host = usize::try_from(address - DEVICE_SIDE).expect("an address");
+            let host = std::ptr::with_exposed_provenance::<AtomicU32>(host);
+            // SAFETY: registered, so it is alive and touched by atomic operations only.
+            return unsafe { &*host }.load(Ordering::SeqCst);
+        }
         let (start, lines) = self.pages.range(..=address).next_back().expect("a word of a page");
         let at = usize::try_from(address - start).expect("it is in the page");
         lines[at / 64].0[at % 64 / 4].load(Ordering::SeqCst)
@@ -256,7 +265,7 @@ impl Mock {
     pub(crate) fn alive(&self) -> (usize, usize, usize) {
         let state = self.state();
         let streams = state.streams.values().filter(|stream| !stream.gone).count();
-        (streams, state.events.len(), state.pages.len())
+        (streams, state.events.len(), state.pages.len() + state.registered.len())
     }
 
     fn call(&self, name: &'static str) -> Result<MutexGuard<'_, State>, MockError> {
@@ -432,10 +441,13 @@ impl StreamApi for Mock {
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn register_flags(
         &self,
-        _: NonNull<AtomicU32>,
-        _: usize,
+        host: NonNull<AtomicU32>,
+        bytes: usize,
     ) -> Result<FlagMemory, MockError> {
-        Err(MockError { call: "register_flags" })
+        let mut state = self.call("register_flags")?;
+        let device = host.as_ptr().expose_provenance() as u64 + DEVICE_SIDE;
+        state.registered.insert(device, bytes as u64);
+        Ok(FlagMemory { host, device, bytes })
     }
 
     // SAFETY: it asks of its callers what the trait does.
@@ -444,7 +456,9 @@ impl StreamApi for Mock {
     }
 
     // SAFETY: it asks of its callers what the trait does.
-    unsafe fn unregister_flags(&self, _: FlagMemory) {}
+    unsafe fn unregister_flags(&self, memory: FlagMemory) {
+        assert!(self.state().registered.remove(&memory.device).is_some(), "taken back twice");
+    }
 
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn launch_nothing(&self, stream: u64) -> Result<(), MockError> {

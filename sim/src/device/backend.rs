@@ -30,6 +30,8 @@ pub(crate) struct StreamConfig {
     pub(crate) device: u32,
     pub(crate) level: Level,
     pub(crate) context_permille: u32,
+    pub(crate) waves: u32,
+    pub(crate) urgent: bool,
 }
 
 /// What a launch carries.
@@ -96,6 +98,8 @@ impl Backend for SimBackend {
             number: stream,
             device: config.device,
             context_permille: config.context_permille,
+            waves: config.waves,
+            urgent: config.urgent,
             gates: caps.level >= Level::Deactivate,
             ..Stream::default()
         });

@@ -2,7 +2,8 @@
 //!
 //! A command is ready once it has arrived (launch latency). The device starts the head of a ready
 //! stream according to its [`Concurrency`], unless a closed gate is in front of it or its stream is
-//! interrupted. Gates cost device time whenever they are passed. Saving stalls the whole device;
+//! interrupted. Urgent streams go before others, and where one command runs at a time also between
+//! two waves of blocks of a command. Gates cost device time whenever they are passed. Saving stalls the whole device;
 //! restoring lengthens the command that continues.
 
 mod backend;
@@ -20,6 +21,7 @@ pub(crate) use stream::Stream;
 
 use crate::clock::{Clock, Event};
 use crate::scenario::DeviceSpec;
+use sharing::NEXT;
 use stream::Launched;
 
 /// What a device tells the engine, for figures, checkers and the timeline.
@@ -159,7 +161,7 @@ impl World {
             return false;
         }
         s.offered = true;
-        self.devices[s.device as usize].sharing.offer(stream, &mut s.turn);
+        self.devices[s.device as usize].sharing.offer(stream, s.urgent, &mut s.turn);
         true
     }
 
@@ -181,7 +183,7 @@ impl World {
             }
             let (note, overhead) = s.start(now, d.spec.gate_ns);
             d.overhead_ns += overhead;
-            let work = s.fifo.front().map_or(0, |head| head.left_ns);
+            let work = if d.sharing.has_waves() { s.wave() } else { s.left_ns() };
             if let Some((at_ns, token)) = d.sharing.start(now, stream, work) {
                 self.clock.at(at_ns, Event::Finish { device: device as u16, token });
             }
@@ -200,6 +202,10 @@ impl World {
             self.schedule_finish(device, next);
             return;
         };
+        if self.streams[stream as usize].next_wave() {
+            self.on_wave(device, stream);
+            return;
+        }
         let s = &mut self.streams[stream as usize];
         if let Some(at_ns) = s.finish(now, self.devices[device as usize].spec.detect_ns) {
             self.clock.at(at_ns, Event::Detect { stream });
@@ -208,7 +214,12 @@ impl World {
             let (cmd, since_ns) = (s.finished - 1, s.started_ns);
             self.notes.push(Note::Stopped { stream, cmd, since_ns, finished: true });
         }
+        let urgent = s.urgent;
         self.check_quiet(stream);
+        if urgent {
+            // Its next command is set up when this one has ended, and whoever waits is faster.
+            self.start_next(device);
+        }
         self.line_up(stream);
         let s = &mut self.streams[stream as usize];
         if !s.offered && !s.is_blocked() {
@@ -218,6 +229,26 @@ impl World {
         self.start_next(device);
         let next = self.devices[device as usize].sharing.next_after_finish(now);
         self.schedule_finish(device, next);
+    }
+
+    /// Between two waves of a command: an urgent stream takes the device over, and the command goes
+    /// on next; or it goes on at once.
+    fn on_wave(&mut self, device: u32, stream: u32) {
+        let now = self.clock.now_ns();
+        let (d, s) = (&mut self.devices[device as usize], &mut self.streams[stream as usize]);
+        if s.urgent || !d.sharing.is_urgent_waiting() {
+            let next = d.sharing.start(now, stream, s.wave());
+            self.schedule_finish(device, next);
+            return;
+        }
+        let left_ns = s.left_ns();
+        let (cmd, since_ns) = s.stop(left_ns);
+        s.turn = Some(NEXT);
+        if self.verbose {
+            self.notes.push(Note::Stopped { stream, cmd, since_ns, finished: false });
+        }
+        self.line_up(stream);
+        self.start_next(device);
     }
 
     fn on_kick(&mut self, device: u32) {

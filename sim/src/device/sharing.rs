@@ -16,6 +16,10 @@ pub(crate) enum Sharing {
     Clients(Clients),
 }
 
+/// The turns of streams that are not urgent come after all others, and this is the first of them:
+/// that of a stream that an urgent one has interrupted.
+pub(super) const NEXT: u64 = 1 << 63;
+
 /// Streams that wait for the device, each with its turn, in order of turns.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
@@ -87,13 +91,24 @@ impl Sharing {
 
     /// Puts a stream in line. One that has a turn from before, because it was kept from using it,
     /// is not sent to the end again.
-    pub(crate) fn offer(&mut self, stream: u32, turn: &mut Option<u64>) {
+    pub(crate) fn offer(&mut self, stream: u32, urgent: bool, turn: &mut Option<u64>) {
         let line = match self {
             Self::Turns(turns) => &mut turns.line,
             Self::Together(together) => &mut together.line,
             Self::Clients(clients) => &mut clients.line,
         };
-        line.insert(stream, turn);
+        line.insert(stream, urgent, turn);
+    }
+
+    /// Whether commands run in waves, between which the device can change hands.
+    pub(crate) const fn has_waves(&self) -> bool {
+        matches!(self, Self::Turns(Turns { exclusive: false, .. }))
+    }
+
+    /// Whether a stream is in line that goes before those that are not urgent.
+    pub(crate) fn is_urgent_waiting(&self) -> bool {
+        let Self::Turns(turns) = self else { return false };
+        turns.line.waiting.front().is_some_and(|(turn, _)| *turn < NEXT)
     }
 
     /// The next stream to start, if one can start now.
@@ -208,10 +223,10 @@ impl Turns {
 }
 
 impl Line {
-    fn insert(&mut self, stream: u32, turn: &mut Option<u64>) {
+    fn insert(&mut self, stream: u32, urgent: bool, turn: &mut Option<u64>) {
         let turn = *turn.get_or_insert_with(|| {
             self.turns += 1;
-            self.turns
+            if urgent { self.turns } else { NEXT + self.turns }
         });
         let is_last = self.waiting.back().is_none_or(|(last, _)| *last < turn);
         let before = || self.waiting.partition_point(|(other, _)| *other < turn);
@@ -277,7 +292,7 @@ mod tests {
     fn each_unit_runs_one_command() {
         let mut sharing = Sharing::new(Concurrency::Units { units: 2 });
         for stream in 0..3 {
-            sharing.offer(stream, &mut None);
+            sharing.offer(stream, false, &mut None);
         }
         assert_eq!(sharing.take(), Some(0));
         let (_, first) = sharing.start(0, 0, 100).unwrap();

@@ -56,6 +56,12 @@ pub(crate) struct Stream {
     pub(crate) busy_ns: u64,
     pub(crate) busy_total_ns: u64,
     pub(crate) context_permille: u32,
+    /// Waves of blocks of its commands.
+    pub(crate) waves: u32,
+    /// Goes before the streams that are not urgent.
+    pub(crate) urgent: bool,
+    /// Work of the running command after its present wave.
+    pub(crate) after_wave_ns: u64,
     /// When a hold was ordered that has not taken effect.
     pub(crate) held_at_ns: Option<u64>,
 
@@ -97,6 +103,30 @@ impl Stream {
         (Note::Started { stream: self.number, cmd, gated, fresh }, overhead)
     }
 
+    /// Device time that the head still needs.
+    pub(crate) fn left_ns(&self) -> u64 {
+        self.fifo.front().map_or(0, |head| head.left_ns)
+    }
+
+    /// The head's next wave: how long it takes.
+    pub(crate) fn wave(&mut self) -> u64 {
+        let Some(head) = self.fifo.front() else { return 0 };
+        let length_ns = head.work_ns.div_ceil(u64::from(self.waves.max(1))).max(1);
+        // Whatever is not a whole wave, as a gate, comes first.
+        let waves = if self.waves > 1 { head.left_ns.saturating_sub(1) / length_ns } else { 0 };
+        self.after_wave_ns = waves * length_ns;
+        head.left_ns - self.after_wave_ns
+    }
+
+    /// The head's wave is over and others follow.
+    pub(crate) fn next_wave(&mut self) -> bool {
+        let left_ns = std::mem::take(&mut self.after_wave_ns);
+        if let Some(head) = self.fifo.front_mut().filter(|_| left_ns > 0) {
+            head.left_ns = left_ns;
+        }
+        left_ns > 0
+    }
+
     /// The head has finished; returns when the host will see it, if it carries a marker.
     pub(crate) fn finish(&mut self, now_ns: u64, detect_ns: u64) -> Option<u64> {
         self.running = false;
@@ -124,6 +154,7 @@ impl Stream {
     /// The head is interrupted with so much left to do.
     pub(crate) fn stop(&mut self, left_ns: u64) -> (u64, u64) {
         self.running = false;
+        let left_ns = left_ns + std::mem::take(&mut self.after_wave_ns);
         let since = self.started_ns;
         match self.fifo.front_mut() {
             Some(head) => {

@@ -20,7 +20,7 @@ use super::checks::Checks;
 use super::figures::Figures;
 use super::lock::Lock;
 use super::queues::QueueSim;
-use super::threads::{Generators, Thread};
+use super::threads::{Generators, Host, Thread};
 use super::{Engine, Mutant, Setup};
 use crate::clock::Event;
 use crate::device::{Sharing, SimBackend, StreamConfig, World};
@@ -31,11 +31,12 @@ use crate::scenario::{Scenario, SyncScope, TaskSpec, WindowSpec};
 const WAITS_SPARE: usize = 8;
 /// A scheduler that is silent for so long loses its power to hold queues.
 pub(super) const LEASE: Duration = Duration::from_ms(5);
-/// Generators are numbered: the arrivals of tasks from 0, locks, faults and the lengths of commands
-/// from here.
+/// Generators are numbered: the arrivals of tasks from 0, locks, faults, the lengths of commands
+/// and what waking up takes from here.
 const LOCK_STREAM: u64 = 1 << 40;
 const FAULT_STREAM: u64 = 1 << 41;
 const LENGTH_STREAM: u64 = 1 << 42;
+const WAKE_STREAM: u64 = 1 << 43;
 
 impl<'a> Engine<'a> {
     /// A simulation that stands at time 0. `contracts` has one entry per task.
@@ -152,7 +153,13 @@ impl<'a> Engine<'a> {
     ) -> Result<QueueSim<'a>, SchedulerError> {
         let mut backend = SimBackend { world: Rc::clone(&self.world) };
         let device = spec.device as u32;
-        let config = StreamConfig { device, level, context_permille: permille(spec.context) };
+        let config = StreamConfig {
+            device,
+            level,
+            context_permille: permille(spec.context),
+            waves: spec.waves,
+            urgent: spec.urgent_stream,
+        };
         let halves = backend.open(id, config).map_err(|_| SchedulerError::UnknownDevice)?;
         let window = window_of(spec);
         let limit = in_flight_limit(&halves.caps, &window);
@@ -209,9 +216,13 @@ impl<'a> Engine<'a> {
         let rngs = Generators {
             arrivals: sample::generator(self.setup.seed, task as u64),
             lengths: sample::generator(self.setup.seed, LENGTH_STREAM + task as u64),
+            wakes: sample::generator(self.setup.seed, WAKE_STREAM + task as u64),
         };
-        let host_sync_ns = self.scenario.devices[spec.device].host_sync_ns;
-        let thread = Thread::new(spec.clone(), rngs, host_sync_ns, lock, on_return);
+        let device = &self.scenario.devices[spec.device];
+        let slow = self.scheduler.policy().holds() && !device.queue_wake_ns.is_empty();
+        let wake_ns = if slow { &device.queue_wake_ns } else { &device.wake_ns };
+        let host = Host { sync_ns: device.host_sync_ns, wake_ns: wake_ns.clone() };
+        let thread = Thread::new(spec.clone(), rngs, host, lock, on_return);
         self.threads.push(thread);
         if let Some(process) = spec.process.filter(|_| spec.sync == SyncScope::Device) {
             self.waits_for_device[process].push(task as u32);

@@ -1,7 +1,9 @@
 //! Simulated host threads: requests arrive, are submitted command by command, and are waited for.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use rand::RngExt;
 use xsched_core::fault::Fault;
 use xsched_core::id::{CmdId, EventRef};
 use xsched_core::queue::{Status, SubmitError};
@@ -51,11 +53,21 @@ pub(super) struct Sent {
 
 /// What a thread draws from. When its requests come and how long its commands are have a generator
 /// each, so that the n-th request has the same gap and the same lengths under every policy,
-/// whatever order the draws come in.
+/// whatever order the draws come in. What waking up takes has a third.
 #[derive(Debug)]
 pub(super) struct Generators {
     pub(super) arrivals: Rng,
     pub(super) lengths: Rng,
+    pub(super) wakes: Rng,
+}
+
+/// What the host takes besides the calls that a thread makes.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// From seeing a completion to the thread going on.
+    pub(super) sync_ns: u64,
+    /// For the first command of a request, one of these, each as likely.
+    pub(super) wake_ns: Arc<[u64]>,
 }
 
 /// A thread.
@@ -78,7 +90,7 @@ pub(super) struct Thread {
     pub(super) sent: VecDeque<Sent>,
     /// Requests that are over and that the thread cannot return from before it has the lock.
     returns: u32,
-    host_sync_ns: u64,
+    host: Host,
     pub(super) completed: u64,
     /// Nominal time of the next periodic arrival, from the start.
     next_period_ns: u64,
@@ -88,7 +100,7 @@ impl Thread {
     pub(super) fn new(
         spec: TaskSpec,
         rngs: Generators,
-        host_sync_ns: u64,
+        host: Host,
         lock: Option<usize>,
         lock_on_return: bool,
     ) -> Self {
@@ -113,7 +125,7 @@ impl Thread {
             current: None,
             sent: VecDeque::new(),
             returns: 0,
-            host_sync_ns,
+            host,
             completed: 0,
             next_period_ns: 0,
             spec,
@@ -168,6 +180,15 @@ impl Thread {
         };
         self.arrivals += 1;
         Some(at_ns)
+    }
+
+    /// What waking up takes this time.
+    fn wake_ns(&mut self) -> u64 {
+        let times = &self.host.wake_ns;
+        if times.is_empty() {
+            return 0;
+        }
+        times[self.rngs.wakes.random_range(0..times.len())]
     }
 
     /// Commands of the present request that are not submitted.
@@ -255,15 +276,15 @@ impl Engine<'_> {
         }
     }
 
-    /// Before its first command, the thread needs its dispatch time; before the others it is
-    /// counted with the command before.
+    /// Before its first command, the thread has to wake up, and needs its dispatch time; before the
+    /// others that is counted with the command before.
     fn dispatch_first(&mut self, task: usize) {
         let thread = &mut self.threads[task];
-        let dispatch_ns = thread.spec.dispatch_ns;
         let first = thread.current.as_mut().is_some_and(|r| std::mem::take(&mut r.to_dispatch));
-        if first && dispatch_ns > 0 {
+        let busy_ns = if first { thread.spec.dispatch_ns + thread.wake_ns() } else { 0 };
+        if busy_ns > 0 {
             let event = Event::Thread { task: task as u32 };
-            self.world.borrow_mut().clock.after(dispatch_ns, event);
+            self.world.borrow_mut().clock.after(busy_ns, event);
         } else {
             self.submit_request(task);
         }
@@ -426,7 +447,7 @@ impl Engine<'_> {
             if sent.ended.is_none() {
                 sent.ended = Some(q.status(sent.last));
                 let event = Event::Return { task: task as u32 };
-                self.world.borrow_mut().clock.after(thread.host_sync_ns, event);
+                self.world.borrow_mut().clock.after(thread.host.sync_ns, event);
             }
         }
     }

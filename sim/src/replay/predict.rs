@@ -180,6 +180,8 @@ fn devices(workload: &Workload) -> Vec<DeviceSpec> {
         // What restoring takes is in the recorded device time of the command that was restored.
         restore_fixed_ns: 0,
         restore_context_ns: 0,
+        wake_ns: [].into(),
+        queue_wake_ns: [].into(),
     };
     workload.devices.iter().map(device).collect()
 }
@@ -210,6 +212,8 @@ fn spec(
         requests: Some(if repeats { requests.saturating_mul(REPEATS_MAX) } else { requests }),
         commands: 1,
         command: Dist::Constant(mean),
+        waves: 1,
+        urgent_stream: false,
         outstanding: task.outstanding,
         sync: SyncScope::Stream,
         host_launch_ns: None,

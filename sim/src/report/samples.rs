@@ -120,6 +120,8 @@ fn device_spec() -> DeviceSpec {
         save_context_ns: 0,
         restore_fixed_ns: 10_000,
         restore_context_ns: 0,
+        wake_ns: [].into(),
+        queue_wake_ns: [].into(),
     }
 }
 
@@ -134,6 +136,8 @@ pub(crate) fn task_spec(name: &str) -> TaskSpec {
         requests: None,
         commands: 10,
         command: Dist::Constant(100_000),
+        waves: 1,
+        urgent_stream: false,
         outstanding: 1,
         sync: SyncScope::Stream,
         host_launch_ns: None,

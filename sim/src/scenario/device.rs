@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::arrival::ReadFile;
 use super::model::{Concurrency, DeviceSpec};
-use super::raw::{RawDevice, RawDeviceFile};
+use super::raw::{Field, Number, RawDevice, RawDeviceFile};
 use super::source::{Result, Source, span_of};
 use super::{MAX_FILE_BYTES, ScenarioError, check_size, read_file, trace, units};
 
@@ -122,6 +123,8 @@ fn defaults() -> DeviceSpec {
         save_context_ns: us(10),
         restore_fixed_ns: us(10),
         restore_context_ns: us(10),
+        wake_ns: Arc::default(),
+        queue_wake_ns: Arc::default(),
     }
 }
 
@@ -195,7 +198,17 @@ impl Source<'_> {
             save_context_ns: time(&raw.save_context, base.save_context_ns)?,
             restore_fixed_ns: time(&raw.restore_fixed, base.restore_fixed_ns)?,
             restore_context_ns: time(&raw.restore_context, base.restore_context_ns)?,
+            wake_ns: self.times(&raw.wake)?.unwrap_or(base.wake_ns),
+            queue_wake_ns: self.times(&raw.queue_wake)?.unwrap_or(base.queue_wake_ns),
         })
+    }
+
+    /// An array of times.
+    fn times(&self, field: &Field<Vec<Spanned<Number>>>) -> Result<Option<Arc<[u64]>>> {
+        let Some(times) = field else { return Ok(None) };
+        let unit = self.unit_at(&times.span());
+        let times = times.get_ref().iter().map(|time| self.time_in(time, unit));
+        times.collect::<Result<_>>().map(Some)
     }
 
     fn concurrency(&self, raw: &RawDevice, base: Concurrency) -> Result<Concurrency> {

@@ -110,6 +110,12 @@ pub struct DeviceSpec {
     pub restore_fixed_ns: u64,
     /// Level 3: part of restoring that is proportional to the task's `context`.
     pub restore_context_ns: u64,
+    /// Host time that a thread needs, beyond everything else, for the first command of a request,
+    /// because it has slept: one of these, each as likely. Empty for none.
+    pub wake_ns: Arc<[u64]>,
+    /// The same under a policy that holds queues: the scheduler has slept as well. Empty for
+    /// `wake_ns`.
+    pub queue_wake_ns: Arc<[u64]>,
 }
 
 /// In which order the threads of a process get a host lock that they all need for launching.
@@ -302,6 +308,12 @@ pub struct TaskSpec {
     pub commands: u32,
     /// Length of a command on the idle device.
     pub command: Dist,
+    /// Waves of blocks of each command, at least 1, on a device that runs one command at a time:
+    /// between two of them an urgent stream may take the device over.
+    pub waves: u32,
+    /// Its stream has the most urgent priority that the device knows: it goes before others that
+    /// wait, but not twice in a row while others wait.
+    pub urgent_stream: bool,
     /// Requests that may be submitted and not yet complete; 1 waits for each.
     pub outstanding: u32,
     /// How the thread waits.

@@ -131,6 +131,10 @@ pub(super) struct RawDevice {
     pub(super) restore_fixed: Field<Number>,
     #[serde(rename = "restore_context_us", alias = "restore_context_ms")]
     pub(super) restore_context: Field<Number>,
+    #[serde(rename = "wake_us", alias = "wake_ms")]
+    pub(super) wake: Field<Vec<Spanned<Number>>>,
+    #[serde(rename = "queue_wake_us", alias = "queue_wake_ms")]
+    pub(super) queue_wake: Field<Vec<Spanned<Number>>>,
 }
 
 /// A device file.
@@ -174,6 +178,8 @@ pub(super) struct RawTask {
     pub(super) commands: Field<Integer>,
     #[serde(default, deserialize_with = "sub_table")]
     pub(super) command: Field<RawDist>,
+    pub(super) waves: Field<Integer>,
+    pub(super) urgent_stream: Field<bool>,
     pub(super) outstanding: Field<Integer>,
     pub(super) sync: Field<String>,
     #[serde(rename = "host_launch_us", alias = "host_launch_ms")]

@@ -16,6 +16,8 @@ use super::{MAX_CAPACITY, MAX_COMMANDS, MAX_TASKS, MAX_TOTAL_COMMANDS};
 
 /// Most requests of one task.
 const MAX_REQUESTS: i128 = 1_000_000_000;
+/// Most waves of a command.
+const MAX_WAVES: i128 = 65_536;
 const DEFAULT_THRESHOLD: u32 = 16;
 const DEFAULT_CAPACITY: u32 = 1_024;
 
@@ -79,6 +81,8 @@ impl Source<'_> {
             arrival,
             commands: self.integer(&raw.commands, 1..=i128::from(MAX_COMMANDS))?.unwrap_or(1),
             command: self.dist(command, Zero::Refused)?,
+            waves: self.integer(&raw.waves, 1..=MAX_WAVES)?.unwrap_or(1),
+            urgent_stream: raw.urgent_stream.as_ref().is_some_and(|urgent| *urgent.get_ref()),
             outstanding: self.integer(&raw.outstanding, 1..=1024)?.unwrap_or(1),
             sync: self.sync(raw)?,
             host_launch_ns: self.time(&raw.host_launch)?,

@@ -20,7 +20,8 @@ const ARROWS: [(&str, Arrows); 18] = [
     ("conformance", Arrows::To(&["core"])),
     ("hal-host", Arrows::To(&["core", "conformance"])),
     ("hal-stream", Arrows::To(&["core", "conformance"])),
-    ("hal-cuda", Arrows::To(&["core", "hal-stream", "conformance"])),
+    // The runtime is for its tests of faults.
+    ("hal-cuda", Arrows::To(&["core", "hal-stream", "conformance", "runtime"])),
     (
         "hal-hip",
         Arrows::To(&["core", "hal-stream", "conformance", "hal-hip/emulated", "hal-hip/over-cuda"]),

@@ -1,0 +1,153 @@
+//! The simulator's predictions of the benches, as a user gets them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+/// What was measured on an H200.
+const RECORD: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/results/h200-2026-11-21/fixed-priority.json");
+
+fn xsched(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xsched")).args(args).output().expect("the program runs")
+}
+
+/// Standard output of a run that ends with this code.
+fn printed(args: &[&str], code: i32) -> String {
+    let output = xsched(args);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn refused(args: &[&str]) -> String {
+    let output = xsched(args);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+    assert_eq!(errors.lines().count(), 1, "{args:?}: {errors}");
+    errors
+}
+
+/// A file of a test's own, gone at the end.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let name = format!("xsched-predict-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, text).expect("a file for the test");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a plain path")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn record() -> Value {
+    let text = fs::read_to_string(RECORD).expect("the record is there");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+#[test]
+fn what_was_measured_on_an_h200_is_predicted_from_measurements_with_one_queue() {
+    let predicted = printed(&["bench", "predict", RECORD, "--within", "10", "--json", "-"], 0);
+    let predicted: Value = serde_json::from_str(&predicted).expect("JSON");
+    let cells = predicted["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 2 + 18, "the task alone, twice, and each combination");
+    let median = predicted["median_error"].as_f64().expect("a median error");
+    assert!(median <= 0.1, "{median}");
+    for cell in cells {
+        let error = cell["pairs"][1]["error"].as_f64().expect("an error of the P99");
+        assert!(error <= 0.1, "{cell}");
+    }
+}
+
+#[test]
+fn priorities_let_an_urgent_stream_in_between_waves() {
+    // P99 measured on an H200 with an earlier program, two plain streams and no XSched, 60 runs.
+    let measured = [(20, "plain", 42_000.0), (20, "priority", 4_050.0), (5, "priority", 10_000.0)];
+    let mut record = record();
+    let of = |(waves, mode, p99): (u32, &str, f64)| {
+        let cells = record["cells"].as_array().expect("cells");
+        let same = |cell: &&Value| cell["mode"] == mode && cell["background_ns"] == 2_000_000;
+        let mut cell = cells.iter().find(same).expect("the combination").clone();
+        cell["waves"] = json!(waves);
+        cell["foreground"]["p99_us"] = json!(p99);
+        cell
+    };
+    record["cells"] = measured.map(of).to_vec().into();
+    let file = File::new("waves.json", &record.to_string());
+    let predicted = printed(&["bench", "predict", file.path(), "--json", "-"], 0);
+    let predicted: Value = serde_json::from_str(&predicted).expect("JSON");
+    let largest = predicted["largest_error"].as_f64().expect("an error");
+    assert!(largest <= 0.1, "{predicted}");
+}
+
+#[test]
+fn an_error_above_the_limit_is_a_finding() {
+    let table = printed(&["bench", "predict", RECORD, "--within", "0"], 1);
+    assert!(table.contains("prediction of P99: the median error is"), "{table}");
+}
+
+#[test]
+fn parts_of_the_device_are_predicted() {
+    let record = json!({
+        "bench": "partition",
+        "device": { "device": "NVIDIA H200" },
+        "plan": {
+            "policy": "wfq", "shares": [75, 25], "commands_ns": [500_000, 500_000],
+            "threshold": 8, "levels": [1, 2], "measured_ms": 2_000,
+        },
+        "cells": [
+            { "level": null, "first_percent": 50.0, "total": 1.0, "processors": 1.0 },
+            { "level": 2, "first_percent": 75.0, "total": 1.0, "processors": 1.0 },
+        ],
+    });
+    let file = File::new("partition.json", &record.to_string());
+    let predicted = printed(&["bench", "predict", file.path(), "--within", "2", "--json", "-"], 0);
+    assert!(predicted.contains("\"median_error\""), "{predicted}");
+}
+
+#[test]
+fn what_cannot_be_predicted_is_refused_with_what_to_do() {
+    let with = |key: &str, value: Value| {
+        let mut record = record();
+        record[key] = value;
+        record.to_string()
+    };
+    let other = File::new("other.json", &with("bench", json!("overhead")));
+    assert!(refused(&["bench", "predict", other.path()]).contains("fixed-priority and partition"));
+    let toaster = with("device", json!({ "device": "toaster" }));
+    let toaster = File::new("toaster.json", &toaster);
+    assert!(refused(&["bench", "predict", toaster.path()]).contains("--device-file"));
+    let broken = File::new("broken.json", "{}");
+    assert!(refused(&["bench", "predict", broken.path()]).contains("not a record of a bench"));
+    assert!(refused(&["bench", "predict", "/nowhere/a.json"]).contains("cannot read"));
+    let error = refused(&["bench", "predict", RECORD, "--device-file", broken.path()]);
+    assert!(error.contains("broken.json"), "{error}");
+}
+
+#[test]
+fn what_calibrate_writes_is_a_device_to_predict_with() {
+    let file = File::new("device.toml", "");
+    let small = ["--samples", "10", "--rounds", "1", "--out", file.path()];
+    let table = printed(&[&["bench", "calibrate"], &small[..]].concat(), 0);
+    assert!(table.contains("one queue at a time") && !table.contains("[origin]"), "{table}");
+    let bench = ["bench", "fixed-priority", "--samples", "3", "--commands", "2"];
+    let predict = ["--background-us", "100", "--predict", "--device-file", file.path()];
+    let table = printed(&[&bench[..], &predict[..]].concat(), 0);
+    assert!(table.contains("predicted by the simulator"), "{table}");
+    assert!(table.contains("a P99 needs 1000 runs"), "{table}");
+    // The figures are worth having even if there is nothing to predict them with.
+    let table = printed(&[&bench[..], &["--predict"][..]].concat(), 0);
+    assert!(table.contains("no prediction: no description of the device"), "{table}");
+}
