@@ -47,12 +47,14 @@ fn a_machine_without_gpus_has_the_host_device_and_says_what_is_missing() {
 
 #[test]
 fn a_bench_on_a_device_that_is_not_there_is_refused_in_one_line() {
-    for bench in ["fixed-priority", "overhead", "partition", "preempt", "threshold"] {
+    for bench in ["fixed-priority", "overhead", "partition", "preempt", "threshold", "graphs"] {
         let error = refused(&["bench", bench, "--hal", "cuda"], &NOWHERE);
         assert!(error.contains("no CUDA driver"), "{error}");
     }
     let error = refused(&["bench", "partition", "--policy", "best"], &[]);
     assert!(error.contains("wfq"), "{error}");
+    let error = refused(&["bench", "graphs"], &[]);
+    assert!(error.contains("no graphs; use --hal cuda"), "{error}");
 }
 
 #[test]

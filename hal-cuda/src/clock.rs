@@ -207,6 +207,12 @@ impl Stamps {
         times.max().unwrap_or(0)
     }
 
+    /// Whether a kernel has written down that it started, and not yet that it ended.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        (0..self.count).any(|place| self.start_ns(place) > self.end_ns(place))
+    }
+
     fn read(&self, place: usize, half: usize) -> u64 {
         let at = place.saturating_mul(STAMP).saturating_add(half);
         word(&self.memory, at).map_or(0, |word| word.load(Ordering::SeqCst))

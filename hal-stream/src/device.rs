@@ -117,7 +117,8 @@ impl<A: StreamApi> StreamConfig<A> {
 
     /// Uses a word that was taken before, so that graphs can be made whose own gates are closed and
     /// opened with the queue's. Goes before [`StreamConfig::with_flag`]. Opening the queue fails
-    /// if the word is another device's, or another queue is open with it.
+    /// if the word is another device's, or another queue is open with it. A queue at Lv1 has no
+    /// gate and leaves the word alone.
     #[must_use]
     pub fn with_gate(mut self, gate: &GateWord<A>) -> Self {
         self.gate = Some(gate.clone());

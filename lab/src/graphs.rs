@@ -52,12 +52,15 @@ pub struct Outcome {
     pub held: Option<Held>,
     /// Two graphs in the shape of a model at once, for each model.
     pub pairs: Vec<Pair>,
+    /// What kept a part from coming to its end; what came out before is in the outcome.
+    pub errors: Vec<String>,
 }
 
-/// Runs both parts. `progress` gets the share that is done.
+/// Runs both parts. `progress` gets the share that is done. A part that the device keeps from
+/// coming to its end is an error in the outcome.
 ///
 /// # Errors
-/// If the device has no gates, refuses or hangs, or a command fails.
+/// If there is no runtime for the device.
 pub fn run(bench: &Cuda, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
@@ -66,17 +69,19 @@ pub fn run(bench: &Cuda, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome,
     let pairs_s =
         f64::from(plan.requests) * pair::COMBINATIONS as f64 * plan.period_ns as f64 / 1e9;
     let total_s = (held_s + pairs_s).max(f64::MIN_POSITIVE);
-    let mut held = None;
+    let (mut held, mut pairs, mut errors) = (None, Vec::new(), Vec::new());
+    let mut note = |part: &str, ended: Result<(), LabError>| {
+        errors.extend(ended.err().map(|error| format!("{part}: {error}")));
+    };
     if plan.holds > 0 {
         let show = |part: f64| progress(part * held_s / total_s);
-        held = Some(held::measure(bench, &device, plan, &show)?);
+        note("holds", held::measure(bench, &device, plan, &mut held, &show));
     }
-    let mut pairs = Vec::new();
     if plan.requests > 0 {
         let show = |part: f64| progress((held_s + part * pairs_s) / total_s);
-        pairs = pair::measure(bench, &device, plan, &show)?;
+        note("two graphs", pair::measure(bench, &device, plan, &mut pairs, &show));
     }
-    Ok(Outcome { device: bench.describe(), plan: plan.clone(), held, pairs })
+    Ok(Outcome { device: bench.describe(), plan: plan.clone(), held, pairs, errors })
 }
 
 /// A graph of kernels in a row, with its gates.

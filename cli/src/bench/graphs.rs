@@ -1,6 +1,8 @@
 //! `xsched bench graphs`.
 
-use xsched_lab::graphs::{self, Cell, Held, Outcome, Pair, Plan, Row, Way};
+use std::cell::Cell;
+
+use xsched_lab::graphs::{self, Held, Outcome, Pair, Plan, Row, Way};
 use xsched_lab::{LabError, Quantiles};
 
 use super::spin::{describe, run};
@@ -14,6 +16,25 @@ const KERNEL_NS: u64 = 100_000;
 /// What the 99th percentile of an urgent graph may be, over that of it alone.
 const GOAL: f64 = 1.10;
 
+/// Columns of what was held.
+const HELD: [&str; 12] = [
+    "<gates in the graph",
+    "number",
+    "holds",
+    "quiet P50",
+    "P99",
+    "max",
+    "bound",
+    "started",
+    "idle",
+    "ran on",
+    "graph alone P50",
+    "cost",
+];
+/// Columns of two graphs.
+const PAIR: [&str; 9] =
+    ["<way", "gates", "P50", "P99", "max", "P99/alone", "<goal", "other/alone", "cores"];
+
 /// Holds graphs, and runs two at once.
 pub(crate) fn graphs(args: &GraphsArgs) -> Result<Ending, CliError> {
     let plan = Plan {
@@ -23,13 +44,18 @@ pub(crate) fn graphs(args: &GraphsArgs) -> Result<Ending, CliError> {
         requests: args.requests,
         period_ns: args.period_ms * 1_000_000,
     };
+    let failed = Cell::new(false);
     run(
         "graphs",
         &args.spin,
         |_, _| Err(LabError::new("the processor as a device has no graphs; use --hal cuda")),
         |cuda, show| graphs::run(cuda, &plan, show),
-        |outcome| Ok(report(outcome)),
-    )
+        |outcome| {
+            failed.set(!outcome.errors.is_empty());
+            Ok(report(outcome))
+        },
+    )?;
+    Ok(Ending::new(failed.get()))
 }
 
 fn report(outcome: &Outcome) -> String {
@@ -42,6 +68,9 @@ fn report(outcome: &Outcome) -> String {
     }
     if (1..1_000).contains(&outcome.plan.holds) || (1..1_000).contains(&outcome.plan.requests) {
         text += "a P99 needs 1000 samples\n";
+    }
+    for error in &outcome.errors {
+        text += &format!("FAIL {error}\n");
     }
     text
 }
@@ -67,27 +96,15 @@ fn held_report(held: &Held, plan: &Plan) -> String {
          {:.2} (worst); steps of {} ns\n\n",
         plan.kernels, kernel.p50_us, clock_uncertain.p50_us, clock_uncertain.max_us, clock_step_ns
     );
-    let header = [
-        "<gates in the graph",
-        "number",
-        "holds",
-        "quiet P50",
-        "P99",
-        "max",
-        "bound",
-        "started",
-        "idle",
-        "ran on",
-        "graph alone P50",
-        "cost",
-    ];
     let title = "held: times in µs from the hold to the end of the last kernel";
-    text += &table(title, &header, held.rows.iter().map(held_row));
-    let count = if launches_taken == launches_tried { "all" } else { "only" };
-    text += &format!(
-        "launches of the graph with most gates behind a closed gate: {count} {launches_taken} of \
-         {launches_tried} were taken\n\n"
-    );
+    text += &table(title, &HELD, held.rows.iter().map(held_row));
+    if let Some(taken) = launches_taken {
+        let end = if taken == launches_tried { "none blocked" } else { "the next one blocked" };
+        text += &format!(
+            "launches of the graph with most gates behind a closed gate: {taken} were taken, \
+             {end}\n\n"
+        );
+    }
     text
 }
 
@@ -136,14 +153,11 @@ fn pair_report(pair: &Pair, plan: &Plan) -> String {
         plan.requests,
         pair.alone_per_s
     );
-    let header =
-        ["<way", "gates", "P50", "P99", "max", "P99/alone", "<goal", "other/alone", "cores"];
-    let rows = pair.cells.iter().map(pair_row);
-    text += &table("times of the urgent graph in µs", &header, rows);
+    text += &table("times of the urgent graph in µs", &PAIR, pair.cells.iter().map(pair_row));
     text
 }
 
-fn pair_row(cell: &Cell) -> Vec<String> {
+fn pair_row(cell: &graphs::Cell) -> Vec<String> {
     let Quantiles { p50_us, p99_us, max_us, .. } = cell.urgent;
     let goal = match (cell.way, cell.p99_over_alone) {
         (Way::Gates { .. }, Some(ratio)) if ratio <= GOAL => format!("reached ({GOAL:.2})"),

@@ -50,8 +50,8 @@ pub struct Held {
     /// Each graph.
     pub rows: Vec<Row>,
     /// Launches of the graph with most gates that were taken behind a closed gate before one
-    /// blocked; if none did, the number that was tried.
-    pub launches_taken: u64,
+    /// blocked; if none did, the number that was tried. Nothing if that part was not reached.
+    pub launches_taken: Option<u64>,
     /// See above.
     pub launches_tried: u64,
 }
@@ -116,19 +116,28 @@ impl Subject {
     }
 }
 
-/// Runs this part. `progress` gets the share that is done.
+/// Runs this part, and puts what comes out into `held`. `progress` gets the share that is done.
 pub(super) fn measure(
     bench: &Cuda,
     device: &Device<StreamDevice<CudaApi>>,
     plan: &Plan,
+    held: &mut Option<Held>,
     progress: &dyn Fn(f64),
-) -> Result<Held, LabError> {
+) -> Result<(), LabError> {
     let subjects = SPACINGS_NS.map(|spacing_ns| Subject::new(bench, plan, spacing_ns));
     let subjects: Vec<Subject> = subjects.into_iter().collect::<Result<_, _>>()?;
     let (alone, kernel) = alone(bench, &subjects)?;
     let mut probe = ClockProbe::new(Arc::clone(bench.api())).map_err(LabError::new)?;
     let origin = Instant::now();
-    let (mut rows, mut uncertain, mut step_ns) = (Vec::new(), Vec::new(), u64::MAX);
+    let held = held.insert(Held {
+        kernel,
+        clock_uncertain: Quantiles::default(),
+        clock_step_ns: u64::MAX,
+        rows: Vec::new(),
+        launches_taken: None,
+        launches_tried: LAUNCHES,
+    });
+    let mut uncertain = Vec::new();
     for (n, subject) in subjects.iter().enumerate() {
         let making = Making::at(Level::Deactivate);
         let queue = super::queue(bench, device, making, 0, Some(&subject.word))?;
@@ -137,23 +146,17 @@ pub(super) fn measure(
         for hold in 0..plan.holds {
             let clock = holds.sample(&mut probe, &mut random)?;
             uncertain.push(clock.uncertain_ns);
-            step_ns = step_ns.min(clock.step_ns);
+            held.clock_step_ns = held.clock_step_ns.min(clock.step_ns);
             let part = f64::from(hold + 1) / f64::from(plan.holds);
             progress((n as f64 + part) / subjects.len() as f64);
         }
-        holds.queue.wait_all();
+        holds.queue.wait_all_timeout(PATIENCE).map_err(LabError::new)?;
         let none = alone[0].p50_us.max(f64::MIN_POSITIVE);
-        rows.push(holds.row(alone[n], alone[n].p50_us / none));
+        held.rows.push(holds.row(alone[n], alone[n].p50_us / none));
+        held.clock_uncertain = Quantiles::of(&uncertain);
     }
-    let launches_taken = launches_taken(bench, &subjects[1])?;
-    Ok(Held {
-        kernel,
-        clock_uncertain: Quantiles::of(&uncertain),
-        clock_step_ns: step_ns,
-        rows,
-        launches_taken,
-        launches_tried: LAUNCHES,
-    })
+    held.launches_taken = Some(launches_taken(bench, &subjects[1])?);
+    Ok(())
 }
 
 /// Each graph alone on a plain stream, by turns; and the lengths of the first one's kernels.
@@ -243,7 +246,7 @@ impl Holds<'_> {
         let mut last = (self.subject.stamps.last_ns(), Instant::now());
         until("the graph did not stop", || {
             let now_ns = self.subject.stamps.last_ns();
-            if now_ns != last.0 {
+            if now_ns != last.0 || self.subject.stamps.is_running() {
                 last = (now_ns, Instant::now());
             }
             (last.1.elapsed() >= settled).then_some(now_ns)

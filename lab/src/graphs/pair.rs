@@ -92,20 +92,22 @@ pub struct Pair {
     pub cells: Vec<Cell>,
 }
 
-/// Runs this part. `progress` gets the share that is done.
+/// Runs this part, and puts what comes out into `pairs`. `progress` gets the share that is done.
 pub(super) fn measure(
     bench: &Cuda,
     device: &Device<StreamDevice<CudaApi>>,
     plan: &Plan,
+    pairs: &mut Vec<Pair>,
     progress: &dyn Fn(f64),
-) -> Result<Vec<Pair>, LabError> {
-    let (mut pairs, mut done) = (Vec::new(), 0);
+) -> Result<(), LabError> {
+    let mut done = 0;
     for (shape, ways) in WAYS {
         let lengths_ns = shape.lengths();
         let kernels = kernels(bench, &lengths_ns)?;
         let model = Model { bench, device, plan, kernels, lengths_ns };
         let alone_per_s = model.background_alone()?;
-        let mut cells: Vec<Cell> = Vec::new();
+        pairs.push(Pair { shape, alone_per_s, cells: Vec::new() });
+        let Some(Pair { cells, .. }) = pairs.last_mut() else { continue };
         for &way in ways {
             let mut cell = model.cell(way, alone_per_s)?;
             let alone = cells.first().map_or(cell.urgent, |cell| cell.urgent);
@@ -114,9 +116,8 @@ pub(super) fn measure(
             done += 1;
             progress(f64::from(done) / COMBINATIONS as f64);
         }
-        pairs.push(Pair { shape, alone_per_s, cells });
     }
-    Ok(pairs)
+    Ok(())
 }
 
 /// Kernels that fill the device for so long each.
