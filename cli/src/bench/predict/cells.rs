@@ -12,7 +12,7 @@ use xsched_sim::scenario::{DeviceSpec, Scenario};
 use super::scenario::{Endless, NO_POLICY, beside, busy};
 use super::{Cell, Pair, Prediction};
 
-fn simulate(scenario: &Scenario, policy: impl Policy) -> Result<Outcome, RunError> {
+pub(super) fn simulate(scenario: &Scenario, policy: impl Policy) -> Result<Outcome, RunError> {
     run_with(scenario, policy, &RunOptions::default(), &mut |_| {})
 }
 

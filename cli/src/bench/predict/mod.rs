@@ -4,6 +4,7 @@
 //! (`xsched bench calibrate`), so that nothing is fitted to what is predicted.
 
 mod cells;
+mod preempt;
 mod record;
 mod scenario;
 
@@ -17,6 +18,7 @@ use crate::error::CliError;
 use crate::table::{number, percent, table};
 
 pub(super) use cells::{fixed_priority, partition};
+pub(super) use preempt::preempt;
 pub(crate) use record::execute;
 
 /// Devices whose description is part of the program: what their names contain, the file's name and

@@ -53,6 +53,25 @@ pub(super) fn beside(
     Scenario { warmup_ns: SETTLE_NS + 1, ..scenario(spec, tasks) }
 }
 
+/// A task that is always busy and one that holds it so often, at random moments, each time until
+/// all that is in flight has run. Both run at once on a device that is not disturbed by that.
+pub(super) fn holder(device: &DeviceSpec, victim: Endless, holds: u32) -> Scenario {
+    let command_ns = victim.command_ns.max(1);
+    let (victim, spacing_ns) = endless("victim", victim);
+    let mut holder = plain_task("holder", 1);
+    holder.priority = 1;
+    holder.start_ns = SETTLE_NS;
+    holder.arrival = Arrival::Closed {
+        think: Dist::Uniform { min_ns: 2 * command_ns, max_ns: 4 * command_ns },
+        jitter_ns: 0,
+    };
+    holder.requests = Some(u64::from(holds));
+    let in_flight = u64::from(victim.threshold) + 1;
+    holder.command = Dist::Constant(command_ns * in_flight + SETTLE_NS);
+    let device = DeviceSpec { gate_spacing_ns: spacing_ns, ..device.clone() };
+    scenario(device, vec![victim, holder])
+}
+
 /// Tasks that are always busy, for so long, under this policy.
 pub(super) fn busy(
     device: &DeviceSpec,
