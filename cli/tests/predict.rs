@@ -73,7 +73,7 @@ fn what_was_measured_on_an_h200_is_predicted_from_measurements_with_one_queue() 
 
 #[test]
 fn priorities_let_an_urgent_stream_in_between_waves() {
-    // P99 measured on an H200 with an earlier program, two plain streams and no XSched, 60 runs.
+    // P99 measured on an H200 with an earlier program, two plain streams and no XSched.
     let measured = [(20, "plain", 42_000.0), (20, "priority", 4_050.0), (5, "priority", 10_000.0)];
     let mut record = record();
     let of = |(waves, mode, p99): (u32, &str, f64)| {
