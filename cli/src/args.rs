@@ -164,7 +164,7 @@ pub(crate) struct CalibrateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PredictArgs {
-    /// What `bench fixed-priority` or `bench partition` wrote with `--json`.
+    /// What `bench fixed-priority`, `partition` or `preempt` wrote with `--json`.
     pub(crate) record: PathBuf,
     #[command(flatten)]
     pub(crate) options: PredictOptions,
@@ -334,6 +334,8 @@ const MAX_SAMPLES: i64 = 10_000_000;
 pub(crate) struct PreemptArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
+    #[command(flatten)]
+    pub(crate) predict: PredictFlags,
     /// Holds in each combination; a P99 and a verdict need 1000.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = value_parser!(u32).range(1..=MAX_SAMPLES))]

@@ -41,7 +41,7 @@ pub(crate) enum CliError {
     #[error("{place}: not a record of a bench: {source}")]
     BenchRecord { place: String, source: serde_json::Error },
     #[error(
-        "{place}: records of `bench {bench}` are not predicted; those of fixed-priority and partition are"
+        "{place}: records of `bench {bench}` are not predicted; those of fixed-priority, partition and preempt are"
     )]
     NotPredicted { place: String, bench: String },
     #[error(

@@ -73,7 +73,7 @@ fn what_was_measured_on_an_h200_is_predicted_from_measurements_with_one_queue() 
 
 #[test]
 fn priorities_let_an_urgent_stream_in_between_waves() {
-    // P99 measured on an H200 with an earlier program, two plain streams and no XSched, 60 runs.
+    // P99 measured on an H200 with an earlier program, two plain streams and no XSched.
     let measured = [(20, "plain", 42_000.0), (20, "priority", 4_050.0), (5, "priority", 10_000.0)];
     let mut record = record();
     let of = |(waves, mode, p99): (u32, &str, f64)| {
@@ -118,6 +118,43 @@ fn parts_of_the_device_are_predicted() {
 }
 
 #[test]
+fn how_fast_a_queue_stops_is_predicted() {
+    let row = |mode: &str, threshold: u32, [p50, p99]: [f64; 2]| {
+        let quiet = json!({
+            "samples": 1_000, "mean_us": p50, "min_us": 0.0, "p50_us": p50, "p90_us": p99,
+            "p95_us": p99, "p99_us": p99, "max_us": p99,
+        });
+        json!({
+            "mode": mode, "level": 2, "command_ns": 500_000, "threshold": threshold,
+            "quiet": quiet, "detect": quiet, "restart": quiet, "uncertain_us": 0.0, "ran_on": 0,
+            "goal": { "what": "", "reached": null },
+        })
+    };
+    // What is in flight at Lv1, what is left of one command behind a gate, and up to two more where
+    // gates are so far apart.
+    let rows = [
+        row("lv1", 8, [3_750.0, 3_995.0]),
+        row("gate", 8, [251.0, 497.0]),
+        row("gate", 64, [251.0, 497.0]),
+        row("gate@1000", 8, [500.0, 997.0]),
+    ];
+    let record = json!({
+        "bench": "preempt", "device": { "device": "NVIDIA H200" }, "rows": rows,
+    });
+    let file = File::new("preempt.json", &record.to_string());
+    let predicted = printed(&["bench", "predict", file.path(), "--within", "3", "--json", "-"], 0);
+    let predicted: Value = serde_json::from_str(&predicted).expect("JSON");
+    let cells = predicted["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 4);
+    for cell in cells {
+        for pair in cell["pairs"].as_array().expect("pairs") {
+            let error = pair["error"].as_f64().expect("an error");
+            assert!(error <= 0.06, "{cell}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_predicted_is_refused_with_what_to_do() {
     let with = |key: &str, value: Value| {
         let mut record = record();
@@ -125,7 +162,10 @@ fn what_cannot_be_predicted_is_refused_with_what_to_do() {
         record.to_string()
     };
     let other = File::new("other.json", &with("bench", json!("overhead")));
-    assert!(refused(&["bench", "predict", other.path()]).contains("fixed-priority and partition"));
+    assert!(
+        refused(&["bench", "predict", other.path()])
+            .contains("fixed-priority, partition and preempt")
+    );
     let toaster = with("device", json!({ "device": "toaster" }));
     let toaster = File::new("toaster.json", &toaster);
     assert!(refused(&["bench", "predict", toaster.path()]).contains("--device-file"));
@@ -147,6 +187,12 @@ fn what_calibrate_writes_is_a_device_to_predict_with() {
     let table = printed(&[&bench[..], &predict[..]].concat(), 0);
     assert!(table.contains("predicted by the simulator"), "{table}");
     assert!(table.contains("a P99 needs 1000 runs"), "{table}");
+    let predict = ["--predict", "--device-file", file.path()];
+    let bench = ["bench", "preempt", "--level", "1", "--samples", "3"];
+    // Two cores are not enough for a verdict on busy threads.
+    let table = xsched(&[&bench[..], &predict[..]].concat()).stdout;
+    let table = String::from_utf8_lossy(&table).into_owned();
+    assert!(table.contains("predicted by the simulator"), "{table}");
     // The figures are worth having even if there is nothing to predict them with.
     let table = printed(&[&bench[..], &["--predict"][..]].concat(), 0);
     assert!(table.contains("no prediction: no description of the device"), "{table}");

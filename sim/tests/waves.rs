@@ -4,8 +4,9 @@
 mod build;
 
 use build::{US, device, once, prioritised, run_checked, runs, scenario, task, us};
+use xsched_core::rng::SplitMix64;
 use xsched_sim::outcome::Outcome;
-use xsched_sim::scenario::{DeviceSpec, Scenario, TaskSpec};
+use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
 /// A command of 100 µs in so many waves, and from 30 µs on two commands of 10 µs beside it.
 fn beside(waves: u32, urgent_stream: bool) -> Scenario {
@@ -85,11 +86,45 @@ fn waking_up_delays_the_first_command_of_each_request() {
 fn every_value_of_what_waking_up_takes_is_as_likely() {
     let sleepy = DeviceSpec { wake_ns: [US, 2 * US, 3 * US, 4 * US].into(), ..device() };
     let many = TaskSpec { requests: Some(4_000), ..task("a") };
-    let many = TaskSpec { command: xsched_sim::scenario::Dist::Constant(US), ..many };
+    let many = TaskSpec { command: Dist::Constant(US), ..many };
     let outcome = run_checked(&scenario(sleepy, vec![many]), 1);
     for value in 2..=5 {
         let times = &outcome.tasks[0].latencies_ns;
         let count = times.iter().filter(|&&ns| ns == value * US).count();
         assert!((900..1_100).contains(&count), "{value}: {count}");
+    }
+}
+
+#[test]
+fn whatever_waves_and_urgency_there_are_no_invariant_breaks_and_no_work_is_lost() {
+    let mut draw = SplitMix64::new(7);
+    for seed in 0..200 {
+        let spec = DeviceSpec {
+            gate_ns: draw.below(3) * US,
+            gate_spacing_ns: draw.below(2) * 50 * US,
+            save_fixed_ns: draw.below(2) * 5 * US,
+            restore_fixed_ns: draw.below(2) * 5 * US,
+            ..device()
+        };
+        let tasks: Vec<TaskSpec> = (0..4)
+            .map(|n| TaskSpec {
+                waves: 1 + draw.below(5) as u32,
+                urgent_stream: draw.below(2) == 0,
+                priority: draw.below(3) as i16,
+                requests: Some(20),
+                commands: 1 + draw.below(4) as u32,
+                command: Dist::Uniform { min_ns: 1, max_ns: 40 * US },
+                arrival: Arrival::Closed { think: Dist::Constant(30 * US), jitter_ns: 10 * US },
+                ..task(&format!("t{n}"))
+            })
+            .collect();
+        let level = 1 + draw.below(3) as u8;
+        let outcome = run_checked(&prioritised(spec, level, tasks), seed);
+        let work_ns: u64 = outcome.tasks.iter().map(|task| task.device_time_ns).sum();
+        let device = &outcome.devices[0];
+        // A save stops everything, so that its time is not part of what ran.
+        assert!(device.busy_ns <= work_ns + device.overhead_ns, "{seed}");
+        assert!(device.busy_ns >= work_ns, "{seed}");
+        assert!(outcome.tasks.iter().all(|task| task.latencies_ns.len() == 20), "{seed}");
     }
 }

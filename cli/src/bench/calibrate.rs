@@ -1,5 +1,5 @@
-//! `xsched bench calibrate`: a description of a device for the simulator, from measurements with one
-//! queue at a time.
+//! `xsched bench calibrate`: a description of a device for the simulator, from measurements with
+//! one queue at a time.
 
 use std::fmt::Write as _;
 
@@ -107,7 +107,6 @@ fn description(outcome: &calibrate::Outcome, date: &str) -> String {
 }
 
 fn entries(outcome: &calibrate::Outcome, by: &str) -> Vec<Entry> {
-    let us = |value: f64| format!("{:.3}", value.max(0.0));
     let measured = |what: &str| format!("{by}: {what}");
     // How a lone command's time is split between the way there and the way back cannot be seen.
     let half_us = (outcome.lone.p50_us - outcome.launch.p50_us).max(0.0) / 2.0;
@@ -139,7 +138,6 @@ fn deeper(
     detect_us: f64,
     measured: &dyn Fn(&str) -> String,
 ) -> Vec<Entry> {
-    let us = |value: f64| format!("{:.3}", value.max(0.0));
     let held = |level: u8| outcome.holds.iter().find(|held| held.level == level);
     let mut entries = Vec::new();
     if let (Some(gates), Some(held)) = (&outcome.row_gates, held(2)) {
@@ -155,16 +153,21 @@ fn deeper(
         ]);
     }
     if let Some(held) = held(3) {
-        let none = || "assumed: there is nothing to move".to_owned();
+        let none = "assumed: there is nothing to move".to_owned();
         let on = "from the end of a hold to the end of the command that was interrupted";
         entries.extend([
             ("save_fixed_us", us(held.detect.p50_us), measured("a hold until it is in effect")),
-            ("save_context_us", us(0.0), none()),
+            ("save_context_us", us(0.0), none.clone()),
             ("restore_fixed_us", us(held.resume.p50_us - detect_us), measured(on)),
-            ("restore_context_us", us(0.0), none()),
+            ("restore_context_us", us(0.0), none),
         ]);
     }
     entries
+}
+
+/// Microseconds, not below 0.
+fn us(value: f64) -> String {
+    format!("{:.3}", value.max(0.0))
 }
 
 fn list(values: &[f64]) -> String {

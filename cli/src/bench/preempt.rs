@@ -9,11 +9,13 @@ use xsched_lab::mode::{Mode, SPACING_US};
 use xsched_lab::preempt::{Outcome, Plan, Row, run};
 use xsched_lab::{Bench, Cuda, Described, Host, P99_SAMPLES, Quantiles};
 use xsched_sim::run::RunError;
+use xsched_sim::scenario::DeviceSpec;
 
-use super::spin::describe;
+use super::predict;
+use super::spin::{describe, with_prediction};
 use super::threads::{BusyThread, Usage};
 use crate::Ending;
-use crate::args::{PreemptArgs, SpinHal};
+use crate::args::{PredictFlags, PreemptArgs, SpinHal};
 use crate::error::CliError;
 use crate::machine::Machine;
 use crate::output::{Outputs, Places};
@@ -47,6 +49,7 @@ impl Document {
 pub(crate) fn preempt(args: &PreemptArgs) -> Result<Ending, CliError> {
     let level = |&n: &u8| Level::from_number(n).ok_or(RunError::NoSuchLevel { level: n });
     let levels: Vec<Level> = args.levels.iter().map(level).collect::<Result<_, _>>()?;
+    let given = predict::file_of(&args.predict.options)?;
     let outputs =
         Outputs::prepare(Places { json: args.spin.json.as_deref(), ..Places::default() })?;
     let machine = Machine::here();
@@ -71,10 +74,23 @@ pub(crate) fn preempt(args: &PreemptArgs) -> Result<Ending, CliError> {
         busy,
         outcome: outcome.map_err(CliError::device)?,
     };
+    print(&outputs, &document, (&args.predict, given))
+}
+
+/// Writes and prints what came out, with the prediction if one is wanted.
+fn print(
+    outputs: &Outputs,
+    document: &Document,
+    (flags, given): (&PredictFlags, Option<DeviceSpec>),
+) -> Result<Ending, CliError> {
     if let Some(output) = &outputs.json {
-        output.write(|out| xsched_sim::report::write_json(out, &document))?;
+        output.write(|out| xsched_sim::report::write_json(out, document))?;
     }
-    outputs.tables().print(&report(&document))?;
+    let on = (flags, given, &document.outcome.device);
+    let text = with_prediction(report(document), on, |device| {
+        predict::preempt(device, &document.outcome.rows)
+    });
+    outputs.tables().print(&text)?;
     Ok(Ending::new(document.missed()))
 }
 

@@ -83,7 +83,7 @@ pub(super) fn describe(device: &Described) -> String {
 }
 
 /// The text with the prediction below, if one is wanted. What was measured is worth having without.
-fn with_prediction(
+pub(super) fn with_prediction(
     text: String,
     (flags, given, device): (&PredictFlags, Option<DeviceSpec>, &Described),
     predict: impl FnOnce(&DeviceSpec) -> Result<predict::Prediction, RunError>,

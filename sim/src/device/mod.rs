@@ -3,7 +3,8 @@
 //! A command is ready once it has arrived (launch latency). The device starts the head of a ready
 //! stream according to its [`Concurrency`], unless a closed gate is in front of it or its stream is
 //! interrupted. Urgent streams go before others, and where one command runs at a time also between
-//! two waves of blocks of a command. Gates cost device time whenever they are passed. Saving stalls the whole device;
+//! two waves of blocks of a command. Gates cost device time whenever they are passed. Saving stalls
+//! the whole device;
 //! restoring lengthens the command that continues.
 
 mod backend;

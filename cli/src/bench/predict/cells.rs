@@ -4,7 +4,7 @@ use xsched::core::policy::Policy;
 use xsched::policies::any::Any;
 use xsched::policies::hpf::Hpf;
 use xsched_lab::mode::Mode;
-use xsched_lab::{Making, P99_SAMPLES, Quantiles, Way, partition, priority};
+use xsched_lab::{Foreground, Making, P99_SAMPLES, Quantiles, Way, partition, priority};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run_with};
 use xsched_sim::scenario::{DeviceSpec, Scenario};
@@ -12,7 +12,7 @@ use xsched_sim::scenario::{DeviceSpec, Scenario};
 use super::scenario::{Endless, NO_POLICY, beside, busy};
 use super::{Cell, Pair, Prediction};
 
-fn simulate(scenario: &Scenario, policy: impl Policy) -> Result<Outcome, RunError> {
+pub(super) fn simulate(scenario: &Scenario, policy: impl Policy) -> Result<Outcome, RunError> {
     run_with(scenario, policy, &RunOptions::default(), &mut |_| {})
 }
 
@@ -38,6 +38,23 @@ fn compare(name: [String; 3], measured: &Quantiles, predicted: &Quantiles) -> Ce
     Cell { name: name.to_vec(), pairs, counts: true }
 }
 
+/// The task alone, plain and through an XQueue. The description of the device comes from
+/// these, so that they prove nothing.
+fn by_itself(
+    device: &DeviceSpec,
+    (task, threshold): (Foreground, u32),
+    alone: [&Quantiles; 2],
+) -> Result<Vec<Cell>, RunError> {
+    let queue = Mode::Lv1.ways(threshold).0;
+    let ways = [("alone, plain", Way::Plain { urgent: false }), ("alone, XQueue", queue)];
+    let cell = |((name, way), measured): ((&str, Way), &Quantiles)| {
+        let times = times_of(&beside(device, (task, way), None), way)?;
+        let name = ["-", "-", name].map(str::to_owned);
+        Ok(Cell { counts: false, ..compare(name, measured, &times) })
+    };
+    ways.into_iter().zip(alone).map(cell).collect()
+}
+
 /// Predicts the cells of `bench fixed-priority`. The first two are the task alone.
 ///
 /// # Errors
@@ -50,15 +67,8 @@ pub(in crate::bench) fn fixed_priority(
 ) -> Result<Prediction, RunError> {
     let mut task = plan.foreground;
     task.samples = task.samples.max(P99_SAMPLES as u32);
-    let queue = Mode::Lv1.ways(plan.threshold).0;
-    let ways = [("alone, plain", Way::Plain { urgent: false }), ("alone, XQueue", queue)];
-    let mut predicted = Vec::with_capacity(ways.len() + cells.len());
-    for ((name, way), measured) in ways.into_iter().zip(alone) {
-        let times = times_of(&beside(device, (task, way), None), way)?;
-        let name = ["-", "-", name].map(str::to_owned);
-        // The description of the device comes from these, so that they prove nothing.
-        predicted.push(Cell { counts: false, ..compare(name, measured, &times) });
-    }
+    let mut predicted = Vec::with_capacity(alone.len() + cells.len());
+    predicted.extend(by_itself(device, (task, plan.threshold), alone)?);
     // How the device divides its time between processes is not modelled.
     let here = |cell: &&priority::Cell| !matches!(cell.mode, Mode::Processes(_));
     for cell in cells.iter().filter(here) {

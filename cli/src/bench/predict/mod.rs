@@ -4,6 +4,7 @@
 //! (`xsched bench calibrate`), so that nothing is fitted to what is predicted.
 
 mod cells;
+mod preempt;
 mod record;
 mod scenario;
 
@@ -17,6 +18,7 @@ use crate::error::CliError;
 use crate::table::{number, percent, table};
 
 pub(super) use cells::{fixed_priority, partition};
+pub(super) use preempt::preempt;
 pub(crate) use record::execute;
 
 /// Devices whose description is part of the program: what their names contain, the file's name and
@@ -75,6 +77,22 @@ impl Pair {
     }
 }
 
+impl Cell {
+    fn row(&self) -> Vec<String> {
+        let value = |value: Option<f64>| {
+            let decimals = if value.is_some_and(|value| value < 1_000.0) { 2 } else { 0 };
+            number(value, decimals)
+        };
+        let mut row = self.name.clone();
+        for pair in &self.pairs {
+            row.push(value(pair.map(|pair| pair.measured)));
+            row.push(value(pair.map(|pair| pair.predicted)));
+            row.push(percent(pair.map(|pair| pair.error)));
+        }
+        row
+    }
+}
+
 impl Prediction {
     fn new(
         device: &DeviceSpec,
@@ -106,19 +124,7 @@ impl Prediction {
         for figure in &self.figures {
             header.extend([format!("{figure} measured"), "predicted".into(), "error".into()]);
         }
-        let rows = self.cells.iter().map(|cell| {
-            let mut row = cell.name.clone();
-            for pair in &cell.pairs {
-                let value = |value: Option<f64>| {
-                    let decimals = if value.is_some_and(|value| value < 1_000.0) { 2 } else { 0 };
-                    number(value, decimals)
-                };
-                row.push(value(pair.map(|pair| pair.measured)));
-                row.push(value(pair.map(|pair| pair.predicted)));
-                row.push(percent(pair.map(|pair| pair.error)));
-            }
-            row
-        });
+        let rows = self.cells.iter().map(Cell::row);
         let header: Vec<&str> = header.iter().map(String::as_str).collect();
         let title = format!("predicted by the simulator, for the device {}", self.device);
         let mut text = table(&title, &header, rows);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use xsched_lab::{Quantiles, partition, priority};
+use xsched_lab::{Quantiles, partition, preempt, priority};
 
 use super::{Prediction, device_for, file_of};
 use crate::Ending;
@@ -40,6 +40,12 @@ struct Partition {
     cells: Vec<partition::Cell>,
 }
 
+/// What is read of a record of `bench preempt`.
+#[derive(Debug, Deserialize)]
+struct Preempt {
+    rows: Vec<preempt::Row>,
+}
+
 /// What `--json` writes.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
@@ -71,6 +77,10 @@ pub(crate) fn execute(args: &PredictArgs) -> Result<Ending, CliError> {
         "partition" => {
             let Partition { plan, cells } = read(&text, &args.record)?;
             super::partition(&device, &plan, &cells)?
+        }
+        "preempt" => {
+            let Preempt { rows } = read(&text, &args.record)?;
+            super::preempt(&device, &rows)?
         }
         _ => return Err(CliError::NotPredicted { place, bench: head.bench }),
     };

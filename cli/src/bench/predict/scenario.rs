@@ -1,6 +1,6 @@
 //! The scenarios that stand for what the benches run.
 
-use xsched_lab::{Foreground, Making, Way};
+use xsched_lab::{Foreground, Way};
 use xsched_sim::comparators::Comparators;
 use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, SyncScope, TaskSpec, WindowSpec};
 
@@ -53,6 +53,25 @@ pub(super) fn beside(
     Scenario { warmup_ns: SETTLE_NS + 1, ..scenario(spec, tasks) }
 }
 
+/// A task that is always busy and one that holds it so often, at random moments, each time until
+/// all that is in flight has run. Both run at once on a device that is not disturbed by that.
+pub(super) fn holder(device: &DeviceSpec, victim: Endless, holds: u32) -> Scenario {
+    let command_ns = victim.command_ns.max(1);
+    let (victim, spacing_ns) = endless("victim", victim);
+    let mut holder = plain_task("holder", 1);
+    holder.priority = 1;
+    holder.start_ns = SETTLE_NS;
+    holder.arrival = Arrival::Closed {
+        think: Dist::Uniform { min_ns: 2 * command_ns, max_ns: 4 * command_ns },
+        jitter_ns: 0,
+    };
+    holder.requests = Some(u64::from(holds));
+    let in_flight = u64::from(victim.threshold) + 1;
+    holder.command = Dist::Constant(command_ns * in_flight + SETTLE_NS);
+    let device = DeviceSpec { gate_spacing_ns: spacing_ns, ..device.clone() };
+    scenario(device, vec![victim, holder])
+}
+
 /// Tasks that are always busy, for so long, under this policy.
 pub(super) fn busy(
     device: &DeviceSpec,
@@ -87,14 +106,24 @@ fn endless(name: &str, endless: Endless) -> (TaskSpec, u64) {
 
 /// A task that makes one request of so many commands after the other.
 fn task(name: &str, way: Way, commands: u32, in_flight: u32) -> TaskSpec {
-    let plain = Making { level: 1, spacing_ns: 0, urgent: way == Way::Plain { urgent: true } };
-    let (making, priority, threshold, batch, capacity) = match way {
-        // Nobody waits for anything but the end, or for room.
-        Way::Plain { .. } => (plain, 0, in_flight, 1, in_flight),
-        Way::Queue { making, priority, threshold, batch } => {
-            (making, priority, threshold, batch, CAPACITY.max(threshold))
-        }
-    };
+    let in_flight = in_flight.max(1);
+    let base = TaskSpec { commands: commands.max(1), ..plain_task(name, in_flight) };
+    match way {
+        Way::Plain { urgent } => TaskSpec { urgent_stream: urgent, ..base },
+        Way::Queue { making, priority, threshold, batch } => TaskSpec {
+            urgent_stream: making.urgent,
+            threshold: threshold.max(1),
+            batch: batch.clamp(1, threshold.max(1)),
+            capacity: CAPACITY.max(threshold),
+            level: Some(making.level),
+            priority: i16::try_from(priority).unwrap_or_default(),
+            ..base
+        },
+    }
+}
+
+/// A task past XSched, which waits for nothing but the end, or for room.
+fn plain_task(name: &str, in_flight: u32) -> TaskSpec {
     TaskSpec {
         name: name.to_owned(),
         count: 1,
@@ -103,21 +132,21 @@ fn task(name: &str, way: Way, commands: u32, in_flight: u32) -> TaskSpec {
         start_ns: 0,
         arrival: Arrival::Closed { think: Dist::Constant(0), jitter_ns: 0 },
         requests: None,
-        commands: commands.max(1),
+        commands: 1,
         command: Dist::Constant(1),
         waves: 1,
-        urgent_stream: making.urgent,
+        urgent_stream: false,
         outstanding: 1,
         sync: SyncScope::Stream,
         host_launch_ns: None,
         dispatch_ns: 0,
-        threshold: threshold.max(1),
-        batch: batch.clamp(1, threshold.max(1)),
+        threshold: in_flight,
+        batch: 1,
         window: WindowSpec::Fixed,
-        capacity: capacity.max(1),
-        level: Some(making.level),
+        capacity: in_flight,
+        level: Some(1),
         context: 1.0,
-        priority: i16::try_from(priority).unwrap_or_default(),
+        priority: 0,
         deadline_ns: None,
         laxity_ns: None,
         critical_priority: 255,
