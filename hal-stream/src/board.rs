@@ -10,33 +10,27 @@ use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock, mutant};
 use crate::watch::Entries;
 
 /// Between two looks of the watch while a gate is closed.
-const PERIOD: Duration = Duration::from_micros(250);
-/// The same if nothing was launched since the last look.
-const QUIET_PERIOD: Duration = Duration::from_micros(700);
+const PERIOD: Duration = Duration::from_micros(650);
+/// The same after a look that has found a launch under way.
+const SECOND_LOOK: Duration = Duration::from_micros(100);
 /// Between two looks at a blocked launch.
 const GLANCE: Duration = Duration::from_micros(50);
 /// With all gates open, the watch looks this often whether it is still needed.
 const REST: Duration = Duration::from_millis(500);
 
 /// Between two calls of a probe while a gate is closed.
-const PROBE: Duration = Duration::from_micros(800);
+const PROBE: Duration = Duration::from_millis(2);
 
 /// A queue as the board knows it, or a probe.
 #[derive(Debug)]
 pub(crate) struct Member<W> {
     pub(crate) gate: Gate<W>,
     pub(crate) entries: Entries,
-    is_probe: bool,
 }
 
 impl<W: Word> Member<W> {
     pub(crate) fn new(word: W) -> Self {
-        Self { gate: Gate::new(word), entries: Entries::new(), is_probe: false }
-    }
-
-    /// What makes calls only to see whether they come back.
-    fn probe(word: W) -> Self {
-        Self { is_probe: true, ..Self::new(word) }
+        Self { gate: Gate::new(word), entries: Entries::new() }
     }
 }
 
@@ -181,7 +175,7 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
             look = Look::default();
             continue;
         }
-        let nap = if look.busy { PERIOD } else { QUIET_PERIOD };
+        let nap = if look.inside.is_empty() { PERIOD } else { board.patience.max(SECOND_LOOK) };
         thread::sleep(nap);
         let members = board.all();
         if let Some(blocked) = look.at(&members, Instant::now(), board.patience) {
@@ -217,7 +211,7 @@ impl<W: Word + Default + 'static> Board<W> {
         self: &Arc<Self>,
         call: impl Fn() -> bool + Send + 'static,
     ) -> std::io::Result<()> {
-        let member = Arc::new(Member::probe(W::default()));
+        let member = Arc::new(Member::new(W::default()));
         self.add(&member);
         let weak = Arc::downgrade(self);
         let name = "xsched-probe".to_owned();
@@ -275,9 +269,6 @@ impl Silent {
 struct Look {
     /// Launches that were under way, each since when.
     inside: Vec<(usize, u64, Instant)>,
-    launches: u64,
-    /// Something was launched since the look before.
-    busy: bool,
 }
 
 type Blocked<W> = Vec<(Arc<Member<W>>, u64)>;
@@ -291,11 +282,8 @@ impl Look {
         patience: Duration,
     ) -> Option<Blocked<W>> {
         let before = std::mem::take(&mut self.inside);
-        let (mut blocked, mut launches) = (Vec::new(), 0_u64);
+        let mut blocked = Vec::new();
         for member in members {
-            if !member.is_probe {
-                launches = launches.wrapping_add(member.entries.count());
-            }
             let Some(count) = member.entries.inside() else { continue };
             let key = Arc::as_ptr(member) as usize;
             let known = before.iter().find(|(k, c, _)| *k == key && *c == count);
@@ -305,8 +293,6 @@ impl Look {
             }
             self.inside.push((key, count, since));
         }
-        self.busy = launches != self.launches || !self.inside.is_empty();
-        self.launches = launches;
         (!blocked.is_empty()).then_some(blocked)
     }
 }

@@ -590,7 +590,6 @@ fn halves<A: StreamApi>(
         span: Span::default(),
         held,
         pace: Pace::default(),
-        floor: None,
         since: None,
     };
     let level = if word.is_some() { Level::Deactivate } else { Level::Block };

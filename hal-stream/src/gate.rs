@@ -1,7 +1,7 @@
 //! Gates, and who may open and close them.
 
 use std::fmt::Debug;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::sync::{Mutex, Word, lock, mutant};
 
@@ -83,6 +83,11 @@ impl<W: Word> Gate<W> {
     /// Whether it is closed.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.state).closed_since.is_some()
+    }
+
+    /// For how long it has been closed, if it is.
+    pub(crate) fn closed_for(&self) -> Option<Duration> {
+        lock(&self.state).closed_since.map(|since| since.elapsed())
     }
 
     /// For how long it was closed in all, in nanoseconds.

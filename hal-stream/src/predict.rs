@@ -66,9 +66,9 @@ impl Spacing {
 }
 
 impl Default for Spacing {
-    /// 200 µs: a gate takes 2.2 µs of an H200, so gates cost about 1 %.
+    /// 300 µs: a gate takes 2.3 µs of an H200, so gates cost less than 1 %.
     fn default() -> Self {
-        Self::of_ns(200_000)
+        Self::of_ns(300_000)
     }
 }
 

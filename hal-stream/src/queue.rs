@@ -61,9 +61,14 @@ impl<A: StreamApi> Queue<A> {
 
     /// The gate was closed. What runs goes on to the next gate.
     pub(crate) fn hold(&self, now: Instant) {
-        let last = self.last_ns.load(Ordering::Relaxed).saturating_mul(2);
-        let rest = Duration::from_nanos(self.spacing.ns().saturating_add(last));
-        self.device.occupancy.hold(&self.occupant, now.checked_add(rest).unwrap_or(now));
+        let until = now.checked_add(self.rest()).unwrap_or(now);
+        self.device.occupancy.hold(&self.occupant, until);
+    }
+
+    /// For how long commands probably go on when the gate is closed.
+    pub(crate) fn rest(&self) -> Duration {
+        let last_ns = self.last_ns.load(Ordering::Relaxed);
+        Duration::from_nanos(self.spacing.ns().max(last_ns))
     }
 }
 

@@ -25,9 +25,7 @@ pub struct StreamRetire<A: StreamApi> {
     pub(crate) span: Span<A::Event>,
     pub(crate) held: Held,
     pub(crate) pace: Pace,
-    /// What is seen to complete now had not completed then.
-    pub(crate) floor: Option<Instant>,
-    /// The next measurement begins no earlier.
+    /// When the next measurement probably begins.
     pub(crate) since: Option<Instant>,
 }
 
@@ -54,9 +52,9 @@ impl Pace {
 /// Predicted work that is worth a measurement, in nanoseconds: reading the time between two events
 /// takes the host microseconds.
 const SPAN_NS: u64 = 20_000;
-/// A queue whose gate is closed has nothing to report for so long, in nanoseconds, as far as
-/// anybody knows.
-const CLOSED_NS: u64 = 500_000;
+/// A queue whose gate is closed has nothing to report for so long, in nanoseconds, unless the hold
+/// ends, of which the runtime is told.
+const CLOSED_NS: u64 = 5_000_000;
 
 /// Commands that completed since the last measurement.
 #[derive(Debug)]
@@ -141,7 +139,6 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
     /// short commands may be told with later ones.
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error> {
         let (mut upto, mut busy_ns) = (None, 0_u64);
-        self.floor = self.pace.looked_at.or(self.floor);
         loop {
             let next = self.next_completed();
             let now = Instant::now();
@@ -196,8 +193,10 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
         before?;
         let gone_ns = u64::try_from(begin?.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut left = work_ns.saturating_sub(gone_ns);
-        if self.queue.word.is_some() && self.queue.member.gate.is_closed() {
-            left = left.max(CLOSED_NS);
+        if let Some(closed) = self.queue.word.and_then(|_| self.queue.member.gate.closed_for()) {
+            // What ran goes on to the next gate.
+            let rest = self.queue.rest().checked_sub(closed);
+            left = left.max(rest.map_or(CLOSED_NS, |rest| rest.as_nanos() as u64));
         }
         let overdue = Duration::from_ns(gone_ns.saturating_sub(work_ns.max(left)));
         Some(Forecast { left: Duration::from_ns(left), overdue })
@@ -290,7 +289,7 @@ impl<A: StreamApi> StreamRetire<A> {
         };
         // Then it contains work of others, and what was predicted is closer.
         let shared = queue.device.occupancy.shared_since(self.since);
-        self.since = self.floor;
+        self.since = self.pace.begin;
         let undisturbed = was_open == 0 && self.held.open_ns == 0 && elapsed.is_some();
         if undisturbed
             && let Some(kind) = self.span.kind

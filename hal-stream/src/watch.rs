@@ -29,11 +29,6 @@ impl Entries {
         let count = self.count.load(Ordering::Relaxed);
         (count % 2 == 1).then_some(count)
     }
-
-    /// Changes with each launch.
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
 }
 
 /// A launch that is under way.

@@ -10,7 +10,7 @@ use crate::bench::{Described, LabError, Making};
 use crate::task::Way;
 
 /// The default spacing of gates, in microseconds.
-pub const SPACING_US: u32 = 200;
+pub const SPACING_US: u32 = 300;
 /// Priorities of the two tasks.
 const PRIORITIES: (i32, i32) = (10, 0);
 /// What the foreground may have in flight, in commands.
@@ -151,8 +151,8 @@ impl FromStr for Mode {
             "priority" => Self::Priority,
             "lv1" => Self::Lv1,
             "gate" => Self::Gate { spacing_us: 0 },
-            // As records of version 0.1 have it.
-            "spaced" => Self::Gate { spacing_us: SPACING_US },
+            // As first records have it.
+            "spaced" => Self::Gate { spacing_us: 200 },
             "gate+priority" | "gate_priority" => Self::GatePriority,
             "lv3" => Self::Lv3,
             "processes-plain" => Self::Processes(Apart::Plain),

@@ -42,6 +42,9 @@ pub struct Cell {
     pub first_percent: f64,
     /// What both got, over what the first task gets alone on a plain stream.
     pub total: f64,
+    /// Device time that the runtime counted for each, over what it used; 0 for plain streams.
+    #[serde(default)]
+    pub counted: (f64, f64),
     /// Processors in use, both tasks included.
     pub processors: f64,
 }
@@ -93,6 +96,8 @@ pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<O
 struct Got {
     /// Device time over time.
     used: Vec<f64>,
+    /// The same as the runtime counts it.
+    counted: Vec<f64>,
     processors: f64,
 }
 
@@ -101,13 +106,20 @@ impl Got {
         let sum: f64 = self.used.iter().sum();
         let percent = 100.0 * self.used[0] / sum.max(f64::MIN_POSITIVE);
         let total = sum / alone.max(f64::MIN_POSITIVE);
-        Cell { level, first_percent: percent, total, processors: self.processors }
+        let counted = |n: usize| self.counted[n] / self.used[n].max(f64::MIN_POSITIVE);
+        let counted = (counted(0), counted(1));
+        Cell { level, first_percent: percent, total, counted, processors: self.processors }
     }
 }
 
 /// Commands that a task has completed, or nearly: of plain streams it is known what was launched.
 fn completed<B: Bench>(queue: Option<&XQueue<B::Command>>, background: &Background) -> u64 {
     queue.map_or_else(|| background.commands(), |queue| queue.stats().retired)
+}
+
+/// Device time that the runtime has counted.
+fn busy_of<B: Bench>(queue: &Option<XQueue<B::Command>>) -> Duration {
+    queue.as_ref().map_or(Duration::ZERO, |queue| queue.stats().busy)
 }
 
 /// Runs the tasks at once.
@@ -132,18 +144,22 @@ fn measure<B: Bench>(bench: &B, plan: &Plan, mut runners: Vec<Runner<B>>) -> Res
             let each = queues.iter().zip(&tasks);
             each.map(|(queue, task)| completed::<B>(queue.as_ref(), task)).collect()
         };
-        let (start, processor, before) = (Instant::now(), Processor::now(), counts());
+        let busy = || -> Vec<Duration> { queues.iter().map(busy_of::<B>).collect() };
+        let (start, processor, before) = (Instant::now(), Processor::now(), (counts(), busy()));
         thread::sleep(Duration::from_millis(plan.measured_ms));
-        let (wall, after) = (start.elapsed(), counts());
+        let (wall, after) = (start.elapsed(), (counts(), busy()));
         let processors = Processor::now().share_since(&processor);
         tasks.iter().for_each(Background::stop);
         for task in running {
             task.join().map_err(|_| LabError::new("a task panicked"))??;
         }
-        let used = before.iter().zip(&after).zip(lengths).map(|((before, after), ns)| {
+        let counted = before.1.iter().zip(&after.1).map(|(before, after)| {
+            after.saturating_sub(*before).as_secs_f64() / wall.as_secs_f64()
+        });
+        let used = before.0.iter().zip(&after.0).zip(lengths).map(|((before, after), ns)| {
             (after - before) as f64 * ns as f64 / 1e9 / wall.as_secs_f64()
         });
-        Ok(Got { used: used.collect(), processors })
+        Ok(Got { used: used.collect(), counted: counted.collect(), processors })
     })
 }
 

@@ -15,6 +15,8 @@ pub(crate) const SHORTEST: Duration = Duration::from_micros(20);
 const SHORT: Duration = Duration::from_micros(150);
 /// The longest nap.
 const LONGEST: Duration = Duration::from_micros(400);
+/// The longest nap of somebody who only keeps the device busy: completions are seen so much later.
+const LONGEST_REFILL: Duration = Duration::from_millis(2);
 /// What is late by more than so many times its nap is not waited for awake.
 const OVERDUE: u32 = 32;
 /// Sleeps end so late at most, as far as this cares.
@@ -74,6 +76,14 @@ pub(crate) fn until(left: Span, overdue: Span, lateness: &Lateness) -> Duration 
     if nap < SHORTEST { Duration::ZERO } else { nap }
 }
 
+/// How long somebody may sleep who wants to be awake before the device runs dry, which it does in
+/// `left`: half of it, which leaves enough to be late.
+pub(crate) fn before_dry(left: Span, overdue: Span, lateness: &Lateness) -> Duration {
+    let half = Duration::from_nanos(left.as_ns()) / 2;
+    let late = Duration::from_nanos(u64::from(LATE_MAX_NS));
+    if half > late { half.min(LONGEST_REFILL) } else { until(left.per(2), overdue, lateness) }
+}
+
 /// Sleeps, by a timer that is as exact as the system has it, with what the closure does.
 pub(crate) fn exactly<T>(sleep: impl FnOnce() -> T) -> T {
     #[cfg(all(target_os = "linux", not(loom)))]
@@ -111,6 +121,14 @@ mod tests {
         // It is forgotten in time.
         (0..10_000).for_each(|_| lateness.note(US_STD(1_000), US_STD(1_000)));
         assert!(until(US(300), US(0), &lateness) > US_STD(299));
+    }
+
+    #[test]
+    fn whoever_keeps_the_device_busy_sleeps_for_half_of_what_it_has() {
+        let lateness = Lateness::new(0, 0);
+        assert_eq!(before_dry(US(4_000), US(0), &lateness), US_STD(2_000));
+        assert_eq!(before_dry(US(16_000), US(0), &lateness), LONGEST_REFILL);
+        assert_eq!(before_dry(US(1_000), US(0), &lateness), LONGEST);
     }
 
     #[test]

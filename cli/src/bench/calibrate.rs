@@ -20,7 +20,7 @@ const ROW_NS: u64 = 40_000_000;
 /// Values in a line of a list.
 const IN_A_LINE: usize = 10;
 /// The gates' default spacing, in microseconds.
-const SPACING_US: f64 = 200.0;
+const SPACING_US: f64 = xsched_lab::mode::SPACING_US as f64;
 
 /// Measures, and writes the description.
 pub(crate) fn execute(args: &CalibrateArgs) -> Result<Ending, CliError> {

@@ -321,7 +321,7 @@ fn partition_report(outcome: &partition::Outcome) -> String {
         plan.policy,
         percent(Some(*alone))
     );
-    let header = ["<way", "first", "second", "total/alone", "cores"];
+    let header = ["<way", "first", "second", "total/alone", "first counted", "second", "cores"];
     let rows = cells.iter().map(|cell| {
         let part = |value: f64| format!("{value:.2}%");
         vec![
@@ -329,6 +329,8 @@ fn partition_report(outcome: &partition::Outcome) -> String {
             part(cell.first_percent),
             part(100.0 - cell.first_percent),
             number(Some(cell.total), 4),
+            number(Some(cell.counted.0), 3),
+            number(Some(cell.counted.1), 3),
             number(Some(cell.processors), 2),
         ]
     });

@@ -34,7 +34,7 @@ pub(crate) const IN_FLIGHT: u32 = 8;
 pub(crate) const BLOCKED_AFTER: Duration = micros(200);
 /// What keeps other calls into the driver from coming back, though no launch of ours, is noticed
 /// after so long.
-pub(crate) const PROBED_AFTER: Duration = micros(2_000);
+pub(crate) const PROBED_AFTER: Duration = micros(3_000);
 /// Between two looks of whoever looks for completions, at most.
 pub(crate) const NAP: Duration = micros(500);
 

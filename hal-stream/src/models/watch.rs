@@ -28,12 +28,11 @@ fn a_launch_is_seen() {
         let mut looks = Vec::new();
         for _ in 0..3 {
             let number = launch.lock().expect("nobody panics");
-            let (inside, count) = (entries.inside(), entries.count());
+            let inside = entries.inside();
             if let Some(number) = *number {
                 let inside = inside.expect("a launch under way is not seen");
                 let alike = looks.iter().any(|(n, i)| *n != number && *i == inside);
                 assert!(!alike, "two launches are taken for one");
-                assert_eq!(inside, count, "the count is not that of the launch");
                 looks.push((number, inside));
             }
             drop(number);

@@ -23,6 +23,7 @@ use std::time::Duration;
 use xsched_core::fault::Fault;
 use xsched_core::hal::{HalError, Retire, StepDone, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::Step;
 use xsched_core::level::{Caps, Recovery};
 use xsched_core::message::{HoldState, Order, Report};
 use xsched_core::queue::{Action, CommandSlot, Queue, Signal};
@@ -388,6 +389,11 @@ where
                 Err(fault) => Err(fault),
             };
             state.machine.handle_signal(now(), Signal::Stepped { seq, result });
+            drop(state);
+            if step == Step::Reactivate && self.silent.load(Ordering::Relaxed) {
+                // Whoever naps thinks that there is nothing to see as long as the queue is held.
+                self.alarm_waker.wake_by_ref();
+            }
         }
     }
 
@@ -451,7 +457,9 @@ where
     fn nap_of_the_reaper(&self, nap: Duration, last: Option<CmdId>) -> Duration {
         // A thread in front looks itself, and when it must.
         if self.alarm.has_front() && self.silent.load(Ordering::Relaxed) {
-            return nap.max(api::UNATTENDED);
+            // Unless it cannot say when: then it sleeps.
+            let knows = self.doze(last).is_some();
+            return nap.max(if knows { api::IN_FRONT } else { api::UNATTENDED });
         }
         self.doze(last).map_or(nap, |doze| doze.clamp(nap::SHORTEST, api::UNATTENDED))
     }
@@ -475,7 +483,7 @@ where
         let last = launched.checked_sub(1).filter(|_| refills).map(CmdId);
         // Half of it is left to work on when the sleeper comes back.
         let dry = last.and_then(&mut forecast);
-        let refill = dry.map(|dry| nap::until(dry.left.per(2), dry.overdue, &nap::LATENESS));
+        let refill = dry.map(|dry| nap::before_dry(dry.left, dry.overdue, &nap::LATENESS));
         match (end, refill) {
             (Some(end), Some(refill)) => Some(end.min(refill)),
             (end, refill) => end.or(refill),
