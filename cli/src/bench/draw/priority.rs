@@ -134,6 +134,17 @@ impl Record {
         Line::new(name, modes.filter_map(point).collect()).dotted()
     }
 
+    /// What the C++ XSched reaches beside each background, in the colours of the curves.
+    fn upstream_marks(&self) -> Vec<Line> {
+        let groups = self.groups().into_iter().enumerate();
+        let mark = |(style, group)| {
+            let Upstream { background_ns, best: (p99, share), .. } = upstream(group)?;
+            let name = format!("{UPSTREAM_NAME}, {}", length(*background_ns));
+            Some(Line::marks(name, &[(*share, *p99)]).styled(style))
+        };
+        groups.filter_map(mark).collect()
+    }
+
     /// Nothing unless there are several spacings.
     fn by_share(&self, device: &str) -> Option<Chart> {
         let spacings = self.spacings();
@@ -146,9 +157,7 @@ impl Record {
             return None;
         }
         if is_like_upstream(&self.plan, device) {
-            let points: Vec<_> = self.groups().into_iter().filter_map(upstream).collect();
-            let points: Vec<_> = points.iter().map(|of| (of.best.1, of.best.0)).collect();
-            lines.push(Line::marks(UPSTREAM_NAME, &points));
+            lines.extend(self.upstream_marks());
         }
         let spacings: Vec<_> = spacings.iter().map(|&us| spacing_name(us)).collect();
         Some(Chart {
@@ -156,7 +165,7 @@ impl Record {
             title: format!("Gates {}: what they take from the background", spacings.join(", ")),
             x: "background's share of the device (%)",
             y: "P99 / P99 alone",
-            plot: Plot::Lines(lines),
+            plot: Plot::Near(lines),
         })
     }
 }

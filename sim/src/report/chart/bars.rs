@@ -6,7 +6,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Chart, Entry, Result, Sign, builder};
+use super::{Chart, Entry, Result, Sign, builder, shade};
 use crate::report::axis::Axis;
 use crate::report::svg::{Area, INK, PALETTE, SCALE, draw_line, failed, text};
 
@@ -173,7 +173,7 @@ impl Bars {
         C: CoordTranslate<From = (f64, f64)>,
     {
         let Some(bar) = self.bars.get(index) else { return Ok(()) };
-        let color = PALETTE[index % PALETTE.len()];
+        let color = shade(index);
         let end = if bar.lighter.is_empty() { BAR } else { BESIDE };
         let rectangle = |(left, right), (bottom, top), color: ShapeStyle| {
             plane.draw(&Rectangle::new([(left, bottom), (right, top)], color)).map_err(failed)

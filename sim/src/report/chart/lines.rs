@@ -3,7 +3,8 @@
 use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 
-use super::{Chart, Entry, Result, Sign, axis, builder};
+use super::{Chart, Entry, Result, Sign, builder, shade};
+use crate::report::axis::Axis;
 use crate::report::svg::{Area, PALETTE, SCALE, draw_line, failed};
 use crate::stats::Summary;
 
@@ -73,7 +74,8 @@ impl Line {
         if self.shape == Shape::Curve {
             return Ok(());
         }
-        let color = PALETTE[style % PALETTE.len()];
+        let color =
+            if self.shape == Shape::Marks { shade(style) } else { PALETTE[style % PALETTE.len()] };
         let (size, look) = match self.shape {
             Shape::Marks => (4 * SCALE, color.stroke_width(2 * SCALE)),
             _ => (3 * SCALE, color.filled()),
@@ -90,11 +92,11 @@ pub(super) fn draw<'l>(
     chart: &Chart,
     area: &Area<'_>,
     lines: &'l [Line],
+    axis: fn(&[f64]) -> Axis,
 ) -> Result<Vec<Entry<'l>>> {
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let x_axis = axis(points().map(|(x, _)| *x));
-    let y_axis = axis(points().map(|(_, y)| *y));
-    let mut plane = builder(area).build_cartesian_2d(x_axis, y_axis).map_err(failed)?;
+    let points = lines.iter().flat_map(|line| &line.points);
+    let (xs, ys): (Vec<f64>, Vec<f64>) = points.copied().unzip();
+    let mut plane = builder(area).build_cartesian_2d(axis(&xs), axis(&ys)).map_err(failed)?;
     chart.mesh(&mut plane.configure_mesh())?;
     let mut entries = Vec::new();
     for (index, line) in lines.iter().enumerate() {

@@ -37,13 +37,15 @@ pub struct Chart {
 pub enum Plot {
     /// Curves, and points of what others have measured.
     Lines(Vec<Line>),
+    /// The same on axes that begin near the smallest values instead of at 0.
+    Near(Vec<Line>),
     /// Bars in groups.
     Bars(Bars),
 }
 
 /// Width and height of the diagram and width of the legend.
 const SIZE: (u32, u32) = (620, 360);
-const LEGEND: u32 = 290;
+const LEGEND: u32 = 330;
 const HEAD: u32 = 40;
 const LEGEND_LINE: u32 = 20;
 
@@ -82,7 +84,7 @@ impl Chart {
     /// Height with the title; a long legend needs room.
     fn height(&self) -> u32 {
         let entries = match &self.plot {
-            Plot::Lines(lines) => lines.len(),
+            Plot::Lines(lines) | Plot::Near(lines) => lines.len(),
             Plot::Bars(bars) => bars.entries(),
         };
         HEAD + SIZE.1.max(entries as u32 * LEGEND_LINE + 20)
@@ -96,7 +98,8 @@ impl Chart {
         let (diagram, legend) = body.split_horizontally(SIZE.0 * SCALE);
         let (diagram, _) = diagram.split_vertically(SIZE.1 * SCALE);
         let entries = match &self.plot {
-            Plot::Lines(lines) => lines::draw(self, &diagram, lines)?,
+            Plot::Lines(lines) => lines::draw(self, &diagram, lines, axis)?,
+            Plot::Near(lines) => lines::draw(self, &diagram, lines, near_axis)?,
             Plot::Bars(bars) => bars.draw(self, &diagram)?,
         };
         draw_legend(&legend, &entries)
@@ -133,12 +136,28 @@ fn builder<'a, 'b>(area: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
 }
 
 /// An axis for these values, from 0 unless they are far apart.
-fn axis(values: impl Iterator<Item = f64> + Clone) -> Axis {
-    let values = values.filter(|value| value.is_finite());
-    let largest = values.clone().fold(0.0, f64::max);
-    let smallest = values.fold(f64::INFINITY, f64::min);
+fn axis(values: &[f64]) -> Axis {
+    let values = || values.iter().copied().filter(|value| value.is_finite());
+    let largest = values().fold(0.0, f64::max);
+    let smallest = values().fold(f64::INFINITY, f64::min);
     let log = smallest > 0.0 && smallest.is_finite() && largest / smallest > 20.0;
     Axis::new(if log { smallest } else { 0.0 }, largest.max(1e-3))
+}
+
+/// An axis from the smallest of these values, which are not negative.
+fn near_axis(values: &[f64]) -> Axis {
+    let values = || values.iter().copied().filter(|value| value.is_finite());
+    let largest = values().fold(1e-3, f64::max);
+    Axis::new(values().fold(largest, f64::min).max(0.0), largest)
+}
+
+/// The colour of a kind of bars. When the colours run out they come again, darker.
+fn shade(index: usize) -> RGBColor {
+    let RGBColor(red, green, blue) = PALETTE[index % PALETTE.len()];
+    if index < PALETTE.len() {
+        return RGBColor(red, green, blue);
+    }
+    RGBColor(red / 2, green / 2, blue / 2)
 }
 
 /// A line of the legend: how it looks and what it is called.
@@ -147,7 +166,7 @@ type Entry<'a> = (Sign, &'a str);
 /// How something looks in the legend.
 #[derive(Clone, Copy, Debug)]
 enum Sign {
-    /// A filled square in a colour of the palette.
+    /// A filled square in the colour of this kind of bars.
     Square(usize),
     /// A line in the style with this number.
     Line(usize),
@@ -170,7 +189,7 @@ fn draw_sign(area: &Area<'_>, sign: Sign, y: i32) -> Result<()> {
     let scale = SCALE as i32;
     match sign {
         Sign::Square(index) => {
-            let color = PALETTE[index % PALETTE.len()].filled();
+            let color = shade(index).filled();
             let corners = [(14 * scale, y - 5 * scale), (24 * scale, y + 5 * scale)];
             area.draw(&Rectangle::new(corners, color)).map_err(failed)
         }
@@ -220,9 +239,24 @@ mod tests {
     fn nothing_and_one_point_are_drawn() {
         let nothing = Plot::Bars(Bars::new(Vec::new(), Vec::new()));
         let point = Plot::Lines(vec![Line::new("one", vec![(500.0, 0.0)]).dotted()]);
-        let svg = charts_svg(&[chart(nothing), chart(point), chart(Plot::Lines(Vec::new()))]);
+        let near = Plot::Near(Vec::new());
+        let svg = charts_svg(&[chart(nothing), chart(point), chart(near)]);
         assert!(svg.unwrap().contains("<circle"));
         assert!(charts_svg(&[]).unwrap().contains("</svg>"));
+    }
+
+    #[test]
+    fn axes_begin_at_0_or_near_the_values() {
+        assert_eq!(axis(&[70.0, 78.0]).range().start, 0.0);
+        let near = near_axis(&[70.0, f64::NAN, 78.0]).range();
+        assert!(near.start > 60.0 && near.start < 70.0 && near.end > 78.0, "{near:?}");
+        assert!(near_axis(&[-1.0]).range().start >= 0.0);
+    }
+
+    #[test]
+    fn colours_that_come_again_are_darker() {
+        assert_ne!(shade(7), shade(0));
+        assert_eq!(shade(6), PALETTE[6]);
     }
 
     #[test]
