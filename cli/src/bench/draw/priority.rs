@@ -145,10 +145,10 @@ impl Record {
         groups.filter_map(mark).collect()
     }
 
-    /// Nothing unless there are several spacings.
+    /// Nothing unless there are several spacings, besides a gate per command.
     fn by_share(&self, device: &str) -> Option<Chart> {
         let spacings = self.spacings();
-        if spacings.len() < 2 {
+        if spacings.iter().filter(|&&us| us > 0).count() < 2 {
             return None;
         }
         let mut lines: Vec<Line> =
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn one_spacing_makes_no_curve() {
-        let svg = drawn("fixed-priority", "a host", record(50, &MODES[..2]));
+        let svg = drawn("fixed-priority", "a host", record(50, &MODES[..3]));
         assert!(!svg.contains("share of the device"), "{svg}");
     }
 }
