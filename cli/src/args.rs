@@ -102,6 +102,9 @@ pub(crate) enum Bench {
     /// Predict in the simulator what an earlier run of a bench has measured, and print the errors.
     #[command(after_help = EXIT_CODES)]
     Predict(PredictArgs),
+    /// Draw what an earlier run of a bench has measured.
+    #[command(after_help = EXIT_CODES)]
+    Draw(DrawArgs),
 }
 
 #[derive(Debug, Args)]
@@ -124,6 +127,9 @@ pub(crate) struct SpinArgs {
     /// error.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
+    /// Draw the figures as SVG. There is no picture of `calibrate`.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 /// Whether and how the simulator predicts what a bench measures.
@@ -176,6 +182,15 @@ pub(crate) struct PredictArgs {
     /// error.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrawArgs {
+    /// What a bench wrote with `--json`.
+    pub(crate) record: PathBuf,
+    /// Where the picture goes.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) svg: PathBuf,
 }
 
 /// Devices with commands that spin.

@@ -45,6 +45,11 @@ pub(crate) enum CliError {
     )]
     NotPredicted { place: String, bench: String },
     #[error(
+        "{place}: `bench {bench}` has no picture; fixed-priority, preempt, overhead, partition, \
+         graphs and threshold have one"
+    )]
+    NotDrawn { place: String, bench: String },
+    #[error(
         "no description of the device `{name}` is part of this program; give one with \
          --device-file, `xsched bench calibrate` writes it"
     )]

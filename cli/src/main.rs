@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Graphs(args)) => bench::graphs::graphs(&args),
         Command::Bench(Bench::Calibrate(args)) => bench::calibrate::execute(&args),
         Command::Bench(Bench::Predict(args)) => bench::predict::execute(&args),
+        Command::Bench(Bench::Draw(args)) => bench::draw::execute(&args),
         Command::Devices(args) => devices::execute(&args),
         Command::Demo(args) => demo::execute(&args),
         Command::Sim(Sim::Run(args)) => run::execute(&args),

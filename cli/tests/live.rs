@@ -146,6 +146,56 @@ fn a_bench_with_few_samples_prints_no_p99_and_no_verdict() {
 }
 
 #[test]
+fn a_bench_draws_a_picture_and_a_record_gives_the_same_one() {
+    let folder = Folder::new("draw");
+    let bench = ["bench", "fixed-priority", "--samples", "3", "--background-us", "100"];
+    let files = ["--level", "1", "--json", "a.json", "--svg", "a.svg"];
+    let output = folder.xsched(&[&bench[..], &files].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let svg = fs::read_to_string(folder.0.join("a.svg")).expect("a picture");
+    for words in ["<svg", ">\nplain\n<", ">\nlv1\n<", "100 µs", "</svg>"] {
+        assert!(svg.contains(words), "{words}: {svg}");
+    }
+    let output = folder.xsched(&["bench", "draw", "a.json", "--svg", "b.svg"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(svg, fs::read_to_string(folder.0.join("b.svg")).expect("the picture again"));
+}
+
+#[test]
+fn a_hold_is_drawn() {
+    let folder = Folder::new("draw-preempt");
+    folder.xsched(&["bench", "preempt", "--samples", "3", "--level", "3", "--svg", "a.svg"]);
+    let svg = fs::read_to_string(folder.0.join("a.svg")).expect("a picture");
+    assert!(svg.contains("lv3, 8 in flight"), "{svg}");
+}
+
+#[test]
+fn a_picture_is_refused_before_anything_runs() {
+    let folder = Folder::new("draw-bad");
+    for bench in ["preempt", "fixed-priority", "overhead", "partition", "threshold", "graphs"] {
+        assert!(folder.refused(&["bench", bench, "--svg", "-"]).contains("--svg -"), "{bench}");
+    }
+    let error = folder.refused(&["bench", "calibrate", "--svg", "a.svg"]);
+    assert!(error.contains("`bench calibrate` has no picture"), "{error}");
+    let error = folder.refused(&["bench", "draw", "nowhere.json", "--svg", "a.svg"]);
+    assert!(error.contains("cannot read nowhere.json"), "{error}");
+    assert!(folder.refused(&["bench", "draw", "a.json", "--svg", "-"]).contains("--svg -"));
+}
+
+#[test]
+fn committed_records_are_drawn() {
+    let folder = Folder::new("draw-records");
+    let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/results/h200-2026-11-21");
+    for bench in ["fixed-priority", "graphs", "overhead", "overhead-10us"] {
+        let record = format!("{records}/{bench}.json");
+        let output = folder.xsched(&["bench", "draw", &record, "--svg", "a.svg"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let svg = fs::read_to_string(folder.0.join("a.svg")).expect("a picture");
+        assert!(svg.contains("NVIDIA H200") && svg.contains("lv1"), "{bench}: {svg}");
+    }
+}
+
+#[test]
 fn a_bench_takes_the_levels_that_it_is_given() {
     let folder = Folder::new("levels");
     let args = ["bench", "preempt", "--hal", "host", "--level", "3", "--samples", "3"];

@@ -14,7 +14,7 @@ use crate::table::{number, percent, table};
 /// Device time of the kernels of the graph that is held, in nanoseconds.
 const KERNEL_NS: u64 = 100_000;
 /// What the 99th percentile of an urgent graph may be, over that of it alone.
-const GOAL: f64 = 1.10;
+pub(super) const GOAL: f64 = 1.10;
 
 /// Columns of what was held.
 const HELD: [&str; 12] = [
@@ -80,7 +80,7 @@ fn us(value: f64, digits: usize) -> String {
 }
 
 /// What a spacing is called.
-fn spacing(ns: Option<u64>) -> String {
+pub(super) fn spacing(ns: Option<u64>) -> String {
     match ns {
         None => "none".to_owned(),
         Some(0) => "a gate per kernel".to_owned(),

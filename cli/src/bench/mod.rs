@@ -1,6 +1,7 @@
 //! `xsched bench`: figures of real devices.
 
 pub(crate) mod calibrate;
+pub(crate) mod draw;
 pub(crate) mod graphs;
 pub(crate) mod predict;
 mod preempt;

@@ -11,14 +11,14 @@ use xsched_lab::{Bench, Cuda, Described, Host, P99_SAMPLES, Quantiles};
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
 
-use super::predict;
-use super::spin::{describe, with_prediction};
+use super::spin::{describe, outputs, with_prediction};
 use super::threads::{BusyThread, Usage};
+use super::{draw, predict};
 use crate::Ending;
 use crate::args::{PredictFlags, PreemptArgs, SpinHal};
 use crate::error::CliError;
 use crate::machine::Machine;
-use crate::output::{Outputs, Places};
+use crate::output::Outputs;
 use crate::progress::Progress;
 use crate::table::{number, table};
 
@@ -50,8 +50,7 @@ pub(crate) fn preempt(args: &PreemptArgs) -> Result<Ending, CliError> {
     let level = |&n: &u8| Level::from_number(n).ok_or(RunError::NoSuchLevel { level: n });
     let levels: Vec<Level> = args.levels.iter().map(level).collect::<Result<_, _>>()?;
     let given = predict::file_of(&args.predict.options)?;
-    let outputs =
-        Outputs::prepare(Places { json: args.spin.json.as_deref(), ..Places::default() })?;
+    let outputs = outputs("preempt", &args.spin)?;
     let machine = Machine::here();
     let progress = Progress::new(false);
     let before = Usage::now();
@@ -86,6 +85,7 @@ fn print(
     if let Some(output) = &outputs.json {
         output.write(|out| xsched_sim::report::write_json(out, document))?;
     }
+    draw::document(outputs.svg.as_ref(), document.bench, document)?;
     let on = (flags, given, &document.outcome.device);
     let text = with_prediction(report(document), on, |device| {
         predict::preempt(device, &document.outcome.rows)

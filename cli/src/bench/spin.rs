@@ -14,7 +14,7 @@ use xsched_lab::{
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
 
-use super::predict;
+use super::{draw, predict};
 use crate::Ending;
 use crate::args::{
     BackgroundArgs, FixedPriorityArgs, OverheadArgs, PartitionArgs, PredictFlags, SpinArgs,
@@ -54,7 +54,7 @@ pub(super) fn run<T: Serialize>(
     on_cuda: impl FnOnce(&Cuda, &dyn Fn(f64)) -> Result<T, LabError>,
     report: impl FnOnce(&T) -> Result<String, CliError>,
 ) -> Result<Ending, CliError> {
-    let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
+    let outputs = outputs(bench, args)?;
     let machine = Machine::here();
     let progress = Progress::new(false);
     let show = |part: f64| progress.set(part);
@@ -69,11 +69,19 @@ pub(super) fn run<T: Serialize>(
     if let Some(output) = &outputs.json {
         output.write(|out| xsched_sim::report::write_json(out, &document))?;
     }
+    draw::document(outputs.svg.as_ref(), bench, &document)?;
     let machine = &document.machine;
     let text = report(&document.outcome)?;
     let text = format!("machine: {machine}\n{text}{}", machine.warning());
     outputs.tables().print(&text)?;
     Ok(Ending::Fine)
+}
+
+/// Where the figures and the picture go, if both can be had.
+pub(super) fn outputs(bench: &str, args: &SpinArgs) -> Result<Outputs, CliError> {
+    draw::check(args.svg.is_some(), bench)?;
+    let (json, svg) = (args.json.as_deref(), args.svg.as_deref());
+    Outputs::prepare(Places { json, svg, ..Places::default() })
 }
 
 pub(super) fn describe(device: &Described) -> String {

@@ -1,6 +1,6 @@
 //! Section 8.1: an opportunistic job takes what a production job leaves.
 
-use super::chart::{Bar, Chart, Plot};
+use super::chart::{Bar, Bars, Chart, Plot};
 use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, only, over, percentile, rate};
 use super::{Basis, Findings, Goal, Result, Row};
 use crate::scenario::Scenario;
@@ -185,7 +185,7 @@ fn shares(lab: &Lab, name: &str, ways: &[Way]) -> Result<Findings> {
         title: "Rates over the rate alone".to_owned(),
         x: "",
         y: "rate / alone",
-        plot: Plot::Bars { groups: vec!["production".into(), "opportunistic".into()], bars },
+        plot: Plot::Bars(Bars::new(vec!["production".into(), "opportunistic".into()], bars)),
     });
     Ok(findings)
 }

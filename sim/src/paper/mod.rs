@@ -7,7 +7,6 @@
 //! experiments and the files.
 
 mod bert;
-mod chart;
 mod files;
 mod harvest;
 mod html;
@@ -26,6 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thiserror::Error;
 
+use crate::report::chart::{self, Chart};
 use crate::report::{SvgError, in_order};
 use crate::run::RunError;
 use crate::scenario::ScenarioError;
@@ -34,7 +34,6 @@ pub use record::Record;
 pub use row::{Basis, Distance, Goal, Row, Verdict};
 pub use summary::Summary;
 
-use chart::Chart;
 use lab::Lab;
 
 /// Why the experiments cannot be run.

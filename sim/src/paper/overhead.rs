@@ -1,6 +1,6 @@
 //! What scheduling costs: 7.3.3 and 7.4.1.
 
-use super::chart::{Bar, Chart, Line, Plot};
+use super::chart::{Bar, Bars, Chart, Line, Plot};
 use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, given, only, stretch, unbounded};
 use super::{Findings, Goal, Result, Row};
 use crate::outcome::Outcome;
@@ -162,10 +162,10 @@ pub(super) fn levels(lab: &Lab) -> Result<Findings> {
         title: "Overhead at run time".to_owned(),
         x: "",
         y: "overhead (%)",
-        plot: Plot::Bars {
-            groups: PLACES.iter().map(|place| place.0.to_owned()).collect(),
-            bars: bars.collect(),
-        },
+        plot: Plot::Bars(Bars::new(
+            PLACES.iter().map(|place| place.0.to_owned()).collect(),
+            bars.collect(),
+        )),
     });
     findings.notes.push(
         "The plan's 3.4 % are for Lv1; the paper's largest value, 4.7 %, is rounded up for the \

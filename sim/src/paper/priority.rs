@@ -1,6 +1,6 @@
 //! Section 7.2: priorities, shares, and devices of different kinds.
 
-use super::chart::{Bar, Chart, Line, Plot};
+use super::chart::{Bar, Bars, Chart, Line, Plot};
 use super::lab::{
     HPF, How, Lab, Measure, NATIVE, Trial, figure, given, only, over, percentile, rate, stretch,
     task,
@@ -78,13 +78,13 @@ pub(super) fn fixed(lab: &Lab) -> Result<Findings> {
         title: "Foreground P99 over its P99 alone".to_owned(),
         x: "",
         y: "P99 / P99 alone",
-        plot: Plot::Bars {
+        plot: Plot::Bars(Bars::new(
             groups,
-            bars: vec![
+            vec![
                 Bar::new("unscheduled", native, &PLACES.each_ref().map(|place| place.native.1)),
                 Bar::new("XSched, hpf", xsched, &PLACES.each_ref().map(|place| place.xsched.1)),
             ],
-        },
+        )),
     });
     measured(lab, &mut findings)?;
     findings.notes.push(
@@ -278,7 +278,7 @@ pub(super) fn partition(lab: &Lab) -> Result<Findings> {
         title: "Rates over the rate alone, 75 % and 25 % asked for".to_owned(),
         x: "",
         y: "rate / alone",
-        plot: Plot::Bars { groups: vec!["foreground".into(), "background".into()], bars },
+        plot: Plot::Bars(Bars::new(vec!["foreground".into(), "background".into()], bars)),
     });
     Ok(findings)
 }
@@ -343,13 +343,13 @@ pub(super) fn hetero(lab: &Lab) -> Result<Findings> {
         title: "P99 of an NPU task over its P99 alone".to_owned(),
         x: "",
         y: "P99 / P99 alone",
-        plot: Plot::Bars {
-            groups: places.iter().map(|place| place.0.to_owned()).collect(),
-            bars: vec![
+        plot: Plot::Bars(Bars::new(
+            places.iter().map(|place| place.0.to_owned()).collect(),
+            vec![
                 Bar::new("NPU scheduled", unheld, &places.map(|place| place.3.0)),
                 Bar::new("NPU and GPU", held, &places.map(|place| place.3.1)),
             ],
-        },
+        )),
     });
     findings.notes.push(
         "The devices of one chip are simulated as users of its memory, which is what slows them \

@@ -47,7 +47,8 @@ impl Axis {
         Self { log: false, low, high, ticks, minor: Vec::new(), decimals }
     }
 
-    fn log(min: f64, max: f64) -> Self {
+    /// A logarithmic axis for the same, with 0 < `min` < `max`.
+    pub(crate) fn log(min: f64, max: f64) -> Self {
         let margin = (max / min).log10() * 0.04;
         let (low, high) = (min.log10() - margin, max.log10() + margin);
         // Up to two and a half decades have room for labels at 1, 2 and 5; many decades only for

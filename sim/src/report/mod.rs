@@ -6,12 +6,14 @@
 //! - [`Comparison`] sets several policies and levels side by side.
 //! - [`latency_svg`] and [`comparison_svg`] draw latency distributions, [`write_trace`] writes a
 //!   timeline for a trace viewer.
+//! - [`Chart`] is a figure with lines or bars for anything else, which [`charts_svg`] draws.
 //! - [`run_series`] and [`run_comparison`] run many simulations on several threads, with results in
 //!   a fixed order.
 
 pub(crate) mod axis;
 mod bands;
 mod batch;
+pub(crate) mod chart;
 mod compare;
 mod figures;
 pub(crate) mod svg;
@@ -23,6 +25,7 @@ pub(crate) mod samples;
 pub use bands::{Bands, LatencyBands, ReferenceResult, Series, TaskBands, TotalBands, Verdict};
 pub(crate) use batch::in_order;
 pub use batch::{Progress, run_comparison, run_series};
+pub use chart::{Bar, Bars, Chart, Line, Plot, charts_svg};
 pub use compare::{Combination, CompareRow, Comparison, combinations};
 pub use figures::{
     CheckFigures, DeviceFigures, LatencyFigures, RunFigures, TailFigures, TaskFigures,

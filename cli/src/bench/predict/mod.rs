@@ -5,7 +5,7 @@
 
 mod cells;
 mod preempt;
-mod record;
+pub(super) mod record;
 mod scenario;
 
 use std::path::Path;

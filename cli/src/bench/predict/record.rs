@@ -1,7 +1,6 @@
 //! Predictions for a record that a bench has written before.
 
 use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use xsched_lab::{Quantiles, partition, preempt, priority};
@@ -67,19 +66,19 @@ pub(crate) fn execute(args: &PredictArgs) -> Result<Ending, CliError> {
     let place = args.record.display().to_string();
     let text = fs::read_to_string(&args.record)
         .map_err(|source| CliError::Read { place: place.clone(), source })?;
-    let head: Head = read(&text, &args.record)?;
+    let head: Head = read(&text, &place)?;
     let device = device_for(given, &head.device.device)?;
     let prediction = match head.bench.as_str() {
         "fixed-priority" => {
-            let FixedPriority { plan, alone, alone_queue, cells } = read(&text, &args.record)?;
+            let FixedPriority { plan, alone, alone_queue, cells } = read(&text, &place)?;
             super::fixed_priority(&device, &plan, [&alone, &alone_queue], &cells)?
         }
         "partition" => {
-            let Partition { plan, cells } = read(&text, &args.record)?;
+            let Partition { plan, cells } = read(&text, &place)?;
             super::partition(&device, &plan, &cells)?
         }
         "preempt" => {
-            let Preempt { rows } = read(&text, &args.record)?;
+            let Preempt { rows } = read(&text, &place)?;
             super::preempt(&device, &rows)?
         }
         _ => return Err(CliError::NotPredicted { place, bench: head.bench }),
@@ -95,7 +94,14 @@ pub(crate) fn execute(args: &PredictArgs) -> Result<Ending, CliError> {
     Ok(Ending::new(prediction.median_error.is_none_or(|error| error > limit)))
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a str, file: &Path) -> Result<T, CliError> {
+/// What is wanted of a record with this text, from this place.
+///
+/// # Errors
+/// If it is no such record.
+pub(in crate::bench) fn read<'a, T: Deserialize<'a>>(
+    text: &'a str,
+    place: &str,
+) -> Result<T, CliError> {
     serde_json::from_str(text)
-        .map_err(|source| CliError::BenchRecord { place: file.display().to_string(), source })
+        .map_err(|source| CliError::BenchRecord { place: place.to_owned(), source })
 }

@@ -1,0 +1,161 @@
+//! Pictures of what benches have measured, drawn from what `--json` writes: so a record that was
+//! written before is drawn in the same way.
+
+mod bars;
+mod preempt;
+mod priority;
+mod threshold;
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+use xsched_sim::report::{Chart, charts_svg};
+
+use super::predict::record::read;
+use crate::Ending;
+use crate::args::DrawArgs;
+use crate::error::CliError;
+use crate::output::{Output, Outputs, Places};
+
+/// What all records have.
+#[derive(Debug, Deserialize)]
+struct Head {
+    bench: String,
+    device: Device,
+}
+
+#[derive(Debug, Deserialize)]
+struct Device {
+    device: String,
+}
+
+/// `xsched bench draw`: a picture of a record.
+///
+/// # Errors
+/// If the record cannot be read or is one of a bench that is not drawn, or the picture cannot be
+/// written.
+pub(crate) fn execute(args: &DrawArgs) -> Result<Ending, CliError> {
+    let places = Places { svg: Some(&args.svg), ..Places::default() };
+    let outputs = Outputs::prepare(places)?;
+    let place = args.record.display().to_string();
+    let text = fs::read_to_string(&args.record)
+        .map_err(|source| CliError::Read { place: place.clone(), source })?;
+    let svg = picture(&text, &place)?;
+    write(outputs.svg.as_ref(), &svg)?;
+    Ok(Ending::Fine)
+}
+
+/// Draws what a bench has just measured, if that is wanted. It takes what is written as JSON.
+pub(super) fn document(
+    output: Option<&Output>,
+    bench: &str,
+    document: &impl Serialize,
+) -> Result<(), CliError> {
+    if output.is_none() {
+        return Ok(());
+    }
+    let unread = |source| CliError::BenchRecord { place: bench.to_owned(), source };
+    let text = serde_json::to_string(document).map_err(unread)?;
+    write(output, &picture(&text, bench)?)
+}
+
+fn write(output: Option<&Output>, svg: &str) -> Result<(), CliError> {
+    output.map_or(Ok(()), |output| output.write(|out| out.write_all(svg.as_bytes())))
+}
+
+/// Refuses a bench that is not drawn, before it is run.
+pub(super) fn check(wanted: bool, bench: &str) -> Result<(), CliError> {
+    if wanted && !DRAWN.iter().any(|(name, _)| *name == bench) {
+        return Err(CliError::NotDrawn { place: "--svg".to_owned(), bench: bench.to_owned() });
+    }
+    Ok(())
+}
+
+/// Makes the figures of a record, given its text, the device's name and the record's place.
+type Draw = fn(&str, &str, &str) -> Result<Vec<Chart>, CliError>;
+
+/// The benches that are drawn.
+const DRAWN: [(&str, Draw); 6] = [
+    ("fixed-priority", priority::charts),
+    ("preempt", preempt::charts),
+    ("overhead", bars::overhead),
+    ("partition", bars::partition),
+    ("graphs", bars::graphs),
+    ("threshold", threshold::charts),
+];
+
+/// The picture of a record.
+fn picture(text: &str, place: &str) -> Result<String, CliError> {
+    let head: Head = read(text, place)?;
+    let drawn = DRAWN.iter().find(|(name, _)| *name == head.bench);
+    let refused = || CliError::NotDrawn { place: place.to_owned(), bench: head.bench.clone() };
+    let (_, charts) = drawn.ok_or_else(refused)?;
+    Ok(charts_svg(&charts(text, &head.device.device, place)?)?)
+}
+
+/// All different values, in the order in which they come first.
+fn different<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// A time for people: microseconds, or milliseconds where those are round.
+fn length(ns: u64) -> String {
+    match ns {
+        1_000_000.. if ns.is_multiple_of(1_000_000) => format!("{} ms", ns / 1_000_000),
+        _ => format!("{} µs", ns as f64 / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The record of a bench with these parts, drawn.
+    pub(super) fn drawn(bench: &str, device: &str, mut parts: Value) -> String {
+        parts["bench"] = bench.into();
+        parts["device"] = json!({ "device": device });
+        let svg = picture(&parts.to_string(), "a record").unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
+        svg
+    }
+
+    pub(super) fn has(svg: &str, all: &[&str]) {
+        for words in all {
+            assert!(svg.contains(words), "{words}: {svg}");
+        }
+    }
+
+    /// Quantiles of 1000 samples.
+    pub(super) fn quantiles(p50_us: f64, p99_us: f64) -> Value {
+        json!({
+            "samples": 1000, "mean_us": p50_us, "min_us": p50_us, "p50_us": p50_us,
+            "p90_us": p50_us, "p95_us": p99_us, "p99_us": p99_us, "max_us": p99_us
+        })
+    }
+
+    #[test]
+    fn what_is_no_record_or_not_drawn_is_refused() {
+        let error = picture("{}", "a.json").unwrap_err().to_string();
+        assert!(error.contains("a.json: not a record of a bench"), "{error}");
+        let other = json!({ "bench": "calibrate", "device": { "device": "a" } }).to_string();
+        let error = picture(&other, "a.json").unwrap_err().to_string();
+        assert!(error.contains("`bench calibrate`") && error.contains("threshold"), "{error}");
+        assert!(check(true, "calibrate").is_err());
+        assert!(check(false, "calibrate").is_ok() && check(true, "graphs").is_ok());
+    }
+
+    #[test]
+    fn lengths_are_short() {
+        assert_eq!(length(500_000), "500 µs");
+        assert_eq!(length(518_230), "518.23 µs");
+        assert_eq!(length(2_000_000), "2 ms");
+    }
+}
