@@ -26,6 +26,7 @@ struct State {
     lifts: u32,
     closed_since: Option<Instant>,
     held_ns: u64,
+    opened_at: Option<Instant>,
 }
 
 impl<W: Word> Gate<W> {
@@ -90,6 +91,11 @@ impl<W: Word> Gate<W> {
         lock(&self.state).closed_since.map(|since| since.elapsed())
     }
 
+    /// When it was last opened.
+    pub(crate) fn opened_at(&self) -> Option<Instant> {
+        lock(&self.state).opened_at
+    }
+
     /// For how long it was closed in all, in nanoseconds.
     pub(crate) fn held_ns(&self) -> u64 {
         let state = lock(&self.state);
@@ -107,6 +113,7 @@ impl<W: Word> Gate<W> {
                 self.word.clear(OWN);
                 state.held_ns += span_ns(since);
                 state.closed_since = None;
+                state.opened_at = Some(Instant::now());
             }
             _ => {}
         }

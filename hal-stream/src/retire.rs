@@ -52,6 +52,8 @@ impl Pace {
 /// Predicted work that is worth a measurement, in nanoseconds: reading the time between two events
 /// takes the host microseconds.
 const SPAN_NS: u64 = 20_000;
+/// The same where more has completed, so that what another queue had a part in stays apart.
+const SPLIT_NS: u64 = 50_000;
 /// A queue whose gate is closed has nothing to report for so long, in nanoseconds, unless the hold
 /// ends, of which the runtime is told.
 const CLOSED_NS: u64 = 5_000_000;
@@ -146,8 +148,13 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
                 // Seen by the end of the stream before.
                 Ok(Some(marker)) if marker.upto <= self.span.upto => self.seen_before(&marker),
                 Ok(Some(marker)) => {
-                    self.pace.completed(marker.launched, marker.expected_ns.unwrap_or(0), now);
+                    // Nothing began while the gate was closed.
+                    let began = marker.launched.max(self.opened_at());
+                    self.pace.completed(began, marker.expected_ns.unwrap_or(0), now);
                     busy_ns = busy_ns.saturating_add(self.account(&marker));
+                    if self.span.expected_ns.is_none_or(|ns| ns >= SPLIT_NS) {
+                        busy_ns = busy_ns.saturating_add(self.measure());
+                    }
                     upto = Some(marker.upto);
                 }
                 Ok(None) => {
@@ -174,9 +181,10 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
 
     /// By what was measured of commands of the same kind.
     fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
+        let begin = self.pace.begin.max(self.opened_at());
         let chunk = self.markers.read_chunk(self.markers.slots()).ok()?;
         let (first, second) = chunk.as_slices();
-        let (mut begin, mut work_ns, mut before) = (self.pace.begin, 0_u64, None);
+        let (mut begin, mut work_ns, mut before) = (begin, 0_u64, None);
         for marker in first.iter().chain(second) {
             if before == Some(marker.upto) {
                 continue;
@@ -204,6 +212,11 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
 }
 
 impl<A: StreamApi> StreamRetire<A> {
+    /// When the gate was last opened.
+    fn opened_at(&self) -> Option<Instant> {
+        self.queue.word.and_then(|_| self.queue.member.gate.opened_at())
+    }
+
     /// Takes the oldest marker out if it has completed.
     fn next_completed(&mut self) -> Result<Option<Marker<A::Event>>, A::Error> {
         let api = &self.queue.device.api;
@@ -290,11 +303,14 @@ impl<A: StreamApi> StreamRetire<A> {
         // Then it contains work of others, and what was predicted is closer.
         let shared = queue.device.occupancy.shared_since(self.since);
         self.since = self.pace.begin;
-        let undisturbed = was_open == 0 && self.held.open_ns == 0 && elapsed.is_some();
-        if undisturbed
+        let undisturbed = was_open == 0 && self.held.open_ns == 0;
+        // However it was disturbed, it took no longer than that.
+        let is_less =
+            |kind, mean| queue.predictor.expected_ns(kind).is_none_or(|known| mean < known);
+        if elapsed.is_some()
             && let Some(kind) = self.span.kind
             && let Some(mean) = used.checked_div(u64::from(self.span.commands))
-            && (!shared || queue.predictor.expected_ns(kind).is_none_or(|known| mean < known))
+            && (undisturbed && !shared || is_less(kind, mean))
         {
             queue.predictor.measured(kind, mean);
         }

@@ -16,7 +16,7 @@ const SHORT: Duration = Duration::from_micros(150);
 /// The longest nap.
 const LONGEST: Duration = Duration::from_micros(400);
 /// The longest nap of somebody who only keeps the device busy: completions are seen so much later.
-const LONGEST_REFILL: Duration = Duration::from_millis(2);
+const LONGEST_REFILL: Duration = Duration::from_millis(1);
 /// What is late by more than so many times its nap is not waited for awake.
 const OVERDUE: u32 = 32;
 /// Sleeps end so late at most, as far as this cares.
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn whoever_keeps_the_device_busy_sleeps_for_half_of_what_it_has() {
         let lateness = Lateness::new(0, 0);
-        assert_eq!(before_dry(US(4_000), US(0), &lateness), US_STD(2_000));
+        assert_eq!(before_dry(US(1_600), US(0), &lateness), US_STD(800));
         assert_eq!(before_dry(US(16_000), US(0), &lateness), LONGEST_REFILL);
         assert_eq!(before_dry(US(1_000), US(0), &lateness), LONGEST);
     }
