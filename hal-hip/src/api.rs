@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
@@ -16,6 +16,7 @@ use crate::lowering::WaitLowering;
 use crate::native::HipNative;
 use crate::raw;
 use crate::raw::Handle;
+use crate::spin::Kernels;
 
 /// Bytes of the device's memory that a command that does nothing writes to.
 const SCRATCH_BYTES: usize = 64;
@@ -103,6 +104,8 @@ pub struct HipApi {
     scratch: usize,
     /// The streams that were made here with a ring of their own.
     own_rings: Mutex<HashSet<usize>>,
+    /// For benches.
+    pub(crate) spin: OnceLock<Kernels>,
 }
 
 impl HipApi {
@@ -141,6 +144,7 @@ impl HipApi {
             lowering: WaitLowering::from_environment(),
             scratch: scratch.expose_provenance(),
             own_rings: Mutex::default(),
+            spin: OnceLock::new(),
         })
     }
 
@@ -233,6 +237,26 @@ impl HipApi {
         HipError::check(symbol, code)?;
         let device = memory.expose_provenance() as u64;
         zeroed(memory, device, SIGNAL_BYTES)
+    }
+
+    /// Memory of the host's that the device sees as well.
+    pub(crate) fn host_memory(&self, bytes: usize) -> Result<FlagMemory, HipError> {
+        let bytes = bytes.max(1).next_multiple_of(LINE_BYTES);
+        let flags = raw::HOST_MALLOC_MAPPED | raw::HOST_MALLOC_PORTABLE | raw::HOST_MALLOC_COHERENT;
+        let table = self.library.table();
+        let mut host = ptr::null_mut();
+        // SAFETY: the pointer may be written to.
+        let code = unsafe { (table.hipHostMalloc)(&raw mut host, bytes, flags) };
+        HipError::check("hipHostMalloc", code)?;
+        // SAFETY: it was just allocated.
+        match unsafe { self.device_address(host) } {
+            Ok(device) => zeroed(host, device, bytes),
+            Err(error) => {
+                // SAFETY: it was just allocated, and nobody knows of it.
+                let _ = unsafe { (table.hipHostFree)(host) };
+                Err(error)
+            }
+        }
     }
 
     /// Where the device sees memory of the host's.
@@ -451,22 +475,7 @@ impl StreamApi for HipApi {
         if self.lowering == WaitLowering::CommandProcessor {
             return self.signal_memory(bytes);
         }
-        let bytes = bytes.max(1).next_multiple_of(LINE_BYTES);
-        let flags = raw::HOST_MALLOC_MAPPED | raw::HOST_MALLOC_PORTABLE | raw::HOST_MALLOC_COHERENT;
-        let table = self.library.table();
-        let mut host = ptr::null_mut();
-        // SAFETY: the pointer may be written to.
-        let code = unsafe { (table.hipHostMalloc)(&raw mut host, bytes, flags) };
-        HipError::check("hipHostMalloc", code)?;
-        // SAFETY: it was just allocated.
-        match unsafe { self.device_address(host) } {
-            Ok(device) => zeroed(host, device, bytes),
-            Err(error) => {
-                // SAFETY: it was just allocated, and nobody knows of it.
-                let _ = unsafe { (table.hipHostFree)(host) };
-                Err(error)
-            }
-        }
+        self.host_memory(bytes)
     }
 
     // SAFETY: it asks of its callers what the trait does.
