@@ -70,7 +70,7 @@ fn fixed_priority_runs_in_all_ways() {
     for way in ["plain", "priority", "lv1", "gate", "gate@200", "gate+priority"] {
         assert!(ways.contains(&way), "{way}: {ways:?}");
     }
-    assert_eq!(cells[0]["foreground"]["count"], 3, "{value}");
+    assert_eq!(cells[0]["foreground"]["samples"], 3, "{value}");
 }
 
 #[test]

@@ -156,7 +156,7 @@ pub enum HipError {
         /// Where they are from.
         from: String,
         /// What the runtime says.
-        why: Box<HipError>,
+        why: Box<Self>,
     },
     /// The benches' kernels were not loaded.
     #[error("the benches' kernels are not loaded; call `load_spin_kernels` first")]

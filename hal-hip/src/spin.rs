@@ -137,3 +137,31 @@ impl SpinApi for HipApi {
         self.host_memory(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_code_object_is_one_for_gfx942() {
+        // ELF of 64 bits for AMD's GPUs (224), version 5 of code objects (3), gfx942 (0x4c).
+        assert_eq!(&BUILT_IN[..5], b"\x7fELF\x02");
+        assert_eq!((BUILT_IN[8], BUILT_IN[18], BUILT_IN[48]), (3, 224, 0x4c));
+        for name in ["xs_nothing.kd", "xs_spin.kd", "xs_clock.kd"] {
+            let found = BUILT_IN.windows(name.len()).any(|part| part == name.as_bytes());
+            assert!(found, "{name}");
+        }
+    }
+
+    #[test]
+    fn files_without_kernels_are_named() {
+        let folder = env::temp_dir();
+        let error = read(&folder).expect_err("a folder is no file");
+        assert!(error.to_string().contains(&*folder.to_string_lossy()), "{error}");
+        let empty = folder.join(format!("xsched-empty-{}", std::process::id()));
+        fs::write(&empty, []).expect("a file for the test");
+        let read = read(&empty);
+        fs::remove_file(&empty).expect("it is there");
+        assert!(matches!(read, Err(HipError::KernelsUnread { why, .. }) if why == "it is empty"));
+    }
+}
