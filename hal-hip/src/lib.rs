@@ -18,6 +18,7 @@ mod arguments;
 mod error;
 mod library;
 mod lowering;
+mod memory;
 mod native;
 pub mod raw;
 mod spin;
