@@ -200,6 +200,9 @@ pub(crate) enum SpinHal {
     Host,
     /// A CUDA device.
     Cuda,
+    /// A HIP device, with the kernels of the file that XSCHED_HIP_KERNELS names, or those for
+    /// gfx942 that are part of the program.
+    Hip,
 }
 
 #[derive(Debug, Args)]

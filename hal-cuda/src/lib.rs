@@ -11,7 +11,6 @@
 #![allow(unsafe_code)]
 
 mod api;
-mod clock;
 mod command;
 mod error;
 mod exec;
@@ -20,13 +19,17 @@ mod spin;
 pub mod table;
 
 pub use api::{CudaApi, Entered, device_count};
-pub use clock::{ClockProbe, ClockRead, Stamps};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
 pub use error::{CudaError, LoadError};
 pub use exec::CudaGraphExec;
 pub use graph::{CudaGraph, NodeTimes};
-pub use spin::{Kernels, SpinRate};
+pub use spin::Kernels;
 pub use xsched_hal_stream::{
-    GateWord, Holder, PlainStream, SharedGate, SharedGates, SharedPage, Spacing, StreamApi,
-    StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
+    ClockRead, GateWord, Holder, PlainStream, SharedGate, SharedGates, SharedPage, Spacing,
+    SpinApi, SpinRate, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
 };
+
+/// Reads a CUDA device's clock.
+pub type ClockProbe = xsched_hal_stream::ClockProbe<CudaApi>;
+/// Places where kernels of a CUDA device write down when they run.
+pub type Stamps = xsched_hal_stream::Stamps<CudaApi>;

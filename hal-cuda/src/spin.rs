@@ -1,14 +1,13 @@
 //! Kernels that take time, for tests and benches.
 
 use std::ffi::CStr;
-use std::time::Duration;
 
-use xsched_hal_stream::StreamApi;
+use xsched_hal_stream::{SpinApi, SpinRate};
 
 use crate::api::{CudaApi, check};
-use crate::command::CudaKernel;
+use crate::command::{CudaCommand, CudaKernel};
 use crate::error::CudaError;
-use crate::table::{CuFunction, CuModule, CuStream, Table};
+use crate::table::{CuFunction, CuModule, Table};
 
 /// The module, as PTX with a null at its end.
 const PTX: &str = concat!(include_str!("../kernels/spin.ptx"), "\0");
@@ -134,70 +133,46 @@ impl Kernels {
     }
 }
 
-/// How the length of spin kernels depends on their cycles, on one device.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SpinRate {
-    /// Cycles per nanosecond.
-    pub cycles_per_ns: f64,
-    /// Device time of a kernel without a cycle, in nanoseconds, in a row of such kernels.
-    pub fixed_ns: f64,
-}
-
-impl SpinRate {
-    /// Cycles for a kernel that takes so long in a row of such kernels.
-    #[must_use]
-    pub fn cycles(&self, ns: u64) -> u64 {
-        ((ns as f64 - self.fixed_ns).max(0.0) * self.cycles_per_ns) as u64
-    }
-}
-
 impl CudaApi {
-    /// Measures how long spin kernels take, with kernels of so many blocks and threads, which takes
-    /// about 50 ms of the device and needs it to be idle.
+    /// As [`SpinRate::measure`].
     ///
     /// # Errors
     /// If the driver refuses.
     pub fn spin_rate(&self, blocks: u32, threads: u32) -> Result<SpinRate, CudaError> {
-        let _entered = self.enter()?;
-        let stream = self.create_stream(None)?;
-        let row = |cycles| self.row_ns(stream, blocks, threads, cycles);
-        // The first brings the clock up.
-        let measured = row(1_000_000).and_then(|_| Ok((row(20_000)?, row(1_000_000)?)));
-        // SAFETY: made above, and all that was launched has ended. Nothing depends on the answer.
-        let _ = unsafe { self.destroy_stream(stream) };
-        let (short, long) = measured?;
-        let cycles_per_ns = 980_000.0 / (long - short).max(1.0);
-        Ok(SpinRate { cycles_per_ns, fixed_ns: (short - 20_000.0 / cycles_per_ns).max(0.0) })
+        SpinRate::measure(self, blocks, threads)
+    }
+}
+
+impl SpinApi for CudaApi {
+    type Kernel = CudaKernel;
+
+    fn native(kernel: CudaKernel) -> CudaCommand {
+        CudaCommand::kernel(kernel)
     }
 
-    /// Mean device time of kernels in a row, in nanoseconds.
-    fn row_ns(
+    fn empty_kernel(&self) -> Result<CudaKernel, CudaError> {
+        Ok(self.kernels().empty())
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn spin_kernel(
         &self,
-        stream: CuStream,
         blocks: u32,
         threads: u32,
         cycles: u64,
-    ) -> Result<f64, CudaError> {
-        const ROW: u32 = 30;
-        // SAFETY: without stamps.
-        let kernel = unsafe { self.kernels().spin(blocks, threads, cycles, 0)? };
-        let kernel = crate::command::CudaCommand::kernel(kernel);
-        let (from, to) = (self.create_event()?, self.create_event()?);
-        // SAFETY: all were made above or by the caller.
-        unsafe {
-            self.launch_native(&kernel, stream)?;
-            self.record(from, stream)?;
-            for _ in 0..ROW {
-                self.launch_native(&kernel, stream)?;
-            }
-            self.record(to, stream)?;
-            while !self.query(to)? {
-                std::thread::sleep(Duration::from_micros(100));
-            }
-            let elapsed = self.elapsed_ns(from, to)?;
-            self.destroy_event(from);
-            self.destroy_event(to);
-            Ok(elapsed as f64 / f64::from(ROW))
-        }
+        stamps: u64,
+    ) -> Result<CudaKernel, CudaError> {
+        // SAFETY: the caller promises what is asked for.
+        unsafe { self.kernels().spin(blocks, threads, cycles, stamps) }
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn clock_kernel(&self, words: u64, rounds: u64) -> Result<CudaKernel, CudaError> {
+        // SAFETY: the caller promises what is asked for.
+        unsafe { self.kernels().clock(words, rounds) }
+    }
+
+    fn clock_silent(ms: u64) -> CudaError {
+        CudaError::ClockSilent { ms }
     }
 }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
@@ -16,13 +16,10 @@ use crate::lowering::WaitLowering;
 use crate::native::HipNative;
 use crate::raw;
 use crate::raw::Handle;
+use crate::spin::Kernels;
 
 /// Bytes of the device's memory that a command that does nothing writes to.
 const SCRATCH_BYTES: usize = 64;
-/// Bytes of flags that belong together: no two words of different owners share a cache line.
-const LINE_BYTES: usize = 64;
-/// Bytes of an allocation that the command processor can wait for.
-const SIGNAL_BYTES: usize = 8;
 
 /// A stream's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +100,8 @@ pub struct HipApi {
     scratch: usize,
     /// The streams that were made here with a ring of their own.
     own_rings: Mutex<HashSet<usize>>,
+    /// For benches.
+    pub(crate) spin: OnceLock<Kernels>,
 }
 
 impl HipApi {
@@ -141,6 +140,7 @@ impl HipApi {
             lowering: WaitLowering::from_environment(),
             scratch: scratch.expose_provenance(),
             own_rings: Mutex::default(),
+            spin: OnceLock::new(),
         })
     }
 
@@ -219,27 +219,11 @@ impl HipApi {
         Err(HipError::OtherDevice { stream: device.unsigned_abs(), device: self.device() })
     }
 
-    /// A word that the command processor can wait for.
-    fn signal_memory(&self, bytes: usize) -> Result<FlagMemory, HipError> {
-        if bytes > SIGNAL_BYTES {
-            return Err(HipError::SignalBytes { bytes });
-        }
-        let symbol = "hipExtMallocWithFlags";
-        let allocate = self.library.table().hipExtMallocWithFlags;
-        let allocate = allocate.ok_or(HipError::NoWaits { symbol })?;
-        let mut memory = ptr::null_mut();
-        // SAFETY: the pointer may be written to.
-        let code = unsafe { allocate(&raw mut memory, SIGNAL_BYTES, raw::MALLOC_SIGNAL) };
-        HipError::check(symbol, code)?;
-        let device = memory.expose_provenance() as u64;
-        zeroed(memory, device, SIGNAL_BYTES)
-    }
-
     /// Where the device sees memory of the host's.
     ///
     /// # Safety
     /// The memory was allocated or registered by the runtime.
-    unsafe fn device_address(&self, host: *mut c_void) -> Result<u64, HipError> {
+    pub(crate) unsafe fn device_address(&self, host: *mut c_void) -> Result<u64, HipError> {
         let mut device = ptr::null_mut();
         // SAFETY: the pointer may be written to, and the runtime knows the memory.
         let code =
@@ -451,22 +435,7 @@ impl StreamApi for HipApi {
         if self.lowering == WaitLowering::CommandProcessor {
             return self.signal_memory(bytes);
         }
-        let bytes = bytes.max(1).next_multiple_of(LINE_BYTES);
-        let flags = raw::HOST_MALLOC_MAPPED | raw::HOST_MALLOC_PORTABLE | raw::HOST_MALLOC_COHERENT;
-        let table = self.library.table();
-        let mut host = ptr::null_mut();
-        // SAFETY: the pointer may be written to.
-        let code = unsafe { (table.hipHostMalloc)(&raw mut host, bytes, flags) };
-        HipError::check("hipHostMalloc", code)?;
-        // SAFETY: it was just allocated.
-        match unsafe { self.device_address(host) } {
-            Ok(device) => zeroed(host, device, bytes),
-            Err(error) => {
-                // SAFETY: it was just allocated, and nobody knows of it.
-                let _ = unsafe { (table.hipHostFree)(host) };
-                Err(error)
-            }
-        }
+        self.host_memory(bytes)
     }
 
     // SAFETY: it asks of its callers what the trait does.
@@ -527,15 +496,6 @@ impl StreamApi for HipApi {
         // SAFETY: the caller promises that the stream is alive and the device current.
         unsafe { command.launch(&self.library, stream) }
     }
-}
-
-/// Sets memory that was just allocated to zero.
-fn zeroed(memory: *mut c_void, device: u64, bytes: usize) -> Result<FlagMemory, HipError> {
-    let host = NonNull::new(memory.cast::<AtomicU32>());
-    let host = host.ok_or(HipError::Driver { call: "allocation", code: raw::OUT_OF_MEMORY })?;
-    // SAFETY: so many bytes were just allocated, and nobody knows of them.
-    unsafe { ptr::write_bytes(memory.cast::<u8>(), 0, bytes) };
-    Ok(FlagMemory { host, device, bytes })
 }
 
 /// A mask with so many compute units in it.

@@ -136,6 +136,37 @@ pub enum HipError {
         /// How many bytes fit.
         bytes: usize,
     },
+    /// The file with the benches' kernels cannot be read.
+    #[error(
+        "the benches' kernels cannot be read from `{path}` ({why}); build hal-hip/kernels/spin.hip \
+         as it says and name the result in XSCHED_HIP_KERNELS, or unset that for those for gfx942"
+    )]
+    KernelsUnread {
+        /// The file.
+        path: String,
+        /// What the system says.
+        why: String,
+    },
+    /// The runtime cannot use the benches' kernels.
+    #[error(
+        "the runtime cannot use the benches' kernels from {from} ({why}); build \
+         hal-hip/kernels/spin.hip for this GPU as it says and name the result in XSCHED_HIP_KERNELS"
+    )]
+    KernelsRefused {
+        /// Where they are from.
+        from: String,
+        /// What the runtime says.
+        why: Box<Self>,
+    },
+    /// The benches' kernels were not loaded.
+    #[error("the benches' kernels are not loaded; call `load_spin_kernels` first")]
+    NoSpinKernels,
+    /// The device's clock was not read in time.
+    #[error("the device's clock was not read within {ms} ms; end what else keeps the device busy")]
+    ClockSilent {
+        /// How long was waited.
+        ms: u64,
+    },
     /// A kernel's name with a zero byte.
     #[error("a kernel's name has no zero bytes in it")]
     KernelName,
@@ -172,6 +203,10 @@ impl HalError for HipError {
             | Self::SignalBytes { .. }
             | Self::SignalOnly
             | Self::SharedRings
+            | Self::KernelsUnread { .. }
+            | Self::KernelsRefused { .. }
+            | Self::NoSpinKernels
+            | Self::ClockSilent { .. }
             | Self::NoWaits { .. } => Fault::NotSupported,
         }
     }

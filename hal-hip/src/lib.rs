@@ -18,8 +18,10 @@ mod arguments;
 mod error;
 mod library;
 mod lowering;
+mod memory;
 mod native;
 pub mod raw;
+mod spin;
 
 pub use api::{Entered, HipApi, HipConfig, HipEvent, HipStream, Rings};
 pub use arguments::{Argument, Arguments};
@@ -27,3 +29,4 @@ pub use error::{HipError, Tried};
 pub use library::{HipLibrary, LIBRARY_VARIABLE};
 pub use lowering::WaitLowering;
 pub use native::{Direction, HipFunction, HipModule, HipNative};
+pub use spin::KERNELS_VARIABLE;

@@ -4,6 +4,7 @@
 
 mod api;
 mod board;
+mod clock;
 mod command;
 mod device;
 mod error;
@@ -20,12 +21,14 @@ mod queue;
 mod retire;
 mod selftest;
 mod shared;
+mod spin;
 mod submit;
 mod sync;
 mod watch;
 mod word;
 
 pub use api::{About, FlagMemory, StreamApi, StreamKind};
+pub use clock::{ClockProbe, ClockRead, Stamps};
 pub use command::StreamCommand;
 pub use device::{StreamConfig, StreamDevice, StreamDeviceConfig};
 pub use error::StreamError;
@@ -36,5 +39,6 @@ pub use preempt::StreamPreempt;
 pub use retire::StreamRetire;
 pub use selftest::NoGate;
 pub use shared::{Holder, SHARED_WORDS, SharedGate, SharedGates, SharedPage};
+pub use spin::{SpinApi, SpinRate};
 pub use submit::StreamSubmit;
 pub use word::GateWord;

@@ -419,8 +419,10 @@ mod forecasts {
         queue.preempt.step(Step::Deactivate).expect("a step");
         let short = command(1).expected_ns(1);
         queue.submit.launch(CmdId(0), &short, true).expect("a launch");
+        // What ran before the hold may go on to the next gate.
+        thread::sleep(Duration::from_micros(250));
         let forecast = queue.retire.forecast(CmdId(0)).expect("it is predicted");
-        assert!(forecast.left.as_ns() >= 400 * US, "{forecast:?}");
+        assert!(forecast.left.as_ns() >= 1_000 * US, "{forecast:?}");
     }
 }
 

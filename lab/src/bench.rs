@@ -23,7 +23,7 @@ impl LabError {
 /// What a figure was measured on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Described {
-    /// The backend: `cuda`, `host`.
+    /// The backend: `cuda`, `hip`, `host`.
     pub hal: &'static str,
     /// The device's name.
     pub device: String,

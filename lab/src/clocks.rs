@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use xsched_hal_cuda::{ClockProbe, ClockRead};
+use xsched_hal_stream::{ClockProbe, ClockRead, SpinApi};
 
 use crate::bench::LabError;
 
@@ -40,7 +40,10 @@ impl DeviceClock {
     ///
     /// # Errors
     /// If the device does not answer.
-    pub fn estimate(probe: &mut ClockProbe, origin: Instant) -> Result<Self, LabError> {
+    pub fn estimate<A: SpinApi>(
+        probe: &mut ClockProbe<A>,
+        origin: Instant,
+    ) -> Result<Self, LabError> {
         let mut best = Self::once(probe, origin)?;
         for _ in 1..TRIES {
             if best.uncertain_ns <= GOOD_NS {
@@ -54,7 +57,7 @@ impl DeviceClock {
         Ok(best)
     }
 
-    fn once(probe: &mut ClockProbe, origin: Instant) -> Result<Self, LabError> {
+    fn once<A: SpinApi>(probe: &mut ClockProbe<A>, origin: Instant) -> Result<Self, LabError> {
         let reads = probe.read(READS).map_err(LabError::new)?;
         let since = |at: Instant| at.saturating_duration_since(origin).as_nanos() as i128;
         let read = |read: &ClockRead| Read {

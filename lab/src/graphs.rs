@@ -15,7 +15,7 @@ use xsched_hal_cuda::{
 };
 
 use crate::bench::{Bench, Described, LabError, Making};
-use crate::cuda::Cuda;
+use crate::gpu::Cuda;
 
 pub use held::{Held, Row};
 pub use pair::{Cell, Pair, Way};

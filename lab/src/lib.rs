@@ -5,8 +5,8 @@
 mod bench;
 pub mod calibrate;
 mod clocks;
-mod cuda;
 pub mod devices;
+mod gpu;
 pub mod graphs;
 mod host;
 pub mod mode;
@@ -21,7 +21,7 @@ pub mod threshold;
 
 pub use bench::{Bench, Described, LabError, Making, Plain, Victim};
 pub use clocks::DeviceClock;
-pub use cuda::Cuda;
+pub use gpu::{Cuda, Gpu, Hip};
 pub use host::{Host, HostStream};
 pub use stats::{P99_SAMPLES, Processor, Quantiles};
 pub use task::{Background, Foreground, Options, Runner, Way};

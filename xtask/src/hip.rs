@@ -4,21 +4,31 @@
 //!    (`hal-hip/abi-check`).
 //! 2. The real library has all functions, and the error without a GPU says so.
 //! 3. The declarations again, against bindings that build only with HIP's headers.
+//! 4. The committed code object of the benches' kernels is what its source compiles to.
 //!
-//! The last two need Debian's packages, and install them unless a HIP runtime is there already.
+//! The second and third need Debian's packages, and install them unless a HIP runtime is there
+//! already. The last needs clang 19 and lld, which are too large to install for it.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::command::{cargo, run as run_command, succeeds};
-use crate::target_dir;
+use crate::{root, target_dir};
 
 /// The runtime, and the package that has it.
 const RUNTIME: &str = "libamdhip64-5";
 /// The package that has the headers.
 const HEADERS: &str = "libamdhip64-dev";
+/// The compiler of the committed code object.
+const COMPILER: &str = "clang-19";
+/// How it was called, but for the files.
+const COMPILE: &str = "-x hip --cuda-device-only --offload-arch=gfx942 -O3 -nogpuinc -nogpulib \
+                       --no-gpu-bundle-output -mcode-object-version=5 -fuse-cuid=none";
+/// The benches' kernels, and what they compile to.
+const KERNELS: (&str, &str) = ("hal-hip/kernels/spin.hip", "hal-hip/kernels/spin.gfx942.hsaco");
 /// Where headers are: AMD's, Debian's.
 const ROOTS: [&str; 2] = ["/opt/rocm", "/usr"];
 
@@ -40,6 +50,27 @@ pub fn run() -> Result<()> {
         Some(root) => declarations(&["--features", "check-hip-sys"], "hip-sys", Some(root))?,
         None => skipped("the declarations against hip-sys", HEADERS),
     }
+    kernels()
+}
+
+/// Compiles the benches' kernels, if there is a compiler, and compares.
+fn kernels() -> Result<()> {
+    if !Command::new(COMPILER).arg("--version").output().is_ok_and(|said| said.status.success()) {
+        println!("hip: !!! NOT CHECKED: {}. There is no {COMPILER} here !!!", KERNELS.1);
+        return Ok(());
+    }
+    println!("hip: {} is what {} compiles to", KERNELS.1, KERNELS.0);
+    let made = target_dir().join("spin.gfx942.hsaco");
+    let mut command = Command::new(COMPILER);
+    command.args(COMPILE.split_whitespace()).arg("-o").arg(&made).arg(root().join(KERNELS.0));
+    run_command(&mut command)?;
+    ensure!(
+        fs::read(&made)? == fs::read(root().join(KERNELS.1))?,
+        "{} is not what {} compiles to; copy {} there",
+        KERNELS.1,
+        KERNELS.0,
+        made.display()
+    );
     Ok(())
 }
 

@@ -43,6 +43,7 @@ pub(crate) fn execute(args: &CalibrateArgs) -> Result<Ending, CliError> {
         &args.spin,
         |host, show| calibrate::run(host, &plan, show),
         |cuda, show| calibrate::run(cuda, &plan, show),
+        |hip, show| calibrate::run(hip, &plan, show),
         |outcome| {
             let text = description(outcome, &date);
             if let Some(file) = &file {

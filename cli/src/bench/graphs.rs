@@ -50,6 +50,7 @@ pub(crate) fn graphs(args: &GraphsArgs) -> Result<Ending, CliError> {
         &args.spin,
         |_, _| Err(LabError::new("the processor as a device has no graphs; use --hal cuda")),
         |cuda, show| graphs::run(cuda, &plan, show),
+        |_, _| Err(LabError::new("graphs have gates inside on CUDA only; use --hal cuda")),
         |outcome| {
             failed.set(!outcome.errors.is_empty());
             Ok(report(outcome))

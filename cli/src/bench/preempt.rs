@@ -7,7 +7,7 @@ use serde::Serialize;
 use xsched::core::level::Level;
 use xsched_lab::mode::{Mode, SPACING_US};
 use xsched_lab::preempt::{Outcome, Plan, Row, run};
-use xsched_lab::{Bench, Cuda, Described, Host, P99_SAMPLES, Quantiles};
+use xsched_lab::{Bench, Cuda, Described, Hip, Host, P99_SAMPLES, Quantiles};
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
 
@@ -61,6 +61,9 @@ pub(crate) fn preempt(args: &PreemptArgs) -> Result<Ending, CliError> {
         }
         SpinHal::Cuda => Cuda::open(args.spin.device)
             .and_then(|cuda| run(&cuda, &plan(args, &levels, &cuda), &show)),
+        SpinHal::Hip => {
+            Hip::open(args.spin.device).and_then(|hip| run(&hip, &plan(args, &levels, &hip), &show))
+        }
     };
     let busy = Usage::now().busy_since(&before);
     let wall = progress.finish();

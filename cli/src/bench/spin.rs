@@ -8,8 +8,8 @@ use serde::Serialize;
 use xsched_lab::mode::{Mode, SPACING_US};
 use xsched_lab::processes::{self, Request};
 use xsched_lab::{
-    Bench, Cuda, Described, Foreground, Host, LabError, Quantiles, overhead, partition, priority,
-    threshold,
+    Bench, Cuda, Described, Foreground, Hip, Host, LabError, Quantiles, overhead, partition,
+    priority, threshold,
 };
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
@@ -52,6 +52,7 @@ pub(super) fn run<T: Serialize>(
     args: &SpinArgs,
     on_host: impl FnOnce(&Host, &dyn Fn(f64)) -> Result<T, LabError>,
     on_cuda: impl FnOnce(&Cuda, &dyn Fn(f64)) -> Result<T, LabError>,
+    on_hip: impl FnOnce(&Hip, &dyn Fn(f64)) -> Result<T, LabError>,
     report: impl FnOnce(&T) -> Result<String, CliError>,
 ) -> Result<Ending, CliError> {
     let outputs = outputs(bench, args)?;
@@ -61,6 +62,7 @@ pub(super) fn run<T: Serialize>(
     let outcome = match args.hal {
         SpinHal::Host => Host::open().and_then(|host| on_host(&host, &show)),
         SpinHal::Cuda => Cuda::open(args.device).and_then(|cuda| on_cuda(&cuda, &show)),
+        SpinHal::Hip => Hip::open(args.device).and_then(|hip| on_hip(&hip, &show)),
     };
     let seconds = progress.finish().as_secs_f64();
     let outcome = outcome.map_err(CliError::device)?;
@@ -139,6 +141,7 @@ pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliErro
         &args.spin,
         |host, show| priority::run(host, &plan(&host.describe()), &launcher, show),
         |cuda, show| priority::run(cuda, &plan(&cuda.describe()), &launcher, show),
+        |hip, show| priority::run(hip, &plan(&hip.describe()), &launcher, show),
         |outcome| {
             let text = priority_report(outcome);
             let on = (&args.predict, given, &outcome.device);
@@ -179,6 +182,9 @@ pub(crate) fn background(args: &BackgroundArgs) -> Result<Ending, CliError> {
         SpinHal::Host => Host::open().and_then(|host| processes::background(&host, &request)),
         SpinHal::Cuda => {
             Cuda::open(args.device).and_then(|cuda| processes::background(&cuda, &request))
+        }
+        SpinHal::Hip => {
+            Hip::open(args.device).and_then(|hip| processes::background(&hip, &request))
         }
     };
     ran.map_err(CliError::device)?;
@@ -246,6 +252,7 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<Ending, CliError> {
         &args.spin,
         |host, show| overhead::run(host, &plan, show),
         |cuda, show| overhead::run(cuda, &plan, show),
+        |hip, show| overhead::run(hip, &plan, show),
         |outcome| Ok(overhead_report(outcome)),
     )
 }
@@ -304,6 +311,7 @@ pub(crate) fn partition(args: &PartitionArgs) -> Result<Ending, CliError> {
         &args.spin,
         |host, show| partition::run(host, &plan(&host.describe()), show),
         |cuda, show| partition::run(cuda, &plan(&cuda.describe()), show),
+        |hip, show| partition::run(hip, &plan(&hip.describe()), show),
         |outcome| {
             let text = partition_report(outcome);
             let on = (&args.predict, given, &outcome.device);
@@ -363,6 +371,7 @@ pub(crate) fn threshold(args: &ThresholdArgs) -> Result<Ending, CliError> {
         &args.spin,
         |host, show| threshold::run(host, &plan(&host.describe()), show),
         |cuda, show| threshold::run(cuda, &plan(&cuda.describe()), show),
+        |hip, show| threshold::run(hip, &plan(&hip.describe()), show),
         |outcome| Ok(threshold_report(outcome)),
     )
 }

@@ -21,7 +21,8 @@
 //! # Kernels
 //!
 //! Are functions of the host, made known under a name by `xsched_emulated_register`. A module is
-//! loaded from the bytes of [`IMAGE`], and has all kernels that are known by then. A kernel gets
+//! loaded from the bytes of [`IMAGE`], and has all kernels that are known by then, and those of
+//! `hal-hip/kernels/spin.hip`, whose cycles are nanoseconds here. A kernel gets
 //! the block of its arguments, as copied by the launch, and answers 0 or the error with which it
 //! fails.
 //!
@@ -48,6 +49,7 @@ mod event;
 mod memory;
 mod ring;
 mod runtime;
+mod spin;
 mod stream;
 
 /// What `hipModuleLoadData` takes.

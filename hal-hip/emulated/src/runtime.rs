@@ -171,7 +171,8 @@ impl Runtime {
         module: usize,
         name: &str,
     ) -> Option<usize> {
-        let known = self.tables().kernels.get(name).cloned()?;
+        let registered = self.tables().kernels.get(name).cloned();
+        let known = registered.or_else(|| crate::spin::known(name))?;
         Some(self.add(Object::Function(Function { device, known, module })))
     }
 

@@ -15,7 +15,7 @@ use xsched_hal_cuda::{ClockProbe, CudaApi, GateWord, Stamps, StreamConfig, Strea
 use super::{Made, Plan, Queue};
 use crate::bench::{Bench, LabError, Making};
 use crate::clocks::DeviceClock;
-use crate::cuda::Cuda;
+use crate::gpu::Cuda;
 use crate::stats::Quantiles;
 
 /// Where the moments of the holds follow from.

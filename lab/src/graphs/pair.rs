@@ -11,7 +11,7 @@ use xsched_hal_cuda::{CudaApi, CudaKernel, StreamCommand, StreamDevice};
 use super::shape::{BERT_BASE_FP32, BERT_LARGE_FP16, Shape};
 use super::{IN_FLIGHT, Plan};
 use crate::bench::{Bench, LabError, Making};
-use crate::cuda::Cuda;
+use crate::gpu::Cuda;
 use crate::stats::{Processor, Quantiles};
 use crate::task::{Background, Runner};
 

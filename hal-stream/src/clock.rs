@@ -4,12 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use xsched_hal_stream::{FlagMemory, StreamApi};
-
-use crate::api::CudaApi;
-use crate::command::{CudaCommand, CudaKernel};
-use crate::error::CudaError;
-use crate::table::CuStream;
+use crate::api::FlagMemory;
+use crate::spin::SpinApi;
 
 /// The device is given so long to read its clock, in milliseconds; it gives up after about 1 s.
 const PATIENCE_MS: u64 = 2_000;
@@ -49,22 +45,22 @@ pub struct ClockRead {
 /// takes no more than a question and an answer across the bus. Its page stays allocated to the end
 /// of the process, since giving it back would wait for the device.
 #[derive(Debug)]
-pub struct ClockProbe {
-    api: Arc<CudaApi>,
-    stream: CuStream,
+pub struct ClockProbe<A: SpinApi> {
+    api: Arc<A>,
+    stream: A::Stream,
     memory: FlagMemory,
     /// A kernel gave no answer and may still write.
     lost: bool,
 }
 
-impl ClockProbe {
+impl<A: SpinApi> ClockProbe<A> {
     /// A probe.
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn new(api: Arc<CudaApi>) -> Result<Self, CudaError> {
+    pub fn new(api: Arc<A>) -> Result<Self, A::Error> {
         let entered = api.enter()?;
-        let memory = api.flag_memory(PAGE)?;
+        let memory = api.stamp_memory(PAGE)?;
         let (_, urgent) = api.about().priorities;
         let stream = api.create_stream(Some(urgent))?;
         drop(entered);
@@ -75,26 +71,26 @@ impl ClockProbe {
     /// for a kernel of one thread; with room it takes about 10 µs and 2 µs for each reading.
     ///
     /// # Errors
-    /// [`CudaError::ClockSilent`] if there is no answer within two seconds, and ever after; or if
+    /// [`SpinApi::clock_silent`] if there is no answer within two seconds, and ever after; or if
     /// the driver refuses.
-    pub fn read(&mut self, times: usize) -> Result<Vec<ClockRead>, CudaError> {
+    pub fn read(&mut self, times: usize) -> Result<Vec<ClockRead>, A::Error> {
         // The first reading is that of the launch as well.
         let rounds = times.saturating_add(1).clamp(2, ROUNDS_MAX);
-        let silent = CudaError::ClockSilent { ms: PATIENCE_MS };
+        let silent = || A::clock_silent(PATIENCE_MS);
         if self.lost {
-            return Err(silent);
+            return Err(silent());
         }
-        let word = |n| word(&self.memory, n).ok_or_else(|| silent.clone());
+        let word = |n| word(&self.memory, n).ok_or_else(silent);
         let question = word(0)?;
         question.store(0, Ordering::SeqCst);
         for n in 0..rounds {
             word(FIRST + n)?.store(0, Ordering::SeqCst);
         }
         // SAFETY: the memory is never given back, and has this many words.
-        let kernel = unsafe { self.api.kernels().clock(self.memory.device, rounds as u64)? };
+        let kernel = unsafe { self.api.clock_kernel(self.memory.device, rounds as u64)? };
         let entered = self.api.enter()?;
         // SAFETY: the stream is ours and alive.
-        unsafe { self.api.launch_native(&CudaCommand::kernel(kernel), self.stream)? };
+        unsafe { self.api.launch_native(&A::native(kernel), self.stream)? };
         drop(entered);
         let until = Instant::now() + Duration::from_millis(PATIENCE_MS);
         let mut reads = Vec::with_capacity(rounds);
@@ -103,7 +99,7 @@ impl ClockProbe {
                 // So that it ends, should it start after all.
                 question.store(u64::MAX, Ordering::SeqCst);
                 self.lost = true;
-                return Err(silent);
+                return Err(silent());
             };
             reads.push(read);
         }
@@ -129,7 +125,7 @@ fn ask(question: &AtomicU64, n: u64, answer: &AtomicU64, until: Instant) -> Opti
     }
 }
 
-impl Drop for ClockProbe {
+impl<A: SpinApi> Drop for ClockProbe<A> {
     fn drop(&mut self) {
         let Ok(entered) = self.api.enter() else { return };
         // SAFETY: made by this, which is gone. Nothing can be done about an error.
@@ -143,22 +139,22 @@ impl Drop for ClockProbe {
 /// The memory stays allocated to the end of the process: nobody knows when a kernel that was made
 /// for it runs for the last time.
 #[derive(Debug)]
-pub struct Stamps {
+pub struct Stamps<A> {
     /// Keeps the context, and with it the memory.
-    api: Arc<CudaApi>,
+    api: Arc<A>,
     memory: FlagMemory,
     count: usize,
 }
 
-impl Stamps {
+impl<A: SpinApi> Stamps<A> {
     /// So many places, at least one.
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn new(api: Arc<CudaApi>, count: usize) -> Result<Self, CudaError> {
+    pub fn new(api: Arc<A>, count: usize) -> Result<Self, A::Error> {
         let count = count.max(1);
         let entered = api.enter()?;
-        let memory = api.flag_memory(count.saturating_mul(STAMP * size_of::<u64>()))?;
+        let memory = api.stamp_memory(count.saturating_mul(STAMP * size_of::<u64>()))?;
         drop(entered);
         Ok(Self { api, memory, count })
     }
@@ -173,17 +169,17 @@ impl Stamps {
     /// the place with this number, the last if there are not so many.
     ///
     /// # Errors
-    /// None that can happen.
+    /// If the device has no kernels that spin.
     pub fn kernel(
         &self,
         place: usize,
         (blocks, threads): (u32, u32),
         cycles: u64,
-    ) -> Result<CudaKernel, CudaError> {
+    ) -> Result<A::Kernel, A::Error> {
         let offset = place.min(self.count - 1) * STAMP * size_of::<u64>();
         let at = self.memory.device + offset as u64;
         // SAFETY: the 16 bytes there are in the memory, which is never given back.
-        unsafe { self.api.kernels().spin(blocks, threads, cycles, at) }
+        unsafe { self.api.spin_kernel(blocks, threads, cycles, at) }
     }
 
     /// When the last kernel that wrote there started, in nanoseconds of the device's clock. 0 if
