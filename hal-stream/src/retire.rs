@@ -304,15 +304,15 @@ impl<A: StreamApi> StreamRetire<A> {
         let shared = queue.device.occupancy.shared_since(self.since);
         self.since = self.pace.begin;
         let undisturbed = was_open == 0 && self.held.open_ns == 0;
-        // However it was disturbed, it took no longer than that.
-        let is_less =
-            |kind, mean| queue.predictor.expected_ns(kind).is_none_or(|known| mean < known);
-        if elapsed.is_some()
+        if let Some(Ok(elapsed)) = elapsed
             && let Some(kind) = self.span.kind
-            && let Some(mean) = used.checked_div(u64::from(self.span.commands))
-            && (undisturbed && !shared || is_less(kind, mean))
+            && let Some(mean) = elapsed.checked_div(u64::from(self.span.commands))
         {
-            queue.predictor.measured(kind, mean);
+            // However they were disturbed, they took no longer than that.
+            let known = queue.predictor.expected_ns(kind);
+            if undisturbed && !shared || known.is_none_or(|known| mean < known) {
+                queue.predictor.measured(kind, mean);
+            }
         }
         let used = if shared { used.min(self.span.expected_ns.unwrap_or(used)) } else { used };
         self.span.reset();
