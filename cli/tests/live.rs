@@ -186,7 +186,14 @@ fn a_picture_is_refused_before_anything_runs() {
 fn committed_records_are_drawn() {
     let folder = Folder::new("draw-records");
     let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/results/h200-2026-11-21");
-    for bench in ["fixed-priority", "graphs", "overhead", "overhead-10us"] {
+    for bench in [
+        "fixed-priority",
+        "fixed-priority-load20",
+        "graphs",
+        "overhead",
+        "partition-up",
+        "threshold",
+    ] {
         let record = format!("{records}/{bench}.json");
         let output = folder.xsched(&["bench", "draw", &record, "--svg", "a.svg"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -139,6 +139,9 @@ pub trait Victim {
     /// The next command.
     fn next(&mut self) -> Self::Command;
 
+    /// Whether noting down the time makes its commands longer than they were asked to be.
+    fn is_longer(&self) -> bool;
+
     /// What is different whenever the victim has got on.
     fn marks(&self) -> u64;
 

@@ -242,6 +242,10 @@ impl<A: SpinApi> Victim for GpuVictim<A> {
         command
     }
 
+    fn is_longer(&self) -> bool {
+        false
+    }
+
     fn marks(&self) -> u64 {
         self.stamps.last_ns()
     }

@@ -99,6 +99,10 @@ impl Victim for HostVictim {
         self.command.clone()
     }
 
+    fn is_longer(&self) -> bool {
+        true
+    }
+
     fn marks(&self) -> u64 {
         self.witness.stamps()
     }
