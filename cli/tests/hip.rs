@@ -67,7 +67,7 @@ fn fixed_priority_runs_in_all_ways() {
     let value = measured("priority", &args);
     let cells = value["cells"].as_array().expect("a list");
     let ways: Vec<_> = cells.iter().filter_map(|cell| cell["mode"].as_str()).collect();
-    for way in ["plain", "priority", "lv1", "gate", "gate@200", "gate+priority"] {
+    for way in ["plain", "priority", "lv1", "gate", "gate@300", "gate+priority"] {
         assert!(ways.contains(&way), "{way}: {ways:?}");
     }
     assert_eq!(cells[0]["foreground"]["samples"], 3, "{value}");

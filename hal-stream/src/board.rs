@@ -18,9 +18,6 @@ const GLANCE: Duration = Duration::from_micros(50);
 /// With all gates open, the watch looks this often whether it is still needed.
 const REST: Duration = Duration::from_millis(500);
 
-/// Between two calls of a probe while a gate is closed.
-const PROBE: Duration = Duration::from_millis(2);
-
 /// A queue as the board knows it, or a probe.
 #[derive(Debug)]
 pub(crate) struct Member<W> {
@@ -203,27 +200,36 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
 }
 
 impl<W: Word + Default + 'static> Board<W> {
-    /// Makes calls while a gate is closed, on a thread of their own, to see whether they come back:
+    /// Makes calls now and then while a gate is closed, on a thread of their own, to see whether they come back:
     /// until the board is gone, or `call` says that it is over. A call that does not come back
     /// counts as a blocked launch. So calls of the program's own that keep others from coming back
     /// are noticed, though nobody launches.
     pub(crate) fn probe(
         self: &Arc<Self>,
+        every: Duration,
         call: impl Fn() -> bool + Send + 'static,
     ) -> std::io::Result<()> {
         let member = Arc::new(Member::new(W::default()));
         self.add(&member);
         let weak = Arc::downgrade(self);
         let name = "xsched-probe".to_owned();
-        thread::Builder::new().name(name).spawn(move || probe(&weak, &member, call)).map(drop)
+        thread::Builder::new()
+            .name(name)
+            .spawn(move || probe(&weak, &member, every, call))
+            .map(drop)
     }
 }
 
-fn probe<W: Word + 'static>(board: &Weak<Board<W>>, member: &Member<W>, call: impl Fn() -> bool) {
+fn probe<W: Word + 'static>(
+    board: &Weak<Board<W>>,
+    member: &Member<W>,
+    every: Duration,
+    call: impl Fn() -> bool,
+) {
     let mut goes_on = true;
     while goes_on && let Some(board) = board.upgrade() {
         if board.rest() {
-            thread::sleep(PROBE);
+            thread::sleep(every);
         }
         if board.wanted.load(Ordering::Relaxed) > 0 {
             // If it is the last to have the board, the watch has ended.

@@ -24,6 +24,8 @@ const US: u64 = 1_000;
 fn with_entries(entries_max: Option<u32>) -> StreamDeviceConfig {
     let mut config = StreamDeviceConfig::default();
     config.entries_max = entries_max;
+    // Calls are counted here.
+    config.probe_every = Duration::ZERO;
     config
 }
 
