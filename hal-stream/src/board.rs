@@ -200,9 +200,9 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
 }
 
 impl<W: Word + Default + 'static> Board<W> {
-    /// Makes calls now and then while a gate is closed, on a thread of their own, to see whether they come back:
-    /// until the board is gone, or `call` says that it is over. A call that does not come back
-    /// counts as a blocked launch. So calls of the program's own that keep others from coming back
+    /// Makes calls now and then while a gate is closed, on a thread of their own, to see whether
+    /// they come back: until the board is gone, or `call` says that it is over. A call that does
+    /// not come back counts as a blocked launch. So calls of the program's own that keep others from coming back
     /// are noticed, though nobody launches.
     pub(crate) fn probe(
         self: &Arc<Self>,
@@ -212,11 +212,8 @@ impl<W: Word + Default + 'static> Board<W> {
         let member = Arc::new(Member::new(W::default()));
         self.add(&member);
         let weak = Arc::downgrade(self);
-        let name = "xsched-probe".to_owned();
-        thread::Builder::new()
-            .name(name)
-            .spawn(move || probe(&weak, &member, every, call))
-            .map(drop)
+        let run = move || probe(&weak, &member, every, call);
+        thread::Builder::new().name("xsched-probe".to_owned()).spawn(run).map(drop)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::flags::{FlagWord, Flags};
 use crate::occupancy::{Occupancy, Occupant};
 use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
+use crate::probe::comes_back;
 use crate::queue::Queue;
 use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::selftest::{self, NoGate};
@@ -38,9 +39,9 @@ pub struct StreamDeviceConfig {
     pub entries_max: Option<u32>,
     /// A launch under way for longer, while a gate is closed, opens all gates until it has ended.
     pub blocked_after: Duration,
-    /// While a gate is closed a thread makes an event so often, to see whether calls into the driver
-    /// come back; zero for never, which leaves calls of the program's own that keep others from
-    /// coming back to the scheduler's lease.
+    /// While a gate is closed a thread makes an event so often, to see whether calls into the
+    /// driver come back. Zero is never: then calls of the program's own that keep others from
+    /// coming back are left to the scheduler's lease.
     pub probe_every: Duration,
     /// Where another process holds a queue by a word in shared memory and says nothing for longer
     /// ([`crate::SharedPage::alive`]), its hold is ended. Looked at every half second.
@@ -227,7 +228,7 @@ impl<A: StreamApi> StreamDevice<A> {
         };
         if inner.no_gate.is_none() && !config.probe_every.is_zero() {
             let api = Arc::downgrade(&inner.api);
-            let probe = move || api.upgrade().is_some_and(|api| call(&*api));
+            let probe = move || api.upgrade().is_some_and(|api| comes_back(&*api));
             inner.board.probe(config.probe_every, probe).map_err(StreamError::Thread)?;
         }
         Ok(Self { inner: Arc::new(inner) })
@@ -323,17 +324,6 @@ impl<A: StreamApi> StreamDevice<A> {
         let registered = unsafe { api.register_flags(host, bytes) };
         registered.map_err(StreamError::during("registering flags"))
     }
-}
-
-/// A call that comes back unless the driver is stuck. It makes an event: that waits for whatever
-/// keeps other calls from coming back, which launches and records do not always. False if the
-/// driver refuses, so that it need not be asked again.
-fn call<A: StreamApi>(api: &A) -> bool {
-    let Ok(_entered) = api.enter() else { return false };
-    let Ok(event) = api.create_event() else { return false };
-    // SAFETY: just made, and nobody else knows it.
-    unsafe { api.destroy_event(event) };
-    true
 }
 
 fn try_gate<A: StreamApi>(api: &A, flags: &mut Flags, depth: bool) -> Result<u32, NoGate> {

@@ -17,6 +17,7 @@ mod occupancy;
 mod plain;
 mod predict;
 mod preempt;
+mod probe;
 mod queue;
 mod retire;
 mod selftest;
