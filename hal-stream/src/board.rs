@@ -202,8 +202,8 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
 impl<W: Word + Default + 'static> Board<W> {
     /// Makes calls now and then while a gate is closed, on a thread of their own, to see whether
     /// they come back: until the board is gone, or `call` says that it is over. A call that does
-    /// not come back counts as a blocked launch. So calls of the program's own that keep others from coming back
-    /// are noticed, though nobody launches.
+    /// not come back counts as a blocked launch. So calls of the program's own that keep others
+    /// from coming back are noticed, though nobody launches.
     pub(crate) fn probe(
         self: &Arc<Self>,
         every: Duration,
