@@ -8,26 +8,14 @@ mod threshold;
 
 use std::fs;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use xsched_sim::report::{Chart, charts_svg};
 
-use super::predict::record::read;
+use super::predict::record::{Head, read};
 use crate::Ending;
 use crate::args::DrawArgs;
 use crate::error::CliError;
 use crate::output::{Output, Outputs, Places};
-
-/// What all records have.
-#[derive(Debug, Deserialize)]
-struct Head {
-    bench: String,
-    device: Device,
-}
-
-#[derive(Debug, Deserialize)]
-struct Device {
-    device: String,
-}
 
 /// `xsched bench draw`: a picture of a record.
 ///

@@ -13,14 +13,14 @@ use crate::output::{Outputs, Places};
 
 /// What all records have.
 #[derive(Debug, Deserialize)]
-struct Head {
-    bench: String,
-    device: Device,
+pub(in crate::bench) struct Head {
+    pub(in crate::bench) bench: String,
+    pub(in crate::bench) device: Device,
 }
 
 #[derive(Debug, Deserialize)]
-struct Device {
-    device: String,
+pub(in crate::bench) struct Device {
+    pub(in crate::bench) device: String,
 }
 
 /// What is read of a record of `bench fixed-priority`.
