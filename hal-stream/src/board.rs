@@ -135,13 +135,22 @@ impl<W: Word + 'static> Board<W> {
         lock(&self.members).all().collect()
     }
 
-    /// Rests until a gate is closed, or for a while. True if one is.
+    /// Rests until a gate is closed, or for a while. True if one is. Other processes close theirs
+    /// without a word, so that is found after the while only.
     pub(crate) fn rest(&self) -> bool {
         let members = lock(&self.members);
-        if self.wanted.load(Ordering::Relaxed) == 0 {
-            drop(self.bell.wait_timeout(members, REST));
+        if self.is_any_closed(&members) {
+            return true;
         }
+        drop(self.bell.wait_timeout(members, REST));
+        let members = lock(&self.members);
+        self.is_any_closed(&members)
+    }
+
+    /// Whether a gate is wanted closed, by us or by another process.
+    fn is_any_closed(&self, members: &Members<W>) -> bool {
         self.wanted.load(Ordering::Relaxed) > 0
+            || members.all().any(|member| member.gate.others().is_some())
     }
 }
 
@@ -178,7 +187,8 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
         if let Some(blocked) = look.at(&members, Instant::now(), board.patience) {
             // If they are lifted already it waits for something else, such as the call for which
             // they were.
-            let closed = members.iter().any(|member| member.gate.is_closed());
+            let is_closed = |gate: &Gate<W>| gate.is_closed() || gate.others().is_some();
+            let closed = members.iter().any(|member| is_closed(&member.gate));
             if closed {
                 // First, so that whoever sees what comes of it knows why.
                 count(&board.forced);
@@ -225,10 +235,12 @@ fn probe<W: Word + 'static>(
 ) {
     let mut goes_on = true;
     while goes_on && let Some(board) = board.upgrade() {
-        if board.rest() {
-            thread::sleep(every);
+        if !board.rest() {
+            continue;
         }
-        if board.wanted.load(Ordering::Relaxed) > 0 {
+        thread::sleep(every);
+        let closed = board.is_any_closed(&lock(&board.members));
+        if closed {
             // If it is the last to have the board, the watch has ended.
             drop(board);
             let inside = member.entries.enter();

@@ -44,7 +44,8 @@ pub struct StreamDeviceConfig {
     /// coming back are left to the scheduler's lease.
     pub probe_every: Duration,
     /// Where another process holds a queue by a word in shared memory and says nothing for longer
-    /// ([`crate::SharedPage::alive`]), its hold is ended. Looked at every half second.
+    /// ([`crate::SharedPage::alive`]), its hold is ended. A hold from elsewhere is
+    /// noticed after half a second at most, and the lease begins then.
     pub others_lease: Duration,
 }
 

@@ -875,9 +875,33 @@ mod shared_words {
         }
     }
 
+    /// The holder is alive, and does not know that a launch waits for it.
+    #[test]
+    fn a_launch_that_blocks_behind_a_gate_that_others_closed_opens_it() {
+        let mut device = device(Nature { ring: Some(6), ..Nature::default() });
+        let (ours, theirs) = page("blocked");
+        let gate = device.share(ours).expect("a shared page").take(0).expect("a word");
+        let config = StreamConfig::default().spacing(Spacing::of_ns(0)).in_page(gate);
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        theirs.close(0, Holder::new(1).expect("a number"));
+        let done = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    theirs.alive(0);
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+            launch(&mut queue, 0, 6, 0);
+            done.store(true, Ordering::Relaxed);
+        });
+        assert!(device.forced_open() > 0);
+        assert_eq!(theirs.word(0).load(Ordering::SeqCst), 0);
+    }
+
     #[test]
     fn a_page_holds_a_queue_from_elsewhere_for_as_long_as_somebody_is_alive() {
-        let lease = Duration::from_millis(100);
+        let lease = Duration::from_millis(400);
         let mut config = StreamDeviceConfig::default();
         config.others_lease = lease;
         let mut device = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
@@ -890,8 +914,8 @@ mod shared_words {
         let holder = Holder::new(1).expect("a number");
         theirs.close(3, holder);
         launch(&mut queue, 0, 1, US);
-        for _ in 0..8 {
-            thread::sleep(lease);
+        for _ in 0..24 {
+            thread::sleep(lease / 8);
             theirs.alive(3);
             device.api().pass(10 * US);
             assert_eq!((poll(&mut queue), device.forced_open()), (None, 0));
