@@ -4,7 +4,7 @@ use xsched::core::level::Level;
 use xsched_sim::comparators::Comparators;
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run};
-use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, SyncScope, TaskSpec, WindowSpec};
+use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
 use super::device::Request;
 use super::workload::{Task, WARMUP, WINDOW};
@@ -71,36 +71,15 @@ fn task_spec(task: &Task, ends_the_run: bool, model: &Model<'_>) -> TaskSpec {
     // Those of the warm-up come on top.
     let requests = task.requests + WARMUP.as_nanos() as u64 / model.request.device_ns() + 1;
     TaskSpec {
-        name: task.name.to_owned(),
-        count: 1,
-        device: 0,
-        process: None,
-        start_ns: 0,
         arrival: Arrival::Closed { think, jitter_ns: task.jitter_ns() },
         requests: ends_the_run.then_some(requests),
         commands: kernels,
         command: Dist::Constant(kernel_ns),
-        waves: 1,
-        urgent_stream: false,
-        outstanding: 1,
-        sync: SyncScope::Stream,
-        host_launch_ns: None,
-        dispatch_ns: 0,
         threshold: WINDOW.0,
         batch: WINDOW.1,
-        window: WindowSpec::Fixed,
         capacity: CAPACITY,
-        level: None,
-        context: 1.0,
         priority: task.priority,
-        deadline_ns: None,
-        laxity_ns: None,
-        critical_priority: 255,
-        active_window: false,
-        cpu_priority: 0,
-        share: None,
-        weight: 1,
-        after: None,
+        ..TaskSpec::named(task.name)
     }
 }
 

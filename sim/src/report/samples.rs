@@ -2,9 +2,7 @@
 
 use crate::comparators::Comparators;
 use crate::outcome::{CheckOutcome, DeviceOutcome, Outcome, Span, SpanKind, TaskOutcome, Timeline};
-use crate::scenario::{
-    Arrival, Concurrency, DeviceSpec, Dist, Scenario, SyncScope, TaskSpec, WindowSpec,
-};
+use crate::scenario::{Concurrency, DeviceSpec, Scenario, TaskSpec};
 
 /// Two tasks, one of which completed nothing; one device; two clean checks.
 pub(crate) fn outcome() -> Outcome {
@@ -126,38 +124,7 @@ fn device_spec() -> DeviceSpec {
 }
 
 pub(crate) fn task_spec(name: &str) -> TaskSpec {
-    TaskSpec {
-        name: name.into(),
-        count: 1,
-        device: 0,
-        process: None,
-        start_ns: 0,
-        arrival: Arrival::Closed { think: Dist::Constant(0), jitter_ns: 0 },
-        requests: None,
-        commands: 10,
-        command: Dist::Constant(100_000),
-        waves: 1,
-        urgent_stream: false,
-        outstanding: 1,
-        sync: SyncScope::Stream,
-        host_launch_ns: None,
-        dispatch_ns: 0,
-        threshold: 16,
-        batch: 8,
-        window: WindowSpec::Fixed,
-        capacity: 64,
-        level: None,
-        context: 1.0,
-        priority: 0,
-        deadline_ns: None,
-        laxity_ns: None,
-        critical_priority: 255,
-        active_window: false,
-        cpu_priority: 0,
-        share: None,
-        weight: 1,
-        after: None,
-    }
+    TaskSpec::named(name)
 }
 
 /// A document as JSON text.

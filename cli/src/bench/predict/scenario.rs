@@ -2,7 +2,7 @@
 
 use xsched_lab::{Foreground, Way};
 use xsched_sim::comparators::Comparators;
-use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, SyncScope, TaskSpec, WindowSpec};
+use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
 /// Where the pauses of the simulated tasks follow from.
 const SEED: u64 = 1;
@@ -125,36 +125,13 @@ fn task(name: &str, way: Way, commands: u32, in_flight: u32) -> TaskSpec {
 /// A task past XSched, which waits for nothing but the end, or for room.
 fn plain_task(name: &str, in_flight: u32) -> TaskSpec {
     TaskSpec {
-        name: name.to_owned(),
-        count: 1,
-        device: 0,
-        process: None,
-        start_ns: 0,
-        arrival: Arrival::Closed { think: Dist::Constant(0), jitter_ns: 0 },
-        requests: None,
         commands: 1,
         command: Dist::Constant(1),
-        waves: 1,
-        urgent_stream: false,
-        outstanding: 1,
-        sync: SyncScope::Stream,
-        host_launch_ns: None,
-        dispatch_ns: 0,
         threshold: in_flight,
         batch: 1,
-        window: WindowSpec::Fixed,
         capacity: in_flight,
         level: Some(1),
-        context: 1.0,
-        priority: 0,
-        deadline_ns: None,
-        laxity_ns: None,
-        critical_priority: 255,
-        active_window: false,
-        cpu_priority: 0,
-        share: None,
-        weight: 1,
-        after: None,
+        ..TaskSpec::named(name)
     }
 }
 
