@@ -51,6 +51,8 @@ pub(crate) struct Board<W> {
 struct Members<W> {
     list: Vec<Weak<Member<W>>>,
     lifts: u32,
+    /// Lifts that have ended.
+    ended: u64,
 }
 
 impl<W> Members<W> {
@@ -63,7 +65,7 @@ impl<W: Word + 'static> Board<W> {
     /// A board without a watch.
     pub(crate) fn new(patience: Duration, lease: Duration) -> Self {
         Self {
-            members: Mutex::new(Members { list: Vec::new(), lifts: 0 }),
+            members: Mutex::new(Members { list: Vec::new(), lifts: 0, ended: 0 }),
             bell: Condvar::new(),
             wanted: AtomicU64::new(0),
             forced: AtomicU64::new(0),
@@ -135,6 +137,11 @@ impl<W: Word + 'static> Board<W> {
         lock(&self.members).all().collect()
     }
 
+    fn members_and_ended_lifts(&self) -> (Vec<Arc<Member<W>>>, u64) {
+        let members = lock(&self.members);
+        (members.all().collect(), members.ended)
+    }
+
     /// Rests until a gate is closed, or for a while. True if one is. Other processes close theirs
     /// without a word, so that is found after the while only.
     pub(crate) fn rest(&self) -> bool {
@@ -168,6 +175,7 @@ impl<W: Word + 'static> Drop for Lifted<'_, W> {
         if !mutant("lifts of a device do not end") {
             members.lifts = members.lifts.saturating_sub(1);
         }
+        members.ended += 1;
         members.all().for_each(|member| member.gate.put_down());
     }
 }
@@ -183,8 +191,8 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
         }
         let nap = if look.inside.is_empty() { PERIOD } else { board.patience.max(SECOND_LOOK) };
         thread::sleep(nap);
-        let members = board.all();
-        if let Some(blocked) = look.at(&members, Instant::now(), board.patience) {
+        let (members, ended) = board.members_and_ended_lifts();
+        if let Some(blocked) = look.at(&members, ended, Instant::now(), board.patience) {
             // If they are lifted already it waits for something else, such as the call for which
             // they were.
             let is_closed = |gate: &Gate<W>| gate.is_closed() || gate.others().is_some();
@@ -284,19 +292,26 @@ impl Silent {
 struct Look {
     /// Launches that were under way, each since when.
     inside: Vec<(usize, u64, Instant)>,
+    /// Lifts that had ended.
+    ended: u64,
 }
 
 type Blocked<W> = Vec<(Arc<Member<W>>, u64)>;
 
 impl Look {
-    /// The launches that have been under way for too long.
+    /// The launches that have been under way for too long. What was kept by a call for which gates
+    /// were lifted comes back a moment after, so nothing before the end of a lift counts.
     fn at<W: Word>(
         &mut self,
         members: &[Arc<Member<W>>],
+        ended: u64,
         now: Instant,
         patience: Duration,
     ) -> Option<Blocked<W>> {
-        let before = std::mem::take(&mut self.inside);
+        let mut before = std::mem::take(&mut self.inside);
+        if std::mem::replace(&mut self.ended, ended) != ended {
+            before.clear();
+        }
         let mut blocked = Vec::new();
         for member in members {
             let Some(count) = member.entries.inside() else { continue };
@@ -309,5 +324,24 @@ impl Look {
             self.inside.push((key, count, since));
         }
         (!blocked.is_empty()).then_some(blocked)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_while_gates_were_lifted_is_waited_for_anew() {
+        let member = Arc::new(Member::new(None::<crate::flags::FlagWord>));
+        let members = [Arc::clone(&member)];
+        let (start, patience) = (Instant::now(), Duration::from_millis(1));
+        let _inside = member.entries.enter();
+        let mut look = Look::default();
+        let mut blocked =
+            |ended, ms| look.at(&members, ended, start + patience * ms, patience).is_some();
+        assert!(!blocked(0, 0));
+        assert!(!blocked(1, 2));
+        assert!(blocked(1, 3));
     }
 }

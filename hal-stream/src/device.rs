@@ -56,7 +56,7 @@ impl Default for StreamDeviceConfig {
             level_max: Level::Deactivate,
             entries_max: None,
             blocked_after: Duration::from_micros(200),
-            probe_every: Duration::from_millis(2),
+            probe_every: Duration::from_micros(1_500),
             others_lease: Duration::from_secs(1),
         }
     }

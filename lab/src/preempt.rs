@@ -132,6 +132,14 @@ struct Subject<B: Bench> {
     threshold: u32,
 }
 
+/// What became of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sampled {
+    Taken,
+    /// The victim had run everything before the hold: whoever gives it commands was away.
+    RanDry,
+}
+
 /// The times of one combination, one per sample, all in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Times {
@@ -167,12 +175,17 @@ impl<B: Bench> Subject<B> {
     fn measure(mut self, bench: &B, samples: u32, progress: &dyn Fn(f64)) -> Result<Row, LabError> {
         let mut random = SplitMix64::new(SEED);
         let mut times = Times::default();
-        for n in 0..samples {
+        let (mut taken, mut dry) = (0, 0);
+        while taken < samples {
             self.refill()?;
             let run_ns = RUN * self.command_ns;
             thread::sleep(Duration::from_nanos(run_ns + random.below(run_ns.max(1))));
-            self.sample(&mut times)?;
-            progress(f64::from(n + 1) / f64::from(samples));
+            match self.sample(&mut times)? {
+                Sampled::Taken => taken += 1,
+                Sampled::RanDry if dry < samples => dry += 1,
+                Sampled::RanDry => return Err(LabError::new("the victim keeps running dry")),
+            }
+            progress(f64::from(taken) / f64::from(samples));
         }
         // What is left would run beside the next victim.
         self.queue.wait_all();
@@ -207,7 +220,7 @@ impl<B: Bench> Subject<B> {
     }
 
     /// One hold and its end.
-    fn sample(&mut self, times: &mut Times) -> Result<(), LabError> {
+    fn sample(&mut self, times: &mut Times) -> Result<Sampled, LabError> {
         let (level, victim) = (self.level, &mut self.victim);
         let held_ns = victim.now_ns();
         self.queue.hold(level);
@@ -221,12 +234,18 @@ impl<B: Bench> Subject<B> {
         victim.arm();
         let resumed_ns = victim.now_ns();
         self.queue.resume();
-        let first_ns = until("the victim did not go on", || victim.first_ns())?;
+        let queue = &self.queue;
+        let first_ns = until("the victim did not go on", || {
+            // What it wrote before it retired is looked for once more.
+            let drained = queue.stats().retired == queue.stats().submitted;
+            victim.first_ns().map(Some).or(drained.then_some(None))
+        })?;
+        let Some(first_ns) = first_ns else { return Ok(Sampled::RanDry) };
         times.quiet_ns.push(last_ns.saturating_sub(held_ns));
         times.detect_ns.push(detect_ns);
         times.restart_ns.push(first_ns.saturating_sub(resumed_ns));
         times.uncertain_ns = times.uncertain_ns.max(uncertain_ns);
-        Ok(())
+        Ok(Sampled::Taken)
     }
 }
 

@@ -58,7 +58,16 @@ const WAYS: [(Shape, &[Way]); 2] = [
             Way::Gates { spacing_ns: 200_000 },
         ],
     ),
-    (BERT_LARGE_FP16, &[Way::Alone, Way::Lv1, Way::Gates { spacing_ns: 50_000 }]),
+    (
+        BERT_LARGE_FP16,
+        &[
+            Way::Alone,
+            Way::Lv1,
+            Way::Gates { spacing_ns: 0 },
+            Way::Gates { spacing_ns: 25_000 },
+            Way::Gates { spacing_ns: 50_000 },
+        ],
+    ),
 ];
 
 /// How many there are in all.
