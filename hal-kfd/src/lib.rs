@@ -1,11 +1,14 @@
 //! AMD's kernel driver (`amdkfd`): running waves are interrupted and restored.
 #![allow(unsafe_code)]
 
+pub mod attribution;
 mod calls;
 mod controls;
+pub mod cost;
 mod driver;
 mod error;
 pub mod mechanism;
+pub mod preloaded;
 mod queue;
 #[cfg(test)]
 mod scripted;
