@@ -105,7 +105,7 @@ impl CostModel {
                 let (own, others) = load.shares();
                 match self.reach {
                     Reach::Queue => self.save(own),
-                    Reach::Device => self.save(own + others),
+                    Reach::Device => self.operation(true, false, own + others, 0),
                 }
             }
         }
@@ -128,7 +128,7 @@ impl CostModel {
         let (own, others) = load.shares();
         match self.reach {
             Reach::Queue => self.save(own),
-            Reach::Device => self.save(own + others) + scale(self.restore_context, others),
+            Reach::Device => self.operation(true, false, own + others, others),
         }
     }
 
@@ -138,11 +138,19 @@ impl CostModel {
         let (own, others) = load.shares();
         match self.reach {
             Reach::Queue => self.restore(own),
-            Reach::Device => {
-                let grace = if others == 0 { Duration::ZERO } else { self.grace };
-                grace + scale(self.save_context, others) + self.restore(own + others)
-            }
+            Reach::Device => self.operation(false, true, others, own + others),
         }
+    }
+
+    /// Time of one operation under [`Reach::Device`] that interrupts queues, restores some, or does
+    /// both in a batch, and saves and restores these parts of the whole context, in permille.
+    #[must_use]
+    pub fn operation(&self, suspends: bool, resumes: bool, saved: u32, restored: u32) -> Duration {
+        let fixed = |due: bool, span: Duration| if due { span } else { Duration::ZERO };
+        let grace = fixed(saved > 0, self.grace);
+        let call = fixed(suspends, self.save_fixed).max(fixed(resumes, self.restore_fixed));
+        let memory = scale(self.save_context, saved) + scale(self.restore_context, restored);
+        grace + call + memory
     }
 
     /// Device time of one save.

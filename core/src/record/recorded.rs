@@ -142,6 +142,12 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         Ok(())
     }
 
+    /// [`Scheduler::cost`].
+    #[must_use]
+    pub fn cost(&self, device: DeviceId) -> Option<CostModel> {
+        self.scheduler.cost(device)
+    }
+
     /// [`Scheduler::attach`].
     ///
     /// # Errors
