@@ -12,7 +12,7 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 19] = [
+const ARROWS: [(&str, Arrows); 20] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
@@ -29,7 +29,18 @@ const ARROWS: [(&str, Arrows); 19] = [
     ("hal-hip/emulated", Arrows::To(&[])),
     ("hal-hip/over-cuda", Arrows::To(&[])),
     ("hal-hip/abi-check", Arrows::To(&["hal-hip"])),
-    ("hal-kfd", Arrows::To(&["core", "conformance", "hal-stream", "hal-hip", "hal-hip/emulated"])),
+    (
+        "hal-kfd",
+        Arrows::To(&[
+            "core",
+            "conformance",
+            "hal-stream",
+            "hal-hip",
+            "hal-hip/emulated",
+            "hal-kfd/emulated",
+        ]),
+    ),
+    ("hal-kfd/emulated", Arrows::To(&["hal-kfd"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
     ("lab", Arrows::Anywhere),
