@@ -13,7 +13,7 @@ pub const KFD_PATH: &str = "/dev/kfd";
 
 /// The kernel driver, or what stands for it in a test: one call.
 pub trait Driver: Send + Sync {
-    /// Makes a call. `request` is the whole number of [`crate::uapi::Call::request`], and `argument`
+    /// Makes a call. `request` is the whole number ([`crate::uapi::Call::request`]), `argument`
     /// is read and written in place. What comes back is the call's result, which is not negative:
     /// suspending and resuming queues by `DBG_TRAP` answer a count, all others 0.
     ///

@@ -79,8 +79,11 @@ pub enum KfdError {
         /// The call.
         call: &'static str,
     },
-    /// The queue was reset by itself.
-    #[error("{call}: queue {queue} was reset and takes no work; destroy it and open another")]
+    /// A queue of this process was reset, after which the GPU takes none of its others either.
+    #[error(
+        "{call}: queue {queue} cannot be reached, since it or another queue of this process was \
+         reset on its GPU; end the process, and look at the kernel log for the one that hung"
+    )]
     QueueReset {
         /// The call.
         call: &'static str,
@@ -137,6 +140,37 @@ pub enum KfdError {
         /// The process.
         pid: u32,
     },
+    /// The debugger's session has ended.
+    #[error("the debugger's session has ended, so nothing is suspended; open the device again")]
+    Released,
+    /// The calls of a patched driver were not asked for.
+    #[error(
+        "`preempt-queue` needs a patched driver and has to be asked for: set {variable} to a text \
+         that the patched module has in /sys/module/amdgpu/version or srcversion"
+    )]
+    NotAskedFor {
+        /// The variable.
+        variable: &'static str,
+    },
+    /// The module is not the patched one.
+    #[error(
+        "the amdgpu module's version is `{version}` and lacks `{marker}`, so its calls 0x87 and \
+         0x88 are not the patched ones; load the patched module or use `update-queue`"
+    )]
+    NotPatched {
+        /// What was asked for.
+        marker: String,
+        /// What the module says.
+        version: String,
+    },
+    /// A number means something else to this driver.
+    #[error("call {number:#x} means something else to this driver: {why}; use `update-queue`")]
+    OtherMeaning {
+        /// The number.
+        number: u8,
+        /// How that was noticed.
+        why: &'static str,
+    },
     /// The file was opened by another process.
     #[error(
         "{call}: the driver was opened by another process; open it again after a fork, and give \
@@ -156,6 +190,9 @@ pub enum KfdError {
         /// The highest that is allowed.
         most: u64,
     },
+    /// A mask without a compute unit.
+    #[error("the mask has no compute unit, with which nothing would ever run; set a bit")]
+    NoUnits,
     /// The driver answered something that makes no sense.
     #[error("{call}: the driver answered {answer}, which makes no sense; {advice}")]
     Nonsense {

@@ -18,12 +18,12 @@ pub const INVALID_BIT: u32 = 1 << 31;
 pub const ID_MASK: u32 = !(FAILED_BIT | INVALID_BIT);
 /// The bit that every queue carries until a snapshot cleared it (`KFD_EC_MASK(EC_QUEUE_NEW)`).
 /// While it does, `SUSPEND_QUEUES` answers [`INVALID_BIT`] for it.
-pub const EC_QUEUE_NEW: u64 = exception(30);
+pub const EC_QUEUE_NEW: u64 = exception(31);
 
 /// The bit of an exception code (`KFD_EC_MASK`), which counts from 1 to 63.
 #[must_use]
 pub const fn exception(code: u32) -> u64 {
-    1 << code
+    1 << (code - 1)
 }
 
 /// States of a process's runtime (`kfd_dbg_runtime_state`).
@@ -329,6 +329,7 @@ pub struct QueueSnapshotEntry {
 }
 
 const _: () = {
+    assert!(EC_QUEUE_NEW == 1 << 30);
     assert!(size_of::<RuntimeEnable>() == 16);
     assert!(offset_of!(RuntimeEnable, mode) == 8 && offset_of!(RuntimeEnable, capabilities) == 12);
     assert!(size_of::<RuntimeInfo>() == 16 && offset_of!(RuntimeInfo, state) == 8);
