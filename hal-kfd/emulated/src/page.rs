@@ -8,6 +8,8 @@
 //!   nothing while that is 0.
 //! * On the signal it clears `running`, waits until `active` is 1, and sets `running` again.
 //!
+//! * A value of 2 says that the queue was reset: nothing of it ever runs again.
+//!
 //! The driver clears `active`, sends the signal if `running` is set, and does not answer the call
 //! before `running` is 0: what it said was suspended has stopped.
 
@@ -22,7 +24,7 @@ use crate::model::QUEUES_MAX;
 #[repr(C)]
 #[derive(Debug)]
 pub struct Slot {
-    /// 1 while the queue is on the run list. A futex.
+    /// A [`State`]: 1 while the queue is on the run list. A futex.
     pub active: AtomicU32,
     /// 1 while a command of the queue runs.
     pub running: AtomicU32,
@@ -30,6 +32,24 @@ pub struct Slot {
     pub thread: AtomicU32,
     /// The signal that stops it.
     pub signal: AtomicU32,
+}
+
+/// What a slot says of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Nothing of it may run.
+    Inactive = 0,
+    /// It is on the run list.
+    Active = 1,
+    /// It was reset.
+    Reset = 2,
+}
+
+impl State {
+    pub(crate) const fn of(is_active: bool) -> Self {
+        if is_active { Self::Active } else { Self::Inactive }
+    }
 }
 
 /// Bytes of the page.
@@ -64,11 +84,11 @@ impl Page {
         unsafe { &*self.slots.add(id as usize) }
     }
 
-    /// Says that a queue may run now, or may not.
-    pub(crate) fn set(&self, pid: u32, id: u32, is_active: bool) {
+    /// Says what becomes of a queue.
+    pub(crate) fn set(&self, pid: u32, id: u32, state: State) {
         let slot = self.slot(id);
-        slot.active.store(u32::from(is_active), Ordering::SeqCst);
-        if is_active {
+        slot.active.store(state as u32, Ordering::SeqCst);
+        if state != State::Inactive {
             // SAFETY: the word is only used as an address; it is shared, so no private futex.
             unsafe {
                 libc::syscall(libc::SYS_futex, slot.active.as_ptr(), libc::FUTEX_WAKE, i32::MAX);

@@ -85,7 +85,7 @@ impl Tree {
                 let folder = self.queue(pid, id);
                 if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) }
             }
-            Change::Active { .. } => Ok(()),
+            Change::Active { .. } | Change::Lost { .. } => Ok(()),
         }
     }
 

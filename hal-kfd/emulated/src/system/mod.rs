@@ -20,6 +20,7 @@ mod host;
 mod notify;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus};
@@ -32,7 +33,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::config::Config;
 use crate::control;
 use crate::model::{Block, Caller, Change, Model, Outcome};
-use crate::page::Page;
+use crate::page::{Page, State};
 use crate::tree::Tree;
 use host::System;
 use notify::{Answer, Call, Listener};
@@ -87,6 +88,29 @@ pub fn run(options: &Options, command: &mut Command) -> io::Result<Report> {
         let _ = child.wait();
     }
     Ok(Report { status: status?, unmodelled: supervisor.model.unmodelled() })
+}
+
+/// In the environment of a program that [`enter`] has started.
+const INSIDE: &str = "XSCHED_ON_EMULATED_KFD";
+/// Has the emulated HIP runtime make its rings queues of the driver.
+const RINGS: &str = "XSCHED_EMULATED_KFD";
+
+/// Runs this program once more on the emulated driver, with these arguments, and its own standard
+/// streams. `None` in the program that was started so: it goes on. The emulated HIP runtime there
+/// makes its rings queues of the driver.
+///
+/// # Errors
+/// As [`run`].
+pub fn enter<S: AsRef<OsStr>>(
+    options: &Options,
+    arguments: impl IntoIterator<Item = S>,
+) -> io::Result<Option<Report>> {
+    if std::env::var_os(INSIDE).is_some() {
+        return Ok(None);
+    }
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).env(INSIDE, "1").env(RINGS, "1");
+    run(options, &mut command).map(Some)
 }
 
 /// A process that opened the driver.
@@ -212,15 +236,16 @@ impl Supervisor {
         let mut stopped = Vec::new();
         for change in self.model.take_changes() {
             self.tree.apply(&change)?;
-            let (pid, id, is_active) = match change {
-                Change::Active { pid, id, is_active } => (pid, id, is_active),
-                Change::Destroyed { pid, id } => (pid, id, false),
+            let (pid, id, state) = match change {
+                Change::Active { pid, id, is_active } => (pid, id, State::of(is_active)),
+                Change::Destroyed { pid, id } => (pid, id, State::Inactive),
+                Change::Lost { pid, id } => (pid, id, State::Reset),
                 Change::Created { .. } => continue,
             };
             if let Some(opened) = self.opened.get(&pid) {
-                opened.page.set(pid, id, is_active);
+                opened.page.set(pid, id, state);
                 stopped.retain(|other| *other != (pid, id));
-                if !is_active {
+                if state == State::Inactive {
                     stopped.push((pid, id));
                 }
             }
