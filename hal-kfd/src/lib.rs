@@ -5,6 +5,7 @@ pub mod attribution;
 mod calls;
 mod controls;
 pub mod cost;
+mod device;
 mod driver;
 mod error;
 pub mod mechanism;
@@ -13,12 +14,16 @@ mod queue;
 #[cfg(test)]
 mod scripted;
 pub mod topology;
-mod tracing;
+mod traced;
 pub mod uapi;
 mod version;
 mod watching;
 
 pub use controls::{Controls, Sharing};
+pub use device::{
+    Counts, DeviceError, KfdConfig, KfdDevice, KfdPreempt, KfdQueueConfig, KfdRetire, KfdSubmit,
+    Lifted, at_exit,
+};
 pub use driver::{Driver, KFD_PATH, Kfd};
 pub use error::KfdError;
 pub use queue::{KfdQueue, NORMAL, QueueFacts};

@@ -13,7 +13,7 @@ use super::{Answers, History, Kind, Mechanism};
 use crate::driver::Driver;
 use crate::error::KfdError;
 use crate::queue::{KfdQueue, QueueFacts};
-use crate::tracing::Traced;
+use crate::traced::Traced;
 use crate::uapi::{
     DBG_TRAP, FAILED_BIT, ID_MASK, INVALID_BIT, MODE_ENABLE, QUEUES_MAX, QueueSnapshotEntry,
     RUNTIME_ENABLE, runtime_state,
@@ -396,6 +396,14 @@ impl<D: Driver + std::fmt::Debug> Mechanism for DebugTrap<D> {
     /// is, until the session ends.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
         Ok(self.session().held.has(queue))
+    }
+
+    fn held(&self) -> Vec<Arc<KfdQueue>> {
+        self.session().held.all()
+    }
+
+    fn end(&self) -> Result<(), KfdError> {
+        self.release()
     }
 
     /// One per GPU, however many queues.

@@ -87,6 +87,27 @@ pub trait Mechanism: Debug + Send + Sync {
     /// What the driver answered.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError>;
 
+    /// Suspends a queue again that was suspended here and that somebody else has let go. True if it
+    /// had to.
+    ///
+    /// # Errors
+    /// What the driver answered.
+    fn reassert(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
+        let _ = queue;
+        Ok(false)
+    }
+
+    /// What is suspended here at the moment.
+    fn held(&self) -> Vec<Arc<KfdQueue>>;
+
+    /// Lets everything continue, and gives up what the program's end would wait for.
+    ///
+    /// # Errors
+    /// What the driver answered.
+    fn end(&self) -> Result<(), KfdError> {
+        self.resume_all().into_iter().collect()
+    }
+
     /// Preemptions of the GPU that a batch of so many queues costs.
     fn preemptions(&self, queues: usize) -> usize;
 

@@ -72,7 +72,7 @@ impl<D: Driver> PatchedDriver<D> {
         Ok(Self { driver, held: Mutex::default(), timeout_ms, history })
     }
 
-    fn held(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,27 +145,31 @@ impl<D: Driver + std::fmt::Debug> Mechanism for PatchedDriver<D> {
     }
 
     fn suspend(&self, queues: &[Arc<KfdQueue>]) -> Answers {
-        let mut held = self.held();
+        let mut held = self.ledger();
         queues.iter().map(|queue| self.stop(&mut held, queue)).collect()
     }
 
     fn resume(&self, queues: &[Arc<KfdQueue>]) -> Answers {
-        let mut held = self.held();
+        let mut held = self.ledger();
         queues.iter().map(|queue| self.go(&mut held, queue)).collect()
     }
 
     fn resume_all(&self) -> Answers {
-        let all = self.held().all();
+        let all = self.ledger().all();
         self.resume(&all)
     }
 
     fn forget(&self, queue: &KfdQueue) {
-        self.held().remove(queue);
+        self.ledger().remove(queue);
     }
 
     /// The patch has no call that tells.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
-        Ok(self.held().has(queue))
+        Ok(self.ledger().has(queue))
+    }
+
+    fn held(&self) -> Vec<Arc<KfdQueue>> {
+        self.ledger().all()
     }
 
     /// One for each.
@@ -181,7 +185,7 @@ impl<D: Driver + std::fmt::Debug> Mechanism for PatchedDriver<D> {
 impl<D: Driver> Drop for PatchedDriver<D> {
     /// Resumes what is suspended: nobody could later. There is nothing to be done about an error.
     fn drop(&mut self) {
-        let mut held = self.held();
+        let mut held = self.ledger();
         for queue in held.all() {
             _ = self.go(&mut held, &queue);
         }

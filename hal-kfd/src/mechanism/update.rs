@@ -56,7 +56,7 @@ impl<D: Driver> UpdateQueue<D> {
     }
 
     /// The ledger is locked for the calls too: the driver does one at a time anyway.
-    fn held(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,18 +145,6 @@ impl<D: Driver> UpdateQueue<D> {
         Ok(())
     }
 
-    /// Suspends a queue again that its owner has made active. True if it had to.
-    ///
-    /// # Errors
-    /// What the driver answered.
-    pub fn reassert(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
-        let held = self.held();
-        if !held.has(queue) || self.asks_still_suspended(queue)? {
-            return Ok(false);
-        }
-        self.update(queue, 0).map(|()| true)
-    }
-
     fn asks_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
         let call = uapi::GET_QUEUE_WAVE_STATE.name;
         match self.driver.wave_state(queue.id())? {
@@ -173,7 +161,7 @@ impl<D: Driver + std::fmt::Debug> Mechanism for UpdateQueue<D> {
     }
 
     fn suspend(&self, queues: &[Arc<KfdQueue>]) -> Answers {
-        let mut held = self.held();
+        let mut held = self.ledger();
         let mut one = |queue| {
             let (since, calls) = (Instant::now(), self.calls());
             let stopped = self.stop(&mut held, queue);
@@ -186,7 +174,7 @@ impl<D: Driver + std::fmt::Debug> Mechanism for UpdateQueue<D> {
     }
 
     fn resume(&self, queues: &[Arc<KfdQueue>]) -> Answers {
-        let mut held = self.held();
+        let mut held = self.ledger();
         let mut one = |queue| {
             let (since, calls) = (Instant::now(), self.calls());
             let gone = self.go(&mut held, queue);
@@ -199,12 +187,12 @@ impl<D: Driver + std::fmt::Debug> Mechanism for UpdateQueue<D> {
     }
 
     fn resume_all(&self) -> Answers {
-        let all = self.held().all();
+        let all = self.ledger().all();
         self.resume(&all)
     }
 
     fn forget(&self, queue: &KfdQueue) {
-        let mut held = self.held();
+        let mut held = self.ledger();
         if held.has(queue) {
             if let Some(watcher) = &self.watcher {
                 _ = watcher.release(queue.id());
@@ -219,7 +207,19 @@ impl<D: Driver + std::fmt::Debug> Mechanism for UpdateQueue<D> {
     /// may be inactive for other reasons as well, such as an eviction. Where save and restore is
     /// off the answer is always that it is active.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
-        Ok(self.held().has(queue) && self.asks_still_suspended(queue)?)
+        Ok(self.ledger().has(queue) && self.asks_still_suspended(queue)?)
+    }
+
+    fn reassert(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
+        let held = self.ledger();
+        if !held.has(queue) || self.asks_still_suspended(queue)? {
+            return Ok(false);
+        }
+        self.update(queue, 0).map(|()| true)
+    }
+
+    fn held(&self) -> Vec<Arc<KfdQueue>> {
+        self.ledger().all()
     }
 
     /// One for each: the call has one id.
@@ -235,7 +235,7 @@ impl<D: Driver + std::fmt::Debug> Mechanism for UpdateQueue<D> {
 impl<D: Driver> Drop for UpdateQueue<D> {
     /// Resumes what is suspended: nobody could later. There is nothing to be done about an error.
     fn drop(&mut self) {
-        let mut held = self.held();
+        let mut held = self.ledger();
         for queue in held.all() {
             _ = self.go(&mut held, &queue);
         }
