@@ -54,6 +54,8 @@ pub(crate) enum CliError {
          --device-file, `xsched bench calibrate` writes it"
     )]
     NoDeviceFile { name: String },
+    #[error("there is no experiment `{id}`; there are {known}")]
+    NoExperiment { id: String, known: String },
     #[error("the device cannot be used: {0}")]
     Device(String),
 }

@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
+        Command::Bench(Bench::All(args)) => bench::all::execute(&args),
         Command::Bench(Bench::Preempt(args)) => bench::preempt(&args),
         Command::Bench(Bench::FixedPriority(args)) => bench::spin::fixed_priority(&args),
         Command::Bench(Bench::Overhead(args)) => bench::spin::overhead(&args),
