@@ -10,6 +10,7 @@ mod gpu;
 pub mod graphs;
 mod host;
 pub mod kfd;
+pub mod kit;
 pub mod mode;
 pub mod overhead;
 pub mod partition;
