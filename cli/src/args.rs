@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use xsched_lab::mode::Mode;
 use xsched_sim::comparators::System;
 
-pub(crate) use kit::AllArgs;
+pub(crate) use kit::{AllArgs, InterruptArgs};
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
@@ -84,6 +84,10 @@ pub(crate) enum Bench {
     /// Hold a busy queue at random moments and print how fast it stops and goes on.
     #[command(after_help = EXIT_CODES)]
     Preempt(PreemptArgs),
+    /// Interrupt running commands in every way that the device has, with every moment written down
+    /// and all results checked; from careful steps on.
+    #[command(after_help = EXIT_CODES)]
+    Interrupt(InterruptArgs),
     /// Run a task beside an endless background, plain and scheduled, and compare its latency with
     /// that of the task alone.
     #[command(after_help = EXIT_CODES)]

@@ -45,8 +45,8 @@ pub(crate) enum CliError {
     )]
     NotPredicted { place: String, bench: String },
     #[error(
-        "{place}: `bench {bench}` has no picture; fixed-priority, preempt, overhead, partition, \
-         graphs and threshold have one"
+        "{place}: `bench {bench}` has no picture; fixed-priority, preempt, interrupt, overhead, \
+         partition, graphs and threshold have one"
     )]
     NotDrawn { place: String, bench: String },
     #[error(

@@ -4,6 +4,7 @@ pub(crate) mod all;
 pub(crate) mod calibrate;
 pub(crate) mod draw;
 pub(crate) mod graphs;
+pub(crate) mod interrupt;
 mod on;
 pub(crate) mod predict;
 mod preempt;

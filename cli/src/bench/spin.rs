@@ -150,7 +150,7 @@ pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliErro
 }
 
 /// The command line of a background in a process of its own.
-fn background_command(spin: &SpinArgs, request: &Request) -> io::Result<Command> {
+pub(super) fn background_command(spin: &SpinArgs, request: &Request) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     let hal = spin.hal.to_possible_value().map(|hal| hal.get_name().to_owned());
     command.args(["bench", "background", "--hal", &hal.unwrap_or_default()]);

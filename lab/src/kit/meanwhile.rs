@@ -49,6 +49,18 @@ pub enum Call {
     FirstLaunch,
 }
 
+impl Call {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allocate => "allocate",
+            Self::Copy => "copy",
+            Self::FirstLaunch => "first launch",
+        }
+    }
+}
+
 /// What the victims do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -59,6 +71,18 @@ pub enum State {
     Running,
     /// They are interrupted.
     Interrupted,
+}
+
+impl State {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Interrupted => "interrupted",
+        }
+    }
 }
 
 /// What a call takes in a state.

@@ -23,7 +23,7 @@ use xsched::core::hal::Backend;
 use crate::bench::{Bench, LabError, Victim};
 
 pub use queues::Queues;
-pub use run::{Outcome, Plan, Stages, run};
+pub use run::{Event, Outcome, Plan, Stages, run};
 
 /// What a kernel does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,8 @@ use super::meanwhile::{self, Row};
 use super::tenants::Tenant;
 use super::{Kind, Kit, Load, Share};
 use crate::bench::{Described, LabError};
+use crate::mode::Apart;
+use crate::processes::{Elsewhere, Launcher, Request};
 
 /// Interrupts of a storm between two notes of how far it is, at least.
 const NOTE: u32 = 1_000;
@@ -33,7 +35,7 @@ pub struct Plan {
     pub interrupts: u32,
     /// Calls of each kind in each state meanwhile.
     pub calls: u32,
-    /// Other processes that keep the device busy, for the notes: whoever calls starts them.
+    /// Other processes that keep the device busy in one more combination.
     pub processes: u32,
     /// Go on though others have queues on the GPU.
     pub beside_others: bool,
@@ -77,6 +79,8 @@ pub struct Stages<'a> {
     pub events: &'a mut dyn FnMut(&Event<'_>),
     /// Gets the share that is done.
     pub progress: &'a dyn Fn(f64),
+    /// Makes the command lines of other processes.
+    pub launcher: Launcher<'a>,
 }
 
 impl std::fmt::Debug for Stages<'_> {
@@ -237,36 +241,61 @@ impl<K: Kit> All<'_, '_, K> {
             mechanism: self.mechanism.to_owned(),
             load: Load { kind, share, ns: self.plan.command_ns },
             queues,
-            processes: self.plan.processes,
+            processes: 0,
         }
     }
 
-    /// Every kind with every share in one queue; and the first kind in every number of queues.
+    /// Every kind with every share in one queue; the first kind in every number of queues, and
+    /// beside other processes.
     fn combinations(&self) -> Vec<Combination> {
         let (kinds, shares) = (self.kinds(), self.kit.shares());
         let mut all = Vec::new();
         for &kind in &kinds {
             all.extend(shares.iter().map(|&share| self.combination(kind, share, 1)));
         }
-        for &queues in self.plan.queues.iter().filter(|&&queues| queues > 1) {
-            let (kind, share) = (kinds.first(), shares.last());
-            if let (Some(&kind), Some(&share)) = (kind, share) {
-                all.push(self.combination(kind, share, queues));
-            }
+        let (Some(&kind), Some(&share)) = (kinds.first(), shares.last()) else { return all };
+        let several = self.plan.queues.iter().filter(|&&queues| queues > 1);
+        all.extend(several.map(|&queues| self.combination(kind, share, queues)));
+        let processes = self.plan.processes;
+        if processes > 0 {
+            all.push(Combination { processes, ..self.combination(kind, share, 1) });
         }
         all
     }
 
+    /// Processes that keep the device busy with commands as long as the victims', until they are
+    /// dropped.
+    fn others(&self, count: u32) -> Result<Vec<Elsewhere>, LabError> {
+        let request = Request {
+            page: std::path::PathBuf::new(),
+            apart: Apart::Plain,
+            command_ns: self.plan.command_ns,
+            waves: 1,
+            threshold: 2,
+        };
+        let start = |_| Elsewhere::start(self.stages.launcher, request.clone());
+        (0..count).map(start).collect()
+    }
+
     fn cell(&mut self, combination: &Combination) {
-        let Combination { load, queues, .. } = combination;
+        let Combination { load, queues, processes, .. } = combination;
         let over = if *queues > MAPPED { ", oversubscribed" } else { "" };
-        self.begin("cell", format!("{}, {}, {queues} queues{over}", load.kind, load.share));
+        let beside = if *processes > 0 { ", beside other processes" } else { "" };
+        self.begin("cell", format!("{}, {}, {queues} queues{over}{beside}", load.kind, load.share));
+        let others = match self.others(*processes) {
+            Ok(others) => others,
+            Err(error) => {
+                self.outcome.failures.push((combination.clone(), error.to_string()));
+                return;
+            }
+        };
         let events = &mut *self.stages.events;
         let mut raw = |trial: &Trial| events(&Event::Trial { combination, trial: *trial });
         match cells::measure(self.kit, combination, self.plan.trials, &mut raw) {
             Ok(cell) => self.outcome.cells.push(cell),
             Err(error) => self.outcome.failures.push((combination.clone(), error.to_string())),
         }
+        drop(others);
     }
 
     fn storm(&mut self, kind: Kind, kinds: u32) {
@@ -329,7 +358,9 @@ mod tests {
             Event::Trial { .. } => counts[1] += 1,
             Event::Storm { .. } => {}
         };
-        let mut stages = Stages { watch, events: &mut events, progress: &|_| {} };
+        let launcher = |_: &Request| Err(std::io::Error::other("not asked for"));
+        let (progress, events) = (&|_: f64| {}, &mut events);
+        let mut stages = Stages { watch, events, progress, launcher: &launcher };
         let outcome = run(&Host::open().unwrap(), plan, &mut stages).unwrap();
         (outcome, counts)
     }
@@ -357,6 +388,15 @@ mod tests {
         assert!(outcome.is_finding());
         assert!(outcome.stopped.as_deref().unwrap().contains("ring timeout"));
         assert_eq!((outcome.canary.len(), outcome.cells.len(), outcome.storms.len()), (8, 2, 0));
+    }
+
+    #[test]
+    fn processes_that_cannot_be_started_are_a_failure_and_the_rest_goes_on() {
+        let plan = Plan { kinds: vec![Kind::Alu], queues: Vec::new(), processes: 2, ..plan() };
+        let (outcome, _) = ran(&plan, &mut Scripted::after(100_000, ""));
+        let [(combination, why)] = &*outcome.failures else { panic!("{outcome:?}") };
+        assert_eq!((combination.processes, why.as_str()), (2, "not asked for"));
+        assert!(outcome.is_finding() && outcome.storms.len() == 1);
     }
 
     #[test]

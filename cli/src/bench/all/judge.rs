@@ -40,7 +40,7 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    fn new(results: Value, pass: Option<bool>) -> Self {
+    pub(super) fn new(results: Value, pass: Option<bool>) -> Self {
         let results = match results {
             Value::Object(results) => results,
             other => Map::from_iter([("value".to_owned(), other)]),
@@ -48,7 +48,7 @@ impl Judged {
         Self { results, pass, ..Self::default() }
     }
 
-    fn noting(mut self, note: impl Into<String>) -> Self {
+    pub(super) fn noting(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
@@ -59,13 +59,13 @@ impl Judged {
 }
 
 /// A list in a record.
-fn list<T: DeserializeOwned>(record: &Value, key: &str) -> Result<Vec<T>, String> {
+pub(super) fn list<T: DeserializeOwned>(record: &Value, key: &str) -> Result<Vec<T>, String> {
     let found = record.get(key).cloned().unwrap_or(Value::Array(Vec::new()));
     serde_json::from_value(found).map_err(|error| format!("`{key}` is not as expected: {error}"))
 }
 
 /// All of these, unless one of them cannot be said.
-fn all(verdicts: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+pub(super) fn all(verdicts: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     let verdicts: Vec<_> = verdicts.into_iter().collect();
     if verdicts.contains(&Some(false)) {
         return Some(false);

@@ -4,6 +4,7 @@
 mod child;
 mod facts;
 mod judge;
+mod lv3;
 mod page;
 mod plan;
 mod record;
@@ -16,15 +17,16 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};
+use xsched_lab::kit::log::Watch;
 
 use self::child::Ended;
 use self::facts::Facts;
 use self::judge::Judged;
 use self::page::Report;
-use self::plan::{ELSEWHERE, Part, Run};
+use self::plan::{CANARY, ELSEWHERE, Part, Run};
 use self::record::{Record, Status};
 use crate::Ending;
-use crate::args::AllArgs;
+use crate::args::{AllArgs, SpinHal};
 use crate::error::CliError;
 use crate::machine::Machine;
 use crate::output::{Output, Stream};
@@ -46,7 +48,9 @@ pub(crate) fn execute(args: &AllArgs) -> Result<Ending, CliError> {
     let raw = folder.join(RAW);
     fs::create_dir_all(&raw)
         .map_err(|source| CliError::Write { place: raw.display().to_string(), source })?;
-    let session = Session { args, folder, hal: name(args), machine: Machine::here() };
+    let machine = Machine::here();
+    let mut session =
+        Session { args, folder, hal: name(args), machine, watch: Watch::new(), halted: None };
     let before = Facts::here();
     write_json(&raw.join("facts-before.json"), &before)?;
     let runs = plan::runs(args.hal, args.quick);
@@ -92,6 +96,10 @@ struct Session<'a> {
     folder: &'a Path,
     hal: String,
     machine: Machine,
+    /// The kernel's log.
+    watch: Watch,
+    /// Why nothing more may be done on this device, if so.
+    halted: Option<String>,
 }
 
 impl Session<'_> {
@@ -100,7 +108,7 @@ impl Session<'_> {
     }
 
     /// The records of a bench: those that are there, if they may stay, or new ones.
-    fn run(&self, run: &Run, (number, count): (usize, usize)) -> Result<Vec<Record>, CliError> {
+    fn run(&mut self, run: &Run, (number, count): (usize, usize)) -> Result<Vec<Record>, CliError> {
         if !run.parts.iter().any(|part| self.wants(part.id)) {
             return Ok(self.kept(run.parts));
         }
@@ -114,6 +122,10 @@ impl Session<'_> {
             say("done before")?;
             return Ok(kept);
         }
+        if let Some(why) = &self.halted {
+            say("not run")?;
+            return self.left_out(run, why);
+        }
         // Until the bench has ended, this is the truth if nobody comes back to write more.
         let begun: Vec<Record> = run.parts.iter().map(|part| self.begun(run, part)).collect();
         begun.iter().try_for_each(|record| record.write(self.folder))?;
@@ -126,6 +138,35 @@ impl Session<'_> {
         records.iter().try_for_each(|record| record.write(self.folder))?;
         let word = records.first().map_or("", |record| record.status.word());
         say(&format!("{word}, {seconds:.1} s"))?;
+        self.halted = self.reason_to_halt(&records);
+        Ok(records)
+    }
+
+    /// Why nothing more may be done after these records: the driver has complained, or the first
+    /// steps at Lv3 went wrong. The host device's driver is this program.
+    fn reason_to_halt(&mut self, records: &[Record]) -> Option<String> {
+        if self.args.hal == SpinHal::Host {
+            return None;
+        }
+        if let Err(line) = self.watch.check() {
+            return Some(line);
+        }
+        let canary = records.iter().find(|record| record.test_id == CANARY)?;
+        let notes = &canary.notes;
+        canary.is_finding().then(|| format!("the first steps at Lv3 went wrong: {notes}"))
+    }
+
+    /// The records of a bench that may not be run any more.
+    fn left_out(&self, run: &Run, why: &str) -> Result<Vec<Record>, CliError> {
+        let record = |part: &Part| {
+            let goal = part.goal.to_owned();
+            // As if interrupted, so that it is run when the rest is resumed.
+            let status = Status::Interrupted;
+            let notes = format!("not begun: {why}");
+            Record { goal, status, notes, ..self.blank(part.id, part.name) }
+        };
+        let records: Vec<Record> = run.parts.iter().map(record).collect();
+        records.iter().try_for_each(|record| record.write(self.folder))?;
         Ok(records)
     }
 
@@ -146,6 +187,9 @@ impl Session<'_> {
         arguments.extend([self.hal.clone(), "--device".to_owned(), self.args.device.to_string()]);
         arguments.extend(run.options.iter().cloned());
         arguments.extend(["--json".to_owned(), path("json")]);
+        if run.bench == "interrupt" {
+            arguments.extend(["--events".to_owned(), path("jsonl")]);
+        }
         if run.drawn {
             arguments.extend(["--svg".to_owned(), path("svg")]);
         } else {
@@ -158,6 +202,7 @@ impl Session<'_> {
     fn begun(&self, run: &Run, part: &Part) -> Record {
         let mut endings = vec!["json", "txt", "err.txt"];
         endings.push(if run.drawn { "svg" } else { "toml" });
+        endings.extend((run.bench == "interrupt").then_some("jsonl"));
         let raw = endings.into_iter().map(|ending| Self::raw(run, ending).display().to_string());
         let arguments = self.arguments(run, Path::new(""));
         Record {
@@ -255,6 +300,44 @@ mod tests {
     use super::*;
 
     const PART: Part = Part { id: "1", name: "one", goal: "good", judge: judge::calibration };
+
+    #[test]
+    fn a_ladder_that_was_not_climbed_ends_everything_on_a_gpu() {
+        let folder = tempfile::tempdir().unwrap();
+        let args = |hal| AllArgs {
+            hal,
+            device: 0,
+            report: folder.path().to_owned(),
+            quick: true,
+            resume: false,
+            only: Vec::new(),
+        };
+        let canary = |pass| Record {
+            test_id: CANARY.to_owned(),
+            notes: "a victim ran on".to_owned(),
+            ..record::sample(Status::Measured, Some(pass))
+        };
+        let halted = |hal, pass| {
+            let args = args(hal);
+            let mut session = Session {
+                args: &args,
+                folder: folder.path(),
+                hal: name(&args),
+                machine: Machine::here(),
+                watch: Watch::new(),
+                halted: None,
+            };
+            session.halted = session.reason_to_halt(&[canary(pass)]);
+            let run = &plan::runs(hal, true)[1];
+            let why = session.halted.clone()?;
+            Some(session.left_out(run, &why).unwrap())
+        };
+        assert!(halted(SpinHal::Host, false).is_none() && halted(SpinHal::Kfd, true).is_none());
+        let records = halted(SpinHal::Kfd, false).unwrap();
+        assert!(records.iter().all(|record| record.is_finding() && !record.is_done("kfd", true)));
+        assert!(records[0].notes.contains("a victim ran on"), "{}", records[0].notes);
+        assert_eq!(Record::read(folder.path(), "7.3.1"), Some(records[0].clone()));
+    }
 
     #[test]
     fn how_a_bench_ended_is_in_its_record() {

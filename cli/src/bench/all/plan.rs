@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::judge::{self, Judged};
+use super::lv3;
 use crate::args::SpinHal;
 
 /// A bench that is run once, in a process of its own.
@@ -31,6 +32,32 @@ pub(super) struct Part {
     pub(super) judge: fn(&Value) -> Result<Judged, String>,
 }
 
+const INTERRUPT: [Part; 4] = [
+    Part {
+        id: CANARY,
+        name: "first careful interrupts",
+        goal: "every step ends well, and the driver writes nothing to the kernel's log",
+        judge: lv3::canary,
+    },
+    Part {
+        id: "lv3-latency",
+        name: "what an interrupt costs, in all combinations",
+        goal: "the victim is quiet within 100 µs at the P99, and nothing runs afterwards",
+        judge: lv3::latency,
+    },
+    Part {
+        id: "lv3-results",
+        name: "results after 100,000 interrupts",
+        goal: "every command ran once and had the right result",
+        judge: lv3::results,
+    },
+    Part {
+        id: "lv3-meanwhile",
+        name: "allocations, copies and first launches meanwhile",
+        goal: "none",
+        judge: lv3::meanwhile,
+    },
+];
 const PREEMPT: [Part; 3] = [
     Part {
         id: "7.3.1",
@@ -98,6 +125,9 @@ const CALIBRATE: [Part; 1] = [Part {
     judge: judge::calibration,
 }];
 
+/// The experiment that has to end well before anything else is done at Lv3 on a GPU.
+pub(super) const CANARY: &str = "lv3-canary";
+
 /// Experiments of the test plan that this program cannot run: what they are, and why.
 pub(super) const ELSEWHERE: [(&str, &str, &str); 8] = [
     ("7.1.1", "portability", "needs an application under the library to preload"),
@@ -110,9 +140,13 @@ pub(super) const ELSEWHERE: [(&str, &str, &str); 8] = [
     ("4.2.2", "MIOpen and hipBLAS", "needs the libraries and the C interface"),
 ];
 
-/// Half an hour, or less with few samples.
-const fn limit(quick: bool) -> Duration {
-    Duration::from_secs(if quick { 300 } else { 1_800 })
+/// Half an hour, or less with few samples; interrupts of everything in all ways may take longer.
+fn limit(bench: &str, quick: bool) -> Duration {
+    Duration::from_secs(match (bench, quick) {
+        (_, true) => 300,
+        ("interrupt", false) => 10_800,
+        (_, false) => 1_800,
+    })
 }
 
 fn run(
@@ -122,7 +156,7 @@ fn run(
 ) -> Run {
     let options = if quick { few } else { many };
     let options = options.split_whitespace().map(str::to_owned).collect();
-    Run { bench, options, drawn, limit: limit(quick), parts }
+    Run { bench, options, drawn, limit: limit(bench, quick), parts }
 }
 
 /// All that is run on a device, in order: what matters most first.
@@ -141,6 +175,12 @@ pub(super) fn runs(hal: SpinHal, quick: bool) -> Vec<Run> {
         run(("overhead", true), &OVERHEAD, of("--rounds 1 --commands-us 1000", "")),
         run(("calibrate", false), &CALIBRATE, of("--samples 20 --rounds 2", "")),
     ];
+    if matches!(hal, SpinHal::Host | SpinHal::Kfd) {
+        let few = "--trials 3 --interrupts 300 --calls 2 --queues 1,4 --command-us 500 \
+                   --processes 0";
+        let here = if hal == SpinHal::Host { "--processes 0" } else { "" };
+        runs.insert(0, run(("interrupt", true), &INTERRUPT, of(few, here)));
+    }
     if hal == SpinHal::Cuda {
         runs.push(run(("graphs", true), &GRAPHS, of("--samples 30 --requests 30", "")));
     }
@@ -149,9 +189,15 @@ pub(super) fn runs(hal: SpinHal, quick: bool) -> Vec<Run> {
 
 /// The names of all records.
 pub(super) fn ids() -> Vec<&'static str> {
-    let runs = runs(SpinHal::Cuda, true);
-    let parts = runs.iter().flat_map(|run| run.parts);
-    parts.map(|part| part.id).chain(ELSEWHERE.map(|(id, ..)| id)).collect()
+    let runs = [runs(SpinHal::Kfd, true), runs(SpinHal::Cuda, true)];
+    let parts = runs.iter().flatten().flat_map(|run| run.parts).map(|part| part.id);
+    let mut ids = Vec::new();
+    for id in parts.chain(ELSEWHERE.map(|(id, ..)| id)) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
 }
 
 #[cfg(test)]
@@ -160,12 +206,21 @@ mod tests {
 
     #[test]
     fn every_record_has_its_own_name() {
-        let mut ids = ids();
-        let count = ids.len();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), count);
-        assert!(ids.iter().all(|id| !id.contains(['/', ' '])));
+        for hal in [SpinHal::Host, SpinHal::Cuda, SpinHal::Hip, SpinHal::Kfd] {
+            let runs = runs(hal, false);
+            let parts = runs.iter().flat_map(|run| run.parts).map(|part| part.id);
+            let mut names: Vec<_> = parts.chain(ELSEWHERE.map(|(id, ..)| id)).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count);
+            assert!(names.iter().all(|id| ids().contains(id) && !id.contains(['/', ' '])));
+        }
+    }
+
+    #[test]
+    fn on_a_gpu_nothing_comes_before_the_ladder() {
+        assert_eq!(runs(SpinHal::Kfd, true)[0].parts[0].id, CANARY);
     }
 
     #[test]
