@@ -3,8 +3,8 @@
 //! that what is timed is the device, its driver and the backend, not the runtime.
 //!
 //! The order of things is for a GPU on which nothing of this has run before: a ladder of careful
-//! steps ([`canary`]) goes first, and a new line of the driver's in the kernel's log ends everything
-//! ([`log`]).
+//! steps ([`canary`]) goes first, and a new line of the driver's in the kernel's log ([`log`]) ends
+//! everything.
 
 pub mod canary;
 pub mod cells;
