@@ -49,9 +49,17 @@ pub(crate) fn execute(args: &AllArgs) -> Result<Ending, CliError> {
     fs::create_dir_all(&raw)
         .map_err(|source| CliError::Write { place: raw.display().to_string(), source })?;
     let machine = Machine::here();
-    let mut session =
-        Session { args, folder, hal: name(args), machine, watch: Watch::new(), halted: None };
-    let before = Facts::here();
+    let mut session = Session {
+        args,
+        folder,
+        hal: name(args),
+        machine,
+        watch: Watch::new(),
+        halted: None,
+        environment: environment(args.hal),
+    };
+    let mut before = Facts::here();
+    before.environment.extend(session.environment.iter().cloned());
     write_json(&raw.join("facts-before.json"), &before)?;
     let runs = plan::runs(args.hal, args.quick);
     let mut records = Vec::new();
@@ -81,6 +89,30 @@ fn name(args: &AllArgs) -> String {
     value.map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
+/// Variables that AMD's runtime reads, and the values that benches need.
+const RUNTIME: [(&str, &str); 2] = [
+    // Else the runtime may write to queues that are suspended, and let them go on.
+    ("HSA_NO_SCRATCH_RECLAIM", "1"),
+    // Else a stream may change its hardware queue between two launches.
+    ("DEBUG_HIP_DYNAMIC_QUEUES", "0"),
+];
+/// The library that sees which of the driver's queues a stream is, beside the program.
+const WATCH_LIBRARY: &str = "libxsched_kfd_watch.so";
+
+/// Variables of the environment that are set for the benches, as far as nobody has set them.
+fn environment(hal: SpinHal) -> Vec<(String, String)> {
+    if !matches!(hal, SpinHal::Hip | SpinHal::Kfd) {
+        return Vec::new();
+    }
+    let mut wanted: Vec<_> = RUNTIME.map(|(name, value)| (name, value.to_owned())).into();
+    let library = env::current_exe().ok().map(|program| program.with_file_name(WATCH_LIBRARY));
+    if let Some(library) = library.filter(|library| hal == SpinHal::Kfd && library.is_file()) {
+        wanted.push(("LD_PRELOAD", library.display().to_string()));
+    }
+    let unset = wanted.into_iter().filter(|(name, _)| env::var_os(name).is_none());
+    unset.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<(), CliError> {
     Output::prepare(path)?.write(|out| xsched_sim::report::write_json(out, document))
 }
@@ -100,6 +132,8 @@ struct Session<'a> {
     watch: Watch,
     /// Why nothing more may be done on this device, if so.
     halted: Option<String>,
+    /// Variables that are set for the benches.
+    environment: Vec<(String, String)>,
 }
 
 impl Session<'_> {
@@ -244,7 +278,7 @@ impl Session<'_> {
         let _ = fs::remove_file(place("json"));
         let program = env::current_exe().map_err(CliError::device)?;
         let mut command = Command::new(program);
-        command.args(self.arguments(run, self.folder));
+        command.args(self.arguments(run, self.folder)).envs(self.environment.iter().cloned());
         let ended = child::run(command, &place("txt"), &place("err.txt"), run.limit);
         Ok(match ended {
             Ended::Badly(why) => Err(why),
@@ -302,6 +336,16 @@ mod tests {
     const PART: Part = Part { id: "1", name: "one", goal: "good", judge: judge::calibration };
 
     #[test]
+    fn amd_benches_get_what_their_runtime_needs() {
+        let names = |hal| environment(hal).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert!(names(SpinHal::Host).is_empty() && names(SpinHal::Cuda).is_empty());
+        let set = |name: &str| env::var_os(name).is_some();
+        for (name, _) in RUNTIME {
+            assert!(set(name) || names(SpinHal::Kfd).contains(&name.to_owned()), "{name}");
+        }
+    }
+
+    #[test]
     fn a_ladder_that_was_not_climbed_ends_everything_on_a_gpu() {
         let folder = tempfile::tempdir().unwrap();
         let args = |hal| AllArgs {
@@ -326,6 +370,7 @@ mod tests {
                 machine: Machine::here(),
                 watch: Watch::new(),
                 halted: None,
+                environment: environment(hal),
             };
             session.halted = session.reason_to_halt(&[canary(pass)]);
             let run = &plan::runs(hal, true)[1];
