@@ -57,10 +57,24 @@ pub(crate) enum Sim {
     /// Run the experiments of the XSched paper and set them beside its figures.
     #[command(after_help = experiments())]
     Paper(PaperArgs),
+    /// Say what an MI308X would do at Lv3 under three assumptions about its driver.
+    #[command(after_help = EXIT_CODES)]
+    Lv3(Lv3Args),
 }
 
 fn experiments() -> String {
     format!("Experiments: {}.\n{EXIT_CODES}", xsched_sim::paper::ids().join(", "))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Lv3Args {
+    /// Holds for each figure.
+    #[arg(long, value_name = "N", default_value_t = 1_000,
+        value_parser = value_parser!(u64).range(1..=100_000))]
+    pub(crate) requests: u64,
+    /// The folder for the tables `lv3.md` and all figures `lv3.json`.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ mod compare;
 mod demo;
 mod devices;
 mod error;
+mod lv3;
 mod machine;
 mod output;
 mod paper;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Command::Sim(Sim::Run(args)) => run::execute(&args),
         Command::Sim(Sim::Compare(args)) => compare::execute(&args),
         Command::Sim(Sim::Paper(args)) => paper::execute(&args),
+        Command::Sim(Sim::Lv3(args)) => lv3::execute(&args),
         Command::Sim(Sim::Swarm(args)) => swarm::execute(&args),
         Command::Replay(args) => replay::execute(&args),
     };

@@ -31,6 +31,7 @@ pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
         checks: !args.no_checks,
         timeline_spans: if args.trace.is_some() { TIMELINE_SPANS } else { 0 },
         record: false,
+        by_cost: false,
     };
     let progress = Progress::new(args.quiet);
     let show = |part| progress.set(part);

@@ -4,9 +4,28 @@
 //! The model is deliberately small. Lv1 waits for everything in flight. Lv2 waits for the running
 //! command and what was launched since the last gate, and pays for gates all the time. Lv3 waits
 //! for the save of the context and pays for saving and restoring each time.
+//!
+//! Who pays at Lv3 depends on the device's [`Reach`]. Where one queue can be taken off by itself,
+//! the others go on. Where the driver takes every queue off the device and puts those back that may
+//! go on, as AMD's does (`unmap_queues_cpsch` and `map_queues_cpsch` in the kernel's amdkfd), each
+//! interrupt and each restore stops everybody for as long as the whole operation takes, the one
+//! for whom the hold is made included.
+//!
+//! What an operation really takes is known only on the device: [`History`] compares.
 
 use crate::level::Level;
 use crate::time::Duration;
+
+/// Whom an interrupt or a restore stops while it lasts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// The queue itself. The device saves one context while it does nothing else, and restores it
+    /// when it is the queue's turn again.
+    #[default]
+    Queue,
+    /// Every queue of the device: all are saved, and those that may go on are restored.
+    Device,
+}
 
 /// Per-level costs of a device. All zero is a device that preempts for free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,14 +38,20 @@ pub struct CostModel {
     pub gate: Duration,
     /// Lv2: predicted work between two gates; zero for a gate in front of every command.
     pub gate_spacing: Duration,
-    /// Lv3: fixed part of a save.
+    /// Lv3: fixed part of a save; under [`Reach::Device`] of the whole call that suspends.
     pub save_fixed: Duration,
     /// Lv3: part of a save that grows with the context, for a whole context.
     pub save_context: Duration,
-    /// Lv3: fixed part of a restore.
+    /// Lv3: fixed part of a restore; under [`Reach::Device`] of the whole call that resumes.
     pub restore_fixed: Duration,
     /// Lv3: part of a restore that grows with the context, for a whole context.
     pub restore_context: Duration,
+    /// Lv3: how long running waves may go on before they are saved.
+    pub grace: Duration,
+    /// Lv3: who is stopped.
+    pub reach: Reach,
+    /// Lv3: steps that are committed together are one operation.
+    pub batches: bool,
 }
 
 /// What a victim has on the device.
@@ -36,12 +61,37 @@ pub struct Load {
     pub in_flight: u64,
     /// Mean device time of a command.
     pub command: Duration,
-    /// Share of the whole context in use, in permille.
+    /// Share of the whole context in use, in permille: how much of the device its waves fill.
     pub context_permille: u32,
+    /// The same of the others that run at that moment: those who share the victim's hardware ring,
+    /// and under [`Reach::Device`] everybody. Both together count for at most the whole context.
+    pub others_permille: u32,
+    /// Another queue is interrupted in the same batch, so that the fixed parts are paid already.
+    pub joins: bool,
+}
+
+impl Load {
+    /// Shares of the context: the victim's and the others', together at most all of it.
+    fn shares(&self) -> (u32, u32) {
+        let own = self.context_permille.min(1_000);
+        (own, self.others_permille.min(1_000 - own))
+    }
 }
 
 impl CostModel {
-    /// Predicted time from a hold to the victim's last instruction (`quiet`), at its worst.
+    /// The parts of saving and restoring that grow with the context, from its size in bytes and the
+    /// memory's bandwidth in bytes per microsecond (1 GB/s is 1,000). Rounded up to nanoseconds; a
+    /// bandwidth of 0 counts as 1.
+    #[must_use]
+    pub fn with_context(mut self, bytes: u64, bytes_per_us: u64) -> Self {
+        let ns = (u128::from(bytes) * 1_000).div_ceil(u128::from(bytes_per_us.max(1)));
+        let span = Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX));
+        (self.save_context, self.restore_context) = (span, span);
+        self
+    }
+
+    /// Predicted time from a hold to the victim's last instruction (`quiet`), at its worst. Nobody
+    /// knows where in the call that suspends the waves stop: all of its fixed part counts.
     #[must_use]
     pub fn quiet(&self, level: Level, load: &Load) -> Duration {
         let all = load.command.times(load.in_flight);
@@ -51,14 +101,62 @@ impl CostModel {
                 let ungated = self.gate_spacing + load.command;
                 all.min(self.gate_close + ungated)
             }
-            Level::Interrupt => self.save(load.context_permille),
+            Level::Interrupt => {
+                let (own, others) = load.shares();
+                match self.reach {
+                    Reach::Queue => self.save(own),
+                    Reach::Device => self.operation(true, false, own + others, 0),
+                }
+            }
         }
+    }
+
+    /// Predicted time from a hold to when somebody else can run on the device (`start`), at its
+    /// worst. Under [`Reach::Device`] that is the end of the operation, which first puts the others
+    /// back.
+    #[must_use]
+    pub fn start(&self, level: Level, load: &Load) -> Duration {
+        match level {
+            Level::Interrupt => self.suspend(load),
+            _ => self.quiet(level, load),
+        }
+    }
+
+    /// Time for which nothing runs because of one interrupt.
+    #[must_use]
+    pub fn suspend(&self, load: &Load) -> Duration {
+        let (own, others) = load.shares();
+        match self.reach {
+            Reach::Queue => self.save(own),
+            Reach::Device => self.operation(true, false, own + others, others),
+        }
+    }
+
+    /// Time for which nothing runs because of one restore.
+    #[must_use]
+    pub fn resume(&self, load: &Load) -> Duration {
+        let (own, others) = load.shares();
+        match self.reach {
+            Reach::Queue => self.restore(own),
+            Reach::Device => self.operation(false, true, others, own + others),
+        }
+    }
+
+    /// Time of one operation under [`Reach::Device`] that interrupts queues, restores some, or does
+    /// both in a batch, and saves and restores these parts of the whole context, in permille.
+    #[must_use]
+    pub fn operation(&self, suspends: bool, resumes: bool, saved: u32, restored: u32) -> Duration {
+        let fixed = |due: bool, span: Duration| if due { span } else { Duration::ZERO };
+        let grace = fixed(saved > 0, self.grace);
+        let call = fixed(suspends, self.save_fixed).max(fixed(resumes, self.restore_fixed));
+        let memory = scale(self.save_context, saved) + scale(self.restore_context, restored);
+        grace + call + memory
     }
 
     /// Device time of one save.
     #[must_use]
     pub fn save(&self, context_permille: u32) -> Duration {
-        self.save_fixed + scale(self.save_context, context_permille)
+        self.grace + self.save_fixed + scale(self.save_context, context_permille)
     }
 
     /// Device time of one restore.
@@ -73,14 +171,28 @@ impl CostModel {
         match level {
             Level::Block => Duration::ZERO,
             Level::Deactivate => self.gate_close,
-            Level::Interrupt => {
-                self.save(load.context_permille) + self.restore(load.context_permille)
+            Level::Interrupt if load.joins => {
+                // The others of the batch are saved and restored anyway.
+                let (own, _) = load.shares();
+                scale(self.save_context, own) + scale(self.restore_context, own)
             }
+            Level::Interrupt => self.suspend(load) + self.resume(load),
         }
     }
 
-    /// The level for a hold that should be quiet within `within`: the cheapest that makes it, or,
-    /// if none does, the fastest. Never above `highest`.
+    /// What a hold that nobody can wait for costs: the time until somebody else can start, and the
+    /// device time that everybody loses. A microsecond of either counts the same.
+    #[must_use]
+    pub fn price(&self, level: Level, load: &Load) -> Duration {
+        self.start(level, load) + self.overhead(level, load)
+    }
+
+    /// The level for a hold after which another queue should be able to run within `within`: the
+    /// lowest that makes it, or, if none does, the one with the lowest [`CostModel::price`]. Never
+    /// above `highest`.
+    ///
+    /// So Lv3 is used when it pays: not for a victim whose running command will have ended by the
+    /// time its context would have been saved and restored.
     #[must_use]
     pub fn choose(&self, highest: Level, within: Duration, load: &Load) -> Level {
         let mut best = Level::Block;
@@ -88,14 +200,77 @@ impl CostModel {
             if level > highest {
                 break;
             }
-            if self.quiet(best, load) <= within {
-                return best;
+            if self.start(level, load) <= within {
+                // Those below do not make it, or this would not have been reached.
+                return level;
             }
-            if self.quiet(level, load) < self.quiet(best, load) {
+            if self.price(level, load) < self.price(best, load) {
                 best = level;
             }
         }
         best
+    }
+}
+
+/// By how much what was measured differs from what was predicted, for one kind of operation. The
+/// fixed part is what nobody knows beforehand (a third party has printed 425 µs where others speak
+/// of 1 to 10), so the difference is one of time and not a factor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    off_ns: i64,
+    samples: u32,
+}
+
+impl History {
+    /// A sample counts for one part in so many.
+    const WEIGHT: i64 = 8;
+    /// One sample counts as at most so many times what was expected: a host that was busy with
+    /// something else must not be taken for a slow device.
+    const MOST: u64 = 4;
+    /// And as at least so much, so that something expected to be free can turn out not to be.
+    const LEAST_MOST: Duration = Duration::from_us(40);
+
+    /// Takes a measurement of something that [`CostModel`] predicts to take `predicted`.
+    pub fn note(&mut self, predicted: Duration, measured: Duration) {
+        let expected = self.corrected(predicted);
+        let most = expected.times(Self::MOST).max(Self::LEAST_MOST);
+        let gap = i128::from(measured.min(most).as_ns()) - i128::from(expected.as_ns());
+        // Away from zero, so that small differences are not ignored for ever.
+        let part = gap.signum() * ((gap.abs() + i128::from(Self::WEIGHT) - 1) / 8);
+        let off = i128::from(self.off_ns) + part;
+        self.off_ns = off.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+        self.samples = self.samples.saturating_add(1);
+    }
+
+    /// The prediction as experience corrects it.
+    #[must_use]
+    pub fn corrected(&self, predicted: Duration) -> Duration {
+        Duration::from_ns(predicted.as_ns().saturating_add_signed(self.off_ns))
+    }
+
+    /// Measurements taken.
+    #[must_use]
+    pub const fn samples(&self) -> u32 {
+        self.samples
+    }
+}
+
+/// What was measured of a device's interrupts and restores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// From the order to hold at Lv3 until the queue says that it is.
+    pub suspend: History,
+    /// From the order to run until the queue says that it may.
+    pub resume: History,
+}
+
+impl Measured {
+    /// The model with its fixed parts corrected by what was measured.
+    #[must_use]
+    pub fn correct(&self, mut cost: CostModel) -> CostModel {
+        cost.save_fixed = self.suspend.corrected(cost.save_fixed);
+        cost.restore_fixed = self.resume.corrected(cost.restore_fixed);
+        cost
     }
 }
 
@@ -117,7 +292,8 @@ mod tests {
     }
 
     fn load(command_us: u64) -> Load {
-        Load { in_flight: 8, command: Duration::from_us(command_us), context_permille: 1_000 }
+        let command = Duration::from_us(command_us);
+        Load { in_flight: 8, command, context_permille: 1_000, ..Load::default() }
     }
 
     #[test]
@@ -132,5 +308,84 @@ mod tests {
     fn a_patient_hold_takes_the_cheapest_level() {
         let patient = Duration::from_ms(10);
         assert_eq!(model(50).choose(Level::Interrupt, patient, &load(500)), Level::Block);
+    }
+
+    /// An MI308X whose driver needs so long for each call, whatever is saved.
+    fn partition(call_us: u64) -> CostModel {
+        let fixed = Duration::from_us(call_us);
+        let model = CostModel { save_fixed: fixed, restore_fixed: fixed, ..CostModel::default() };
+        CostModel { reach: Reach::Device, batches: true, ..model }
+            .with_context(46_600 * 1_024, 5_300_000)
+    }
+
+    #[test]
+    fn a_context_takes_as_long_as_the_memory_needs() {
+        let cost = partition(0);
+        assert_eq!(cost.save_context, cost.restore_context);
+        assert_eq!(cost.save_context, Duration::from_ns(9_004), "46.6 MB at 5.3 TB/s");
+        assert_eq!(cost.with_context(1, 0).save_context, Duration::from_us(1), "no division by 0");
+        assert_eq!(cost.with_context(u64::MAX, 0).save_context, Duration::from_ns(u64::MAX));
+    }
+
+    #[test]
+    fn on_a_partition_everybody_pays() {
+        let cost = partition(50);
+        let alone = Load { context_permille: 500, ..load(100) };
+        let beside = Load { others_permille: 900, ..alone };
+        let ns = |alone: Duration, beside: Duration| (alone.as_ns(), beside.as_ns());
+        let of =
+            |what: fn(&CostModel, &Load) -> Duration| ns(what(&cost, &alone), what(&cost, &beside));
+        // Half a context is 4,502 ns; the others have at most the other half.
+        assert_eq!(of(|c, l| c.quiet(Level::Interrupt, l)), (54_502, 59_004));
+        assert_eq!(of(CostModel::suspend), (54_502, 63_506));
+        assert_eq!(of(CostModel::resume), (54_502, 63_506));
+        assert_eq!(of(|c, l| c.start(Level::Interrupt, l)), (54_502, 63_506), "with the winner");
+        let queue = CostModel { reach: Reach::Queue, ..cost };
+        assert_eq!(
+            queue.suspend(&beside),
+            queue.suspend(&alone),
+            "others are none of its business"
+        );
+    }
+
+    #[test]
+    fn interrupting_pays_when_it_saves_more_than_it_costs() {
+        let cost = partition(50);
+        let chosen = |us| cost.choose(Level::Interrupt, Duration::ZERO, &load(us));
+        // Two calls of 59 µs, of which the winner waits for the first.
+        assert_eq!((chosen(177), chosen(178)), (Level::Deactivate, Level::Interrupt));
+        let joins = Load { joins: true, ..load(100) };
+        let level = cost.choose(Level::Interrupt, Duration::ZERO, &joins);
+        assert_eq!(level, Level::Interrupt, "the fixed parts are paid already");
+    }
+
+    #[test]
+    fn a_slow_driver_is_found_out() {
+        let (cost, mut measured) = (partition(10), Measured::default());
+        let long = load(500);
+        assert_eq!(cost.choose(Level::Interrupt, Duration::ZERO, &long), Level::Interrupt);
+        for _ in 0..60 {
+            let slow = Duration::from_us(5_000);
+            measured.suspend.note(cost.suspend(&long), slow);
+            measured.resume.note(cost.resume(&long), slow);
+        }
+        let known = measured.correct(cost);
+        let suspend = known.suspend(&long).as_ns();
+        assert!((4_900_000..=5_000_000).contains(&suspend), "{suspend}");
+        assert_eq!(known.choose(Level::Interrupt, Duration::ZERO, &long), Level::Deactivate);
+        assert_eq!(known.choose(Level::Interrupt, Duration::ZERO, &load(20_000)), Level::Interrupt);
+    }
+
+    #[test]
+    fn one_slow_answer_proves_nothing() {
+        let (cost, mut measured) = (partition(50), Measured::default());
+        for _ in 0..20 {
+            measured.suspend.note(cost.suspend(&load(1)), cost.suspend(&load(1)));
+        }
+        assert_eq!(measured.correct(cost).save_fixed, cost.save_fixed, "nothing to correct");
+        measured.suspend.note(cost.suspend(&load(1)), Duration::from_ms(1_000));
+        let off = measured.correct(cost).save_fixed - cost.save_fixed;
+        assert!(off < Duration::from_us(25), "{off:?}");
+        assert_eq!(measured.suspend.samples(), 21);
     }
 }

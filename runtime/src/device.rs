@@ -6,6 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use xsched_core::fault::Fault;
+
+use crate::commit::{Committer, commit_round};
 use crate::error::Error;
 use crate::hub::{Member, lock};
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -111,6 +114,9 @@ struct News {
     end: bool,
 }
 
+/// [`xsched_core::hal::Backend::commit`] of a device.
+pub(crate) type Commit = Box<dyn FnMut() -> Result<(), Fault> + Send>;
+
 /// A callback with what it needs.
 pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
@@ -118,6 +124,8 @@ pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 pub(crate) struct Threads {
     reaper: Arc<Work>,
     pump: Arc<Work>,
+    /// Where the device has steps committed.
+    committer: Option<Arc<Committer>>,
     callbacks: Mutex<Option<mpsc::Sender<Callback>>>,
 }
 
@@ -128,8 +136,17 @@ impl std::fmt::Debug for Threads {
 }
 
 impl Threads {
-    pub(crate) fn start() -> Result<Self, Error> {
-        let threads = Self { reaper: Work::new(), pump: Work::new(), callbacks: Mutex::default() };
+    /// With a thread for commits, if the device has any.
+    pub(crate) fn start(commit: Option<Commit>) -> Result<Self, Error> {
+        let committer = commit.is_some().then(Arc::default);
+        let callbacks = Mutex::default();
+        let threads = Self { reaper: Work::new(), pump: Work::new(), committer, callbacks };
+        if let (Some(committer), Some(mut commit)) = (threads.committer.clone(), commit) {
+            spawn("commit", move || {
+                let mut members = Vec::new();
+                while commit_round(&committer, &mut members, &mut *commit) {}
+            })?;
+        }
         let work = Arc::clone(&threads.reaper);
         spawn("reaper", move || reap(&work))?;
         let work = Arc::clone(&threads.pump);
@@ -139,8 +156,10 @@ impl Threads {
 
     /// The same without the threads: models have their own.
     #[cfg(all(test, loom))]
-    pub(crate) fn without_threads() -> Self {
-        Self { reaper: Work::new(), pump: Work::new(), callbacks: Mutex::default() }
+    pub(crate) fn without_threads(commits: bool) -> Self {
+        let committer = commits.then(Arc::default);
+        let callbacks = Mutex::default();
+        Self { reaper: Work::new(), pump: Work::new(), committer, callbacks }
     }
 
     #[cfg(all(test, loom))]
@@ -152,6 +171,14 @@ impl Threads {
     pub(crate) fn stop(&self) {
         self.reaper.stop();
         self.pump.stop();
+        if let Some(committer) = &self.committer {
+            committer.stop();
+        }
+    }
+
+    /// Where staged steps go, if the device has such.
+    pub(crate) const fn committer(&self) -> Option<&Arc<Committer>> {
+        self.committer.as_ref()
     }
 
     pub(crate) const fn reaper(&self) -> &Arc<Work> {
@@ -202,7 +229,7 @@ pub(crate) fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) ->
 }
 
 /// Code of users must not take the thread from others.
-fn unless_it_panics<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn unless_it_panics<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(work)).ok();
     if result.is_none() {
         tracing::error!("{what} panicked");
@@ -210,7 +237,7 @@ fn unless_it_panics<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
-const USERS: &str = "the destructor of a command, or a waker,";
+pub(crate) const USERS: &str = "the destructor of a command, or a waker,";
 
 fn pump(work: &Work) {
     let mut members = Vec::new();
@@ -330,7 +357,10 @@ mod tests {
         fn take_report(&self) -> Option<Report> {
             None
         }
-        fn deliver(&self, _: Order) {}
+        fn deliver(&self, _: Order) -> Option<Arc<Committer>> {
+            None
+        }
+        fn committed(&self, _: Option<Fault>) {}
         fn fail_open(&self) {}
         fn is_eager(&self) -> bool {
             self.eager

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use xsched_core::fault::Fault;
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::message::{Order, Report};
 use xsched_core::policy::Policy;
@@ -19,6 +20,7 @@ use xsched_core::record::Recorded;
 use xsched_core::scheduler::{Heap, SchedulerError};
 use xsched_core::time::Instant;
 
+use crate::commit::Committer;
 use crate::error::Error;
 use crate::policy::Guest;
 use crate::recorder::{Records, Tape};
@@ -33,8 +35,11 @@ pub(crate) type Brain = Recorded<Guest, Heap, Tape>;
 pub(crate) trait Member: Send + Sync {
     /// The report that waits for the scheduler.
     fn take_report(&self) -> Option<Report>;
-    /// Brings an order, and carries out the steps that follow from it.
-    fn deliver(&self, order: Order);
+    /// Brings an order, and carries out the steps that follow from it. If one was staged, that has
+    /// to be committed, at best together with those of other queues.
+    fn deliver(&self, order: Order) -> Option<Arc<Committer>>;
+    /// What was staged has been committed, or has failed so.
+    fn committed(&self, fault: Option<Fault>);
     /// The scheduler is not to be trusted any more: its holds end.
     fn fail_open(&self);
     /// Whether somebody needs its completions as soon as they are there. Takes no lock.
@@ -108,6 +113,8 @@ pub(crate) struct Mail {
     pub(crate) requests: Vec<Request>,
     /// Queues that have reports.
     pub(crate) reports: Vec<QueueId>,
+    /// Where the orders of the round have had steps staged.
+    staged: Vec<Arc<Committer>>,
 }
 
 /// A queue, or that it has gone.
@@ -255,8 +262,12 @@ impl Hub {
         }
         brain.handle_timeout(time);
         while let Some((id, order)) = brain.poll_order(crate::clock::now()) {
-            self.deliver(id, order);
+            let staged = self.deliver(id, order);
+            let known = |staged: &Arc<_>| mail.staged.iter().any(|it| Arc::ptr_eq(it, staged));
+            mail.staged.extend(staged.filter(|staged| !known(staged)));
         }
+        // What was decided together costs one preemption where the device can.
+        mail.staged.drain(..).for_each(|staged| staged.commit());
     }
 
     /// Waits for mail and answers it, on the scheduler's thread. False if it was the last.
@@ -484,7 +495,9 @@ impl Hub {
         drop(register);
         self.records.join(id, &*member);
         for (_, order) in early {
-            member.deliver(order);
+            if let Some(staged) = member.deliver(order) {
+                staged.commit();
+            }
         }
         // If the scheduler ended meanwhile, that may have been before this queue could be told.
         if self.is_gone() && !mutant("early orders outlive the scheduler") {
@@ -533,17 +546,15 @@ impl Hub {
         lock(&self.register).early.len()
     }
 
-    /// Brings an order to its queue.
-    pub(crate) fn deliver(&self, id: QueueId, order: Order) {
+    /// Brings an order to its queue: see [`Member::deliver`].
+    pub(crate) fn deliver(&self, id: QueueId, order: Order) -> Option<Arc<Committer>> {
         let mut register = lock(&self.register);
         let member = register.member(id);
         if member.is_none() && !register.has_gone(id) {
             register.early.push((id, order));
         }
         drop(register);
-        if let Some(member) = member {
-            member.deliver(order);
-        }
+        member.and_then(|member| member.deliver(order))
     }
 }
 

@@ -30,6 +30,7 @@
 
 mod alarm;
 mod clock;
+mod commit;
 mod device;
 mod error;
 mod hub;

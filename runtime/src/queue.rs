@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use xsched_core::hint::Hints;
 use xsched_core::id::{CmdId, EventRef};
 use xsched_core::level::{Caps, Level};
-use xsched_core::scheduler::LevelChoice;
 use xsched_core::window::WindowConfig;
 
 use crate::error::{Error, SubmitError, WaitError};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, XQueueConfig};
 use crate::shared::{Api, Until};
 use crate::stats::Stats;
 use crate::urgency;
@@ -59,6 +58,7 @@ struct Handle<C> {
     runtime: Runtime,
     /// Priority of the thread that submitted last, if the policy wants to know.
     thread: AtomicI16,
+    config: XQueueConfig,
 }
 
 impl<C> Drop for Handle<C> {
@@ -80,9 +80,9 @@ impl<C> fmt::Debug for XQueue<C> {
 }
 
 impl<C> XQueue<C> {
-    pub(crate) fn new(queue: Arc<dyn Api<C>>, runtime: Runtime) -> Self {
+    pub(crate) fn new(queue: Arc<dyn Api<C>>, runtime: Runtime, config: XQueueConfig) -> Self {
         let thread = AtomicI16::new(0);
-        Self { handle: Arc::new(Handle { queue, runtime, thread }) }
+        Self { handle: Arc::new(Handle { queue, runtime, thread, config }) }
     }
 
     pub(crate) fn api(&self) -> &dyn Api<C> {
@@ -314,8 +314,9 @@ impl<C> XQueue<C> {
     pub fn set_level(&self, level: Level) -> Level {
         let id = self.api().id();
         self.api().set_level(level);
+        let choice = self.handle.config.choice(level);
         self.handle.runtime.hub().send(move |now, brain| {
-            if let Err(error) = brain.set_level(now, id, LevelChoice::Exactly(level)) {
+            if let Err(error) = brain.set_level(now, id, choice) {
                 tracing::warn!(queue = id.index(), %error, "the level was not taken");
             }
         });

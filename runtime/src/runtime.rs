@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
-use xsched_core::hal::{Backend, Retire, Steps, Submit};
+use xsched_core::cost::CostModel;
+use xsched_core::hal::{Backend, HalError, Retire, Steps, Submit};
 use xsched_core::hint::{Hints, PolicyHint};
 use xsched_core::id::{DeviceId, ProcessId};
 use xsched_core::level::Level;
@@ -16,7 +17,7 @@ use xsched_core::record::Recorded;
 use xsched_core::scheduler::{Attach, Heap, LevelChoice, Scheduler};
 use xsched_core::window::WindowConfig;
 
-use crate::device::Threads;
+use crate::device::{Commit, Threads};
 use crate::error::Error;
 use crate::hub::{Hub, lock};
 use crate::policy::Guest;
@@ -112,7 +113,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Thread`], and [`Error::Scheduler`] if there are as many as configured.
-    pub fn device<B: Backend>(&self, backend: B) -> Result<Device<B>, Error> {
+    pub fn device<B: Backend + Send + 'static>(&self, backend: B) -> Result<Device<B>, Error> {
         let max = self.inner.max_devices;
         let taken = |n: u16| (n < max).then(|| n + 1);
         let id = self
@@ -121,12 +122,33 @@ impl Runtime {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken)
             .map_err(|_| xsched_core::scheduler::SchedulerError::UnknownDevice)?;
         self.inner.hub.records.add_device(DeviceId(id), backend.info());
+        if let Some(cost) = backend.cost() {
+            self.inner.hub.send(move |now, brain| {
+                if let Err(error) = brain.set_cost(now, DeviceId(id), cost) {
+                    tracing::warn!(device = id, %error, "the costs of holds were not taken");
+                }
+            });
+        }
+        let stages = backend.stages();
+        let backend = Arc::new(Mutex::new(backend));
+        let committed = Arc::clone(&backend);
+        let commit: Commit = Box::new(move || lock(&committed).commit().map_err(|e| e.kind()));
         Ok(Device {
             runtime: self.clone(),
             id: DeviceId(id),
-            backend: Arc::new(Mutex::new(backend)),
-            threads: Arc::new(Threads::start()?),
+            backend,
+            threads: Arc::new(Threads::start(stages.then_some(commit))?),
         })
+    }
+
+    /// What holds cost on a device: what its backend says, corrected by how long interrupts and
+    /// restores have taken. All zero if the backend says nothing and nothing was measured.
+    ///
+    /// # Errors
+    /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
+    pub fn cost<B>(&self, device: &Device<B>) -> Result<CostModel, Error> {
+        let id = device.id;
+        self.inner.hub.ask(move |_, brain| brain.cost(id).unwrap_or_default())
     }
 
     /// Ends the scheduler's thread as a defect in it would, by a panic or by returning. For tests
@@ -209,8 +231,18 @@ pub struct XQueueConfig {
     pub window: WindowConfig,
     /// Commands that may be submitted and not retired, at least 1.
     pub capacity: usize,
+    /// Each hold is at the level that its predicted cost suggests, up to `level`, and not always
+    /// just there. That takes a backend that says what holds cost.
+    pub by_cost: bool,
     /// The process that the queue counts for, in policies that group by process.
     pub process: ProcessId,
+}
+
+impl XQueueConfig {
+    /// How the level of a hold is chosen, with this as the deepest.
+    pub(crate) const fn choice(&self, level: Level) -> LevelChoice {
+        if self.by_cost { LevelChoice::UpTo(level) } else { LevelChoice::Exactly(level) }
+    }
 }
 
 impl Default for XQueueConfig {
@@ -220,6 +252,7 @@ impl Default for XQueueConfig {
             level: Level::Interrupt,
             window: WindowConfig::default(),
             capacity: 1_024,
+            by_cost: false,
             process: ProcessId(std::process::id()),
         }
     }
@@ -279,7 +312,8 @@ where
             device: self.id,
             process: config.process,
             hints: config.hints,
-            level: LevelChoice::Exactly(config.level),
+            level: config.choice(config.level),
+            threshold: config.window.threshold,
             ..Attach::default()
         };
         let id = hub.ask(move |now, brain| brain.attach(now, attach))??;
@@ -309,6 +343,6 @@ where
             hub.detach(id);
             return Err(error);
         }
-        Ok(XQueue::new(shared, self.runtime.clone()))
+        Ok(XQueue::new(shared, self.runtime.clone(), config))
     }
 }

@@ -7,27 +7,58 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A command reaches the head of its stream on the device.
-    Arrive { stream: u32 },
+    Arrive {
+        stream: u32,
+    },
     /// The device finishes a command, unless `token` is out of date.
-    Finish { device: u16, token: u32 },
+    Finish {
+        device: u16,
+        token: u32,
+    },
     /// The device may start commands again after a stall.
-    Kick { device: u32 },
+    Kick {
+        device: u32,
+    },
+    /// An operation of the whole device may begin, has saved what it saves, is over.
+    Operate {
+        device: u32,
+    },
+    Saved {
+        device: u32,
+    },
+    Operated {
+        device: u32,
+    },
     /// A gate has closed or opened, or a save is over.
-    Stepped { stream: u32 },
+    Stepped {
+        stream: u32,
+    },
     /// The host sees a marker.
-    Detect { stream: u32 },
+    Detect {
+        stream: u32,
+    },
     /// A request of an open arrival process arrives.
-    Arrival { task: u32 },
+    Arrival {
+        task: u32,
+    },
     /// A thread goes on.
-    Thread { task: u32 },
+    Thread {
+        task: u32,
+    },
     /// A thread that waited for its request returns.
-    Return { task: u32 },
+    Return {
+        task: u32,
+    },
     /// Requests that a comparator keeps back may begin.
     Begin,
     /// The pump of a queue may launch again.
-    Pump { queue: u32 },
+    Pump {
+        queue: u32,
+    },
     /// A lost marker may have to be put again.
-    QueueTimer { queue: u32 },
+    QueueTimer {
+        queue: u32,
+    },
     /// Reports reach the scheduler.
     Scheduler,
     /// The policy's timer.
@@ -37,7 +68,9 @@ pub(crate) enum Event {
     /// The watchdog looks at the scheduler's lease.
     Watchdog,
     /// An injected fault or a hold by hand.
-    Disturb { index: u32 },
+    Disturb {
+        index: u32,
+    },
     /// The checkers look at everything.
     Inspect,
 }

@@ -67,6 +67,12 @@ pub struct DeviceOutcome {
     pub preempt_latency_ns: Vec<u64>,
     /// For each such hold: until the victim's last instruction.
     pub quiet_latency_ns: Vec<u64>,
+    /// For each such hold: until somebody else ran, if anybody did before it ended.
+    pub start_latency_ns: Vec<u64>,
+    /// The part of `overhead_ns` that saving and restoring took.
+    pub switch_ns: u64,
+    /// Interrupts and restores; those that were one for the whole device count once.
+    pub switches: u64,
 }
 
 /// What one checker found.

@@ -26,6 +26,9 @@ pub struct RunOptions {
     pub timeline_spans: usize,
     /// Whether to write a record of the run, as the runtime does of a real one.
     pub record: bool,
+    /// Whether each hold has the level that its predicted cost suggests, up to that of the task,
+    /// instead of just that.
+    pub by_cost: bool,
 }
 
 /// Why a scenario cannot be run.
@@ -173,6 +176,7 @@ fn setup(
         mutant: None,
         must_finish: false,
         record: options.record,
+        by_cost: options.by_cost,
     })
 }
 

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use xsched_core::cost::Reach;
 
 use rand::RngExt;
 use xsched_core::hal::FaultRates;
@@ -191,6 +192,7 @@ impl Drawn {
             mutant: None,
             must_finish: true,
             record: false,
+            by_cost: seed.is_multiple_of(5),
         };
         Self { scenario, policy, setup }
     }
@@ -233,7 +235,7 @@ fn draw_device(number: u32, rng: &mut Rng) -> DeviceSpec {
         1 => Concurrency::Exclusive,
         _ => Concurrency::ProcessorSharing { contention: rng.random_range(0.0..1.5) },
     };
-    DeviceSpec {
+    let mut device = DeviceSpec {
         name: format!("gpu{number}"),
         concurrency,
         launch_latency_ns: pick(&[0, 1_000, 4_000], rng),
@@ -249,9 +251,18 @@ fn draw_device(number: u32, rng: &mut Rng) -> DeviceSpec {
         save_context_ns: pick(&[0, 20_000], rng),
         restore_fixed_ns: pick(&[0, 10_000, 400_000], rng),
         restore_context_ns: pick(&[0, 20_000], rng),
+        grace_ns: 0,
+        reach: Reach::Queue,
+        batches: false,
         wake_ns: [].into(),
         queue_wake_ns: [].into(),
+    };
+    // Without a draw of its own, so that seeds mean what they meant.
+    if device.launch_queue == 64 {
+        (device.reach, device.batches) = (Reach::Device, number == 0);
+        device.grace_ns = 3_000 * u64::from(number);
     }
+    device
 }
 
 fn draw_task(number: usize, devices: usize, rng: &mut Rng) -> TaskSpec {

@@ -124,6 +124,7 @@ fn neither_checkers_nor_a_timeline_change_the_figures() {
                     checks,
                     timeline_spans,
                     record: true,
+                    by_cost: false,
                 };
                 let outcome = outcome(&mixed(), &all);
                 assert_eq!(outcome.timeline.is_some(), timeline_spans > 0);

@@ -128,6 +128,9 @@ impl DemoDevice for HostDemo {
             save_context_ns: 0,
             restore_fixed_ns: 15_000,
             restore_context_ns: 0,
+            grace_ns: 0,
+            reach: xsched::core::cost::Reach::Queue,
+            batches: false,
             wake_ns: [].into(),
             queue_wake_ns: [].into(),
         }

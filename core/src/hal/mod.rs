@@ -41,6 +41,7 @@ pub use traced::{Call, Sink, Traced};
 
 use core::task::Waker;
 
+use crate::cost::CostModel;
 use crate::fault::Fault;
 use crate::id::{CmdId, QueueId};
 use crate::level::{Caps, Level, Step};
@@ -140,7 +141,7 @@ pub enum StepDone {
     /// It is in effect. Under [`crate::level::Recovery::Replay`] with the first command that has to
     /// be launched again and has not been named yet.
     Now(Option<CmdId>),
-    /// It is on its way; [`Steps::poll_step`] will tell.
+    /// It is on its way, or staged for the next [`Backend::commit`]; [`Steps::poll_step`] will tell.
     Later,
 }
 
@@ -208,13 +209,30 @@ pub trait Backend: ErrorType {
         config: Self::Config,
     ) -> Result<Halves<Self::Submit, Self::Retire, Self::Preempt>, Self::Error>;
 
+    /// Whether steps may wait for a [`Backend::commit`] after they were answered with
+    /// [`StepDone::Later`]. Must not change. If not, `commit` need not be called.
+    fn stages(&self) -> bool {
+        false
+    }
+
     /// Carries out the steps that were staged since the last commit, for devices where several
     /// holds decided together cost one preemption. The others have nothing to do.
     ///
+    /// It may take as long as the device needs. Meanwhile [`Steps::step`] of any queue must not wait
+    /// for it: what is staged then is for the next commit. From its return on,
+    /// [`Steps::poll_step`] tells how the steps ended that were staged before, unless the device
+    /// goes on with them by itself.
+    ///
     /// # Errors
-    /// If the device refused them.
+    /// If the device refused them. Steps of which [`Steps::poll_step`] tells nothing then have
+    /// failed, and are not carried out later.
     fn commit(&mut self) -> Result<(), Self::Error> {
         Ok(())
+    }
+
+    /// What holds cost on the device, as far as that is known beforehand; `None` if it is not.
+    fn cost(&self) -> Option<CostModel> {
+        None
     }
 
     /// What the device is.

@@ -1,7 +1,7 @@
 //! What entries say, and their bytes.
 
 use super::name::Name;
-use crate::cost::CostModel;
+use crate::cost::{CostModel, Reach};
 use crate::hint::{Hints, Laxity, PolicyHint, Priority};
 use crate::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
 use crate::level::Level;
@@ -388,12 +388,18 @@ fn encode_cost(device: DeviceId, cost: &CostModel, to: &mut Cursor<&mut [u8]>) {
         cost.restore_context,
     ];
     spans.iter().for_each(|span| to.u64(span.as_ns()));
+    let flags = u64::from(cost.reach == Reach::Device) | u64::from(cost.batches) << 1;
+    // Left out where it says nothing, so that such records are as they were before there was it.
+    if flags != 0 || cost.grace != Duration::ZERO {
+        to.u64(cost.grace.as_ns());
+        to.u64(flags);
+    }
 }
 
 fn decode_cost(from: &mut Cursor<&[u8]>) -> Option<Body> {
     let device = DeviceId(u16::try_from(from.u64()?).ok()?);
     let span = |from: &mut Cursor<&[u8]>| from.u64().map(Duration::from_ns);
-    let cost = CostModel {
+    let mut cost = CostModel {
         detect: span(from)?,
         gate_close: span(from)?,
         gate: span(from)?,
@@ -402,7 +408,14 @@ fn decode_cost(from: &mut Cursor<&[u8]>) -> Option<Body> {
         save_context: span(from)?,
         restore_fixed: span(from)?,
         restore_context: span(from)?,
+        ..CostModel::default()
     };
+    if from.at < from.bytes.len() {
+        cost.grace = span(from)?;
+        let flags = from.u64()?;
+        cost.reach = if flags & 1 == 0 { Reach::Queue } else { Reach::Device };
+        cost.batches = flags & 2 != 0;
+    }
     Some(Body::Cost { device, cost })
 }
 

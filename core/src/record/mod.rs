@@ -31,9 +31,13 @@ pub const VERSION: u32 = 1;
 /// Size of an encoded header.
 pub const HEADER_BYTES: usize = 16;
 /// Enough room for any entry.
-pub const ENTRY_BYTES_MAX: usize = PREFIX_BYTES + REPORT_BYTES;
+pub const ENTRY_BYTES_MAX: usize = PREFIX_BYTES + COST_BYTES_MAX;
 /// Kinds from this number on are not inputs of the scheduler.
 pub const ADVISORY: u8 = 128;
+
+/// The longest body: the costs of a device, with everything. Checked against [`REPORT_BYTES`].
+const COST_BYTES_MAX: usize = 88;
+const _: () = assert!(REPORT_BYTES <= COST_BYTES_MAX);
 
 /// Kind, length, time, queue.
 const PREFIX_BYTES: usize = 2 + 8 + 8;

@@ -55,6 +55,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
             policy: Name::new(self.scheduler.policy().name()),
         };
         self.note(now, NOBODY, || Body::Start(start));
+        self.note_costs(now);
         if start.fresh {
             // It may have been asked before, with nothing to decide about. As a new one would.
             self.scheduler.reconsider_all();
@@ -77,6 +78,17 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     fn note(&mut self, at: Instant, queue: QueueId, body: impl FnOnce() -> Body) {
         if let Some(tape) = &mut self.tape {
             tape.put(&Entry { at, queue, body: body() });
+        }
+    }
+
+    /// What holds cost, where that has been said: it is known before the first queue is attached.
+    fn note_costs(&mut self, now: Instant) {
+        let Some(tape) = &mut self.tape else { return };
+        let devices = self.scheduler.storage_mut().parts().devices;
+        let said = devices.iter().zip(0..).filter(|(slot, _)| slot.cost != CostModel::default());
+        for (slot, device) in said {
+            let body = Body::Cost { device: DeviceId(device), cost: slot.cost };
+            tape.put(&Entry { at: now, queue: NOBODY, body });
         }
     }
 
@@ -125,9 +137,15 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         device: DeviceId,
         cost: CostModel,
     ) -> Result<(), SchedulerError> {
-        self.used = true;
+        self.scheduler.set_cost(device, cost)?;
         self.note(now, NOBODY, || Body::Cost { device, cost });
-        self.scheduler.set_cost(device, cost)
+        Ok(())
+    }
+
+    /// [`Scheduler::cost`].
+    #[must_use]
+    pub fn cost(&self, device: DeviceId) -> Option<CostModel> {
+        self.scheduler.cost(device)
     }
 
     /// [`Scheduler::attach`].

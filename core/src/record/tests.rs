@@ -1,5 +1,5 @@
 use super::*;
-use crate::cost::CostModel;
+use crate::cost::{CostModel, Reach};
 use crate::hint::{Hints, Laxity, PolicyHint, Priority};
 use crate::id::{CmdId, DeviceId, EventRef, ProcessId};
 use crate::level::Level;
@@ -68,6 +68,14 @@ fn what_the_scheduler_is_fed_survives_and_truncation_is_noticed() {
     round_trip(Body::Admit { cmd: CmdId(3), event: EVENT });
     let cost = CostModel { restore_context: Duration::from_us(3), ..CostModel::default() };
     round_trip(Body::Cost { device: DeviceId(4), cost });
+    let entry = Entry { at: Instant::ZERO, queue: QueueId::new(0, 0), body: Body::Rest };
+    let entry = Entry { body: Body::Cost { device: DeviceId(4), cost }, ..entry };
+    assert_eq!(entry.encode(&mut [0; ENTRY_BYTES_MAX]), PREFIX_BYTES + 72, "as it was at first");
+    let grace = Duration::from_us(7);
+    for (reach, batches) in [(Reach::Device, false), (Reach::Queue, true), (Reach::Device, true)] {
+        round_trip(Body::Cost { device: DeviceId(4), cost: CostModel { reach, batches, ..cost } });
+    }
+    round_trip(Body::Cost { device: DeviceId(4), cost: CostModel { grace, ..cost } });
     round_trip(Body::Reconsider);
 }
 

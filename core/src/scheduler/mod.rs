@@ -238,6 +238,14 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         Ok(())
     }
 
+    /// What holds cost on a device: what was said with [`Scheduler::set_cost`], corrected by how
+    /// long holds at Lv3 have taken and their ends. `None` for an unknown device.
+    #[must_use]
+    pub fn cost(&self, device: DeviceId) -> Option<CostModel> {
+        let (_, devices) = self.storage.view();
+        devices.get(device.index()).map(|slot| slot.measured.correct(slot.cost))
+    }
+
     /// Adds a queue. It counts as running until an order says otherwise; poll for orders before its
     /// first command, so that a new queue cannot slip past the policy.
     ///
@@ -348,7 +356,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     pub fn poll_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
         let mut work = self.work();
         work.decide_if_due(now);
-        work.next_order()
+        work.next_order(now)
     }
 
     /// When [`Scheduler::handle_timeout`] wants to be called, if at all.

@@ -5,9 +5,9 @@ use super::work::{Work, dirty};
 use crate::cost::Load;
 use crate::id::QueueId;
 use crate::level::Level;
-use crate::message::Order;
+use crate::message::{HoldState, Order, Report};
 use crate::policy::{Policy, Verdict};
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 impl<P: Policy> Work<'_, P> {
     pub(super) fn mark_dirty(&mut self, index: usize, what: u8) {
@@ -26,10 +26,10 @@ impl<P: Policy> Work<'_, P> {
     }
 
     /// Takes orders from the queues that need any, in the order in which they came to need them.
-    pub(super) fn next_order(&mut self) -> Option<(QueueId, Order)> {
+    pub(super) fn next_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
         while self.lists.dirty_head != END {
             let index = self.lists.dirty_head as usize;
-            if let Some(order) = self.order_for(index) {
+            if let Some(order) = self.order_for(now, index) {
                 self.lists.stats.orders += 1;
                 return Some((self.queues[index].info.id, order));
             }
@@ -38,9 +38,9 @@ impl<P: Policy> Work<'_, P> {
         None
     }
 
-    fn order_for(&mut self, index: usize) -> Option<Order> {
+    fn order_for(&mut self, now: Instant, index: usize) -> Option<Order> {
         if self.take(index, dirty::VERDICT) {
-            let order = self.verdict_order(index);
+            let order = self.verdict_order(now, index);
             if order.is_some() {
                 return order;
             }
@@ -68,7 +68,7 @@ impl<P: Policy> Work<'_, P> {
         due
     }
 
-    fn verdict_order(&mut self, index: usize) -> Option<Order> {
+    fn verdict_order(&mut self, now: Instant, index: usize) -> Option<Order> {
         let wanted = if self.queues[index].info.running { None } else { Some(self.level(index)) };
         let slot = &mut self.queues[index];
         if wanted == slot.ordered {
@@ -86,6 +86,7 @@ impl<P: Policy> Work<'_, P> {
         slot.ordered = wanted;
         slot.epoch = slot.epoch.wrapping_add(1);
         let epoch = slot.epoch;
+        self.time_order(now, index);
         Some(match wanted {
             None => Order::Run { epoch },
             Some(level) => Order::Hold { epoch, level },
@@ -109,9 +110,62 @@ impl<P: Policy> Work<'_, P> {
         if let Verdict::Hold(urgency) = slot.verdict.get() {
             within = within.min(urgency.span());
         }
-        let in_flight = u64::from(slot.threshold);
-        let load = Load { in_flight, command, context_permille: slot.context_permille };
-        device.cost.choose(slot.level, within, &load)
+        let joins = device.cost.batches && device.interrupted_in == self.lists.stats.decisions;
+        let load = Load { command, joins, ..self.load(index) };
+        device.measured.correct(device.cost).choose(slot.level, within, &load)
+    }
+
+    /// The most that a queue and the others can have on the device. What the others' waves fill is
+    /// not known, so it is all that the queue leaves them.
+    pub(super) fn load(&self, index: usize) -> Load {
+        let slot = &self.queues[index];
+        Load {
+            in_flight: u64::from(slot.threshold),
+            context_permille: slot.context_permille,
+            others_permille: 1_000,
+            ..Load::default()
+        }
+    }
+
+    /// A verdict was ordered: notes when, if it begins or ends a hold at Lv3.
+    fn time_order(&mut self, now: Instant, index: usize) {
+        let slot = &self.queues[index];
+        let device = &mut self.devices[slot.info.device.index()];
+        let timed = Some((slot.info.id, slot.epoch, now));
+        match (slot.ordered, slot.info.held) {
+            (Some(Level::Interrupt), _) => {
+                device.interrupted_in = self.lists.stats.decisions;
+                device.timed[0] = timed;
+            }
+            (None, Some(Level::Interrupt)) => device.timed[1] = timed,
+            _ => {}
+        }
+    }
+
+    /// The queue says where it is with what it was last ordered: notes how long that took if it was
+    /// about Lv3 and there was anything to save.
+    pub(super) fn measure(&mut self, now: Instant, index: usize, report: &Report) {
+        let slot = &self.queues[index];
+        let of = match report.hold {
+            HoldState::Held(Level::Interrupt) => 0,
+            HoldState::Running => 1,
+            _ => return,
+        };
+        let device = slot.info.device.index();
+        let timed = self.devices[device].timed[of];
+        let timed = timed.filter(|(id, epoch, _)| (*id, *epoch) == (slot.info.id, slot.epoch));
+        let Some((.., at)) = timed else { return };
+        let load = self.load(index);
+        let device = &mut self.devices[device];
+        device.timed[of] = None;
+        if report.launched == report.retired {
+            return;
+        }
+        if of == 0 {
+            device.measured.suspend.note(device.cost.suspend(&load), now.since(at));
+        } else {
+            device.measured.resume.note(device.cost.resume(&load), now.since(at));
+        }
     }
 
     fn watch_order(&mut self, index: usize) -> Option<Order> {

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use crate::cost::CostModel;
+use crate::cost::{CostModel, Measured};
 use crate::hint::{Hints, Priority};
 use crate::id::{DeviceId, EventRef, ProcessId, QueueId};
 use crate::level::Level;
@@ -162,6 +162,12 @@ pub struct DeviceSlot {
     pub(crate) floor_next: Cell<u32>,
     pub(crate) changed: bool,
     pub(crate) cost: CostModel,
+    pub(crate) measured: Measured,
+    /// The decision with which a hold at Lv3 was last ordered.
+    pub(crate) interrupted_in: u64,
+    /// The last order to hold at Lv3, and the last that ended such a hold: for which queue, which
+    /// epoch, and when. One of each is enough, since what is ordered together takes as long.
+    pub(crate) timed: [Option<(QueueId, u32, Instant)>; 2],
     pub(crate) data: Cell<DeviceData>,
 }
 
@@ -178,6 +184,9 @@ impl Default for DeviceSlot {
             floor_next: Cell::new(NONE),
             changed: false,
             cost: CostModel::default(),
+            measured: Measured::default(),
+            interrupted_in: 0,
+            timed: [None; 2],
             data: Cell::new([0; 12]),
         }
     }

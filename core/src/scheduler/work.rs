@@ -153,6 +153,8 @@ impl<P: Policy> Work<'_, P> {
             self.lists.stats.stale_acks += u64::from(held.is_some());
             return;
         }
+        self.measure(now, index, report);
+        let slot = &mut self.queues[index];
         if report.failed_open && slot.ordered.is_some() {
             // It does not obey, whatever was ordered; if it should, it is told again. A hold by
             // hand is in effect all the same.

@@ -28,6 +28,9 @@ pub(super) struct Ledger {
     /// Somebody was told so while nothing was in a launch: nothing is launched.
     shut: bool,
     waker: Option<Waker>,
+    /// A step that waits for a commit, and whether one has been carried out that nobody asked for.
+    staged: Option<Step>,
+    stepped: bool,
 }
 
 impl Ledger {
@@ -51,11 +54,32 @@ pub(super) struct Board {
     window: u64,
     /// It wakes nobody: its completions must be looked for.
     silent: bool,
+    /// Its steps wait for a commit.
+    stages: bool,
 }
 
 impl Board {
     pub(super) fn new(window: u64, silent: bool) -> Self {
         Self { window, silent, ..Self::default() }
+    }
+
+    /// One whose steps wait for a commit.
+    pub(super) fn staged(window: u64) -> Self {
+        Self { stages: true, ..Self::new(window, false) }
+    }
+
+    pub(super) const fn stages(&self) -> bool {
+        self.stages
+    }
+
+    /// Carries out what is staged.
+    pub(super) fn commit(&self) {
+        let mut ledger = self.lock();
+        if let Some(step) = ledger.staged.take() {
+            ledger.deactivated = step == Step::Deactivate;
+            ledger.stepped = true;
+            self.bell.notify_one();
+        }
     }
 
     pub(super) fn window(&self) -> u64 {
@@ -187,17 +211,21 @@ impl Steps for Preempter {
     }
 
     fn step(&mut self, step: Step) -> Result<StepDone, Fault> {
+        if matches!(step, Step::Interrupt | Step::Restore) {
+            return Err(Fault::NotSupported);
+        }
         let mut ledger = self.0.lock();
-        ledger.deactivated = match step {
-            Step::Deactivate => true,
-            Step::Reactivate => false,
-            Step::Interrupt | Step::Restore => return Err(Fault::NotSupported),
-        };
+        if self.0.stages {
+            assert_eq!(ledger.staged.replace(step), None, "one step at a time");
+            return Ok(StepDone::Later);
+        }
+        ledger.deactivated = step == Step::Deactivate;
         self.0.bell.notify_one();
         Ok(StepDone::Now(None))
     }
 
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
-        Ok(None)
+        let mut ledger = self.0.lock();
+        Ok(std::mem::take(&mut ledger.stepped).then_some(StepDone::Now(None)))
     }
 }

@@ -7,6 +7,7 @@
 
 mod baton;
 mod board;
+mod commit;
 mod fail_open;
 mod harness;
 mod holding;
@@ -25,6 +26,7 @@ use xsched_core::level::{Caps, Level};
 use xsched_core::queue::{Queue, QueueConfig};
 use xsched_core::window::WindowConfig;
 
+use crate::commit::commit_round;
 use crate::device::{Reaper, Threads, pump_round};
 use crate::hub::Hub;
 use crate::shared::{Api, Parts, Shared};
@@ -65,7 +67,7 @@ impl Bench {
     fn with(board: Board, lease: Duration) -> Self {
         let (board, hub) = (Arc::new(board), Arc::new(Hub::new(lease, watchdog())));
         let threshold = u32::try_from(board.window()).expect("windows are small");
-        let threads = Arc::new(Threads::without_threads());
+        let threads = Arc::new(Threads::without_threads(board.stages()));
         let (submit, retire, preempt) = Board::halves(&board);
         let level = Level::Deactivate;
         let window = WindowConfig::fixed(threshold, 1);
@@ -131,6 +133,20 @@ impl Bench {
         start(move || {
             let mut members = Vec::new();
             while pump_round(&work, &mut members) {}
+        })
+    }
+
+    /// Starts the thread that commits, which ends as the others do.
+    fn start_committer(&self) -> loom::thread::JoinHandle<()> {
+        let committer = Arc::clone(self.threads.committer().expect("the board stages"));
+        let board = Arc::clone(&self.board);
+        start(move || {
+            let mut members = Vec::new();
+            let mut commit = || {
+                board.commit();
+                Ok(())
+            };
+            while commit_round(&committer, &mut members, &mut commit) {}
         })
     }
 

@@ -1,8 +1,10 @@
 //! What the runtime's threads and the handles do with a queue, whatever its device.
 
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use xsched_core::fault::Fault;
 use xsched_core::hal::{Retire, Steps, Submit};
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::{Caps, Level};
@@ -12,6 +14,7 @@ use xsched_core::window::WindowConfig;
 
 use super::{Shared, Until};
 use crate::clock::now;
+use crate::commit::Committer;
 use crate::device::Callback;
 use crate::error::{Error, SubmitError, WaitError};
 use crate::hub::{Admit, Member};
@@ -43,14 +46,27 @@ where
         self.lock().report.take()
     }
 
-    fn deliver(&self, order: Order) {
+    fn deliver(&self, order: Order) -> Option<Arc<Committer>> {
         self.lock().machine.handle_order(order);
-        self.run_steps();
+        self.run_steps().cloned()
+    }
+
+    fn committed(&self, fault: Option<Fault>) {
+        if !self.finish_later_step(fault) {
+            // The device goes on with it by itself.
+            self.threads.reaper().hurry();
+        }
     }
 
     fn fail_open(&self) {
         self.lock().machine.handle_signal(now(), Signal::FailOpen);
-        self.run_steps();
+        self.run_steps_and_commit();
+        // Whoever staged a step may not come to have it committed.
+        if let Some(committer) = self.threads.committer()
+            && !mutant("staged by one who has ended")
+        {
+            committer.commit();
+        }
     }
 
     fn is_eager(&self) -> bool {
@@ -60,7 +76,7 @@ where
 
     fn reap(&self) -> bool {
         let mut progress = self.take_completions(false);
-        progress |= self.finish_later_step();
+        progress |= self.finish_later_step(None);
         let mut state = self.lock();
         let due = state.machine.poll_timeout().is_some_and(|due| now() >= due);
         if due {
@@ -359,7 +375,7 @@ where
 
     fn hold(&self, level: Level) {
         self.lock().machine.hold_by_hand(ByHand { level });
-        self.run_steps();
+        self.run_steps_and_commit();
     }
 
     fn hold_if_idle(&self, level: Level) -> bool {
@@ -369,13 +385,13 @@ where
         }
         state.machine.hold_by_hand(ByHand { level });
         drop(state);
-        self.run_steps();
+        self.run_steps_and_commit();
         true
     }
 
     fn resume(&self, drop_pending: bool) {
         self.lock().machine.resume_by_hand(drop_pending);
-        self.run_steps();
+        self.run_steps_and_commit();
         if mutant("nobody launches after a hold") {
             return;
         }
@@ -393,7 +409,7 @@ where
 
     fn set_level(&self, level: Level) {
         self.lock().machine.set_level(level);
-        self.run_steps();
+        self.run_steps_and_commit();
     }
 
     fn level(&self) -> Level {
@@ -402,7 +418,7 @@ where
 
     fn close(&self) {
         self.lock().machine.resume_by_hand(false);
-        self.run_steps();
+        self.run_steps_and_commit();
         let mut state = self.lock();
         state.closing = true;
         self.finish(state);

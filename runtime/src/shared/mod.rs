@@ -36,6 +36,7 @@ pub(crate) use api::{Api, Outcome, Snapshot};
 
 use crate::alarm::Alarm;
 use crate::clock::now;
+use crate::commit::Committer;
 use crate::device::Threads;
 use crate::hub::{Hub, Member};
 use crate::lock::{self, Lock};
@@ -147,7 +148,8 @@ where
     /// Notes whether somebody needs the reaper.
     fn note_eagerness(&self, state: &mut State<S>) {
         let eager = !state.waiters.is_empty()
-            || state.later.is_some()
+            // Where steps are committed, whoever does that looks at once.
+            || state.later.is_some() && self.threads.committer().is_none()
             || state.closing
             || state.machine.next_launch().0 < state.machine.submitted();
         if eager != state.eager {
@@ -203,7 +205,7 @@ where
             }
             wakes.into_iter().flatten().for_each(Waker::wake);
             if step {
-                self.run_steps();
+                self.run_steps_and_commit();
             }
             if !more {
                 return;
@@ -353,8 +355,17 @@ where
         }
     }
 
-    /// Carries out the steps that are due.
-    fn run_steps(&self) {
+    /// Carries out the steps that are due, also if that takes a commit.
+    fn run_steps_and_commit(&self) {
+        if let Some(committer) = self.run_steps()
+            && !mutant("staged and forgotten")
+        {
+            committer.commit();
+        }
+    }
+
+    /// Carries out the steps that are due. If one was staged, somebody has to have that committed.
+    fn run_steps(&self) -> Option<&Arc<Committer>> {
         loop {
             let mut state = self.lock();
             if self.replays()
@@ -364,10 +375,12 @@ where
                 // A launch is on its way that the device must still forget, or it would run before
                 // those that are launched again.
                 state.step_due = true;
-                return self.finish(state);
+                self.finish(state);
+                return None;
             }
             let Some(Action::Step { step, seq }) = state.machine.poll_step() else {
-                return self.finish(state);
+                self.finish(state);
+                return None;
             };
             if mutant("steps are answered before they are carried out") {
                 let result = Ok(None);
@@ -383,8 +396,7 @@ where
                 Ok(StepDone::Later) => {
                     state.later = Some(seq);
                     self.finish(state);
-                    // It may rest until the next completion, and none may come before this ends.
-                    return self.threads.reaper().hurry();
+                    return self.staged();
                 }
                 Err(fault) => Err(fault),
             };
@@ -395,6 +407,17 @@ where
                 self.alarm_waker.wake_by_ref();
             }
         }
+    }
+
+    /// A step has been answered with "later".
+    fn staged(&self) -> Option<&Arc<Committer>> {
+        let committer = self.threads.committer();
+        match (committer, self.this.upgrade()) {
+            (Some(committer), Some(this)) => committer.stage(this),
+            // It may rest until the next completion, and none may come before this ends.
+            _ => self.threads.reaper().hurry(),
+        }
+        committer
     }
 
     /// Takes completions if nobody else is about it. A caller that may launch does so.
@@ -490,16 +513,16 @@ where
         }
     }
 
-    /// The end of a step that took its time.
-    fn finish_later_step(&self) -> bool {
+    /// The end of a step that took its time. `failed` if it will not come by itself.
+    fn finish_later_step(&self, failed: Option<Fault>) -> bool {
         let Some(seq) = self.lock().later else { return false };
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let done = self.guarded(|| steps.poll_step());
         drop(steps);
-        let result = match done {
-            Ok(None | Some(StepDone::Later)) => return false,
-            Ok(Some(StepDone::Now(first))) => Ok(first),
-            Err(fault) => Err(fault),
+        let result = match (done, failed) {
+            (Ok(Some(StepDone::Now(first))), _) => Ok(first),
+            (Ok(None | Some(StepDone::Later)), None) => return false,
+            (Ok(None | Some(StepDone::Later)), Some(fault)) | (Err(fault), _) => Err(fault),
         };
         let mut state = self.lock();
         if state.later.take() != Some(seq) {
@@ -507,7 +530,7 @@ where
         }
         state.machine.handle_signal(now(), Signal::Stepped { seq, result });
         drop(state);
-        self.run_steps();
+        self.run_steps_and_commit();
         true
     }
 }

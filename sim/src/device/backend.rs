@@ -60,8 +60,18 @@ pub(crate) struct SimRetire {
 pub(crate) struct SimSteps {
     world: Rc<RefCell<World>>,
     stream: u32,
-    /// A step that is under way: when it is over, and whether gates close or open with it.
-    pending: Option<(u64, Option<bool>)>,
+    pending: Option<Pending>,
+}
+
+/// A step that is under way.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    /// Gates close or open then.
+    Gate { at_ns: u64, closed: bool },
+    /// The save is over then.
+    Save { at_ns: u64 },
+    /// The operation of the whole device says when.
+    Operation,
 }
 
 impl ErrorType for SimBackend {
@@ -186,7 +196,7 @@ impl SimSteps {
         let at_ns = world.clock.now_ns() + late_ns;
         world.clock.at(at_ns, Event::Stepped { stream: self.stream });
         drop(world);
-        self.pending = Some((at_ns, Some(closed)));
+        self.pending = Some(Pending::Gate { at_ns, closed });
         StepDone::Later
     }
 }
@@ -196,15 +206,21 @@ impl Preempt for SimSteps {
 
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
         let mut world = self.world.borrow_mut();
-        let Some((at_ns, gate)) = self.pending.filter(|(at, _)| *at <= world.clock.now_ns()) else {
-            return Ok(None);
+        let now_ns = world.clock.now_ns();
+        let over = match self.pending {
+            Some(Pending::Gate { at_ns, .. } | Pending::Save { at_ns }) => at_ns <= now_ns,
+            Some(Pending::Operation) => {
+                std::mem::take(&mut world.streams[self.stream as usize].stepped)
+            }
+            None => false,
         };
-        debug_assert!(at_ns <= world.clock.now_ns());
-        match gate {
-            Some(closed) => world.set_gate(self.stream, closed),
-            None => world.check_quiet(self.stream),
+        if !over {
+            return Ok(None);
         }
-        self.pending = None;
+        match self.pending.take() {
+            Some(Pending::Gate { closed, .. }) => world.set_gate(self.stream, closed),
+            _ => world.check_quiet(self.stream),
+        }
         Ok(Some(StepDone::Now(None)))
     }
 }
@@ -219,21 +235,38 @@ impl Deactivate for SimSteps {
     }
 }
 
+impl SimSteps {
+    /// Leaves the step to an operation of the whole device. False if there are none on this one.
+    fn stage(&mut self, interrupt: bool) -> bool {
+        let staged = self.world.borrow_mut().stage(self.stream, interrupt);
+        if staged {
+            self.pending = Some(Pending::Operation);
+        }
+        staged
+    }
+}
+
 impl Interrupt for SimSteps {
     fn interrupt(&mut self) -> Result<StepDone, Fault> {
+        if self.stage(true) {
+            return Ok(StepDone::Later);
+        }
         let mut world = self.world.borrow_mut();
         let now = world.clock.now_ns();
-        let done = world.interrupt(self.stream);
-        if done == now {
+        let at_ns = world.interrupt(self.stream);
+        if at_ns == now {
             world.check_quiet(self.stream);
             return Ok(StepDone::Now(None));
         }
-        world.clock.at(done, Event::Stepped { stream: self.stream });
-        self.pending = Some((done, None));
+        world.clock.at(at_ns, Event::Stepped { stream: self.stream });
+        self.pending = Some(Pending::Save { at_ns });
         Ok(StepDone::Later)
     }
 
     fn restore(&mut self) -> Result<StepDone, Fault> {
+        if self.stage(false) {
+            return Ok(StepDone::Later);
+        }
         self.world.borrow_mut().restore(self.stream);
         Ok(StepDone::Now(None))
     }

@@ -4,11 +4,12 @@
 //! stream according to its [`Concurrency`], unless a closed gate is in front of it or its stream is
 //! interrupted. Urgent streams go before others, and where one command runs at a time also between
 //! two waves of blocks of a command. Gates cost device time whenever they are passed. Saving stalls
-//! the whole device;
-//! restoring lengthens the command that continues.
+//! the whole device; restoring lengthens the command that continues. Where an interrupt reaches the
+//! whole device, [`partition`] has it.
 
 mod backend;
 mod clients;
+mod partition;
 mod sharing;
 mod stream;
 
@@ -22,6 +23,7 @@ pub(crate) use stream::Stream;
 
 use crate::clock::{Clock, Event};
 use crate::scenario::DeviceSpec;
+use partition::Staged;
 use sharing::NEXT;
 use stream::Launched;
 
@@ -34,6 +36,8 @@ pub(crate) enum Note {
     Stopped { stream: u32, cmd: u64, since_ns: u64, finished: bool },
     /// A stream that was being held runs nothing any more.
     Quiet { stream: u32, held_at_ns: u64 },
+    /// Somebody who may run has started after others were told to stop.
+    Begun { stream: u32, held_at_ns: u64 },
     /// A save or restore took device time.
     Switched { stream: u32, from_ns: u64, to_ns: u64, save: bool },
 }
@@ -60,6 +64,16 @@ pub(crate) struct Device {
     busy_since_ns: Option<u64>,
     pub(crate) busy_ns: u64,
     pub(crate) overhead_ns: u64,
+    /// The part of it that saving and restoring took.
+    pub(crate) switch_ns: u64,
+    /// Interrupts and restores, of the whole device where they reach all of it.
+    pub(crate) switches: u64,
+    /// Steps that wait for the next operation of the whole device.
+    staged: Vec<Staged>,
+    /// The operation that goes on.
+    operation: Vec<Staged>,
+    /// Since when somebody who may run waits for those who were told to stop.
+    waits_since_ns: Option<u64>,
 }
 
 impl Device {
@@ -74,6 +88,9 @@ impl Device {
             save_context: ns(spec.save_context_ns),
             restore_fixed: ns(spec.restore_fixed_ns),
             restore_context: ns(spec.restore_context_ns),
+            grace: ns(spec.grace_ns),
+            reach: spec.reach,
+            batches: spec.batches,
         };
         let sharing = Sharing::new(spec.concurrency);
         Self {
@@ -84,7 +101,19 @@ impl Device {
             busy_since_ns: None,
             busy_ns: 0,
             overhead_ns: 0,
+            switch_ns: 0,
+            switches: 0,
+            staged: Vec::new(),
+            operation: Vec::new(),
+            waits_since_ns: None,
         }
+    }
+
+    /// Saving or restoring takes the device for so long.
+    fn switch(&mut self, ns: u64) {
+        self.overhead_ns += ns;
+        self.switch_ns += ns;
+        self.switches += 1;
     }
 
     /// Counts the time during which at least one command runs.
@@ -125,6 +154,9 @@ impl World {
             }
             Event::Finish { device, token } => self.on_finish(u32::from(device), token),
             Event::Kick { device } => self.on_kick(device),
+            Event::Operate { device } => self.operate(device),
+            Event::Saved { device } => self.saved(device),
+            Event::Operated { device } => self.operated(device),
             _ => return false,
         }
         true
@@ -184,6 +216,9 @@ impl World {
             }
             let (note, overhead) = s.start(now, d.spec.gate_ns);
             d.overhead_ns += overhead;
+            if let Some(held_at_ns) = d.waits_since_ns.take_if(|_| !s.held) {
+                self.notes.push(Note::Begun { stream, held_at_ns });
+            }
             let work = if d.sharing.has_waves() { s.wave() } else { s.left_ns() };
             if let Some((at_ns, token)) = d.sharing.start(now, stream, work) {
                 self.clock.at(at_ns, Event::Finish { device: device as u16, token });
@@ -293,8 +328,10 @@ impl World {
         let now = self.clock.now_ns();
         let s = &mut self.streams[stream as usize];
         let occupied = !s.fifo.is_empty();
+        s.held = true;
         if occupied && s.held_at_ns.is_none() {
             s.held_at_ns = Some(now);
+            self.devices[s.device as usize].waits_since_ns.get_or_insert(now);
             self.check_quiet(stream);
         }
         occupied
@@ -302,7 +339,9 @@ impl World {
 
     /// The hold is over; if the stream never got quiet, there is nothing to report.
     pub(crate) fn hold_ended(&mut self, stream: u32) {
-        self.streams[stream as usize].held_at_ns = None;
+        let s = &mut self.streams[stream as usize];
+        (s.held, s.held_at_ns) = (false, None);
+        self.devices[s.device as usize].waits_since_ns = None;
     }
 
     /// The gates of a stream close or open, now.
@@ -329,7 +368,7 @@ impl World {
         let left_ns = d.sharing.stop(now, stream);
         let (cmd, since_ns) = s.stop(left_ns);
         let done = now + d.cost.save(s.context_permille).as_ns();
-        d.overhead_ns += done - now;
+        d.switch(done - now);
         d.stalled_until_ns = d.stalled_until_ns.max(done);
         d.sharing.stall(now, d.stalled_until_ns > now);
         d.account(now);
@@ -356,7 +395,7 @@ impl World {
             let restore_ns = d.cost.restore(s.context_permille).as_ns();
             head.restoring = true;
             head.left_ns += restore_ns;
-            d.overhead_ns += restore_ns;
+            d.switch(restore_ns);
             if self.verbose && restore_ns > 0 {
                 let to_ns = now + restore_ns;
                 self.notes.push(Note::Switched { stream, from_ns: now, to_ns, save: false });
@@ -385,6 +424,7 @@ impl World {
 
     /// The process behind a stream has died: what has not started never will.
     pub(crate) fn abandon(&mut self, stream: u32) {
+        self.unstage(stream);
         let s = &mut self.streams[stream as usize];
         let keep = usize::from(s.running);
         s.fifo.truncate(keep);

@@ -62,6 +62,10 @@ pub(crate) struct Stream {
     pub(crate) urgent: bool,
     /// Work of the running command after its present wave.
     pub(crate) after_wave_ns: u64,
+    /// The scheduler wants it held.
+    pub(crate) held: bool,
+    /// The operation that a step waited for is over.
+    pub(crate) stepped: bool,
     /// When a hold was ordered that has not taken effect.
     pub(crate) held_at_ns: Option<u64>,
 

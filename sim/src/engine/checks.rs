@@ -181,7 +181,7 @@ impl Checks {
                     q.wait.finished(CmdId(cmd));
                 }
             }
-            Note::Quiet { .. } | Note::Switched { .. } => {}
+            Note::Quiet { .. } | Note::Begun { .. } | Note::Switched { .. } => {}
         }
     }
 

@@ -29,6 +29,7 @@ struct DeviceFigures {
     preemptions: u64,
     preempt_ns: Vec<u64>,
     quiet_ns: Vec<u64>,
+    start_ns: Vec<u64>,
 }
 
 impl Figures {
@@ -74,6 +75,10 @@ impl Engine<'_> {
                     self.figures.span(stream, kind, from_ns, to_ns, 0);
                 }
                 Note::Quiet { stream, held_at_ns } => self.quiet(stream, now_ns - held_at_ns),
+                Note::Begun { stream, held_at_ns } => {
+                    let device = self.threads[stream as usize].spec.device;
+                    self.figures.devices[device].start_ns.push(now_ns - held_at_ns);
+                }
                 Note::Started { .. } => {}
             }
         }
@@ -197,6 +202,9 @@ impl Engine<'_> {
             preemptions: figures.preemptions,
             preempt_latency_ns: figures.preempt_ns.clone(),
             quiet_latency_ns: figures.quiet_ns.clone(),
+            start_latency_ns: figures.start_ns.clone(),
+            switch_ns: model.switch_ns,
+            switches: model.switches,
         }
     }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Setup {
     pub(crate) must_finish: bool,
     /// Whether to write a record.
     pub(crate) record: bool,
+    /// Each hold has the level that its cost suggests, up to that of the task.
+    pub(crate) by_cost: bool,
 }
 
 /// A running simulation.
@@ -191,7 +193,9 @@ impl Engine<'_> {
             Event::Watchdog => self.on_watchdog(),
             Event::Disturb { index } => self.on_disturb(index as usize),
             Event::Inspect => self.on_inspect(),
+            // The device's own.
             Event::Arrive { .. } | Event::Finish { .. } | Event::Kick { .. } => {}
+            Event::Operate { .. } | Event::Saved { .. } | Event::Operated { .. } => {}
         }
     }
 

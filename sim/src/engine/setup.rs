@@ -117,13 +117,14 @@ impl<'a> Engine<'a> {
         let task = self.threads.len();
         let device = DeviceId(u16::try_from(spec.device).unwrap_or(u16::MAX));
         let level = self.level_of(spec);
+        let choice = if self.setup.by_cost { LevelChoice::UpTo } else { LevelChoice::Exactly };
         let id = self.scheduler.attach(
             Instant::ZERO,
             Attach {
                 device,
                 process: ProcessId(spec.process.map_or(1 << 20 | task as u32, |p| p as u32)),
                 hints: hints_of(spec),
-                level: LevelChoice::Exactly(level),
+                level: choice(level),
                 threshold: spec.threshold,
                 context_permille: permille(spec.context),
             },

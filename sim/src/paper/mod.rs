@@ -11,6 +11,7 @@ mod files;
 mod harvest;
 mod html;
 mod lab;
+pub mod lv3;
 mod overhead;
 mod preempt;
 mod priority;

@@ -180,6 +180,9 @@ fn devices(workload: &Workload) -> Vec<DeviceSpec> {
         // What restoring takes is in the recorded device time of the command that was restored.
         restore_fixed_ns: 0,
         restore_context_ns: 0,
+        grace_ns: 0,
+        reach: xsched_core::cost::Reach::Queue,
+        batches: false,
         wake_ns: [].into(),
         queue_wake_ns: [].into(),
     };

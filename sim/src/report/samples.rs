@@ -24,6 +24,7 @@ pub(crate) fn outcome() -> Outcome {
             preemptions: 3,
             preempt_latency_ns: vec![30_500, 10_000, 20_000],
             quiet_latency_ns: Vec::new(),
+            ..DeviceOutcome::default()
         }],
         checks: [("order", check(12)), ("held", check(9))].into(),
         commands: 40,
@@ -118,6 +119,9 @@ fn device_spec() -> DeviceSpec {
         save_context_ns: 0,
         restore_fixed_ns: 10_000,
         restore_context_ns: 0,
+        grace_ns: 0,
+        reach: xsched_core::cost::Reach::Queue,
+        batches: false,
         wake_ns: [].into(),
         queue_wake_ns: [].into(),
     }

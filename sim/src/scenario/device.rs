@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use xsched_core::cost::Reach;
 
 use super::arrival::ReadFile;
 use super::model::{Concurrency, DeviceSpec};
@@ -35,6 +36,9 @@ const PARAMETERS: [(&str, u8); 14] = [
     ("restore_fixed", 3),
     ("restore_context", 3),
 ];
+
+/// Whom an interrupt stops, as files say it.
+const REACHES: [(&str, Reach); 2] = [("queue", Reach::Queue), ("device", Reach::Device)];
 
 /// How a parameter was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,6 +127,9 @@ fn defaults() -> DeviceSpec {
         save_context_ns: us(10),
         restore_fixed_ns: us(10),
         restore_context_ns: us(10),
+        grace_ns: 0,
+        reach: Reach::Queue,
+        batches: false,
         wake_ns: Arc::default(),
         queue_wake_ns: Arc::default(),
     }
@@ -198,6 +205,9 @@ impl Source<'_> {
             save_context_ns: time(&raw.save_context, base.save_context_ns)?,
             restore_fixed_ns: time(&raw.restore_fixed, base.restore_fixed_ns)?,
             restore_context_ns: time(&raw.restore_context, base.restore_context_ns)?,
+            grace_ns: time(&raw.grace, base.grace_ns)?,
+            reach: self.choice(&raw.interrupt_stops, &REACHES)?.unwrap_or(base.reach),
+            batches: raw.batches.as_ref().map_or(base.batches, |batches| *batches.get_ref()),
             wake_ns: self.times(&raw.wake)?.unwrap_or(base.wake_ns),
             queue_wake_ns: self.times(&raw.queue_wake)?.unwrap_or(base.queue_wake_ns),
         })

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use xsched_core::cost::Reach;
+
 use crate::comparators::Comparators;
 
 /// The version of the scenario schema that this program reads (`version = 1` in the file).
@@ -110,6 +112,12 @@ pub struct DeviceSpec {
     pub restore_fixed_ns: u64,
     /// Level 3: part of restoring that is proportional to the task's `context`.
     pub restore_context_ns: u64,
+    /// Level 3: how long what runs may go on before it is saved.
+    pub grace_ns: u64,
+    /// Level 3: whom saving and restoring stop.
+    pub reach: Reach,
+    /// Level 3: what is ordered at the same time is one operation.
+    pub batches: bool,
     /// Host time that a thread needs, beyond everything else, for the first command of a request,
     /// because it has slept: one of these, each as likely. Empty for none.
     pub wake_ns: Arc<[u64]>,

@@ -131,6 +131,10 @@ pub(super) struct RawDevice {
     pub(super) restore_fixed: Field<Number>,
     #[serde(rename = "restore_context_us", alias = "restore_context_ms")]
     pub(super) restore_context: Field<Number>,
+    #[serde(rename = "grace_us", alias = "grace_ms")]
+    pub(super) grace: Field<Number>,
+    pub(super) interrupt_stops: Field<String>,
+    pub(super) batches: Field<bool>,
     #[serde(rename = "wake_us", alias = "wake_ms")]
     pub(super) wake: Field<Vec<Spanned<Number>>>,
     #[serde(rename = "queue_wake_us", alias = "queue_wake_ms")]

@@ -12,7 +12,7 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 18] = [
+const ARROWS: [(&str, Arrows); 21] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
@@ -29,6 +29,21 @@ const ARROWS: [(&str, Arrows); 18] = [
     ("hal-hip/emulated", Arrows::To(&[])),
     ("hal-hip/over-cuda", Arrows::To(&[])),
     ("hal-hip/abi-check", Arrows::To(&["hal-hip"])),
+    (
+        "hal-kfd",
+        Arrows::To(&[
+            "core",
+            "conformance",
+            "hal-stream",
+            "hal-hip",
+            "hal-hip/emulated",
+            "hal-kfd/emulated",
+            "hal-kfd/watch",
+            "runtime",
+        ]),
+    ),
+    ("hal-kfd/emulated", Arrows::To(&["hal-kfd"])),
+    ("hal-kfd/watch", Arrows::To(&["hal-kfd"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
     ("lab", Arrows::Anywhere),

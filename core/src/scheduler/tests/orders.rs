@@ -1,6 +1,7 @@
 //! Verdicts, levels, timers, and the orders that come of them.
 
 use super::*;
+use crate::cost::Reach;
 
 #[test]
 fn only_differences_become_orders() {
@@ -157,6 +158,81 @@ fn the_cheapest_level_that_is_fast_enough_is_chosen() {
         rig.say(queue, Verdict::Hold(Urgency::within(Duration::from_us(within_us))));
         assert_eq!(rig.orders(), format!("0 hold{level}"), "within {within_us} µs");
     }
+}
+
+/// A device like a partition whose driver needs 60 µs for each call, and a queue on it.
+fn partition(rig: &mut Rig, device: u16, mean_us: u64) -> QueueId {
+    let us = Duration::from_us;
+    let cost = CostModel { save_fixed: us(60), restore_fixed: us(60), ..CostModel::default() };
+    let cost = CostModel { reach: Reach::Device, batches: true, gate_close: us(1), ..cost };
+    rig.s.set_cost(DeviceId(device), cost).unwrap();
+    let level = LevelChoice::UpTo(Level::Interrupt);
+    let device = DeviceId(device);
+    let queue = rig.attach_as(Attach { level, threshold: 8, device, ..Attach::default() });
+    rig.report(queue, |r| {
+        (r.submitted, r.launched, r.retired) = (20, 18, 10);
+        r.busy = us(10 * mean_us);
+    });
+    queue
+}
+
+#[test]
+fn a_victim_that_ends_soon_is_not_interrupted_unless_others_are() {
+    let now = Verdict::Hold(Urgency::NOW);
+    let mut rig = Rig::new();
+    let short = partition(&mut rig, 0, 100);
+    rig.say(short, now);
+    assert_eq!(rig.orders(), "0 hold2", "for itself");
+    let mut rig = Rig::new();
+    let (long, short) = (partition(&mut rig, 0, 500), partition(&mut rig, 0, 100));
+    // Orders go out last first.
+    rig.say(short, now);
+    rig.say(long, now);
+    assert_eq!(rig.orders(), "0 hold3, 1 hold3", "in the same batch");
+}
+
+#[test]
+fn how_long_interrupts_take_is_learned() {
+    let mut rig = Rig::new();
+    let queue = partition(&mut rig, 0, 500);
+    let ms = Duration::from_ms;
+    for round in 1..=30 {
+        rig.say(queue, Verdict::Hold(Urgency::NOW));
+        let said = rig.orders();
+        if said != "0 hold3" {
+            assert_eq!(said, "0 hold2", "five milliseconds are too much for half of one");
+            assert!((5..25).contains(&round), "{round}");
+            let learned = rig.s.cost(DeviceId(0)).unwrap();
+            assert!(learned.save_fixed > Duration::from_us(200), "{learned:?}");
+            assert!(learned.restore_fixed > Duration::from_us(200), "{learned:?}");
+            return;
+        }
+        rig.now += ms(5);
+        rig.report(queue, |r| {
+            r.epoch = 2 * round - 1;
+            r.hold = HoldState::Held(Level::Interrupt);
+        });
+        rig.say(queue, Verdict::Run);
+        assert_eq!(rig.orders(), "0 run");
+        rig.now += ms(5);
+        rig.report(queue, |r| (r.epoch, r.hold) = (2 * round, HoldState::Running));
+    }
+    panic!("it goes on interrupting at ten times what it costs");
+}
+
+#[test]
+fn an_idle_queue_teaches_nothing() {
+    let mut rig = Rig::new();
+    let queue = partition(&mut rig, 0, 500);
+    let before = rig.s.cost(DeviceId(0)).unwrap();
+    rig.say(queue, Verdict::Hold(Urgency::NOW));
+    assert_eq!(rig.orders(), "0 hold3");
+    rig.now += Duration::from_ms(5);
+    rig.report(queue, |r| {
+        (r.epoch, r.retired, r.hold) = (1, r.launched, HoldState::Held(Level::Interrupt));
+    });
+    assert_eq!(rig.s.cost(DeviceId(0)), Some(before));
+    assert_eq!(rig.s.cost(DeviceId(9)), None);
 }
 
 #[test]

@@ -1,0 +1,385 @@
+//! The state of amdkfd for all processes, and what each call does to it.
+//!
+//! No clock, no threads, no system calls: time is an argument, memory of processes and their
+//! debuggers are asked for through [`Host`], and what others should see is a list of [`Change`]s.
+
+mod debug;
+mod device;
+mod events;
+mod node;
+mod private;
+mod process;
+mod queues;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+pub use node::{Fault, NodeView};
+pub use process::{QUEUES_MAX, QueueView};
+
+use crate::config::Config;
+use crate::wire::{Argument, READ, WRITE, bytes_of, definition, nr, nr_of};
+use node::Node;
+use process::Process;
+
+/// What the model has to ask about the processes that call.
+pub trait Host {
+    /// Reads a process's memory.
+    ///
+    /// # Errors
+    /// `EFAULT` if not all of it is there.
+    fn read(&mut self, pid: u32, address: u64, into: &mut [u8]) -> Result<(), Errno>;
+
+    /// Writes a process's memory.
+    ///
+    /// # Errors
+    /// `EFAULT` if not all of it is there.
+    fn write(&mut self, pid: u32, address: u64, from: &[u8]) -> Result<(), Errno>;
+
+    /// Whether there is such a process.
+    fn exists(&mut self, pid: u32) -> bool;
+
+    /// Who traces it.
+    fn tracer(&mut self, pid: u32) -> Option<u32>;
+
+    /// Whether it has such a file.
+    fn has_file(&mut self, pid: u32, file: i32) -> bool;
+
+    /// Puts a file into it. What comes back is its number there.
+    ///
+    /// # Errors
+    /// If it can have no more.
+    fn give_file(&mut self, pid: u32, file: OwnedFd) -> Result<u32, Errno>;
+
+    /// Whether it may pause processes: `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`.
+    fn may_checkpoint(&mut self, pid: u32) -> bool;
+}
+
+/// Something that others can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A queue was made.
+    Created {
+        /// Its process.
+        pid: u32,
+        /// Its id.
+        id: u32,
+        /// Its GPU's `gpu_id`.
+        gpu_id: u32,
+        /// Bytes of its ring.
+        bytes: u32,
+        /// `queue_type` in sysfs: 0 for compute, whatever the packets' format.
+        kind: u32,
+    },
+    /// A queue is gone.
+    Destroyed {
+        /// Its process.
+        pid: u32,
+        /// Its id.
+        id: u32,
+    },
+    /// A queue may run now, or may not any more.
+    Active {
+        /// Its process.
+        pid: u32,
+        /// Its id.
+        id: u32,
+        /// It is on the run list.
+        is_active: bool,
+    },
+}
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The calling process.
+    pub pid: u32,
+    /// The process that opened the file.
+    pub opened_by: u32,
+    /// Now, in nanoseconds of a clock that never goes back.
+    pub now_ns: u64,
+}
+
+/// Why a call does not return, and what would let it go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Block {
+    /// A queue that a debugger suspended is not destroyed.
+    #[error("DESTROY_QUEUE of queue {id} waits until it is resumed; resume it first")]
+    Destroy {
+        /// Its id.
+        id: u32,
+    },
+    /// The process's runtime waits for its debugger.
+    #[error(
+        "RUNTIME_ENABLE waits for the debugger's SEND_RUNTIME_EVENT(EC_PROCESS_RUNTIME); \
+         enable the runtime before the debugger, and disable the debugger before the runtime"
+    )]
+    Runtime {
+        /// It enables, rather than disables.
+        enables: bool,
+    },
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It returns.
+    Answer {
+        /// What.
+        result: Result<u32, Errno>,
+        /// When, in nanoseconds of the caller's clock: not before the device has done it.
+        at_ns: u64,
+    },
+    /// It does not return yet: ask again with [`Model::again`] after other calls.
+    Blocks(Block),
+}
+
+/// How a handler ends.
+pub(crate) type Handled = Result<u32, Stop>;
+
+/// A handler does not succeed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stop {
+    Errno(Errno),
+    Block(Block),
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+impl From<Block> for Stop {
+    fn from(block: Block) -> Self {
+        Self::Block(block)
+    }
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Model {
+    config: Config,
+    nodes: Vec<Node>,
+    processes: BTreeMap<u32, Process>,
+    changes: Vec<Change>,
+    /// Files that listen to a GPU's events: the GPU's place, our end.
+    listeners: Vec<(usize, OwnedFd)>,
+    /// Calls that the real driver has and the model does not.
+    unmodelled: BTreeSet<(u8, u32)>,
+    /// The time of the present call.
+    now_ns: u64,
+    /// When the present call is done.
+    ready_ns: u64,
+}
+
+impl Model {
+    /// A driver that has just been loaded.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            nodes: config.gpus.iter().map(|_| Node::default()).collect(),
+            config,
+            processes: BTreeMap::new(),
+            changes: Vec::new(),
+            listeners: Vec::new(),
+            unmodelled: BTreeSet::new(),
+            now_ns: 0,
+            ready_ns: 0,
+        }
+    }
+
+    /// What it is like.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Sets how long the device takes from now on.
+    pub const fn set_latency(&mut self, latency: crate::config::Latency) {
+        self.config.latency = latency;
+    }
+
+    /// A process opens the driver. Opening it again changes nothing.
+    pub fn open(&mut self, pid: u32) {
+        self.processes.entry(pid).or_default();
+    }
+
+    /// A process ended: its queues go, whatever state they are in, and a debugger's hold over
+    /// others ends.
+    pub fn exit(&mut self, pid: u32) {
+        let debugged = self.processes.iter().filter(|(_, process)| {
+            process.debugged.as_ref().is_some_and(|debugged| debugged.by == pid)
+        });
+        let debugged: Vec<_> = debugged.map(|(other, _)| *other).collect();
+        for other in debugged {
+            self.stop_debugging(other);
+        }
+        let Some(process) = self.processes.remove(&pid) else { return };
+        let mut gpus = BTreeSet::new();
+        for (id, queue) in process.queues {
+            gpus.insert(queue.gpu);
+            self.changes.push(Change::Destroyed { pid, id });
+        }
+        for gpu in gpus {
+            // While the GPU is being reset there is no run list to take down.
+            let _ = self.preempting(gpu, |_| {});
+        }
+    }
+
+    /// What others can see by now and could not before, in order.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Calls that the real driver has and the model does not, as numbers and operations. They were
+    /// answered with `EOPNOTSUPP`, which no KFD call answers.
+    #[must_use]
+    pub fn unmodelled(&self) -> Vec<(u8, u32)> {
+        self.unmodelled.iter().copied().collect()
+    }
+
+    /// A call whose argument is in the caller's memory.
+    pub fn call(
+        &mut self,
+        caller: Caller,
+        request: u32,
+        address: u64,
+        host: &mut dyn Host,
+    ) -> Outcome {
+        let mut user = vec![0; bytes_of(request)];
+        let direction = self.definition(nr_of(request)).map_or(0, |found| found.direction);
+        let is_owner = caller.pid == caller.opened_by;
+        let reads = is_owner && direction & WRITE != 0;
+        let read = if reads { host.read(caller.pid, address, &mut user) } else { Ok(()) };
+        if let Err(errno) = read {
+            return Outcome::Answer { result: Err(errno), at_ns: caller.now_ns };
+        }
+        let outcome = self.call_with(caller, request, &mut user, host);
+        let Outcome::Answer { at_ns, .. } = outcome else { return outcome };
+        // The driver copies out whether or not the call succeeded.
+        if is_owner && direction & READ != 0 && host.write(caller.pid, address, &user).is_err() {
+            return Outcome::Answer { result: Err(Errno::FAULT), at_ns };
+        }
+        outcome
+    }
+
+    /// A call whose argument is here. Only what the request says is its size is read and written.
+    pub fn call_with(
+        &mut self,
+        caller: Caller,
+        request: u32,
+        argument: &mut [u8],
+        host: &mut dyn Host,
+    ) -> Outcome {
+        self.now_ns = caller.now_ns;
+        self.ready_ns = caller.now_ns;
+        self.pass_time(caller.now_ns);
+        let handled = self.dispatch(caller, request, argument, host);
+        self.outcome(handled)
+    }
+
+    const fn outcome(&self, handled: Handled) -> Outcome {
+        let at_ns = self.ready_ns;
+        match handled {
+            Ok(result) => Outcome::Answer { result: Ok(result), at_ns },
+            Err(Stop::Errno(errno)) => Outcome::Answer { result: Err(errno), at_ns },
+            Err(Stop::Block(block)) => Outcome::Blocks(block),
+        }
+    }
+
+    /// Whether a call that blocked may return by now, and with what.
+    pub fn again(&mut self, caller: Caller, block: Block) -> Outcome {
+        self.now_ns = caller.now_ns;
+        self.ready_ns = caller.now_ns;
+        let handled = match block {
+            Block::Destroy { id } => self.destroy(caller.pid, id),
+            Block::Runtime { enables } => self.go_on(caller.pid, enables),
+        };
+        self.outcome(handled)
+    }
+
+    /// The call's entry in the driver's table, if this driver has one.
+    fn definition(&self, number: u8) -> Option<crate::wire::Definition> {
+        let is_there = match number {
+            nr::PREEMPT_QUEUE | nr::RESUME_QUEUE => return self.private(number),
+            nr::RUNTIME_ENABLE | nr::DBG_TRAP => self.config.minor >= 13,
+            nr::AVAILABLE_MEMORY => self.config.minor >= 9,
+            _ => true,
+        };
+        definition(number).filter(|_| is_there)
+    }
+
+    fn dispatch(
+        &mut self,
+        caller: Caller,
+        request: u32,
+        argument: &mut [u8],
+        host: &mut dyn Host,
+    ) -> Handled {
+        let number = nr_of(request);
+        let found = self.definition(number).ok_or(Errno::NOTTY)?;
+        if caller.pid != caller.opened_by || !self.processes.contains_key(&caller.pid) {
+            return Err(Errno::BADF.into());
+        }
+        let given = bytes_of(request).min(argument.len());
+        let mut own = vec![0; found.bytes.max(given)];
+        if found.direction & WRITE != 0 {
+            own[..given].copy_from_slice(&argument[..given]);
+        }
+        let handled = self.handle(caller, number, &mut Argument(&mut own), host);
+        if found.direction & READ != 0 {
+            argument[..given].copy_from_slice(&own[..given]);
+        }
+        handled
+    }
+
+    fn handle(
+        &mut self,
+        caller: Caller,
+        number: u8,
+        argument: &mut Argument<'_>,
+        host: &mut dyn Host,
+    ) -> Handled {
+        let pid = caller.pid;
+        match number {
+            nr::GET_VERSION => self.version(argument),
+            nr::CREATE_QUEUE => self.create_queue(pid, argument),
+            nr::DESTROY_QUEUE => self.destroy(pid, argument.u32(0)),
+            nr::UPDATE_QUEUE => self.update_queue(pid, argument),
+            nr::SET_CU_MASK => self.set_cu_mask(pid, argument, host),
+            nr::GET_QUEUE_WAVE_STATE => self.wave_state(pid, argument),
+            nr::ALLOC_QUEUE_GWS => self.queue_gws(pid, argument),
+            nr::GET_CLOCK_COUNTERS => self.clocks(argument),
+            nr::GET_PROCESS_APERTURES => self.apertures_old(argument),
+            nr::GET_PROCESS_APERTURES_NEW => self.apertures(pid, argument, host),
+            nr::AVAILABLE_MEMORY => self.available_memory(argument),
+            nr::SMI_EVENTS => self.smi_events(pid, argument, host),
+            nr::CRIU_OP => self.criu(pid, argument, host),
+            nr::CREATE_EVENT => self.create_event(pid, argument),
+            nr::DESTROY_EVENT | nr::SET_EVENT | nr::RESET_EVENT => {
+                self.change_event(pid, number, argument)
+            }
+            nr::WAIT_EVENTS => self.wait_events(pid, argument, host),
+            nr::DBG_FIRST_OLD..=nr::DBG_LAST_OLD => Err(Errno::PERM.into()),
+            nr::RUNTIME_ENABLE => self.runtime_enable(pid, argument),
+            nr::DBG_TRAP => self.dbg_trap(pid, argument, host),
+            nr::PREEMPT_QUEUE => self.preempt_queue(pid, argument),
+            nr::RESUME_QUEUE => self.resume_queue(pid, argument, host),
+            _ => self.not_modelled(number, 0),
+        }
+    }
+
+    /// Something that the real driver has and the model does not.
+    fn not_modelled(&mut self, number: u8, operation: u32) -> Handled {
+        self.unmodelled.insert((number, operation));
+        Err(Errno::OPNOTSUPP.into())
+    }
+
+    /// The place of a GPU by its `gpu_id`.
+    fn gpu(&self, gpu_id: u32) -> Option<usize> {
+        self.config.gpus.iter().position(|gpu| gpu.gpu_id == gpu_id)
+    }
+}

@@ -1,0 +1,246 @@
+//! `UPDATE_QUEUE` with a percentage of 0, then 100.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use super::ledger::Ledger;
+use super::{Answers, History, Kind, Mechanism};
+use crate::driver::Driver;
+use crate::error::KfdError;
+use crate::queue::KfdQueue;
+use crate::uapi::{self, UPDATE_QUEUE};
+use crate::version::Versioned;
+use crate::watching::{Record, Watcher};
+
+/// How often a resume is repeated because its owner updated the queue meanwhile.
+const RACES_MAX: u32 = 4;
+
+/// Makes a queue inactive, as ROCm's runtime does itself to take scratch memory back. Needs no
+/// permission beyond the driver's own, and works on every version; for queues of this process only.
+///
+/// Each queue costs a preemption of its own: the call has one id. The ring's address and exact size
+/// and the priority are repeated, because an update replaces them.
+///
+/// Its owner may make the queue active again by an update of its own. With a [`Watcher`] that is
+/// held back until the queue is resumed. Without one it is only noticed,
+/// by [`Mechanism::is_still_suspended`].
+#[derive(Debug)]
+pub struct UpdateQueue<D: Driver> {
+    driver: Arc<Versioned<D>>,
+    watcher: Option<Arc<dyn Watcher>>,
+    held: Mutex<Ledger>,
+    calls: AtomicU64,
+    history: History,
+}
+
+impl<D: Driver> UpdateQueue<D> {
+    /// The mechanism on a driver.
+    #[must_use]
+    pub fn new(driver: Arc<Versioned<D>>, watcher: Option<Arc<dyn Watcher>>) -> Self {
+        Self {
+            driver,
+            watcher,
+            held: Mutex::default(),
+            calls: AtomicU64::new(0),
+            history: History::default(),
+        }
+    }
+
+    /// Updates sent so far, each a preemption of the GPU.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// The ledger is locked for the calls too: the driver does one at a time anyway.
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn update(&self, queue: &KfdQueue, percentage: u32) -> Result<(), KfdError> {
+        let facts = queue.facts();
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let answered = self.driver.update_queue(uapi::UpdateQueue {
+            ring_base: facts.ring_base,
+            queue_id: facts.id,
+            ring_size: facts.ring_size,
+            percentage,
+            priority: queue.priority(),
+        })?;
+        let refused = |errno| KfdError::of_queue(UPDATE_QUEUE.name, facts.id, errno);
+        answered.map(|_| ()).map_err(refused)
+    }
+
+    /// What the watcher knows, if it is this queue and not a later one with its id.
+    fn checked(&self, queue: &KfdQueue, record: Option<Record>) -> Result<Record, KfdError> {
+        let facts = queue.facts();
+        let unknown = KfdError::UnknownQueue { call: UPDATE_QUEUE.name, queue: facts.id };
+        let record = record.ok_or(unknown.clone())?;
+        let same = facts.created.is_none_or(|created| record.facts.created == Some(created));
+        if !same || record.facts.ring_base != facts.ring_base {
+            return Err(unknown);
+        }
+        queue.note_priority(record.facts.priority)?;
+        Ok(record)
+    }
+
+    fn stop(&self, held: &mut Ledger, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+        if held.has(queue) {
+            return Ok(());
+        }
+        let Some(watcher) = &self.watcher else {
+            self.update(queue, 0)?;
+            held.add(queue);
+            return Ok(());
+        };
+        let record = self.checked(queue, watcher.hold(queue.id()));
+        // If its owner has suspended it, it only has to stay so.
+        let stopped = record.and_then(|record| match record.percentage {
+            0 => Ok(()),
+            _ => self.update(queue, 0),
+        });
+        match stopped {
+            Ok(()) => held.add(queue),
+            Err(_) => _ = watcher.release(queue.id()),
+        }
+        stopped
+    }
+
+    fn go(&self, held: &mut Ledger, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+        if !held.has(queue) {
+            return Ok(());
+        }
+        let answer = match &self.watcher {
+            None => self.update(queue, 100),
+            Some(watcher) => self.go_watched(&**watcher, queue),
+        };
+        // One that is gone is not suspended either.
+        if matches!(answer, Ok(()) | Err(KfdError::UnknownQueue { .. })) {
+            held.remove(queue);
+        }
+        answer
+    }
+
+    /// Sets what the queue's owner wants by now. If the owner updates it at the same time, the last
+    /// word has to be the owner's.
+    fn go_watched(&self, watcher: &dyn Watcher, queue: &KfdQueue) -> Result<(), KfdError> {
+        let mut record = self.checked(queue, watcher.release(queue.id()))?;
+        for _ in 0..RACES_MAX {
+            if record.percentage > 0 {
+                let updated = self.update(queue, record.percentage);
+                if updated.is_err() {
+                    _ = watcher.hold(queue.id());
+                    return updated;
+                }
+            }
+            let now = self.checked(queue, watcher.record(queue.id()))?;
+            if now.updates == record.updates {
+                return Ok(());
+            }
+            record = now;
+        }
+        Ok(())
+    }
+
+    fn asks_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
+        let call = uapi::GET_QUEUE_WAVE_STATE.name;
+        match self.driver.wave_state(queue.id())? {
+            Ok(_) | Err(Errno::FAULT) => Ok(true),
+            Err(Errno::INVAL) => Ok(false),
+            Err(errno) => Err(KfdError::of_queue(call, queue.id(), errno)),
+        }
+    }
+}
+
+impl<D: Driver + std::fmt::Debug> Mechanism for UpdateQueue<D> {
+    fn kind(&self) -> Kind {
+        Kind::UpdateQueue
+    }
+
+    fn suspend(&self, queues: &[Arc<KfdQueue>]) -> Answers {
+        let mut held = self.ledger();
+        let mut one = |queue| {
+            let (since, calls) = (Instant::now(), self.calls());
+            let stopped = self.stop(&mut held, queue);
+            if stopped.is_ok() && self.calls() > calls {
+                self.history.note_suspend(since);
+            }
+            stopped
+        };
+        queues.iter().map(&mut one).collect()
+    }
+
+    fn resume(&self, queues: &[Arc<KfdQueue>]) -> Answers {
+        let mut held = self.ledger();
+        let mut one = |queue| {
+            let (since, calls) = (Instant::now(), self.calls());
+            let gone = self.go(&mut held, queue);
+            if gone.is_ok() && self.calls() > calls {
+                self.history.note_resume(since);
+            }
+            gone
+        };
+        queues.iter().map(&mut one).collect()
+    }
+
+    fn resume_all(&self) -> Answers {
+        let all = self.ledger().all();
+        self.resume(&all)
+    }
+
+    fn forget(&self, queue: &KfdQueue) {
+        let mut held = self.ledger();
+        if held.has(queue) {
+            if let Some(watcher) = &self.watcher {
+                _ = watcher.release(queue.id());
+            }
+            held.remove(queue);
+        }
+    }
+
+    /// Asks for the waves' state with nowhere to write it to: of an active queue the driver answers
+    /// `EINVAL` before it looks at the address, of an inactive one `EFAULT` after it
+    /// (`get_wave_state` in `kfd_device_queue_manager.c`, Linux 6.12; read and not run). A queue
+    /// may be inactive for other reasons as well, such as an eviction. Where save and restore is
+    /// off the answer is always that it is active.
+    fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
+        Ok(self.ledger().has(queue) && self.asks_still_suspended(queue)?)
+    }
+
+    fn reassert(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
+        let held = self.ledger();
+        if !held.has(queue) || self.asks_still_suspended(queue)? {
+            return Ok(false);
+        }
+        self.update(queue, 0).map(|()| true)
+    }
+
+    fn held(&self) -> Vec<Arc<KfdQueue>> {
+        self.ledger().all()
+    }
+
+    /// One for each: the call has one id.
+    fn preemptions(&self, queues: usize) -> usize {
+        queues
+    }
+
+    fn history(&self) -> &History {
+        &self.history
+    }
+}
+
+impl<D: Driver> Drop for UpdateQueue<D> {
+    /// Resumes what is suspended: nobody could later. There is nothing to be done about an error.
+    fn drop(&mut self) {
+        let mut held = self.ledger();
+        for queue in held.all() {
+            _ = self.go(&mut held, &queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::queue::QueueFacts;
+use crate::scripted::{Fake, queue, queue_at, ring};
+
+fn mechanism(fake: &Fake) -> UpdateQueue<Fake> {
+    UpdateQueue::new(fake.versioned(), None)
+}
+
+#[test]
+fn a_queue_is_stopped_and_goes_on_with_its_priority() {
+    let fake = Fake::with_queues(3);
+    fake.state().queues.get_mut(&1).expect("it is there").priority = 11;
+    let (update, one) = (mechanism(&fake), queue(1));
+    one.note_priority(11).expect("it can be");
+    assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
+    assert!(fake.is_active(0) && !fake.is_active(1) && fake.is_active(2));
+    assert_eq!(update.is_still_suspended(&one), Ok(true));
+    assert_eq!(update.resume(std::slice::from_ref(&one)), [Ok(())]);
+    assert!(fake.is_active(1));
+    assert_eq!(fake.state().queues[&1].priority, 11);
+    assert_eq!(update.is_still_suspended(&one), Ok(false));
+    let history = update.history();
+    assert_eq!((history.suspend().count, history.resume().count), (1, 1));
+}
+
+#[test]
+fn what_is_so_already_costs_nothing() {
+    let fake = Fake::with_queues(1);
+    let (update, one) = (mechanism(&fake), queue(0));
+    assert_eq!(update.resume(&[Arc::clone(&one)]), [Ok(())]);
+    assert_eq!(fake.state().preemptions, 0);
+    let twice = [Arc::clone(&one), Arc::clone(&one)];
+    assert_eq!(update.suspend(&twice), [Ok(()), Ok(())]);
+    assert_eq!(update.suspend(&twice), [Ok(()), Ok(())]);
+    assert_eq!((fake.state().preemptions, update.preemptions(3)), (1, 3));
+}
+
+#[test]
+fn causes_are_told_apart() {
+    let request = UPDATE_QUEUE.request;
+    let call = UPDATE_QUEUE.name;
+    let cases = [
+        (Errno::FAULT, KfdError::UnknownQueue { call, queue: 0 }),
+        (Errno::IO, KfdError::ResetInProgress { call }),
+        (Errno::TIME, KfdError::PreemptionTimedOut { call }),
+        (Errno::ACCESS, KfdError::QueueReset { call, queue: 0 }),
+        (Errno::BADF, KfdError::OtherProcess { call }),
+    ];
+    for (errno, expected) in cases {
+        let fake = Fake::with_queues(1);
+        let (update, one) = (mechanism(&fake), queue(0));
+        fake.fail(request, errno);
+        assert_eq!(update.suspend(std::slice::from_ref(&one)), [Err(expected)]);
+        // Nothing is noted as suspended that is not.
+        assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
+        assert!(!fake.is_active(0));
+    }
+}
+
+#[test]
+fn one_that_fails_keeps_no_other_from_stopping() {
+    let fake = Fake::with_queues(2);
+    let update = mechanism(&fake);
+    let answers = update.suspend(&[queue(0), queue(9), queue(1)]);
+    assert_eq!((&answers[0], &answers[2]), (&Ok(()), &Ok(())));
+    assert!(matches!(answers[1], Err(KfdError::UnknownQueue { queue: 9, .. })));
+    assert_eq!(update.resume_all(), [Ok(()), Ok(())]);
+    assert!(fake.is_active(0) && fake.is_active(1));
+}
+
+#[test]
+fn a_queue_that_died_is_not_suspended_any_more() {
+    let fake = Fake::with_queues(1);
+    let (update, one) = (mechanism(&fake), queue(0));
+    assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
+    fake.state().queues.clear();
+    let gone = update.resume(std::slice::from_ref(&one));
+    assert!(matches!(gone[0], Err(KfdError::UnknownQueue { .. })));
+    // Its id is another's now, which must not be touched.
+    fake.state().queues = Fake::with_queues(1).state().queues.clone();
+    fake.state().queues.get_mut(&0).expect("it is there").ring_base = 0xdead_0000;
+    assert_eq!(update.resume(std::slice::from_ref(&one)), [Ok(())]);
+    let other = update.suspend(std::slice::from_ref(&one));
+    assert!(matches!(other[0], Err(KfdError::UnknownQueue { .. })));
+    assert!(fake.is_active(0));
+    let new = queue_at(0, 0xdead_0000);
+    assert_eq!(update.suspend(&[new]), [Ok(())]);
+}
+
+#[test]
+fn a_third_party_that_makes_it_active_is_noticed() {
+    let fake = Fake::with_queues(1);
+    let (update, one) = (mechanism(&fake), queue(0));
+    assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
+    assert_eq!(update.reassert(&one), Ok(false));
+    fake.state().queues.get_mut(&0).expect("it is there").percentage = 100;
+    assert_eq!(update.is_still_suspended(&one), Ok(false));
+    assert_eq!(update.reassert(&one), Ok(true));
+    assert_eq!(update.is_still_suspended(&one), Ok(true));
+    update.forget(&one);
+    assert_eq!(update.reassert(&one), Ok(false));
+}
+
+#[test]
+fn what_is_left_goes_on_in_the_end() {
+    let fake = Fake::with_queues(2);
+    let update = mechanism(&fake);
+    assert_eq!(update.suspend(&[queue(0), queue(1)]), [Ok(()), Ok(())]);
+    drop(update);
+    assert!(fake.is_active(0) && fake.is_active(1));
+}
+
+/// A watch whose record is set by the test.
+#[derive(Debug)]
+struct Watched {
+    record: Mutex<Option<Record>>,
+    is_held: AtomicBool,
+    /// The owner updates the queue so often, just after it was released.
+    races: AtomicU64,
+}
+
+impl Watched {
+    fn over(percentage: u32, created: u64) -> Arc<Self> {
+        let facts = QueueFacts { created: Some(created), ..*queue(0).facts() };
+        let record = Record { facts, percentage, updates: 0, held_back: 0 };
+        let (is_held, races) = (AtomicBool::new(false), AtomicU64::new(0));
+        Arc::new(Self { record: Mutex::new(Some(record)), is_held, races })
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Record)) {
+        let mut record = self.record.lock().expect("no test panics with it");
+        change(record.as_mut().expect("it is there"));
+    }
+}
+
+impl Watcher for Watched {
+    fn record(&self, _: u32) -> Option<Record> {
+        let races = self.races.load(Ordering::Relaxed);
+        if races > 0 {
+            self.races.store(races - 1, Ordering::Relaxed);
+            self.set(|record| record.updates += 1);
+        }
+        *self.record.lock().expect("no test panics with it")
+    }
+
+    fn hold(&self, _: u32) -> Option<Record> {
+        self.is_held.store(true, Ordering::Relaxed);
+        *self.record.lock().expect("no test panics with it")
+    }
+
+    fn release(&self, _: u32) -> Option<Record> {
+        self.is_held.store(false, Ordering::Relaxed);
+        *self.record.lock().expect("no test panics with it")
+    }
+}
+
+fn watched(fake: &Fake, watch: &Arc<Watched>) -> UpdateQueue<Fake> {
+    UpdateQueue::new(fake.versioned(), Some(Arc::clone(watch) as Arc<dyn Watcher>))
+}
+
+#[test]
+fn what_the_owner_wants_by_now_is_what_it_gets() {
+    let fake = Fake::with_queues(1);
+    let watch = Watched::over(100, 5);
+    let (update, one) = (watched(&fake, &watch), queue(0));
+    assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
+    assert!(watch.is_held.load(Ordering::Relaxed));
+    watch.set(|record| record.facts.priority = 11);
+    assert_eq!(update.resume(std::slice::from_ref(&one)), [Ok(())]);
+    assert!(!watch.is_held.load(Ordering::Relaxed));
+    assert_eq!(fake.state().queues[&0].priority, 11);
+}
+
+#[test]
+fn a_queue_that_its_owner_suspended_stays_so() {
+    let fake = Fake::with_queues(1);
+    let watch = Watched::over(0, 5);
+    let (update, one) = (watched(&fake, &watch), queue(0));
+    fake.state().queues.get_mut(&0).expect("it is there").percentage = 0;
+    assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
+    assert_eq!(update.resume(std::slice::from_ref(&one)), [Ok(())]);
+    assert_eq!((fake.is_active(0), fake.state().preemptions), (false, 0));
+}
+
+#[test]
+fn an_owner_that_updates_again_and_again_does_not_keep_us() {
+    let fake = Fake::with_queues(1);
+    let watch = Watched::over(100, 5);
+    let (update, one) = (watched(&fake, &watch), queue(0));
+    assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
+    watch.races.store(1_000, Ordering::Relaxed);
+    assert_eq!(update.resume(std::slice::from_ref(&one)), [Ok(())]);
+    assert_eq!(update.calls(), 1 + u64::from(RACES_MAX));
+    assert!(fake.is_active(0));
+}
+
+#[test]
+fn another_queue_with_the_same_id_is_not_touched() {
+    let fake = Fake::with_queues(1);
+    let watch = Watched::over(100, 6);
+    let update = watched(&fake, &watch);
+    let facts = QueueFacts { created: Some(5), ..*queue(0).facts() };
+    let old = Arc::new(KfdQueue::new(facts).expect("it can be"));
+    let answer = update.suspend(&[old]);
+    assert!(matches!(answer[0], Err(KfdError::UnknownQueue { queue: 0, .. })));
+    assert_eq!(fake.state().preemptions, 0);
+    assert!(!watch.is_held.load(Ordering::Relaxed));
+    assert_eq!(ring(0), queue(0).facts().ring_base);
+}

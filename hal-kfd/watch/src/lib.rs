@@ -1,0 +1,96 @@
+//! A library to preload (`LD_PRELOAD`) that sees the calls which a program and its libraries make
+//! to AMD's kernel driver, at the C library's `ioctl`.
+//!
+//! * It knows each queue's ring, size and priority, and which thread made it, so that a stream can
+//!   be told from the queue that was made for it.
+//! * It sees when a queue's owner updates it. While XSched has the queue suspended, an update
+//!   reaches the driver with a percentage of 0 instead, and what the owner wanted is kept; it gets
+//!   that when XSched lets the queue go. The owner is told that its update succeeded. The
+//!   alternative, to let it through and suspend again, would cost two preemptions of the whole GPU
+//!   and let the queue run meanwhile.
+//! * Before a suspended queue is destroyed, or the runtime disabled, XSched is asked to let go:
+//!   with a debugger attached the driver would wait for ever.
+//!
+//! Nothing else is changed or refused. Calls that do not go through the C library's `ioctl`, as
+//! XSched's own, are not seen; ROCm's go through it.
+#![allow(unsafe_code)]
+
+mod interpose;
+mod table;
+
+use std::ffi::c_int;
+
+use xsched_hal_kfd::preloaded::{EndFn, WatchedQueue};
+
+pub use interpose::ioctl;
+use table::lock;
+
+/// See [`xsched_hal_kfd::preloaded::MarkFn`].
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_kfd_watch_mark_v1() -> u64 {
+    lock().mark()
+}
+
+/// See [`xsched_hal_kfd::preloaded::CreatedFn`].
+///
+/// # Safety
+/// So many queues may be written to `queues`.
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_kfd_watch_created_v1(
+    since: u64,
+    queues: *mut WatchedQueue,
+    room: usize,
+) -> usize {
+    let found = lock().created_since(since, table::this_thread());
+    for (at, queue) in found.iter().take(room).enumerate() {
+        // SAFETY: the caller promises room for so many.
+        unsafe { queues.add(at).write(*queue) };
+    }
+    found.len()
+}
+
+/// See [`xsched_hal_kfd::preloaded::RecordFn`].
+///
+/// # Safety
+/// A queue may be written to `queue`.
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_kfd_watch_record_v1(id: u32, queue: *mut WatchedQueue) -> c_int {
+    let Some(found) = lock().get(id) else { return 0 };
+    // SAFETY: the caller promises that it may be written to.
+    unsafe { queue.write(found) };
+    1
+}
+
+/// See [`xsched_hal_kfd::preloaded::HoldFn`].
+///
+/// # Safety
+/// A queue may be written to `queue`.
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_kfd_watch_hold_v1(
+    id: u32,
+    held: c_int,
+    queue: *mut WatchedQueue,
+) -> c_int {
+    let Some(found) = interpose::hold(id, held != 0) else { return 0 };
+    // SAFETY: the caller promises that it may be written to.
+    unsafe { queue.write(found) };
+    1
+}
+
+/// See [`xsched_hal_kfd::preloaded::OnEndFn`].
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_kfd_watch_on_end_v1(call: Option<EndFn>) {
+    lock().on_end = call;
+}
+
+/// See [`xsched_hal_kfd::preloaded::SpacesFn`].
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_kfd_watch_spaces_v1() -> c_int {
+    c_int::from(lock().has_other_spaces)
+}

@@ -1,0 +1,174 @@
+//! The queues of this process, as its calls tell.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use xsched_hal_kfd::preloaded::{EndFn, WatchedQueue};
+use xsched_hal_kfd::uapi::{CreateQueue88, UpdateQueue};
+
+/// A queue, who made it, and whether it is suspended.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    queue: WatchedQueue,
+    thread: i32,
+    is_held: bool,
+}
+
+/// All queues.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    queues: BTreeMap<u32, Entry>,
+    /// Queues made so far.
+    created: u64,
+    /// The process that all this is about: a child has none of its parent's queues.
+    process: i32,
+    /// There may be queues that others' ids are as well.
+    pub(crate) has_other_spaces: bool,
+    /// What is called before something that would wait for a suspended queue.
+    pub(crate) on_end: Option<EndFn>,
+}
+
+impl Table {
+    const fn new() -> Self {
+        Self {
+            queues: BTreeMap::new(),
+            created: 0,
+            process: 0,
+            has_other_spaces: false,
+            on_end: None,
+        }
+    }
+
+    pub(crate) const fn mark(&self) -> u64 {
+        self.created
+    }
+
+    /// A queue was made.
+    pub(crate) fn create(&mut self, made: &CreateQueue88, thread: i32) {
+        self.created += 1;
+        let queue = WatchedQueue {
+            id: made.queue_id,
+            gpu_id: made.gpu_id,
+            ring_base: made.ring_base,
+            ring_size: made.ring_size,
+            priority: made.priority,
+            kind: made.queue_type,
+            percentage: made.percentage & 0xff,
+            save_bytes: u64::from(made.save_size),
+            created: self.created,
+            updates: 0,
+            held_back: 0,
+        };
+        self.queues.insert(queue.id, Entry { queue, thread, is_held: false });
+    }
+
+    /// A queue that was made as that one is gone. Another may have its id by now.
+    pub(crate) fn destroy(&mut self, id: u32, created: u64) {
+        if self.queues.get(&id).is_some_and(|entry| entry.queue.created == created) {
+            self.queues.remove(&id);
+        }
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<WatchedQueue> {
+        self.queues.get(&id).map(|entry| entry.queue)
+    }
+
+    pub(crate) fn is_held(&self, id: u32) -> bool {
+        self.queues.get(&id).is_some_and(|entry| entry.is_held)
+    }
+
+    pub(crate) fn hold(&mut self, id: u32, held: bool) -> Option<WatchedQueue> {
+        let entry = self.queues.get_mut(&id)?;
+        entry.is_held = held;
+        Some(entry.queue)
+    }
+
+    /// The owner has updated a queue, or believes so.
+    pub(crate) fn update(&mut self, wanted: &UpdateQueue, held_back: bool) {
+        let Some(entry) = self.queues.get_mut(&wanted.queue_id) else { return };
+        let queue = &mut entry.queue;
+        (queue.ring_base, queue.ring_size) = (wanted.ring_base, wanted.ring_size);
+        (queue.priority, queue.percentage) = (wanted.priority, wanted.percentage & 0xff);
+        queue.updates += 1;
+        queue.held_back += u64::from(held_back);
+    }
+
+    pub(crate) fn created_since(&self, mark: u64, thread: i32) -> Vec<WatchedQueue> {
+        let new = |entry: &&Entry| entry.queue.created > mark && entry.thread == thread;
+        let mut found: Vec<_> = self.queues.values().filter(new).map(|entry| entry.queue).collect();
+        found.sort_unstable_by_key(|queue| queue.created);
+        found
+    }
+}
+
+static TABLE: Mutex<Table> = Mutex::new(Table::new());
+
+/// The table of this process.
+pub(crate) fn lock() -> MutexGuard<'static, Table> {
+    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: it takes nothing and cannot fail.
+    let process = unsafe { libc::getpid() };
+    if table.process != process {
+        *table = Table { process, ..Table::new() };
+    }
+    table
+}
+
+/// This thread, as the system numbers it.
+pub(crate) fn this_thread() -> i32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(id: u32) -> CreateQueue88 {
+        CreateQueue88 { queue_id: id, ring_base: 0x1000, percentage: 100, ..Default::default() }
+    }
+
+    #[test]
+    fn queues_are_told_by_thread_and_time() {
+        let mut table = Table::new();
+        table.create(&made(0), 1);
+        let mark = table.mark();
+        table.create(&made(1), 1);
+        table.create(&made(2), 2);
+        let ids = |table: &Table, mark, thread| -> Vec<u32> {
+            table.created_since(mark, thread).iter().map(|queue| queue.id).collect()
+        };
+        assert_eq!(ids(&table, mark, 1), [1]);
+        assert_eq!(ids(&table, 0, 1), [0, 1]);
+        assert_eq!(ids(&table, mark, 3), [0_u32; 0]);
+    }
+
+    #[test]
+    fn an_id_that_is_used_again_is_another_queue() {
+        let mut table = Table::new();
+        table.create(&made(0), 1);
+        let first = table.get(0).expect("it is there").created;
+        table.hold(0, true);
+        table.create(&made(0), 1);
+        // The news of the first one's end comes late.
+        table.destroy(0, first);
+        let second = table.get(0).expect("it is there").created;
+        assert!(second > first && !table.is_held(0));
+        table.destroy(0, second);
+        assert_eq!(table.get(0), None);
+        assert_eq!(table.hold(0, true), None);
+    }
+
+    #[test]
+    fn what_the_owner_wants_is_kept() {
+        let mut table = Table::new();
+        table.create(&made(0), 1);
+        let wanted = UpdateQueue { priority: 11, percentage: 0x0264, ..Default::default() };
+        table.update(&wanted, true);
+        let queue = table.get(0).expect("it is there");
+        assert_eq!((queue.priority, queue.percentage), (11, 100));
+        assert_eq!((queue.updates, queue.held_back), (1, 1));
+        table.update(&UpdateQueue { queue_id: 9, ..wanted }, false);
+        assert_eq!(table.get(9), None);
+    }
+}
