@@ -1,10 +1,14 @@
 //! The command line, as `docs/cli.md` describes it.
 
+mod kit;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use xsched_lab::mode::Mode;
 use xsched_sim::comparators::System;
+
+pub(crate) use kit::{AllArgs, InterruptArgs};
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
@@ -88,9 +92,16 @@ pub(crate) struct PaperArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
+    /// Run every bench on a device, one after the other, and write records and a report.
+    #[command(after_help = EXIT_CODES)]
+    All(AllArgs),
     /// Hold a busy queue at random moments and print how fast it stops and goes on.
     #[command(after_help = EXIT_CODES)]
     Preempt(PreemptArgs),
+    /// Interrupt running commands in every way that the device has, with every moment written down
+    /// and all results checked; from careful steps on.
+    #[command(after_help = EXIT_CODES)]
+    Interrupt(InterruptArgs),
     /// Run a task beside an endless background, plain and scheduled, and compare its latency with
     /// that of the task alone.
     #[command(after_help = EXIT_CODES)]
@@ -217,6 +228,8 @@ pub(crate) enum SpinHal {
     /// A HIP device, with the kernels of the file that XSCHED_HIP_KERNELS names, or those for
     /// gfx942 that are part of the program.
     Hip,
+    /// The same HIP device with Lv3 through the AMD kernel driver (/dev/kfd).
+    Kfd,
 }
 
 #[derive(Debug, Args)]

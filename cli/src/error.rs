@@ -45,8 +45,8 @@ pub(crate) enum CliError {
     )]
     NotPredicted { place: String, bench: String },
     #[error(
-        "{place}: `bench {bench}` has no picture; fixed-priority, preempt, overhead, partition, \
-         graphs and threshold have one"
+        "{place}: `bench {bench}` has no picture; fixed-priority, preempt, interrupt, overhead, \
+         partition, graphs and threshold have one"
     )]
     NotDrawn { place: String, bench: String },
     #[error(
@@ -54,6 +54,8 @@ pub(crate) enum CliError {
          --device-file, `xsched bench calibrate` writes it"
     )]
     NoDeviceFile { name: String },
+    #[error("there is no experiment `{id}`; there are {known}")]
+    NoExperiment { id: String, known: String },
     #[error("the device cannot be used: {0}")]
     Device(String),
 }

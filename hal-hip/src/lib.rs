@@ -7,6 +7,7 @@
 //! * [`HipApi`] is a device.
 //! * [`HipNative`] is a command: a kernel, a fill or a copy.
 //! * [`HipModule`] and [`HipFunction`] are where kernels come from.
+//! * [`WorkKernels`] are kernels whose results are checked.
 //! * [`WaitLowering`] is what the runtime makes of a wait for a word.
 //! * [`raw`] has the declarations of HIP's C interface that are used, and no others.
 //!
@@ -22,6 +23,7 @@ mod memory;
 mod native;
 pub mod raw;
 mod spin;
+mod work;
 
 pub use api::{Entered, HipApi, HipConfig, HipEvent, HipStream, Rings};
 pub use arguments::{Argument, Arguments};
@@ -30,3 +32,4 @@ pub use library::{HipLibrary, LIBRARY_VARIABLE};
 pub use lowering::WaitLowering;
 pub use native::{Direction, HipFunction, HipModule, HipNative};
 pub use spin::KERNELS_VARIABLE;
+pub use work::{SideCalls, WORK_KINDS, WORK_THREADS, WORK_VARIABLE, WorkKernels, WorkMemory};

@@ -59,7 +59,8 @@ fn file() -> Option<PathBuf> {
     })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, HipError> {
+/// What is in a file of kernels.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, HipError> {
     let unread = |why| HipError::KernelsUnread { path: path.display().to_string(), why };
     match fs::read(path) {
         Ok(image) if image.is_empty() => Err(unread("it is empty".to_owned())),

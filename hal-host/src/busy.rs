@@ -12,7 +12,7 @@ const ROUND: u64 = 50_000;
 /// Calibration rounds, of which the fastest counts: the others were disturbed.
 const ROUNDS: u32 = 64;
 /// Work between two stamps of a [`Witness`], in nanoseconds.
-const STAMP_NS: u64 = 1_000;
+pub(crate) const STAMP_NS: u64 = 1_000;
 
 /// How fast this processor computes, for commands of a known length.
 ///
@@ -38,7 +38,7 @@ impl Busy {
         Self { per_ms: (ROUND * 1_000_000 / fastest_ns).max(1) }
     }
 
-    fn iterations(self, ns: u64) -> u64 {
+    pub(crate) fn iterations(self, ns: u64) -> u64 {
         let iterations = u128::from(ns) * u128::from(self.per_ms) / 1_000_000;
         u64::try_from(iterations).unwrap_or(u64::MAX)
     }
@@ -60,12 +60,12 @@ impl Busy {
         // Now, so that the function that reads the clock is loaded when a command calls it.
         sys::now_ns();
         let command = HostCommand::new(move || {
-            witness.inside.store(true, Ordering::Relaxed);
+            witness.enter();
             for _ in 0..ns / STAMP_NS {
                 compute(each, 0);
                 witness.stamp();
             }
-            witness.inside.store(false, Ordering::Relaxed);
+            witness.leave();
         });
         // SAFETY: it computes, reads the clock, which takes no lock and which the code above has
         // loaded, and writes atomics that live as long as the command. Who reads those expects any
@@ -104,7 +104,17 @@ impl Witness {
         sys::now_ns()
     }
 
-    fn stamp(&self) {
+    /// A command starts.
+    pub(crate) fn enter(&self) {
+        self.inside.store(true, Ordering::Relaxed);
+    }
+
+    /// It has ended.
+    pub(crate) fn leave(&self) {
+        self.inside.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stamp(&self) {
         // Before the clock is read: between the two, the command may be stopped for long, and then
         // the time is from before the stop.
         let armed = self.armed.load(Ordering::Acquire);

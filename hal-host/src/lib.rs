@@ -46,6 +46,7 @@ compile_error!(
 
 mod arbiter;
 mod busy;
+mod checked;
 mod command;
 mod device;
 mod error;
@@ -59,6 +60,7 @@ mod sync;
 mod sys;
 
 pub use busy::{Busy, Witness};
+pub use checked::{Tally, Work};
 pub use command::HostCommand;
 pub use device::{HostConfig, HostDevice};
 pub use error::HostError;

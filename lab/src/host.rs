@@ -7,11 +7,20 @@ use std::time::Duration;
 use xsched::core::hal::{Backend, Halves, Ladder, Retire, Submit};
 use xsched::core::id::{CmdId, QueueId};
 use xsched_hal_host::{
-    Busy, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit, Witness,
+    Busy, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit, Tally, Witness,
+    Work,
 };
 use xsched_hal_stream::SharedPage;
 
 use crate::bench::{Bench, Described, LabError, Making, Plain, Victim};
+use crate::kit::meanwhile::Side;
+use crate::kit::tenants::Tenant;
+use crate::kit::{Kind, Kit, Load, Share, Sums, Worker};
+
+/// The only way in which the processor's commands are interrupted.
+const SIGNAL: &str = "signal";
+/// Bytes of allocations and copies.
+const SIDE_BYTES: usize = 1 << 20;
 
 /// The host device, with one compute unit.
 #[derive(Debug)]
@@ -130,6 +139,128 @@ impl Victim for HostVictim {
 
     fn first_ns(&mut self) -> Option<u64> {
         self.witness.first_ns()
+    }
+}
+
+impl Kit for Host {
+    type Worker = HostWorker;
+
+    fn mechanisms(&self) -> Vec<String> {
+        vec![SIGNAL.to_owned()]
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        vec![Kind::Alu, Kind::Memory, Kind::Atomics]
+    }
+
+    /// A command has a compute unit or has not.
+    fn shares(&self) -> Vec<Share> {
+        vec![Share::Full]
+    }
+
+    fn open(&self, mechanism: &str) -> Result<HostDevice, LabError> {
+        if mechanism == SIGNAL {
+            return Ok(self.device.clone());
+        }
+        Err(LabError::new(format!("there is no mechanism `{mechanism}`; there is {SIGNAL}")))
+    }
+
+    fn interruptible(&self) {}
+
+    fn worker(&self, load: Load) -> Result<HostWorker, LabError> {
+        let work = match load.kind {
+            Kind::Alu => Work::Registers,
+            Kind::Memory => Work::Memory,
+            Kind::Atomics => Work::Atomics,
+            other => {
+                return Err(LabError::new(format!("the processor has no kernels of kind {other}")));
+            }
+        };
+        let (witness, tally) = (Arc::default(), Arc::default());
+        let command = self.busy.checked(work, load.ns, &witness, &tally);
+        Ok(HostWorker { victim: HostVictim { command, witness }, tally })
+    }
+
+    fn side(&self) -> Result<Box<dyn Side>, LabError> {
+        Ok(Box::new(HostSide { from: vec![1; SIDE_BYTES], to: vec![0; SIDE_BYTES] }))
+    }
+
+    /// The device is this process's own.
+    fn tenants(&self) -> Result<Vec<Tenant>, LabError> {
+        Ok(Vec::new())
+    }
+}
+
+/// Commands that check their results.
+#[derive(Debug)]
+pub struct HostWorker {
+    victim: HostVictim,
+    tally: Arc<Tally>,
+}
+
+impl Victim for HostWorker {
+    type Command = HostCommand;
+
+    fn next(&mut self) -> HostCommand {
+        self.victim.next()
+    }
+
+    fn is_longer(&self) -> bool {
+        self.victim.is_longer()
+    }
+
+    fn marks(&self) -> u64 {
+        self.victim.marks()
+    }
+
+    fn is_inside(&self) -> bool {
+        self.victim.is_inside()
+    }
+
+    fn settled(&self) -> Duration {
+        self.victim.settled()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.victim.now_ns()
+    }
+
+    fn last_ns(&mut self) -> Result<(u64, u64), LabError> {
+        self.victim.last_ns()
+    }
+
+    fn arm(&mut self) {
+        self.victim.arm();
+    }
+
+    fn first_ns(&mut self) -> Option<u64> {
+        self.victim.first_ns()
+    }
+}
+
+impl Worker for HostWorker {
+    fn sums(&mut self) -> Result<Sums, LabError> {
+        Ok(Sums { finished: self.tally.finished(), wrong: self.tally.wrong() })
+    }
+}
+
+/// Memory of the processor's.
+#[derive(Debug)]
+struct HostSide {
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl Side for HostSide {
+    fn allocate(&mut self) -> Result<(), LabError> {
+        hint::black_box(vec![1_u8; SIDE_BYTES]);
+        Ok(())
+    }
+
+    fn copy(&mut self) -> Result<(), LabError> {
+        self.to.copy_from_slice(&self.from);
+        hint::black_box(&self.to);
+        Ok(())
     }
 }
 

@@ -9,6 +9,8 @@ pub mod devices;
 mod gpu;
 pub mod graphs;
 mod host;
+pub mod kfd;
+pub mod kit;
 pub mod mode;
 pub mod overhead;
 pub mod partition;

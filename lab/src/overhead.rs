@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime};
 
@@ -51,7 +51,7 @@ fn way(mode: Mode, plan: &Plan) -> Way {
 }
 
 /// Commands in a row.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// How they reached the device.
     pub mode: Mode,
@@ -68,7 +68,7 @@ pub struct Row {
 }
 
 /// Lone tiny commands.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lone {
     /// How they reached the device.
     pub mode: Mode,

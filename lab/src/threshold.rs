@@ -1,7 +1,7 @@
 //! What small thresholds cost (row 7.3.3 of the XSched paper): commands in a row take longer if the
 //! device runs out of them before the host has seen one end.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched::Runtime;
 use xsched::policies::hpf::Hpf;
 
@@ -28,7 +28,7 @@ pub struct Plan {
 }
 
 /// One threshold.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Commands in flight.
     pub threshold: u32,
@@ -39,7 +39,7 @@ pub struct Cell {
 }
 
 /// The smallest threshold that costs little.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Least {
     /// How commands reached the device.
     pub mode: Mode,

@@ -28,7 +28,10 @@ const COMPILER: &str = "clang-19";
 const COMPILE: &str = "-x hip --cuda-device-only --offload-arch=gfx942 -O3 -nogpuinc -nogpulib \
                        --no-gpu-bundle-output -mcode-object-version=5 -fuse-cuid=none";
 /// The benches' kernels, and what they compile to.
-const KERNELS: (&str, &str) = ("hal-hip/kernels/spin.hip", "hal-hip/kernels/spin.gfx942.hsaco");
+const KERNELS: [(&str, &str); 2] = [
+    ("hal-hip/kernels/spin.hip", "hal-hip/kernels/spin.gfx942.hsaco"),
+    ("hal-hip/kernels/work.hip", "hal-hip/kernels/work.gfx942.hsaco"),
+];
 /// Where headers are: AMD's, Debian's.
 const ROOTS: [&str; 2] = ["/opt/rocm", "/usr"];
 
@@ -56,19 +59,23 @@ pub fn run() -> Result<()> {
 /// Compiles the benches' kernels, if there is a compiler, and compares.
 fn kernels() -> Result<()> {
     if !Command::new(COMPILER).arg("--version").output().is_ok_and(|said| said.status.success()) {
-        println!("hip: !!! NOT CHECKED: {}. There is no {COMPILER} here !!!", KERNELS.1);
+        let made = KERNELS.map(|(_, made)| made).join(", ");
+        println!("hip: !!! NOT CHECKED: {made}. There is no {COMPILER} here !!!");
         return Ok(());
     }
-    println!("hip: {} is what {} compiles to", KERNELS.1, KERNELS.0);
-    let made = target_dir().join("spin.gfx942.hsaco");
+    KERNELS.into_iter().try_for_each(|(source, committed)| compare(source, committed))
+}
+
+/// Compiles a file of kernels, and compares.
+fn compare(source: &str, committed: &str) -> Result<()> {
+    println!("hip: {committed} is what {source} compiles to");
+    let made = target_dir().join("made.hsaco");
     let mut command = Command::new(COMPILER);
-    command.args(COMPILE.split_whitespace()).arg("-o").arg(&made).arg(root().join(KERNELS.0));
+    command.args(COMPILE.split_whitespace()).arg("-o").arg(&made).arg(root().join(source));
     run_command(&mut command)?;
     ensure!(
-        fs::read(&made)? == fs::read(root().join(KERNELS.1))?,
-        "{} is not what {} compiles to; copy {} there",
-        KERNELS.1,
-        KERNELS.0,
+        fs::read(&made)? == fs::read(root().join(committed))?,
+        "{committed} is not what {source} compiles to; copy {} there",
         made.display()
     );
     Ok(())

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use xsched_lab::{Described, Foreground, Quantiles, calibrate};
 
+use super::on::on_device;
 use super::spin::{self, PAUSE_NS, TASK_NS, describe};
 use crate::Ending;
 use crate::args::CalibrateArgs;
@@ -45,9 +46,11 @@ pub(crate) fn execute(args: &CalibrateArgs) -> Result<Ending, CliError> {
     spin::run(
         "calibrate",
         &args.spin,
-        |host, show| calibrate::run(host, &plan, show),
-        |cuda, show| calibrate::run(cuda, &plan, show),
-        |hip, show| calibrate::run(hip, &plan, show),
+        |show| {
+            on_device!(args.spin.hal, args.spin.device, |bench| {
+                calibrate::run(&bench, &plan, show)
+            })
+        },
         |outcome| {
             let text = description(outcome, &date);
             if let Some(file) = &file {

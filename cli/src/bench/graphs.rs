@@ -3,11 +3,11 @@
 use std::cell::Cell;
 
 use xsched_lab::graphs::{self, Held, Outcome, Pair, Plan, Row, Way};
-use xsched_lab::{LabError, Quantiles};
+use xsched_lab::{Cuda, LabError, Quantiles};
 
 use super::spin::{describe, run};
 use crate::Ending;
-use crate::args::GraphsArgs;
+use crate::args::{GraphsArgs, SpinHal};
 use crate::error::CliError;
 use crate::table::{number, percent, table};
 
@@ -48,9 +48,15 @@ pub(crate) fn graphs(args: &GraphsArgs) -> Result<Ending, CliError> {
     run(
         "graphs",
         &args.spin,
-        |_, _| Err(LabError::new("the processor as a device has no graphs; use --hal cuda")),
-        |cuda, show| graphs::run(cuda, &plan, show),
-        |_, _| Err(LabError::new("graphs have gates inside on CUDA only; use --hal cuda")),
+        |show| match args.spin.hal {
+            SpinHal::Cuda => graphs::run(&Cuda::open(args.spin.device)?, &plan, show),
+            SpinHal::Host => {
+                Err(LabError::new("the processor as a device has no graphs; use --hal cuda"))
+            }
+            SpinHal::Hip | SpinHal::Kfd => {
+                Err(LabError::new("graphs have gates inside on CUDA only; use --hal cuda"))
+            }
+        },
         |outcome| {
             failed.set(!outcome.errors.is_empty());
             Ok(report(outcome))

@@ -7,15 +7,16 @@ use serde::Serialize;
 use xsched::core::level::Level;
 use xsched_lab::mode::{Mode, SPACING_US};
 use xsched_lab::preempt::{Outcome, Plan, Row, run};
-use xsched_lab::{Bench, Cuda, Described, Hip, Host, P99_SAMPLES, Quantiles};
+use xsched_lab::{Bench, Described, P99_SAMPLES, Quantiles};
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
 
+use super::on::on_device;
 use super::spin::{describe, outputs, with_prediction};
 use super::threads::{BusyThread, Usage};
 use super::{draw, predict};
 use crate::Ending;
-use crate::args::{PredictFlags, PreemptArgs, SpinHal};
+use crate::args::{PredictFlags, PreemptArgs};
 use crate::error::CliError;
 use crate::machine::Machine;
 use crate::output::Outputs;
@@ -55,16 +56,9 @@ pub(crate) fn preempt(args: &PreemptArgs) -> Result<Ending, CliError> {
     let progress = Progress::new(false);
     let before = Usage::now();
     let show = |part: f64| progress.set(part);
-    let outcome = match args.spin.hal {
-        SpinHal::Host => {
-            Host::open().and_then(|host| run(&host, &plan(args, &levels, &host), &show))
-        }
-        SpinHal::Cuda => Cuda::open(args.spin.device)
-            .and_then(|cuda| run(&cuda, &plan(args, &levels, &cuda), &show)),
-        SpinHal::Hip => {
-            Hip::open(args.spin.device).and_then(|hip| run(&hip, &plan(args, &levels, &hip), &show))
-        }
-    };
+    let outcome = on_device!(args.spin.hal, args.spin.device, |bench| {
+        run(&bench, &plan(args, &levels, &bench), &show)
+    });
     let busy = Usage::now().busy_since(&before);
     let wall = progress.finish();
     let document = Document {

@@ -8,17 +8,17 @@ use serde::Serialize;
 use xsched_lab::mode::{Mode, SPACING_US};
 use xsched_lab::processes::{self, Request};
 use xsched_lab::{
-    Bench, Cuda, Described, Foreground, Hip, Host, LabError, Quantiles, overhead, partition,
-    priority, threshold,
+    Bench, Described, Foreground, LabError, Quantiles, overhead, partition, priority, threshold,
 };
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
 
+use super::on::on_device;
 use super::{draw, predict};
 use crate::Ending;
 use crate::args::{
     BackgroundArgs, FixedPriorityArgs, OverheadArgs, PartitionArgs, PredictFlags, SpinArgs,
-    SpinHal, ThresholdArgs,
+    ThresholdArgs,
 };
 use crate::error::CliError;
 use crate::machine::Machine;
@@ -46,24 +46,18 @@ struct Document<T> {
     outcome: T,
 }
 
-/// Runs an experiment on the device that was asked for, and writes what came out.
+/// Runs an experiment, which gets where it may say how far it has got, and writes what came out.
 pub(super) fn run<T: Serialize>(
     bench: &'static str,
     args: &SpinArgs,
-    on_host: impl FnOnce(&Host, &dyn Fn(f64)) -> Result<T, LabError>,
-    on_cuda: impl FnOnce(&Cuda, &dyn Fn(f64)) -> Result<T, LabError>,
-    on_hip: impl FnOnce(&Hip, &dyn Fn(f64)) -> Result<T, LabError>,
+    measure: impl FnOnce(&dyn Fn(f64)) -> Result<T, LabError>,
     report: impl FnOnce(&T) -> Result<String, CliError>,
 ) -> Result<Ending, CliError> {
     let outputs = outputs(bench, args)?;
     let machine = Machine::here();
     let progress = Progress::new(false);
     let show = |part: f64| progress.set(part);
-    let outcome = match args.hal {
-        SpinHal::Host => Host::open().and_then(|host| on_host(&host, &show)),
-        SpinHal::Cuda => Cuda::open(args.device).and_then(|cuda| on_cuda(&cuda, &show)),
-        SpinHal::Hip => Hip::open(args.device).and_then(|hip| on_hip(&hip, &show)),
-    };
+    let outcome = measure(&show);
     let seconds = progress.finish().as_secs_f64();
     let outcome = outcome.map_err(CliError::device)?;
     let version = env!("CARGO_PKG_VERSION");
@@ -139,9 +133,11 @@ pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliErro
     run(
         "fixed-priority",
         &args.spin,
-        |host, show| priority::run(host, &plan(&host.describe()), &launcher, show),
-        |cuda, show| priority::run(cuda, &plan(&cuda.describe()), &launcher, show),
-        |hip, show| priority::run(hip, &plan(&hip.describe()), &launcher, show),
+        |show| {
+            on_device!(args.spin.hal, args.spin.device, |bench| {
+                priority::run(&bench, &plan(&bench.describe()), &launcher, show)
+            })
+        },
         |outcome| {
             let text = priority_report(outcome);
             let on = (&args.predict, given, &outcome.device);
@@ -154,7 +150,7 @@ pub(crate) fn fixed_priority(args: &FixedPriorityArgs) -> Result<Ending, CliErro
 }
 
 /// The command line of a background in a process of its own.
-fn background_command(spin: &SpinArgs, request: &Request) -> io::Result<Command> {
+pub(super) fn background_command(spin: &SpinArgs, request: &Request) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     let hal = spin.hal.to_possible_value().map(|hal| hal.get_name().to_owned());
     command.args(["bench", "background", "--hal", &hal.unwrap_or_default()]);
@@ -178,15 +174,7 @@ pub(crate) fn background(args: &BackgroundArgs) -> Result<Ending, CliError> {
         waves: args.waves,
         threshold: args.threshold,
     };
-    let ran = match args.hal {
-        SpinHal::Host => Host::open().and_then(|host| processes::background(&host, &request)),
-        SpinHal::Cuda => {
-            Cuda::open(args.device).and_then(|cuda| processes::background(&cuda, &request))
-        }
-        SpinHal::Hip => {
-            Hip::open(args.device).and_then(|hip| processes::background(&hip, &request))
-        }
-    };
+    let ran = on_device!(args.hal, args.device, |bench| processes::background(&bench, &request));
     ran.map_err(CliError::device)?;
     Ok(Ending::Fine)
 }
@@ -250,9 +238,11 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<Ending, CliError> {
     run(
         "overhead",
         &args.spin,
-        |host, show| overhead::run(host, &plan, show),
-        |cuda, show| overhead::run(cuda, &plan, show),
-        |hip, show| overhead::run(hip, &plan, show),
+        |show| {
+            on_device!(args.spin.hal, args.spin.device, |bench| {
+                overhead::run(&bench, &plan, show)
+            })
+        },
         |outcome| Ok(overhead_report(outcome)),
     )
 }
@@ -309,9 +299,11 @@ pub(crate) fn partition(args: &PartitionArgs) -> Result<Ending, CliError> {
     run(
         "partition",
         &args.spin,
-        |host, show| partition::run(host, &plan(&host.describe()), show),
-        |cuda, show| partition::run(cuda, &plan(&cuda.describe()), show),
-        |hip, show| partition::run(hip, &plan(&hip.describe()), show),
+        |show| {
+            on_device!(args.spin.hal, args.spin.device, |bench| {
+                partition::run(&bench, &plan(&bench.describe()), show)
+            })
+        },
         |outcome| {
             let text = partition_report(outcome);
             let on = (&args.predict, given, &outcome.device);
@@ -369,9 +361,11 @@ pub(crate) fn threshold(args: &ThresholdArgs) -> Result<Ending, CliError> {
     run(
         "threshold",
         &args.spin,
-        |host, show| threshold::run(host, &plan(&host.describe()), show),
-        |cuda, show| threshold::run(cuda, &plan(&cuda.describe()), show),
-        |hip, show| threshold::run(hip, &plan(&hip.describe()), show),
+        |show| {
+            on_device!(args.spin.hal, args.spin.device, |bench| {
+                threshold::run(&bench, &plan(&bench.describe()), show)
+            })
+        },
         |outcome| Ok(threshold_report(outcome)),
     )
 }

@@ -2,6 +2,7 @@
 //! written before is drawn in the same way.
 
 mod bars;
+mod interrupt;
 mod preempt;
 mod priority;
 mod threshold;
@@ -63,7 +64,8 @@ pub(super) fn check(wanted: bool, bench: &str) -> Result<(), CliError> {
 type Draw = fn(&str, &str, &str) -> Result<Vec<Chart>, CliError>;
 
 /// The benches that are drawn.
-const DRAWN: [(&str, Draw); 6] = [
+const DRAWN: [(&str, Draw); 7] = [
+    ("interrupt", interrupt::charts),
     ("fixed-priority", priority::charts),
     ("preempt", preempt::charts),
     ("overhead", bars::overhead),

@@ -1,0 +1,74 @@
+//! Arguments of `bench all` and of the benches that only it needs.
+
+use std::path::PathBuf;
+
+use clap::{Args, value_parser};
+use xsched_lab::kit::Kind;
+
+use super::{SpinArgs, SpinHal};
+
+#[derive(Debug, Args)]
+pub(crate) struct AllArgs {
+    /// The device.
+    #[arg(long, value_enum)]
+    pub(crate) hal: SpinHal,
+    /// The number of the device, where there are several.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: u32,
+    /// The folder for records, raw data, report.md and report.html. It is made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: PathBuf,
+    /// A look in two minutes, with too few samples for verdicts.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Do only what has no record of a completed run in the folder.
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Only these experiments, by the names of their records, with commas between.
+    #[arg(long, value_name = "ID,ID", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InterruptArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Mechanisms, with commas between; by default all that can be used here.
+    #[arg(long, value_name = "M,M", value_delimiter = ',')]
+    pub(crate) mechanisms: Vec<String>,
+    /// Kinds of kernels, with commas between, of alu, lds, mfma, memory, atomics, barrier and
+    /// cooperative; by default all that the device has.
+    #[arg(long, value_name = "K,K", value_delimiter = ',')]
+    pub(crate) kinds: Vec<Kind>,
+    /// Numbers of queues that are interrupted at once, with commas between.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,4,24,64")]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) queues: Vec<u32>,
+    /// Length of the victims' commands in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 2_000)]
+    #[arg(value_parser = value_parser!(u64).range(100..=1_000_000))]
+    pub(crate) command_us: u64,
+    /// Trials of each combination; a P99 needs 1000.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) trials: u32,
+    /// Interrupts of a mechanism after which results are compared, over all kinds of kernels.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=100_000_000))]
+    pub(crate) interrupts: u32,
+    /// Allocations, copies and first launches each, while victims rest, run and are interrupted.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = value_parser!(u32).range(1..=300))]
+    pub(crate) calls: u32,
+    /// Other processes that keep the device busy in one more combination.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = value_parser!(u32).range(0..=16))]
+    pub(crate) processes: u32,
+    /// Go on though others have queues on the GPU, which are then interrupted as well.
+    #[arg(long)]
+    pub(crate) beside_others: bool,
+    /// Write down everything as it happens, a JSON document in each line: what begins, and the
+    /// moments of each trial.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) events: Option<PathBuf>,
+}

@@ -1,0 +1,430 @@
+//! From what a bench wrote to the figures and verdicts that the test plan asks for.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use xsched_lab::mode::Mode;
+use xsched_lab::{P99_SAMPLES, overhead, partition, preempt, priority, threshold};
+
+/// The plan's limit for an interrupt, in microseconds (rows 7.3.1 and 4.1.1).
+pub(super) const INTERRUPT_US: f64 = 100.0;
+/// How many times sooner than Lv1 an interrupt is to be (row 4.1.1).
+const SOONER: f64 = 40.0;
+/// An interrupt does not depend on the commands' length if no median is more than so many times
+/// another.
+const FLAT: f64 = 2.0;
+/// The length of commands in row 7.3.1, in nanoseconds, and how much longer they may have become
+/// by writing down the time.
+const COMMAND_NS: std::ops::RangeInclusive<u64> = 500_000..=562_500;
+/// What the foreground's P99 may be over its P99 alone (row 7.2.1).
+const BESIDE: f64 = 1.30;
+/// How far parts may be from what was wanted, in percent, and what may be lost (row 7.2.2).
+const PARTS: (f64, f64) = (5.0, 0.015);
+/// What a row of commands at Lv1 may take longer (row 7.4.1), and what is little (row 7.3.3).
+const OVERHEAD: (f64, f64) = (0.034, 0.01);
+/// Processor time that may be added (row 7.4.2).
+const PROCESSOR: f64 = 0.05;
+/// Rounds from which a median is worth a verdict.
+const ROUNDS: usize = 11;
+/// Commands in flight from which on the overhead is to be little (row 7.3.3).
+const FROM: u32 = 10;
+
+/// What an experiment shows.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Judged {
+    pub(super) results: Map<String, Value>,
+    pub(super) pass: Option<bool>,
+    pub(super) notes: Vec<String>,
+    /// Why the device cannot show it at all.
+    pub(super) not_run: Option<String>,
+}
+
+impl Judged {
+    pub(super) fn new(results: Value, pass: Option<bool>) -> Self {
+        let results = match results {
+            Value::Object(results) => results,
+            other => Map::from_iter([("value".to_owned(), other)]),
+        };
+        Self { results, pass, ..Self::default() }
+    }
+
+    pub(super) fn noting(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    pub(super) fn not_run(why: &str) -> Self {
+        Self { not_run: Some(why.to_owned()), ..Self::default() }
+    }
+}
+
+/// A list in a record.
+pub(super) fn list<T: DeserializeOwned>(record: &Value, key: &str) -> Result<Vec<T>, String> {
+    let found = record.get(key).cloned().unwrap_or(Value::Array(Vec::new()));
+    serde_json::from_value(found).map_err(|error| format!("`{key}` is not as expected: {error}"))
+}
+
+/// All of these, unless one of them cannot be said.
+pub(super) fn all(verdicts: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+    let verdicts: Vec<_> = verdicts.into_iter().collect();
+    if verdicts.contains(&Some(false)) {
+        return Some(false);
+    }
+    (!verdicts.is_empty() && !verdicts.contains(&None)).then_some(true)
+}
+
+fn latency(row: &preempt::Row) -> Value {
+    json!({
+        "mode": row.mode, "command_us": row.command_ns as f64 / 1e3, "in_flight": row.threshold,
+        "samples": row.quiet.samples, "quiet_p50_us": row.quiet.p50_us,
+        "quiet_p99_us": row.quiet.p99_us, "quiet_max_us": row.quiet.max_us,
+        "detect_p99_us": row.detect.p99_us, "restart_p99_us": row.restart.p99_us,
+        "goal": row.goal.what, "reached": row.goal.reached,
+    })
+}
+
+/// Whether the P99 of an interrupt is below the plan's limit.
+fn below_limit(row: &preempt::Row) -> Option<bool> {
+    row.quiet.p99_us.map(|p99| p99 < INTERRUPT_US)
+}
+
+/// Row 7.3.1: latency per level with commands of 0.5 ms.
+pub(super) fn per_level(record: &Value) -> Result<Judged, String> {
+    let rows: Vec<preempt::Row> = list(record, "rows")?;
+    let of_length =
+        |row: &&preempt::Row| COMMAND_NS.contains(&row.command_ns) && row.threshold == 8;
+    let rows: Vec<_> = rows.iter().filter(of_length).collect();
+    let mut verdicts: Vec<_> = rows.iter().map(|row| row.goal.reached).collect();
+    let interrupts = rows.iter().filter(|row| row.level == 3);
+    verdicts.extend(interrupts.map(|row| below_limit(row)));
+    let figures: Vec<_> = rows.iter().map(|row| latency(row)).collect();
+    let judged = Judged::new(json!({ "levels": figures }), all(verdicts));
+    if rows.iter().any(|row| row.level == 3) {
+        return Ok(judged);
+    }
+    Ok(judged.noting("the device has no Lv3, so only the bounds of Lv1 and Lv2 were judged"))
+}
+
+/// Row 7.3.2: latency over the length of commands.
+pub(super) fn per_length(record: &Value) -> Result<Judged, String> {
+    let rows: Vec<preempt::Row> = list(record, "rows")?;
+    let goals = rows.iter().map(|row| row.goal.reached);
+    let interrupts = rows.iter().filter(|row| row.level == 3).map(below_limit);
+    let figures: Vec<_> = rows.iter().map(latency).collect();
+    Ok(Judged::new(json!({ "lengths": figures }), all(goals.chain(interrupts))))
+}
+
+/// Row 4.1.1: Lv3 against Lv1.
+pub(super) fn interrupt(record: &Value) -> Result<Judged, String> {
+    let rows: Vec<preempt::Row> = list(record, "rows")?;
+    let interrupts: Vec<_> = rows.iter().filter(|row| row.level == 3).collect();
+    if interrupts.is_empty() {
+        return Ok(Judged::not_run("the device has no Lv3"));
+    }
+    let p99_at = |level: u8| {
+        let mut found = rows.iter().filter(|row| row.level == level && row.threshold == 8);
+        found.find(|row| COMMAND_NS.contains(&row.command_ns))?.quiet.p99_us
+    };
+    let ratio = p99_at(1).zip(p99_at(3)).map(|(lv1, lv3)| lv1 / lv3.max(f64::MIN_POSITIVE));
+    let medians = interrupts.iter().map(|row| row.quiet.p50_us);
+    let (least, most) = (medians.clone().fold(f64::MAX, f64::min), medians.fold(0.0, f64::max));
+    let spread = most / least.max(f64::MIN_POSITIVE);
+    let enough = interrupts.iter().all(|row| row.quiet.samples >= P99_SAMPLES);
+    let verdicts = [
+        ratio.map(|ratio| ratio >= SOONER),
+        all(interrupts.iter().map(|row| below_limit(row))),
+        enough.then_some(spread <= FLAT),
+    ];
+    let figures: Vec<_> = interrupts.iter().map(|row| latency(row)).collect();
+    let results = json!({
+        "lv1_over_lv3_p99_at_500_us": ratio, "longest_over_shortest_p50": spread, "lv3": figures
+    });
+    Ok(Judged::new(results, all(verdicts)))
+}
+
+/// Row 7.2.1: a task beside a background that is always busy.
+pub(super) fn fixed_priority(record: &Value) -> Result<Judged, String> {
+    let cells: Vec<priority::Cell> = list(record, "cells")?;
+    let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
+    let mut lengths: Vec<u64> = cells.iter().map(|cell| cell.background_ns).collect();
+    lengths.dedup();
+    for length in lengths {
+        let mut ours: Vec<_> = cells.iter().filter(|cell| cell.background_ns == length).collect();
+        let plain = ours.iter().find(|cell| cell.mode == Mode::Plain);
+        let plain = plain.and_then(|cell| cell.p99_over_alone);
+        ours.retain(|cell| !matches!(cell.mode, Mode::Plain | Mode::Priority));
+        let ratio = |cell: &priority::Cell| cell.p99_over_alone.unwrap_or(f64::MAX);
+        let best = ours.into_iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        let Some(best) = best else { continue };
+        let progress = best.background_share > 0.0;
+        verdicts.push(best.p99_over_alone.map(|ratio| ratio < BESIDE && progress));
+        figures.push(json!({
+            "background_us": length as f64 / 1e3, "plain_p99_over_alone": plain,
+            "best_mode": best.mode, "best_p99_over_alone": best.p99_over_alone,
+            "background_share": best.background_share,
+        }));
+    }
+    Ok(Judged::new(json!({ "backgrounds": figures }), all(verdicts)))
+}
+
+/// Row 7.2.2: parts of two busy tasks.
+pub(super) fn parts(record: &Value) -> Result<Judged, String> {
+    let cells: Vec<partition::Cell> = list(record, "cells")?;
+    let wanted = record.pointer("/plan/shares/0").and_then(Value::as_f64);
+    let wanted = wanted.ok_or("`plan` has no shares")?;
+    let long = record.pointer("/plan/measured_ms").and_then(Value::as_u64) >= Some(4_000);
+    let (near, lost) = PARTS;
+    let scheduled = cells.iter().filter(|cell| cell.level.is_some());
+    let reached = scheduled
+        .clone()
+        .any(|cell| (cell.first_percent - wanted).abs() <= near && cell.total >= 1.0 - lost);
+    let figure = |cell: &partition::Cell| {
+        json!({
+            "level": cell.level, "first_percent": cell.first_percent,
+            "total_over_alone": cell.total
+        })
+    };
+    let figures: Vec<_> = cells.iter().map(figure).collect();
+    let results = json!({ "wanted_percent": wanted, "levels": figures });
+    Ok(Judged::new(results, (long && scheduled.count() > 0).then_some(reached)))
+}
+
+/// Row 7.3.3: what few commands in flight cost.
+pub(super) fn thresholds(record: &Value) -> Result<Judged, String> {
+    let cells: Vec<threshold::Cell> = list(record, "cells")?;
+    let least: Vec<threshold::Least> = list(record, "least")?;
+    let rows = cells.iter().flat_map(|cell| cell.rows.iter().map(move |row| (cell.threshold, row)));
+    let verdict = |(_, row): (u32, &overhead::Row)| {
+        (row.row.samples >= ROUNDS).then_some(row.overhead < OVERHEAD.1)
+    };
+    let far = rows.clone().filter(|(count, row)| *count >= FROM && row.mode == Mode::Lv1);
+    let figures: Vec<_> = rows
+        .map(|(count, row)| {
+            json!({
+                "in_flight": count, "mode": row.mode, "command_us": row.command_ns as f64 / 1e3,
+                "overhead_percent": row.overhead * 100.0
+            })
+        })
+        .collect();
+    let smallest = serde_json::to_value(&least).map_err(|error| error.to_string())?;
+    let results = json!({ "smallest_below_3_percent": smallest, "rows": figures });
+    Ok(Judged::new(results, all(far.map(verdict))))
+}
+
+/// Row 7.4.1: what the runtime costs in time.
+pub(super) fn in_time(record: &Value) -> Result<Judged, String> {
+    let rows: Vec<overhead::Row> = list(record, "rows")?;
+    let lone: Vec<overhead::Lone> = list(record, "lone")?;
+    let verdict =
+        |row: &overhead::Row| (row.row.samples >= ROUNDS).then_some(row.overhead < OVERHEAD.0);
+    let figures: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            json!({
+                "mode": row.mode, "command_us": row.command_ns as f64 / 1e3,
+                "overhead_percent": row.overhead * 100.0
+            })
+        })
+        .collect();
+    let lone: Vec<_> =
+        lone.iter().map(|lone| json!({ "mode": lone.mode, "added_us": lone.added_us })).collect();
+    let judged = rows.iter().filter(|row| row.mode == Mode::Lv1).map(verdict);
+    Ok(Judged::new(json!({ "rows": figures, "lone_command": lone }), all(judged)))
+}
+
+/// Row 7.4.2: what the runtime costs of the processor.
+pub(super) fn in_processor(record: &Value) -> Result<Judged, String> {
+    let rows: Vec<overhead::Row> = list(record, "rows")?;
+    let longest = rows.iter().map(|row| row.command_ns).max();
+    let at = |mode| rows.iter().find(|row| row.mode == mode && Some(row.command_ns) == longest);
+    let plain = at(Mode::Plain).ok_or("there is no row of plain streams")?;
+    let queue = at(Mode::Lv1).ok_or("there is no row at Lv1")?;
+    let added = queue.processors - plain.processors;
+    let results = json!({
+        "command_us": plain.command_ns as f64 / 1e3, "without": plain.processors,
+        "with": queue.processors, "added": added,
+        "idle": record.get("idle_processors").cloned().unwrap_or_default(),
+    });
+    let enough = queue.row.samples >= ROUNDS;
+    Ok(Judged::new(results, enough.then_some(added < PROCESSOR)))
+}
+
+#[derive(Debug, Deserialize)]
+struct Pair {
+    shape: Shape,
+    cells: Vec<PairCell>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Shape {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct PairCell {
+    way: Value,
+    p99_over_alone: Option<f64>,
+}
+
+/// Row 8.3.1 with graphs in the shape of BERT: an urgent graph beside another.
+pub(super) fn graphs(record: &Value) -> Result<Judged, String> {
+    let pairs: Vec<Pair> = list(record, "pairs")?;
+    let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
+    for pair in &pairs {
+        let is = |cell: &&PairCell, way: &str| cell.way.get("way") == Some(&Value::from(way));
+        let of = |way: &str| {
+            let ratios = pair.cells.iter().filter(|cell| is(cell, way));
+            ratios.filter_map(|cell| cell.p99_over_alone).reduce(f64::min)
+        };
+        let (plain, gates) = (of("plain"), of("gates"));
+        verdicts.push(gates.map(|ratio| ratio <= super::super::graphs::GOAL));
+        figures.push(json!({
+            "model": pair.shape.name, "plain_p99_over_alone": plain, "gates_p99_over_alone": gates
+        }));
+    }
+    let judged = Judged::new(json!({ "pairs": figures }), all(verdicts));
+    let errors: Vec<String> = list(record, "errors")?;
+    Ok(errors.into_iter().fold(judged, Judged::noting))
+}
+
+/// The device file, which has no goal.
+pub(super) fn calibration(record: &Value) -> Result<Judged, String> {
+    let p50 = |key: &str| record.pointer(&format!("/{key}/p50_us")).cloned().unwrap_or_default();
+    let keys = ["launch", "submit", "lone", "lone_queue", "row", "row_queue", "row_gates"];
+    let figures = keys.into_iter().map(|key| (format!("{key}_p50_us"), p50(key))).collect();
+    let judged = Judged::new(Value::Object(figures), None);
+    Ok(judged.noting("raw/calibrate.toml describes the device to the simulator"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quantiles(p50: f64, p99: f64, samples: usize) -> Value {
+        let tail = (samples >= P99_SAMPLES).then_some(p99);
+        json!({
+            "samples": samples, "mean_us": p50, "min_us": p50, "p50_us": p50, "p90_us": p50,
+            "p95_us": p99, "p99_us": tail, "max_us": p99
+        })
+    }
+
+    fn row(mode: &str, level: u8, command_ns: u64, p99: f64, samples: usize) -> Value {
+        let reached = (samples >= P99_SAMPLES).then_some(true);
+        json!({
+            "mode": mode, "level": level, "command_ns": command_ns, "threshold": 8,
+            "quiet": quantiles(p99 / 2.0, p99, samples), "detect": quantiles(1.0, 2.0, samples),
+            "restart": quantiles(1.0, 2.0, samples), "uncertain_us": 0.0, "ran_on": 0,
+            "goal": { "what": "short", "reached": reached }
+        })
+    }
+
+    fn rows(lv3: f64, samples: usize) -> Value {
+        json!({ "rows": [
+            row("lv1", 1, 500_000, 4_000.0, samples), row("lv3", 3, 500_000, lv3, samples),
+            row("lv3", 3, 2_000_000, lv3, samples)
+        ]})
+    }
+
+    #[test]
+    fn an_interrupt_has_to_be_below_100_us_and_40_times_sooner() {
+        for (lv3, pass) in [(50.0, true), (99.0, true), (101.0, false)] {
+            assert_eq!(per_level(&rows(lv3, 1_000)).unwrap().pass, Some(pass), "{lv3}");
+            assert_eq!(per_length(&rows(lv3, 1_000)).unwrap().pass, Some(pass), "{lv3}");
+            assert_eq!(interrupt(&rows(lv3, 1_000)).unwrap().pass, Some(pass), "{lv3}");
+        }
+        let near = json!({ "rows": [
+            row("lv1", 1, 500_000, 3_000.0, 1_000), row("lv3", 3, 500_000, 90.0, 1_000)
+        ]});
+        assert_eq!(interrupt(&near).unwrap().pass, Some(false), "33 times");
+        let steep = json!({ "rows": [
+            row("lv1", 1, 500_000, 4_000.0, 1_000), row("lv3", 3, 500_000, 20.0, 1_000),
+            row("lv3", 3, 2_000_000, 60.0, 1_000)
+        ]});
+        assert_eq!(interrupt(&steep).unwrap().pass, Some(false), "it depends on the length");
+    }
+
+    #[test]
+    fn few_samples_give_no_verdict_and_no_lv3_is_said() {
+        assert_eq!(per_level(&rows(50.0, 100)).unwrap().pass, None);
+        assert_eq!(interrupt(&rows(50.0, 100)).unwrap().pass, None);
+        let without = json!({ "rows": [row("lv1", 1, 500_000, 4_000.0, 1_000)] });
+        assert!(per_level(&without).unwrap().notes[0].contains("no Lv3"));
+        assert_eq!(interrupt(&without).unwrap(), Judged::not_run("the device has no Lv3"));
+        assert_eq!(per_level(&json!({})).unwrap().pass, None, "nothing is no success");
+        assert!(per_level(&json!({ "rows": [1] })).is_err());
+    }
+
+    #[test]
+    fn the_best_way_beside_each_background_counts() {
+        let cell = |mode: &str, length: u64, ratio: f64| {
+            json!({
+                "mode": mode, "background_ns": length, "waves": 1, "p99_over_alone": ratio,
+                "foreground": quantiles(1.0, 1.0, 1_000), "background_share": 0.5,
+                "processors": 1.0
+            })
+        };
+        let good = [cell("plain", 1_000, 2.0), cell("lv1", 1_000, 1.5), cell("lv3", 1_000, 1.1)];
+        let judged = fixed_priority(&json!({ "cells": good })).unwrap();
+        assert_eq!(judged.pass, Some(true));
+        assert_eq!(judged.results["backgrounds"][0]["best_mode"], "lv3");
+        let bad = [cell("plain", 1_000, 1.0), cell("lv1", 1_000, 1.31)];
+        assert_eq!(fixed_priority(&json!({ "cells": bad })).unwrap().pass, Some(false));
+    }
+
+    #[test]
+    fn parts_are_near_and_little_is_lost() {
+        let record = |first: f64, total: f64, ms: u64| {
+            json!({
+                "plan": { "shares": [75, 25], "measured_ms": ms },
+                "cells": [{
+                    "level": 1, "first_percent": first, "total": total, "counted": [0.0, 0.0],
+                    "processors": 1.0
+                }]
+            })
+        };
+        assert_eq!(parts(&record(79.9, 0.99, 4_000)).unwrap().pass, Some(true));
+        assert_eq!(parts(&record(80.1, 0.99, 4_000)).unwrap().pass, Some(false));
+        assert_eq!(parts(&record(75.0, 0.98, 4_000)).unwrap().pass, Some(false));
+        assert_eq!(parts(&record(75.0, 0.99, 1_000)).unwrap().pass, None);
+    }
+
+    #[test]
+    fn overheads_have_their_limits() {
+        let row = |mode: &str, overhead: f64, processors: f64| {
+            json!({
+                "mode": mode, "command_ns": 10_000, "commands": 1, "overhead": overhead,
+                "row": quantiles(1.0, 1.0, 21), "processors": processors
+            })
+        };
+        let record = |overhead: f64, processors: f64| {
+            let rows = [row("plain", 0.0, 1.0), row("lv1", overhead, processors)];
+            json!({ "rows": rows })
+        };
+        assert_eq!(in_time(&record(0.03, 1.0)).unwrap().pass, Some(true));
+        assert_eq!(in_time(&record(0.04, 1.0)).unwrap().pass, Some(false));
+        assert_eq!(in_processor(&record(0.0, 1.04)).unwrap().pass, Some(true));
+        assert_eq!(in_processor(&record(0.0, 1.06)).unwrap().pass, Some(false));
+        let cells = |overhead: f64| {
+            json!({ "cells": [
+                { "threshold": 4, "batch": 1, "rows": [row("lv1", 0.5, 1.0)] },
+                { "threshold": 10, "batch": 1, "rows": [row("lv1", overhead, 1.0)] }
+            ]})
+        };
+        assert_eq!(thresholds(&cells(0.009)).unwrap().pass, Some(true));
+        assert_eq!(thresholds(&cells(0.011)).unwrap().pass, Some(false));
+    }
+
+    #[test]
+    fn graphs_are_judged_by_the_best_spacing() {
+        let cell =
+            |way: &str, ratio: f64| json!({ "way": { "way": way }, "p99_over_alone": ratio });
+        let record = |gates: f64| {
+            json!({ "pairs": [{
+                "shape": { "name": "bert" },
+                "cells": [cell("plain", 1.9), cell("gates", gates), cell("gates", 3.0)]
+            }]})
+        };
+        assert_eq!(graphs(&record(1.05)).unwrap().pass, Some(true));
+        assert_eq!(graphs(&record(1.15)).unwrap().pass, Some(false));
+    }
+}

@@ -1,0 +1,104 @@
+//! `bench interrupt`: how long an interrupt and its end take, in each combination.
+
+use serde::Deserialize;
+use xsched_lab::Quantiles;
+use xsched_sim::report::{Bar, Bars, Chart, Plot};
+
+use super::super::predict::record::read;
+use crate::error::CliError;
+
+#[derive(Debug, Deserialize)]
+struct Record {
+    cells: Vec<Cell>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Cell {
+    combination: Combination,
+    quiet: Quantiles,
+    hold: Quantiles,
+    start: Quantiles,
+    resume: Quantiles,
+}
+
+#[derive(Debug, Deserialize)]
+struct Combination {
+    mechanism: String,
+    load: Load,
+    queues: u32,
+    processes: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct Load {
+    kind: String,
+    share: String,
+}
+
+impl Combination {
+    fn name(&self) -> String {
+        let Self { load, queues, processes, .. } = self;
+        let queues = if *queues > 1 { format!(" x{queues}") } else { String::new() };
+        let beside = if *processes > 0 { format!(" +{processes}") } else { String::new() };
+        format!("{} {}{queues}{beside}", load.kind, load.share)
+    }
+}
+
+/// What is drawn of a cell.
+type Figure = fn(&Cell) -> &Quantiles;
+
+const FIGURES: [(&str, Figure); 4] = [
+    ("victim quiet", |cell| &cell.quiet),
+    ("hold in effect", |cell| &cell.hold),
+    ("winner starts", |cell| &cell.start),
+    ("end of the hold in effect", |cell| &cell.resume),
+];
+
+/// The figures of a record: one for each mechanism.
+pub(super) fn charts(text: &str, device: &str, place: &str) -> Result<Vec<Chart>, CliError> {
+    let Record { cells } = read(text, place)?;
+    let mechanisms = super::different(cells.iter().map(|cell| cell.combination.mechanism.clone()));
+    let chart = |mechanism: String| {
+        let is_ours = |cell: &&Cell| cell.combination.mechanism == mechanism;
+        let ours: Vec<&Cell> = cells.iter().filter(is_ours).collect();
+        let bar = |(name, figure): (&str, Figure)| {
+            let tail = |cell: &&Cell| figure(cell).p99_us.or(Some(figure(cell).max_us));
+            Bar::new(name, ours.iter().map(tail).collect(), &[])
+        };
+        let groups = ours.iter().map(|cell| cell.combination.name()).collect();
+        Chart {
+            name: "interrupt",
+            title: format!("P99 of interrupts by {mechanism} on {device} (of few trials: maximum)"),
+            x: "kind and share of kernels, queues",
+            y: "from the first call (µs)",
+            plot: Plot::Bars(Bars::new(groups, FIGURES.into_iter().map(bar).collect())),
+        }
+    };
+    Ok(mechanisms.into_iter().map(chart).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{drawn, has, quantiles};
+
+    #[test]
+    fn each_mechanism_has_its_figure() {
+        let cell = |mechanism: &str, kind: &str, queues: u32| {
+            let load = json!({ "kind": kind, "share": "full" });
+            let combination = json!({
+                "mechanism": mechanism, "load": load, "queues": queues, "processes": queues / 4
+            });
+            let time = quantiles(20.0, 40.0);
+            json!({
+                "combination": combination, "quiet": time, "hold": time, "start": time,
+                "resume": time
+            })
+        };
+        let cells = [cell("update-queue", "alu", 1), cell("debug-trap", "lds", 4)];
+        let svg = drawn("interrupt", "a device", json!({ "cells": cells }));
+        has(&svg, &["update-queue on a device", "debug-trap", "alu full", "lds full x4 +1"]);
+        has(&svg, &["victim quiet", "winner starts"]);
+    }
+}

@@ -1,0 +1,218 @@
+//! Lv3 up close: what an interrupt costs and whether it changes results, for each mechanism, kind
+//! of kernel, share of the device and number of queues. It works on hardware queues directly, so
+//! that what is timed is the device, its driver and the backend, not the runtime.
+//!
+//! The order of things is for a GPU on which nothing of this has run before: a ladder of careful
+//! steps ([`canary`]) goes first, and a new line of the driver's in the kernel's log ([`log`]) ends
+//! everything.
+
+pub mod canary;
+pub mod cells;
+pub mod log;
+pub mod meanwhile;
+mod queues;
+mod run;
+pub mod tenants;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use xsched::core::hal::Backend;
+
+use crate::bench::{Bench, LabError, Victim};
+
+pub use queues::Queues;
+pub use run::{Event, Outcome, Plan, Stages, run};
+
+/// What a kernel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Computes in registers.
+    Alu,
+    /// Exchanges values through memory that a workgroup shares.
+    Lds,
+    /// Multiplies matrices in the matrix cores.
+    Mfma,
+    /// Reads and writes the device's memory.
+    Memory,
+    /// Adds to shared counters atomically.
+    Atomics,
+    /// Waits for the rest of its workgroup again and again.
+    Barrier,
+    /// Waits for all other workgroups again and again.
+    Cooperative,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Alu,
+        Self::Lds,
+        Self::Mfma,
+        Self::Memory,
+        Self::Atomics,
+        Self::Barrier,
+        Self::Cooperative,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alu => "alu",
+            Self::Lds => "lds",
+            Self::Mfma => "mfma",
+            Self::Memory => "memory",
+            Self::Atomics => "atomics",
+            Self::Barrier => "barrier",
+            Self::Cooperative => "cooperative",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            LabError::new(format!("there is no kind of kernel `{text}`; there are {names}"))
+        })
+    }
+}
+
+/// How much of the device a kernel takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// One workgroup.
+    One,
+    /// Half of the compute units.
+    Half,
+    /// All of it.
+    Full,
+}
+
+impl Share {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Half => "half",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A kernel to be interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Load {
+    /// What it does.
+    pub kind: Kind,
+    /// How much of the device it takes.
+    pub share: Share,
+    /// Device time, in nanoseconds; about.
+    pub ns: u64,
+}
+
+/// What commands found out about their results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sums {
+    /// Commands that ran to their end.
+    pub finished: u64,
+    /// Those of them with a wrong result.
+    pub wrong: u64,
+}
+
+/// Commands that write down when they run and whether their results are right, for one queue.
+pub trait Worker: Victim {
+    /// What they found out so far.
+    ///
+    /// # Errors
+    /// If the device's memory cannot be read.
+    fn sums(&mut self) -> Result<Sums, LabError>;
+}
+
+/// A device whose Lv3 can be looked at.
+pub trait Kit: Bench {
+    /// Commands to be interrupted.
+    type Worker: Worker<Command = Self::Command>;
+
+    /// The ways to interrupt that can be used here, the default first.
+    fn mechanisms(&self) -> Vec<String>;
+
+    /// The ways that cannot be used, each with the reason.
+    fn refused_mechanisms(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// The kinds of kernels that the device has.
+    fn kinds(&self) -> Vec<Kind>;
+
+    /// The shares that make a difference on the device.
+    fn shares(&self) -> Vec<Share>;
+
+    /// Opens the device with a mechanism.
+    ///
+    /// # Errors
+    /// If there is no such mechanism, or the device refuses.
+    fn open(&self, mechanism: &str) -> Result<Self::Backend, LabError>;
+
+    /// How a queue of the device is opened that can be interrupted.
+    fn interruptible(&self) -> <Self::Backend as Backend>::Config;
+
+    /// Commands for one queue.
+    ///
+    /// # Errors
+    /// If the device has no such kernels, or refuses.
+    fn worker(&self, load: Load) -> Result<Self::Worker, LabError>;
+
+    /// An allocation and its end, as programs make them; and a copy to the device and back.
+    ///
+    /// # Errors
+    /// If the device has no such calls.
+    fn side(&self) -> Result<Box<dyn meanwhile::Side>, LabError>;
+
+    /// What is known about how the device holds streams: names and values, such as how a wait for
+    /// a word is lowered and where the word is.
+    fn traits(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Whose queues are on the device beside ours, and how that was found out.
+    ///
+    /// # Errors
+    /// If it cannot be found out.
+    fn tenants(&self) -> Result<Vec<tenants::Tenant>, LabError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_read_as_they_are_written() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        let error = "dpp".parse::<Kind>().unwrap_err().to_string();
+        assert!(error.contains("cooperative"), "{error}");
+        assert_eq!(format!("{:5}{}", Share::One, Share::Full), "one  full");
+    }
+}
