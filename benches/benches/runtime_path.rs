@@ -15,12 +15,14 @@ use criterion::Criterion;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use xsched::core::hal::{Noop, NoopQueue};
 use xsched::core::level::Level;
+use xsched::core::message::HoldState;
 use xsched::core::window::WindowConfig;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_benches::clockwork::Clockwork;
 use xsched_benches::measure::process_time;
 use xsched_benches::mode::{Mode, judge};
+use xsched_benches::staging::Staging;
 use xsched_benches::tiny::tiny_ns;
 use xsched_hal_host::{HostConfig, HostDevice};
 
@@ -88,6 +90,7 @@ fn main() -> Result<ExitCode, Unpleasant> {
         reached = paths(amount, &queues);
         reached &= side_by_side(amount, &device)?;
         reached &= notices(amount)?;
+        reached &= commits(amount)?;
         reached &= tiny(amount)?;
         println!();
         reached &= allocations(amount, &queues[0]);
@@ -232,6 +235,44 @@ fn wake_ns(count: u64) -> f64 {
     drop(begin);
     let _ = sleeper.join();
     ns
+}
+
+/// How late a commit comes, and how late a queue says that it is held, where steps are staged: what
+/// the thread that commits adds to what the device takes.
+fn commits(amount: Amount) -> Result<bool, Unpleasant> {
+    let count = if amount.smoke { 3 } else { 1_000 };
+    let device = Staging::default();
+    let queue = Runtime::new(Hpf::default())?.device(device.clone())?.queue(config(), ())?;
+    queue.submit(0).map_err(|_| "a queue with room takes a command")?;
+    let reached = |done: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !done() {
+            if start.elapsed() > Duration::from_secs(10) {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        true
+    };
+    let hold = |state: HoldState| queue.stats().hold == state;
+    let (mut begun, mut held) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        std::thread::sleep(Duration::from_micros(500));
+        let _ = device.take_commit();
+        let start = Instant::now();
+        queue.hold(Level::Deactivate);
+        if !reached(&|| hold(HoldState::Held(Level::Deactivate))) {
+            return Err("a hold had no effect within 10 s".into());
+        }
+        held.push(start.elapsed().as_nanos() as f64);
+        begun.extend(device.take_commit().map(|at| at.duration_since(start).as_nanos() as f64));
+        queue.resume();
+        if !reached(&|| hold(HoldState::Running)) {
+            return Err("the end of a hold had no effect within 10 s".into());
+        }
+    }
+    let begun = line("hold to the commit of its step", middle(begun), 40_000.0);
+    Ok(begun & line("the same, until the queue says that it is held", middle(held), 60_000.0))
 }
 
 fn noticed(device: &Clockwork, work: impl FnOnce() -> Option<()>) -> Option<f64> {

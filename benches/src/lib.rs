@@ -11,5 +11,6 @@ pub mod machine;
 pub mod measure;
 pub mod mode;
 pub mod scale;
+pub mod staging;
 pub mod throughput;
 pub mod tiny;

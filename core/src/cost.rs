@@ -280,6 +280,8 @@ fn scale(span: Duration, permille: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn model(save_us: u64) -> CostModel {
@@ -387,5 +389,88 @@ mod tests {
         let off = measured.correct(cost).save_fixed - cost.save_fixed;
         assert!(off < Duration::from_us(25), "{off:?}");
         assert_eq!(measured.suspend.samples(), 21);
+    }
+
+    fn any_load() -> impl Strategy<Value = Load> {
+        (0..64_u64, 0..100_000_u64, 0..2_000_u32, 0..2_000_u32, any::<bool>()).prop_map(
+            |(in_flight, us, context_permille, others_permille, joins)| Load {
+                in_flight,
+                command: Duration::from_us(us),
+                context_permille,
+                others_permille,
+                joins,
+            },
+        )
+    }
+
+    fn any_model() -> impl Strategy<Value = CostModel> {
+        let us = || (0..20_000_u64).prop_map(Duration::from_us);
+        let whole = (any::<bool>(), any::<bool>());
+        (us(), us(), us(), us(), us(), us(), us(), whole).prop_map(|all| {
+            let (gate_close, gate_spacing, save_fixed, save_context, ..) = all;
+            let (.., restore_fixed, restore_context, grace, (device, batches)) = all;
+            CostModel {
+                gate_close,
+                gate_spacing,
+                save_fixed,
+                save_context,
+                restore_fixed,
+                restore_context,
+                grace,
+                reach: if device { Reach::Device } else { Reach::Queue },
+                batches,
+                ..CostModel::default()
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_chosen_makes_it_or_is_the_best_there_is(
+            model in any_model(),
+            load in any_load(),
+            within in (0..200_000_u64).prop_map(Duration::from_us),
+            highest in prop::sample::select(Level::ALL.to_vec()),
+        ) {
+            let chosen = model.choose(highest, within, &load);
+            prop_assert!(chosen <= highest);
+            let allowed = || Level::ALL.into_iter().filter(|level| *level <= highest);
+            let makes_it = |level: Level| model.start(level, &load) <= within;
+            match allowed().find(|level| makes_it(*level)) {
+                Some(lowest) => prop_assert_eq!(chosen, lowest),
+                None => for other in allowed() {
+                    prop_assert!(model.price(chosen, &load) <= model.price(other, &load));
+                },
+            }
+        }
+
+        #[test]
+        fn others_and_a_fuller_device_never_make_it_cheaper(
+            model in any_model(),
+            load in any_load(),
+        ) {
+            let alone = Load { others_permille: 0, ..load };
+            let emptier = Load { context_permille: load.context_permille / 2, ..alone };
+            for of in [CostModel::suspend, CostModel::resume] {
+                prop_assert!(of(&model, &alone) <= of(&model, &load));
+                prop_assert!(of(&model, &emptier) <= of(&model, &alone));
+            }
+            for level in Level::ALL {
+                prop_assert!(model.quiet(level, &load) <= model.start(level, &load));
+            }
+        }
+
+        #[test]
+        fn a_history_comes_to_what_is_measured(
+            predicted in 0..10_000_000_u64,
+            measured in 0..100_000_000_u64,
+        ) {
+            let mut history = History::default();
+            let [predicted, measured] = [predicted, measured].map(Duration::from_ns);
+            for _ in 0..200 {
+                history.note(predicted, measured);
+            }
+            prop_assert_eq!(history.corrected(predicted), measured);
+        }
     }
 }

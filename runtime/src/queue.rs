@@ -314,7 +314,7 @@ impl<C> XQueue<C> {
     pub fn set_level(&self, level: Level) -> Level {
         let id = self.api().id();
         self.api().set_level(level);
-        let choice = self.handle.config.choice(level);
+        let choice = self.handle.config.choice(level, Some(self.api().caps()));
         self.handle.runtime.hub().send(move |now, brain| {
             if let Err(error) = brain.set_level(now, id, choice) {
                 tracing::warn!(queue = id.index(), %error, "the level was not taken");

@@ -10,7 +10,7 @@ use xsched_core::cost::CostModel;
 use xsched_core::hal::{Backend, HalError, Retire, Steps, Submit};
 use xsched_core::hint::{Hints, PolicyHint};
 use xsched_core::id::{DeviceId, ProcessId};
-use xsched_core::level::Level;
+use xsched_core::level::{Caps, Level};
 use xsched_core::policy::Policy;
 use xsched_core::queue::{Queue, QueueConfig};
 use xsched_core::record::Recorded;
@@ -239,9 +239,13 @@ pub struct XQueueConfig {
 }
 
 impl XQueueConfig {
-    /// How the level of a hold is chosen, with this as the deepest.
-    pub(crate) const fn choice(&self, level: Level) -> LevelChoice {
-        if self.by_cost { LevelChoice::UpTo(level) } else { LevelChoice::Exactly(level) }
+    /// How the level of a hold is chosen, with this as the deepest, once it is known what the queue
+    /// can do: what it cannot has no cost to go by.
+    pub(crate) fn choice(&self, level: Level, caps: Option<Caps>) -> LevelChoice {
+        if !self.by_cost {
+            return LevelChoice::Exactly(level);
+        }
+        LevelChoice::UpTo(caps.map_or(level, |caps| level.min(caps.level)))
     }
 }
 
@@ -312,7 +316,7 @@ where
             device: self.id,
             process: config.process,
             hints: config.hints,
-            level: config.choice(config.level),
+            level: config.choice(config.level, None),
             threshold: config.window.threshold,
             ..Attach::default()
         };
@@ -322,6 +326,14 @@ where
             hub.detach(id);
             Error::Open(format!("{e:?}"))
         })?;
+        if config.by_cost {
+            let choice = config.choice(config.level, Some(halves.caps));
+            hub.send(move |now, brain| {
+                if let Err(error) = brain.set_level(now, id, choice) {
+                    tracing::warn!(queue = id.index(), %error, "the level was not taken");
+                }
+            });
+        }
         let machine_config =
             QueueConfig { window: config.window, level: config.level, ..QueueConfig::default() };
         let slots = vec![Default::default(); config.capacity].into_boxed_slice();

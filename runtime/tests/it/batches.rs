@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use xsched::core::cost::CostModel;
 use xsched::core::fault::Fault;
 use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, Ladder, Lv2, Preempt, StepDone};
 use xsched::core::id::QueueId;
@@ -10,7 +11,7 @@ use xsched::core::level::{Caps, Level, Step};
 use xsched::core::message::HoldState;
 use xsched::policies::fcfs::Fcfs;
 use xsched::policies::hpf::Hpf;
-use xsched::{Device, Runtime, WaitError};
+use xsched::{Device, Runtime, WaitError, XQueueConfig};
 
 use crate::device::{ByHand, Half, Hand};
 use crate::{TestQueue, config, soon};
@@ -26,6 +27,7 @@ struct Plan {
     inside: bool,
     fails: Option<Fault>,
     panics: bool,
+    cost: Option<CostModel>,
 }
 
 #[derive(Default)]
@@ -118,6 +120,10 @@ impl Backend for Staged {
         true
     }
 
+    fn cost(&self) -> Option<CostModel> {
+        self.0.get().cost
+    }
+
     fn commit(&mut self) -> Result<(), Fault> {
         let mut plan = self.0.get();
         let steps = std::mem::take(&mut plan.staged);
@@ -152,7 +158,12 @@ struct Scene {
 
 impl Scene {
     fn new(runtime: &Runtime) -> Self {
+        Self::with(runtime, None)
+    }
+
+    fn with(runtime: &Runtime, cost: Option<CostModel>) -> Self {
         let desk = Arc::<Desk>::default();
+        desk.get().cost = cost;
         let device = runtime.device(Staged(Arc::clone(&desk))).unwrap();
         Self { desk, device }
     }
@@ -267,4 +278,32 @@ fn a_queue_may_go_while_its_step_is_staged() {
     let weak = Arc::downgrade(&hand);
     drop(hand);
     soon("nothing is left of it", || weak.strong_count() == 0);
+}
+
+#[test]
+fn a_hold_that_would_not_pay_is_not_as_deep() {
+    let runtime = Runtime::new(Hpf::default()).unwrap();
+    // Closing a gate takes longer than everything that can be in flight.
+    let gate_close = xsched::core::time::Duration::from_ms(10);
+    let cost = CostModel { gate_close, ..CostModel::default() };
+    let scene = Scene::with(&runtime, Some(cost));
+    assert_eq!(runtime.cost(&scene.device).unwrap(), cost);
+    for (by_cost, level) in [(true, Level::Block), (false, Level::Deactivate)] {
+        let hand = Arc::new(Hand::default());
+        let config = XQueueConfig { by_cost, ..config(0, Level::Deactivate, 4) };
+        let victim = scene.device.queue(config, Arc::clone(&hand)).unwrap();
+        let ticket = victim.submit(1.into()).unwrap();
+        hand.complete(1);
+        victim.wait(ticket).unwrap();
+        // The level stays one to choose from.
+        victim.set_level(Level::Interrupt);
+        victim.submit(2.into()).unwrap();
+        let (urgent_hand, urgent) = scene.queue(5);
+        let ticket = urgent.submit(3.into()).unwrap();
+        soon("it is held", || victim.stats().hold == HoldState::Held(level));
+        urgent_hand.complete(1);
+        urgent.wait(ticket).unwrap();
+        hand.complete(2);
+        victim.wait_all();
+    }
 }
