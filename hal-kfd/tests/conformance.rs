@@ -21,9 +21,7 @@ use xsched_hal_kfd::attribution::{Attribution, Before, BySnapshot, Unattributed}
 use xsched_hal_kfd::mechanism::{DebugTrap, Kind, Mechanism, PatchedDriver, UpdateQueue};
 use xsched_hal_kfd::topology::Module;
 use xsched_hal_kfd::uapi;
-use xsched_hal_kfd::{
-    Driver, KfdConfig, KfdDevice, KfdQueueConfig, NORMAL, QueueFacts, Versioned,
-};
+use xsched_hal_kfd::{Driver, KfdConfig, KfdDevice, KfdQueueConfig, NORMAL, QueueFacts, Versioned};
 use xsched_kfd_emulated::{Config, InProcess, Private};
 use zerocopy::IntoBytes;
 
