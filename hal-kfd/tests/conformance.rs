@@ -21,9 +21,7 @@ use xsched_hal_kfd::attribution::{Attribution, Before, BySnapshot, Unattributed}
 use xsched_hal_kfd::mechanism::{DebugTrap, Kind, Mechanism, PatchedDriver, UpdateQueue};
 use xsched_hal_kfd::topology::Module;
 use xsched_hal_kfd::uapi;
-use xsched_hal_kfd::{
-    Driver, KfdConfig, KfdDevice, KfdQueueConfig, NORMAL, QueueFacts, Versioned,
-};
+use xsched_hal_kfd::{Driver, KfdConfig, KfdDevice, KfdQueueConfig, NORMAL, QueueFacts, Versioned};
 use xsched_kfd_emulated::{Config, InProcess, Private};
 use zerocopy::IntoBytes;
 
@@ -270,6 +268,12 @@ impl Subject for Interrupting {
         let below = Below { host, bridge };
         let device = KfdDevice::new(below, mechanism, attribution, None, config);
         device.map_err(|error| error.to_string())
+    }
+
+    /// By updates each queue costs one of its own, so there is nothing to be shown there.
+    fn preemptions(&self, device: &KfdDevice<Below>) -> Option<u64> {
+        let node = device.below().bridge.emulated.with(|model| model.node(0));
+        node.filter(|_| self.kind == Kind::DebugTrap).map(|node| node.preemptions)
     }
 
     fn config(&self, _: &mut KfdDevice<Below>) -> KfdQueueConfig<()> {
