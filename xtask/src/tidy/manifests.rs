@@ -34,6 +34,8 @@ const ARROWS: [(&str, Arrows); 21] = [
         Arrows::To(&[
             "core",
             "conformance",
+            // The device whose commands stop in its tests.
+            "hal-host",
             "hal-stream",
             "hal-hip",
             "hal-hip/emulated",
