@@ -210,11 +210,24 @@ fn choose_asked(candidates: &[Candidate], name: &str) -> (Option<Kind>, String) 
 ///
 /// # Errors
 /// [`KfdError::NoChoice`] if the probe chose none, or what the driver answered.
-pub fn assemble<D: Driver + fmt::Debug + 'static>(
+pub fn assemble(
+    driver: Arc<Versioned<Kfd>>,
+    found: &Found,
+    places: &Places,
+) -> Result<Assembled, KfdError> {
+    assemble_with(driver, found, places, DebugTrap::shared)
+}
+
+/// A mechanism, and who sees which queues are made.
+pub type Assembled = (Arc<dyn Mechanism>, Box<dyn Attribution>);
+
+/// The same on any driver, which says how its debugger is had.
+fn assemble_with<D: Driver + fmt::Debug + 'static>(
     driver: Arc<Versioned<D>>,
     found: &Found,
     places: &Places,
-) -> Result<(Arc<dyn Mechanism>, Box<dyn Attribution>), KfdError> {
+    debugger: fn(Arc<Versioned<D>>) -> Result<Arc<DebugTrap<D>>, KfdError>,
+) -> Result<Assembled, KfdError> {
     let preloaded = Preloaded::find().map(Arc::new);
     let by_calls = preloaded.clone().map(|preloaded| Box::new(ByCalls(preloaded)));
     let by_calls = by_calls.map(|by| by as Box<dyn Attribution>);
@@ -226,7 +239,7 @@ pub fn assemble<D: Driver + fmt::Debug + 'static>(
             Ok((mechanism, by_calls.unwrap_or_else(blind)))
         }
         Some(Kind::DebugTrap) => {
-            let trap = Arc::new(DebugTrap::own(driver)?);
+            let trap = debugger(driver)?;
             let snapshot = || Box::new(BySnapshot(Arc::clone(&trap))) as Box<dyn Attribution>;
             let attribution = by_calls.unwrap_or_else(snapshot);
             Ok((trap, attribution))
@@ -314,15 +327,18 @@ mod tests {
         let fake = Fake::with_queues(1);
         let driver = fake.versioned();
         let found = probe_driver(&driver, &places, false);
-        let (mechanism, attribution) =
-            assemble(Arc::clone(&driver), &found, &places).expect("the runtime is enabled");
+        let assemble = |found: &Found| {
+            let own = |driver| DebugTrap::own(driver).map(Arc::new);
+            assemble_with(Arc::clone(&driver), found, &places, own)
+        };
+        let (mechanism, attribution) = assemble(&found).expect("the runtime is enabled");
         assert_eq!(mechanism.kind(), Kind::DebugTrap);
         assert!(attribution.before().is_ok());
         let none = Found { choice: None, ..found.clone() };
-        let error = assemble(Arc::clone(&driver), &none, &places).expect_err("none was chosen");
+        let error = assemble(&none).expect_err("none was chosen");
         assert!(matches!(error, KfdError::NoChoice { .. }));
         let update = Found { choice: Some(Kind::UpdateQueue), ..found };
-        let (mechanism, _) = assemble(driver, &update, &places).expect("it asks nothing");
+        let (mechanism, _) = assemble(&update).expect("it asks nothing");
         assert_eq!(mechanism.kind(), Kind::UpdateQueue);
     }
 

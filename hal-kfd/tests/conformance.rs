@@ -270,6 +270,12 @@ impl Subject for Interrupting {
         device.map_err(|error| error.to_string())
     }
 
+    /// By updates each queue costs one of its own, so there is nothing to be shown there.
+    fn preemptions(&self, device: &KfdDevice<Below>) -> Option<u64> {
+        let node = device.below().bridge.emulated.with(|model| model.node(0));
+        node.filter(|_| self.kind == Kind::DebugTrap).map(|node| node.preemptions)
+    }
+
     fn config(&self, _: &mut KfdDevice<Below>) -> KfdQueueConfig<()> {
         KfdQueueConfig::new(())
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xsched_core::cost::Reach;
 use xsched_sim::scenario::fuzz::fuzz_scenario;
 use xsched_sim::scenario::{
     Arrival, Concurrency, Dist, LockOrder, Metric, Scenario, ScenarioError, Stat, SyncScope,
@@ -79,6 +80,18 @@ fn defaults_of_a_device() {
     assert_eq!(device.gate_spacing_ns, 200_000);
     assert_eq!((device.save_fixed_ns, device.save_context_ns), (10_000, 10_000));
     assert_eq!((device.restore_fixed_ns, device.restore_context_ns), (10_000, 10_000));
+}
+
+#[test]
+fn whom_an_interrupt_stops() {
+    let device = |keys: &str| parse(&format!("{TOP}{DEVICE}{keys}{TASK}")).devices.remove(0);
+    let plain = device("");
+    assert_eq!((plain.grace_ns, plain.reach, plain.batches), (0, Reach::Queue, false));
+    let all = device("grace_ms = 2\ninterrupt_stops = \"device\"\nbatches = true\n");
+    assert_eq!((all.grace_ns, all.reach, all.batches), (2_000_000, Reach::Device, true));
+    let text = format!("{TOP}{DEVICE}interrupt_stops = \"everything\"\n{TASK}");
+    let error = error(&text);
+    assert!(error.contains("queue") && error.contains("device"), "{error}");
 }
 
 #[test]

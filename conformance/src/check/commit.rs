@@ -96,22 +96,47 @@ fn busy<'a, S: Subject>(
     Ok(rigs)
 }
 
-/// Stages the same for all, commits once, and waits for the answers.
-fn together<S: Subject>(device: &Device<S>, rigs: &mut [Rig<'_, S>], hold: bool) -> Step {
+/// The steps of the deepest hold, as the core takes them.
+fn deepest<S: Subject>(rig: &Rig<'_, S>) -> Step<Vec<DeviceStep>> {
+    pair(rig)?;
     let mut steps = Vec::new();
+    if rig.caps.deactivate.is_some() {
+        steps.push(DeviceStep::Deactivate);
+    }
+    if rig.caps.level >= Level::Interrupt {
+        steps.push(DeviceStep::Interrupt);
+    }
+    Ok(steps)
+}
+
+/// The way back from a step of a hold.
+const fn back(step: DeviceStep) -> DeviceStep {
+    match step {
+        DeviceStep::Interrupt => DeviceStep::Restore,
+        _ => DeviceStep::Reactivate,
+    }
+}
+
+/// Stages a step for all, commits once, and waits for the answers.
+fn apply<S: Subject>(device: &Device<S>, rigs: &mut [Rig<'_, S>], step: DeviceStep) -> Step {
+    let mut staged = Vec::new();
     for rig in rigs.iter_mut() {
-        let (down, up) = pair(rig)?;
-        let step = if hold { down } else { up };
-        steps.push((step, stage(rig, step)?));
+        staged.push(stage(rig, step)?);
     }
     device.commit()?;
-    for (rig, (step, done)) in rigs.iter_mut().zip(steps) {
+    for (rig, done) in rigs.iter_mut().zip(staged) {
         match done {
             Some(StepDone::Now(first)) => drop(rig.stepped(step, first)?),
             _ => answered(rig, step)?,
         }
     }
     Ok(())
+}
+
+/// Holds all, or lets all go, by one commit: as deep as one step leads.
+fn together<S: Subject>(device: &Device<S>, rigs: &mut [Rig<'_, S>], hold: bool) -> Step {
+    let (down, up) = pair(&rigs[0])?;
+    apply(device, rigs, if hold { down } else { up })
 }
 
 fn nothing_is_answered_before<S: Subject>(subject: &S) -> Step {
@@ -141,19 +166,37 @@ fn all_that_is_staged<S: Subject>(subject: &S) -> Step {
     in_time(subject, LATE, |ns| {
         let device = staging(subject)?;
         let mut rigs = busy(subject, &device, QUEUES, ns)?;
-        together(&device, &mut rigs, true)?;
-        // What runs at Lv2 may end; then nothing starts, on any of the queues.
-        for rig in &rigs {
+        let steps = deepest(&rigs[0])?;
+        for step in &steps {
+            apply(&device, &mut rigs, *step)?;
+        }
+        let held = stays_held(subject, &rigs, steps.contains(&DeviceStep::Interrupt))?;
+        for step in steps.into_iter().rev() {
+            apply(&device, &mut rigs, back(step))?;
+        }
+        rigs.iter_mut().try_for_each(Rig::finish)?;
+        Ok(held)
+    })
+}
+
+/// At Lv3 nothing runs. At Lv2 what runs may end, and each queue may have started one command that
+/// has not come to note it; then nothing starts. False if everything had run already.
+fn stays_held<S: Subject>(subject: &S, rigs: &[Rig<'_, S>], deep: bool) -> Step<bool> {
+    let starts = || rigs.iter().map(Rig::starts).sum::<u64>();
+    let before = starts();
+    if deep {
+        let moves = || rigs.iter().map(|rig| rig.progress() + rig.starts()).sum();
+        stands_still(subject, "commands of held queues run", moves)?;
+    } else {
+        std::thread::sleep(subject.settle());
+        for rig in rigs {
             until(subject, "the end of what ran", || Ok(rig.starts() == rig.ends()))?;
         }
-        let starts = || rigs.iter().map(Rig::starts).sum();
-        let before = starts();
+        let more = starts() - before;
+        ensure!(more <= u64::from(QUEUES), "{more} commands of held queues started");
         stands_still(subject, "commands of held queues start", starts)?;
-        let all: u64 = rigs.iter().map(Rig::launched).sum();
-        together(&device, &mut rigs, false)?;
-        rigs.iter_mut().try_for_each(Rig::finish)?;
-        Ok(before < all)
-    })
+    }
+    Ok(before < rigs.iter().map(Rig::launched).sum())
 }
 
 fn holds_and_ends_together<S: Subject>(subject: &S) -> Step {
@@ -218,9 +261,11 @@ fn costs_one_preemption<S: Subject>(subject: &S) -> Step {
         return skip("the device does not tell how many preemptions there were");
     }
     let mut rigs = busy(subject, &device, QUEUES, subject.claims().unit_ns)?;
-    for hold in [true, false] {
+    let down = deepest(&rigs[0])?;
+    let up: Vec<_> = down.iter().rev().map(|step| back(*step)).collect();
+    for step in down.into_iter().chain(up) {
         let before = count().unwrap_or_default();
-        together(&device, &mut rigs, hold)?;
+        apply(&device, &mut rigs, step)?;
         let cost = count().unwrap_or_default() - before;
         ensure!(cost <= 1, "{QUEUES} steps in a commit cost {cost} preemptions");
     }

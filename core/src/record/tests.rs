@@ -150,6 +150,25 @@ fn a_record_that_starts_later_says_so_and_names_the_queues() {
     assert!(scheduler.stop().is_none());
 }
 
+#[test]
+fn what_holds_cost_is_in_every_record() {
+    let mut scheduler = Recorded::new(Scheduler::new(Runs, Heap::new(4, 3, 2)));
+    let now = Instant::from_ns(1);
+    let cost = CostModel { save_fixed: Duration::from_us(3), ..CostModel::default() };
+    // Said when the device was opened, before anybody records.
+    scheduler.set_cost(now, DeviceId(1), cost).unwrap();
+    assert!(scheduler.set_cost(now, DeviceId(3), cost).is_err());
+    assert!(scheduler.start(now, Vec::new()).is_none());
+    let dearer = CostModel { reach: Reach::Device, ..cost };
+    scheduler.set_cost(now, DeviceId(2), dearer).unwrap();
+    let written = bodies(&scheduler.stop().unwrap());
+    assert!(matches!(written[0], Body::Start(Start { fresh: true, .. })), "{written:?}");
+    let plain = CostModel { reach: Reach::Queue, ..dearer };
+    let cost = |device, cost| Body::Cost { device: DeviceId(device), cost };
+    assert_eq!(written[1..], [cost(1, plain), cost(2, dearer)]);
+    assert_eq!(scheduler.cost(DeviceId(2)), Some(dearer));
+}
+
 proptest! {
     #[test]
     fn decoding_any_bytes_never_panics(

@@ -91,6 +91,33 @@ impl Wanted {
     }
 }
 
+/// Says whether a queue is to be suspended. Apart from the rest, so that whoever waits for it does
+/// not keep the device.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    rings: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn set(&self, rings: bool) {
+        let before = std::mem::replace(&mut *lock(&self.rings), rings);
+        if rings && !before {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until a queue is to be suspended, at most for so long. True if one is.
+    pub(super) fn wait(&self, at_most: Duration) -> bool {
+        let rings = lock(&self.rings);
+        if *rings {
+            return true;
+        }
+        let waited = self.changed.wait_timeout(rings, at_most);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
 /// All queues of a device.
 #[derive(Debug)]
 pub(super) struct Holds {
@@ -100,8 +127,7 @@ pub(super) struct Holds {
     staged: Mutex<Vec<(Arc<Slot>, Wish)>>,
     slots: Mutex<Vec<Weak<Slot>>>,
     next: AtomicU64,
-    /// Rung when the first queue is suspended.
-    bell: Condvar,
+    bell: Arc<Bell>,
     lifted: AtomicU64,
     reasserted: AtomicU64,
 }
@@ -118,7 +144,7 @@ impl Holds {
             staged: Mutex::default(),
             slots: Mutex::default(),
             next: AtomicU64::new(0),
-            bell: Condvar::new(),
+            bell: Arc::default(),
             lifted: AtomicU64::new(0),
             reasserted: AtomicU64::new(0),
         }
@@ -205,15 +231,12 @@ impl Holds {
 
     fn note(&self, wanted: &mut Wanted, slot: &Arc<Slot>, wish: Wish, done: bool) {
         if wish == Wish::Stop && done {
-            let is_first = wanted.stopped.is_empty();
             wanted.stopped.entry(slot.key).or_insert_with(|| (Arc::clone(slot), Instant::now()));
-            if is_first {
-                self.bell.notify_all();
-            }
         } else if let Some((_, since)) = wanted.stopped.remove(&slot.key) {
             let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
             slot.stopped_ns.fetch_add(ns, Ordering::Relaxed);
         }
+        self.bell.set(!wanted.stopped.is_empty());
     }
 
     /// A queue is closed: it is let go, and what was staged for it is forgotten.
@@ -229,14 +252,8 @@ impl Holds {
         self.note(&mut wanted, slot, Wish::Go, true);
     }
 
-    /// Waits until a queue is to be suspended, at most for so long. True if one is.
-    pub(super) fn rest(&self, at_most: Duration) -> bool {
-        let mut wanted = lock(&self.wanted);
-        if wanted.stopped.is_empty() {
-            let waited = self.bell.wait_timeout(wanted, at_most);
-            wanted = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        !wanted.stopped.is_empty() || wanted.is_lifted
+    pub(super) const fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     /// Lets all go for the moment, or suspends them again.

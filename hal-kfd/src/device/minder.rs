@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Lifted;
-use super::holds::Holds;
+use super::holds::{Bell, Holds};
 
 /// Between two looks while a queue is suspended. Two calls of HIP's can be seen to be blocked that
 /// far apart.
@@ -23,21 +23,22 @@ pub(super) fn start(
     lifted: Option<Lifted>,
     patience: Duration,
 ) -> std::io::Result<()> {
-    let weak = Arc::downgrade(holds);
+    let (weak, bell) = (Arc::downgrade(holds), Arc::clone(holds.bell()));
     let lifted = lifted.unwrap_or_else(|| Box::new(|| false));
-    let run = move || mind(&weak, &*lifted, patience);
+    let run = move || mind(&weak, &bell, &*lifted, patience);
     thread::Builder::new().name("xsched-kfd".to_owned()).spawn(run).map(drop)
 }
 
-fn mind(holds: &Weak<Holds>, lifted: &dyn Fn() -> bool, patience: Duration) {
+fn mind(holds: &Weak<Holds>, bell: &Bell, lifted: &dyn Fn() -> bool, patience: Duration) {
     let mut look = Look::default();
     let mut looks = 0_u32;
-    while let Some(holds) = holds.upgrade() {
-        if !holds.rest(REST) {
+    while holds.strong_count() > 0 {
+        if !bell.wait(REST) {
             look = Look::default();
             continue;
         }
         thread::sleep(PERIOD.min(patience.max(GLANCE)));
+        let Some(holds) = holds.upgrade() else { return };
         looks = looks.wrapping_add(1);
         if looks.is_multiple_of(REASSERTS) {
             holds.reassert();

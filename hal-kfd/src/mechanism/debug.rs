@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -10,7 +10,7 @@ use rustix::pipe::PipeFlags;
 
 use super::ledger::Ledger;
 use super::{Answers, History, Kind, Mechanism};
-use crate::driver::Driver;
+use crate::driver::{Driver, Kfd};
 use crate::error::KfdError;
 use crate::queue::{KfdQueue, QueueFacts};
 use crate::traced::Traced;
@@ -49,6 +49,26 @@ pub struct DebugTrap<D: Driver> {
     session: Mutex<Session>,
     grace: u32,
     history: History,
+}
+
+/// The session of this process, while somebody has it.
+static OWN: Mutex<Weak<DebugTrap<Kfd>>> = Mutex::new(Weak::new());
+
+impl DebugTrap<Kfd> {
+    /// The debugger of this process, which there can be one of: that of whoever asked before, or a
+    /// new one.
+    ///
+    /// # Errors
+    /// As [`DebugTrap::own`].
+    pub fn shared(driver: Arc<Versioned<Kfd>>) -> Result<Arc<Self>, KfdError> {
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(trap) = own.upgrade().filter(|trap| trap.is_open()) {
+            return Ok(trap);
+        }
+        let trap = Arc::new(Self::own(driver)?);
+        *own = Arc::downgrade(&trap);
+        Ok(trap)
+    }
 }
 
 /// What a debugger knows.
@@ -132,6 +152,12 @@ impl<D: Driver> DebugTrap<D> {
     #[must_use]
     pub const fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Whether it is the debugger still.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.session().open.is_some()
     }
 
     /// Stops being the debugger; everything is resumed. Does nothing the second time.
