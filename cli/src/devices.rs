@@ -47,6 +47,9 @@ fn report(document: &Document) -> String {
     let found = document.devices.iter().filter(|entry| entry.device.is_some());
     let mut text = table("devices", &header, found.map(row));
     for entry in &document.devices {
+        if let Some(mechanism) = &entry.mechanism {
+            text += &format!("{}: Lv3 by {mechanism}\n", entry.backend);
+        }
         let Some(why) = &entry.why else { continue };
         text += &match entry.level {
             Some(level) => format!("{}: no higher than Lv{level}: {why}\n", entry.backend),

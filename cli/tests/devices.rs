@@ -46,6 +46,22 @@ fn a_machine_without_gpus_has_the_host_device_and_says_what_is_missing() {
 }
 
 #[test]
+fn a_machine_without_amds_driver_says_so_in_one_line() {
+    if std::path::Path::new("/dev/kfd").exists() {
+        // There it lists GPUs, which `hal-kfd`'s own tests do on an emulated driver.
+        return;
+    }
+    let list = json(&["devices", "--json", "-"], &NOWHERE);
+    let devices = list["devices"].as_array().expect("a list");
+    let kfd = devices.iter().find(|device| device["backend"] == "kfd").expect("a line for it");
+    let why = kfd["why"].as_str().unwrap_or_default();
+    assert!(why.contains("no /dev/kfd") && !why.contains('\n'), "{why}");
+    let shown = xsched(&["devices"], &NOWHERE).stdout;
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    assert!(shown.lines().any(|line| line.starts_with("kfd: there is no /dev/kfd")), "{shown}");
+}
+
+#[test]
 fn a_bench_on_a_device_that_is_not_there_is_refused_in_one_line() {
     for bench in ["fixed-priority", "overhead", "partition", "preempt", "threshold", "graphs"] {
         let error = refused(&["bench", bench, "--hal", "cuda"], &NOWHERE);

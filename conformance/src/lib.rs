@@ -27,6 +27,7 @@ pub mod broken;
 mod check;
 mod log;
 mod rig;
+pub mod staged;
 mod subject;
 mod trials;
 mod verdict;

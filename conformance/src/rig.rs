@@ -1,11 +1,12 @@
 //! An open queue under test, driven the way the core drives queues.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched_core::hal::{Backend, HalError, Halves, Retire, StepDone, Steps, Submit};
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Backend, ErrorType, HalError, Halves, Retire, StepDone, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level, Recovery, Step as DeviceStep};
 use xsched_core::queue::{Outcome, Retired};
@@ -24,19 +25,83 @@ const TRIES: u32 = 6;
 const UNITS: u64 = 10;
 
 /// The halves of a subject's queue.
-pub(crate) type Open<S> = Halves<SubmitOf<S>, RetireOf<S>, PreemptOf<S>>;
+pub(crate) type Open<S> = Halves<SubmitOf<S>, RetireOf<S>, Prompt<S>>;
+
+/// A device under test.
+pub(crate) struct Device<S: Subject>(Arc<Mutex<S::Backend>>);
+
+impl<S: Subject> Device<S> {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut S::Backend) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn stages(&self) -> bool {
+        self.with(|device| device.stages())
+    }
+
+    pub(crate) fn commit(&self) -> Step {
+        self.with(Backend::commit)
+            .or_else(|error| fail(format!("the commit was refused: {error:?} ({})", error.kind())))
+    }
+}
+
+/// The half that preempts, with steps committed as soon as they are staged. So checks that are not
+/// about commits need not know of them.
+pub(crate) struct Prompt<S: Subject> {
+    inner: PreemptOf<S>,
+    /// The device, if it stages steps.
+    device: Option<Device<S>>,
+}
+
+impl<S: Subject> Prompt<S> {
+    /// Only stages a step, where the device does.
+    pub(crate) fn stage(&mut self, step: DeviceStep) -> Result<StepDone, Fault> {
+        self.inner.step(step)
+    }
+}
+
+impl<S: Subject> ErrorType for Prompt<S> {
+    type Error = <PreemptOf<S> as ErrorType>::Error;
+}
+
+impl<S: Subject> Steps for Prompt<S> {
+    fn level(&self) -> Level {
+        self.inner.level()
+    }
+
+    fn step(&mut self, step: DeviceStep) -> Result<StepDone, Fault> {
+        let done = self.inner.step(step)?;
+        if let Some(device) = self.device.as_ref().filter(|_| done == StepDone::Later) {
+            device.with(Backend::commit).map_err(|error| error.kind())?;
+        }
+        Ok(done)
+    }
+
+    fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
+        self.inner.poll_step()
+    }
+}
 
 /// Opens a queue on a device.
-pub(crate) fn open<S: Subject>(subject: &S, device: &mut S::Backend, n: u32) -> Step<Open<S>> {
-    let config = subject.config(device);
-    match device.open(QueueId::new(n, 0), config) {
-        Ok(halves) => Ok(halves),
+pub(crate) fn open<S: Subject>(subject: &S, device: &Device<S>, n: u32) -> Step<Open<S>> {
+    let opened = device.with(|device| {
+        let config = subject.config(device);
+        device.open(QueueId::new(n, 0), config)
+    });
+    match opened {
+        Ok(Halves { submit, retire, preempt: inner, caps }) => {
+            let device = device.stages().then(|| Device(Arc::clone(&device.0)));
+            Ok(Halves { submit, retire, preempt: Prompt { inner, device }, caps })
+        }
         Err(error) => fail(format!("queue {n} was not opened: {error:?}")),
     }
 }
 
-pub(crate) fn device<S: Subject>(subject: &S) -> Step<S::Backend> {
-    subject.device().or_else(|why| fail(format!("the device was not opened: {why}")))
+pub(crate) fn device<S: Subject>(subject: &S) -> Step<Device<S>> {
+    match subject.device() {
+        Ok(device) => Ok(Device(Arc::new(Mutex::new(device)))),
+        Err(why) => fail(format!("the device was not opened: {why}")),
+    }
 }
 
 /// Waits until something holds, for as long as the subject's patience.
@@ -99,7 +164,7 @@ pub(crate) struct Rig<'a, S: Subject> {
     pub(crate) subject: &'a S,
     pub(crate) submit: SubmitOf<S>,
     pub(crate) retire: RetireOf<S>,
-    pub(crate) preempt: PreemptOf<S>,
+    pub(crate) preempt: Prompt<S>,
     pub(crate) caps: Caps,
     pub(crate) log: Arc<Log>,
     /// What was launched, for the case that it has to be launched again.
@@ -123,11 +188,11 @@ pub(crate) struct Rig<'a, S: Subject> {
 impl<'a, S: Subject> Rig<'a, S> {
     /// A queue on a fresh device.
     pub(crate) fn new(subject: &'a S) -> Step<Self> {
-        Self::on(subject, &mut device(subject)?, 0)
+        Self::on(subject, &device(subject)?, 0)
     }
 
     /// A queue on a device.
-    pub(crate) fn on(subject: &'a S, device: &mut S::Backend, n: u32) -> Step<Self> {
+    pub(crate) fn on(subject: &'a S, device: &Device<S>, n: u32) -> Step<Self> {
         let Halves { submit, retire, preempt, caps } = open(subject, device, n)?;
         Ok(Self {
             subject,
@@ -322,7 +387,7 @@ impl<'a, S: Subject> Rig<'a, S> {
         }
     }
 
-    fn stepped(&mut self, step: DeviceStep, first: Option<CmdId>) -> Step<Option<u64>> {
+    pub(crate) fn stepped(&mut self, step: DeviceStep, first: Option<CmdId>) -> Step<Option<u64>> {
         let recovery = match step {
             DeviceStep::Deactivate | DeviceStep::Reactivate => self.caps.deactivate,
             DeviceStep::Interrupt | DeviceStep::Restore => self.caps.interrupt,
@@ -344,6 +409,11 @@ impl<'a, S: Subject> Rig<'a, S> {
             ensure!(first.is_none(), "{step:?} names {first:?} as forgotten, and nothing is");
         }
         Ok(first)
+    }
+
+    /// Whether it is held on the device.
+    pub(crate) const fn is_held(&self) -> bool {
+        self.deactivated || self.interrupted
     }
 
     /// Skips the check if the queue does not go so far.

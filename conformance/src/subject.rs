@@ -78,7 +78,8 @@ pub trait Subject: Send + Sync + 'static {
             Submit: Submit<Payload = Self::Command> + Send + 'static,
             Retire: Send + 'static,
             Preempt: Send + 'static,
-        >;
+        > + Send
+        + 'static;
 
     /// What is claimed.
     fn claims(&self) -> Claims;
@@ -95,6 +96,13 @@ pub trait Subject: Send + Sync + 'static {
     /// A command that does `work`, or `None` if there is no way to have one. [`Work::Empty`] is
     /// needed by all checks; without [`Work::Timed`] most are skipped.
     fn command(&self, work: Work) -> Option<Self::Command>;
+
+    /// How often the device has been preempted so far, for backends that stage steps: what is
+    /// committed together should count once. `None` if that cannot be said.
+    fn preemptions(&self, device: &Self::Backend) -> Option<u64> {
+        let _ = device;
+        None
+    }
 
     /// How long the device may take for anything before it counts as hanging.
     fn patience(&self) -> Duration {

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use common::{Flaw, Model};
 use libtest_mimic::{Arguments, Trial};
 use xsched_conformance::broken::{Broken, Defect};
+use xsched_conformance::staged::Staged;
 use xsched_conformance::{Check, Subject, Verdict, checks};
 use xsched_core::level::{Level, Recovery};
 
@@ -43,7 +44,10 @@ fn found<S: Subject>(defect: impl Debug, name: &'static str, subject: S) -> Tria
 
 fn boundary() -> impl Iterator<Item = Trial> {
     let all = Defect::ALL.iter().flat_map(|defect| defect.found_by().iter().map(|c| (*defect, *c)));
-    all.map(|(defect, check)| found(defect, check, Broken::new(model_for(defect), defect)))
+    all.map(|(defect, check)| match check.starts_with("commit::") {
+        true => found(defect, check, Broken::new(Staged(model_for(defect)), defect)),
+        false => found(defect, check, Broken::new(model_for(defect), defect)),
+    })
 }
 
 /// Defects inside of the device.

@@ -190,6 +190,12 @@ pub enum KfdError {
         /// The highest that is allowed.
         most: u64,
     },
+    /// No mechanism can be used, or not the one that was asked for.
+    #[error("Lv3 cannot be had here: {why}")]
+    NoChoice {
+        /// Why not.
+        why: String,
+    },
     /// A mask without a compute unit.
     #[error("the mask has no compute unit, with which nothing would ever run; set a bit")]
     NoUnits,

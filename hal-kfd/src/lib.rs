@@ -1,4 +1,20 @@
-//! AMD's kernel driver (`amdkfd`): running waves are interrupted and restored.
+//! AMD's kernel driver, `amdkfd`: running waves are interrupted and restored, from a process without
+//! privileges, on a stock driver.
+//!
+//! * [`KfdDevice`] adds Lv3 to another backend's queues, such as HIP's streams.
+//! * [`mechanism`] has the ways to suspend queues: `update-queue`, `debug-trap` and `preempt-queue`.
+//! * [`probe`] says which of them can be used here, and why.
+//! * [`topology`] reads the GPUs and the module's parameters from sysfs.
+//! * [`attribution`] tells which of the driver's queues a stream is.
+//! * [`Controls`] shares a GPU out without stopping anything.
+//! * [`uapi`] declares the driver's calls; [`Driver`] is what makes them, and [`Versioned`] a driver
+//!   whose version is known, without which nothing is sent.
+//!
+//! Waves are saved and restored by the hardware (compute wave save and restore, CWSR). Every
+//! preemption stops all queues of a GPU, or partition of one, of all processes, for as long as
+//! their contexts take to be saved and those that go on to be loaded.
+//!
+//! Nothing of this has run on an MI308X yet. `docs/kfd.md` says what was checked, and how.
 #![allow(unsafe_code)]
 
 pub mod attribution;
@@ -10,6 +26,7 @@ mod driver;
 mod error;
 pub mod mechanism;
 pub mod preloaded;
+pub mod probe;
 mod queue;
 #[cfg(test)]
 mod scripted;

@@ -131,6 +131,11 @@ impl<W: Word + 'static> Board<W> {
         Lifted { board: self, closed }
     }
 
+    /// Whether all gates are open for the moment.
+    pub(crate) fn is_lifted(&self) -> bool {
+        lock(&self.members).lifts > 0
+    }
+
     fn all(&self) -> Vec<Arc<Member<W>>> {
         lock(&self.members).all().collect()
     }

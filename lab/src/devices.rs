@@ -3,6 +3,9 @@
 use serde::Serialize;
 use xsched_hal_cuda::{CudaApi, StreamDevice, StreamDeviceConfig};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, Rings};
+use xsched_hal_kfd::mechanism::Kind;
+use xsched_hal_kfd::probe::{Found, Places, probe};
+use xsched_hal_kfd::topology::Gpu;
 use xsched_hal_stream::StreamApi;
 
 use crate::bench::Bench;
@@ -11,7 +14,7 @@ use crate::host::Host;
 /// A device, or why a backend has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// The backend: `host`, `cuda`, `hip`.
+    /// The backend: `host`, `cuda`, `hip`, `kfd`.
     pub backend: &'static str,
     /// The device's name.
     pub device: Option<String>,
@@ -25,6 +28,8 @@ pub struct Entry {
     pub level: Option<u8>,
     /// Commands, gates and markers that a queue keeps in flight.
     pub entries_max: Option<u32>,
+    /// How running commands are interrupted, and why in that way.
+    pub mechanism: Option<String>,
     /// Why the level is no higher, or why there is no device.
     pub why: Option<String>,
 }
@@ -42,6 +47,7 @@ pub fn list() -> Vec<Entry> {
     let mut devices = host();
     devices.extend(cuda());
     devices.extend(hip());
+    devices.extend(kfd());
     devices
 }
 
@@ -91,6 +97,46 @@ fn hip() -> Vec<Entry> {
     (0..count).map(open).collect()
 }
 
+/// What AMD's kernel driver says: which GPUs there are, and by which mechanism their waves can be
+/// interrupted. Opens no GPU.
+fn kfd() -> Vec<Entry> {
+    let found = match probe(&Places::from_environment()) {
+        Ok((_, found)) => found,
+        Err(error) => return vec![Entry::none("kfd", error.to_string())],
+    };
+    let version = found.version.to_string();
+    let gpus = &found.topology.gpus;
+    if gpus.is_empty() {
+        return vec![Entry::none("kfd", found.to_string())];
+    }
+    gpus.iter().map(|gpu| kfd_entry(gpu, &found, &version)).collect()
+}
+
+fn kfd_entry(gpu: &Gpu, found: &Found, version: &str) -> Entry {
+    let (part, parts) = gpu.partition;
+    let partition =
+        if parts > 1 { format!(", partition {part} of {parts}") } else { String::new() };
+    let context = gpu.context_bytes().div_ceil(1 << 20);
+    let name = format!("{} with {} XCC{partition}", gpu.target(), gpu.xccs());
+    let why_not = found.why_no_lv3(gpu);
+    let chosen = format!(
+        "{}, {}; a full context is {context} MiB",
+        found.choice.map_or("", Kind::name),
+        found.because
+    );
+    Entry {
+        backend: "kfd",
+        device: Some(name),
+        driver: Some(version.to_owned()),
+        pci: Some(gpu.pci()),
+        units: Some(gpu.units()),
+        level: Some(if why_not.is_none() { 3 } else { 2 }),
+        mechanism: why_not.is_none().then_some(chosen),
+        why: why_not,
+        ..Entry::default()
+    }
+}
+
 /// A device with streams.
 fn entry<A: StreamApi>(backend: &'static str, api: Result<A, String>) -> Entry {
     let opened = api.and_then(|api| {
@@ -109,6 +155,7 @@ fn entry<A: StreamApi>(backend: &'static str, api: Result<A, String>) -> Entry {
         units: Some(about.units),
         level: Some(device.level().number()),
         entries_max: Some(device.entries_max()),
+        mechanism: None,
         why: device.no_gate().map(ToString::to_string),
     }
 }

@@ -97,11 +97,11 @@ pub(crate) fn commit_round(
     if let Some(fault) = fault {
         tracing::warn!(%fault, queues = members.len(), "the device did not carry out steps");
     }
-    if mutant("forgotten afterwards") {
-        committer.forget();
-    }
     for member in members.drain(..) {
         unless_it_panics(USERS, || member.committed(fault));
+    }
+    if mutant("forgotten afterwards") {
+        committer.forget();
     }
     true
 }

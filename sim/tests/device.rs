@@ -7,6 +7,7 @@ use build::{
     MS, US, at, device, exclusive, locked, once, periodic, prioritised, run_checked, runs,
     scenario, sharing, slow_device, spans, task, us,
 };
+use xsched_core::cost::Reach;
 use xsched_sim::outcome::SpanKind;
 use xsched_sim::scenario::{
     DeviceSpec, Dist, LockOrder, ProcessSpec, Scenario, SyncScope, TaskSpec,
@@ -183,6 +184,46 @@ fn a_command_that_never_got_its_turn_back_is_restored_only_once() {
     assert!(stops >= 6, "{stops}");
     assert_eq!(outcome.devices[0].overhead_ns, stops * 5 * US);
     assert_eq!(outcome.devices[0].busy_ns, (200 + 6) * US + stops * 3 * US);
+}
+
+/// A device whose driver takes everybody off for each interrupt and each restore.
+fn partition(batches: bool) -> DeviceSpec {
+    let (save_fixed_ns, restore_fixed_ns) = (10 * US, 20 * US);
+    DeviceSpec { save_fixed_ns, restore_fixed_ns, reach: Reach::Device, batches, ..sharing(0.0) }
+}
+
+#[test]
+fn on_a_partition_the_winner_waits_for_the_whole_call() {
+    let context = DeviceSpec {
+        save_context_ns: 4 * US,
+        restore_context_ns: 2 * US,
+        grace_ns: US,
+        ..partition(true)
+    };
+    for (device, suspend, resume) in [(partition(true), 10, 20), (context, 10 + 1 + 4 + 1, 21)] {
+        let half = |spec| TaskSpec { context: 0.5, ..spec };
+        let urgent = TaskSpec { priority: 1, start_ns: 30 * US, ..half(once("h", 1, 100 * US)) };
+        let tasks = vec![half(once("l", 1, 100 * US)), urgent];
+        let outcome = run_checked(&prioritised(device, 3, tasks), 1);
+        // It has just started when it is taken off with the other one, and is put back.
+        assert_eq!(outcome.tasks[1].latencies_ns, [(suspend + 100) * US]);
+        assert_eq!(outcome.tasks[0].latencies_ns, [(30 + suspend + 100 + resume + 70) * US]);
+        assert_eq!(outcome.devices[0].switch_ns, (suspend + resume) * US);
+        assert_eq!(outcome.devices[0].switches, 2);
+    }
+}
+
+#[test]
+fn what_is_held_together_is_one_call_where_the_device_can() {
+    for (batches, calls) in [(true, 1), (false, 3)] {
+        let urgent = TaskSpec { priority: 1, start_ns: 30 * US, ..once("h", 1, 100 * US) };
+        let mut tasks: Vec<_> = ["a", "b", "c"].map(|name| once(name, 1, 100 * US)).into();
+        tasks.push(urgent);
+        let outcome = run_checked(&prioritised(partition(batches), 3, tasks), 1);
+        assert_eq!(outcome.devices[0].switches, 2 * calls, "holds and their ends");
+        assert_eq!(outcome.tasks[3].latencies_ns, [(10 * calls + 100) * US]);
+        assert_eq!(outcome.devices[0].switch_ns, 30 * calls * US);
+    }
 }
 
 #[test]

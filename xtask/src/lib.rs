@@ -7,6 +7,7 @@
 //! | [`fuzz`] | runs the fuzz targets from the corpora that are checked in |
 //! | [`loom`] | runs the loom models of what threads share |
 //! | [`hip`] | checks what can be checked about HIP without an AMD GPU |
+//! | [`kfd_vm`] | compares AMD's kernel driver, in a virtual machine, with the emulator |
 //! | [`ci`] | everything that CI does, in order |
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod ci;
 mod command;
 pub mod fuzz;
 pub mod hip;
+pub mod kfd_vm;
 pub mod loom;
 pub mod proof;
 pub mod stress;

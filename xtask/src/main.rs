@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xsched_xtask::{ci, fuzz, hip, loom, proof, stress, tidy};
+use xsched_xtask::{ci, fuzz, hip, kfd_vm, loom, proof, stress, tidy};
 
 /// Repository chores.
 #[derive(Debug, Parser)]
@@ -30,6 +30,8 @@ enum Chore {
     Loom(loom::Options),
     /// Check what can be checked about HIP without an AMD GPU. May install Debian's packages.
     Hip,
+    /// Ask AMD's kernel driver in a virtual machine, and compare. May download Debian's packages.
+    KfdVm,
     /// Do everything that CI does, up to the first failure.
     Ci,
 }
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Chore::Stress(options) => stress::run(&options),
         Chore::Loom(options) => loom::run(&options),
         Chore::Hip => hip::run(),
+        Chore::KfdVm => kfd_vm::run(),
         Chore::Ci => ci::run(),
     };
     match result {

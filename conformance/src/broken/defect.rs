@@ -102,6 +102,16 @@ defects! {
     RefusesIdleInterrupt: "interrupt::while_idle";
     /// Answers some interrupts without doing anything.
     SkipsSomeInterrupts: "interrupt::again_and_again";
+    /// Answers a step before it is committed.
+    AnswersBeforeCommits: "commit::nothing_is_answered_before";
+    /// Carries out what the first queue has staged, and forgets the others'.
+    CommitsOnlyTheFirst: "commit::all_that_is_staged", "commit::holds_and_ends_together";
+    /// Cannot commit if nothing is staged.
+    RefusesEmptyCommits: "commit::with_nothing_staged";
+    /// Cannot commit what a queue had staged that has gone.
+    MissesTheGone: "commit::after_a_queue_has_gone";
+    /// A commit costs a preemption for each step.
+    PreemptsForEach: "commit::costs_one_preemption";
     /// Says that fewer than four entries fit.
     FewEntries: "level::caps_are_consistent";
     /// What an interrupt does contradicts the level.

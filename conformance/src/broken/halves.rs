@@ -13,7 +13,7 @@ use xsched_core::level::{Caps, Level, Step};
 use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time;
 
-use super::{Defect, Watched};
+use super::{Counts, Defect, Watched};
 
 /// A defect that strikes now and then does so every so many calls.
 const NOW_AND_THEN: u64 = 4;
@@ -302,12 +302,24 @@ pub struct BrokenSteps<H> {
     /// It was interrupted since then.
     interrupted: bool,
     held_since: Option<Instant>,
+    /// Which queue of the device it is.
+    number: u32,
+    counts: Arc<Counts>,
+    /// A step waits for its answer.
+    waits: bool,
 }
 
 impl<H> BrokenSteps<H> {
-    pub(super) const fn new(inner: H, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(inner: H, shared: Arc<Shared>, number: u32, c: Arc<Counts>) -> Self {
         let (skipped, deactivated, interrupted, held_since) = (false, false, false, None);
-        Self { inner, shared, skipped, deactivated, interrupted, held_since }
+        let (counts, waits) = (c, false);
+        Self { inner, shared, skipped, deactivated, interrupted, held_since, number, counts, waits }
+    }
+}
+
+impl<H> Drop for BrokenSteps<H> {
+    fn drop(&mut self) {
+        self.counts.gone.fetch_add(u64::from(self.waits), Ordering::AcqRel);
     }
 }
 
@@ -352,6 +364,9 @@ impl<H: Steps> BrokenSteps<H> {
     }
 
     fn pass(&mut self, step: Step) -> Result<StepDone, Fault> {
+        if self.shared.has(Defect::CommitsOnlyTheFirst) && self.number > 0 {
+            return Ok(StepDone::Later);
+        }
         let mut done = self.inner.step(step)?;
         if self.shared.has(Defect::LosesLaunchesDuringSteps) {
             self.shared.stepping.store(true, Ordering::Release);
@@ -411,6 +426,11 @@ impl<H: Steps> Steps for BrokenSteps<H> {
                 Ok(StepDone::Now(None))
             }
             Ok(_) if self.shared.has(Defect::NeverAnswers) => Ok(StepDone::Later),
+            Ok(StepDone::Later) => {
+                self.counts.staged.fetch_add(1, Ordering::AcqRel);
+                self.waits = true;
+                Ok(StepDone::Later)
+            }
             done => done.map(|done| self.falsify(done)),
         }
     }
@@ -419,6 +439,11 @@ impl<H: Steps> Steps for BrokenSteps<H> {
         if self.shared.has(Defect::NeverAnswers) {
             return Ok(None);
         }
-        Ok(self.inner.poll_step()?.map(|done| self.falsify(done)))
+        if self.shared.has(Defect::AnswersBeforeCommits) && std::mem::take(&mut self.waits) {
+            return Ok(Some(StepDone::Now(None)));
+        }
+        let done = self.inner.poll_step()?;
+        self.waits &= done.is_none();
+        Ok(done.map(|done| self.falsify(done)))
     }
 }

@@ -7,7 +7,7 @@
 mod defect;
 mod halves;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,6 +76,17 @@ pub struct BrokenDevice<B, C> {
     /// Launched in place of a command that gets lost.
     empty: Option<C>,
     opened: AtomicU32,
+    staged: Arc<Counts>,
+    /// Steps committed.
+    committed: u64,
+}
+
+/// Steps since the last commit.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) staged: AtomicU64,
+    /// Of queues that have gone since.
+    pub(crate) gone: AtomicU64,
 }
 
 impl<S: Subject> Subject for Broken<S> {
@@ -95,7 +106,8 @@ impl<S: Subject> Subject for Broken<S> {
         let inner = self.inner.device()?;
         let (defect, watched) = (self.defect, Arc::default());
         *self.watched() = Arc::clone(&watched);
-        Ok(BrokenDevice { inner, defect, watched, empty, opened: AtomicU32::new(0) })
+        let (opened, staged) = (AtomicU32::new(0), Arc::default());
+        Ok(BrokenDevice { inner, defect, watched, empty, opened, staged, committed: 0 })
     }
 
     fn config(&self, device: &mut Self::Backend) -> <Self::Backend as Backend>::Config {
@@ -109,6 +121,13 @@ impl<S: Subject> Subject for Broken<S> {
             self.watched().add(note);
         }
         self.inner.command(work)
+    }
+
+    fn preemptions(&self, device: &Self::Backend) -> Option<u64> {
+        match self.defect {
+            Defect::PreemptsForEach => Some(device.committed),
+            _ => self.inner.preemptions(&device.inner),
+        }
     }
 
     fn patience(&self) -> Duration {
@@ -169,8 +188,24 @@ where
         Ok(Halves {
             submit: BrokenSubmit::new(submit, Arc::clone(&shared), self.empty.clone()),
             retire: BrokenRetire::new(retire, Arc::clone(&shared)),
-            preempt: BrokenSteps::new(preempt, shared),
+            preempt: BrokenSteps::new(preempt, shared, opened, Arc::clone(&self.staged)),
             caps,
         })
+    }
+
+    fn stages(&self) -> bool {
+        self.inner.stages()
+    }
+
+    fn commit(&mut self) -> Result<(), Self::Error> {
+        let staged = self.staged.staged.swap(0, Ordering::AcqRel);
+        let gone = self.staged.gone.swap(0, Ordering::AcqRel);
+        self.committed += staged;
+        if self.defect == Defect::RefusesEmptyCommits && staged == 0
+            || self.defect == Defect::MissesTheGone && gone > 0
+        {
+            return Err(FaultyError::Injected(Fault::Execution));
+        }
+        self.inner.commit().map_err(FaultyError::Inner)
     }
 }

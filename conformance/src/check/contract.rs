@@ -14,8 +14,8 @@ use xsched_core::window::WindowConfig;
 
 use super::{Check, list};
 use crate::log::Log;
-use crate::rig::{device, empty, open, timed};
-use crate::subject::{PreemptOf, RetireOf, Subject, SubmitOf};
+use crate::rig::{Prompt, device, empty, open, timed};
+use crate::subject::{RetireOf, Subject, SubmitOf};
 use crate::verdict::{Step, Stop, ensure, fail};
 
 pub(super) fn checks<S: Subject>() -> Vec<Check<S>> {
@@ -37,7 +37,7 @@ struct Driver<'a, S: Subject> {
     queue: Queue<Vec<CommandSlot>>,
     submit: Checked<SubmitOf<S>, &'a Contract>,
     retire: Checked<RetireOf<S>, &'a Contract>,
-    preempt: Checked<PreemptOf<S>, &'a Contract>,
+    preempt: Checked<Prompt<S>, &'a Contract>,
     contract: &'a Contract,
     caps: Caps,
     start: Instant,
@@ -206,7 +206,7 @@ impl<S: Subject> Driver<'_, S> {
 
 fn a_random_life_with_the_core<S: Subject>(subject: &S) -> Step {
     let mut rng = SplitMix64::new(subject.seed());
-    let queue = open(subject, &mut device(subject)?, 0)?;
+    let queue = open(subject, &device(subject)?, 0)?;
     let contract = Contract::default();
     let window = WindowConfig::fixed(1 + rng.below(24) as u32, 1 + rng.below(8) as u32);
     let config = QueueConfig { window, level: Level::Interrupt, ..QueueConfig::default() };

@@ -8,7 +8,7 @@ use xsched_core::level::{Level, Recovery, Step as DeviceStep};
 use xsched_core::rng::SplitMix64;
 
 use super::{Check, list};
-use crate::rig::{Rig, device, in_time, stands_still};
+use crate::rig::{Device, Rig, device, in_time, stands_still};
 use crate::subject::Subject;
 use crate::verdict::{Step, ensure, skip};
 
@@ -46,7 +46,7 @@ const LATE: &str = "the command had ended before the interrupt was in effect";
 /// A queue that was held at Lv3 while its first command ran. `None` if that had ended by then.
 fn held<'a, S: Subject>(
     subject: &'a S,
-    device: &mut S::Backend,
+    device: &Device<S>,
     number: u32,
     ns: u64,
 ) -> Step<Option<Rig<'a, S>>> {
@@ -66,20 +66,20 @@ fn held<'a, S: Subject>(
 }
 
 fn nothing_runs<S: Subject>(subject: &S) -> Step {
-    in_time(subject, LATE, |ns| Ok(held(subject, &mut device(subject)?, 0, ns)?.is_some()))
+    in_time(subject, LATE, |ns| Ok(held(subject, &device(subject)?, 0, ns)?.is_some()))
 }
 
 fn others_get_the_device<S: Subject>(subject: &S) -> Step {
     in_time(subject, LATE, |ns| {
-        let mut device = device(subject)?;
+        let device = device(subject)?;
         // As many as can run at once are stopped.
         let mut stopped = Vec::new();
         for n in 0..subject.claims().units {
-            let Some(rig) = held(subject, &mut device, n, ns)? else { return Ok(false) };
+            let Some(rig) = held(subject, &device, n, ns)? else { return Ok(false) };
             stopped.push(rig);
         }
         let progress: u64 = stopped.iter().map(Rig::progress).sum();
-        let mut other = Rig::on(subject, &mut device, subject.claims().units)?;
+        let mut other = Rig::on(subject, &device, subject.claims().units)?;
         for _ in 0..5 {
             other.timed(subject.claims().unit_ns / 10, true)?;
         }
@@ -92,7 +92,7 @@ fn others_get_the_device<S: Subject>(subject: &S) -> Step {
 
 fn continues_where_it_was<S: Subject>(subject: &S) -> Step {
     in_time(subject, LATE, |ns| {
-        let Some(mut rig) = held(subject, &mut device(subject)?, 0, ns)? else { return Ok(false) };
+        let Some(mut rig) = held(subject, &device(subject)?, 0, ns)? else { return Ok(false) };
         rig.release()?;
         rig.empty(true)?;
         rig.finish()?;
@@ -102,7 +102,7 @@ fn continues_where_it_was<S: Subject>(subject: &S) -> Step {
 
 fn restored_is_still_deactivated<S: Subject>(subject: &S) -> Step {
     in_time(subject, LATE, |ns| {
-        let Some(mut rig) = held(subject, &mut device(subject)?, 0, ns)? else { return Ok(false) };
+        let Some(mut rig) = held(subject, &device(subject)?, 0, ns)? else { return Ok(false) };
         if rig.caps.deactivate.is_none() {
             return skip("a hold needs no deactivation on this device");
         }
@@ -152,7 +152,7 @@ fn stopped_time_is_not_busy<S: Subject>(subject: &S) -> Step {
     }
     in_time(subject, LATE, |ns| {
         let start = Instant::now();
-        let Some(mut rig) = held(subject, &mut device(subject)?, 0, ns)? else { return Ok(false) };
+        let Some(mut rig) = held(subject, &device(subject)?, 0, ns)? else { return Ok(false) };
         let stopped = Instant::now();
         thread::sleep(Duration::from_nanos(ns));
         let stopped = stopped.elapsed();
@@ -203,9 +203,8 @@ pub(super) fn again_and_again_at<S: Subject>(subject: &S, level: Level) -> Step 
 
 /// Many rounds, with commands of about `unit_ns`. Whether a hold came while one ran.
 fn rounds<S: Subject>(subject: &S, level: Level, unit_ns: u64) -> Step<bool> {
-    let mut device = device(subject)?;
-    let (mut low, mut high) =
-        (Rig::on(subject, &mut device, 0)?, Rig::on(subject, &mut device, 1)?);
+    let device = device(subject)?;
+    let (mut low, mut high) = (Rig::on(subject, &device, 0)?, Rig::on(subject, &device, 1)?);
     low.require(level)?;
     let mut rng = SplitMix64::new(subject.seed());
     let (start, mut midway) = (Instant::now(), 0_u32);

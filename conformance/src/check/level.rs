@@ -24,7 +24,7 @@ pub(super) fn checks<S: Subject>() -> Vec<Check<S>> {
 }
 
 fn caps_are_consistent<S: Subject>(subject: &S) -> Step {
-    let caps = open(subject, &mut device(subject)?, 0)?.caps;
+    let caps = open(subject, &device(subject)?, 0)?.caps;
     let (level, deactivate, interrupt) = (caps.level, caps.deactivate, caps.interrupt);
     ensure!(caps.entries_max >= 4, "entries_max is {}, and must be 4 or more", caps.entries_max);
     ensure!(
@@ -41,7 +41,7 @@ fn caps_are_consistent<S: Subject>(subject: &S) -> Step {
 
 fn is_what_is_claimed<S: Subject>(subject: &S) -> Step {
     let claimed = subject.claims().level;
-    let queue = open(subject, &mut device(subject)?, 0)?;
+    let queue = open(subject, &device(subject)?, 0)?;
     let (level, code) = (queue.caps.level, queue.preempt.level());
     ensure!(level == claimed, "the queue has {level}, and {claimed} is claimed");
     ensure!(code >= level, "the queue has {level}, and there is code for {code} only");

@@ -3,12 +3,11 @@
 use std::sync::mpsc;
 use std::thread;
 
-use xsched_core::hal::{Backend, Halves};
-use xsched_core::id::QueueId;
+use xsched_core::hal::Halves;
 use xsched_core::level::Level;
 
 use super::{Check, list};
-use crate::rig::{Rig, device};
+use crate::rig::{Rig, device, open};
 use crate::subject::Subject;
 use crate::verdict::{Step, Stop, ensure, fail};
 
@@ -48,8 +47,8 @@ fn halves_go_in_any_order<S: Subject>(subject: &S) -> Step {
 
 /// Brings a queue into a state, drops its halves on another thread and uses a new queue.
 fn go<S: Subject>(subject: &S, state: State, order: [usize; 3]) -> Step {
-    let mut device = device(subject)?;
-    let mut rig = Rig::on(subject, &mut device, 0)?;
+    let device = device(subject)?;
+    let mut rig = Rig::on(subject, &device, 0)?;
     for _ in 0..3 {
         match rig.timed(subject.claims().unit_ns / 4, false) {
             Err(Stop::Skip(_)) => drop(rig.empty(false)?),
@@ -73,7 +72,7 @@ fn go<S: Subject>(subject: &S, state: State, order: [usize; 3]) -> Step {
         let _ = sender.send(());
     });
     ensure!(gone.recv_timeout(subject.patience()).is_ok(), "dropping the halves has no end");
-    let mut next = Rig::on(subject, &mut device, 1)?;
+    let mut next = Rig::on(subject, &device, 1)?;
     next.empty(true)?;
     next.finish()
 }
@@ -84,15 +83,11 @@ const QUEUES_MAX: u32 = 64;
 fn many_queues<S: Subject>(subject: &S) -> Step {
     let limit = subject.claims().queues_max;
     let count = limit.unwrap_or(24).min(QUEUES_MAX);
-    let mut device = device(subject)?;
-    let mut rigs =
-        (0..count).map(|n| Rig::on(subject, &mut device, n)).collect::<Step<Vec<_>>>()?;
-    let refused = |device: &mut S::Backend| {
-        let config = subject.config(device);
-        match device.open(QueueId::new(count, 0), config) {
-            Ok(Halves { .. }) => fail(format!("a queue more than the claimed {count} is opened")),
-            Err(_) => Ok(()),
-        }
+    let device = device(subject)?;
+    let mut rigs = (0..count).map(|n| Rig::on(subject, &device, n)).collect::<Step<Vec<_>>>()?;
+    let refused = || match open(subject, &device, count) {
+        Ok(Halves { .. }) => fail(format!("a queue more than the claimed {count} is opened")),
+        Err(_) => Ok(()),
     };
     for round in 0..2 {
         for rig in &mut rigs {
@@ -105,7 +100,7 @@ fn many_queues<S: Subject>(subject: &S) -> Step {
             rig.finish()?;
         }
         if round == 0 && limit.is_some_and(|limit| limit <= QUEUES_MAX) {
-            refused(&mut device)?;
+            refused()?;
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! The checks.
 
+mod commit;
 mod contract;
 mod deactivate;
 mod failure;
@@ -59,6 +60,7 @@ pub fn checks<S: Subject>() -> Vec<Check<S>> {
         wake::checks(),
         deactivate::checks(),
         interrupt::checks(),
+        commit::checks(),
         level::checks(),
         failure::checks(),
         threads::checks(),

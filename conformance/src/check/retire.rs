@@ -42,10 +42,10 @@ fn busy_time_is_plausible<S: Subject>(subject: &S) -> Step {
     if claims.busy_permille == 0 {
         return skip("the device cannot measure busy time");
     }
-    let mut device = device(subject)?;
+    let device = device(subject)?;
     let start = Instant::now();
     let mut rigs =
-        (0..=claims.units).map(|n| Rig::on(subject, &mut device, n)).collect::<Step<Vec<_>>>()?;
+        (0..=claims.units).map(|n| Rig::on(subject, &device, n)).collect::<Step<Vec<_>>>()?;
     let per_queue = 6;
     for round in 0..per_queue {
         for rig in &mut rigs {

@@ -141,7 +141,8 @@ pub enum StepDone {
     /// It is in effect. Under [`crate::level::Recovery::Replay`] with the first command that has to
     /// be launched again and has not been named yet.
     Now(Option<CmdId>),
-    /// It is on its way, or staged for the next [`Backend::commit`]; [`Steps::poll_step`] will tell.
+    /// It is on its way, or staged for the next [`Backend::commit`]; [`Steps::poll_step`] will
+    /// tell.
     Later,
 }
 
@@ -218,8 +219,8 @@ pub trait Backend: ErrorType {
     /// Carries out the steps that were staged since the last commit, for devices where several
     /// holds decided together cost one preemption. The others have nothing to do.
     ///
-    /// It may take as long as the device needs. Meanwhile [`Steps::step`] of any queue must not wait
-    /// for it: what is staged then is for the next commit. From its return on,
+    /// It may take as long as the device needs. Meanwhile [`Steps::step`] of any queue must not
+    /// wait for it: what is staged then is for the next commit. From its return on,
     /// [`Steps::poll_step`] tells how the steps ended that were staged before, unless the device
     /// goes on with them by itself.
     ///

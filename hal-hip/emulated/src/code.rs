@@ -12,6 +12,7 @@ pub(crate) const NOT_FOUND: u32 = 500;
 pub(crate) const NOT_READY: u32 = 600;
 pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: u32 = 712;
 pub(crate) const HOST_MEMORY_NOT_REGISTERED: u32 = 713;
+pub(crate) const LAUNCH_FAILURE: u32 = 719;
 
 /// What a call does: nothing worth mentioning, or an answer that is not 0.
 pub(crate) type Answer<T = ()> = Result<T, u32>;

@@ -52,6 +52,26 @@ pub(crate) struct Device {
     streams: Mutex<Vec<Arc<Stream>>>,
     default: OnceLock<Arc<Stream>>,
     turns: Turns,
+    pub(crate) units: Units,
+}
+
+/// The units, for rings that can be stopped in the middle of a kernel: who is stopped leaves its
+/// unit to others. In no order.
+#[derive(Debug, Default)]
+pub(crate) struct Units(AtomicU32);
+
+impl Units {
+    /// Takes one; in between tries, does something else.
+    pub(crate) fn take(&self, mut wait: impl FnMut()) {
+        let more = |taken: u32| ((taken as usize) < SETTINGS.units).then_some(taken + 1);
+        while self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_err() {
+            wait();
+        }
+    }
+
+    pub(crate) fn put_back(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// A ring that streams share, and how many do.
@@ -73,6 +93,7 @@ impl Device {
             streams: Mutex::default(),
             default: OnceLock::new(),
             turns: Turns::default(),
+            units: Units::default(),
         }
     }
 

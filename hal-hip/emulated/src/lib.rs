@@ -13,6 +13,8 @@
 //!   not set), each as if it filled one.
 //! * A kernel that fails loses the device: every later call answers its error.
 //! * Freeing memory and ending a stream wait until the device has done what was launched.
+//! * With `XSCHED_EMULATED_KFD=1`, and an emulated kernel driver behind `/dev/kfd`, each ring is a
+//!   queue of that driver, which can stop it in the middle of a kernel.
 //! * With `GPU_STREAMOPS_CP_WAIT=1` streams wait only for signal memory, of 8 bytes each.
 //!
 //! Not emulated: graphs, captures (one may be pretended), managed and pooled memory, devices that
@@ -46,6 +48,7 @@ mod code;
 mod control;
 mod device;
 mod event;
+mod kfd;
 mod memory;
 mod ring;
 mod runtime;

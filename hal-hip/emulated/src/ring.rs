@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::code::Answer;
-use crate::code::OUT_OF_MEMORY;
+use crate::code::{LAUNCH_FAILURE, OUT_OF_MEMORY};
 use crate::device::Device;
 use crate::event::Record;
+use crate::kfd::Queue;
 use crate::stream::Stream;
 
 /// A kernel: gets the block of its arguments, and answers 0 or its error.
@@ -102,9 +103,12 @@ impl Entries {
 impl Ring {
     pub(crate) fn start(device: &'static Device) -> Answer<Arc<Self>> {
         let entries = Arc::<Entries>::default();
+        // On the caller's thread, as a real runtime does.
+        let queue = Queue::create(device.ordinal, &device.units).map_err(|()| OUT_OF_MEMORY)?;
         let thread = thread::Builder::new().name("emulated-ring".into());
         let own = Arc::clone(&entries);
-        thread.spawn(move || carry_out(device, &own)).map_err(|_| OUT_OF_MEMORY)?;
+        let body = move || carry_out(device, &own, queue.as_ref());
+        thread.spawn(body).map_err(|_| OUT_OF_MEMORY)?;
         Ok(Arc::new(Self { entries }))
     }
 
@@ -127,7 +131,10 @@ impl Drop for Ring {
 }
 
 /// What a ring's thread does.
-fn carry_out(device: &'static Device, entries: &Entries) {
+fn carry_out(device: &'static Device, entries: &Entries, queue: Option<&Queue>) {
+    if let Some(queue) = queue {
+        queue.take();
+    }
     loop {
         let mut state = entries.lock();
         let item = loop {
@@ -144,12 +151,50 @@ fn carry_out(device: &'static Device, entries: &Entries) {
         for (stream, number) in &item.after {
             await_condition(|| device.error().is_some() || stream.done() >= *number);
         }
-        carry_out_one(device, item.work);
+        match queue {
+            None => carry_out_one(device, item.work),
+            Some(queue) => carry_out_in(device, queue, item.work),
+        }
         item.stream.finish(item.number);
         entries.lock().busy = 0;
         entries.changed.notify_all();
         // Not sooner: the ring may be the stream's own, and end with it.
         drop(item.stream);
+    }
+}
+
+/// As [`carry_out_one`], by the leave of the driver that has the queue.
+fn carry_out_in(device: &Device, queue: &Queue, work: Work) {
+    let done = match work {
+        Work::Kernel { kernel, block } if device.error().is_none() => {
+            queue.run(|| kernel(block.as_ptr().cast())).is_some_and(|code| {
+                device.lose(code);
+                true
+            })
+        }
+        // Waiting is not stopped, and the host's functions are not the device's; but nobody goes on
+        // after them whose queue is stopped.
+        wait @ (Work::AwaitRecord(_) | Work::AwaitWord { .. } | Work::Call { .. }) => {
+            if queue.enter() {
+                carry_out_one(device, wait);
+            }
+            queue.enter()
+        }
+        work => {
+            let mut work = Some(work);
+            let is_done = queue.run_short(|| {
+                if let Some(work) = work.take() {
+                    carry_out_one(device, work);
+                }
+            });
+            if let Some(Work::Record(record)) = work {
+                record.complete();
+            }
+            is_done
+        }
+    };
+    if !done {
+        device.lose(LAUNCH_FAILURE);
     }
 }
 

@@ -57,7 +57,8 @@ extern "C" fn xs_spin(block: *const u8) -> u32 {
     };
     stamp(0);
     loop {
-        let left = cycles.saturating_sub(now_ns() - start);
+        // A kernel that is stopped in the middle makes no progress.
+        let left = (cycles + crate::kfd::stopped_ns()).saturating_sub(now_ns() - start);
         match left {
             0 => break,
             AWAKE_NS.. => thread::sleep(Duration::from_nanos(left - AWAKE_NS)),

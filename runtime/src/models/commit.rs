@@ -8,7 +8,6 @@ use xsched_core::message::{HoldState, Order};
 
 use super::board::Board;
 use super::{Bench, ID, explore, join, notices, start};
-use crate::device::pump_round;
 use crate::hub::Member;
 use crate::shared::Api;
 
@@ -40,7 +39,7 @@ fn finish(
 /// device: however what they stage meets the commits, the command completes and nobody is held.
 #[test]
 fn holds_that_are_staged() {
-    explore("commit::holds_that_are_staged", 2, || {
+    explore("commit::holds_that_are_staged", 3, || {
         let bench = bench();
         bench.submit(0);
         let device = bench.start_device(1);
@@ -64,12 +63,12 @@ const STAGED: &str = "models::commit::holds_that_are_staged";
 
 #[test]
 fn what_follows_a_commit_is_staged_and_forgotten() {
-    notices(STAGED, "staged and forgotten", "deadlock");
+    notices(STAGED, "staged and forgotten", "held for ever");
 }
 
 #[test]
 fn what_is_staged_during_a_commit_is_forgotten() {
-    notices(STAGED, "forgotten afterwards", "deadlock");
+    notices(STAGED, "forgotten afterwards", "held for ever");
 }
 
 /// A scheduler that ends between its order and having it committed leaves a queue that runs.

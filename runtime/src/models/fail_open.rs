@@ -111,7 +111,7 @@ fn orders_for_a_queue_that_goes() {
         let bench = Bench::new(1);
         bench.hub.register(ID, Arc::clone(&bench.queue) as _);
         let hub = Arc::clone(&bench.hub);
-        let scheduler = start(move || hub.deliver(ID, HOLD));
+        let scheduler = start(move || drop(hub.deliver(ID, HOLD)));
         bench.hub.detach(ID);
         join(scheduler);
         assert_eq!(bench.hub.early_orders(), 0, "kept for ever");

@@ -1,6 +1,7 @@
 //! The runtime on a device that the tests have in their hand. Nothing here measures time; what must
 //! happen "soon" is waited for, and fails after ten seconds.
 
+mod batches;
 mod device;
 mod events;
 mod failing;

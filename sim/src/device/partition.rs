@@ -17,8 +17,8 @@ pub(super) struct Staged {
 }
 
 impl World {
-    /// Has a stream interrupted or restored by the next operation, which begins when everything else
-    /// that happens at this time has happened. False if the device has no such operations.
+    /// Has a stream interrupted or restored by the next operation, which begins when everything
+    /// else that happens at this time has happened. False if the device has no such operations.
     pub(super) fn stage(&mut self, stream: u32, interrupt: bool) -> bool {
         let s = &mut self.streams[stream as usize];
         let d = &mut self.devices[s.device as usize];

@@ -34,6 +34,8 @@ const ARROWS: [(&str, Arrows); 21] = [
         Arrows::To(&[
             "core",
             "conformance",
+            // The device whose commands stop in its tests.
+            "hal-host",
             "hal-stream",
             "hal-hip",
             "hal-hip/emulated",
@@ -42,7 +44,7 @@ const ARROWS: [(&str, Arrows); 21] = [
             "runtime",
         ]),
     ),
-    ("hal-kfd/emulated", Arrows::To(&["hal-kfd"])),
+    ("hal-kfd/emulated", Arrows::To(&["hal-kfd", "hal-hip/emulated"])),
     ("hal-kfd/watch", Arrows::To(&["hal-kfd"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),

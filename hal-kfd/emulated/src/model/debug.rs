@@ -40,12 +40,9 @@ impl Model {
         process.runtime.r_debug = r_debug;
         process.runtime.ttmp = mode & MODE_TTMP != 0;
         argument.set_u32(12, 0);
-        if is_debugged {
-            process.runtime.state = RuntimeState::Busy;
-            return self.go_on(pid, true);
-        }
+        // Enabled already while it waits: the debugger may suspend meanwhile.
         process.runtime.state = RuntimeState::Enabled;
-        Ok(0)
+        if is_debugged { self.go_on(pid, true) } else { Ok(0) }
     }
 
     /// Goes on if the debugger has said so.
@@ -55,8 +52,9 @@ impl Model {
             return Err(Block::Runtime { enables }.into());
         }
         process.runtime.permits -= 1;
-        process.runtime.state =
-            if enables { RuntimeState::Enabled } else { RuntimeState::Disabled };
+        if !enables {
+            process.runtime = Runtime::default();
+        }
         Ok(0)
     }
 
@@ -173,9 +171,6 @@ impl Model {
         let Some(process) = self.processes.get_mut(&target) else { return };
         if process.debugged.take().is_none() {
             return;
-        }
-        if process.runtime.state != RuntimeState::Disabled {
-            process.runtime.state = RuntimeState::Enabled;
         }
         let ids: Vec<_> = process.queues.keys().copied().collect();
         for gpu in 0..self.nodes.len() {

@@ -89,6 +89,13 @@ pub enum Change {
         /// It is on the run list.
         is_active: bool,
     },
+    /// A queue was reset: nothing of it ever runs again.
+    Lost {
+        /// Its process.
+        pid: u32,
+        /// Its id.
+        id: u32,
+    },
 }
 
 /// Who calls.

@@ -111,6 +111,7 @@ impl Model {
     /// A queue was reset and never runs again.
     fn lose(&mut self, pid: u32, id: u32) {
         self.changing(pid, id, |queue| queue.stopped.reset = true);
+        self.changes.push(Change::Lost { pid, id });
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Some(queue) = process.queues.get(&id) else { return };
         if !process.reset_on.contains(&queue.gpu) {

@@ -14,8 +14,6 @@ pub(super) enum RuntimeState {
     #[default]
     Disabled = 0,
     Enabled = 1,
-    /// Waits for a debugger to let it go on.
-    Busy = 2,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,10 @@
 //! What an MI308X would do at Lv3 under three assumptions about its driver, beside Lv1 and Lv2:
-//! experiments 7.3.1 and 7.3.2 of the test plan. Nobody has measured a wave save of gfx942, so none of
-//! this is a measurement; `docs/lv3.md` has the tables.
+//! experiments 7.3.1 and 7.3.2 of the test plan. Nobody has measured a wave save of gfx942, so none
+//! of this is a measurement; `docs/lv3.md` has the tables.
 //!
 //! Two runs for each level and length of the commands. For `quiet` the winner stays until the
-//! victim has stopped and disturbs nobody. For `start` the two take turns, as `mi308x.toml` has it, and
-//! the winner's command is short.
+//! victim has stopped and disturbs nobody. For `start` the two take turns, as `mi308x.toml` has it,
+//! and the winner's command is short.
 
 mod page;
 
@@ -51,11 +51,14 @@ pub const ASSUMPTIONS: [Assumption; 3] = [
 ];
 
 /// The lengths of the victim's commands in the tables, in microseconds.
-pub const LENGTHS_US: [u64; 11] = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000];
+pub const LENGTHS_US: [u64; 12] =
+    [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000];
 /// That of 7.3.1.
 pub const T_US: u64 = 500;
 /// Commands in flight.
 const THRESHOLD: u64 = 8;
+/// Victims that are held at once.
+pub const CROWDS: [u32; 3] = [1, 4, 24];
 /// Halvings of the interval in which Lv3 overtakes Lv2.
 const HALVINGS: u32 = 6;
 
@@ -117,8 +120,28 @@ pub struct Line {
     pub by_cost: [Figures; 3],
 }
 
-/// From which length of the commands on Lv3 is better than Lv2, in microseconds; `None` if it never is
-/// up to the longest of the table.
+/// Several victims that are held at once, with commands of [`T_US`], under each assumption.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Crowd {
+    /// How many.
+    pub victims: u32,
+    /// All of them in one call.
+    pub together: [Round; 3],
+    /// A call for each.
+    pub one_by_one: [Round; 3],
+}
+
+/// What holding several victims once costs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Round {
+    /// 99th percentile of the time from the winner's request to its end, in microseconds.
+    pub request_p99_us: f64,
+    /// Device time that saving and restoring took from everybody, in microseconds.
+    pub lost_us: f64,
+}
+
+/// From which length of the commands on Lv3 is better than Lv2, in microseconds; `None` if it never
+/// is up to the longest of the table.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Crossover {
     /// By the 99th percentile of `quiet`.
@@ -129,6 +152,8 @@ pub struct Crossover {
     pub start_mean_us: Option<f64>,
     /// By [`Figures::price_us`].
     pub price_us: Option<f64>,
+    /// The same with the 99th percentile of `start`.
+    pub price_p99_us: Option<f64>,
     /// Where the scheduler begins to choose Lv3 for a hold that is to be as soon as possible.
     pub chosen_us: Option<f64>,
 }
@@ -144,12 +169,14 @@ pub struct Lv3Study {
     pub lines: Vec<Line>,
     /// For each assumption.
     pub crossovers: [Crossover; 3],
+    /// By number of victims.
+    pub crowds: Vec<Crowd>,
     /// Violations that the checkers of the invariants found.
     pub violations: u64,
 }
 
-/// Runs everything. `requests` holds for each figure, at least 1; a P99 needs 1,000. The same number
-/// gives the same figures, however many `threads` there are.
+/// Runs everything. `requests` holds for each figure, at least 1; a P99 needs 1,000. The same
+/// number gives the same figures, however many `threads` there are.
 ///
 /// # Errors
 /// Anything would be a mistake in this module's own files.
@@ -158,8 +185,10 @@ pub fn study(requests: u64, threads: usize) -> Result<Lv3Study> {
     let lines = in_order(&LENGTHS_US, threads.max(1), &|_, length| bench.line(*length))?;
     let all = [0, 1, 2];
     let crossovers = in_order(&all, threads.max(1), &|_, of| bench.crossover(*of, &lines))?;
+    let crowds = in_order(&CROWDS, threads.max(1), &|_, victims| bench.crowd(*victims))?;
     Ok(Lv3Study {
         requests: bench.requests,
+        crowds,
         assumptions: ASSUMPTIONS,
         crossovers: std::array::from_fn(|of| crossovers[of]),
         violations: lines.iter().map(|(_, violations)| violations).sum(),
@@ -255,6 +284,36 @@ impl Bench {
         scenario
     }
 
+    fn crowd(&self, victims: u32) -> Result<Crowd> {
+        let of = |batches: bool| {
+            let round = |of: usize| self.round(victims, of, batches);
+            Ok::<_, super::PaperError>([round(0)?, round(1)?, round(2)?])
+        };
+        Ok(Crowd { victims, together: of(true)?, one_by_one: of(false)? })
+    }
+
+    fn round(&self, victims: u32, of: usize, batches: bool) -> Result<Round> {
+        let mut scenario = self.scenario(Way::Level(3, of), T_US as f64, false);
+        scenario.devices[0].batches = batches;
+        scenario.tasks[1].count = victims;
+        // Each has to be back before the next round.
+        let all_ns = u64::from(victims) * (scenario.devices[0].restore_fixed_ns + T_US * 1_000);
+        if let Arrival::Closed { think: Dist::Uniform { min_ns, max_ns }, .. } =
+            &mut scenario.tasks[0].arrival
+        {
+            *min_ns += all_ns;
+            *max_ns += all_ns;
+        }
+        let options = RunOptions { level: Some(3), checks: true, ..RunOptions::default() };
+        let outcome = run(&scenario, &options, &mut |_| {})?;
+        let requests = Summary::new(outcome.tasks[0].latencies_ns.clone());
+        let rounds = requests.count().max(1) as f64;
+        Ok(Round {
+            request_p99_us: us(requests.percentile(99).map(|ns| ns as f64)),
+            lost_us: outcome.devices[0].switch_ns as f64 / 1e3 / rounds,
+        })
+    }
+
     fn crossover(&self, of: usize, lines: &[(Line, u64)]) -> Result<Crossover> {
         let find = |what: fn(&Figures) -> f64| self.find(of, lines, what);
         Ok(Crossover {
@@ -262,6 +321,7 @@ impl Bench {
             start_p99_us: find(|figures| figures.start_p99_us)?,
             start_mean_us: find(|figures| figures.start_mean_us)?,
             price_us: find(Figures::price_us)?,
+            price_p99_us: find(|figures| figures.start_p99_us + figures.lost_us)?,
             chosen_us: chosen(&cost_of(&self.devices[of])),
         })
     }
@@ -297,8 +357,8 @@ fn cost_of(spec: &DeviceSpec) -> CostModel {
     crate::device::Device::new(spec.clone()).cost
 }
 
-/// The shortest command, in microseconds, for which the cost model chooses Lv3 for a hold as soon as
-/// possible.
+/// The shortest command, in microseconds, for which the cost model chooses Lv3 for a hold as soon
+/// as possible.
 fn chosen(cost: &CostModel) -> Option<f64> {
     let load = |us: u64| Load {
         in_flight: THRESHOLD,
@@ -326,6 +386,18 @@ mod tests {
                 assert!(figures.holds >= 59, "{length_us} us: {figures:?}");
                 assert!(figures.start_p50_us <= figures.start_p99_us, "{figures:?}");
             }
+        }
+    }
+
+    #[test]
+    fn together_costs_as_much_as_one() {
+        let bench = Bench::new(60).unwrap();
+        let [one, four] = [1, 4].map(|victims| bench.crowd(victims).unwrap());
+        for of in 0..3 {
+            let lost = |round: [Round; 3]| round[of].lost_us;
+            let call = lost(one.together);
+            assert!(lost(four.together) < 1.6 * call, "{four:?}");
+            assert!(lost(four.one_by_one) > 3.5 * call, "{four:?}");
         }
     }
 

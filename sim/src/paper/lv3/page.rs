@@ -16,6 +16,7 @@ pub fn page(study: &Lv3Study) -> String {
     lengths(&mut text, study, "`start`, P99 in µs", |figures| figures.start_p99_us);
     prices(&mut text, study);
     crossovers(&mut text, study);
+    crowds(&mut text, study);
     text
 }
 
@@ -104,18 +105,38 @@ type Criterion = (&'static str, fn(&Crossover) -> Option<f64>);
 
 fn crossovers(text: &mut String, study: &Lv3Study) {
     heading(text, "From which T on Lv3 beats Lv2", &["", "a", "b", "c"]);
-    let rows: [Criterion; 5] = [
+    let rows: [Criterion; 6] = [
         ("`quiet`, P99", |crossover| crossover.quiet_p99_us),
         ("`start`, P99", |crossover| crossover.start_p99_us),
         ("`start`, mean", |crossover| crossover.start_mean_us),
         ("`start` and lost device time, mean", |crossover| crossover.price_us),
+        ("`start`, P99, and lost device time", |crossover| crossover.price_p99_us),
         ("chosen by cost from", |crossover| crossover.chosen_us),
     ];
     for (name, what) in rows {
         let cells = study.crossovers.each_ref().map(|crossover| {
-            what(crossover).map_or_else(|| "never".to_owned(), |us| length(two_digits(us)))
+            let first = study.lines.first().map_or(0.0, |line| line.length_us as f64);
+            match what(crossover) {
+                None => "never".to_owned(),
+                Some(us) if us <= first => format!("at most {}", length(first)),
+                Some(us) => length(two_digits(us)),
+            }
         });
         row(text, name, &cells);
+    }
+}
+
+fn crowds(text: &mut String, study: &Lv3Study) {
+    let columns = ["victims", "a, together", "a, one by one", "b, together", "b, one by one"];
+    let columns = [&columns[..], &["c, together", "c, one by one"]].concat();
+    heading(text, "Several victims at once: the winner's request, P99, / lost, in µs", &columns);
+    for crowd in &study.crowds {
+        let pairs = crowd.together.iter().zip(&crowd.one_by_one);
+        let cells: Vec<_> = pairs
+            .flat_map(|(together, one_by_one)| [together, one_by_one])
+            .map(|round| format!("{} / {}", number(round.request_p99_us), number(round.lost_us)))
+            .collect();
+        row(text, &crowd.victims.to_string(), &cells);
     }
 }
 

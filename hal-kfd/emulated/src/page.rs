@@ -1,0 +1,119 @@
+//! What the driver shares with the program that plays the hardware: one slot for each queue id.
+//!
+//! The page is what `mmap` of the emulated `/dev/kfd` shows, at offset 0. Whoever runs a queue's
+//! commands keeps to this:
+//!
+//! * It puts its thread and the signal by which that can be stopped into the slot, then sets
+//!   `running` before a command and clears it after; it looks at `active` between the two, and runs
+//!   nothing while that is 0.
+//! * On the signal it clears `running`, waits until `active` is 1, and sets `running` again.
+//!
+//! * A value of 2 says that the queue was reset: nothing of it ever runs again.
+//!
+//! The driver clears `active`, sends the signal if `running` is set, and does not answer the call
+//! before `running` is 0: what it said was suspended has stopped.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::model::QUEUES_MAX;
+
+/// One queue's slot.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Slot {
+    /// A [`State`]: 1 while the queue is on the run list. A futex.
+    pub active: AtomicU32,
+    /// 1 while a command of the queue runs.
+    pub running: AtomicU32,
+    /// The thread that runs commands, or 0.
+    pub thread: AtomicU32,
+    /// The signal that stops it.
+    pub signal: AtomicU32,
+}
+
+/// What a slot says of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Nothing of it may run.
+    Inactive = 0,
+    /// It is on the run list.
+    Active = 1,
+    /// It was reset.
+    Reset = 2,
+}
+
+impl State {
+    pub(crate) const fn of(is_active: bool) -> Self {
+        if is_active { Self::Active } else { Self::Inactive }
+    }
+}
+
+/// Bytes of the page.
+pub const PAGE_BYTES: usize = QUEUES_MAX as usize * size_of::<Slot>();
+
+/// A mapping of the page.
+#[derive(Debug)]
+pub(crate) struct Page {
+    slots: *mut Slot,
+}
+
+// SAFETY: the slots are atomics in shared memory, which any thread may touch; the mapping is ended
+// by whoever owns this, once.
+unsafe impl Send for Page {}
+
+impl Page {
+    /// Maps the page of a file that has so many bytes.
+    ///
+    /// # Errors
+    /// If it cannot be mapped.
+    pub(crate) fn map(file: impl std::os::fd::AsFd) -> Result<Self, Errno> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a fresh mapping, at an address that the kernel chooses.
+        let start = unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES, protection, flags, file, 0)? };
+        Ok(Self { slots: start.cast() })
+    }
+
+    /// A queue's slot. Ids beyond the last share one slot.
+    pub(crate) const fn slot(&self, id: u32) -> &Slot {
+        let id = if id < QUEUES_MAX { id } else { QUEUES_MAX - 1 };
+        // SAFETY: the mapping has so many slots, lives as long as this, and zeros are valid.
+        unsafe { &*self.slots.add(id as usize) }
+    }
+
+    /// Says what becomes of a queue.
+    pub(crate) fn set(&self, pid: u32, id: u32, state: State) {
+        let slot = self.slot(id);
+        slot.active.store(state as u32, Ordering::SeqCst);
+        if state != State::Inactive {
+            // SAFETY: the word is only used as an address; it is shared, so no private futex.
+            unsafe {
+                libc::syscall(libc::SYS_futex, slot.active.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
+            }
+        } else if slot.running.load(Ordering::SeqCst) != 0 {
+            let thread = slot.thread.load(Ordering::SeqCst);
+            let signal = slot.signal.load(Ordering::SeqCst);
+            if thread != 0 && signal != 0 {
+                // SAFETY: the call touches no memory; a thread that is gone is an error, and then
+                // nothing runs.
+                unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, signal) };
+            }
+        }
+    }
+
+    /// Whether nothing of a queue runs.
+    pub(crate) fn has_stopped(&self, id: u32) -> bool {
+        let slot = self.slot(id);
+        slot.running.load(Ordering::SeqCst) == 0 || slot.active.load(Ordering::SeqCst) != 0
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one's, and nobody has a reference into it any more.
+        let _ = unsafe { munmap(self.slots.cast(), PAGE_BYTES) };
+    }
+}

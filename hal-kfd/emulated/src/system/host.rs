@@ -1,0 +1,68 @@
+//! What the model asks about the processes that call, from `/proc`.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use super::notify::Listener;
+use crate::memory;
+use crate::model::Host;
+
+/// Capabilities that may pause processes: `CAP_SYS_ADMIN` and `CAP_CHECKPOINT_RESTORE`.
+const CHECKPOINT: u64 = 1 << 21 | 1 << 40;
+
+/// A field of `/proc/PID/status`.
+pub(super) fn status(pid: u32, field: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.map(|value| value.trim().to_owned())
+}
+
+/// The process of a thread.
+pub(super) fn process_of(thread: u32) -> Option<u32> {
+    status(thread, "Tgid")?.parse().ok()
+}
+
+/// The processes that call, during one call.
+pub(super) struct System<'a> {
+    pub(super) listener: &'a Listener,
+    /// The present call.
+    pub(super) call: u64,
+    /// Everybody may pause processes, as root may.
+    pub(super) as_root: bool,
+}
+
+impl Host for System<'_> {
+    fn read(&mut self, pid: u32, address: u64, into: &mut [u8]) -> Result<(), Errno> {
+        memory::read(pid, address, into)
+    }
+
+    fn write(&mut self, pid: u32, address: u64, from: &[u8]) -> Result<(), Errno> {
+        memory::write(pid, address, from)
+    }
+
+    fn exists(&mut self, pid: u32) -> bool {
+        status(pid, "Tgid").is_some()
+    }
+
+    fn tracer(&mut self, pid: u32) -> Option<u32> {
+        let tracer: u32 = status(pid, "TracerPid")?.parse().ok()?;
+        // The thread that traces, whose process it is that may debug.
+        process_of(tracer)
+    }
+
+    fn has_file(&mut self, pid: u32, file: i32) -> bool {
+        fs::symlink_metadata(format!("/proc/{pid}/fd/{file}")).is_ok()
+    }
+
+    fn give_file(&mut self, _: u32, file: OwnedFd) -> Result<u32, Errno> {
+        self.listener.give(self.call, file.as_fd(), true, false)
+    }
+
+    fn may_checkpoint(&mut self, pid: u32) -> bool {
+        let has =
+            |value: &String| u64::from_str_radix(value, 16).is_ok_and(|set| set & CHECKPOINT != 0);
+        self.as_root || status(pid, "CapEff").as_ref().is_some_and(has)
+    }
+}
