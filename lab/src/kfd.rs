@@ -1,6 +1,5 @@
 //! The HIP device whose queues have Lv3 through the AMD kernel driver.
 
-use std::env;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use xsched::core::hal::Backend;
@@ -8,9 +7,10 @@ use xsched::core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig, WorkKernels};
 use xsched_hal_kfd::attribution::{Attribution, Blind, ByCalls, BySnapshot};
 use xsched_hal_kfd::mechanism::{
-    DebugTrap, Kind as Mechanisms, Mechanism, OPT_IN_VARIABLE, PatchedDriver, UpdateQueue,
+    DebugTrap, Kind as Mechanisms, Mechanism, PatchedDriver, UpdateQueue,
 };
 use xsched_hal_kfd::preloaded::Preloaded;
+use xsched_hal_kfd::probe::{Found, Places, probe};
 use xsched_hal_kfd::topology::{Gpu as GpuFacts, Sysfs, Topology};
 use xsched_hal_kfd::{Kfd as Driver, KfdConfig, KfdDevice, KfdQueueConfig, Versioned};
 use xsched_hal_stream::{PlainStream, SharedPage, StreamApi, StreamCommand, StreamDevice};
@@ -31,7 +31,8 @@ pub struct Kfd {
     hip: Hip,
     ordinal: u32,
     driver: Arc<Versioned<Driver>>,
-    topology: Topology,
+    asked: Places,
+    found: Found,
     /// The GPU or its partitions, as the driver knows them.
     places: Vec<GpuFacts>,
     /// Queues that were there before this process made any.
@@ -57,21 +58,21 @@ impl Kfd {
     /// If there is no AMD kernel driver, or this user may not use it, or the device or the kernels
     /// cannot be had; in one line that says what to do.
     pub fn open(ordinal: u32) -> Result<Self, LabError> {
-        let sysfs = Sysfs::default();
-        let driver = Arc::new(Versioned::open().map_err(LabError::new)?);
+        let asked = Places::from_environment();
+        let (driver, found) = probe(&asked).map_err(LabError::new)?;
         // Before there are queues of our own.
-        let before = queues(&sysfs);
+        let before = queues(&asked.sysfs);
         let hip = Hip::open(ordinal)?;
-        let topology = Topology::read(&sysfs).map_err(|error| {
-            LabError::new(format!("{} cannot be read: {error}", sysfs.kfd.display()))
-        })?;
         let pci = hip.api().about().pci.clone();
-        let mut places = topology.gpus.clone();
+        let mut places = found.topology.gpus.clone();
         places.retain(|gpu| gpu.pci() == pci);
+        if places.is_empty() {
+            places.extend(found.gpu_at(&pci).cloned());
+        }
         let work = WorkKernels::load(hip.api()).map_err(LabError::new)?;
         let preloaded = Preloaded::find().map(Arc::new);
         let made = Mutex::default();
-        Ok(Self { hip, ordinal, driver, topology, places, before, work, preloaded, made })
+        Ok(Self { hip, ordinal, driver, asked, found, places, before, work, preloaded, made })
     }
 
     fn made(&self) -> MutexGuard<'_, Made> {
@@ -103,9 +104,9 @@ impl Kfd {
         if let Some(patched) = &made.patched {
             return Ok(Arc::clone(patched));
         }
-        let (asked, module) = (env::var(OPT_IN_VARIABLE).ok(), &self.topology.module);
+        let (asked, module) = (self.asked.patched.as_deref(), &self.found.topology.module);
         let driver = Arc::clone(&self.driver);
-        let patched = PatchedDriver::new(driver, asked.as_deref(), module, PATCHED_MS);
+        let patched = PatchedDriver::new(driver, asked, module, PATCHED_MS);
         Ok(Arc::clone(made.patched.insert(Arc::new(patched.map_err(LabError::new)?))))
     }
 
@@ -120,9 +121,17 @@ impl Kfd {
         }
     }
 
+    /// Why a mechanism cannot be used, as far as that can be told without using it.
+    fn why_not(&self, kind: Mechanisms) -> Option<String> {
+        let unsaved = self.places.first().and_then(|gpu| self.found.topology.why_not_saved(gpu));
+        unsaved.or_else(|| {
+            let mut candidates = self.found.candidates.iter();
+            candidates.find(|candidate| candidate.kind == kind)?.why_not.clone()
+        })
+    }
+
     fn mechanism(&self, kind: Mechanisms) -> Result<Arc<dyn Mechanism>, LabError> {
-        let unsaved = self.places.first().and_then(|gpu| self.topology.why_not_saved(gpu));
-        if let Some(why) = unsaved {
+        if let Some(why) = self.why_not(kind) {
             return Err(LabError::new(why));
         }
         Ok(match kind {
@@ -140,16 +149,12 @@ impl Kfd {
         KfdDevice::new(below, mechanism, self.attribution(), None, config).map_err(LabError::new)
     }
 
-    /// The first mechanism that can be used, and its device.
-    fn first(&self) -> Result<KfdDevice<Streams>, LabError> {
-        let mut refused = Vec::new();
-        for kind in Mechanisms::ALL {
-            match self.mechanism(kind) {
-                Ok(mechanism) => return self.with(mechanism),
-                Err(why) => refused.push(format!("{kind}: {why}")),
-            }
+    /// The mechanism of the probe's choice, and its device.
+    fn chosen(&self) -> Result<KfdDevice<Streams>, LabError> {
+        match self.found.choice {
+            Some(kind) => self.with(self.mechanism(kind)?),
+            None => Err(LabError::new(&self.found.because)),
         }
-        Err(LabError::new(format!("no way to interrupt: {}", refused.join("; "))))
     }
 }
 
@@ -163,13 +168,13 @@ impl Bench for Kfd {
 
     fn describe(&self) -> Described {
         let below = self.hip.describe();
-        let has = Mechanisms::ALL.into_iter().any(|kind| self.mechanism(kind).is_ok());
+        let has = self.found.choice.is_some_and(|kind| self.why_not(kind).is_none());
         let level = if has { Level::Interrupt.number() } else { below.level };
         Described { hal: "kfd", level, ..below }
     }
 
     fn device(&self) -> Result<KfdDevice<Streams>, LabError> {
-        self.first()
+        self.chosen()
     }
 
     fn config(&self, making: Making) -> <Self::Backend as Backend>::Config {
@@ -212,15 +217,12 @@ impl Kit for Kfd {
     type Worker = HipWorker;
 
     fn mechanisms(&self) -> Vec<String> {
-        let can = |kind: &Mechanisms| self.mechanism(*kind).is_ok();
+        let can = |kind: &Mechanisms| self.why_not(*kind).is_none();
         Mechanisms::ALL.into_iter().filter(can).map(|kind| kind.name().to_owned()).collect()
     }
 
     fn refused_mechanisms(&self) -> Vec<(String, String)> {
-        let why = |kind: Mechanisms| {
-            let why = self.mechanism(kind).err()?;
-            Some((kind.name().to_owned(), why.to_string()))
-        };
+        let why = |kind: Mechanisms| Some((kind.name().to_owned(), self.why_not(kind)?));
         Mechanisms::ALL.into_iter().filter_map(why).collect()
     }
 
