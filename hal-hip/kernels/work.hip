@@ -11,7 +11,7 @@
 //   rounds   how much there is to do
 //   beats    host memory, 2 words for each of the first `beaters` blocks: when the block's first
 //            wave last got on, and when it first did after a start or a pause of PAUSE_NS
-//   beaters  blocks that write there
+//   beaters  in the lower half, blocks that write there
 //   sums     host memory, 2 words for each block: the sum of all results, and how many there were
 //   memory   device memory, WORDS words for each work-item, and 2 more
 //
@@ -77,10 +77,10 @@ struct Beat {
     u64 before;
 };
 
-XS_DEVICE Beat beat_of(u64 *beats, u32 beaters)
+XS_DEVICE Beat beat_of(u64 *beats, u64 beaters)
 {
     Beat beat = {0, 0};
-    if (thread() == 0 && block() < beaters)
+    if (thread() == 0 && block() < (u32)beaters)
         beat.words = beats + 2 * (u64)block();
     return beat;
 }

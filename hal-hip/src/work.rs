@@ -80,7 +80,8 @@ impl WorkKernels {
     #[must_use]
     pub fn kernel(&self, kind: &str, rounds: u64, to: &WorkMemory) -> Option<HipNative> {
         let (_, function) = self.functions.iter().find(|(name, _)| *name == kind)?;
-        let beaters = u64::from(BEATERS.min(to.blocks));
+        // The kernels look at the lower half. The upper one is for those who know of no grid.
+        let beaters = u64::from(to.blocks) << 32 | u64::from(BEATERS.min(to.blocks));
         let (beats, sums) = (to.beats.device, to.sums.device);
         let arguments = [rounds, beats, beaters, sums, to.memory];
         let arguments = arguments.into_iter().try_fold(Arguments::new(), Arguments::with).ok()?;

@@ -25,5 +25,7 @@ pub use bench::{Bench, Described, LabError, Making, Plain, Victim};
 pub use clocks::DeviceClock;
 pub use gpu::{Cuda, Gpu, Hip};
 pub use host::{Host, HostStream};
+pub use kfd::Kfd;
 pub use stats::{P99_SAMPLES, Processor, Quantiles};
 pub use task::{Background, Foreground, Options, Runner, Way};
+pub use xsched_hal_kfd::topology::Sysfs;

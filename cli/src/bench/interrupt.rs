@@ -9,7 +9,7 @@ use xsched_lab::kit::cells::{Cell, Combination, Storm};
 use xsched_lab::kit::log::Watch;
 use xsched_lab::kit::meanwhile::Row;
 use xsched_lab::kit::{Event, Outcome, Plan, Stages, run};
-use xsched_lab::{LabError, P99_SAMPLES, kfd};
+use xsched_lab::{Kfd, LabError, P99_SAMPLES};
 
 use super::spin::{background_command, describe};
 use crate::Ending;
@@ -62,8 +62,7 @@ fn measure(
         Stages { watch: &mut watch, events: &mut note, progress: show, launcher: &launcher };
     match args.spin.hal {
         SpinHal::Host => run(&xsched_lab::Host::open()?, plan, &mut stages),
-        SpinHal::Kfd => kfd::open(args.spin.device)
-            .and_then(|_| Err(LabError::new("queues of this device have no Lv3"))),
+        SpinHal::Kfd => run(&Kfd::open(args.spin.device)?, plan, &mut stages),
         SpinHal::Cuda | SpinHal::Hip => {
             Err(LabError::new("queues of this device have no Lv3; use --hal host or --hal kfd"))
         }

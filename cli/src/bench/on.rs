@@ -8,7 +8,7 @@ macro_rules! on_device {
             $crate::args::SpinHal::Host => xsched_lab::Host::open().and_then(|$bench| $run),
             $crate::args::SpinHal::Cuda => xsched_lab::Cuda::open($device).and_then(|$bench| $run),
             $crate::args::SpinHal::Hip => xsched_lab::Hip::open($device).and_then(|$bench| $run),
-            $crate::args::SpinHal::Kfd => xsched_lab::kfd::open($device).and_then(|$bench| $run),
+            $crate::args::SpinHal::Kfd => xsched_lab::Kfd::open($device).and_then(|$bench| $run),
         }
     };
 }

@@ -54,6 +54,7 @@ mod ring;
 mod runtime;
 mod spin;
 mod stream;
+mod work;
 
 /// What `hipModuleLoadData` takes.
 pub const IMAGE: &[u8] = b"xsched emulated kernels\0";

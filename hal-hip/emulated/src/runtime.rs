@@ -172,7 +172,8 @@ impl Runtime {
         name: &str,
     ) -> Option<usize> {
         let registered = self.tables().kernels.get(name).cloned();
-        let known = registered.or_else(|| crate::spin::known(name))?;
+        let known =
+            registered.or_else(|| crate::spin::known(name)).or_else(|| crate::work::known(name))?;
         Some(self.add(Object::Function(Function { device, known, module })))
     }
 

@@ -17,7 +17,7 @@ const AWAKE_NS: u64 = 200_000;
 const FIRST: usize = 8;
 
 /// The device's clock, in nanoseconds, never 0.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
 }
@@ -35,7 +35,7 @@ unsafe fn arguments(block: *const u8) -> [u64; 2] {
 ///
 /// # Safety
 /// It is alive, and touched by atomic operations only.
-unsafe fn word(address: u64, at: usize) -> &'static AtomicU64 {
+pub(crate) unsafe fn word(address: u64, at: usize) -> &'static AtomicU64 {
     let words: *const AtomicU64 = std::ptr::with_exposed_provenance(address as usize);
     // SAFETY: the caller promises so.
     unsafe { &*words.add(at) }

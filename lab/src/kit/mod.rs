@@ -8,6 +8,7 @@
 
 pub mod canary;
 pub mod cells;
+pub mod hip;
 pub mod log;
 pub mod meanwhile;
 mod queues;

@@ -78,35 +78,6 @@ impl Facts {
             environment: Values::new(),
         }
     }
-
-    /// The time in microseconds that no save of a full device can be faster than, and how it
-    /// follows, for each node that it is known for.
-    pub(super) fn bounds(&self) -> Vec<(f64, String)> {
-        self.nodes.iter().filter_map(|(name, node)| bound(name, node)).collect()
-    }
-}
-
-/// Bytes that a compute unit of gfx94x saves: vector registers, scalar registers, the local data
-/// share and hardware registers (`drivers/gpu/drm/amd/amdkfd/kfd_queue.c`).
-const UNIT_BYTES: u64 = 0x8_0000 + 0x4000 + 0x1_0000 + 0x1000;
-/// Bytes of a compute die's control stack (the same file, and the dump of an MI308X).
-const CONTROL_BYTES: u64 = 0x2000;
-/// Memory bandwidth of MI300X and MI308X, in bytes per second (AMD's data sheets).
-const BANDWIDTH: f64 = 5.3e12;
-
-fn bound(name: &str, node: &Values) -> Option<(f64, String)> {
-    let number = |key: &str| node.get(key)?.parse::<u64>().ok();
-    let gfx = number("gfx_target_version").filter(|gfx| (90_400..90_500).contains(gfx))?;
-    let per_unit = number("simd_per_cu").filter(|&simds| simds > 0)?;
-    let (dies, units) = (number("num_xcc").unwrap_or(1).max(1), number("simd_count")? / per_unit);
-    let bytes = units * UNIT_BYTES + dies * CONTROL_BYTES;
-    let us = bytes as f64 / BANDWIDTH * 1e6;
-    let mib = bytes as f64 / f64::from(1 << 20);
-    let how = format!(
-        "node {name} (gfx {gfx}, {units} compute units on {dies} dies): {mib:.1} MiB of context at \
-         5.3 TB/s are {us:.1} µs, each way"
-    );
-    Some((us, how))
 }
 
 /// A short file's text, without what is around it.
@@ -231,21 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_that_of_the_mi308x() {
-        let root = system();
-        let bounds = Facts::of(root.path()).bounds();
-        assert_eq!(bounds.len(), 1, "the processor has none");
-        let (us, how) = &bounds[0];
-        assert!((us - 9.2).abs() < 0.1, "{us}");
-        assert!(how.contains("46.6 MiB"), "{how}");
-    }
-
-    #[test]
     fn a_system_that_tells_nothing_has_no_facts() {
         let root = tempfile::tempdir().unwrap();
         let facts = Facts::of(root.path());
         assert!(facts.modules.is_empty() && facts.nodes.is_empty() && facts.container.is_empty());
         assert!(facts.dev_kfd.contains("No such file"), "{}", facts.dev_kfd);
-        assert!(facts.bounds().is_empty());
     }
 }

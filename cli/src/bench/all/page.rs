@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use xsched_lab::Sysfs;
 
 use super::facts::Facts;
 use super::judge::INTERRUPT_US;
@@ -46,7 +47,8 @@ impl Report<'_> {
     /// The lines about a physical bound, or that none is known.
     fn bounds(&self) -> Vec<String> {
         let limit = format!("the plan asks for an interrupt below {INTERRUPT_US:.0} µs at the P99");
-        let mut lines: Vec<String> = self.facts.bounds().into_iter().map(|(_, how)| how).collect();
+        let bounds = xsched_lab::kfd::bounds(&Sysfs::default());
+        let mut lines: Vec<String> = bounds.into_iter().map(|(_, how)| how).collect();
         if lines.is_empty() {
             lines.push("no bound by context size and bandwidth is known for this device".into());
         }
