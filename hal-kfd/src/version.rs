@@ -115,15 +115,25 @@ impl<D: Driver> Versioned<D> {
     }
 }
 
-/// Makes a call again when a signal interrupted it.
+/// Arguments of calls that are made again have at most so many bytes.
+const ARGUMENT_BYTES_MAX: usize = 128;
+
+/// Makes a call again when a signal interrupted it, with the argument as it was: the driver writes
+/// to it after an error too, and a count that it left there may be more than there is room for.
 ///
 /// # Safety
 /// As [`Driver::ioctl`].
 unsafe fn repeat(driver: &impl Driver, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
+    let mut space = [0; ARGUMENT_BYTES_MAX];
+    let Some(before) = space.get_mut(..argument.len()) else {
+        // SAFETY: passed on.
+        return unsafe { driver.ioctl(request, argument) };
+    };
+    before.copy_from_slice(argument);
     for _ in 0..INTERRUPTED_MAX {
         // SAFETY: passed on.
         match unsafe { driver.ioctl(request, argument) } {
-            Err(Errno::INTR) => {}
+            Err(Errno::INTR) => argument.copy_from_slice(before),
             answer => return answer,
         }
     }

@@ -16,12 +16,12 @@ use crate::command::{cargo, run as run_command, succeeds};
 use crate::{root, target_dir};
 
 /// The targets, each with a file in `fuzz/targets` and a folder in `fuzz/corpus`.
-pub const TARGETS: [&str; 4] = ["scenario", "queue_machine", "scheduler_machine", "record"];
+pub const TARGETS: [&str; 5] = ["scenario", "queue_machine", "scheduler_machine", "record", "kfd"];
 
 /// The version that is installed if the machine has none.
 const CARGO_FUZZ_VERSION: &str = "0.13.2";
-/// Optimised, with debug assertions and overflow checks. The targets are safe code with assertions
-/// of their own, so no sanitizer slows them down.
+/// Optimised, with debug assertions and overflow checks. The targets have assertions of their own,
+/// so no sanitizer slows them down.
 const BUILD: &str = "+nightly fuzz build --sanitizer none";
 /// Where the binaries are, below the build's target folder.
 const BINARIES: &str = "x86_64-unknown-linux-gnu/release";

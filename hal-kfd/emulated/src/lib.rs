@@ -6,6 +6,7 @@
 //! | [`InProcess`] | the driver as an object: implements the trait that `hal-kfd` calls |
 //! | [`system`] | the driver behind real system calls, for whole programs: `kfd-emulate COMMAND` |
 //! | [`answers`] | a script of calls, and what the real driver of Linux 6.12 answers to it |
+//! | [`fuzzing`] | `hal-kfd` against a driver that answers anything |
 //! | [`control`] | how a program on the emulated driver makes it fail |
 //!
 //! What was compared with the real driver and what was only read in its source is in
@@ -15,6 +16,7 @@
 pub mod answers;
 mod config;
 pub mod control;
+pub mod fuzzing;
 mod in_process;
 mod memory;
 pub mod model;

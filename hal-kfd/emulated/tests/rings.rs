@@ -14,13 +14,18 @@ use support::Process;
 use xsched_hal_kfd::uapi::{self, Operation};
 use xsched_hal_kfd::{Kfd, Versioned};
 use xsched_kfd_emulated::control;
+use xsched_kfd_emulated::page::{PAGE_BYTES, Slot};
 use xsched_kfd_emulated::system::{Options, enter};
 
 const NEW: u64 = 1 << 30;
 
 /// Whether this is the program on the emulated driver. Elsewhere it is run, and has to succeed.
 fn inside(test: &str) -> bool {
-    let report = enter(&Options::default(), ["--exact", test, "--nocapture", "--test-threads=1"]);
+    inside_with(test, &Options::default())
+}
+
+fn inside_with(test: &str, options: &Options) -> bool {
+    let report = enter(options, ["--exact", test, "--nocapture", "--test-threads=1"]);
     match report.expect("the emulated driver") {
         None => true,
         Some(report) => {
@@ -258,6 +263,63 @@ fn a_ring_stops_and_goes_on_in_the_middle_of_a_kernel() {
     until("the queues are gone", || {
         control::send(&format!("queues {pid}")).expect("ids").is_empty()
     });
+}
+
+/// The page of this process, as whoever runs queues sees it.
+fn page(file: &std::fs::File) -> &'static [Slot] {
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    let (null, protection) = (std::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
+    // SAFETY: a fresh mapping, which is never ended.
+    let start = unsafe { mmap(null, PAGE_BYTES, protection, MapFlags::SHARED, file, 0) };
+    let slots: *const Slot = start.expect("the page").cast_const().cast();
+    // SAFETY: the mapping has so many slots, and zeros are valid.
+    unsafe { std::slice::from_raw_parts(slots, PAGE_BYTES / size_of::<Slot>()) }
+}
+
+#[test]
+fn what_does_not_stop_ends_in_a_reset() {
+    let options = Options { preemption_timeout_ms: 100, ..Options::default() };
+    if !inside_with("what_does_not_stop_ends_in_a_reset", &options) {
+        return;
+    }
+    let mut open = std::fs::OpenOptions::new();
+    let file = open.read(true).write(true).open("/dev/kfd").expect("the emulated driver");
+    let slots = page(&file);
+    let process = driver();
+    process.create().expect("room");
+    assert_eq!(slots[0].active.load(Ordering::SeqCst), 1);
+    // Something runs, and no thread would take a signal.
+    slots[0].running.store(1, Ordering::SeqCst);
+    assert_eq!(process.update(0, 0), Err(Errno::TIME));
+    assert_eq!(slots[0].active.load(Ordering::SeqCst), 2);
+    assert_eq!(process.update(0, 0), Err(Errno::ACCESS));
+}
+
+#[test]
+fn calls_that_block_go_on_when_they_can() {
+    if !inside("calls_that_block_go_on_when_they_can") {
+        return;
+    }
+    let (process, pid) = (driver(), std::process::id());
+    process.runtime(1).expect("no queues yet");
+    process.attach(pid).expect("an open file");
+    process.create().expect("room");
+    process.snapshot(pid, NEW).expect("attached");
+    assert_eq!(process.suspend(pid, &mut [0]), Ok(1));
+    let destroying = std::thread::spawn(|| driver().destroy(0));
+    let disabling = std::thread::spawn(|| driver().runtime(0));
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!destroying.is_finished() && !disabling.is_finished());
+    // The runtime counts as disabled by now, so nothing can be resumed but by the debugger's end.
+    assert_eq!(process.resume(pid, &mut [0]), Err(Errno::PERM));
+    assert_eq!(process.detach(pid), Ok(0));
+    assert_eq!(destroying.join().expect("no panic"), Ok(0));
+    assert!(!disabling.is_finished());
+    process.attach(pid).expect("nobody else is attached");
+    let mut event =
+        uapi::SendRuntimeEvent { exceptions: 1 << 47, ..uapi::SendRuntimeEvent::default() };
+    assert_eq!(process.trap(pid, Operation::SendRuntimeEvent, &mut event), Ok(0));
+    assert_eq!(disabling.join().expect("no panic"), Ok(0));
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn the_emulator_answers_as_the_real_driver_does() {
     let file = folder.path().join("answers");
     let mut command = Command::new(env!("CARGO_BIN_EXE_kfd-answers"));
     command.stdout(File::create(&file).expect("a file"));
-    let options = Options { config: Config::without_gpu(), as_root: true };
+    let options = Options { config: Config::without_gpu(), as_root: true, ..Options::default() };
     let report = run(&options, &mut command).expect("it runs");
     assert!(report.status.success(), "{}", report.status);
     assert_eq!(report.unmodelled, []);
@@ -32,7 +32,7 @@ fn a_driver_of_another_version_is_noticed() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kfd-answers"));
     command.stdout(File::create(&file).expect("a file"));
     let config = Config { minor: 12, ..Config::without_gpu() };
-    run(&Options { config, as_root: true }, &mut command).expect("it runs");
+    run(&Options { config, as_root: true, ..Options::default() }, &mut command).expect("it runs");
     let found = normalise(&read_to_string(&file).expect("answers"));
     let table = include_str!("../tables/answers-6.12.txt");
     let told = compare(table, &found).expect_err("there is no DBG_TRAP");

@@ -12,8 +12,10 @@ use rustix::io::Errno;
 use super::calls::{DBG_TRAP, RUNTIME_ENABLE, disable, enable, suspend, trap};
 use super::{Script, Words, open_inherited};
 
-/// A call that has not returned after so long is said to block.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// A call that has not returned after so long is said to block, where nothing lets it go on.
+const MOMENT: Duration = Duration::from_millis(400);
+/// And so, where something should have let it go on.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Lets `RUNTIME_ENABLE` go on.
 const EC_PROCESS_RUNTIME: u64 = 1 << 47;
 /// Operations of `ptrace`.
@@ -64,8 +66,8 @@ fn pending(file: RawFd, request: u32, mut words: Words) -> Pending {
 }
 
 impl Pending {
-    fn state(&self, out: &mut dyn Write, what: &str) -> io::Result<()> {
-        match self.0.recv_timeout(PATIENCE) {
+    fn state(&self, out: &mut dyn Write, what: &str, patience: Duration) -> io::Result<()> {
+        match self.0.recv_timeout(patience) {
             Ok(Ok(result)) => writeln!(out, "PENDING {what:<42} returned ret={result}"),
             Ok(Err(errno)) => {
                 writeln!(out, "PENDING {what:<42} returned -1 {}", super::name(errno))
@@ -93,11 +95,15 @@ fn runtime_waits(out: &mut dyn Write) -> io::Result<()> {
     Script { out, file: raw }.call("DBG_TRAP(ENABLE self)", DBG_TRAP, &mut words)?;
     for (what, mode) in [("RUNTIME_ENABLE", 1), ("RUNTIME_ENABLE(disable)", 0)] {
         let call = pending(raw, RUNTIME_ENABLE, runtime(mode));
-        call.state(out, &format!("{what} while debugged"))?;
+        call.state(out, &format!("{what} while debugged"), MOMENT)?;
+        let mut ids = [0];
+        let mut words = suspend(&mut ids);
+        let meanwhile = "DBG_TRAP(SUSPEND meanwhile)";
+        Script { out, file: raw }.call(meanwhile, DBG_TRAP, &mut words)?;
         let mut words = send_event();
         let sent = "DBG_TRAP(SEND_RUNTIME_EVENT)";
         Script { out, file: raw }.call(sent, DBG_TRAP, &mut words)?;
-        call.state(out, &format!("{what} after the event"))?;
+        call.state(out, &format!("{what} after the event"), PATIENCE)?;
     }
     Script { out, file: raw }.call("DBG_TRAP(DISABLE)", DBG_TRAP, &mut disable())
 }
@@ -111,16 +117,16 @@ fn disable_releases(out: &mut dyn Write) -> io::Result<()> {
     let mut words = enable(&mut info, reader.as_raw_fd());
     Script { out, file: raw }.call("DBG_TRAP(ENABLE self)", DBG_TRAP, &mut words)?;
     let call = pending(raw, RUNTIME_ENABLE, runtime(1));
-    call.state(out, "RUNTIME_ENABLE while debugged")?;
+    call.state(out, "RUNTIME_ENABLE while debugged", MOMENT)?;
     Script { out, file: raw }.call("DBG_TRAP(DISABLE)", DBG_TRAP, &mut disable())?;
-    call.state(out, "RUNTIME_ENABLE after DISABLE")?;
+    call.state(out, "RUNTIME_ENABLE after DISABLE", MOMENT)?;
     let mut script = Script { out, file: raw };
     let mut words = enable(&mut info, reader.as_raw_fd());
     script.call("DBG_TRAP(ENABLE self again)", DBG_TRAP, &mut words)?;
     let [_, _, state, ttmp] = info;
     script.value(&format!("runtime_state={state} ttmp_setup={ttmp}"))?;
     script.call("DBG_TRAP(SEND_RUNTIME_EVENT)", DBG_TRAP, &mut send_event())?;
-    call.state(out, "RUNTIME_ENABLE after the event")?;
+    call.state(out, "RUNTIME_ENABLE after the event", PATIENCE)?;
     Script { out, file: raw }.call("DBG_TRAP(DISABLE)", DBG_TRAP, &mut disable())
 }
 
@@ -138,11 +144,11 @@ fn while_waiting(out: &mut dyn Write) -> io::Result<()> {
     script.call("DBG_TRAP(GET_QUEUE_SNAPSHOT, 128)", DBG_TRAP, &mut words)?;
     script.value(&format!("num={} entry_size={}", words.u32(24), words.u32(28)))?;
     let call = pending(raw, RUNTIME_ENABLE, runtime(1));
-    call.state(script.out, "RUNTIME_ENABLE while debugged")?;
+    call.state(script.out, "RUNTIME_ENABLE while debugged", MOMENT)?;
     let mut ids = [0];
     script.call("DBG_TRAP(SUSPEND meanwhile)", DBG_TRAP, &mut suspend(&mut ids))?;
     script.call("DBG_TRAP(SEND_RUNTIME_EVENT)", DBG_TRAP, &mut send_event())?;
-    call.state(script.out, "RUNTIME_ENABLE after the event")?;
+    call.state(script.out, "RUNTIME_ENABLE after the event", PATIENCE)?;
     let mut ids = [1 << 30, 1 << 31, u32::MAX, 1_024];
     script.call("DBG_TRAP(SUSPEND odd ids)", DBG_TRAP, &mut suspend(&mut ids))?;
     let [a, b, c, d] = ids;

@@ -2,8 +2,8 @@
 
 use std::process::{Command, ExitCode};
 
+use xsched_kfd_emulated::Private;
 use xsched_kfd_emulated::system::{Options, run};
-use xsched_kfd_emulated::{Config, Private};
 
 const USAGE: &str = "\
 usage: kfd-emulate [OPTION]... COMMAND [ARGUMENT]...
@@ -15,7 +15,7 @@ usage: kfd-emulate [OPTION]... COMMAND [ARGUMENT]...
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).peekable();
-    let mut options = Options { config: Config::mi308x(), as_root: true };
+    let mut options = Options { as_root: true, ..Options::default() };
     while let Some(option) = arguments.next_if(|argument| argument.starts_with("--")) {
         let config = &mut options.config;
         match option.as_str() {

@@ -38,20 +38,30 @@ use crate::tree::Tree;
 use host::System;
 use notify::{Answer, Call, Listener};
 
-/// How long the driver waits for what runs to stop, as the module's parameter says by default.
-const STOP_PATIENCE: Duration = Duration::from_secs(9);
+/// `queue_preemption_timeout_ms` of the module, as it is by default.
+const PREEMPTION_TIMEOUT_MS: u32 = 9_000;
 /// How often it is looked at what runs, or at what blocks, while something does.
 const LOOK: Duration = Duration::from_micros(30);
 /// How often it is looked at the child, if nothing happens.
 const REST: Duration = Duration::from_millis(50);
 
 /// How a command is run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The driver and its GPUs.
     pub config: Config,
     /// Everybody may do what `CAP_CHECKPOINT_RESTORE` allows, as root may.
     pub as_root: bool,
+    /// How long the driver waits for what runs to stop, in milliseconds, before it answers `ETIME`
+    /// and resets the GPUs. 9000 unless set otherwise, as in the module.
+    pub preemption_timeout_ms: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let config = Config::default();
+        Self { config, as_root: false, preemption_timeout_ms: PREEMPTION_TIMEOUT_MS }
+    }
 }
 
 /// What a run came to.
@@ -76,6 +86,7 @@ pub fn run(options: &Options, command: &mut Command) -> io::Result<Report> {
         model: Model::new(options.config.clone()),
         tree,
         as_root: options.as_root,
+        patience: Duration::from_millis(options.preemption_timeout_ms.into()),
         opened: BTreeMap::new(),
         controls: Vec::new(),
         pending: Vec::new(),
@@ -141,6 +152,7 @@ struct Supervisor {
     model: Model,
     tree: Tree,
     as_root: bool,
+    patience: Duration,
     opened: BTreeMap<u32, Opened>,
     controls: Vec<OwnedFd>,
     pending: Vec<Pending>,
@@ -299,7 +311,7 @@ impl Supervisor {
             pending.stopping.retain(|(pid, id)| {
                 self.opened.get(pid).is_some_and(|opened| !opened.page.has_stopped(*id))
             });
-            if !pending.stopping.is_empty() && pending.since.elapsed() > STOP_PATIENCE {
+            if !pending.stopping.is_empty() && pending.since.elapsed() > self.patience {
                 self.give_up(&mut pending)?;
             }
             match pending.outcome {
