@@ -1,5 +1,5 @@
-//! AMD's kernel driver, `amdkfd`: running waves are interrupted and restored, from a process
-//! without privileges, on a stock driver.
+//! AMD's kernel driver, `amdkfd`: running waves are interrupted and restored, by a process without
+//! privileges, on a stock driver.
 //!
 //! * [`KfdDevice`] adds Lv3 to another backend's queues, such as HIP's streams.
 //! * [`mechanism`] has the ways to suspend queues: `update-queue`, `debug-trap`, `preempt-queue`.
