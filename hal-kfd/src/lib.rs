@@ -1,14 +1,14 @@
-//! AMD's kernel driver, `amdkfd`: running waves are interrupted and restored, from a process without
+//! AMD's kernel driver, `amdkfd`: running waves are interrupted and restored, by a process without
 //! privileges, on a stock driver.
 //!
 //! * [`KfdDevice`] adds Lv3 to another backend's queues, such as HIP's streams.
-//! * [`mechanism`] has the ways to suspend queues: `update-queue`, `debug-trap` and `preempt-queue`.
+//! * [`mechanism`] has the ways to suspend queues: `update-queue`, `debug-trap`, `preempt-queue`.
 //! * [`probe`] says which of them can be used here, and why.
 //! * [`topology`] reads the GPUs and the module's parameters from sysfs.
 //! * [`attribution`] tells which of the driver's queues a stream is.
 //! * [`Controls`] shares a GPU out without stopping anything.
-//! * [`uapi`] declares the driver's calls; [`Driver`] is what makes them, and [`Versioned`] a driver
-//!   whose version is known, without which nothing is sent.
+//! * [`uapi`] declares the driver's calls; [`Driver`] is what makes them, and [`Versioned`] a
+//!   driver whose version is known, without which nothing is sent.
 //!
 //! Waves are saved and restored by the hardware (compute wave save and restore, CWSR). Every
 //! preemption stops all queues of a GPU, or partition of one, of all processes, for as long as

@@ -221,12 +221,15 @@ pub fn assemble(
 /// A mechanism, and who sees which queues are made.
 pub type Assembled = (Arc<dyn Mechanism>, Box<dyn Attribution>);
 
+/// Becomes the debugger of this process.
+type Debugger<D> = fn(Arc<Versioned<D>>) -> Result<Arc<DebugTrap<D>>, KfdError>;
+
 /// The same on any driver, which says how its debugger is had.
 fn assemble_with<D: Driver + fmt::Debug + 'static>(
     driver: Arc<Versioned<D>>,
     found: &Found,
     places: &Places,
-    debugger: fn(Arc<Versioned<D>>) -> Result<Arc<DebugTrap<D>>, KfdError>,
+    debugger: Debugger<D>,
 ) -> Result<Assembled, KfdError> {
     let preloaded = Preloaded::find().map(Arc::new);
     let by_calls = preloaded.clone().map(|preloaded| Box::new(ByCalls(preloaded)));

@@ -231,7 +231,7 @@ impl FakeState {
     }
 
     fn set_mask(&mut self, asked: &uapi::SetCuMask) -> Result<u32, Errno> {
-        if asked.bits % 32 != 0 {
+        if !asked.bits.is_multiple_of(32) {
             return Err(Errno::INVAL);
         }
         self.queues.get(&asked.queue_id).ok_or(Errno::FAULT)?;

@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use xsched_conformance::{Claims, Subject, Work, checks};
+use xsched_conformance::{Check, Claims, Subject, Work, checks};
 use xsched_core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig, Rings};
 use xsched_hal_kfd::mechanism::Kind;
@@ -146,6 +146,10 @@ fn main() -> ExitCode {
     let kind = Kind::of(&name).expect("it is given above");
     enable_runtime();
     let name = kind.name();
+    // What Lv2 does is the streams' affair, and held against their own suite in `hal-hip`.
+    let checks = || -> Vec<Check<Emulated>> {
+        checks().into_iter().filter(|check| !check.name.starts_with("deactivate::")).collect()
+    };
     let staged: &'static str = Box::leak(format!("{name}-staged").into_boxed_str());
     xsched_conformance::main([
         (name, checks(), Emulated::new(kind, false)),

@@ -272,15 +272,6 @@ impl<A: StreamApi> StreamDevice<A> {
         self.inner.board.forced()
     }
 
-    /// A question that is answered with whether all gates are open for the moment, because a call
-    /// was blocked or within [`StreamDevice::unheld`]. For whoever stops queues in a way of their
-    /// own, and has to let go at the same times. False once the device is gone.
-    #[must_use]
-    pub fn lifted(&self) -> Box<dyn Fn() -> bool + Send> {
-        let board = Arc::downgrade(&self.inner.board);
-        Box::new(move || board.upgrade().is_some_and(|board| board.is_lifted()))
-    }
-
     /// Opens all gates, calls `f`, and closes again what is to be closed by then. For calls that
     /// wait for the whole device, and would not come back while a queue is held: freeing memory,
     /// loading code, raising the limit of the stack.

@@ -1,6 +1,20 @@
-//! Whether calls into the driver come back.
+//! Whether calls into the driver come back, and whether gates were opened because one did not.
+
+use std::sync::Arc;
 
 use crate::api::StreamApi;
+use crate::device::StreamDevice;
+
+impl<A: StreamApi> StreamDevice<A> {
+    /// A question that is answered with whether all gates are open for the moment, because a call
+    /// was blocked or within [`StreamDevice::unheld`]. For whoever stops queues in a way of their
+    /// own, and has to let go at the same times. False once the device is gone.
+    #[must_use]
+    pub fn lifted(&self) -> Box<dyn Fn() -> bool + Send> {
+        let board = Arc::downgrade(&self.inner.board);
+        Box::new(move || board.upgrade().is_some_and(|board| board.is_lifted()))
+    }
+}
 
 /// A call that comes back unless the driver is stuck. It makes an event: that waits for whatever
 /// keeps other calls from coming back, which launches and records do not always. False if the
