@@ -278,3 +278,51 @@ fn the_rest_answers_from_the_configuration() {
     assert_eq!(process.call(&uapi::GET_QUEUE_WAVE_STATE, &mut state), Ok(0));
     assert_eq!(state.save_area_used, 1 << 20);
 }
+
+/// Pauses and resumes a whole process, as `CRIU_OP` does.
+fn pause(driver: &InProcess, operation: u32) -> Result<u32, Errno> {
+    let mut argument = [0; 56];
+    argument[44..48].copy_from_slice(&driver.pid().to_ne_bytes());
+    argument[48..52].copy_from_slice(&operation.to_ne_bytes());
+    // SAFETY: the argument is the call's, and names no memory for these operations.
+    unsafe { xsched_hal_kfd::Driver::ioctl(driver, 0xc038_4b22, &mut argument) }
+}
+
+#[test]
+fn listeners_are_told_of_evictions_and_resets() {
+    let driver = emulated();
+    let process = opened(&driver);
+    process.create().expect("room");
+    let events = process.0.events(GPU).expect("a GPU");
+    let read = || {
+        let mut text = [0; 256];
+        let bytes = rustix::io::read(&events, &mut text);
+        bytes.map(|bytes| String::from_utf8_lossy(&text[..bytes]).into_owned())
+    };
+    // Stopping a queue is no event.
+    assert_eq!((process.update(0, 0), process.update(0, 100)), (Ok(0), Ok(0)));
+    assert_eq!(read(), Err(Errno::AGAIN));
+    assert_eq!(pause(&driver, 0), Err(Errno::ACCESS));
+    driver.allow_checkpoints(true);
+    assert_eq!(pause(&driver, 2), Err(Errno::INVAL));
+    assert_eq!(pause(&driver, 0), Ok(0));
+    let is_active = || driver.with(|model| model.queue(driver.pid(), 0)).expect("there").is_active;
+    assert!(!is_active());
+    assert_eq!(pause(&driver, 2), Ok(0));
+    assert!(is_active());
+    assert_eq!(read().as_deref(), Ok("9 0\na 0\n"));
+    driver.with(|model| model.start_reset(0));
+    driver.with(|model| model.end_reset(0));
+    assert_eq!(read().as_deref(), Ok("3 1\n4 1\n"));
+    assert!(process.0.events(GPU + 1).is_err());
+}
+
+#[test]
+fn what_is_not_emulated_says_so() {
+    let driver = emulated();
+    let mut argument = [0; 24];
+    // SAFETY: the emulator does not look at the argument of a call that it does not have.
+    let answer = unsafe { xsched_hal_kfd::Driver::ioctl(&driver, 0xc018_4b20, &mut argument) };
+    assert_eq!(answer, Err(Errno::OPNOTSUPP));
+    assert_eq!(driver.with(|model| model.unmodelled()), [(0x20, 0)]);
+}

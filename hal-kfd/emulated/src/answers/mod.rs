@@ -1,7 +1,7 @@
 //! A script of calls, and what the driver answers to them.
 //!
-//! The same program runs on a real driver in a virtual machine and on the emulator. Its numbers are
-//! those of [`crate::wire`]'s table, not the structures of the crate under test.
+//! The same program runs on a real driver in a virtual machine and on the emulator. Its numbers and
+//! offsets are its own, not the structures of the crate under test.
 //!
 //! It needs no GPU and expects none: every queue id is unknown. It makes no assumption about
 //! answers, so that it can be run against any driver; [`compare`] says what differs.
