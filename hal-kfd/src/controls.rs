@@ -48,8 +48,8 @@ impl<D: Driver> Controls<D> {
         Self { driver, mechanism: None }
     }
 
-    /// Beside what suspends them. Whoever holds and sets the same queue from two threads at once has
-    /// to agree on an order.
+    /// Beside what suspends them. Whoever holds and sets the same queue from two threads at once
+    /// has to agree on an order.
     #[must_use]
     pub fn beside(mut self, mechanism: Arc<dyn Mechanism>) -> Self {
         self.mechanism = Some(mechanism);
