@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::driver::Driver;
 use crate::error::KfdError;
+use crate::mechanism::Mechanism;
 use crate::queue::KfdQueue;
 use crate::topology::Gpu;
 use crate::uapi::{PRIORITY_MAX, SET_CU_MASK, UPDATE_QUEUE, UpdateQueue};
@@ -37,13 +38,22 @@ impl Sharing {
 #[derive(Debug)]
 pub struct Controls<D> {
     driver: Arc<Versioned<D>>,
+    mechanism: Option<Arc<dyn Mechanism>>,
 }
 
 impl<D: Driver> Controls<D> {
-    /// On a driver.
+    /// On a driver whose queues nobody suspends.
     #[must_use]
     pub const fn new(driver: Arc<Versioned<D>>) -> Self {
-        Self { driver }
+        Self { driver, mechanism: None }
+    }
+
+    /// Beside what suspends them. Whoever holds and sets the same queue from two threads at once
+    /// has to agree on an order.
+    #[must_use]
+    pub fn beside(mut self, mechanism: Arc<dyn Mechanism>) -> Self {
+        self.mechanism = Some(mechanism);
+        self
     }
 
     /// Lets a queue use these compute units only, one bit each, 32 in a word. Waves that start, or
@@ -66,15 +76,20 @@ impl<D: Driver> Controls<D> {
         answered.map(|_| ()).map_err(refused)
     }
 
-    /// Gives a queue another priority, 0 to [`PRIORITY_MAX`]. It must not be suspended by
-    /// [`crate::mechanism::UpdateQueue`] meanwhile, or this would end that: the priority is then
-    /// noted with [`KfdQueue::note_priority`] and set when it is resumed.
+    /// Gives a queue another priority, 0 to [`PRIORITY_MAX`]. One that is suspended by the
+    /// mechanism gets it when it is resumed: an update now would end that.
     ///
     /// # Errors
     /// [`KfdError::OutOfRange`], or what the driver answered.
     pub fn set_priority(&self, queue: &KfdQueue, priority: u32) -> Result<(), KfdError> {
         let before = queue.priority();
         queue.note_priority(priority)?;
+        let is_held = |mechanism: &Arc<dyn Mechanism>| {
+            mechanism.held().iter().any(|held| held.id() == queue.id())
+        };
+        if self.mechanism.as_ref().is_some_and(is_held) {
+            return Ok(());
+        }
         let facts = queue.facts();
         let answered = self.driver.update_queue(UpdateQueue {
             ring_base: facts.ring_base,
@@ -96,12 +111,17 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
+    use crate::mechanism::UpdateQueue;
     use crate::scripted::{Fake, queue};
+
+    fn controls(fake: &Fake) -> Controls<Fake> {
+        Controls::new(fake.versioned())
+    }
 
     #[test]
     fn units_are_set() {
         let fake = Fake::with_queues(1);
-        let controls = Controls::new(fake.versioned());
+        let controls = controls(&fake);
         assert_eq!(controls.set_units(&queue(0), &[0xff, 0]), Ok(()));
         assert_eq!(fake.state().mask, [0xff, 0]);
         assert_eq!(controls.set_units(&queue(0), &[]), Err(KfdError::NoUnits));
@@ -115,12 +135,24 @@ mod tests {
     #[test]
     fn priorities_are_set_and_kept() {
         let fake = Fake::with_queues(1);
-        let (controls, one) = (Controls::new(fake.versioned()), queue(0));
+        let (controls, one) = (controls(&fake), queue(0));
         assert_eq!(controls.set_priority(&one, 11), Ok(()));
         assert_eq!((fake.state().queues[&0].priority, one.priority()), (11, 11));
         assert!(controls.set_priority(&one, 16).is_err());
         fake.fail(UPDATE_QUEUE.request, Errno::IO);
         assert!(controls.set_priority(&one, 3).is_err());
         assert_eq!(one.priority(), 11, "it has the one that was set");
+    }
+    #[test]
+    fn a_suspended_queue_stays_so() {
+        let fake = Fake::with_queues(1);
+        let update: Arc<dyn Mechanism> = Arc::new(UpdateQueue::new(fake.versioned(), None));
+        let (controls, one) = (controls(&fake).beside(Arc::clone(&update)), queue(0));
+        assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
+        assert_eq!(controls.set_priority(&one, 11), Ok(()));
+        assert!(!fake.is_active(0));
+        assert_eq!(update.resume(std::slice::from_ref(&one)), [Ok(())]);
+        assert!(fake.is_active(0));
+        assert_eq!(fake.state().queues[&0].priority, 11);
     }
 }

@@ -64,7 +64,7 @@ pub type CreatedFn = unsafe extern "C" fn(u64, *mut WatchedQueue, usize) -> usiz
 pub type RecordFn = unsafe extern "C" fn(u32, *mut WatchedQueue) -> c_int;
 /// Holds back updates that make a queue active, or no more; then as [`RecordFn`].
 pub type HoldFn = unsafe extern "C" fn(u32, c_int, *mut WatchedQueue) -> c_int;
-/// What is called before something that a suspended queue would keep waiting for ever:
+/// What is called before something that a suspended queue might keep waiting for ever:
 /// [`ENDS_QUEUE`] with its id, or [`ENDS_RUNTIME`].
 pub type EndFn = extern "C" fn(u32, u32);
 /// Sets what is called; null for nothing.
@@ -73,7 +73,7 @@ pub type OnEndFn = extern "C" fn(Option<EndFn>);
 /// nothing; 0 otherwise.
 pub type SpacesFn = extern "C" fn() -> c_int;
 
-/// A queue that is suspended is about to be destroyed.
+/// A queue is about to be destroyed, suspended or not.
 pub const ENDS_QUEUE: u32 = 1;
 /// The program's runtime is about to be disabled.
 pub const ENDS_RUNTIME: u32 = 2;
@@ -134,7 +134,7 @@ impl Preloaded {
         queues.iter().take(count).map(WatchedQueue::record).collect()
     }
 
-    /// Sets what is called before a suspended queue is destroyed or the runtime disabled.
+    /// Sets what is called before a queue is destroyed or the runtime disabled.
     pub fn on_end(&self, call: Option<EndFn>) {
         (self.on_end)(call);
     }

@@ -60,6 +60,8 @@ pub struct KfdQueue {
     facts: QueueFacts,
     /// What updates repeat, since they replace it.
     priority: AtomicU32,
+    /// What its owner is known to have set last.
+    owners: AtomicU32,
 }
 
 impl KfdQueue {
@@ -70,7 +72,8 @@ impl KfdQueue {
     pub fn new(facts: QueueFacts) -> Result<Self, KfdError> {
         KfdError::check_id(facts.id)?;
         check_priority(facts.priority)?;
-        Ok(Self { facts, priority: AtomicU32::new(facts.priority) })
+        let priority = || AtomicU32::new(facts.priority);
+        Ok(Self { facts, priority: priority(), owners: priority() })
     }
 
     /// What is known of it.
@@ -98,6 +101,18 @@ impl KfdQueue {
     pub fn note_priority(&self, priority: u32) -> Result<(), KfdError> {
         check_priority(priority)?;
         self.priority.store(priority, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes over what its owner has set, if that is new: otherwise what was set here stays.
+    ///
+    /// # Errors
+    /// [`KfdError::OutOfRange`] beyond [`PRIORITY_MAX`].
+    pub(crate) fn note_owners(&self, priority: u32) -> Result<(), KfdError> {
+        check_priority(priority)?;
+        if self.owners.swap(priority, Ordering::Relaxed) != priority {
+            self.priority.store(priority, Ordering::Relaxed);
+        }
         Ok(())
     }
 }

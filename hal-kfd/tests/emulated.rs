@@ -412,7 +412,8 @@ fn other_versions_and_schedulers() {
 fn masks_and_priorities_are_set() {
     let process = Process::new(Config::mi308x());
     let queue = process.create(0);
-    let controls = Controls::new(Arc::clone(&process.versioned));
+    let update: Arc<dyn Mechanism> = Arc::new(process.update());
+    let controls = Controls::new(Arc::clone(&process.versioned)).beside(Arc::clone(&update));
     assert_eq!(controls.set_units(&queue, &[0xff, 0, 1]), Ok(()));
     let (pid, id) = (process.driver.pid(), queue.id());
     assert_eq!(process.driver.with(|model| model.cu_mask(pid, id)), [0xff, 0, 1]);
@@ -420,7 +421,6 @@ fn masks_and_priorities_are_set() {
     let view = process.driver.with(|model| model.queue(pid, id)).expect("it is there");
     assert_eq!((view.priority, view.is_active), (11, true));
     // Suspended and resumed, it keeps what was set.
-    let update = process.update();
     assert_eq!(update.suspend(std::slice::from_ref(&queue)), [Ok(())]);
     assert_eq!(update.resume(std::slice::from_ref(&queue)), [Ok(())]);
     let view = process.driver.with(|model| model.queue(pid, id)).expect("it is there");

@@ -83,7 +83,7 @@ impl<D: Driver> UpdateQueue<D> {
         if !same || record.facts.ring_base != facts.ring_base {
             return Err(unknown);
         }
-        queue.note_priority(record.facts.priority)?;
+        queue.note_owners(record.facts.priority)?;
         Ok(record)
     }
 

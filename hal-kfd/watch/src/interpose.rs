@@ -116,11 +116,12 @@ unsafe fn create(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> 
 unsafe fn destroy(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // SAFETY: it is the call's.
     let id = unsafe { argument.cast::<DestroyQueue>().read_unaligned() }.queue_id;
-    let (known, held, on_end) = keeping_errno(|| {
+    let (known, on_end) = keeping_errno(|| {
         let table = lock();
-        (table.get(id), table.is_held(id), table.on_end)
+        (table.get(id), table.on_end)
     });
-    if let (true, Some(end)) = (held, on_end) {
+    // Whether it is suspended is not known here: a debugger does not say so.
+    if let Some(end) = on_end {
         keeping_errno(|| end(ENDS_QUEUE, id));
     }
     // SAFETY: passed on.

@@ -209,3 +209,19 @@ fn another_queue_with_the_same_id_is_not_touched() {
     assert!(!watch.is_held.load(Ordering::Relaxed));
     assert_eq!(ring(0), queue(0).facts().ring_base);
 }
+
+#[test]
+fn what_was_set_here_stays_unless_the_owner_sets_another() {
+    let fake = Fake::with_queues(1);
+    let watch = Watched::over(100, 5);
+    let (update, one) = (watched(&fake, &watch), queue(0));
+    one.note_priority(3).expect("it can be");
+    let round = || {
+        assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
+        assert_eq!(update.resume(std::slice::from_ref(&one)), [Ok(())]);
+        fake.state().queues[&0].priority
+    };
+    assert_eq!(round(), 3);
+    watch.set(|record| record.facts.priority = 11);
+    assert_eq!(round(), 11);
+}
