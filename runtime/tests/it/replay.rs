@@ -24,6 +24,8 @@ struct Line {
     /// Commands that may run.
     allowed: usize,
     marked: u64,
+    /// Commands that have run, and of these reported.
+    done: u64,
     seen: u64,
     held: bool,
     /// The first that was launched while the device was held.
@@ -89,13 +91,18 @@ impl Retire for Half {
         while !line.held && !line.pending.is_empty() && line.ran.len() < line.allowed {
             let (cmd, number) = line.pending.remove(0);
             line.ran.push(number);
-            if cmd.count() <= line.marked {
-                line.seen = cmd.count();
-                let busy = Duration::from_us(1);
-                return Ok(Some(Retired { upto: cmd, busy, outcome: Outcome::Ok }));
+            line.done = cmd.count();
+            if line.done <= line.marked {
+                break;
             }
         }
-        Ok(None)
+        // A marker may have come after what it covers had run.
+        if line.done == line.seen || line.done > line.marked {
+            return Ok(None);
+        }
+        line.seen = line.done;
+        let (upto, busy) = (CmdId(line.done - 1), Duration::from_us(1));
+        Ok(Some(Retired { upto, busy, outcome: Outcome::Ok }))
     }
 }
 
