@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use xsched_lab::mode::Mode;
 use xsched_sim::comparators::System;
 
-pub(crate) use kit::{AllArgs, InterruptArgs};
+pub(crate) use kit::{AllArgs, InterruptArgs, RequestsArgs};
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
@@ -109,6 +109,9 @@ pub(crate) enum Bench {
     /// Measure what the runtime costs: rows of commands, lone tiny commands, processor time.
     #[command(after_help = EXIT_CODES)]
     Overhead(OverheadArgs),
+    /// Run requests in the shape of BERT from several threads, and take the launches' time apart.
+    #[command(after_help = EXIT_CODES)]
+    Requests(RequestsArgs),
     /// Run two tasks that are always busy, with shares, and print what each gets.
     #[command(after_help = EXIT_CODES)]
     Partition(PartitionArgs),
@@ -152,7 +155,7 @@ pub(crate) struct SpinArgs {
     /// error.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw the figures as SVG. There is no picture of `calibrate`.
+    /// Draw the figures as SVG. There is no picture of `calibrate` and `requests`.
     #[arg(long, value_name = "OUT")]
     pub(crate) svg: Option<PathBuf>,
 }

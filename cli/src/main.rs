@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::All(args)) => bench::all::execute(&args),
         Command::Bench(Bench::Preempt(args)) => bench::preempt(&args),
         Command::Bench(Bench::Interrupt(args)) => bench::interrupt::execute(&args),
+        Command::Bench(Bench::Requests(args)) => bench::requests::execute(&args),
         Command::Bench(Bench::FixedPriority(args)) => bench::spin::fixed_priority(&args),
         Command::Bench(Bench::Overhead(args)) => bench::spin::overhead(&args),
         Command::Bench(Bench::Partition(args)) => bench::spin::partition(&args),

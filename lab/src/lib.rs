@@ -17,6 +17,7 @@ pub mod partition;
 pub mod preempt;
 pub mod priority;
 pub mod processes;
+pub mod requests;
 mod stats;
 mod task;
 pub mod threshold;

@@ -72,3 +72,21 @@ pub(crate) struct InterruptArgs {
     #[arg(long, value_name = "OUT")]
     pub(crate) events: Option<PathBuf>,
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct RequestsArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Numbers of threads that make requests at once, with commas between.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2,3")]
+    #[arg(value_parser = value_parser!(u32).range(1..=64))]
+    pub(crate) clients: Vec<u32>,
+    /// Requests of each thread.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) requests: u32,
+    /// Between two requests of a thread, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 20)]
+    #[arg(value_parser = value_parser!(u64).range(0..=10_000))]
+    pub(crate) pause_ms: u64,
+}

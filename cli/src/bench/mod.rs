@@ -8,6 +8,7 @@ pub(crate) mod interrupt;
 mod on;
 pub(crate) mod predict;
 mod preempt;
+pub(crate) mod requests;
 pub(crate) mod spin;
 mod threads;
 

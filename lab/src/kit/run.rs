@@ -135,7 +135,8 @@ impl Outcome {
 /// goes wrong, ends it. What was measured until then is in the outcome.
 ///
 /// # Errors
-/// If others have queues on the device, or nobody knows; nothing is done then.
+/// If others have queues on the device, or nobody knows, or no mechanism can be used; nothing is
+/// done then.
 pub fn run<K: Kit>(kit: &K, plan: &Plan, stages: &mut Stages<'_>) -> Result<Outcome, LabError> {
     let tenants = kit.tenants();
     if !plan.beside_others {
@@ -146,7 +147,7 @@ pub fn run<K: Kit>(kit: &K, plan: &Plan, stages: &mut Stages<'_>) -> Result<Outc
     let mut outcome = Outcome {
         device: kit.describe(),
         plan: plan.clone(),
-        mechanisms: mechanisms.clone(),
+        mechanisms: Vec::new(),
         refused: kit.refused_mechanisms(),
         traits: kit.traits(),
         tenants: tenants.unwrap_or_default(),
@@ -160,11 +161,22 @@ pub fn run<K: Kit>(kit: &K, plan: &Plan, stages: &mut Stages<'_>) -> Result<Outc
     };
     for (number, mechanism) in mechanisms.iter().enumerate() {
         let from = number as f64 / mechanisms.len() as f64;
+        // Nothing has been done with it yet, so there is no harm in going on.
+        if let Err(why) = kit.open(mechanism) {
+            outcome.refused.push((mechanism.clone(), why.to_string()));
+            continue;
+        }
+        outcome.mechanisms.push(mechanism.clone());
         let mut all = All { kit, plan, mechanism, stages, outcome: &mut outcome };
         all.run(from, 1.0 / mechanisms.len() as f64);
         if outcome.stopped.is_some() {
             break;
         }
+    }
+    if outcome.mechanisms.is_empty() {
+        let why = |(mechanism, why): &(String, String)| format!("{mechanism}: {why}");
+        let why: Vec<String> = outcome.refused.iter().map(why).collect();
+        return Err(LabError::new(format!("nothing can interrupt here: {}", why.join("; "))));
     }
     outcome.log_unread = stages.watch.unread().map(str::to_owned);
     Ok(outcome)
@@ -388,6 +400,23 @@ mod tests {
         assert!(outcome.is_finding());
         assert!(outcome.stopped.as_deref().unwrap().contains("ring timeout"));
         assert_eq!((outcome.canary.len(), outcome.cells.len(), outcome.storms.len()), (8, 2, 0));
+    }
+
+    #[test]
+    fn a_mechanism_that_cannot_be_opened_is_left_out() {
+        let mechanisms = vec!["magic".to_owned(), "signal".to_owned()];
+        let some = Plan { mechanisms, kinds: vec![Kind::Alu], queues: Vec::new(), ..plan() };
+        let (outcome, _) = ran(&some, &mut Scripted::after(100_000, ""));
+        assert_eq!(outcome.mechanisms, ["signal"]);
+        assert!(outcome.refused[0].1.contains("magic") && !outcome.is_finding(), "{outcome:?}");
+
+        let none = Plan { mechanisms: vec!["magic".to_owned()], ..plan() };
+        let launcher = |_: &Request| Err(std::io::Error::other("not asked for"));
+        let (progress, mut watch) = (&|_: f64| {}, Scripted::after(0, ""));
+        let (watch, events) = (&mut watch, &mut |_: &Event<'_>| {});
+        let mut stages = Stages { watch, events, progress, launcher: &launcher };
+        let error = run(&Host::open().unwrap(), &none, &mut stages).unwrap_err().to_string();
+        assert!(error.contains("nothing can interrupt") && error.contains("magic"), "{error}");
     }
 
     #[test]

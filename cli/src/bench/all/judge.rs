@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use xsched_lab::mode::Mode;
-use xsched_lab::{P99_SAMPLES, overhead, partition, preempt, priority, threshold};
+use xsched_lab::{P99_SAMPLES, overhead, partition, preempt, priority, requests, threshold};
 
 /// The plan's limit for an interrupt, in microseconds (rows 7.3.1 and 4.1.1).
 pub(super) const INTERRUPT_US: f64 = 100.0;
@@ -285,6 +285,27 @@ pub(super) fn graphs(record: &Value) -> Result<Judged, String> {
     let judged = Judged::new(json!({ "pairs": figures }), all(verdicts));
     let errors: Vec<String> = list(record, "errors")?;
     Ok(errors.into_iter().fold(judged, Judged::noting))
+}
+
+/// Rows 5.1 and 5.2 with kernels in the shape of BERT-base: what of a request is the host's.
+pub(super) fn requests(record: &Value) -> Result<Judged, String> {
+    let rows: Vec<requests::Row> = list(record, "rows")?;
+    let ms = |us: f64| us / 1e3;
+    let row = |row: &requests::Row| {
+        let (whole, submit) = (&row.whole, &row.submit);
+        json!({
+            "mode": row.mode, "threads": row.threads, "samples": whole.samples,
+            "mean_ms": ms(whole.mean_us), "p50_ms": ms(whole.p50_us), "p95_ms": ms(whole.p95_us),
+            "p99_ms": whole.p99_us.map(ms), "max_ms": ms(whole.max_us),
+            "launches_mean_ms": ms(submit.mean_us), "launches_max_ms": ms(submit.max_us),
+            "rest_mean_ms": ms(row.rest.mean_us), "requests_per_s": row.per_second,
+        })
+    };
+    let figures: Vec<_> = rows.iter().map(row).collect();
+    Ok(Judged::new(json!({ "threads": figures }), None).noting(
+        "beside it, measured on an MI308X with PyTorch: one thread 6.37 ms; three 12.34, 13.63 \
+         and 13.63 ms (means), 88.8 requests/s. These kernels are shaped as on an H200",
+    ))
 }
 
 /// The device file, which has no goal.

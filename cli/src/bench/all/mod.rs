@@ -226,7 +226,8 @@ impl Session<'_> {
         }
         if run.drawn {
             arguments.extend(["--svg".to_owned(), path("svg")]);
-        } else {
+        }
+        if run.bench == "calibrate" {
             arguments.extend(["--out".to_owned(), path("toml")]);
         }
         arguments
@@ -235,7 +236,8 @@ impl Session<'_> {
     /// The record of an experiment that has begun.
     fn begun(&self, run: &Run, part: &Part) -> Record {
         let mut endings = vec!["json", "txt", "err.txt"];
-        endings.push(if run.drawn { "svg" } else { "toml" });
+        endings.extend(run.drawn.then_some("svg"));
+        endings.extend((run.bench == "calibrate").then_some("toml"));
         endings.extend((run.bench == "interrupt").then_some("jsonl"));
         let raw = endings.into_iter().map(|ending| Self::raw(run, ending).display().to_string());
         let arguments = self.arguments(run, Path::new(""));

@@ -118,6 +118,12 @@ const GRAPHS: [Part; 1] = [Part {
     goal: "the urgent one's P99 at most 1.10 times that of it alone, with gates inside",
     judge: judge::graphs,
 }];
+const REQUESTS: [Part; 1] = [Part {
+    id: "5.2-kernels",
+    name: "BERT-shaped requests of one to three threads",
+    goal: "none: it shows what of a request is the host's",
+    judge: judge::requests,
+}];
 const CALIBRATE: [Part; 1] = [Part {
     id: "calibrate",
     name: "a description of the device for the simulator",
@@ -173,6 +179,7 @@ pub(super) fn runs(hal: SpinHal, quick: bool) -> Vec<Run> {
             of("--rounds 1 --commands-us 1000 --threshold 2,10", ""),
         ),
         run(("overhead", true), &OVERHEAD, of("--rounds 1 --commands-us 1000", "")),
+        run(("requests", false), &REQUESTS, of("--requests 3 --pause-ms 1", "")),
         run(("calibrate", false), &CALIBRATE, of("--samples 20 --rounds 2", "")),
     ];
     if matches!(hal, SpinHal::Host | SpinHal::Kfd) {
