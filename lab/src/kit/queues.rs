@@ -221,6 +221,8 @@ impl<K: Kit> Queues<K> {
     pub fn first_ns(&mut self) -> Result<u64, LabError> {
         let mut first = None;
         self.until("no victim goes on", |queues| {
+            // On a busy machine all that was launched may have ended before the hold.
+            queues.refill()?;
             let at = queues.queues.iter_mut().filter_map(|queue| {
                 let at = queue.worker.first_ns()?;
                 Some(queue.ours(at))
