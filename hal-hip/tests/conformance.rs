@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use xsched_conformance::{Claims, Subject, Work, checks};
 use xsched_core::level::Level;
@@ -49,6 +50,10 @@ impl Subject for Emulated {
         lock(&self.kernels).insert(device, Arc::new(Kernels::load(&again)));
         let mut config = StreamDeviceConfig::default();
         config.level_max = self.level;
+        // A thread that is long without a processor looks as if a launch were blocked, and all
+        // gates would be opened. `faults.rs` is about that; here only holds open and close them.
+        config.blocked_after = Duration::from_secs(10);
+        config.probe_every = Duration::ZERO;
         StreamDevice::new(api, config).map_err(|error| error.to_string())
     }
 
