@@ -82,6 +82,8 @@ struct Inbox {
     running: bool,
     /// When the scheduler wants to be asked again.
     due: Option<Instant>,
+    /// Until when the scheduler's thread sleeps, if it does and not for ever.
+    told: Option<Instant>,
     /// A round has panicked.
     crashed: bool,
 }
@@ -215,13 +217,14 @@ impl Hub {
         self.round_started_ns.store(0, Ordering::Release);
         let mut inbox = lock(&self.inbox);
         inbox.running = mutant("rounds without an end");
-        let before = inbox.due;
+        let before = if mutant("asleep for no longer than due") { inbox.due } else { inbox.told };
         match due {
             Ok(due) => inbox.due = due,
             // Nobody can tell what state it is in. The scheduler's thread ends, and all holds.
             Err(_) => inbox.crashed = true,
         }
-        // The scheduler's thread sleeps for as long as it was told before.
+        // The scheduler's thread sleeps for as long as it was told before: for ever if it fell
+        // asleep while this ran.
         let sooner = inbox.due.is_some_and(|due| before.is_none_or(|before| due < before));
         let left = inbox.has_mail() && !mutant("no look back");
         if sooner || left || self.is_over(&inbox) {
@@ -310,6 +313,15 @@ impl Hub {
         }
     }
 
+    /// Whether the scheduler's thread sleeps past the time when it wants to be asked, and nobody
+    /// is about to wake it.
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_timer_lost(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        let late = inbox.due.is_some_and(|due| inbox.told.is_none_or(|told| told > due));
+        inbox.asleep && !inbox.running && late
+    }
+
     /// Runs a closure on the scheduler's thread, without waiting for it.
     pub(crate) fn send(&self, request: impl FnOnce(Instant, &mut Brain) + Send + 'static) {
         let mut inbox = lock(&self.inbox);
@@ -368,6 +380,7 @@ impl Hub {
             }
             inbox.asleep = !mutant("asleep without a word");
             *slept = Some(crate::clock::now());
+            inbox.told = inbox.due.filter(|_| !inbox.running);
             // While somebody else runs, he wakes this thread if there is anything left.
             inbox = match left_ns.filter(|_| !inbox.running) {
                 None => self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner),

@@ -29,7 +29,24 @@ impl Policy for Free {
     fn decide(&mut self, _: Instant, _: Changed<'_>, _: &QueueTable<'_>, _: &mut Decisions<'_>) {}
 }
 
-fn brain(hub: &Arc<Hub>, policy: Free) -> Brain {
+/// Wants to be asked again, always at the same time.
+struct Timed;
+
+impl Policy for Timed {
+    fn name(&self) -> &'static str {
+        "timed"
+    }
+
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn decide(&mut self, _: Instant, _: Changed<'_>, _: &QueueTable<'_>, out: &mut Decisions<'_>) {
+        out.wake_at(Instant::from_ns(100));
+    }
+}
+
+fn brain(hub: &Arc<Hub>, policy: impl Policy + Send + 'static) -> Brain {
     let scheduler = Scheduler::new(Guest::new(policy, hub), Heap::new(1, 1, 1));
     let mut brain = Recorded::new(scheduler);
     let id = brain.attach(Instant::from_ns(1), Attach::default()).expect("there is room");
@@ -79,6 +96,36 @@ fn mail_arrives() {
 #[test]
 fn others_run_rounds() {
     explore("mailbox::others_run_rounds", 3, || mail(true));
+}
+
+/// A thread that sleeps does so until the policy wants to be asked, whoever ran the last round.
+#[test]
+fn no_timer_is_lost() {
+    explore("mailbox::no_timer_is_lost", 3, || {
+        let bench = Bench::new(1);
+        bench.hub.register(ID, Arc::clone(&bench.queue) as _);
+        bench.hub.seat(brain(&bench.hub, Timed));
+        let hub = Arc::clone(&bench.hub);
+        let scheduler = start(move || {
+            let mut slept = None;
+            while hub.serve(&mut slept) {}
+            drop(hub.unseat());
+        });
+        let cmd = bench.submit(0);
+        bench.board.complete(1);
+        assert_eq!(bench.queue.poll(Until::Ended(cmd)), Some(Ok(())));
+        assert!(!bench.hub.is_timer_lost(), "a timer was lost");
+        bench.hub.stop();
+        bench.hub.detach(ID);
+        join(scheduler);
+        bench.end_without_reaper();
+    });
+}
+
+#[test]
+fn asleep_for_no_longer_than_due() {
+    let model = "models::mailbox::no_timer_is_lost";
+    notices(model, "asleep for no longer than due", "a timer was lost");
 }
 
 const OTHERS: &str = "models::mailbox::others_run_rounds";
