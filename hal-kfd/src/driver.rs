@@ -2,11 +2,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 
 /// Where the driver is.
 pub const KFD_PATH: &str = "/dev/kfd";
@@ -75,39 +74,18 @@ impl Kfd {
 impl Driver for Kfd {
     // SAFETY: what is asked of the caller is what the trait asks.
     unsafe fn ioctl(&self, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
-        // SAFETY: the caller promises that the argument is what the request takes.
-        unsafe { rustix::ioctl::ioctl(self.file.as_fd(), Raw { request, argument }) }
-    }
-}
-
-/// A call whose number is known at run time.
-struct Raw<'a> {
-    request: u32,
-    argument: &'a mut [u8],
-}
-
-// SAFETY: the pointer is the argument's, which lives as long as this; the output is the call's
-// result and touches no memory. That the driver expects it is the promise of whoever calls
-// `Driver::ioctl`.
-unsafe impl Ioctl for Raw<'_> {
-    type Output = u32;
-
-    const IS_MUTATING: bool = true;
-
-    fn opcode(&self) -> Opcode {
-        Opcode::from(self.request)
-    }
-
-    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
-        self.argument.as_mut_ptr().cast()
-    }
-
-    // SAFETY: nothing is asked of the caller, since the pointer is not used.
-    unsafe fn output_from_ptr(
-        output: IoctlOutput,
-        _: *mut std::ffi::c_void,
-    ) -> rustix::io::Result<u32> {
-        // The kernel's result is not negative here; if it ever were, it is no count.
-        Ok(u32::try_from(output).unwrap_or(0))
+        // Not by libc's function `ioctl`, which rustix calls as well where any crate of the program
+        // asks it to: the preloaded library takes its calls for those of the queues' owner.
+        // SAFETY: the caller promises that the argument is what the request takes; the file is open.
+        let answer = unsafe {
+            let (number, file) = (libc::SYS_ioctl, self.file.as_raw_fd());
+            libc::syscall(number, file, libc::c_ulong::from(request), argument.as_mut_ptr())
+        };
+        if answer < 0 {
+            let error = io::Error::last_os_error();
+            return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        }
+        // If it ever were more, it would be no count.
+        Ok(u32::try_from(answer).unwrap_or(0))
     }
 }
