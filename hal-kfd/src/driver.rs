@@ -76,7 +76,7 @@ impl Driver for Kfd {
     unsafe fn ioctl(&self, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
         // Not by libc's function `ioctl`, which rustix calls as well where any crate of the program
         // asks it to: the preloaded library takes its calls for those of the queues' owner.
-        // SAFETY: the caller promises that the argument is what the request takes; the file is open.
+        // SAFETY: the caller promises that the argument is what the request takes.
         let answer = unsafe {
             let (number, file) = (libc::SYS_ioctl, self.file.as_raw_fd());
             libc::syscall(number, file, libc::c_ulong::from(request), argument.as_mut_ptr())
