@@ -26,6 +26,9 @@ const IN_FLIGHT: u32 = 2;
 
 type Queue = XQueue<StreamCommand<CudaApi>>;
 
+/// What the 99th percentile of an urgent graph may be, over that of it alone.
+pub const GOAL: f64 = 1.10;
+
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {

@@ -144,9 +144,12 @@ impl Kfd {
 
     fn with(&self, mechanism: Arc<dyn Mechanism>) -> Result<KfdDevice<Streams>, LabError> {
         let below = self.hip.streams().clone();
+        // Where gates are opened because a call is blocked, suspended queues are let go as well.
+        let lifted = Some(below.lifted());
         let mut config = KfdConfig::default();
         config.gpu = self.places.first().cloned();
-        KfdDevice::new(below, mechanism, self.attribution(), None, config).map_err(LabError::new)
+        let device = KfdDevice::new(below, mechanism, self.attribution(), lifted, config);
+        device.map_err(LabError::new)
     }
 
     /// The mechanism of the probe's choice, and its device.

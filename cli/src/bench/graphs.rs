@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use xsched_lab::graphs::{self, Held, Outcome, Pair, Plan, Row, Way};
+use xsched_lab::graphs::{self, GOAL, Held, Outcome, Pair, Plan, Row, Way};
 use xsched_lab::{Cuda, LabError, Quantiles};
 
 use super::spin::{describe, run};
@@ -13,8 +13,6 @@ use crate::table::{number, percent, table};
 
 /// Device time of the kernels of the graph that is held, in nanoseconds.
 const KERNEL_NS: u64 = 100_000;
-/// What the 99th percentile of an urgent graph may be, over that of it alone.
-pub(super) const GOAL: f64 = 1.10;
 
 /// Columns of what was held.
 const HELD: [&str; 12] = [
@@ -133,7 +131,8 @@ fn held_row(row: &Row) -> Vec<String> {
     ]
 }
 
-fn way(way: Way) -> String {
+/// A way's name for people.
+pub(super) fn way(way: Way) -> String {
     match way {
         Way::Alone => "alone, plain".to_owned(),
         Way::Plain => "plain".to_owned(),
@@ -144,7 +143,7 @@ fn way(way: Way) -> String {
 }
 
 fn pair_report(pair: &Pair, plan: &Plan) -> String {
-    let shape = pair.shape;
+    let shape = &pair.shape;
     let ms = |ns: u64| ns as f64 / 1e6;
     let ns = |ns: u64| ns as f64 / 1e3;
     let mut text = format!(

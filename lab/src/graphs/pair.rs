@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched::Device;
 use xsched::core::level::Level;
 use xsched_hal_cuda::{CudaApi, CudaKernel, StreamCommand, StreamDevice};
@@ -25,7 +25,7 @@ const WARM_UP: u32 = 10;
 const PRIORITIES: (i32, i32) = (10, 0);
 
 /// How the two are kept apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "way", rename_all = "snake_case")]
 pub enum Way {
     /// There is no other: the urgent graph alone, on a plain stream.
@@ -74,7 +74,7 @@ const WAYS: [(Shape, &[Way]); 2] = [
 pub(super) const COMBINATIONS: usize = WAYS[0].1.len() + WAYS[1].1.len();
 
 /// A way, and what came out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// How the two were kept apart.
     pub way: Way,
@@ -91,7 +91,7 @@ pub struct Cell {
 }
 
 /// A model, and what came out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     /// The model.
     pub shape: Shape,

@@ -1,14 +1,16 @@
 //! Lengths of kernels in the shape of a model.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 use xsched::core::rng::SplitMix64;
 
 /// How the kernels of one request of a model are distributed, all times in nanoseconds. Quantiles
 /// are nearest ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// The model.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Kernels of a request.
     pub kernels: usize,
     /// The 50th percentile of their lengths.
@@ -23,7 +25,7 @@ pub struct Shape {
 
 /// BERT-base with 32-bit numbers: figures of a request that was captured on an H200.
 pub const BERT_BASE_FP32: Shape = Shape {
-    name: "bert-base-fp32",
+    name: Cow::Borrowed("bert-base-fp32"),
     kernels: 157,
     p50_ns: 30_700,
     p99_ns: 132_500,
@@ -33,7 +35,7 @@ pub const BERT_BASE_FP32: Shape = Shape {
 
 /// BERT-large with 16-bit numbers: figures of a request that was captured on an H200.
 pub const BERT_LARGE_FP16: Shape = Shape {
-    name: "bert-large-fp16",
+    name: Cow::Borrowed("bert-large-fp16"),
     kernels: 299,
     p50_ns: 5_000,
     p99_ns: 10_400,

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::log::Watch;
 use super::queues::Queues;
@@ -47,7 +47,7 @@ const LADDER: [Rung; 8] = [
 ];
 
 /// What became of a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// With which mechanism.
     pub mechanism: String,
@@ -108,6 +108,8 @@ fn attempt<K: Kit>(kit: &K, mechanism: &str, rung: &Rung) -> Result<(), LabError
         }
     }
     queues.drain()?;
+    // One that was idle shows only now that it has been let go.
+    queues.run_one()?;
     let (sums, launched) = queues.sums()?;
     if sums.wrong > 0 || sums.finished != launched {
         return Err(LabError::new(format!(

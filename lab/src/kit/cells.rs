@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched::core::rng::SplitMix64;
 
 use super::log::Watch;
@@ -23,7 +23,7 @@ const LOOK: u32 = 100;
 const HOLD_NS: u64 = 100_000;
 
 /// A combination.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Combination {
     /// How it is interrupted.
     pub mechanism: String,
@@ -36,7 +36,7 @@ pub struct Combination {
 }
 
 /// The moments of one interrupt, in nanoseconds from the beginning of its combination.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// Before the first call.
     pub enter_ns: u64,
@@ -71,7 +71,7 @@ impl Trial {
 }
 
 /// What came out of a combination.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Which.
     pub combination: Combination,
@@ -187,7 +187,7 @@ fn difference(launched: u64, finished: u64) -> i64 {
 }
 
 /// What came out of a storm.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Storm {
     /// What was interrupted, and how.
     pub combination: Combination,

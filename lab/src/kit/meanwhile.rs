@@ -86,7 +86,7 @@ impl State {
 }
 
 /// What a call takes in a state.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Which call.
     pub call: Call,

@@ -122,7 +122,7 @@ impl fmt::Display for Share {
 }
 
 /// A kernel to be interrupted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// What it does.
     pub kind: Kind,
@@ -133,7 +133,7 @@ pub struct Load {
 }
 
 /// What commands found out about their results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
     /// Commands that ran to their end.
     pub finished: u64,

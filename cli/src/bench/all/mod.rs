@@ -3,8 +3,6 @@
 
 mod child;
 mod facts;
-mod judge;
-mod lv3;
 mod page;
 mod plan;
 mod record;
@@ -17,11 +15,11 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};
+use xsched_lab::judge::Judged;
 use xsched_lab::kit::log::Watch;
 
 use self::child::Ended;
 use self::facts::Facts;
-use self::judge::Judged;
 use self::page::Report;
 use self::plan::{CANARY, ELSEWHERE, Part, Run};
 use self::record::{Record, Status};
@@ -319,7 +317,7 @@ fn finished(part: &Part, begun: Record, ended: &Result<Value, String>) -> Record
         ..record
     };
     match (part.judge)(document) {
-        Err(why) => Record { status: Status::Failed, notes: why, ..record },
+        Err(why) => Record { status: Status::Failed, notes: why.to_string(), ..record },
         Ok(Judged { not_run: Some(why), .. }) => {
             Record { status: Status::NotRun, notes: why, ..record }
         }
@@ -332,6 +330,8 @@ fn finished(part: &Part, begun: Record, ended: &Result<Value, String>) -> Record
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use xsched_lab::judge;
 
     use super::*;
 

@@ -7,8 +7,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use xsched_lab::Sysfs;
 
+use xsched_lab::judge::INTERRUPT_US;
+
 use super::facts::Facts;
-use super::judge::INTERRUPT_US;
 use super::record::{Record, Status};
 use crate::machine::Machine;
 use crate::table::table;

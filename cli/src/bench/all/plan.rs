@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use xsched_lab::LabError;
+use xsched_lab::judge::{self, Judged};
 
-use super::judge::{self, Judged};
-use super::lv3;
 use crate::args::SpinHal;
 
 /// A bench that is run once, in a process of its own.
@@ -29,7 +29,7 @@ pub(super) struct Part {
     pub(super) id: &'static str,
     pub(super) name: &'static str,
     pub(super) goal: &'static str,
-    pub(super) judge: fn(&Value) -> Result<Judged, String>,
+    pub(super) judge: fn(&Value) -> Result<Judged, LabError>,
 }
 
 const INTERRUPT: [Part; 4] = [
@@ -37,25 +37,25 @@ const INTERRUPT: [Part; 4] = [
         id: CANARY,
         name: "first careful interrupts",
         goal: "every step ends well, and the driver writes nothing to the kernel's log",
-        judge: lv3::canary,
+        judge: judge::canary,
     },
     Part {
         id: "lv3-latency",
         name: "what an interrupt costs, in all combinations",
         goal: "the victim is quiet within 100 µs at the P99, and nothing runs afterwards",
-        judge: lv3::latency,
+        judge: judge::interrupt_latency,
     },
     Part {
         id: "lv3-results",
         name: "results after 100,000 interrupts",
         goal: "every command ran once and had the right result",
-        judge: lv3::results,
+        judge: judge::interrupt_results,
     },
     Part {
         id: "lv3-meanwhile",
         name: "allocations, copies and first launches meanwhile",
         goal: "none",
-        judge: lv3::meanwhile,
+        judge: judge::interrupt_meanwhile,
     },
 ];
 const PREEMPT: [Part; 3] = [

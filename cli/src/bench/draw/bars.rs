@@ -1,11 +1,12 @@
 //! The benches whose pictures are bars: `overhead`, `partition` and `graphs`.
 
 use serde::Deserialize;
+use xsched_lab::graphs::{GOAL, Pair, Way};
 use xsched_lab::mode::Mode;
 use xsched_lab::partition;
 use xsched_sim::report::{Bar, Bars, Chart, Plot};
 
-use super::super::graphs::{GOAL, spacing};
+use super::super::graphs::way;
 use super::super::predict::record::read;
 use super::{different, length};
 use crate::error::CliError;
@@ -108,45 +109,13 @@ struct Graphs {
     pairs: Vec<Pair>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Pair {
-    shape: Shape,
-    cells: Vec<PairCell>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Shape {
-    name: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct PairCell {
-    way: Way,
-    p99_over_alone: Option<f64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-struct Way {
-    way: String,
-    spacing_ns: Option<u64>,
-}
-
-impl Way {
-    fn name(&self) -> String {
-        match self.spacing_ns {
-            Some(ns) => format!("gates, {}", spacing(Some(ns))),
-            None => self.way.clone(),
-        }
-    }
-}
-
 impl Graphs {
-    fn bar(&self, way: &Way) -> Bar {
+    fn bar(&self, chosen: Way) -> Bar {
         let cell = |pair: &Pair| {
-            let cell = pair.cells.iter().find(|cell| cell.way == *way)?;
+            let cell = pair.cells.iter().find(|cell| cell.way == chosen)?;
             cell.p99_over_alone
         };
-        Bar::new(way.name(), self.pairs.iter().map(cell).collect(), &[])
+        Bar::new(way(chosen), self.pairs.iter().map(cell).collect(), &[])
     }
 }
 
@@ -154,9 +123,9 @@ impl Graphs {
 pub(super) fn graphs(text: &str, device: &str, place: &str) -> Result<Vec<Chart>, CliError> {
     let record: Graphs = read(text, place)?;
     let cells = record.pairs.iter().flat_map(|pair| &pair.cells);
-    let ways = different(cells.map(|cell| cell.way.clone()));
-    let ways = ways.iter().filter(|way| way.way != "alone");
-    let groups = record.pairs.iter().map(|pair| pair.shape.name.clone()).collect();
+    let ways = different(cells.map(|cell| cell.way));
+    let ways = ways.into_iter().filter(|way| *way != Way::Alone);
+    let groups = record.pairs.iter().map(|pair| pair.shape.name.to_string()).collect();
     let mut bars = Bars::new(groups, ways.map(|way| record.bar(way)).collect());
     bars.line = Some((format!("goal, {GOAL:.2}"), GOAL));
     Ok(vec![Chart {
@@ -172,7 +141,7 @@ pub(super) fn graphs(text: &str, device: &str, place: &str) -> Result<Vec<Chart>
 mod tests {
     use serde_json::json;
 
-    use super::super::tests::{drawn, has};
+    use super::super::tests::{drawn, has, quantiles};
 
     #[test]
     fn overheads_of_each_way_are_drawn() {
@@ -218,11 +187,16 @@ mod tests {
     fn each_way_of_two_graphs_is_drawn() {
         let cell = |way: &str, spacing: Option<u64>| {
             json!({
-                "way": { "way": way, "spacing_ns": spacing }, "p99_over_alone": 1.5
+                "way": { "way": way, "spacing_ns": spacing }, "gates": 1,
+                "urgent": quantiles(1.0, 2.0), "p99_over_alone": 1.5, "throughput": 0.9,
+                "processors": 0.1
             })
         };
         let cells = [cell("alone", None), cell("plain", None), cell("gates", Some(200_000))];
-        let pair = json!({ "shape": { "name": "a model" }, "cells": cells });
+        let shape = json!({
+            "name": "a model", "kernels": 2, "p50_ns": 1, "p99_ns": 2, "max_ns": 2, "total_ns": 3
+        });
+        let pair = json!({ "shape": shape, "alone_per_s": 50.0, "cells": cells });
         let svg = drawn("graphs", "a device", json!({ "pairs": [pair] }));
         has(&svg, &["plain", "gates, every 200 µs", "a model", "goal, 1.10"]);
         assert!(!svg.contains("alone<"), "{svg}");

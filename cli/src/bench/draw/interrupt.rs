@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use xsched_lab::Quantiles;
+use xsched_lab::kit::cells::{Cell, Combination};
 use xsched_sim::report::{Bar, Bars, Chart, Plot};
 
 use super::super::predict::record::read;
@@ -12,36 +13,11 @@ struct Record {
     cells: Vec<Cell>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Cell {
-    combination: Combination,
-    quiet: Quantiles,
-    hold: Quantiles,
-    start: Quantiles,
-    resume: Quantiles,
-}
-
-#[derive(Debug, Deserialize)]
-struct Combination {
-    mechanism: String,
-    load: Load,
-    queues: u32,
-    processes: u32,
-}
-
-#[derive(Debug, Deserialize)]
-struct Load {
-    kind: String,
-    share: String,
-}
-
-impl Combination {
-    fn name(&self) -> String {
-        let Self { load, queues, processes, .. } = self;
-        let queues = if *queues > 1 { format!(" x{queues}") } else { String::new() };
-        let beside = if *processes > 0 { format!(" +{processes}") } else { String::new() };
-        format!("{} {}{queues}{beside}", load.kind, load.share)
-    }
+fn name(combination: &Combination) -> String {
+    let Combination { load, queues, processes, .. } = combination;
+    let queues = if *queues > 1 { format!(" x{queues}") } else { String::new() };
+    let beside = if *processes > 0 { format!(" +{processes}") } else { String::new() };
+    format!("{} {}{queues}{beside}", load.kind, load.share)
 }
 
 /// What is drawn of a cell.
@@ -65,7 +41,7 @@ pub(super) fn charts(text: &str, device: &str, place: &str) -> Result<Vec<Chart>
             let tail = |cell: &&Cell| figure(cell).p99_us.or(Some(figure(cell).max_us));
             Bar::new(name, ours.iter().map(tail).collect(), &[])
         };
-        let groups = ours.iter().map(|cell| cell.combination.name()).collect();
+        let groups = ours.iter().map(|cell| name(&cell.combination)).collect();
         Chart {
             name: "interrupt",
             title: format!("P99 of interrupts by {mechanism} on {device} (of few trials: maximum)"),
@@ -86,14 +62,15 @@ mod tests {
     #[test]
     fn each_mechanism_has_its_figure() {
         let cell = |mechanism: &str, kind: &str, queues: u32| {
-            let load = json!({ "kind": kind, "share": "full" });
+            let load = json!({ "kind": kind, "share": "full", "ns": 1 });
             let combination = json!({
                 "mechanism": mechanism, "load": load, "queues": queues, "processes": queues / 4
             });
             let time = quantiles(20.0, 40.0);
             json!({
                 "combination": combination, "quiet": time, "hold": time, "start": time,
-                "resume": time
+                "resume": time, "restart": time, "ran_on": 0, "unsure_us": 0.1,
+                "sums": { "finished": 1, "wrong": 0 }, "lost": 0
             })
         };
         let cells = [cell("update-queue", "alu", 1), cell("debug-trap", "lds", 4)];

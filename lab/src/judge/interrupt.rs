@@ -1,74 +1,19 @@
 //! What `bench interrupt` has shown.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
-use xsched_lab::{P99_SAMPLES, Quantiles};
 
-use super::judge::{INTERRUPT_US, Judged, all, list};
+use super::{INTERRUPT_US, Judged, all, list};
+use crate::bench::LabError;
+use crate::kit::canary::Step;
+use crate::kit::cells::{Cell, Combination, Storm};
+use crate::kit::meanwhile::Row;
+use crate::stats::P99_SAMPLES;
 
 /// Interrupts after which results have to be right.
 const INTERRUPTS: u64 = 100_000;
 
-#[derive(Debug, Deserialize)]
-struct Step {
-    mechanism: String,
-    what: String,
-    stopped: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Combination {
-    mechanism: String,
-    load: Load,
-    queues: u32,
-    processes: u32,
-}
-
-#[derive(Debug, Deserialize)]
-struct Load {
-    kind: String,
-    share: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Sums {
-    finished: u64,
-    wrong: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Cell {
-    combination: Combination,
-    quiet: Quantiles,
-    hold: Quantiles,
-    start: Quantiles,
-    resume: Quantiles,
-    restart: Quantiles,
-    ran_on: u64,
-    sums: Sums,
-    lost: i64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Storm {
-    combination: Combination,
-    interrupts: u64,
-    sums: Sums,
-    lost: i64,
-    stopped: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Row {
-    call: String,
-    state: String,
-    time: Quantiles,
-    blocked: u32,
-    error: Option<String>,
-}
-
 /// What was said of the whole: why it ended early, and what failed.
-fn noted(record: &Value, judged: Judged) -> Result<Judged, String> {
+fn noted(record: &Value, judged: Judged) -> Result<Judged, LabError> {
     let words = |key: &str| record.get(key).and_then(Value::as_str);
     let failures: Vec<(Combination, String)> = list(record, "failures")?;
     let failures = failures.into_iter().map(|(combination, why)| {
@@ -87,7 +32,7 @@ fn is_whole(record: &Value) -> bool {
 }
 
 /// The ladder.
-pub(super) fn canary(record: &Value) -> Result<Judged, String> {
+pub fn canary(record: &Value) -> Result<Judged, LabError> {
     let steps: Vec<Step> = list(record, "canary")?;
     let row = |step: &Step| {
         let Step { mechanism, what, stopped } = step;
@@ -99,7 +44,7 @@ pub(super) fn canary(record: &Value) -> Result<Judged, String> {
 }
 
 /// Latencies in all combinations.
-pub(super) fn latency(record: &Value) -> Result<Judged, String> {
+pub fn latency(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<Cell> = list(record, "cells")?;
     let row = |cell: &Cell| {
         let Cell { combination, quiet, hold, start, resume, restart, ran_on, .. } = cell;
@@ -130,7 +75,7 @@ pub(super) fn latency(record: &Value) -> Result<Judged, String> {
 }
 
 /// Results after many interrupts.
-pub(super) fn results(record: &Value) -> Result<Judged, String> {
+pub fn results(record: &Value) -> Result<Judged, LabError> {
     let storms: Vec<Storm> = list(record, "storms")?;
     let row = |storm: &Storm| {
         let Storm { combination, interrupts, sums, lost, stopped } = storm;
@@ -141,9 +86,8 @@ pub(super) fn results(record: &Value) -> Result<Judged, String> {
         })
     };
     let rows: Vec<Value> = storms.iter().map(row).collect();
-    let right = |storm: &Storm| storm.sums.wrong == 0 && storm.lost == 0 && storm.stopped.is_none();
-    let total: u64 = storms.iter().map(|storm| storm.interrupts).sum();
-    let pass = match storms.iter().all(right) && is_whole(record) {
+    let total: u64 = storms.iter().map(|storm| u64::from(storm.interrupts)).sum();
+    let pass = match storms.iter().all(Storm::is_right) && is_whole(record) {
         false => Some(false),
         true => (total >= INTERRUPTS).then_some(true),
     };
@@ -151,7 +95,7 @@ pub(super) fn results(record: &Value) -> Result<Judged, String> {
 }
 
 /// Other calls meanwhile.
-pub(super) fn meanwhile(record: &Value) -> Result<Judged, String> {
+pub fn meanwhile(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<Row> = list(record, "meanwhile")?;
     let row = |row: &Row| {
         let Row { call, state, time, blocked, error } = row;

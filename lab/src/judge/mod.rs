@@ -1,13 +1,24 @@
-//! From what a bench wrote to the figures and verdicts that the test plan asks for.
+//! From what a bench wrote to the figures and verdicts that the test plan asks for. Each takes the
+//! JSON that the bench has written, fails if that is not of this bench, and gives no verdict where
+//! there are too few samples for one.
 
-use serde::Deserialize;
+mod interrupt;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use xsched_lab::mode::Mode;
-use xsched_lab::{P99_SAMPLES, overhead, partition, preempt, priority, requests, threshold};
+
+pub use interrupt::{
+    canary, latency as interrupt_latency, meanwhile as interrupt_meanwhile,
+    results as interrupt_results,
+};
+
+use crate::bench::LabError;
+use crate::mode::Mode;
+use crate::stats::P99_SAMPLES;
+use crate::{graphs as graph, overhead, partition, preempt, priority, requests, threshold};
 
 /// The plan's limit for an interrupt, in microseconds (rows 7.3.1 and 4.1.1).
-pub(super) const INTERRUPT_US: f64 = 100.0;
+pub const INTERRUPT_US: f64 = 100.0;
 /// How many times sooner than Lv1 an interrupt is to be (row 4.1.1).
 const SOONER: f64 = 40.0;
 /// An interrupt does not depend on the commands' length if no median is more than so many times
@@ -31,16 +42,20 @@ const FROM: u32 = 10;
 
 /// What an experiment shows.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Judged {
-    pub(super) results: Map<String, Value>,
-    pub(super) pass: Option<bool>,
-    pub(super) notes: Vec<String>,
+pub struct Judged {
+    /// The figures, by name; times say their unit in it.
+    pub results: Map<String, Value>,
+    /// Whether the goal was reached; `None` where there were too few samples to tell.
+    pub pass: Option<bool>,
+    /// What a reader has to know beside the figures.
+    pub notes: Vec<String>,
     /// Why the device cannot show it at all.
-    pub(super) not_run: Option<String>,
+    pub not_run: Option<String>,
 }
 
 impl Judged {
-    pub(super) fn new(results: Value, pass: Option<bool>) -> Self {
+    /// Figures with a verdict; what is no object becomes the figure `value`.
+    pub fn new(results: Value, pass: Option<bool>) -> Self {
         let results = match results {
             Value::Object(results) => results,
             other => Map::from_iter([("value".to_owned(), other)]),
@@ -48,24 +63,28 @@ impl Judged {
         Self { results, pass, ..Self::default() }
     }
 
-    pub(super) fn noting(mut self, note: impl Into<String>) -> Self {
+    /// With one more note.
+    #[must_use]
+    pub fn noting(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
-    pub(super) fn not_run(why: &str) -> Self {
+    /// For what the device cannot show, with the reason.
+    pub fn not_run(why: &str) -> Self {
         Self { not_run: Some(why.to_owned()), ..Self::default() }
     }
 }
 
 /// A list in a record.
-pub(super) fn list<T: DeserializeOwned>(record: &Value, key: &str) -> Result<Vec<T>, String> {
+fn list<T: DeserializeOwned>(record: &Value, key: &str) -> Result<Vec<T>, LabError> {
     let found = record.get(key).cloned().unwrap_or(Value::Array(Vec::new()));
-    serde_json::from_value(found).map_err(|error| format!("`{key}` is not as expected: {error}"))
+    serde_json::from_value(found)
+        .map_err(|error| LabError::new(format!("`{key}` is not as expected: {error}")))
 }
 
 /// All of these, unless one of them cannot be said.
-pub(super) fn all(verdicts: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+fn all(verdicts: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     let verdicts: Vec<_> = verdicts.into_iter().collect();
     if verdicts.contains(&Some(false)) {
         return Some(false);
@@ -89,7 +108,7 @@ fn below_limit(row: &preempt::Row) -> Option<bool> {
 }
 
 /// Row 7.3.1: latency per level with commands of 0.5 ms.
-pub(super) fn per_level(record: &Value) -> Result<Judged, String> {
+pub fn per_level(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<preempt::Row> = list(record, "rows")?;
     let of_length =
         |row: &&preempt::Row| COMMAND_NS.contains(&row.command_ns) && row.threshold == 8;
@@ -106,7 +125,7 @@ pub(super) fn per_level(record: &Value) -> Result<Judged, String> {
 }
 
 /// Row 7.3.2: latency over the length of commands.
-pub(super) fn per_length(record: &Value) -> Result<Judged, String> {
+pub fn per_length(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<preempt::Row> = list(record, "rows")?;
     let goals = rows.iter().map(|row| row.goal.reached);
     let interrupts = rows.iter().filter(|row| row.level == 3).map(below_limit);
@@ -115,7 +134,7 @@ pub(super) fn per_length(record: &Value) -> Result<Judged, String> {
 }
 
 /// Row 4.1.1: Lv3 against Lv1.
-pub(super) fn interrupt(record: &Value) -> Result<Judged, String> {
+pub fn interrupt(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<preempt::Row> = list(record, "rows")?;
     let interrupts: Vec<_> = rows.iter().filter(|row| row.level == 3).collect();
     if interrupts.is_empty() {
@@ -143,7 +162,7 @@ pub(super) fn interrupt(record: &Value) -> Result<Judged, String> {
 }
 
 /// Row 7.2.1: a task beside a background that is always busy.
-pub(super) fn fixed_priority(record: &Value) -> Result<Judged, String> {
+pub fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<priority::Cell> = list(record, "cells")?;
     let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
     let mut lengths: Vec<u64> = cells.iter().map(|cell| cell.background_ns).collect();
@@ -168,10 +187,10 @@ pub(super) fn fixed_priority(record: &Value) -> Result<Judged, String> {
 }
 
 /// Row 7.2.2: parts of two busy tasks.
-pub(super) fn parts(record: &Value) -> Result<Judged, String> {
+pub fn parts(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<partition::Cell> = list(record, "cells")?;
     let wanted = record.pointer("/plan/shares/0").and_then(Value::as_f64);
-    let wanted = wanted.ok_or("`plan` has no shares")?;
+    let wanted = wanted.ok_or_else(|| LabError::new("`plan` has no shares"))?;
     let long = record.pointer("/plan/measured_ms").and_then(Value::as_u64) >= Some(4_000);
     let (near, lost) = PARTS;
     let scheduled = cells.iter().filter(|cell| cell.level.is_some());
@@ -190,7 +209,7 @@ pub(super) fn parts(record: &Value) -> Result<Judged, String> {
 }
 
 /// Row 7.3.3: what few commands in flight cost.
-pub(super) fn thresholds(record: &Value) -> Result<Judged, String> {
+pub fn thresholds(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<threshold::Cell> = list(record, "cells")?;
     let least: Vec<threshold::Least> = list(record, "least")?;
     let rows = cells.iter().flat_map(|cell| cell.rows.iter().map(move |row| (cell.threshold, row)));
@@ -206,13 +225,13 @@ pub(super) fn thresholds(record: &Value) -> Result<Judged, String> {
             })
         })
         .collect();
-    let smallest = serde_json::to_value(&least).map_err(|error| error.to_string())?;
+    let smallest = serde_json::to_value(&least).map_err(LabError::new)?;
     let results = json!({ "smallest_below_3_percent": smallest, "rows": figures });
     Ok(Judged::new(results, all(far.map(verdict))))
 }
 
 /// Row 7.4.1: what the runtime costs in time.
-pub(super) fn in_time(record: &Value) -> Result<Judged, String> {
+pub fn in_time(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<overhead::Row> = list(record, "rows")?;
     let lone: Vec<overhead::Lone> = list(record, "lone")?;
     let verdict =
@@ -233,12 +252,12 @@ pub(super) fn in_time(record: &Value) -> Result<Judged, String> {
 }
 
 /// Row 7.4.2: what the runtime costs of the processor.
-pub(super) fn in_processor(record: &Value) -> Result<Judged, String> {
+pub fn in_processor(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<overhead::Row> = list(record, "rows")?;
     let longest = rows.iter().map(|row| row.command_ns).max();
     let at = |mode| rows.iter().find(|row| row.mode == mode && Some(row.command_ns) == longest);
-    let plain = at(Mode::Plain).ok_or("there is no row of plain streams")?;
-    let queue = at(Mode::Lv1).ok_or("there is no row at Lv1")?;
+    let plain = at(Mode::Plain).ok_or_else(|| LabError::new("there is no row of plain streams"))?;
+    let queue = at(Mode::Lv1).ok_or_else(|| LabError::new("there is no row at Lv1"))?;
     let added = queue.processors - plain.processors;
     let results = json!({
         "command_us": plain.command_ns as f64 / 1e3, "without": plain.processors,
@@ -249,35 +268,18 @@ pub(super) fn in_processor(record: &Value) -> Result<Judged, String> {
     Ok(Judged::new(results, enough.then_some(added < PROCESSOR)))
 }
 
-#[derive(Debug, Deserialize)]
-struct Pair {
-    shape: Shape,
-    cells: Vec<PairCell>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Shape {
-    name: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct PairCell {
-    way: Value,
-    p99_over_alone: Option<f64>,
-}
-
 /// Row 8.3.1 with graphs in the shape of BERT: an urgent graph beside another.
-pub(super) fn graphs(record: &Value) -> Result<Judged, String> {
-    let pairs: Vec<Pair> = list(record, "pairs")?;
+pub fn graphs(record: &Value) -> Result<Judged, LabError> {
+    let pairs: Vec<graph::Pair> = list(record, "pairs")?;
     let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
     for pair in &pairs {
-        let is = |cell: &&PairCell, way: &str| cell.way.get("way") == Some(&Value::from(way));
-        let of = |way: &str| {
-            let ratios = pair.cells.iter().filter(|cell| is(cell, way));
+        let of = |is: fn(graph::Way) -> bool| {
+            let ratios = pair.cells.iter().filter(|cell| is(cell.way));
             ratios.filter_map(|cell| cell.p99_over_alone).reduce(f64::min)
         };
-        let (plain, gates) = (of("plain"), of("gates"));
-        verdicts.push(gates.map(|ratio| ratio <= super::super::graphs::GOAL));
+        let plain = of(|way| way == graph::Way::Plain);
+        let gates = of(|way| matches!(way, graph::Way::Gates { .. }));
+        verdicts.push(gates.map(|ratio| ratio <= graph::GOAL));
         figures.push(json!({
             "model": pair.shape.name, "plain_p99_over_alone": plain, "gates_p99_over_alone": gates
         }));
@@ -288,7 +290,7 @@ pub(super) fn graphs(record: &Value) -> Result<Judged, String> {
 }
 
 /// Rows 5.1 and 5.2 with kernels in the shape of BERT-base: what of a request is the host's.
-pub(super) fn requests(record: &Value) -> Result<Judged, String> {
+pub fn requests(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<requests::Row> = list(record, "rows")?;
     let ms = |us: f64| us / 1e3;
     let row = |row: &requests::Row| {
@@ -309,7 +311,7 @@ pub(super) fn requests(record: &Value) -> Result<Judged, String> {
 }
 
 /// The device file, which has no goal.
-pub(super) fn calibration(record: &Value) -> Result<Judged, String> {
+pub fn calibration(record: &Value) -> Result<Judged, LabError> {
     let p50 = |key: &str| record.pointer(&format!("/{key}/p50_us")).cloned().unwrap_or_default();
     let keys = ["launch", "submit", "lone", "lone_queue", "row", "row_queue", "row_gates"];
     let figures = keys.into_iter().map(|key| (format!("{key}_p50_us"), p50(key))).collect();
@@ -437,11 +439,18 @@ mod tests {
 
     #[test]
     fn graphs_are_judged_by_the_best_spacing() {
-        let cell =
-            |way: &str, ratio: f64| json!({ "way": { "way": way }, "p99_over_alone": ratio });
+        let cell = |way: &str, ratio: f64| {
+            json!({
+                "way": { "way": way, "spacing_ns": 1 }, "gates": 0, "p99_over_alone": ratio,
+                "urgent": quantiles(1.0, 1.0, 1_000), "throughput": 1.0, "processors": 0.1
+            })
+        };
+        let shape = json!({
+            "name": "bert", "kernels": 1, "p50_ns": 1, "p99_ns": 1, "max_ns": 1, "total_ns": 1
+        });
         let record = |gates: f64| {
             json!({ "pairs": [{
-                "shape": { "name": "bert" },
+                "shape": shape, "alone_per_s": 1.0,
                 "cells": [cell("plain", 1.9), cell("gates", gates), cell("gates", 3.0)]
             }]})
         };
