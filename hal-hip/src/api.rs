@@ -156,6 +156,12 @@ impl HipApi {
         self.device.unsigned_abs()
     }
 
+    /// What kind of streams are made when nobody asks for a priority.
+    #[must_use]
+    pub const fn rings(&self) -> Rings {
+        self.rings
+    }
+
     /// What the runtime makes of waits for a word.
     #[must_use]
     pub const fn lowering(&self) -> WaitLowering {

@@ -122,6 +122,14 @@ pub enum HipError {
         /// The function that is missing.
         symbol: &'static str,
     },
+    /// The runtime lacks a function that only some use.
+    #[error("this runtime has no `{symbol}`, so it has no {what}; install a newer ROCm")]
+    Lacks {
+        /// The function that is missing.
+        symbol: &'static str,
+        /// What it is needed for.
+        what: &'static str,
+    },
     /// Streams that wait would stop others.
     #[error(
         "streams share hardware rings, so one that is held in the device stops others; open the \
@@ -207,7 +215,8 @@ impl HalError for HipError {
             | Self::KernelsRefused { .. }
             | Self::NoSpinKernels
             | Self::ClockSilent { .. }
-            | Self::NoWaits { .. } => Fault::NotSupported,
+            | Self::NoWaits { .. }
+            | Self::Lacks { .. } => Fault::NotSupported,
         }
     }
 }

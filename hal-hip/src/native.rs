@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::api::{HipApi, HipStream};
 use crate::arguments::Arguments;
 use crate::error::HipError;
+use crate::graph::HipGraph;
 use crate::library::HipLibrary;
 use crate::raw;
 use crate::raw::Handle;
@@ -122,13 +123,15 @@ impl Direction {
     }
 }
 
-/// A command: a kernel, a fill or a copy. Launching it allocates nothing.
+/// A command: a kernel, a graph, a fill or a copy. Launching it allocates nothing.
 #[derive(Clone, Debug)]
 pub struct HipNative(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
     Kernel { function: HipFunction, shape: Shape, arguments: Passed },
+    Cooperative { function: HipFunction, shape: Shape, arguments: Box<Arguments> },
+    Graph(HipGraph),
     Fill { to: usize, value: u8, bytes: usize },
     Copy { to: usize, from: usize, bytes: usize, direction: Direction },
 }
@@ -187,6 +190,31 @@ impl HipNative {
         Self(Kind::Kernel { function: function.clone(), shape, arguments })
     }
 
+    /// As [`HipNative::kernel`], with all blocks on the device at once, so that they may wait for
+    /// each other. The runtime refuses the launch if they do not fit, or if the device has no such
+    /// launches. It carries them out in a hardware ring of its own, not in the stream's.
+    ///
+    /// # Safety
+    /// As for [`HipNative::kernel`].
+    #[must_use]
+    pub unsafe fn cooperative_kernel(
+        function: &HipFunction,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+        arguments: Arguments,
+    ) -> Self {
+        let shape = Shape { grid, block, shared_bytes };
+        let arguments = Box::new(arguments);
+        Self(Kind::Cooperative { function: function.clone(), shape, arguments })
+    }
+
+    /// A graph as one command.
+    #[must_use]
+    pub const fn graph(graph: HipGraph) -> Self {
+        Self(Kind::Graph(graph))
+    }
+
     /// Sets `bytes` bytes of the device's memory to `value`.
     ///
     /// # Safety
@@ -228,6 +256,12 @@ impl HipNative {
                 // SAFETY: the caller promises what is asked for.
                 unsafe { launch_kernel(library, function, *shape, arguments, stream) }
             }
+            Kind::Cooperative { function, shape, arguments } => {
+                // SAFETY: the caller promises what is asked for.
+                unsafe { launch_together(library, function, *shape, arguments, stream) }
+            }
+            // SAFETY: the caller promises what is asked for.
+            Kind::Graph(graph) => unsafe { graph.launch(library, stream) },
             Kind::Fill { to, value, bytes } => {
                 let to = ptr::with_exposed_provenance_mut(*to);
                 // SAFETY: whoever made the command promised that it may be written to.
@@ -287,4 +321,28 @@ unsafe fn launch_kernel(
         }
     };
     HipError::check("hipModuleLaunchKernel", code)
+}
+
+/// Launches a kernel with all blocks on the device at once.
+///
+/// # Safety
+/// The stream is alive, and its device is the function's and current.
+unsafe fn launch_together(
+    library: &HipLibrary,
+    function: &HipFunction,
+    shape: Shape,
+    arguments: &Arguments,
+    stream: HipStream,
+) -> Result<(), HipError> {
+    let symbol = "hipModuleLaunchCooperativeKernel";
+    let call = library.table().hipModuleLaunchCooperativeKernel;
+    let call = call.ok_or(HipError::Lacks { symbol, what: "cooperative launches" })?;
+    let function = ptr::with_exposed_provenance_mut(function.function);
+    let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
+    let mut pointers = arguments.pointers();
+    let (shared, stream, parameters) = (shape.shared_bytes, stream.as_raw(), pointers.as_mut_ptr());
+    // SAFETY: the function's module is loaded, the stream is alive, and whoever made the command
+    // promised that the arguments are those of the kernel.
+    let code = unsafe { call(function, gx, gy, gz, bx, by, bz, shared, stream, parameters) };
+    HipError::check(symbol, code)
 }

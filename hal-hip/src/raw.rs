@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// `hipError_t`: 0 is success.
 pub type Code = c_uint;
-/// `hipStream_t`, `hipEvent_t`, `hipModule_t` or `hipFunction_t`.
+/// `hipStream_t`, `hipEvent_t`, `hipModule_t`, `hipFunction_t`, `hipGraph_t` or `hipGraphExec_t`.
 pub type Handle = *mut c_void;
 
 /// `hipSuccess`.
@@ -91,6 +91,8 @@ pub const STREAM_LEGACY: usize = 1;
 pub const STREAM_PER_THREAD: usize = 2;
 /// `hipStreamCaptureStatusNone`.
 pub const CAPTURE_NONE: c_uint = 0;
+/// `hipStreamCaptureModeThreadLocal`: what other threads do does not disturb it.
+pub const CAPTURE_THREAD_LOCAL: c_uint = 1;
 /// `hipStreamWaitValueEq`.
 pub const WAIT_EQUAL: c_uint = 1;
 /// `hipEventDefault`: it takes the time.
@@ -102,10 +104,14 @@ pub const HOST_MALLOC_PORTABLE: c_uint = 1;
 pub const HOST_MALLOC_MAPPED: c_uint = 2;
 /// `hipHostMallocCoherent`.
 pub const HOST_MALLOC_COHERENT: c_uint = 0x4000_0000;
+/// `hipHostMallocNonCoherent`.
+pub const HOST_MALLOC_NON_COHERENT: c_uint = 0x8000_0000;
 /// `hipHostRegisterPortable`.
 pub const HOST_REGISTER_PORTABLE: c_uint = 1;
 /// `hipHostRegisterMapped`.
 pub const HOST_REGISTER_MAPPED: c_uint = 2;
+/// `hipDeviceMallocFinegrained`.
+pub const MALLOC_FINE_GRAINED: c_uint = 1;
 /// `hipMallocSignalMemory`.
 pub const MALLOC_SIGNAL: c_uint = 2;
 
@@ -242,5 +248,30 @@ table! {
             flags: c_uint,
             mask: u32,
         );
+        fn hipStreamWriteValue32(stream: Handle, word: *mut c_void, value: u32, flags: c_uint);
+        fn hipModuleLaunchCooperativeKernel(
+            function: Handle,
+            grid_x: c_uint,
+            grid_y: c_uint,
+            grid_z: c_uint,
+            block_x: c_uint,
+            block_y: c_uint,
+            block_z: c_uint,
+            shared_bytes: c_uint,
+            stream: Handle,
+            parameters: *mut *mut c_void,
+        );
+        fn hipStreamBeginCapture(stream: Handle, mode: c_uint);
+        fn hipStreamEndCapture(stream: Handle, graph: *mut Handle);
+        fn hipGraphInstantiate(
+            exec: *mut Handle,
+            graph: Handle,
+            failed: *mut Handle,
+            log: *mut c_char,
+            log_bytes: usize,
+        );
+        fn hipGraphLaunch(exec: Handle, stream: Handle);
+        fn hipGraphDestroy(graph: Handle);
+        fn hipGraphExecDestroy(exec: Handle);
     }
 }

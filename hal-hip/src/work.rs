@@ -79,16 +79,34 @@ impl WorkKernels {
     /// not run at the same time: they are for one stream.
     #[must_use]
     pub fn kernel(&self, kind: &str, rounds: u64, to: &WorkMemory) -> Option<HipNative> {
+        let (function, grid, block, arguments) = self.parts(kind, rounds, to)?;
+        // SAFETY: these are its arguments, and the memory is large enough for so many blocks and
+        // never given back.
+        Some(unsafe { HipNative::kernel(function, grid, block, 0, arguments) })
+    }
+
+    /// The same, launched by the runtime's call for kernels whose blocks wait for each other
+    /// ([`HipNative::cooperative_kernel`]).
+    #[must_use]
+    pub fn cooperative(&self, kind: &str, rounds: u64, to: &WorkMemory) -> Option<HipNative> {
+        let (function, grid, block, arguments) = self.parts(kind, rounds, to)?;
+        // SAFETY: as above.
+        Some(unsafe { HipNative::cooperative_kernel(function, grid, block, 0, arguments) })
+    }
+
+    fn parts(
+        &self,
+        kind: &str,
+        rounds: u64,
+        to: &WorkMemory,
+    ) -> Option<(&HipFunction, [u32; 3], [u32; 3], Arguments)> {
         let (_, function) = self.functions.iter().find(|(name, _)| *name == kind)?;
         // The kernels look at the lower half. The upper one is for those who know of no grid.
         let beaters = u64::from(to.blocks) << 32 | u64::from(BEATERS.min(to.blocks));
         let (beats, sums) = (to.beats.device, to.sums.device);
         let arguments = [rounds, beats, beaters, sums, to.memory];
         let arguments = arguments.into_iter().try_fold(Arguments::new(), Arguments::with).ok()?;
-        let (grid, block) = ([to.blocks, 1, 1], [WORK_THREADS, 1, 1]);
-        // SAFETY: these are its arguments, and the memory is large enough for so many blocks and
-        // never given back.
-        Some(unsafe { HipNative::kernel(function, grid, block, 0, arguments) })
+        Some((function, [to.blocks, 1, 1], [WORK_THREADS, 1, 1], arguments))
     }
 }
 

@@ -63,6 +63,14 @@ macro_rules! compare_with {
             optional {
                 hipExtMallocWithFlags(_, _, _);
                 hipStreamWaitValue32(_, _, _, _, _);
+                hipStreamWriteValue32(_, _, _, _);
+                hipModuleLaunchCooperativeKernel(_, _, _, _, _, _, _, _, _, _);
+                hipStreamBeginCapture(_, _);
+                hipStreamEndCapture(_, _);
+                hipGraphInstantiate(_, _, _, _, _);
+                hipGraphLaunch(_, _);
+                hipGraphDestroy(_);
+                hipGraphExecDestroy(_);
                 $($maybe($($maybe_arg)*);)*
             }
         }

@@ -52,6 +52,7 @@ mod cubecl {
         ATTRIBUTE_MULTIPROCESSOR_COUNT
             hip::hipDeviceAttribute_t_hipDeviceAttributeMultiprocessorCount;
         CAPTURE_NONE hip::hipStreamCaptureStatus_hipStreamCaptureStatusNone;
+        CAPTURE_THREAD_LOCAL hip::hipStreamCaptureMode_hipStreamCaptureModeThreadLocal;
         MEMCPY_HOST_TO_HOST hip::hipMemcpyKind_hipMemcpyHostToHost;
         MEMCPY_HOST_TO_DEVICE hip::hipMemcpyKind_hipMemcpyHostToDevice;
         MEMCPY_DEVICE_TO_HOST hip::hipMemcpyKind_hipMemcpyDeviceToHost;
@@ -63,9 +64,11 @@ mod cubecl {
         HOST_MALLOC_PORTABLE hip::hipHostMallocPortable;
         HOST_MALLOC_MAPPED hip::hipHostMallocMapped;
         HOST_MALLOC_COHERENT hip::hipHostMallocCoherent;
+        HOST_MALLOC_NON_COHERENT hip::hipHostMallocNonCoherent;
         HOST_REGISTER_PORTABLE hip::hipHostRegisterPortable;
         HOST_REGISTER_MAPPED hip::hipHostRegisterMapped;
         MALLOC_SIGNAL hip::hipMallocSignalMemory;
+        MALLOC_FINE_GRAINED hip::hipDeviceMallocFinegrained;
     }
 }
 
@@ -114,6 +117,7 @@ mod hip_sys {
         ATTRIBUTE_MULTIPROCESSOR_COUNT
             hip::hipDeviceAttribute_t::hipDeviceAttributeMultiprocessorCount;
         CAPTURE_NONE hip::hipStreamCaptureStatus::hipStreamCaptureStatusNone;
+        CAPTURE_THREAD_LOCAL hip::hipStreamCaptureMode::hipStreamCaptureModeThreadLocal;
         MEMCPY_HOST_TO_HOST hip::hipMemcpyKind::hipMemcpyHostToHost;
         MEMCPY_HOST_TO_DEVICE hip::hipMemcpyKind::hipMemcpyHostToDevice;
         MEMCPY_DEVICE_TO_HOST hip::hipMemcpyKind::hipMemcpyDeviceToHost;
@@ -125,8 +129,10 @@ mod hip_sys {
         HOST_MALLOC_PORTABLE hip::hipHostMallocPortable;
         HOST_MALLOC_MAPPED hip::hipHostMallocMapped;
         HOST_MALLOC_COHERENT hip::hipHostMallocCoherent;
+        HOST_MALLOC_NON_COHERENT hip::hipHostMallocNonCoherent;
         HOST_REGISTER_PORTABLE hip::hipHostRegisterPortable;
         HOST_REGISTER_MAPPED hip::hipHostRegisterMapped;
         MALLOC_SIGNAL hip::hipMallocSignalMemory;
+        MALLOC_FINE_GRAINED hip::hipDeviceMallocFinegrained;
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Device {
     /// All streams but the default one.
     streams: Mutex<Vec<Arc<Stream>>>,
     default: OnceLock<Arc<Stream>>,
+    /// Cooperative kernels are carried out here, whatever stream they are launched in.
+    cooperative: OnceLock<Arc<Stream>>,
     turns: Turns,
     pub(crate) units: Units,
 }
@@ -92,6 +94,7 @@ impl Device {
             shared: Mutex::default(),
             streams: Mutex::default(),
             default: OnceLock::new(),
+            cooperative: OnceLock::new(),
             turns: Turns::default(),
             units: Units::default(),
         }
@@ -140,6 +143,15 @@ impl Device {
         }
         let ring = self.shared_ring(0)?;
         Ok(Arc::clone(self.default.get_or_init(|| Arc::new(Stream::default_of(self, ring)))))
+    }
+
+    /// The hidden stream of cooperative kernels.
+    pub(crate) fn cooperative_stream(&'static self) -> Answer<Arc<Stream>> {
+        if let Some(stream) = self.cooperative.get() {
+            return Ok(Arc::clone(stream));
+        }
+        let stream = Stream::new(self, Ring::start(self)?, crate::stream::NON_BLOCKING, 0);
+        Ok(Arc::clone(self.cooperative.get_or_init(|| Arc::new(stream))))
     }
 
     /// A stream in a ring of its own, if it has no priority.

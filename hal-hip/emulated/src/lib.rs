@@ -15,10 +15,15 @@
 //! * Freeing memory and ending a stream wait until the device has done what was launched.
 //! * With `XSCHED_EMULATED_KFD=1`, and an emulated kernel driver behind `/dev/kfd`, each ring is a
 //!   queue of that driver, which can stop it in the middle of a kernel.
+//! * Cooperative kernels are carried out in a ring of the device's own, whatever stream they are
+//!   launched in, and the stream waits for that.
+//! * What is launched into a stream that is being captured becomes a graph: a row of kernels, fills
+//!   and copies, which runs in the ring of the stream that it is launched in. Nothing else can be
+//!   captured.
 //! * With `GPU_STREAMOPS_CP_WAIT=1` streams wait only for signal memory, of 8 bytes each.
 //!
-//! Not emulated: graphs, captures (one may be pretended), managed and pooled memory, devices that
-//! reach each other's memory, and any timing. Device memory is the host's.
+//! Not emulated: graphs that are no rows, managed and pooled memory, devices that reach each
+//! other's memory, caches, and any timing. Device memory is the host's.
 //!
 //! # Kernels
 //!
@@ -40,7 +45,7 @@
 //! | `lose(device, code)` | loses a device, as a kernel would that fails |
 //! | `capture(stream, status)` | what `hipStreamIsCapturing` answers |
 //! | `in_flight(stream, count)` | writes how many commands were launched and are not done |
-//! | `handles(count)` | writes how many streams, events and modules are alive |
+//! | `handles(count)` | writes how many streams, events, modules and graphs are alive |
 #![allow(unsafe_code, non_snake_case)]
 
 mod api;

@@ -16,16 +16,42 @@ use crate::stream::Stream;
 pub(crate) type Kernel = extern "C" fn(*const u8) -> u32;
 
 /// What a command does.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Work {
-    Kernel { kernel: Kernel, block: Box<[u64]> },
-    Fill { to: usize, value: u8, bytes: usize },
-    Copy { to: usize, from: usize, bytes: usize },
+    /// What comes before it is all that matters.
+    Nothing,
+    /// A captured row.
+    Graph(Arc<[Work]>),
+    Kernel {
+        kernel: Kernel,
+        block: Box<[u64]>,
+    },
+    Fill {
+        to: usize,
+        value: u8,
+        bytes: usize,
+    },
+    Copy {
+        to: usize,
+        from: usize,
+        bytes: usize,
+    },
     Record(Arc<Record>),
     AwaitRecord(Arc<Record>),
-    AwaitWord { word: usize, value: u32, mask: u32, how: Compare },
-    WriteWord { word: usize, value: u32 },
-    Call { function: extern "C" fn(usize), data: usize },
+    AwaitWord {
+        word: usize,
+        value: u32,
+        mask: u32,
+        how: Compare,
+    },
+    WriteWord {
+        word: usize,
+        value: u32,
+    },
+    Call {
+        function: extern "C" fn(usize),
+        data: usize,
+    },
 }
 
 /// How a word is compared with a value.
@@ -151,9 +177,13 @@ fn carry_out(device: &'static Device, entries: &Entries, queue: Option<&Queue>) 
         for (stream, number) in &item.after {
             await_condition(|| device.error().is_some() || stream.done() >= *number);
         }
-        match queue {
-            None => carry_out_one(device, item.work),
-            Some(queue) => carry_out_in(device, queue, item.work),
+        let carry_out = |work| match queue {
+            None => carry_out_one(device, work),
+            Some(queue) => carry_out_in(device, queue, work),
+        };
+        match item.work {
+            Work::Graph(row) => row.iter().cloned().for_each(carry_out),
+            work => carry_out(work),
         }
         item.stream.finish(item.number);
         entries.lock().busy = 0;
@@ -174,7 +204,10 @@ fn carry_out_in(device: &Device, queue: &Queue, work: Work) {
         }
         // Waiting is not stopped, and the host's functions are not the device's; but nobody goes on
         // after them whose queue is stopped.
-        wait @ (Work::AwaitRecord(_) | Work::AwaitWord { .. } | Work::Call { .. }) => {
+        wait @ (Work::AwaitRecord(_)
+        | Work::AwaitWord { .. }
+        | Work::Call { .. }
+        | Work::Nothing) => {
             if queue.enter() {
                 carry_out_one(device, wait);
             }
@@ -227,6 +260,8 @@ fn carry_out_one(device: &Device, work: Work) {
             crate::memory::word(word).store(value, std::sync::atomic::Ordering::Release);
         }
         Work::Call { function, data } => function(data),
+        // A graph has been taken apart.
+        Work::Nothing | Work::Graph(_) => {}
     }
 }
 

@@ -9,7 +9,7 @@ use crate::code::{Answer, INVALID_HANDLE, NO_DEVICE};
 use crate::device::Device;
 use crate::event::Event;
 use crate::memory::Memory;
-use crate::ring::Kernel;
+use crate::ring::{Kernel, Work};
 use crate::stream::Stream;
 
 /// Devices that there can be.
@@ -32,6 +32,13 @@ pub(crate) struct Function {
     module: usize,
 }
 
+/// A captured row of commands.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    pub(crate) device: &'static Device,
+    pub(crate) row: Arc<[Work]>,
+}
+
 /// What a handle stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
@@ -39,6 +46,8 @@ pub(crate) enum Object {
     Event(Arc<Event>),
     Module(&'static Device),
     Function(Function),
+    Graph(Arc<Captured>),
+    Exec(Arc<Captured>),
 }
 
 #[derive(Debug)]
@@ -125,7 +134,7 @@ impl Runtime {
         });
     }
 
-    /// Handles of streams, events and modules.
+    /// Handles of streams, events, modules and graphs.
     pub(crate) fn handles(&self) -> usize {
         let tables = self.tables();
         let counts = |object: &&Object| !matches!(object, Object::Function(_));
@@ -160,6 +169,20 @@ impl Runtime {
     pub(crate) fn function(&self, handle: usize) -> Answer<Function> {
         match self.object(handle)? {
             Object::Function(function) => Ok(function),
+            _ => Err(INVALID_HANDLE),
+        }
+    }
+
+    pub(crate) fn graph(&self, handle: usize) -> Answer<Arc<Captured>> {
+        match self.object(handle)? {
+            Object::Graph(graph) => Ok(graph),
+            _ => Err(INVALID_HANDLE),
+        }
+    }
+
+    pub(crate) fn exec(&self, handle: usize) -> Answer<Arc<Captured>> {
+        match self.object(handle)? {
+            Object::Exec(exec) => Ok(exec),
             _ => Err(INVALID_HANDLE),
         }
     }

@@ -210,6 +210,15 @@ impl Kernels {
         kernel(&self.add, arguments.expect("two fit"))
     }
 
+    /// A command that counts, launched as one whose blocks wait for each other.
+    pub(crate) fn together(&self, word: &'static AtomicU32) -> HipNative {
+        let word: *const AtomicU32 = word;
+        let arguments = Arguments::new().with(0_u32).and_then(|all| all.with(word));
+        let arguments = arguments.expect("two fit");
+        // SAFETY: the kernel takes these arguments, and the word lives for ever.
+        unsafe { HipNative::cooperative_kernel(&self.add, [1; 3], [64, 1, 1], 0, arguments) }
+    }
+
     /// As [`Kernels::add`], with the arguments as a block.
     pub(crate) fn add_by_block(&self, ms: u32, word: &'static AtomicU32) -> HipNative {
         let word: *const AtomicU32 = word;

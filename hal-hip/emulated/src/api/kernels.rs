@@ -155,6 +155,29 @@ exports! {
         launch(known, block, &stream)
     }
 
+    fn hipModuleLaunchCooperativeKernel(
+        function: usize,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        _shared_bytes: u32,
+        stream: usize,
+        parameters: *mut *mut c_void,
+    ) {
+        let (function, stream) = (runtime().function(function)?, runtime().stream(stream)?);
+        let grid = Dim3 { x: grid_x, y: grid_y, z: grid_z };
+        check_shape(grid, Dim3 { x: block_x, y: block_y, z: block_z })?;
+        if function.device.ordinal != stream.device.ordinal {
+            return Err(INVALID_HANDLE);
+        }
+        let (known, kernel) = (&function.known, function.known.kernel);
+        let block = gather(known, parameters)?;
+        stream.launch_together(Work::Kernel { kernel, block })
+    }
+
     fn hipLaunchKernel(
         kernel: usize,
         grid: Dim3,

@@ -10,7 +10,7 @@ use crate::ring::Work;
 use crate::runtime::runtime;
 
 /// Flags of host memory that HIP has.
-const HOST_FLAGS: u32 = 0x6000_001f;
+const HOST_FLAGS: u32 = 0xe000_001f;
 /// `hipMallocSignalMemory`.
 const SIGNAL: u32 = 2;
 /// Bytes of signal memory, always.

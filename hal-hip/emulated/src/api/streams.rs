@@ -74,6 +74,7 @@ exports! {
 
     fn hipStreamSynchronize(stream: usize) {
         let stream = runtime().stream(stream)?;
+        stream.check_waitable()?;
         stream.synchronize();
         stream.device.check()
     }
@@ -96,6 +97,14 @@ exports! {
 
     fn hipStreamIsCapturing(stream: usize, status: Out<u32>) {
         status.set(runtime().stream(stream)?.capture.load(Ordering::Acquire))
+    }
+
+    fn hipStreamBeginCapture(stream: usize, mode: u32) {
+        // Global, of the thread, and relaxed.
+        if mode > 2 {
+            return Err(INVALID_VALUE);
+        }
+        runtime().stream(stream)?.begin_capture()
     }
 
     fn hipStreamWaitEvent(stream: usize, event: usize, flags: u32) {

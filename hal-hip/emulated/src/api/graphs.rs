@@ -1,0 +1,49 @@
+//! Graphs.
+
+use std::ffi::c_char;
+use std::sync::Arc;
+
+use super::{Out, exports};
+use crate::code::INVALID_HANDLE;
+use crate::ring::Work;
+use crate::runtime::{Captured, Object, runtime};
+
+exports! {
+    fn hipStreamEndCapture(stream: usize, graph: Out<usize>) {
+        let stream = runtime().stream(stream)?;
+        let row = stream.end_capture()?.into();
+        let captured = Captured { device: stream.device, row };
+        graph.set(runtime().add(Object::Graph(Arc::new(captured))))
+    }
+
+    fn hipGraphInstantiate(
+        exec: Out<usize>,
+        graph: usize,
+        _failed: *mut usize,
+        _log: *mut c_char,
+        _log_bytes: usize,
+    ) {
+        let graph = runtime().graph(graph)?;
+        exec.set(runtime().add(Object::Exec(graph)))
+    }
+
+    fn hipGraphLaunch(exec: usize, stream: usize) {
+        let (exec, stream) = (runtime().exec(exec)?, runtime().stream(stream)?);
+        if exec.device.ordinal != stream.device.ordinal {
+            return Err(INVALID_HANDLE);
+        }
+        stream.launch(Work::Graph(Arc::clone(&exec.row)))
+    }
+
+    fn hipGraphDestroy(graph: usize) {
+        runtime().graph(graph)?;
+        runtime().forget(graph);
+        Ok(())
+    }
+
+    fn hipGraphExecDestroy(exec: usize) {
+        runtime().exec(exec)?;
+        runtime().forget(exec);
+        Ok(())
+    }
+}
