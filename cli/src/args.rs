@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use xsched_lab::mode::Mode;
 use xsched_sim::comparators::System;
 
-pub(crate) use kit::{AllArgs, InterruptArgs, RequestsArgs};
+pub(crate) use kit::{AllArgs, ClientArgs, InterruptArgs, RequestsArgs};
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
@@ -109,7 +109,8 @@ pub(crate) enum Bench {
     /// Measure what the runtime costs: rows of commands, lone tiny commands, processor time.
     #[command(after_help = EXIT_CODES)]
     Overhead(OverheadArgs),
-    /// Run requests in the shape of BERT from several threads, and take the launches' time apart.
+    /// Run requests in the shape of BERT, kernel by kernel and as a graph, from several threads and
+    /// processes, and take the launches' time apart.
     #[command(after_help = EXIT_CODES)]
     Requests(RequestsArgs),
     /// Run two tasks that are always busy, with shares, and print what each gets.
@@ -121,6 +122,9 @@ pub(crate) enum Bench {
     /// The background of another bench, in a process of its own.
     #[command(hide = true)]
     Background(BackgroundArgs),
+    /// Requests of another bench, in a process of its own.
+    #[command(hide = true)]
+    Client(ClientArgs),
     /// Hold graphs with gates inside, and run two graphs at once; on CUDA.
     #[command(after_help = EXIT_CODES)]
     Graphs(GraphsArgs),

@@ -112,6 +112,15 @@ pub trait Bench: Sync {
     /// If there is none.
     fn command(&self, ns: u64, waves: u32) -> Result<Self::Command, LabError>;
 
+    /// Commands of such lengths, one after the other, that are launched as one.
+    ///
+    /// # Errors
+    /// If the device has no such thing, or refuses.
+    fn graph(&self, lengths_ns: &[u64]) -> Result<Self::Command, LabError> {
+        let _ = lengths_ns;
+        Err(LabError::new("this device launches commands one by one"))
+    }
+
     /// A command that does nothing.
     fn nothing(&self) -> Self::Command;
 

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xsched::core::level::Level;
-use xsched_hal_cuda::CudaApi;
-use xsched_hal_hip::{HipApi, HipConfig, HipLibrary};
+use xsched_hal_cuda::{CudaApi, CudaGraph};
+use xsched_hal_hip::{HipApi, HipConfig, HipGraph, HipLibrary, HipNative};
 use xsched_hal_stream::{
     ClockProbe, PlainStream, SharedPage, Spacing, SpinApi, SpinRate, Stamps, StreamApi,
     StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
@@ -25,6 +25,39 @@ const PLACES: usize = 256;
 const COMPARED: Duration = Duration::from_millis(40);
 /// A device's clock that goes wrong by more than one part in so many does not count nanoseconds.
 const RIGHT: i64 = 100;
+
+/// A driver that launches rows of kernels as one.
+pub trait RowApi: SpinApi + Sized {
+    /// Kernels one after the other as one command.
+    ///
+    /// # Errors
+    /// If the driver has no graphs, or refuses.
+    fn row(
+        api: &Arc<Self>,
+        device: &StreamDevice<Self>,
+        kernels: &[Self::Kernel],
+    ) -> Result<Self::Native, Self::Error>;
+}
+
+impl RowApi for CudaApi {
+    fn row(
+        _: &Arc<Self>,
+        device: &StreamDevice<Self>,
+        kernels: &[Self::Kernel],
+    ) -> Result<Self::Native, Self::Error> {
+        Ok(CudaGraph::captured_row(device, kernels, None)?.instantiate()?.command())
+    }
+}
+
+impl RowApi for HipApi {
+    fn row(
+        api: &Arc<Self>,
+        _: &StreamDevice<Self>,
+        kernels: &[HipNative],
+    ) -> Result<HipNative, Self::Error> {
+        HipGraph::captured_row(api, kernels).map(HipNative::graph)
+    }
+}
 
 /// A GPU.
 #[derive(Debug)]
@@ -130,7 +163,7 @@ impl<A: SpinApi> Gpu<A> {
     }
 }
 
-impl<A: SpinApi> Bench for Gpu<A> {
+impl<A: RowApi> Bench for Gpu<A> {
     type Command = StreamCommand<A>;
     type Backend = StreamDevice<A>;
     type Victim = GpuVictim<A>;
@@ -183,6 +216,14 @@ impl<A: SpinApi> Bench for Gpu<A> {
         let (blocks, cycles) = (self.blocks * waves, self.rate.cycles(ns) / u64::from(waves));
         let kernel = self.api.unseen_kernel(blocks, THREADS, cycles).map_err(LabError::new)?;
         Ok(StreamCommand::native(A::native(kernel)))
+    }
+
+    fn graph(&self, lengths_ns: &[u64]) -> Result<StreamCommand<A>, LabError> {
+        let kernel = |&ns| self.api.unseen_kernel(self.blocks, THREADS, self.rate.cycles(ns));
+        let kernels: Result<Vec<_>, A::Error> = lengths_ns.iter().map(kernel).collect();
+        let row = A::row(&self.api, &self.device, &kernels.map_err(LabError::new)?);
+        let total_ns = lengths_ns.iter().sum();
+        Ok(StreamCommand::native(row.map_err(LabError::new)?).expected_ns(total_ns))
     }
 
     fn nothing(&self) -> StreamCommand<A> {

@@ -130,6 +130,15 @@ impl Kfd {
         })
     }
 
+    /// Why kernels cannot be launched so that all their workgroups are there at once, if so.
+    fn not_together(&self) -> Option<&'static str> {
+        let call = self.hip.api().library().table().hipModuleLaunchCooperativeKernel;
+        match call {
+            Some(_) => None,
+            None => Some("not at all: the runtime has no hipModuleLaunchCooperativeKernel"),
+        }
+    }
+
     fn mechanism(&self, kind: Mechanisms) -> Result<Arc<dyn Mechanism>, LabError> {
         if let Some(why) = self.why_not(kind) {
             return Err(LabError::new(why));
@@ -198,6 +207,10 @@ impl Bench for Kfd {
         self.hip.command(ns, waves)
     }
 
+    fn graph(&self, lengths_ns: &[u64]) -> Result<Self::Command, LabError> {
+        self.hip.graph(lengths_ns)
+    }
+
     fn nothing(&self) -> Self::Command {
         self.hip.nothing()
     }
@@ -230,7 +243,8 @@ impl Kit for Kfd {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        Kind::ALL.to_vec()
+        let can = |kind: &Kind| *kind != Kind::Cooperative || self.not_together().is_none();
+        Kind::ALL.into_iter().filter(can).collect()
     }
 
     fn shares(&self) -> Vec<Share> {
@@ -280,10 +294,12 @@ impl Kit for Kfd {
         });
         let context = self.places.first().map(|gpu| format!("{} bytes", gpu.context_bytes()));
         let unknown = || "not found in the driver's topology".to_owned();
+        let together = self.not_together().unwrap_or("by hipModuleLaunchCooperativeKernel");
         let named = [
             ("a wait for a word", format!("{:?}", api.lowering())),
             ("a gate", gate),
             ("which of the driver's queues a stream is", attribution),
+            ("cooperative kernels are launched", together.to_owned()),
             ("GPU", of_gpu.unwrap_or_else(unknown)),
             ("context of a full device", context.unwrap_or_else(unknown)),
         ];

@@ -1,11 +1,17 @@
-//! Requests in the shape of a model's, one kernel after the other, from one thread and from several
-//! at once: how much of a request's time is the host's and how much the device's.
+//! Requests in the shape of a model's, kernel by kernel and as one graph, from one thread, from
+//! several at once, and from several processes: how much of a request's time is the host's and how
+//! much the device's.
 //!
 //! The rows of the test plan that were measured on an MI308X (5.1 and 5.2) have one thread and
 //! three, 20 requests each and pauses of 20 ms, but only the whole time of a request. With the time
 //! to submit taken apart, and with two threads, one can tell a device that takes kernels in turns
-//! from threads that wait for each other.
+//! from threads that wait for each other. Processes share no lock of the host's, and a graph hardly
+//! needs the host: what is left of the time in common is the device's.
 
+mod processes;
+
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,16 +26,61 @@ use crate::mode::Mode;
 use crate::stats::{Quantiles, ns_of};
 use crate::task::{Runner, Way};
 
+pub use processes::{Client, Launcher, client};
+
 /// Commands that a queue keeps in flight, and per marker.
 const WINDOW: (u32, u32) = (64, 16);
 /// Requests before the first that is counted.
 const WARM_UP: u32 = 3;
 
+/// How a request is launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Kernel by kernel.
+    #[default]
+    Kernels,
+    /// As one graph.
+    Graph,
+}
+
+impl Form {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernels => "kernels",
+            Self::Graph => "graph",
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Form {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        let found = [Self::Kernels, Self::Graph].into_iter().find(|form| form.name() == text);
+        found.ok_or_else(|| {
+            LabError::new(format!("requests have no form `{text}`; there are kernels, graph"))
+        })
+    }
+}
+
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
+    /// How requests are launched.
+    pub forms: Vec<Form>,
     /// Numbers of threads, each with a stream or a queue of its own.
     pub threads: Vec<u32>,
+    /// Numbers of processes, each with one thread and a stream past XSched.
+    pub processes: Vec<u32>,
     /// Requests of each thread.
     pub requests: u32,
     /// Between two requests of a thread, in nanoseconds.
@@ -41,7 +92,7 @@ pub struct Plan {
 /// A request, in nanoseconds from the beginning of its combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The thread, from 0.
+    /// The thread or process, from 0.
     pub thread: u32,
     /// Before the first kernel was launched.
     pub start_ns: u64,
@@ -56,8 +107,14 @@ pub struct Request {
 pub struct Row {
     /// How kernels reached the device.
     pub mode: Mode,
+    /// How they were launched.
+    #[serde(default)]
+    pub form: Form,
     /// How many threads there were.
     pub threads: u32,
+    /// They were one in each of so many processes; 0 if all were in this one.
+    #[serde(default)]
+    pub processes: u32,
     /// Whole requests.
     pub whole: Quantiles,
     /// The launches of a request.
@@ -81,39 +138,82 @@ pub struct Outcome {
     pub kernels_ns: Vec<u64>,
     /// Each combination.
     pub rows: Vec<Row>,
+    /// Combinations that cannot be run here, and why.
+    pub left_out: Vec<(String, String)>,
 }
 
-/// Runs all combinations. `progress` gets the share that is done.
+/// Runs all combinations. `progress` gets the share that is done. Other processes are started by
+/// what `launcher` makes. What the device has no graphs or no processes for is left out, with the
+/// reason.
 ///
 /// # Errors
 /// If the device or the runtime refuses, or a kernel fails.
-pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError>
+pub fn run<B: Bench>(
+    bench: &B,
+    plan: &Plan,
+    launcher: Launcher<'_>,
+    progress: &dyn Fn(f64),
+) -> Result<Outcome, LabError>
 where
     B::Stream: Send,
 {
     let runtime = Runtime::new(Fcfs).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let kernels_ns = BERT_BASE_FP32.lengths();
-    let commands = kernels_ns.iter().map(|&ns| bench.command(ns, 1));
-    let commands: Vec<B::Command> = commands.collect::<Result<_, _>>()?;
-    let total = plan.modes.len() * plan.threads.len();
-    let mut rows = Vec::with_capacity(total);
-    for &mode in &plan.modes {
-        for &threads in &plan.threads {
-            rows.push(row(bench, &device, plan, &commands, (mode, threads))?);
-            progress(rows.len() as f64 / total as f64);
+    let each = plan.modes.len() * plan.threads.len() + plan.processes.len();
+    let total = (plan.forms.len() * each).max(1) as f64;
+    let (mut rows, mut left_out, mut done) = (Vec::new(), Vec::new(), 0.0);
+    let mut step = || {
+        done += 1.0;
+        progress(done / total);
+    };
+    for &form in &plan.forms {
+        let commands = match commands(bench, form, &kernels_ns) {
+            Ok(commands) => commands,
+            Err(why) => {
+                left_out.push((format!("requests as one {form}"), why.to_string()));
+                continue;
+            }
+        };
+        for &mode in &plan.modes {
+            for &threads in &plan.threads {
+                let series = series(bench, &device, plan, &commands, (mode, threads))?;
+                rows.push(summary((mode, form), (threads, 0), series));
+                step();
+            }
+        }
+        for &count in &plan.processes {
+            let wanted = Client { form, requests: plan.requests, pause_ns: plan.pause_ns };
+            match processes::series(launcher, &wanted, count) {
+                Ok(series) => rows.push(summary((Mode::Plain, form), (count, count), series)),
+                Err(why) => left_out.push((format!("{count} processes, {form}"), why.to_string())),
+            }
+            step();
         }
     }
-    Ok(Outcome { device: bench.describe(), plan: plan.clone(), kernels_ns, rows })
+    Ok(Outcome { device: bench.describe(), plan: plan.clone(), kernels_ns, rows, left_out })
 }
 
-fn row<B: Bench>(
+/// The commands of a request.
+fn commands<B: Bench>(
+    bench: &B,
+    form: Form,
+    lengths_ns: &[u64],
+) -> Result<Vec<B::Command>, LabError> {
+    match form {
+        Form::Kernels => lengths_ns.iter().map(|&ns| bench.command(ns, 1)).collect(),
+        Form::Graph => Ok(vec![bench.graph(lengths_ns)?]),
+    }
+}
+
+/// The requests of some threads.
+fn series<B: Bench>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
     commands: &[B::Command],
     (mode, threads): (Mode, u32),
-) -> Result<Row, LabError> {
+) -> Result<Vec<Request>, LabError> {
     let (threshold, batch) = WINDOW;
     let way = match mode {
         Mode::Plain => Way::Plain { urgent: false },
@@ -133,7 +233,7 @@ fn row<B: Bench>(
         Ok(series)
     };
     let client = &client;
-    let series = thread::scope(|scope| {
+    thread::scope(|scope| {
         let started: Vec<_> = (0..threads)
             .zip(runners?)
             .map(|client_of| scope.spawn(move || client(client_of)))
@@ -145,8 +245,7 @@ fn row<B: Bench>(
             all.extend(ended?);
         }
         Ok::<_, LabError>(all)
-    })?;
-    Ok(summary(mode, threads, series))
+    })
 }
 
 /// All kernels of a request, and a wait for the last.
@@ -178,7 +277,11 @@ fn request<B: Bench>(
     Ok(Request { thread, start_ns, submitted_ns, end_ns: now_ns() })
 }
 
-fn summary(mode: Mode, threads: u32, series: Vec<Request>) -> Row {
+fn summary(
+    (mode, form): (Mode, Form),
+    (threads, processes): (u32, u32),
+    series: Vec<Request>,
+) -> Row {
     let of =
         |span: fn(&Request) -> u64| Quantiles::of(&series.iter().map(span).collect::<Vec<_>>());
     let first = series.iter().map(|request| request.start_ns).min().unwrap_or(0);
@@ -187,7 +290,9 @@ fn summary(mode: Mode, threads: u32, series: Vec<Request>) -> Row {
     let per_second = if seconds > 0.0 { series.len() as f64 / seconds } else { 0.0 };
     Row {
         mode,
+        form,
         threads,
+        processes,
         whole: of(|request| request.end_ns - request.start_ns),
         submit: of(|request| request.submitted_ns - request.start_ns),
         rest: of(|request| request.end_ns - request.submitted_ns),
@@ -204,15 +309,21 @@ mod tests {
     #[test]
     fn every_request_of_every_thread_is_in_the_series() {
         let plan = Plan {
+            forms: vec![Form::Kernels, Form::Graph],
             threads: vec![1, 2],
+            processes: vec![3],
             requests: 2,
             pause_ns: 1_000,
             modes: vec![Mode::Plain, Mode::Lv1],
         };
-        let outcome = run(&Host::open().unwrap(), &plan, &|_| {}).unwrap();
+        let none = |_: &Client| Err(std::io::Error::other("there is but one processor"));
+        let outcome = run(&Host::open().unwrap(), &plan, &none, &|_| {}).unwrap();
         let rows: Vec<_> = outcome.rows.iter().map(|row| (row.mode, row.threads)).collect();
         let modes = [Mode::Plain, Mode::Lv1];
         assert_eq!(rows, modes.map(|mode| [(mode, 1), (mode, 2)]).concat());
+        let [processes, graphs] = &*outcome.left_out else { panic!("{:?}", outcome.left_out) };
+        assert!(processes.0 == "3 processes, kernels" && processes.1.contains("one processor"));
+        assert!(graphs.0.contains("graph") && graphs.1.contains("one by one"), "{graphs:?}");
         assert_eq!(outcome.kernels_ns.len(), 157);
         for row in &outcome.rows {
             assert_eq!(row.series.len(), 2 * row.threads as usize);

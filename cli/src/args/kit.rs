@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, value_parser};
 use xsched_lab::kit::Kind;
+use xsched_lab::requests::Form;
 
 use super::{SpinArgs, SpinHal};
 
@@ -36,8 +37,8 @@ pub(crate) struct InterruptArgs {
     /// Mechanisms, with commas between; by default all that can be used here.
     #[arg(long, value_name = "M,M", value_delimiter = ',')]
     pub(crate) mechanisms: Vec<String>,
-    /// Kinds of kernels, with commas between, of alu, lds, mfma, memory, atomics, barrier and
-    /// cooperative; by default all that the device has.
+    /// Kinds of kernels, with commas between, of alu, lds, mfma, memory, atomics, barrier, meeting
+    /// and cooperative; by default all that the device has.
     #[arg(long, value_name = "K,K", value_delimiter = ',')]
     pub(crate) kinds: Vec<Kind>,
     /// Numbers of queues that are interrupted at once, with commas between.
@@ -81,6 +82,14 @@ pub(crate) struct RequestsArgs {
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2,3")]
     #[arg(value_parser = value_parser!(u32).range(1..=64))]
     pub(crate) clients: Vec<u32>,
+    /// Numbers of processes that make requests at once, with commas between; 0 leaves them out.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "3")]
+    #[arg(value_parser = value_parser!(u32).range(0..=16))]
+    pub(crate) processes: Vec<u32>,
+    /// How requests are launched, with commas between: kernel by kernel (`kernels`), or as one
+    /// `graph`.
+    #[arg(long, value_name = "F,F", value_delimiter = ',', default_value = "kernels,graph")]
+    pub(crate) forms: Vec<Form>,
     /// Requests of each thread.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
@@ -89,4 +98,24 @@ pub(crate) struct RequestsArgs {
     #[arg(long, value_name = "MS", default_value_t = 20)]
     #[arg(value_parser = value_parser!(u64).range(0..=10_000))]
     pub(crate) pause_ms: u64,
+}
+
+/// A process that makes requests, which `requests` starts.
+#[derive(Debug, Args)]
+pub(crate) struct ClientArgs {
+    /// The device.
+    #[arg(long, value_enum)]
+    pub(crate) hal: SpinHal,
+    /// The number of the device.
+    #[arg(long)]
+    pub(crate) device: u32,
+    /// How its requests are launched.
+    #[arg(long)]
+    pub(crate) form: Form,
+    /// How many.
+    #[arg(long)]
+    pub(crate) requests: u32,
+    /// Between two.
+    #[arg(long)]
+    pub(crate) pause_ns: u64,
 }

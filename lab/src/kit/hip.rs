@@ -42,7 +42,7 @@ pub struct HipWorker {
 /// Workgroups for a share of a device with so many compute units.
 fn blocks(kind: Kind, share: Share, units: u32) -> u32 {
     let per_unit = match kind {
-        Kind::Lds | Kind::Cooperative => FEW_PER_UNIT,
+        Kind::Lds | Kind::Meeting | Kind::Cooperative => FEW_PER_UNIT,
         _ => PER_UNIT,
     };
     match share {
@@ -63,7 +63,11 @@ impl HipWorker {
         let memory = WorkMemory::new(api, blocks(kind, share, api.about().units));
         let memory = memory.map_err(LabError::new)?;
         let command = |rounds: u64| {
-            let kernel = kernels.kernel(kind.name(), rounds, &memory);
+            let kernel = match kind {
+                Kind::Meeting => kernels.kernel(Kind::Cooperative.name(), rounds, &memory),
+                Kind::Cooperative => kernels.cooperative(kind.name(), rounds, &memory),
+                _ => kernels.kernel(kind.name(), rounds, &memory),
+            };
             let kernel = kernel.ok_or_else(|| LabError::new(format!("no kernel of {kind}")))?;
             Ok::<_, LabError>(StreamCommand::native(kernel))
         };

@@ -42,19 +42,23 @@ pub enum Kind {
     Atomics,
     /// Waits for the rest of its workgroup again and again.
     Barrier,
-    /// Waits for all other workgroups again and again.
+    /// Waits for all other workgroups again and again, launched as any other kernel.
+    Meeting,
+    /// The same, launched by the call for such kernels. On AMD's GPUs that carries it out in a ring
+    /// of the device's own, which a hold of the stream's does not reach.
     Cooperative,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Alu,
         Self::Lds,
         Self::Mfma,
         Self::Memory,
         Self::Atomics,
         Self::Barrier,
+        Self::Meeting,
         Self::Cooperative,
     ];
 
@@ -68,6 +72,7 @@ impl Kind {
             Self::Memory => "memory",
             Self::Atomics => "atomics",
             Self::Barrier => "barrier",
+            Self::Meeting => "meeting",
             Self::Cooperative => "cooperative",
         }
     }
