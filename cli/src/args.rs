@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use xsched_lab::mode::Mode;
 use xsched_sim::comparators::System;
 
-pub(crate) use kit::{AllArgs, ClientArgs, InterruptArgs, RequestsArgs};
+pub(crate) use kit::{AllArgs, ClientArgs, InterruptArgs, PlacementArgs, RequestsArgs};
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
@@ -113,6 +113,10 @@ pub(crate) enum Bench {
     /// processes, and take the launches' time apart.
     #[command(after_help = EXIT_CODES)]
     Requests(RequestsArgs),
+    /// Wait for words in all places and hold streams beside others, to see how soon a gate is seen
+    /// and what else a hold stops; on HIP.
+    #[command(after_help = EXIT_CODES)]
+    Placement(PlacementArgs),
     /// Run two tasks that are always busy, with shares, and print what each gets.
     #[command(after_help = EXIT_CODES)]
     Partition(PartitionArgs),
@@ -159,7 +163,8 @@ pub(crate) struct SpinArgs {
     /// error.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw the figures as SVG. There is no picture of `calibrate` and `requests`.
+    /// Draw the figures as SVG. There is no picture of `calibrate`,
+    /// `requests` and `placement`.
     #[arg(long, value_name = "OUT")]
     pub(crate) svg: Option<PathBuf>,
 }

@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Preempt(args)) => bench::preempt(&args),
         Command::Bench(Bench::Interrupt(args)) => bench::interrupt::execute(&args),
         Command::Bench(Bench::Requests(args)) => bench::requests::execute(&args),
+        Command::Bench(Bench::Placement(args)) => bench::placement::execute(&args),
         Command::Bench(Bench::Client(args)) => bench::requests::execute_client(&args),
         Command::Bench(Bench::FixedPriority(args)) => bench::spin::fixed_priority(&args),
         Command::Bench(Bench::Overhead(args)) => bench::spin::overhead(&args),

@@ -17,10 +17,12 @@ use xsched_hal_stream::{PlainStream, SharedPage, StreamApi, StreamCommand, Strea
 
 use crate::bench::{Bench, Described, LabError, Making};
 use crate::gpu::Hip;
+use crate::kit::canary;
 use crate::kit::hip::{HipSide, HipWorker};
 use crate::kit::meanwhile::Side;
 use crate::kit::tenants::{Tenant, queues};
 use crate::kit::{Kind, Kit, Load, Share};
+use crate::place::Below;
 
 /// The patched driver gives up preempting a queue after so long, in milliseconds.
 const PATCHED_MS: u32 = 1_000;
@@ -159,6 +161,18 @@ impl Kfd {
         config.gpu = self.places.first().cloned();
         let device = KfdDevice::new(below, mechanism, self.attribution(), lifted, config);
         device.map_err(LabError::new)
+    }
+
+    /// The HIP device, and what can be done below it. Nothing is suspended while others have queues
+    /// on the GPU.
+    #[must_use]
+    pub fn parts(&self) -> (&Hip, Below) {
+        let alone = canary::alone(self.tenants());
+        let mechanism = alone.and_then(|()| match self.found.choice {
+            Some(kind) => self.mechanism(kind),
+            None => Err(LabError::new(&self.found.because)),
+        });
+        (&self.hip, Below { attribution: self.attribution(), mechanism })
     }
 
     /// The mechanism of the probe's choice, and its device.

@@ -15,6 +15,7 @@ pub mod kit;
 pub mod mode;
 pub mod overhead;
 pub mod partition;
+pub mod place;
 pub mod preempt;
 pub mod priority;
 pub mod processes;

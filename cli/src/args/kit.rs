@@ -119,3 +119,25 @@ pub(crate) struct ClientArgs {
     #[arg(long)]
     pub(crate) pause_ns: u64,
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct PlacementArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Trials for each place of the word; a P99 needs 1000.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) trials: u32,
+    /// Calls of each kind, while a stream is open and while it is held.
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(value_parser = value_parser!(u32).range(1..=300))]
+    pub(crate) calls: u32,
+    /// Streams of normal priority; the runtime gives them 4 hardware rings (GPU_MAX_HW_QUEUES).
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    #[arg(value_parser = value_parser!(u32).range(0..=32))]
+    pub(crate) shared: u32,
+    /// Streams with hardware rings of their own.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = value_parser!(u32).range(0..=16))]
+    pub(crate) own: u32,
+}

@@ -6,6 +6,7 @@ pub(crate) mod draw;
 pub(crate) mod graphs;
 pub(crate) mod interrupt;
 mod on;
+pub(crate) mod placement;
 pub(crate) mod predict;
 mod preempt;
 pub(crate) mod requests;
