@@ -81,6 +81,78 @@ fn overhead_runs() {
 }
 
 #[test]
+fn requests_run_as_kernels_and_as_graphs_in_threads_and_processes() {
+    let args = "requests --requests 2 --pause-ms 0 --clients 1,2 --processes 3";
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let value = measured("requests", &args);
+    assert_eq!(value["left_out"], Value::Array(Vec::new()), "{value}");
+    let rows = value["rows"].as_array().expect("a list");
+    let of = |row: &Value| {
+        let series = row["series"].as_array().expect("a list").len();
+        (row["form"].clone(), row["threads"].clone(), row["processes"].clone(), series)
+    };
+    let found: Vec<_> = rows.iter().map(of).collect();
+    for form in ["kernels", "graph"] {
+        for (threads, processes, times) in [(1, 0, 2), (2, 0, 2), (3, 3, 1)] {
+            let wanted = (form.into(), threads.into(), processes.into(), 2 * threads);
+            let here = found.iter().filter(|row| **row == wanted).count();
+            assert_eq!(here, times, "{form}, {threads} threads: {found:?}");
+        }
+    }
+}
+
+/// The emulated runtime has 4 rings for streams of normal priority, so the fifth and the sixth
+/// stream share those of the first and the second, and the default stream comes next.
+#[test]
+fn shared_rings_are_told_from_those_of_their_own() {
+    let value = measured("placement", &["placement", "--trials", "3", "--calls", "1"]);
+    assert_eq!(value["stopped"], Value::Null, "{value}");
+    let rings = &value["rings"];
+    let streams = rings["streams"].as_array().expect("a list");
+    let name = |at: &Value| {
+        let at = usize::try_from(at.as_u64().expect("a number")).expect("a place");
+        streams[at]["name"].as_str().expect("a name")
+    };
+    let pairs = rings["pairs"].as_array().expect("a list");
+    assert_eq!(pairs.len(), 10 * 9);
+    assert!(pairs.iter().all(|pair| pair["was_held"] == true), "{rings}");
+    let stopped = pairs.iter().filter(|pair| pair["took_ns"].is_null());
+    let mut stopped: Vec<_> =
+        stopped.map(|pair| (name(&pair["held"]), name(&pair["other"]))).collect();
+    stopped.sort_unstable();
+    let mut wanted = Vec::new();
+    for (one, other) in [
+        ("shared 0", "shared 4"),
+        ("shared 1", "shared 5"),
+        ("shared 2", "default 0"),
+        // Not for its ring: the default stream waits for all streams that may block it.
+        ("own 0", "default 0"),
+        ("own 1", "default 0"),
+        ("own 2", "default 0"),
+    ] {
+        wanted.extend([(one, other), (other, one)]);
+    }
+    wanted.sort_unstable();
+    assert_eq!(stopped, wanted);
+
+    let words = value["words"].as_array().expect("a list");
+    assert_eq!(words.len(), 6);
+    for word in words {
+        assert_eq!((&word["error"], &word["passed"]), (&Value::Null, &0.into()), "{word}");
+        assert_eq!(word["trials"].as_array().expect("a list").len(), 3, "{word}");
+    }
+    let firsts = value["firsts"].as_array().expect("a list");
+    let waited = |held: bool| {
+        let waited = firsts.iter().filter(|row| row["held"] == held && row["blocked"] != 0);
+        waited.filter_map(|row| row["call"].as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(waited(false), [""; 0]);
+    assert!(waited(true).contains(&"launch in the default stream"), "{firsts:?}");
+    assert!(!waited(true).contains(&"launch in a stream that is there"), "{firsts:?}");
+    assert!(!waited(true).contains(&"new stream and its first launch"), "{firsts:?}");
+}
+
+#[test]
 fn what_is_missing_is_said_in_a_line() {
     let image = Image::new("missing");
     let none = Path::new("/nonexistent/libamdhip64.so");

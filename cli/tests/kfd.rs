@@ -61,3 +61,60 @@ fn interrupts_by_the_driver_change_no_result() {
     // The emulated runtime does not say to the driver that it is there.
     assert!(refused.contains("debug-trap"), "{refused}");
 }
+
+#[test]
+fn the_driver_stops_those_whose_queue_it_is_and_nobody_else() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let args = "bench placement --hal kfd --trials 2 --calls 1 --json record.json";
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let (code, printed, complained) = xsched(folder.path(), &args);
+    assert_eq!(code, Some(0), "{printed}{complained}");
+    let record = fs::read_to_string(folder.path().join("record.json")).expect("the record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    let rings = &record["rings"];
+    assert_eq!(rings["not_by_the_driver"], Value::Null, "{rings}");
+    let streams = rings["streams"].as_array().expect("a list");
+    // Those that were first in their ring, and those with a ring of their own.
+    let with_queue = streams.iter().filter(|stream| stream["queue"].is_u64());
+    let names: Vec<&str> = with_queue.filter_map(|stream| stream["name"].as_str()).collect();
+    let own = ["shared 0", "shared 1", "shared 2", "shared 3", "own 0", "own 1", "own 2"];
+    assert_eq!(names, own);
+    let pairs = rings["pairs"].as_array().expect("a list");
+    let of = |by: &str| -> Vec<(Value, Value)> {
+        let stopped = pairs.iter().filter(|pair| pair["by"] == by && pair["took_ns"].is_null());
+        stopped.map(|pair| (pair["held"].clone(), pair["other"].clone())).collect()
+    };
+    let (by_gate, by_driver) = (of("gate"), of("update-queue"));
+    assert!(!by_driver.is_empty() && by_driver.iter().all(|pair| by_gate.contains(pair)));
+    for pair in by_gate {
+        let held = usize::try_from(pair.0.as_u64().expect("a number")).expect("a place");
+        let known = streams[held]["queue"].is_u64();
+        assert_eq!(by_driver.contains(&pair), known, "{pair:?}");
+    }
+}
+
+#[test]
+fn a_cooperative_kernel_is_not_in_the_ring_that_is_interrupted() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let args = "bench interrupt --hal kfd --kinds meeting,cooperative --queues 1 \
+                --command-us 2000 --trials 3 --interrupts 20 --calls 1 --processes 0 \
+                --json record.json";
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let (code, printed, complained) = xsched(folder.path(), &args);
+    assert_eq!(code, Some(0), "{printed}{complained}");
+    let record = fs::read_to_string(folder.path().join("record.json")).expect("the record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    assert_eq!((&record["stopped"], &record["failures"]), (&Value::Null, &Value::Array(vec![])));
+    let cells = record["cells"].as_array().expect("a list");
+    assert_eq!(cells.len(), 6, "{record}");
+    for cell in cells {
+        assert_eq!((&cell["sums"]["wrong"], &cell["lost"]), (&0.into(), &0.into()), "{cell}");
+        if cell["combination"]["load"]["kind"] == "meeting" {
+            assert_eq!(cell["ran_on"], 0, "{cell}");
+        }
+    }
+    let ran_on = |cell: &&Value| cell["ran_on"] != 0;
+    assert!(cells.iter().any(|cell| ran_on(&cell)), "the device's own ring is not held: {record}");
+    let traits = record["traits"].to_string();
+    assert!(traits.contains("hipModuleLaunchCooperativeKernel"), "{traits}");
+}

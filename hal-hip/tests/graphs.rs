@@ -1,4 +1,5 @@
-//! Graphs, cooperative kernels, and words in places of the caller's choice, on the emulated runtime.
+//! Graphs, cooperative kernels, and words in places of the caller's choice, on the emulated
+//! runtime.
 #![allow(unsafe_code, reason = "drivers' handles")]
 
 mod common;

@@ -89,7 +89,7 @@ fn firsts(rows: &[First]) -> String {
     let rows = rows.iter().map(|row| {
         let us = |value| number((row.time.samples > 0).then_some(value), 1);
         vec![
-            row.call.to_owned(),
+            row.call.clone(),
             if row.held { "held" } else { "open" }.to_owned(),
             us(row.time.p50_us),
             us(row.time.p95_us),
@@ -116,8 +116,8 @@ fn words(rows: &[Row]) -> String {
     let rows = rows.iter().map(|row| {
         let us = |value| number((row.latency.samples > 0).then_some(value), 1);
         vec![
-            row.place.to_owned(),
-            row.written_by.to_owned(),
+            row.place.clone(),
+            row.written_by.clone(),
             row.latency.samples.to_string(),
             us(row.latency.p50_us),
             number(row.latency.p99_us, 1),

@@ -21,7 +21,7 @@ pub(crate) enum Work {
     /// What comes before it is all that matters.
     Nothing,
     /// A captured row.
-    Graph(Arc<[Work]>),
+    Graph(Arc<[Self]>),
     Kernel {
         kernel: Kernel,
         block: Box<[u64]>,

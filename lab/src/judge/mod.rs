@@ -3,6 +3,7 @@
 //! there are too few samples for one.
 
 mod interrupt;
+mod place;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -11,6 +12,8 @@ pub use interrupt::{
     canary, latency as interrupt_latency, meanwhile as interrupt_meanwhile,
     results as interrupt_results,
 };
+
+pub use place::{firsts, rings, words};
 
 use crate::bench::LabError;
 use crate::mode::Mode;
@@ -296,7 +299,8 @@ pub fn requests(record: &Value) -> Result<Judged, LabError> {
     let row = |row: &requests::Row| {
         let (whole, submit) = (&row.whole, &row.submit);
         json!({
-            "mode": row.mode, "threads": row.threads, "samples": whole.samples,
+            "mode": row.mode, "launched_as": row.form, "threads": row.threads,
+            "processes": row.processes.max(1), "samples": whole.samples,
             "mean_ms": ms(whole.mean_us), "p50_ms": ms(whole.p50_us), "p95_ms": ms(whole.p95_us),
             "p99_ms": whole.p99_us.map(ms), "max_ms": ms(whole.max_us),
             "launches_mean_ms": ms(submit.mean_us), "launches_max_ms": ms(submit.max_us),
@@ -304,7 +308,10 @@ pub fn requests(record: &Value) -> Result<Judged, LabError> {
         })
     };
     let figures: Vec<_> = rows.iter().map(row).collect();
-    Ok(Judged::new(json!({ "threads": figures }), None).noting(
+    let left_out: Vec<(String, String)> = list(record, "left_out")?;
+    let left_out = left_out.into_iter().map(|(what, why)| format!("left out: {what}: {why}"));
+    let judged = Judged::new(json!({ "threads": figures }), None);
+    Ok(left_out.fold(judged, Judged::noting).noting(
         "beside it, measured on an MI308X with PyTorch: one thread 6.37 ms; three 12.34, 13.63 \
          and 13.63 ms (means), 88.8 requests/s. These kernels are shaped as on an H200",
     ))

@@ -62,6 +62,13 @@ impl Kind {
         Self::Cooperative,
     ];
 
+    /// Whether it runs in the ring of the queue in which it is launched, as far as is known, so
+    /// that a hold of the queue has to stop it.
+    #[must_use]
+    pub const fn is_in_its_ring(self) -> bool {
+        !matches!(self, Self::Cooperative)
+    }
+
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {

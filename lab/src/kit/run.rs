@@ -124,8 +124,10 @@ impl Outcome {
     /// Whether anything was not as it should be.
     #[must_use]
     pub fn is_finding(&self) -> bool {
-        let ran_on =
-            self.cells.iter().any(|cell| cell.ran_on > 0 || cell.sums.wrong > 0 || cell.lost != 0);
+        let ran_on = self.cells.iter().any(|cell| {
+            let held = cell.combination.load.kind.is_in_its_ring();
+            (held && cell.ran_on > 0) || cell.sums.wrong > 0 || cell.lost != 0
+        });
         let wrong = self.storms.iter().any(|storm| !storm.is_right());
         self.stopped.is_some() || ran_on || wrong || !self.failures.is_empty()
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched_hal_hip::{BareStream, HipApi, HipConfig, Place, PlacedWord, Ring, SideCalls};
 
 use super::{BLOCKED, Gate, PATIENCE, Witness};
@@ -18,10 +18,10 @@ use crate::stats::{Quantiles, ns_of};
 const BYTES: usize = 1 << 20;
 
 /// What a call took.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct First {
     /// Which call.
-    pub call: &'static str,
+    pub call: String,
     /// Whether a stream was held meanwhile.
     pub held: bool,
     /// How long it took, where it did not wait for that stream.
@@ -138,7 +138,7 @@ fn row(
         }
     }
     let time = Quantiles::of(&series_ns);
-    Ok(First { call: name, held: held.is_some(), time, series_ns, blocked, error })
+    Ok(First { call: name.to_owned(), held: held.is_some(), time, series_ns, blocked, error })
 }
 
 /// Holds the stream with a kernel behind its gate. What that said before.

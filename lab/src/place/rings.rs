@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched_hal_hip::{BareStream, HipApi, Place, PlacedWord, Ring, WaitLowering};
 use xsched_hal_kfd::KfdQueue;
 use xsched_hal_kfd::mechanism::Mechanism;
@@ -13,12 +13,12 @@ use crate::gpu::Hip;
 use crate::stats::ns_of;
 
 /// A stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stream {
     /// A name for it.
     pub name: String,
     /// How it was made: `own`, `shared` or `default`.
-    pub ring: &'static str,
+    pub ring: String,
     /// The queue of the driver's that was made for it.
     pub queue: Option<u32>,
     /// Why that is not known, or why there is none.
@@ -26,10 +26,10 @@ pub struct Stream {
 }
 
 /// A stream that is held, and another in which a kernel is launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// How it is held: `gate`, or the driver's mechanism.
-    pub by: &'static str,
+    pub by: String,
     /// The one that is held, by its place in the list.
     pub held: usize,
     /// The other.
@@ -42,7 +42,7 @@ pub struct Pair {
 }
 
 /// What came out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rings {
     /// The streams, in the order in which they were made.
     pub streams: Vec<Stream>,
@@ -55,24 +55,26 @@ pub struct Rings {
 impl Rings {
     /// Streams that stand still when another one is held, both by name, and how that is held.
     #[must_use]
-    pub fn stopped(&self) -> Vec<(&str, &str, &'static str)> {
+    pub fn stopped(&self) -> Vec<(&str, &str, &str)> {
         let name = |place: usize| self.streams.get(place).map_or("", |stream| &stream.name);
         let stopped = self.pairs.iter().filter(|pair| pair.took_ns.is_none());
-        stopped.map(|pair| (name(pair.held), name(pair.other), pair.by)).collect()
+        stopped.map(|pair| (name(pair.held), name(pair.other), &*pair.by)).collect()
     }
 
     /// Whether streams with rings of their own neither stop others nor are stopped by them, except
-    /// the default stream, which waits for them whatever ring it is in.
+    /// the default stream, which waits for them whatever ring it is in. `None` without such
+    /// streams, or without others.
     #[must_use]
-    pub fn own_is_own(&self) -> bool {
-        let ring = |place: usize| self.streams.get(place).map_or("", |stream| stream.ring);
+    pub fn own_is_own(&self) -> Option<bool> {
+        let ring = |place: usize| self.streams.get(place).map_or("", |stream| &*stream.ring);
         let (own, default) = (Ring::Own.name(), Ring::Default.name());
         let matters = |pair: &&Pair| {
             let rings = [ring(pair.held), ring(pair.other)];
             rings.contains(&own) && !rings.contains(&default)
         };
-        let mut all = self.pairs.iter().filter(matters);
-        all.all(|pair| pair.took_ns.is_some() && pair.was_held)
+        let all: Vec<&Pair> = self.pairs.iter().filter(matters).collect();
+        let own = all.iter().all(|pair| pair.took_ns.is_some() && pair.was_held);
+        (!all.is_empty()).then_some(own)
     }
 }
 
@@ -158,8 +160,8 @@ fn make(api: &Arc<HipApi>, below: &Below, ring: Ring, number: u32) -> Result<Mad
     stream.synchronize().map_err(LabError::new)?;
     let id = queue.as_ref().ok().map(|queue| queue.facts().id);
     let name = format!("{} {number}", ring.name());
-    let facts =
-        Stream { name, ring: ring.name(), queue: id, no_queue: queue.as_ref().err().cloned() };
+    let (ring, no_queue) = (ring.name().to_owned(), queue.as_ref().err().cloned());
+    let facts = Stream { name, ring, queue: id, no_queue };
     Ok(Made { stream, witness, queue: queue.ok(), facts })
 }
 
@@ -180,7 +182,13 @@ fn by_gate(gate: &Gate, all: &[Made], places: (usize, usize)) -> Result<Pair, La
     gate.open()?;
     launched.into_iter().collect::<Result<Vec<_>, _>>().map_err(LabError::new)?;
     let_go([held, other], before)?;
-    Ok(Pair { by: "gate", held: places.0, other: places.1, took_ns: took.map(ns_of), was_held })
+    Ok(Pair {
+        by: "gate".to_owned(),
+        held: places.0,
+        other: places.1,
+        took_ns: took.map(ns_of),
+        was_held,
+    })
 }
 
 fn by_driver(
@@ -200,7 +208,7 @@ fn by_driver(
     done(mechanism.resume(&queues)).map_err(LabError::new)?;
     launched.into_iter().collect::<Result<Vec<_>, _>>().map_err(LabError::new)?;
     let_go([held, other], before)?;
-    let by = mechanism.kind().name();
+    let by = mechanism.kind().name().to_owned();
     Ok(Pair { by, held: places.0, other: places.1, took_ns: took.map(ns_of), was_held })
 }
 
@@ -220,11 +228,11 @@ mod tests {
     use super::*;
 
     fn stream(name: &str, ring: Ring) -> Stream {
-        Stream { name: name.into(), ring: ring.name(), queue: None, no_queue: None }
+        Stream { name: name.into(), ring: ring.name().into(), queue: None, no_queue: None }
     }
 
     fn pair(held: usize, other: usize, runs: bool) -> Pair {
-        Pair { by: "gate", held, other, took_ns: runs.then_some(9), was_held: true }
+        Pair { by: "gate".into(), held, other, took_ns: runs.then_some(9), was_held: true }
     }
 
     #[test]
@@ -238,12 +246,14 @@ mod tests {
         let rings = Rings { streams, pairs, not_by_the_driver: None };
         let stopped = [("shared 0", "default 0", "gate"), ("own 0", "default 0", "gate")];
         assert_eq!(rings.stopped(), stopped);
-        assert!(rings.own_is_own());
+        assert_eq!(rings.own_is_own(), Some(true));
         let mut shared = rings.clone();
         shared.pairs[2].took_ns = None;
-        assert!(!shared.own_is_own());
+        assert_eq!(shared.own_is_own(), Some(false));
         let mut loose = rings;
         loose.pairs[0].was_held = false;
-        assert!(!loose.own_is_own(), "nothing is shown by a stream that was not held");
+        assert_eq!(loose.own_is_own(), Some(false), "a stream that was not held shows nothing");
+        loose.pairs.clear();
+        assert_eq!(loose.own_is_own(), None);
     }
 }

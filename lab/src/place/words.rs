@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use xsched::core::rng::SplitMix64;
 use xsched_hal_hip::{BareStream, Place, PlacedWord, Ring};
 use xsched_hal_stream::ClockProbe;
@@ -20,7 +20,7 @@ const HELD_NS: u64 = 300_000;
 const SEED: u64 = 1;
 
 /// The moments of one wait, in nanoseconds from the beginning of its place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// When the word was 1 and the wait and the kernel behind it were launched.
     pub launched_ns: u64,
@@ -39,12 +39,12 @@ pub struct Trial {
 }
 
 /// What came out for a place.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Which.
-    pub place: &'static str,
+    pub place: String,
     /// Who writes the word: the host, or a stream.
-    pub written_by: &'static str,
+    pub written_by: String,
     /// From the write to the first instruction behind the wait.
     pub latency: Quantiles,
     /// From the write until the host saw it.
@@ -133,9 +133,18 @@ fn row(place: Place, trials: Vec<Trial>, error: Option<String>) -> Row {
     };
     let (latency, seen) = (spans(|trial| trial.first_ns), spans(|trial| trial.seen_ns));
     let passed = u32::try_from(trials.len() - held().count()).unwrap_or(u32::MAX);
-    let written_by = if place.is_host_visible() { "the host" } else { "a stream" };
+    let written_by = if place.is_host_visible() { "the host" } else { "a stream" }.to_owned();
     let unsure_us = trials.iter().map(|trial| trial.unsure_ns).max().unwrap_or(0) as f64 / 1e3;
-    Row { place: place.name(), written_by, latency, seen, unsure_us, passed, trials, error }
+    Row {
+        place: place.name().to_owned(),
+        written_by,
+        latency,
+        seen,
+        unsure_us,
+        passed,
+        trials,
+        error,
+    }
 }
 
 #[cfg(test)]
@@ -155,6 +164,6 @@ mod tests {
         let row = row(Place::DeviceCoarse, vec![held, passed], None);
         assert_eq!((row.latency.samples, row.passed, row.trials.len()), (1, 1, 2));
         assert_eq!((row.latency.p50_us, row.seen.p50_us, row.unsure_us), (3.0, 5.0, 0.5));
-        assert_eq!((row.place, row.written_by), ("device, coarse-grained", "a stream"));
+        assert_eq!((&*row.place, &*row.written_by), ("device, coarse-grained", "a stream"));
     }
 }

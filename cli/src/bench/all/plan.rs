@@ -120,10 +120,30 @@ const GRAPHS: [Part; 1] = [Part {
 }];
 const REQUESTS: [Part; 1] = [Part {
     id: "5.2-kernels",
-    name: "BERT-shaped requests of one to three threads",
+    name: "BERT-shaped requests, kernel by kernel and as graphs, of threads and processes",
     goal: "none: it shows what of a request is the host's",
     judge: judge::requests,
 }];
+const PLACEMENT: [Part; 3] = [
+    Part {
+        id: "lv2-rings",
+        name: "what stands still while a stream is held",
+        goal: "streams with rings of their own neither stop others nor are stopped by them",
+        judge: judge::rings,
+    },
+    Part {
+        id: "lv2-firsts",
+        name: "first launches and other calls while a stream is held at its gate",
+        goal: "none",
+        judge: judge::firsts,
+    },
+    Part {
+        id: "lv2-words",
+        name: "how soon a stream sees its gate open, by the place of the gate's word",
+        goal: "nothing passes a closed gate, and no stream is stuck",
+        judge: judge::words,
+    },
+];
 const CALIBRATE: [Part; 1] = [Part {
     id: "calibrate",
     name: "a description of the device for the simulator",
@@ -187,6 +207,9 @@ pub(super) fn runs(hal: SpinHal, quick: bool) -> Vec<Run> {
                    --processes 0";
         let here = if hal == SpinHal::Host { "--processes 0" } else { "" };
         runs.insert(0, run(("interrupt", true), &INTERRUPT, of(few, here)));
+    }
+    if matches!(hal, SpinHal::Hip | SpinHal::Kfd) {
+        runs.push(run(("placement", false), &PLACEMENT, of("--trials 20 --calls 2", "")));
     }
     if hal == SpinHal::Cuda {
         runs.push(run(("graphs", true), &GRAPHS, of("--samples 30 --requests 30", "")));
