@@ -111,7 +111,26 @@ functions! {
     optional {
         // The one without a number refuses unless a setting of the kernel module says otherwise.
         fn wait_value = "cuStreamWaitValue32_v2" (Handle, Address, u32, c_uint);
+        fn write_value = "cuStreamWriteValue32_v2" (Handle, Address, u32, c_uint);
         fn function_load = "cuFuncLoad" (Handle);
+        fn launch_together = "cuLaunchCooperativeKernel" (
+            Handle,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            Handle,
+            *mut *mut c_void
+        );
+        fn capture_begin = "cuStreamBeginCapture_v2" (Handle, c_uint);
+        fn capture_end = "cuStreamEndCapture" (Handle, *mut Handle);
+        fn graph_instantiate = "cuGraphInstantiateWithFlags" (*mut Handle, Handle, u64);
+        fn graph_launch = "cuGraphLaunch" (Handle, Handle);
+        fn graph_destroy = "cuGraphDestroy" (Handle);
+        fn graph_exec_destroy = "cuGraphExecDestroy" (Handle);
     }
 }
 

@@ -176,6 +176,54 @@ exports! {
         answer(unsafe { wait(stream, address(word), value, flags) })
     }
 
+    fn hipStreamWriteValue32(stream: Handle, word: *mut c_void, value: u32, _flags: c_uint) {
+        let write = entered()?.write_value.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: HIP's caller promises that the stream is alive and the word outlives the write.
+        answer(unsafe { write(stream, address(word), value, 0) })
+    }
+
+    fn hipStreamBeginCapture(stream: Handle, mode: c_uint) {
+        let begin = entered()?.capture_begin.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: HIP's caller promises that the stream is alive.
+        answer(unsafe { begin(stream, mode) })
+    }
+
+    fn hipStreamEndCapture(stream: Handle, graph: *mut Handle) {
+        let end = entered()?.capture_end.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: HIP's caller promises that the one is alive and the other may be written to.
+        answer(unsafe { end(stream, graph) })
+    }
+
+    fn hipGraphInstantiate(
+        exec: *mut Handle,
+        graph: Handle,
+        _failed: *mut Handle,
+        _log: *mut c_char,
+        _log_bytes: usize,
+    ) {
+        let instantiate = entered()?.graph_instantiate.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: HIP's caller promises that the one may be written to and the other is a graph.
+        answer(unsafe { instantiate(exec, graph, 0) })
+    }
+
+    fn hipGraphLaunch(exec: Handle, stream: Handle) {
+        let launch = entered()?.graph_launch.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: HIP's caller promises that both are alive.
+        answer(unsafe { launch(exec, stream) })
+    }
+
+    fn hipGraphDestroy(graph: Handle) {
+        let destroy = entered()?.graph_destroy.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: HIP's caller promises that it is one and not used afterwards.
+        answer(unsafe { destroy(graph) })
+    }
+
+    fn hipGraphExecDestroy(exec: Handle) {
+        let destroy = entered()?.graph_exec_destroy.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: HIP's caller promises that it is one and not used afterwards.
+        answer(unsafe { destroy(exec) })
+    }
+
     fn hipEventCreateWithFlags(event: *mut Handle, flags: c_uint) {
         // SAFETY: HIP's caller promises that the handle may be written to.
         answer(unsafe { (entered()?.event_create)(event, flags) })
@@ -304,6 +352,28 @@ exports! {
             (entered()?.launch)(
                 function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
                 parameters, extra,
+            )
+        })
+    }
+    fn hipModuleLaunchCooperativeKernel(
+        function: Handle,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared_bytes: c_uint,
+        stream: Handle,
+        parameters: *mut *mut c_void,
+    ) {
+        let launch = entered()?.launch_together.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: HIP's caller promises that function and stream are alive, and that the arguments
+        // are those of the kernel.
+        answer(unsafe {
+            launch(
+                function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+                parameters,
             )
         })
     }

@@ -11,7 +11,8 @@
 //! * A mask of compute units is ignored. Such a stream is blocking, as HIP's is, and shares what
 //!   CUDA has it share.
 //! * A wait for a word is always the front end's, whatever `GPU_STREAMOPS_CP_WAIT` says, and looks
-//!   at all its bits. There is no signal memory.
+//!   at all its bits. There is no signal memory, and no fine-grained memory of the device.
+//! * Graphs and cooperative launches are CUDA's: such a kernel is in its stream's own ring.
 //! * Modules are PTX or CUDA binaries. Kernels are loaded when they are looked up, not when they
 //!   are launched, where the driver can (CUDA 12.4 on): a first launch behind a held stream would
 //!   wait for it.
