@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -31,7 +32,11 @@ impl Drop for Image {
     }
 }
 
+/// Emulated devices keep processors busy, and one that does not answer for too long is given up.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 fn bench(library: &Path, image: &Path, args: &[&str]) -> Output {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
     command.arg("bench").args(args).args(["--hal", "hip", "--json", "-"]).stdin(Stdio::null());
     command.env("XSCHED_HIP_LIB", library).env("XSCHED_HIP_KERNELS", image);
@@ -82,7 +87,7 @@ fn overhead_runs() {
 
 #[test]
 fn requests_run_as_kernels_and_as_graphs_in_threads_and_processes() {
-    let args = "requests --requests 2 --pause-ms 0 --clients 1,2 --processes 3";
+    let args = "requests --requests 2 --pause-ms 0 --clients 1,2 --processes 2";
     let args: Vec<&str> = args.split_whitespace().collect();
     let value = measured("requests", &args);
     assert_eq!(value["left_out"], Value::Array(Vec::new()), "{value}");
@@ -93,7 +98,7 @@ fn requests_run_as_kernels_and_as_graphs_in_threads_and_processes() {
     };
     let found: Vec<_> = rows.iter().map(of).collect();
     for form in ["kernels", "graph"] {
-        for (threads, processes, times) in [(1, 0, 2), (2, 0, 2), (3, 3, 1)] {
+        for (threads, processes, times) in [(1, 0, 2), (2, 0, 2), (2, 2, 1)] {
             let wanted = (form.into(), threads.into(), processes.into(), 2 * threads);
             let here = found.iter().filter(|row| **row == wanted).count();
             assert_eq!(here, times, "{form}, {threads} threads: {found:?}");

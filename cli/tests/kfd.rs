@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 use xsched_kfd_emulated::Config;
@@ -16,8 +17,12 @@ fn library(name: &str) -> PathBuf {
     test.parent().expect("programs are in folders").join(name)
 }
 
+/// Emulated devices keep processors busy, and one that does not answer for too long is given up.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Runs the program on both. Its exit code, what it printed and what it complained.
 fn xsched(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let image = folder.join("kernels");
     fs::write(&image, xsched_hip_emulated::IMAGE).expect("a file for the test");
     let file = |name: &str| fs::File::create(folder.join(name)).expect("a file for the test");

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -105,12 +105,16 @@ impl Started {
     }
 
     /// Its next line.
-    fn line(&self, patience: Duration) -> Result<String, LabError> {
+    fn line(&mut self, patience: Duration) -> Result<String, LabError> {
         match self.lines.recv_timeout(patience) {
             Ok(line) => line.map_err(LabError::new),
-            Err(_) => {
+            Err(RecvTimeoutError::Timeout) => {
                 let waited = patience.as_secs();
-                Err(LabError::new(format!("a process ended, or said nothing for {waited} s")))
+                Err(LabError::new(format!("a process said nothing for {waited} s")))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.child.wait().map_err(LabError::new)?;
+                Err(LabError::new(format!("a process ended early, as it says above: {status}")))
             }
         }
     }
@@ -139,7 +143,7 @@ pub(super) fn series(
     let start = || Started::new(launcher(wanted)?);
     let started: io::Result<Vec<Started>> = (0..count).map(|_| start()).collect();
     let mut started = started.map_err(LabError::new)?;
-    for process in &started {
+    for process in &mut started {
         let said = process.line(START)?;
         if said != READY {
             return Err(LabError::new(format!("a process said `{said}`")));
@@ -150,7 +154,7 @@ pub(super) fn series(
     let each = REQUEST + Duration::from_nanos(wanted.pause_ns);
     let patience = START + each.saturating_mul(wanted.requests.saturating_mul(count));
     let mut all = Vec::new();
-    for (thread, process) in (0..).zip(&started) {
+    for (thread, process) in (0..).zip(&mut started) {
         let line = process.line(patience)?;
         let series: Vec<Request> = serde_json::from_str(&line).map_err(LabError::new)?;
         let from = |ns: u64| ns.saturating_sub(origin_ns);
@@ -207,7 +211,7 @@ mod tests {
     #[test]
     fn a_process_that_fails_is_an_error_and_nobody_waits_for_it() {
         let ended = said("exit 3").unwrap_err().to_string();
-        assert!(ended.contains("ended"), "{ended}");
+        assert!(ended.contains("ended") && ended.contains("3"), "{ended}");
         let odd = said("echo no device; sleep 1000").unwrap_err().to_string();
         assert!(odd.contains("no device"), "{odd}");
         let unread = said("echo ready; read go; echo nonsense").unwrap_err().to_string();
