@@ -38,7 +38,10 @@ opaque!(
     cubecl_hip_sys::ihipStream_t,
     cubecl_hip_sys::ihipEvent_t,
     cubecl_hip_sys::ihipModule_t,
-    cubecl_hip_sys::ihipModuleSymbol_t
+    cubecl_hip_sys::ihipModuleSymbol_t,
+    cubecl_hip_sys::ihipGraph,
+    cubecl_hip_sys::hipGraphExec,
+    cubecl_hip_sys::hipGraphNode
 );
 
 #[cfg(feature = "check-hip-sys")]
@@ -51,7 +54,10 @@ mod hip_sys {
         hiprt::ihipStream_t,
         hiprt::ihipEvent_t,
         hiprt::ihipModule_t,
-        hiprt::ihipModuleSymbol_t
+        hiprt::ihipModuleSymbol_t,
+        hiprt::ihipGraph,
+        hiprt::hipGraphExec,
+        hiprt::hipGraphNode
     );
 
     /// What is an enumeration there.
@@ -67,7 +73,8 @@ mod hip_sys {
         hiprt::hipError_t,
         hiprt::hipDeviceAttribute_t,
         hiprt::hipMemcpyKind,
-        hiprt::hipStreamCaptureStatus
+        hiprt::hipStreamCaptureStatus,
+        hiprt::hipStreamCaptureMode
     );
 }
 
@@ -92,6 +99,7 @@ functions! {
     (A1 B1, A2 B2, A3 B3)
     (A1 B1, A2 B2, A3 B3, A4 B4)
     (A1 B1, A2 B2, A3 B3, A4 B4, A5 B5)
+    (A1 B1, A2 B2, A3 B3, A4 B4, A5 B5, A6 B6, A7 B7, A8 B8, A9 B9, A10 B10)
     (A1 B1, A2 B2, A3 B3, A4 B4, A5 B5, A6 B6, A7 B7, A8 B8, A9 B9, A10 B10, A11 B11)
 }
 
