@@ -424,6 +424,16 @@ impl<'a, S: Subject> Rig<'a, S> {
         Ok(())
     }
 
+    /// Skips the check unless holds deactivate the queue: elsewhere nothing is launched into one
+    /// that is held, and what was launched may start.
+    pub(crate) fn require_deactivation(&self) -> Step {
+        self.require(Level::Deactivate)?;
+        if self.caps.deactivate.is_none() {
+            return skip("a hold needs no deactivation on this device");
+        }
+        Ok(())
+    }
+
     /// Skips the check if held commands are forgotten.
     pub(crate) fn require_continue(&self) -> Step {
         if [self.caps.deactivate, self.caps.interrupt].contains(&Some(Recovery::Replay)) {

@@ -16,17 +16,15 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use xsched_conformance::{Check, Claims, Subject, Work, checks};
+use xsched_conformance::{Claims, Subject, Work, checks};
 use xsched_core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig, Rings};
 use xsched_hal_kfd::mechanism::Kind;
 use xsched_hal_kfd::probe::{MECHANISM_VARIABLE, Places, assemble, probe};
-use xsched_hal_kfd::uapi;
-use xsched_hal_kfd::{Driver, Kfd, KfdConfig, KfdDevice, KfdQueueConfig, Versioned};
+use xsched_hal_kfd::{KfdConfig, KfdDevice, KfdQueueConfig};
 use xsched_hal_stream::{Spacing, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};
 use xsched_kfd_emulated::Config;
 use xsched_kfd_emulated::system::{Options, run};
-use zerocopy::IntoBytes;
 
 use common::{Kernels, library};
 
@@ -71,7 +69,12 @@ impl Emulated {
         // they are is tested where it belongs.
         let mut config = StreamDeviceConfig::default();
         (config.blocked_after, config.probe_every) = (PATIENCE, Duration::ZERO);
-        StreamDevice::new(api, config).map_err(|error| error.to_string())
+        let device = StreamDevice::new(api, config).map_err(|error| error.to_string())?;
+        // Without gates the checks of Lv2 would be skipped, or hold nothing.
+        match device.no_gate() {
+            None => Ok(device),
+            Some(why) => Err(format!("the emulated device has no gate: {why}")),
+        }
     }
 }
 
@@ -112,17 +115,6 @@ impl Subject for Emulated {
     }
 }
 
-/// What ROCm's runtime does when it starts: a debugger waits for it.
-fn enable_runtime() {
-    let driver = Kfd::open().expect("the emulated driver");
-    Versioned::ask(&driver).expect("it answers");
-    let mode = uapi::MODE_ENABLE;
-    let mut enable = uapi::RuntimeEnable { r_debug: 0, mode, capabilities: 0 };
-    // SAFETY: the argument names no memory.
-    let answer = unsafe { driver.ioctl(uapi::RUNTIME_ENABLE.request, enable.as_mut_bytes()) };
-    assert_eq!(answer, Ok(0));
-}
-
 /// Runs this program on the emulated driver, with the same arguments.
 fn outside(kind: Kind) -> bool {
     let mut command = Command::new(env::current_exe().expect("tests are programs"));
@@ -144,12 +136,7 @@ fn main() -> ExitCode {
         return if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     };
     let kind = Kind::of(&name).expect("it is given above");
-    enable_runtime();
     let name = kind.name();
-    // What Lv2 does is the streams' affair, and held against their own suite in `hal-hip`.
-    let checks = || -> Vec<Check<Emulated>> {
-        checks().into_iter().filter(|check| !check.name.starts_with("deactivate::")).collect()
-    };
     let staged: &'static str = Box::leak(format!("{name}-staged").into_boxed_str());
     xsched_conformance::main([
         (name, checks(), Emulated::new(kind, false)),

@@ -13,8 +13,10 @@ use crate::sync::Word;
 const QUIET: Duration = Duration::from_millis(1);
 /// What must happen has this long.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A call that makes no progress for so long is taken to be blocked.
-const BLOCKED: Duration = Duration::from_millis(5);
+/// A call that makes no progress for so long is taken to be blocked. On a busy machine a thread
+/// that is kept from running looks the same, so the gate is tried again with more and more patience
+/// before it is given up: that costs a device on which launches do block less than half a second.
+const BLOCKED_MS: [u64; 4] = [5, 20, 80, 320];
 /// Entries that are tried at most when the depth is measured.
 const DEPTH_MAX: u32 = 4_096;
 /// How often the rescuer looks.
@@ -61,6 +63,7 @@ impl fmt::Display for NoGate {
 struct Rescue<'a> {
     word: &'a FlagWord,
     progress: AtomicU64,
+    patience_ms: AtomicU64,
     over: AtomicBool,
     opened: AtomicU32,
 }
@@ -70,9 +73,16 @@ impl Rescue<'_> {
         self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whoever was stuck goes on, and may be stuck again.
-    fn forget(&self) {
+    /// Whoever was stuck goes on, and may be stuck again, which is found out after so long.
+    fn forget(&self, patience_ms: u64) {
+        self.patience_ms.store(patience_ms, Ordering::Relaxed);
+        // What comes before the next step counts for that.
+        self.step();
         self.opened.store(0, Ordering::Relaxed);
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(self.patience_ms.load(Ordering::Relaxed))
     }
 
     fn was_needed(&self) -> bool {
@@ -86,7 +96,7 @@ impl Rescue<'_> {
             let progress = self.progress.load(Ordering::Relaxed);
             if progress != last.0 {
                 last = (progress, Instant::now());
-            } else if last.1.elapsed() >= BLOCKED {
+            } else if last.1.elapsed() >= self.patience() {
                 // First, so that whoever sees what comes of it knows why.
                 self.opened.fetch_add(1, Ordering::Release);
                 self.word.clear(!0);
@@ -137,6 +147,7 @@ impl<A: StreamApi> Bench<'_, A> {
         let rescue = Rescue {
             word: &self.word,
             progress: AtomicU64::new(0),
+            patience_ms: AtomicU64::new(BLOCKED_MS[0]),
             over: AtomicBool::new(false),
             opened: AtomicU32::new(0),
         };
@@ -148,20 +159,27 @@ impl<A: StreamApi> Bench<'_, A> {
         })
     }
 
-    /// On a busy machine a thread that is kept from running looks like one that is blocked, so what
-    /// the rescuer ended is tried twice.
+    /// What the rescuer ended is tried again: the gate with more patience, and how many entries a
+    /// queue takes, where a launch is meant to block in the end, once more with as much.
     fn tries(&self, rescue: &Rescue<'_>, depth: bool) -> Result<u32, NoGate> {
-        let gate = self.gate(rescue);
-        rescue.forget();
-        if gate == Err(NoGate::Blocks) { self.gate(rescue) } else { gate }?;
+        let mut gate = Err(NoGate::Blocks);
+        for patience_ms in BLOCKED_MS {
+            rescue.forget(patience_ms);
+            gate = self.gate(rescue);
+            if gate != Err(NoGate::Blocks) {
+                break;
+            }
+        }
+        gate?;
         if !depth {
             return Ok(0);
         }
+        rescue.forget(BLOCKED_MS[0]);
         let first = self.depth(rescue)?;
         if !rescue.was_needed() {
             return Ok(first);
         }
-        rescue.forget();
+        rescue.forget(BLOCKED_MS[0]);
         Ok(first.max(self.depth(rescue)?))
     }
 

@@ -660,6 +660,11 @@ mod self_test {
     }
 
     #[test]
+    fn a_thread_that_is_late_again_and_again_is_not_taken_for_blocked() {
+        assert_eq!(outcome(Nature { away_ms: 30, ..Nature::default() }), None);
+    }
+
+    #[test]
     fn the_drivers_words_are_passed_on() {
         let nature = Nature { no_waits: Some("too old".to_owned()), ..Nature::default() };
         let device = device(nature);

@@ -42,10 +42,7 @@ const BEHIND: u64 = 4;
 /// then. Nothing starts after the answer.
 fn held<S: Subject>(subject: &S, ns: u64) -> Step<Option<Rig<'_, S>>> {
     let mut rig = Rig::new(subject)?;
-    rig.require(Level::Deactivate)?;
-    if rig.caps.deactivate.is_none() {
-        return skip("a hold needs no deactivation on this device");
-    }
+    rig.require_deactivation()?;
     let first = rig.timed(ns, true)?;
     for _ in 0..BEHIND {
         rig.timed(1_000, true)?;
@@ -97,7 +94,7 @@ fn held_ones_run_later_once_and_in_order<S: Subject>(subject: &S) -> Step {
 fn forgotten_ones_are_named<S: Subject>(subject: &S) -> Step {
     in_time(subject, LATE, |ns| {
         let mut rig = Rig::new(subject)?;
-        rig.require(Level::Deactivate)?;
+        rig.require_deactivation()?;
         if rig.caps.deactivate != Some(Recovery::Replay) {
             return skip("the device keeps held commands");
         }
@@ -122,7 +119,7 @@ fn forgotten_ones_are_named<S: Subject>(subject: &S) -> Step {
 
 fn while_idle<S: Subject>(subject: &S) -> Step {
     let mut rig = Rig::new(subject)?;
-    rig.require(Level::Deactivate)?;
+    rig.require_deactivation()?;
     for _ in 0..50 {
         rig.hold(Level::Deactivate)?;
         rig.release()?;
@@ -134,7 +131,7 @@ fn while_idle<S: Subject>(subject: &S) -> Step {
 
 fn launches_wait<S: Subject>(subject: &S) -> Step {
     let mut rig = Rig::new(subject)?;
-    rig.require(Level::Deactivate)?;
+    rig.require_deactivation()?;
     rig.require_continue()?;
     for _ in 0..3 {
         rig.hold(Level::Deactivate)?;

@@ -103,9 +103,7 @@ fn continues_where_it_was<S: Subject>(subject: &S) -> Step {
 fn restored_is_still_deactivated<S: Subject>(subject: &S) -> Step {
     in_time(subject, LATE, |ns| {
         let Some(mut rig) = held(subject, &device(subject)?, 0, ns)? else { return Ok(false) };
-        if rig.caps.deactivate.is_none() {
-            return skip("a hold needs no deactivation on this device");
-        }
+        rig.require_deactivation()?;
         if rig.caps.interrupt == Some(Recovery::Replay) {
             return skip("the device forgets the command that it stops");
         }
@@ -205,7 +203,7 @@ pub(super) fn again_and_again_at<S: Subject>(subject: &S, level: Level) -> Step 
 fn rounds<S: Subject>(subject: &S, level: Level, unit_ns: u64) -> Step<bool> {
     let device = device(subject)?;
     let (mut low, mut high) = (Rig::on(subject, &device, 0)?, Rig::on(subject, &device, 1)?);
-    low.require(level)?;
+    if level == Level::Deactivate { low.require_deactivation() } else { low.require(level) }?;
     let mut rng = SplitMix64::new(subject.seed());
     let (start, mut midway) = (Instant::now(), 0_u32);
     for _ in 0..subject.rounds().min(ROUNDS_MAX) {

@@ -52,6 +52,9 @@ pub(crate) struct Nature {
     pub(crate) own_ring: Option<bool>,
     /// Streams that are made wait for the legacy default stream.
     pub(crate) blocking: bool,
+    /// A launch of nothing takes its thread away for so many milliseconds, as others on a busy
+    /// machine would.
+    pub(crate) away_ms: u64,
 }
 
 /// What was put into a stream, in order.
@@ -462,6 +465,7 @@ impl StreamApi for Mock {
 
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn launch_nothing(&self, stream: u64) -> Result<(), MockError> {
+        thread::sleep(Duration::from_millis(self.nature.away_ms));
         self.put("launch_nothing", stream, Op::Run { ns: 0 }, Put::Run(0))
     }
 
