@@ -20,24 +20,44 @@ fn library(name: &str) -> PathBuf {
 /// Emulated devices keep processors busy, and one that does not answer for too long is given up.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs the program on both. Its exit code, what it printed and what it complained.
-fn xsched(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+/// Runs the program on both, with the library preloaded that watches calls, or without. Its exit
+/// code, what it printed and what it complained.
+fn xsched(folder: &Path, args: &str, watched: bool) -> (Option<i32>, String, String) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let image = folder.join("kernels");
     fs::write(&image, xsched_hip_emulated::IMAGE).expect("a file for the test");
     let file = |name: &str| fs::File::create(folder.join(name)).expect("a file for the test");
     let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
-    command.args(args).current_dir(folder).stdin(Stdio::null());
+    command.args(args.split_whitespace()).current_dir(folder).stdin(Stdio::null());
     command.stdout(file("out")).stderr(file("err"));
     command.env("XSCHED_HIP_LIB", library("libxsched_hip_emulated.so"));
     command.env("XSCHED_HIP_KERNELS", &image).env("XSCHED_HIP_WORK_KERNELS", &image);
     command.env("XSCHED_EMULATED_KFD", "1");
-    command.env("LD_PRELOAD", library("libxsched_kfd_watch.so"));
+    if watched {
+        command.env("LD_PRELOAD", library("libxsched_kfd_watch.so"));
+    }
     let options = Options { config: Config::mi308x(), ..Options::default() };
     let report = run(&options, &mut command).expect("the emulated driver");
     assert_eq!(report.unmodelled, []);
     let text = |name: &str| fs::read_to_string(folder.join(name)).expect("what was printed");
     (report.status.code(), text("out"), text("err"))
+}
+
+/// A record in which nothing went wrong, of so many combinations.
+fn record(folder: &Path, args: &str, watched: bool, combinations: usize) -> Value {
+    let (code, printed, complained) = xsched(folder, args, watched);
+    assert_eq!(code, Some(0), "{printed}{complained}");
+    let record = fs::read_to_string(folder.join("record.json")).expect("the record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    assert_eq!(record["device"]["hal"], "kfd", "{record}");
+    assert_eq!((&record["stopped"], &record["failures"]), (&Value::Null, &Value::Array(vec![])));
+    let cells = record["cells"].as_array().expect("a list");
+    assert_eq!(cells.len(), combinations, "{record}");
+    for cell in cells {
+        assert_eq!((&cell["sums"]["wrong"], &cell["lost"]), (&0.into(), &0.into()), "{cell}");
+        assert_eq!(cell["ran_on"], 0, "{cell}");
+    }
+    record
 }
 
 #[test]
@@ -46,33 +66,31 @@ fn interrupts_by_the_driver_change_no_result() {
     let args = "bench interrupt --hal kfd --kinds alu,lds --queues 1,2 \
                 --command-us 2000 --trials 2 --interrupts 20 --calls 1 --processes 0 \
                 --json record.json --svg picture.svg --events events.jsonl";
-    let args: Vec<&str> = args.split_whitespace().collect();
-    let (code, printed, complained) = xsched(folder.path(), &args);
-    assert_eq!(code, Some(0), "{printed}{complained}");
-    let record = fs::read_to_string(folder.path().join("record.json")).expect("the record");
-    let record: Value = serde_json::from_str(&record).expect("JSON");
-    assert_eq!(record["device"]["hal"], "kfd", "{record}");
-    assert_eq!((&record["stopped"], &record["failures"]), (&Value::Null, &Value::Array(vec![])));
-    // Two kinds in three shares, and two queues.
-    let cells = record["cells"].as_array().expect("a list");
-    assert_eq!(cells.len(), 7, "{record}");
-    for cell in cells {
-        assert_eq!((&cell["sums"]["wrong"], &cell["lost"]), (&0.into(), &0.into()), "{cell}");
-        assert_eq!(cell["ran_on"], 0, "{cell}");
-    }
-    assert_eq!(record["mechanisms"], Value::from(vec!["update-queue"]), "{record}");
+    // Two kinds in three shares, and two queues; by each mechanism.
+    let record = record(folder.path(), args, true, 14);
+    assert_eq!(record["mechanisms"], Value::from(vec!["update-queue", "debug-trap"]), "{record}");
+    let refused = record["refused"].as_array().expect("a list");
+    assert_eq!(refused.len(), 1, "{record}");
+    assert!(refused[0].to_string().contains("preempt-queue"), "it has to be asked for: {record}");
+}
+
+#[test]
+fn the_debuggers_list_tells_queues_where_nobody_watches() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let args = "bench interrupt --hal kfd --kinds alu --queues 2 \
+                --command-us 2000 --trials 2 --interrupts 5 --calls 1 --processes 0 \
+                --json record.json";
+    let record = record(folder.path(), args, false, 4);
+    assert_eq!(record["mechanisms"], Value::from(vec!["debug-trap"]), "{record}");
     let refused = record["refused"].to_string();
-    assert!(refused.contains("preempt-queue"), "it has to be asked for: {refused}");
-    // The emulated runtime does not say to the driver that it is there.
-    assert!(refused.contains("debug-trap"), "{refused}");
+    assert!(refused.contains("libxsched_kfd_watch.so"), "{refused}");
 }
 
 #[test]
 fn the_driver_stops_those_whose_queue_it_is_and_nobody_else() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let args = "bench placement --hal kfd --trials 2 --calls 1 --json record.json";
-    let args: Vec<&str> = args.split_whitespace().collect();
-    let (code, printed, complained) = xsched(folder.path(), &args);
+    let (code, printed, complained) = xsched(folder.path(), args, true);
     assert_eq!(code, Some(0), "{printed}{complained}");
     let record = fs::read_to_string(folder.path().join("record.json")).expect("the record");
     let record: Value = serde_json::from_str(&record).expect("JSON");
@@ -104,8 +122,7 @@ fn a_cooperative_kernel_is_not_in_the_ring_that_is_interrupted() {
     let args = "bench interrupt --hal kfd --kinds meeting,cooperative --queues 1 \
                 --command-us 2000 --trials 3 --interrupts 20 --calls 1 --processes 0 \
                 --json record.json";
-    let args: Vec<&str> = args.split_whitespace().collect();
-    let (code, printed, complained) = xsched(folder.path(), &args);
+    let (code, printed, complained) = xsched(folder.path(), args, true);
     assert_eq!(code, Some(0), "{printed}{complained}");
     let record = fs::read_to_string(folder.path().join("record.json")).expect("the record");
     let record: Value = serde_json::from_str(&record).expect("JSON");

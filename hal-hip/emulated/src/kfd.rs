@@ -7,6 +7,10 @@
 //! and a kernel that runs is stopped by a signal, wherever it is, until the queue is active again.
 //! So kernels must hold no lock and make no call that breaks when it is interrupted.
 //!
+//! As ROCm's runtime does it, this one tells the driver that it is there (`RUNTIME_ENABLE`) before
+//! it makes a queue, and that it is not any more when the program ends. A debugger of queues
+//! depends on the first, and must not make the second wait.
+//!
 //! The page is that of `xsched-kfd-emulated`, which documents it.
 
 use std::cell::Cell;
@@ -22,6 +26,9 @@ use crate::device::Units;
 const VARIABLE: &str = "XSCHED_EMULATED_KFD";
 const CREATE_QUEUE: c_ulong = 0xc060_4b02;
 const DESTROY_QUEUE: c_ulong = 0xc008_4b03;
+const RUNTIME_ENABLE: c_ulong = 0xc010_4b25;
+/// The mode that enables, in the argument's third word.
+const MODE_ENABLE: u32 = 1;
 /// AQL packets, as HIP's queues are.
 const KIND: u32 = 2;
 const PRIORITY: u32 = 7;
@@ -68,6 +75,20 @@ static DRIVER: LazyLock<Option<Driver>> = LazyLock::new(|| {
     if wanted { Driver::open() } else { None }
 });
 
+/// Opens the driver, if rings are to be queues, and tells it that there is a runtime. To be called
+/// when the runtime is initialised.
+pub(crate) fn start() {
+    LazyLock::force(&DRIVER);
+}
+
+/// What the C library calls when the program ends.
+extern "C" fn end() {
+    // It was opened, or this would not have been registered.
+    if let Some(driver) = &*DRIVER {
+        driver.set_runtime(0);
+    }
+}
+
 /// The argument of `CREATE_QUEUE`.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -103,7 +124,25 @@ impl Driver {
             return None;
         }
         let driver = Self { file, slots: page.cast_const().cast(), gpus: gpus() };
-        (!driver.gpus.is_empty()).then_some(driver)
+        if driver.gpus.is_empty() {
+            return None;
+        }
+        // Where it is refused, by an older driver for one, there is no debugging and all else is as
+        // it was.
+        if driver.set_runtime(MODE_ENABLE) {
+            // SAFETY: the function may be called at any time; where the C library has no room for
+            // it, the driver finds out by the process's end.
+            unsafe { libc::atexit(end) };
+        }
+        Some(driver)
+    }
+
+    /// Tells the driver that there is a runtime, or that there is none any more. False if that is
+    /// refused.
+    fn set_runtime(&self, mode: u32) -> bool {
+        // An address for debuggers, the mode, and what the driver can do, which it writes.
+        let mut argument = [0, 0, mode, 0];
+        self.call(RUNTIME_ENABLE, argument.as_mut_ptr().cast())
     }
 
     fn call(&self, request: c_ulong, argument: *mut c_void) -> bool {

@@ -14,7 +14,9 @@
 //! * A kernel that fails loses the device: every later call answers its error.
 //! * Freeing memory and ending a stream wait until the device has done what was launched.
 //! * With `XSCHED_EMULATED_KFD=1`, and an emulated kernel driver behind `/dev/kfd`, each ring is a
-//!   queue of that driver, which can stop it in the middle of a kernel.
+//!   queue of that driver, which can stop it in the middle of a kernel. The driver is told that
+//!   there is a runtime by the first call of any function, and that there is none any more when the
+//!   program ends.
 //! * Cooperative kernels are carried out in a ring of the device's own, whatever stream they are
 //!   launched in, and the stream waits for that.
 //! * What is launched into a stream that is being captured becomes a graph: a row of kernels, fills

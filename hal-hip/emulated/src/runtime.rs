@@ -68,14 +68,17 @@ struct Tables {
     failures: HashMap<String, (u32, u32)>,
 }
 
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime {
-    devices: (0..DEVICES_MAX).map(Device::new).collect(),
-    visible: AtomicU32::new(1),
-    memory: Memory::default(),
-    tables: Mutex::default(),
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    crate::kfd::start();
+    Runtime {
+        devices: (0..DEVICES_MAX).map(Device::new).collect(),
+        visible: AtomicU32::new(1),
+        memory: Memory::default(),
+        tables: Mutex::default(),
+    }
 });
 
-/// The runtime.
+/// The runtime, which the first call of any of HIP's functions initialises.
 pub(crate) fn runtime() -> &'static Runtime {
     &RUNTIME
 }
