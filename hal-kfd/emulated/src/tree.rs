@@ -53,10 +53,7 @@ impl Tree {
     }
 
     /// A process has opened the driver.
-    ///
-    /// # Errors
-    /// If its folder cannot be made.
-    pub fn open(&self, pid: u32) -> io::Result<()> {
+    fn open(&self, pid: u32) -> io::Result<()> {
         fs::create_dir_all(self.process(pid).join("queues"))
     }
 
@@ -85,6 +82,7 @@ impl Tree {
                 let folder = self.queue(pid, id);
                 if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) }
             }
+            Change::Opened { pid } => self.open(pid),
             Change::Active { .. } | Change::Lost { .. } => Ok(()),
         }
     }

@@ -22,7 +22,7 @@ const EC_PROCESS_RUNTIME: u64 = 1 << 47;
 const SEIZE: libc::c_uint = libc::PTRACE_SEIZE;
 
 pub(super) fn all(out: &mut dyn Write, file: RawFd) -> io::Result<()> {
-    for case in ["runtime-waits", "disable-releases", "while-waiting"] {
+    for case in ["runtime-waits", "disable-releases", "while-waiting", "said-beforehand"] {
         writeln!(out, "ORDER {case}")?;
         let said = Command::new("/proc/self/exe").args(["helper", case]).output()?;
         out.write_all(&said.stdout)?;
@@ -43,6 +43,7 @@ pub fn helper(arguments: &[String], out: &mut dyn Write) -> io::Result<bool> {
         ["runtime-waits"] => runtime_waits(out)?,
         ["disable-releases"] => disable_releases(out)?,
         ["while-waiting"] => while_waiting(out)?,
+        ["said-beforehand"] => said_beforehand(out)?,
         ["target"] => target(out, true)?,
         ["bare-target"] => target(out, false)?,
         ["third", pid] => third(out, pid.parse().unwrap_or(0))?,
@@ -161,6 +162,36 @@ fn while_waiting(out: &mut dyn Write) -> io::Result<()> {
     script.call("DBG_TRAP(DISABLE, pid=0)", DBG_TRAP, &mut trap(1).with(0, 0))?;
     script.call("DBG_TRAP(DISABLE)", DBG_TRAP, &mut disable())?;
     script.call("DBG_TRAP(DISABLE again)", DBG_TRAP, &mut disable())
+}
+
+/// Whether a runtime waits that was told beforehand to go on, and how often that counts.
+fn said_beforehand(out: &mut dyn Write) -> io::Result<()> {
+    let file = open_inherited()?;
+    let raw = file.as_raw_fd();
+    let (reader, _writer) = rustix::pipe::pipe()?;
+    let mut info = [0_u32; 4];
+    let mut script = Script { out, file: raw };
+    script.call("RUNTIME_ENABLE", RUNTIME_ENABLE, &mut runtime(1))?;
+    let mut words = enable(&mut info, reader.as_raw_fd());
+    script.call("DBG_TRAP(ENABLE self)", DBG_TRAP, &mut words)?;
+    script.call("DBG_TRAP(SEND_RUNTIME_EVENT)", DBG_TRAP, &mut send_event())?;
+    let call = pending(raw, RUNTIME_ENABLE, runtime(0));
+    call.state(script.out, "RUNTIME_ENABLE(disable) after the event", PATIENCE)?;
+    let mut ids = [0];
+    script.call("DBG_TRAP(SUSPEND)", DBG_TRAP, &mut suspend(&mut ids))?;
+    let call = pending(raw, RUNTIME_ENABLE, runtime(1));
+    call.state(script.out, "RUNTIME_ENABLE once more", MOMENT)?;
+    script.call("DBG_TRAP(SEND_RUNTIME_EVENT)", DBG_TRAP, &mut send_event())?;
+    call.state(script.out, "RUNTIME_ENABLE after the event", PATIENCE)?;
+    // What was said is kept when the debugger leaves.
+    script.call("DBG_TRAP(SEND_RUNTIME_EVENT)", DBG_TRAP, &mut send_event())?;
+    script.call("DBG_TRAP(DISABLE)", DBG_TRAP, &mut disable())?;
+    script.call("RUNTIME_ENABLE(disable)", RUNTIME_ENABLE, &mut runtime(0))?;
+    let mut words = enable(&mut info, reader.as_raw_fd());
+    script.call("DBG_TRAP(ENABLE self again)", DBG_TRAP, &mut words)?;
+    let call = pending(raw, RUNTIME_ENABLE, runtime(1));
+    call.state(script.out, "RUNTIME_ENABLE under the next debugger", PATIENCE)?;
+    script.call("DBG_TRAP(DISABLE)", DBG_TRAP, &mut disable())
 }
 
 /// A process that is debugged: says that it is ready, and ends when its input does.

@@ -23,13 +23,7 @@ impl Model {
         let process = self.processes.get_mut(&pid).ok_or(Errno::BADF)?;
         let is_debugged = process.debugged.is_some();
         if mode & MODE_ENABLE == 0 {
-            let was_enabled = process.runtime.state == RuntimeState::Enabled;
-            process.runtime.state = RuntimeState::Disabled;
-            if was_enabled && is_debugged {
-                return self.go_on(pid, false);
-            }
-            process.runtime = Runtime::default();
-            return Ok(0);
+            return self.runtime_disable(pid);
         }
         if process.runtime.state == RuntimeState::Enabled {
             return Err(Errno::BUSY.into());
@@ -45,7 +39,23 @@ impl Model {
         if is_debugged { self.go_on(pid, true) } else { Ok(0) }
     }
 
-    /// Goes on if the debugger has said so.
+    /// With a debugger, everything goes on that it suspended, and then the call waits for it.
+    fn runtime_disable(&mut self, pid: u32) -> Handled {
+        let process = self.processes.get_mut(&pid).ok_or(Errno::BADF)?;
+        let is_debugged = process.debugged.is_some();
+        let was_enabled = process.runtime.state == RuntimeState::Enabled;
+        process.runtime.state = RuntimeState::Disabled;
+        if !is_debugged {
+            process.runtime.clear();
+            return Ok(0);
+        }
+        if was_enabled {
+            self.let_all_go(pid);
+        }
+        self.go_on(pid, false)
+    }
+
+    /// Goes on if the debugger has said so, now or beforehand.
     pub(super) fn go_on(&mut self, pid: u32, enables: bool) -> Handled {
         let process = self.processes.get_mut(&pid).ok_or(Errno::BADF)?;
         if process.runtime.permits == 0 {
@@ -53,7 +63,7 @@ impl Model {
         }
         process.runtime.permits -= 1;
         if !enables {
-            process.runtime = Runtime::default();
+            process.runtime.clear();
         }
         Ok(0)
     }
@@ -152,7 +162,9 @@ impl Model {
         host.write(pid, address, &info[..bytes])?;
         argument.set_u32(24, INFO_BYTES as u32);
         process.debugged = Some(Debugged { by: pid, exceptions });
-        self.refresh(target);
+        if process.runtime.state == RuntimeState::Enabled {
+            self.refresh(target);
+        }
         Ok(0)
     }
 
@@ -166,23 +178,39 @@ impl Model {
         }
     }
 
-    /// The debugger leaves: everything that it suspended goes on.
+    /// The debugger leaves: everything that it suspended goes on. A runtime that waits for it waits
+    /// on.
     pub(super) fn stop_debugging(&mut self, target: u32) {
         let Some(process) = self.processes.get_mut(&target) else { return };
+        let is_enabled = process.runtime.state == RuntimeState::Enabled;
         if process.debugged.take().is_none() {
             return;
         }
-        let ids: Vec<_> = process.queues.keys().copied().collect();
+        // With what it was not told about, queues that it has not seen among it.
+        process.queues.values_mut().for_each(|queue| queue.exceptions = 0);
+        // Without a runtime there is nothing that could be suspended, and nothing is changed.
+        if is_enabled {
+            self.let_all_go(target);
+        }
+    }
+
+    /// Resumes what a debugger has suspended, with one preemption of each GPU that has queues.
+    fn let_all_go(&mut self, target: u32) {
+        let ids = self.queue_ids(target);
         for gpu in 0..self.nodes.len() {
-            if self.on_gpu(gpu).any(|(pid, ..)| pid == target) {
-                let _ = self.preempting(gpu, |model| {
-                    let on_gpu = |id: &&u32| model.is_on(target, **id, gpu);
-                    let ids: Vec<_> = ids.iter().filter(on_gpu).copied().collect();
-                    for id in ids {
-                        model.changing(target, id, |queue| queue.stopped.suspended = false);
-                    }
-                });
+            let on_gpu = ids.iter().copied().filter(|id| self.is_on(target, *id, gpu));
+            let on_gpu: Vec<_> = on_gpu.collect();
+            if !on_gpu.is_empty() {
+                // The debugger leaves all the same.
+                let _ = self.preempting(gpu, |model| model.mark(target, &on_gpu, false));
             }
+        }
+    }
+
+    /// Notes that a debugger has suspended queues, or let them go.
+    fn mark(&mut self, target: u32, ids: &[u32], suspended: bool) {
+        for id in ids {
+            self.changing(target, *id, |queue| queue.stopped.suspended = suspended);
         }
     }
 
@@ -215,29 +243,7 @@ impl Model {
         host: &mut dyn Host,
     ) -> Handled {
         let mut ids = read_ids(pid, address, count, host)?;
-        let mut suspended = 0;
-        for gpu in 0..self.nodes.len() {
-            let places: Vec<_> = (0..ids.len())
-                .filter(|at| self.is_on(target, plain(ids[*at]), gpu))
-                .filter(|at| {
-                    let queue = self.queue_of(target, plain(ids[*at]), Errno::FAULT);
-                    queue.is_ok_and(|queue| !queue.is_new())
-                })
-                .collect();
-            if places.is_empty() {
-                continue;
-            }
-            let chosen: Vec<_> = places.iter().map(|at| plain(ids[*at])).collect();
-            let done = self.preempting(gpu, |model| {
-                for id in &chosen {
-                    model.changing(target, *id, |queue| queue.stopped.suspended = true);
-                }
-            });
-            for at in places {
-                ids[at] = plain(ids[at]) | if done.is_err() { QUEUE_ERROR } else { 0 };
-                suspended += u32::from(done.is_ok());
-            }
-        }
+        let suspended = self.hold(target, &mut ids, true);
         write_ids(pid, address, &ids, host)?;
         Ok(suspended)
     }
@@ -251,33 +257,41 @@ impl Model {
         host: &mut dyn Host,
     ) -> Handled {
         // Without a list all of them go on.
-        let mut ids = if address == 0 {
-            self.queue_ids(target)
-        } else {
-            read_ids(pid, address, count, host)?
-        };
-        let mut resumed = 0;
+        if address == 0 {
+            let mut ids = self.queue_ids(target);
+            return Ok(self.hold(target, &mut ids, false));
+        }
+        let mut ids = read_ids(pid, address, count, host)?;
+        let resumed = self.hold(target, &mut ids, false);
+        write_ids(pid, address, &ids, host)?;
+        Ok(resumed)
+    }
+
+    /// Suspends queues or lets them go, with one preemption of each GPU that has some of them, and
+    /// says in each id what became of it. Answers how many followed.
+    fn hold(&mut self, target: u32, ids: &mut [u32], suspend: bool) -> u32 {
+        let mut done = 0;
         for gpu in 0..self.nodes.len() {
-            let on_gpu = |at: &usize| self.is_on(target, plain(ids[*at]), gpu);
-            let places: Vec<_> = (0..ids.len()).filter(on_gpu).collect();
+            let places = (0..ids.len()).filter(|at| self.follows(target, ids[*at], gpu, suspend));
+            let places: Vec<_> = places.collect();
             if places.is_empty() {
                 continue;
             }
             let chosen: Vec<_> = places.iter().map(|at| plain(ids[*at])).collect();
-            let done = self.preempting(gpu, |model| {
-                for id in &chosen {
-                    model.changing(target, *id, |queue| queue.stopped.suspended = false);
-                }
-            });
+            let came = self.preempting(gpu, |model| model.mark(target, &chosen, suspend));
             for at in places {
-                ids[at] = plain(ids[at]) | if done.is_err() { QUEUE_ERROR } else { 0 };
-                resumed += u32::from(done.is_ok());
+                ids[at] = plain(ids[at]) | if came.is_err() { QUEUE_ERROR } else { 0 };
+                done += u32::from(came.is_ok());
             }
         }
-        if address != 0 {
-            write_ids(pid, address, &ids, host)?;
-        }
-        Ok(resumed)
+        done
+    }
+
+    /// Whether a queue is on this GPU, and can be suspended if that is asked for: a debugger has to
+    /// have seen it.
+    fn follows(&self, target: u32, id: u32, gpu: usize, suspend: bool) -> bool {
+        let queue = self.queue_of(target, plain(id), Errno::FAULT);
+        queue.is_ok_and(|queue| queue.gpu == gpu && !(suspend && queue.is_new()))
     }
 
     fn snapshot(

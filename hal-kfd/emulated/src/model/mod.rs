@@ -11,6 +11,7 @@ mod private;
 mod process;
 mod queues;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
@@ -60,6 +61,11 @@ pub trait Host {
 /// Something that others can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
+    /// A process has opened the driver, or a debugger has on its behalf.
+    Opened {
+        /// Which.
+        pid: u32,
+    },
     /// A queue was made.
     Created {
         /// Its process.
@@ -211,7 +217,10 @@ impl Model {
 
     /// A process opens the driver. Opening it again changes nothing.
     pub fn open(&mut self, pid: u32) {
-        self.processes.entry(pid).or_default();
+        if let Entry::Vacant(place) = self.processes.entry(pid) {
+            place.insert(Process::default());
+            self.changes.push(Change::Opened { pid });
+        }
     }
 
     /// A process ended: its queues go, whatever state they are in, and a debugger's hold over

@@ -25,6 +25,13 @@ pub(super) struct Runtime {
     pub(super) permits: u32,
 }
 
+impl Runtime {
+    /// It has ended. Permits outlast it.
+    pub(super) fn clear(&mut self) {
+        *self = Self { permits: self.permits, ..Self::default() };
+    }
+}
+
 /// A debugger is attached.
 #[derive(Clone, Debug)]
 pub(super) struct Debugged {

@@ -97,11 +97,8 @@ impl Supervisor {
         match target {
             Target::Driver => {
                 let pid = host::process_of(call.thread).ok_or(Errno::SRCH)?;
-                if !self.opened.contains_key(&pid) {
-                    self.first_open(pid)?;
-                }
-                let opened = self.opened.get(&pid).ok_or(Errno::SRCH)?;
-                self.listener.give(call.id, opened.file.as_fd(), closes, true)?;
+                let file = self.opened(pid)?.file.try_clone().map_err(|_| Errno::MFILE)?;
+                self.listener.give(call.id, file.as_fd(), closes, true)?;
             }
             Target::Control => {
                 let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);

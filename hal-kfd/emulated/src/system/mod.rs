@@ -249,6 +249,10 @@ impl Supervisor {
         for change in self.model.take_changes() {
             self.tree.apply(&change)?;
             let (pid, id, state) = match change {
+                Change::Opened { pid } => {
+                    self.look_after(pid)?;
+                    continue;
+                }
                 Change::Active { pid, id, is_active } => (pid, id, State::of(is_active)),
                 Change::Destroyed { pid, id } => (pid, id, State::Inactive),
                 Change::Lost { pid, id } => (pid, id, State::Reset),
@@ -344,14 +348,24 @@ impl Supervisor {
         Ok(())
     }
 
-    /// A process opens the driver for the first time.
-    fn first_open(&mut self, pid: u32) -> Result<(), Errno> {
+    /// A process opens the driver.
+    fn opened(&mut self, pid: u32) -> Result<&Opened, Errno> {
+        self.model.open(pid);
+        self.apply_changes()
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))?;
+        self.opened.get(&pid).ok_or(Errno::SRCH)
+    }
+
+    /// The driver knows a process from now on, and wants to know when it has ended. One that has
+    /// ended by now is forgotten.
+    fn look_after(&mut self, pid: u32) -> io::Result<()> {
+        let number = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
+        let process = match pidfd_open(number, PidfdFlags::empty()) {
+            Err(Errno::SRCH) => return self.exit(pid),
+            process => process?,
+        };
         let (file, inode) = files::page_file()?;
         let page = Page::map(file.as_fd())?;
-        let number = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
-        let process = pidfd_open(number, PidfdFlags::empty())?;
-        self.tree.open(pid).map_err(|_| Errno::NOMEM)?;
-        self.model.open(pid);
         self.opened.insert(pid, Opened { file, inode, page, process });
         Ok(())
     }
