@@ -132,7 +132,7 @@ impl Attribution for ByCalls {
 #[derive(Debug)]
 pub struct BySnapshot<D: Driver>(pub Arc<DebugTrap<D>>);
 
-impl<D: Driver + Debug> Attribution for BySnapshot<D> {
+impl<D: Driver> Attribution for BySnapshot<D> {
     fn before(&self) -> Result<Before, Unattributed> {
         let queues = self.0.queues()?;
         Ok(Before::Queues(queues.iter().map(|queue| (queue.id, queue.ring_base)).collect()))

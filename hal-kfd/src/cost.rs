@@ -3,11 +3,10 @@
 use xsched_core::cost::CostModel;
 use xsched_core::time::Duration;
 
-use crate::mechanism::{History, Measured};
 use crate::topology::Gpu;
 
-/// What suspending a queue takes until it was measured: what somebody once printed for an MI308X.
-/// No log of it was published; others claim 1 to 10 µs and 5 to 10 ms.
+/// What suspending a queue is taken to last until it was measured: what somebody once printed for
+/// an MI308X. No log of it was published; others claim 1 to 10 µs and 5 to 10 ms.
 pub const ASSUMED_SUSPEND_NS: u64 = 425_000;
 /// The same for resuming.
 pub const ASSUMED_RESUME_NS: u64 = 387_000;
@@ -24,22 +23,52 @@ pub fn context_ns(gpu: &Gpu) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// The costs of a GPU's interrupts: the part that grows with the context by its size and the
-/// memory's bandwidth, the rest as measured, or as assumed until then.
+/// The costs of a GPU's interrupts as they are assumed beforehand: the part that grows with the
+/// context by its size and the memory's bandwidth, the rest from [`ASSUMED_SUSPEND_NS`] and
+/// [`ASSUMED_RESUME_NS`]. How long holds really take corrects it where levels are chosen
+/// ([`xsched_core::cost::History`]).
 #[must_use]
-pub fn cost_model(gpu: &Gpu, history: &History) -> CostModel {
+pub fn cost_model(gpu: &Gpu) -> CostModel {
     let context = context_ns(gpu);
-    let fixed = |measured: Measured, assumed| {
-        let whole = if measured.count == 0 { assumed } else { measured.mean_ns };
-        // Nobody knows how full the contexts were that were measured, so none of it is taken for
-        // the memory's part unless it is more than that can be.
-        Duration::from_ns(whole.saturating_sub(context.min(whole / 2)))
-    };
+    // Of what was printed at most half is taken for the memory's part.
+    let fixed = |whole: u64| Duration::from_ns(whole - context.min(whole / 2));
     CostModel {
-        save_fixed: fixed(history.suspend(), ASSUMED_SUSPEND_NS),
+        save_fixed: fixed(ASSUMED_SUSPEND_NS),
         save_context: Duration::from_ns(context),
-        restore_fixed: fixed(history.resume(), ASSUMED_RESUME_NS),
+        restore_fixed: fixed(ASSUMED_RESUME_NS),
         restore_context: Duration::from_ns(context),
         ..CostModel::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xsched_core::cost::Measured;
+    use xsched_core::cost::{Load, Reach};
+
+    use super::*;
+    use crate::topology::Topology;
+    use crate::topology::tests::{MI308X, tree};
+
+    #[test]
+    fn what_is_assumed_is_corrected_by_what_is_measured() {
+        let (_folder, sysfs) = tree(&[MI308X], &[]);
+        let gpu = Topology::read(&sysfs).expect("it is there").gpus.remove(0);
+        let assumed = CostModel { reach: Reach::Device, ..cost_model(&gpu) };
+        // 46.6 MiB at 5.3 TB/s.
+        assert_eq!((assumed.save_context.as_ns(), assumed.restore_context.as_ns()), (9_219, 9_219));
+        assert_eq!(assumed.save_fixed.as_ns() + 9_219, ASSUMED_SUSPEND_NS);
+        assert_eq!(assumed.restore_fixed.as_ns() + 9_219, ASSUMED_RESUME_NS);
+        // A driver that needs a tenth of it is found out, as the scheduler does it.
+        let load = Load { context_permille: 1_000, ..Load::default() };
+        let mut measured = Measured::default();
+        for _ in 0..60 {
+            measured.suspend.note(assumed.suspend(&load), Duration::from_us(40));
+            measured.resume.note(assumed.resume(&load), Duration::from_us(40));
+        }
+        let known = measured.correct(assumed);
+        let (suspend, resume) = (known.suspend(&load).as_ns(), known.resume(&load).as_ns());
+        assert!((40_000..41_000).contains(&suspend), "{suspend}");
+        assert!((40_000..41_000).contains(&resume), "{resume}");
     }
 }

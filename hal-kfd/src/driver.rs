@@ -1,5 +1,6 @@
 //! The driver, as one call.
 
+use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 pub const KFD_PATH: &str = "/dev/kfd";
 
 /// The kernel driver, or what stands for it in a test: one call.
-pub trait Driver: Send + Sync {
+pub trait Driver: Debug + Send + Sync {
     /// Makes a call. `request` is the whole number ([`crate::uapi::Call::request`]), `argument`
     /// is read and written in place. What comes back is the call's result, which is not negative:
     /// suspending and resuming queues by `DBG_TRAP` answer a count, all others 0.

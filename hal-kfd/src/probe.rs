@@ -225,7 +225,7 @@ pub type Assembled = (Arc<dyn Mechanism>, Box<dyn Attribution>);
 type Debugger<D> = fn(Arc<Versioned<D>>) -> Result<Arc<DebugTrap<D>>, KfdError>;
 
 /// The same on any driver, which says how its debugger is had.
-fn assemble_with<D: Driver + fmt::Debug + 'static>(
+fn assemble_with<D: Driver + 'static>(
     driver: Arc<Versioned<D>>,
     found: &Found,
     places: &Places,

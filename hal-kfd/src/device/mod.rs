@@ -262,12 +262,12 @@ where
         below
     }
 
-    /// With the fixed parts as measured so far, or as assumed.
+    /// With the fixed parts as assumed: nobody has published any that were measured.
     fn cost(&self) -> Option<CostModel> {
         let gpu = self.config.gpu.as_ref()?;
         let mechanism = self.holds.mechanism();
         let below = self.below.cost().unwrap_or_default();
-        let own = cost_model(gpu, mechanism.history());
+        let own = cost_model(gpu);
         Some(CostModel {
             save_fixed: own.save_fixed,
             save_context: own.save_context,

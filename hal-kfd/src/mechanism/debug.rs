@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
 use super::ledger::Ledger;
-use super::{Answers, History, Kind, Mechanism};
+use super::{Answers, Kind, Mechanism};
 use crate::driver::{Driver, Kfd};
 use crate::error::KfdError;
 use crate::queue::{KfdQueue, QueueFacts};
@@ -48,7 +47,6 @@ pub struct DebugTrap<D: Driver> {
     pid: u32,
     session: Mutex<Session>,
     grace: u32,
-    history: History,
 }
 
 /// The session of this process, while somebody has it.
@@ -123,9 +121,7 @@ impl<D: Driver> DebugTrap<D> {
         let info = answered.map_err(|errno| refused_enable(pid, errno))?;
         let session =
             Session { open: Some((read, write)), held: Ledger::default(), seen: BTreeMap::new() };
-        let grace = 1;
-        let history = History::default();
-        let trap = Self { driver, pid, session: Mutex::new(session), grace, history };
+        let trap = Self { driver, pid, session: Mutex::new(session), grace: 1 };
         if info.state != runtime_state::ENABLED {
             // Given up at once, before a call of the runtime's comes to wait for us.
             trap.release()?;
@@ -259,13 +255,8 @@ impl<D: Driver> DebugTrap<D> {
     }
 
     fn call_suspend(&self, ids: &mut [u32]) -> Result<(), KfdError> {
-        let since = Instant::now();
         let answered = self.driver.debug_suspend(self.pid, ids, self.grace)?;
-        let suspended = answered.map_err(|errno| refused(self.pid, errno))?;
-        if suspended > 0 {
-            self.history.note_suspend(since);
-        }
-        Ok(())
+        answered.map(drop).map_err(|errno| refused(self.pid, errno))
     }
 
     /// The driver counts a queue as suspended even if the GPU did not follow. There is nothing to
@@ -308,13 +299,8 @@ impl<D: Driver> DebugTrap<D> {
     }
 
     fn call_resume(&self, ids: &mut [u32]) -> Result<(), KfdError> {
-        let since = Instant::now();
         let answered = self.driver.debug_resume(self.pid, ids)?;
-        let resumed = answered.map_err(|errno| refused(self.pid, errno))?;
-        if resumed > 0 {
-            self.history.note_resume(since);
-        }
-        Ok(())
+        answered.map(drop).map_err(|errno| refused(self.pid, errno))
     }
 }
 
@@ -391,7 +377,7 @@ fn refused(pid: u32, errno: Errno) -> KfdError {
     }
 }
 
-impl<D: Driver + std::fmt::Debug> Mechanism for DebugTrap<D> {
+impl<D: Driver> Mechanism for DebugTrap<D> {
     fn kind(&self) -> Kind {
         Kind::DebugTrap
     }
@@ -435,10 +421,6 @@ impl<D: Driver + std::fmt::Debug> Mechanism for DebugTrap<D> {
     /// One per GPU, however many queues.
     fn preemptions(&self, queues: usize) -> usize {
         queues.min(1)
-    }
-
-    fn history(&self) -> &History {
-        &self.history
     }
 }
 

@@ -1,7 +1,6 @@
 //! How queues are suspended and resumed. Three ways, one trait.
 
 mod debug;
-mod history;
 mod ledger;
 mod patched;
 mod update;
@@ -10,7 +9,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use debug::DebugTrap;
-pub use history::{History, Measured};
 pub use patched::{OPT_IN_VARIABLE, PatchedDriver};
 pub use update::UpdateQueue;
 
@@ -110,7 +108,4 @@ pub trait Mechanism: Debug + Send + Sync {
 
     /// Preemptions of the GPU that a batch of so many queues costs.
     fn preemptions(&self, queues: usize) -> usize;
-
-    /// How long it took so far.
-    fn history(&self) -> &History;
 }

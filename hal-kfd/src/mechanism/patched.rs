@@ -1,12 +1,11 @@
 //! 0x87 and 0x88 of a patched driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use rustix::io::Errno;
 
 use super::ledger::Ledger;
-use super::{Answers, History, Kind, Mechanism};
+use super::{Answers, Kind, Mechanism};
 use crate::driver::Driver;
 use crate::error::KfdError;
 use crate::queue::KfdQueue;
@@ -40,7 +39,6 @@ pub struct PatchedDriver<D: Driver> {
     driver: Arc<Versioned<D>>,
     held: Mutex<Ledger>,
     timeout_ms: u32,
-    history: History,
 }
 
 impl<D: Driver> PatchedDriver<D> {
@@ -68,8 +66,7 @@ impl<D: Driver> PatchedDriver<D> {
         check_absent_queue(PREEMPT_QUEUE.number(), driver.preempt_queue(preempt(IMPOSSIBLE, 0))?)?;
         let resume = ResumeQueue { queue_id: IMPOSSIBLE, ..ResumeQueue::default() };
         check_absent_queue(RESUME_QUEUE.number(), driver.resume_queue(resume)?)?;
-        let history = History::default();
-        Ok(Self { driver, held: Mutex::default(), timeout_ms, history })
+        Ok(Self { driver, held: Mutex::default(), timeout_ms })
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -80,10 +77,8 @@ impl<D: Driver> PatchedDriver<D> {
         if held.has(queue) {
             return Ok(());
         }
-        let since = Instant::now();
         let answered = self.driver.preempt_queue(preempt(queue.id(), self.timeout_ms))?;
         answered.map_err(|errno| refused(PREEMPT_QUEUE.name, queue.id(), errno))?;
-        self.history.note_suspend(since);
         held.add(queue);
         Ok(())
     }
@@ -92,15 +87,11 @@ impl<D: Driver> PatchedDriver<D> {
         if !held.has(queue) {
             return Ok(());
         }
-        let since = Instant::now();
         let (queue_id, timeout_ms) = (queue.id(), self.timeout_ms);
         let argument = ResumeQueue { queue_id, timeout_ms, pad: [0; 2] };
         let answered = self.driver.resume_queue(argument)?;
         let answer = answered.map(|_| ());
         let answer = answer.map_err(|errno| refused(RESUME_QUEUE.name, queue_id, errno));
-        if answer.is_ok() {
-            self.history.note_resume(since);
-        }
         if matches!(answer, Ok(()) | Err(KfdError::UnknownQueue { .. })) {
             held.remove(queue);
         }
@@ -139,7 +130,7 @@ fn refused(call: &'static str, queue: u32, errno: Errno) -> KfdError {
     }
 }
 
-impl<D: Driver + std::fmt::Debug> Mechanism for PatchedDriver<D> {
+impl<D: Driver> Mechanism for PatchedDriver<D> {
     fn kind(&self) -> Kind {
         Kind::PreemptQueue
     }
@@ -176,19 +167,12 @@ impl<D: Driver + std::fmt::Debug> Mechanism for PatchedDriver<D> {
     fn preemptions(&self, queues: usize) -> usize {
         queues
     }
-
-    fn history(&self) -> &History {
-        &self.history
-    }
 }
 
 impl<D: Driver> Drop for PatchedDriver<D> {
     /// Resumes what is suspended: nobody could later. There is nothing to be done about an error.
     fn drop(&mut self) {
-        let mut held = self.ledger();
-        for queue in held.all() {
-            _ = self.go(&mut held, &queue);
-        }
+        _ = self.resume_all();
     }
 }
 

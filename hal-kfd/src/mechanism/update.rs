@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use rustix::io::Errno;
 
 use super::ledger::Ledger;
-use super::{Answers, History, Kind, Mechanism};
+use super::{Answers, Kind, Mechanism};
 use crate::driver::Driver;
 use crate::error::KfdError;
 use crate::queue::KfdQueue;
@@ -33,20 +32,13 @@ pub struct UpdateQueue<D: Driver> {
     watcher: Option<Arc<dyn Watcher>>,
     held: Mutex<Ledger>,
     calls: AtomicU64,
-    history: History,
 }
 
 impl<D: Driver> UpdateQueue<D> {
     /// The mechanism on a driver.
     #[must_use]
     pub fn new(driver: Arc<Versioned<D>>, watcher: Option<Arc<dyn Watcher>>) -> Self {
-        Self {
-            driver,
-            watcher,
-            held: Mutex::default(),
-            calls: AtomicU64::new(0),
-            history: History::default(),
-        }
+        Self { driver, watcher, held: Mutex::default(), calls: AtomicU64::new(0) }
     }
 
     /// Updates sent so far, each a preemption of the GPU.
@@ -155,35 +147,19 @@ impl<D: Driver> UpdateQueue<D> {
     }
 }
 
-impl<D: Driver + std::fmt::Debug> Mechanism for UpdateQueue<D> {
+impl<D: Driver> Mechanism for UpdateQueue<D> {
     fn kind(&self) -> Kind {
         Kind::UpdateQueue
     }
 
     fn suspend(&self, queues: &[Arc<KfdQueue>]) -> Answers {
         let mut held = self.ledger();
-        let mut one = |queue| {
-            let (since, calls) = (Instant::now(), self.calls());
-            let stopped = self.stop(&mut held, queue);
-            if stopped.is_ok() && self.calls() > calls {
-                self.history.note_suspend(since);
-            }
-            stopped
-        };
-        queues.iter().map(&mut one).collect()
+        queues.iter().map(|queue| self.stop(&mut held, queue)).collect()
     }
 
     fn resume(&self, queues: &[Arc<KfdQueue>]) -> Answers {
         let mut held = self.ledger();
-        let mut one = |queue| {
-            let (since, calls) = (Instant::now(), self.calls());
-            let gone = self.go(&mut held, queue);
-            if gone.is_ok() && self.calls() > calls {
-                self.history.note_resume(since);
-            }
-            gone
-        };
-        queues.iter().map(&mut one).collect()
+        queues.iter().map(|queue| self.go(&mut held, queue)).collect()
     }
 
     fn resume_all(&self) -> Answers {
@@ -226,19 +202,12 @@ impl<D: Driver + std::fmt::Debug> Mechanism for UpdateQueue<D> {
     fn preemptions(&self, queues: usize) -> usize {
         queues
     }
-
-    fn history(&self) -> &History {
-        &self.history
-    }
 }
 
 impl<D: Driver> Drop for UpdateQueue<D> {
     /// Resumes what is suspended: nobody could later. There is nothing to be done about an error.
     fn drop(&mut self) {
-        let mut held = self.ledger();
-        for queue in held.all() {
-            _ = self.go(&mut held, &queue);
-        }
+        _ = self.resume_all();
     }
 }
 
