@@ -73,8 +73,8 @@ pub enum Unattributed {
 pub enum Before {
     /// A point in time.
     Mark(u64),
-    /// The queues that there were, by id and ring.
-    Queues(BTreeSet<(u32, u64)>),
+    /// The queues that there were, each as the number that its debugger gave it.
+    Queues(BTreeSet<u64>),
 }
 
 /// Sees which queues are made.
@@ -134,16 +134,15 @@ pub struct BySnapshot<D: Driver>(pub Arc<DebugTrap<D>>);
 
 impl<D: Driver> Attribution for BySnapshot<D> {
     fn before(&self) -> Result<Before, Unattributed> {
-        let queues = self.0.queues()?;
-        Ok(Before::Queues(queues.iter().map(|queue| (queue.id, queue.ring_base)).collect()))
+        let queues = self.0.numbered_queues()?;
+        Ok(Before::Queues(queues.iter().map(|(number, _)| *number).collect()))
     }
 
     fn made_since(&self, before: &Before) -> Result<Vec<QueueFacts>, Unattributed> {
         let Before::Queues(known) = before else { return Err(Unattributed::NobodyLooks) };
-        let mut queues = self.0.queues()?;
-        let is_new = |queue: &QueueFacts| !known.contains(&(queue.id, queue.ring_base));
-        queues.retain(|queue| queue.runs_waves() && is_new(queue));
-        Ok(queues)
+        let queues = self.0.numbered_queues()?.into_iter();
+        let new = queues.filter(|(number, queue)| queue.runs_waves() && !known.contains(number));
+        Ok(new.map(|(_, queue)| queue).collect())
     }
 }
 
@@ -217,8 +216,22 @@ mod tests {
         // One that took the id of another that has gone is new.
         let mut again = more[&0];
         again.ring_base = 0xdead_0000;
-        fake.state().queues = [(0, again), (1, more[&1])].into();
+        let same = fake.state().queues[&1];
+        fake.state().queues = [(0, again), (1, same)].into();
         assert_eq!(by.the_one_since(&before).map(|queue| queue.ring_base), Ok(0xdead_0000));
+    }
+
+    #[test]
+    fn one_with_the_id_and_the_ring_of_another_that_is_gone_is_new() {
+        let fake = Fake::with_queues(2);
+        let trap = DebugTrap::own(fake.versioned()).expect("the runtime is enabled");
+        let by = BySnapshot(Arc::new(trap));
+        let before = by.before().expect("it can be asked");
+        // Destroyed, and made again in the same memory.
+        let again = Fake::with_queues(2).state().queues[&1];
+        fake.state().queues.insert(1, again);
+        assert_eq!(by.the_one_since(&before).map(|queue| queue.id), Ok(1));
+        assert_eq!(by.the_one_since(&before).map(|queue| queue.id), Ok(1), "asked twice");
     }
 
     #[test]

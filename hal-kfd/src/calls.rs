@@ -7,7 +7,8 @@ use crate::driver::Driver;
 use crate::error::KfdError;
 use crate::uapi::{
     self, DbgTrap, DisableDebug, EnableDebug, Payload, QueueSnapshot, QueueSnapshotEntry,
-    ResumeQueues, RuntimeEnable, RuntimeInfo, SuspendQueues, UpdateQueue, patched,
+    ResumeQueues, RuntimeEnable, RuntimeInfo, SendRuntimeEvent, SuspendQueues, UpdateQueue,
+    patched,
 };
 use crate::version::Versioned;
 
@@ -145,6 +146,14 @@ impl<D: Driver> Versioned<D> {
         // SAFETY: so many bytes may be written to the information, which outlives the call.
         let answer = unsafe { self.debug(pid, &mut payload) }?;
         Ok(answer.map(|_| info))
+    }
+
+    /// Lets the runtime go on that waits for its debugger, or the next that would.
+    pub(crate) fn debug_permit_runtime(&self, pid: u32) -> Answered {
+        let exceptions = uapi::EC_PROCESS_RUNTIME;
+        let mut payload = SendRuntimeEvent { exceptions, ..SendRuntimeEvent::default() };
+        // SAFETY: the operation names no memory.
+        unsafe { self.debug(pid, &mut payload) }
     }
 
     /// Stops being the debugger, which resumes all queues.

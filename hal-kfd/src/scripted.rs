@@ -73,9 +73,13 @@ pub(crate) struct FakeState {
     pub(crate) queues: BTreeMap<u32, FakeQueue>,
     pub(crate) runtime: u32,
     pub(crate) is_debugged: bool,
+    /// How often a runtime may start or end beside a debugger without waiting.
+    pub(crate) permits: u32,
     pub(crate) preemptions: u32,
     /// What the next calls with a request answer instead.
     pub(crate) failing: Vec<(u32, Errno)>,
+    /// An operation of `DBG_TRAP` that answers this instead.
+    pub(crate) failing_operation: Option<(Operation, Errno)>,
     pub(crate) calls: Vec<(u32, Option<u32>)>,
     /// Bits that the next suspend sets in its ids.
     pub(crate) suspend_bits: u32,
@@ -244,9 +248,13 @@ impl FakeState {
     }
 
     fn enable_runtime(&mut self, asked: &uapi::RuntimeEnable) -> Result<u32, Errno> {
-        assert!(!self.is_debugged, "with a debugger this call would wait for ever");
+        if self.is_debugged {
+            let left = self.permits.checked_sub(1);
+            self.permits = left.expect("with a debugger this call would wait for ever");
+        }
         if asked.mode & uapi::MODE_ENABLE == 0 {
             self.runtime = runtime_state::DISABLED;
+            self.queues.values_mut().for_each(|queue| queue.is_suspended = false);
             return Ok(0);
         }
         if self.runtime != runtime_state::DISABLED {
@@ -262,6 +270,11 @@ impl FakeState {
     fn debug(&mut self, argument: &mut [u8]) -> Result<u32, Errno> {
         let mut trap: DbgTrap = read(argument);
         let operation = Operation::of(trap.operation).ok_or(Errno::INVAL)?;
+        if let Some((_, errno)) =
+            self.failing_operation.filter(|(failing, _)| *failing == operation)
+        {
+            return Err(errno);
+        }
         if operation == Operation::Enable {
             return self.debug_enable(&trap.payload());
         }
@@ -280,6 +293,16 @@ impl FakeState {
                 trap = DbgTrap::new(trap.pid, &payload);
                 argument.copy_from_slice(trap.as_bytes());
                 Ok(0)
+            }
+            Operation::SendRuntimeEvent => {
+                let payload: uapi::SendRuntimeEvent = trap.payload();
+                self.permits += u32::from(payload.exceptions & uapi::EC_PROCESS_RUNTIME != 0);
+                Ok(0)
+            }
+            Operation::SuspendQueues | Operation::ResumeQueues
+                if self.runtime != runtime_state::ENABLED =>
+            {
+                Err(Errno::PERM)
             }
             Operation::SuspendQueues => {
                 let payload: SuspendQueues = trap.payload();
@@ -309,8 +332,10 @@ impl FakeState {
         let entries =
             std::ptr::with_exposed_provenance_mut::<QueueSnapshotEntry>(payload.entries as usize);
         for (at, (id, queue)) in self.queues.iter_mut().enumerate() {
+            let exceptions = if queue.is_new { uapi::EC_QUEUE_NEW } else { 0 };
             queue.is_new &= payload.exceptions & uapi::EC_QUEUE_NEW == 0;
             let entry = QueueSnapshotEntry {
+                exceptions,
                 queue_id: *id,
                 ring_base: queue.ring_base,
                 ring_size: 0x4000,

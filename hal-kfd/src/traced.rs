@@ -2,7 +2,7 @@
 
 use nix::errno::Errno as NixErrno;
 use nix::sys::ptrace::{self, Options};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use rustix::io::Errno;
 
@@ -40,20 +40,45 @@ impl Traced {
     /// There is nothing to be done about errors: a process that is gone is not traced, and the
     /// tracing ends with this thread at the latest.
     fn let_go(&mut self) {
-        if std::mem::replace(&mut self.released, true) || ptrace::interrupt(self.pid).is_err() {
+        if std::mem::replace(&mut self.released, true) {
             return;
         }
+        if ptrace::interrupt(self.pid).is_err() {
+            return self.bury();
+        }
+        // Only looked at: what is there is not taken from whoever else waits for the process.
+        let look = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT;
         let signal = loop {
-            match waitpid(self.pid, Some(WaitPidFlag::__WALL)) {
+            match waitid(Id::Pid(self.pid), look | WaitPidFlag::__WALL) {
                 // It was about to get a signal, which it still has to get.
-                Ok(WaitStatus::Stopped(_, signal)) => break Some(signal),
+                Ok(WaitStatus::PtraceEvent(_, signal, 0) | WaitStatus::Stopped(_, signal)) => {
+                    break Some(signal);
+                }
                 Ok(WaitStatus::PtraceEvent(..) | WaitStatus::PtraceSyscall(_)) => break None,
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => {
+                    return self.bury();
+                }
                 Ok(WaitStatus::Continued(_) | WaitStatus::StillAlive) | Err(NixErrno::EINTR) => {}
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => return,
+                Err(_) => return,
             }
         };
         _ = ptrace::detach(self.pid, signal);
     }
+
+    /// It has ended, which its parent does not learn before its tracer has taken note. If this
+    /// process is the parent, how it ended is left for whoever started it.
+    fn bury(&self) {
+        if parent(self.pid) != Some(std::process::id()) {
+            _ = waitpid(self.pid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL));
+        }
+    }
+}
+
+/// The parent of a process, dead or alive.
+fn parent(pid: Pid) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    parent.trim().parse().ok()
 }
 
 impl Drop for Traced {
@@ -93,6 +118,17 @@ mod tests {
         assert!(child.try_wait().expect("it is ours").is_none(), "it goes on");
         child.kill().expect("it is ours");
         child.wait().expect("it is ours");
+    }
+
+    #[test]
+    fn how_a_child_ended_is_left_for_whoever_started_it() {
+        let mut child = sleeper();
+        let traced = Traced::seize(child.id());
+        child.kill().expect("it is ours");
+        // Where tracing is forbidden there is nothing to end.
+        drop(traced);
+        let status = child.wait().expect("nobody has taken it");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
     }
 
     #[test]

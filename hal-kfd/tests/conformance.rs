@@ -200,12 +200,13 @@ impl ByModel {
 
 impl Attribution for ByModel {
     fn before(&self) -> Result<Before, Unattributed> {
-        Ok(Before::Queues(self.queues().into_iter().collect()))
+        // Rings are used once here.
+        Ok(Before::Queues(self.queues().into_iter().map(|(_, ring_base)| ring_base).collect()))
     }
 
     fn made_since(&self, before: &Before) -> Result<Vec<QueueFacts>, Unattributed> {
         let Before::Queues(known) = before else { return Err(Unattributed::NobodyLooks) };
-        let new = self.queues().into_iter().filter(|queue| !known.contains(queue));
+        let new = self.queues().into_iter().filter(|(_, ring_base)| !known.contains(ring_base));
         Ok(new
             .map(|(id, ring_base)| QueueFacts {
                 id,

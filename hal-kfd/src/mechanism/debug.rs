@@ -14,8 +14,8 @@ use crate::error::KfdError;
 use crate::queue::{KfdQueue, QueueFacts};
 use crate::traced::Traced;
 use crate::uapi::{
-    DBG_TRAP, FAILED_BIT, ID_MASK, INVALID_BIT, MODE_ENABLE, QUEUES_MAX, QueueSnapshotEntry,
-    RUNTIME_ENABLE, runtime_state,
+    DBG_TRAP, EC_QUEUE_NEW, FAILED_BIT, ID_MASK, INVALID_BIT, MODE_ENABLE, QUEUES_MAX,
+    QueueSnapshotEntry, RUNTIME_ENABLE, runtime_state,
 };
 use crate::version::Versioned;
 
@@ -28,9 +28,9 @@ use crate::version::Versioned;
 ///
 /// * A debugger that comes before the runtime has called `RUNTIME_ENABLE` makes that call wait.
 ///   [`DebugTrap::own`] finds out first whether it was called, without becoming the debugger.
-/// * `RUNTIME_ENABLE` that disables waits while there is a debugger. ROCm's runtime makes it when
-///   it shuts down, so [`DebugTrap::release`] has to come before; [`crate::at_exit`] sees to that
-///   when the program ends.
+/// * `RUNTIME_ENABLE` that disables waits while there is a debugger, until that says that it may go
+///   on. ROCm's runtime makes it when it shuts down. It is told so beforehand, when the debugger
+///   attaches, and waits for nobody; [`crate::at_exit`] ends the session before that anyway.
 /// * Destroying a suspended queue waits until it is resumed. Whoever closes a queue resumes it
 ///   first; [`crate::KfdDevice`] does.
 /// * A queue that the debugger has not seen cannot be suspended. It is shown to the debugger by a
@@ -70,14 +70,24 @@ impl DebugTrap<Kfd> {
 }
 
 /// What a debugger knows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Session {
     /// Where the driver announces exceptions. None were asked for, so nobody reads it. `None` when
     /// the session has ended.
     open: Option<(OwnedFd, OwnedFd)>,
     held: Ledger,
-    /// The ring of each queue that the debugger has seen.
-    seen: BTreeMap<u32, u64>,
+    /// Each queue that the debugger has seen, by id.
+    seen: BTreeMap<u32, Seen>,
+    /// Queues seen so far.
+    count: u64,
+}
+
+/// A queue that the debugger has seen.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    ring_base: u64,
+    /// Which of all that it has seen, from 1.
+    number: u64,
 }
 
 impl<D: Driver> DebugTrap<D> {
@@ -119,21 +129,25 @@ impl<D: Driver> DebugTrap<D> {
         let descriptor = write.as_raw_fd().unsigned_abs();
         let answered = driver.debug_enable(pid, descriptor)?;
         let info = answered.map_err(|errno| refused_enable(pid, errno))?;
-        let session =
-            Session { open: Some((read, write)), held: Ledger::default(), seen: BTreeMap::new() };
+        let session = Session { open: Some((read, write)), ..Session::default() };
         let trap = Self { driver, pid, session: Mutex::new(session), grace: 1 };
-        if info.state != runtime_state::ENABLED {
-            // Given up at once, before a call of the runtime's comes to wait for us.
-            trap.release()?;
-            return Err(match info.state {
-                runtime_state::DISABLED => KfdError::RuntimeNotEnabled,
-                state => {
-                    let (answer, advice) = (u64::from(state), "the runtime failed to start");
-                    KfdError::Nonsense { call, answer, advice }
-                }
-            });
+        // Where this fails the session ends as `trap` does.
+        trap.keep_nobody_waiting()?;
+        match info.state {
+            runtime_state::ENABLED => Ok(trap),
+            runtime_state::DISABLED => Err(KfdError::RuntimeNotEnabled),
+            state => {
+                let (answer, advice) = (u64::from(state), "the runtime failed to start");
+                Err(KfdError::Nonsense { call, answer, advice })
+            }
         }
-        Ok(trap)
+    }
+
+    /// Says beforehand what a runtime waits for that starts or ends while there is a debugger. What
+    /// the driver counts is permits, so one that nobody waits for yet is kept for whoever comes.
+    fn keep_nobody_waiting(&self) -> Result<(), KfdError> {
+        let answered = self.driver.debug_permit_runtime(self.pid)?;
+        answered.map(drop).map_err(|errno| refused(self.pid, errno))
     }
 
     /// Sets for how long waves may go on before they are saved, in units of 1024 clocks of the GPU.
@@ -161,14 +175,17 @@ impl<D: Driver> DebugTrap<D> {
     /// # Errors
     /// What the driver answered.
     pub fn release(&self) -> Result<(), KfdError> {
-        let mut session = self.session();
+        self.leave(&mut self.session())
+    }
+
+    fn leave(&self, session: &mut Session) -> Result<(), KfdError> {
         if session.open.is_none() {
             return Ok(());
         }
         match self.driver.debug_disable(self.pid)? {
             // Gone is released.
             Ok(_) | Err(Errno::SRCH) => {
-                *session = Session { open: None, held: Ledger::default(), seen: BTreeMap::new() };
+                *session = Session::default();
                 Ok(())
             }
             Err(errno) => Err(refused(self.pid, errno)),
@@ -180,12 +197,20 @@ impl<D: Driver> DebugTrap<D> {
     /// # Errors
     /// What the driver answered.
     pub fn queues(&self) -> Result<Vec<QueueFacts>, KfdError> {
+        Ok(self.numbered_queues()?.into_iter().map(|(_, facts)| facts).collect())
+    }
+
+    /// The same, each with a number that no other queue has had in this session: one that was made
+    /// in the place of another may have its id and its ring.
+    pub(crate) fn numbered_queues(&self) -> Result<Vec<(u64, QueueFacts)>, KfdError> {
         let mut session = self.session();
         if session.open.is_none() {
             return Err(KfdError::Released);
         }
         let entries = self.snapshot(&mut session)?;
-        Ok(entries.iter().map(QueueFacts::of_snapshot).collect())
+        let number = |id| session.seen.get(&id).map_or(0, |seen| seen.number);
+        let facts = entries.iter().map(QueueFacts::of_snapshot);
+        Ok(facts.map(|facts| (number(facts.id), facts)).collect())
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -204,7 +229,7 @@ impl<D: Driver> DebugTrap<D> {
             return Err(KfdError::Nonsense { call, answer, advice });
         }
         entries.truncate(queues);
-        session.seen = entries.iter().map(|entry| (entry.queue_id, entry.ring_base)).collect();
+        session.see(&entries);
         Ok(entries)
     }
 
@@ -241,7 +266,7 @@ impl<D: Driver> DebugTrap<D> {
         if ids.is_empty() {
             return answers;
         }
-        let came = self.call_suspend(&mut ids);
+        let came = self.call_suspend(session, &mut ids);
         self.undo_failed(&ids);
         for (queue, answer) in queues.iter().zip(&mut answers) {
             if answer.is_ok() && !session.held.has(queue) {
@@ -254,9 +279,23 @@ impl<D: Driver> DebugTrap<D> {
         answers
     }
 
-    fn call_suspend(&self, ids: &mut [u32]) -> Result<(), KfdError> {
+    fn call_suspend(&self, session: &mut Session, ids: &mut [u32]) -> Result<(), KfdError> {
         let answered = self.driver.debug_suspend(self.pid, ids, self.grace)?;
-        answered.map(drop).map_err(|errno| refused(self.pid, errno))
+        self.in_session(session, answered)
+    }
+
+    /// What a call came to. If the runtime has ended, the driver let everything go then, and the
+    /// session ends too: the next runtime would wait for us.
+    fn in_session(
+        &self,
+        session: &mut Session,
+        answered: Result<u32, Errno>,
+    ) -> Result<(), KfdError> {
+        let answer = answered.map(drop).map_err(|errno| refused(self.pid, errno));
+        if matches!(answer, Err(KfdError::RuntimeNotEnabled | KfdError::NoSuchProcess { .. })) {
+            _ = self.leave(session);
+        }
+        answer
     }
 
     /// The driver counts a queue as suspended even if the GPU did not follow. There is nothing to
@@ -270,25 +309,24 @@ impl<D: Driver> DebugTrap<D> {
     }
 
     fn go(&self, session: &mut Session, queues: &[Arc<KfdQueue>]) -> Answers {
+        let held: Vec<bool> = queues.iter().map(|queue| session.held.has(queue)).collect();
         let mut ids: Vec<u32> = Vec::with_capacity(queues.len());
-        for queue in queues {
-            if session.held.has(queue) && !ids.contains(&queue.id()) {
+        for (queue, held) in queues.iter().zip(&held) {
+            if *held && !ids.contains(&queue.id()) {
                 ids.push(queue.id());
             }
         }
         if ids.is_empty() {
             return vec![Ok(()); queues.len()];
         }
-        let came = self.call_resume(&mut ids);
-        let mut answers = Answers::with_capacity(queues.len());
-        for queue in queues {
-            if !session.held.has(queue) {
-                answers.push(Ok(()));
-                continue;
-            }
-            let answer = came.clone().and_then(|()| outcome(&ids, queue.id()));
-            answers.push(answer);
-        }
+        let came = self.call_resume(session, &mut ids);
+        let answer = |(queue, held): (&Arc<KfdQueue>, bool)| match &came {
+            _ if !held => Ok(()),
+            // The driver let everything go when the runtime ended.
+            Err(KfdError::RuntimeNotEnabled) => Ok(()),
+            came => came.clone().and_then(|()| outcome(&ids, queue.id())),
+        };
+        let answers: Answers = queues.iter().zip(held).map(answer).collect();
         for (queue, answer) in queues.iter().zip(&answers) {
             // One that is gone is not suspended either.
             if matches!(answer, Ok(()) | Err(KfdError::UnknownQueue { .. })) {
@@ -298,17 +336,36 @@ impl<D: Driver> DebugTrap<D> {
         answers
     }
 
-    fn call_resume(&self, ids: &mut [u32]) -> Result<(), KfdError> {
+    fn call_resume(&self, session: &mut Session, ids: &mut [u32]) -> Result<(), KfdError> {
         let answered = self.driver.debug_resume(self.pid, ids)?;
-        answered.map(drop).map_err(|errno| refused(self.pid, errno))
+        self.in_session(session, answered)
     }
 }
 
 impl Session {
+    /// Notes what a snapshot shows. What carries the mark of new queues is another than the one
+    /// that had its id before.
+    fn see(&mut self, entries: &[QueueSnapshotEntry]) {
+        let before = std::mem::take(&mut self.seen);
+        for entry in entries {
+            let ring_base = entry.ring_base;
+            let is_same =
+                |seen: &&Seen| entry.exceptions & EC_QUEUE_NEW == 0 && seen.ring_base == ring_base;
+            let number = match before.get(&entry.queue_id).filter(is_same) {
+                Some(seen) => seen.number,
+                None => {
+                    self.count += 1;
+                    self.count
+                }
+            };
+            self.seen.insert(entry.queue_id, Seen { ring_base, number });
+        }
+    }
+
     /// Whether the debugger has seen this very queue.
     fn know(&self, queue: &KfdQueue) -> Result<(), KfdError> {
         match self.seen.get(&queue.id()) {
-            Some(ring) if *ring == queue.facts().ring_base => Ok(()),
+            Some(seen) if seen.ring_base == queue.facts().ring_base => Ok(()),
             _ => Err(KfdError::UnknownQueue { call: DBG_TRAP.name, queue: queue.id() }),
         }
     }

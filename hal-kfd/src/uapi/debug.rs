@@ -19,6 +19,9 @@ pub const ID_MASK: u32 = !(FAILED_BIT | INVALID_BIT);
 /// The bit that every queue carries until a snapshot cleared it (`KFD_EC_MASK(EC_QUEUE_NEW)`).
 /// While it does, `SUSPEND_QUEUES` answers [`INVALID_BIT`] for it.
 pub const EC_QUEUE_NEW: u64 = exception(31);
+/// By which a runtime that starts or ends waits for its debugger, and the debugger lets it go on
+/// (`KFD_EC_MASK(EC_PROCESS_RUNTIME)`).
+pub const EC_PROCESS_RUNTIME: u64 = exception(48);
 
 /// The bit of an exception code (`KFD_EC_MASK`), which counts from 1 to 63.
 #[must_use]
@@ -329,7 +332,7 @@ pub struct QueueSnapshotEntry {
 }
 
 const _: () = {
-    assert!(EC_QUEUE_NEW == 1 << 30);
+    assert!(EC_QUEUE_NEW == 1 << 30 && EC_PROCESS_RUNTIME == 1 << 47);
     assert!(size_of::<RuntimeEnable>() == 16);
     assert!(offset_of!(RuntimeEnable, mode) == 8 && offset_of!(RuntimeEnable, capabilities) == 12);
     assert!(size_of::<RuntimeInfo>() == 16 && offset_of!(RuntimeInfo, state) == 8);

@@ -18,10 +18,10 @@ mod queue;
 
 pub use call::{Call, Direction};
 pub use debug::{
-    DbgTrap, DeviceSnapshot, DisableDebug, EC_QUEUE_NEW, EnableDebug, FAILED_BIT, ID_MASK,
-    INVALID_BIT, MODE_ENABLE, MODE_TTMP, Operation, Payload, QueueSnapshot, QueueSnapshotEntry,
-    ResumeQueues, RuntimeEnable, RuntimeInfo, SendRuntimeEvent, SetExceptions, SuspendQueues,
-    exception, runtime_state,
+    DbgTrap, DeviceSnapshot, DisableDebug, EC_PROCESS_RUNTIME, EC_QUEUE_NEW, EnableDebug,
+    FAILED_BIT, ID_MASK, INVALID_BIT, MODE_ENABLE, MODE_TTMP, Operation, Payload, QueueSnapshot,
+    QueueSnapshotEntry, ResumeQueues, RuntimeEnable, RuntimeInfo, SendRuntimeEvent, SetExceptions,
+    SuspendQueues, exception, runtime_state,
 };
 pub use device::{AvailableMemory, GetProcessAperturesNew, GetVersion, ProcessAperture, SmiEvents};
 pub use queue::{

@@ -126,6 +126,30 @@ fn a_runtime_that_ended_meanwhile_is_not_kept_waiting() {
 }
 
 #[test]
+fn a_runtime_that_ends_beside_a_debugger_does_not_wait_and_ends_the_session() {
+    let fake = Fake::with_queues(1);
+    let trap = own(&fake);
+    let one = queue(0);
+    assert_eq!(trap.suspend(std::slice::from_ref(&one)), [Ok(())]);
+    // It would panic if it had to wait.
+    assert_eq!(fake.versioned().runtime_enable(0), Ok(Ok(0)));
+    assert!(fake.is_active(0), "the driver lets everything go then");
+    assert_eq!(trap.resume(std::slice::from_ref(&one)), [Ok(())]);
+    assert!(trap.held().is_empty() && !trap.is_open() && !fake.state().is_debugged);
+    assert_eq!(trap.suspend(&[one]), [Err(KfdError::Released)]);
+}
+
+#[test]
+fn without_the_leave_to_end_there_is_no_session() {
+    let fake = Fake::with_queues(1);
+    let versioned = fake.versioned();
+    fake.state().failing_operation = Some((Operation::SendRuntimeEvent, Errno::IO));
+    let error = DebugTrap::own(versioned).expect_err("the runtime would wait");
+    assert_eq!(error, KfdError::ResetInProgress { call: "DBG_TRAP" });
+    assert!(!fake.state().is_debugged);
+}
+
+#[test]
 fn a_second_debugger_is_refused() {
     let fake = Fake::with_queues(1);
     let first = own(&fake);
