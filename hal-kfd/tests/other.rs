@@ -43,9 +43,14 @@ fn role(test: &str, role: &str) -> Command {
     command
 }
 
+/// As [`is_scheduler_on`], on an MI308X.
+fn is_scheduler(test: &str) -> bool {
+    is_scheduler_on(test, Config::mi308x())
+}
+
 /// Plays a role that is not the scheduler's. True if this process is the scheduler, on the emulated
 /// driver; false if that was run and succeeded.
-fn is_scheduler(test: &str) -> bool {
+fn is_scheduler_on(test: &str, config: Config) -> bool {
     match env::var(ROLE).as_deref() {
         Ok("target") => target(),
         Ok("bare target") => bare_target(),
@@ -54,7 +59,7 @@ fn is_scheduler(test: &str) -> bool {
         Err(_) => {
             let mut command = role(test, "scheduler");
             command.env("XSCHED_EMULATED_KFD", "1");
-            let options = Options { config: Config::mi308x(), ..Options::default() };
+            let options = Options { config, ..Options::default() };
             let report = run(&options, &mut command).expect("the emulated driver");
             assert!(report.status.success(), "{test} ended with {}", report.status);
             assert_eq!(report.unmodelled, []);
@@ -378,4 +383,18 @@ fn a_runtime_that_has_not_started_is_not_made_to_wait() {
     );
     target.tell("end");
     assert_eq!(target.ended().code(), Some(IN_ORDER));
+}
+
+#[test]
+fn a_driver_that_wants_debuggers_to_trace_all_the_time_is_refused() {
+    let test = "a_driver_that_wants_debuggers_to_trace_all_the_time_is_refused";
+    if !is_scheduler_on(test, Config { debugger_traces: true, ..Config::mi308x() }) {
+        return;
+    }
+    let mut target = Other::target(test);
+    let error = attach(target.pid()).expect_err("it would be refused later");
+    assert!(matches!(error, KfdError::NotSupported { errno: rustix::io::Errno::PERM, .. }));
+    target.goes_on();
+    target.tell("end");
+    assert_eq!(target.ended().code(), Some(IN_ORDER), "nobody keeps it");
 }

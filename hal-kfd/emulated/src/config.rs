@@ -75,6 +75,9 @@ pub struct Config {
     pub sched_policy: u32,
     /// The module's parameter: whether running waves can be saved at all.
     pub cwsr: bool,
+    /// Another process's debugger has to trace it all the time, as in older versions of the driver,
+    /// and not at the moment of attaching alone.
+    pub debugger_traces: bool,
 }
 
 impl Config {
@@ -94,6 +97,7 @@ impl Config {
             latency: Latency { fixed_ns: 0, queue_ns: 0, reset_ns: 0 },
             sched_policy: 0,
             cwsr: true,
+            debugger_traces: false,
         }
     }
 }

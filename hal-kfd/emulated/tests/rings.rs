@@ -307,13 +307,14 @@ fn calls_that_block_go_on_when_they_can() {
     process.snapshot(pid, NEW).expect("attached");
     assert_eq!(process.suspend(pid, &mut [0]), Ok(1));
     let destroying = std::thread::spawn(|| driver().destroy(0));
-    let disabling = std::thread::spawn(|| driver().runtime(0));
     std::thread::sleep(Duration::from_millis(100));
-    assert!(!destroying.is_finished() && !disabling.is_finished());
-    // The runtime counts as disabled by now, so nothing can be resumed but by the debugger's end.
-    assert_eq!(process.resume(pid, &mut [0]), Err(Errno::PERM));
-    assert_eq!(process.detach(pid), Ok(0));
+    assert!(!destroying.is_finished());
+    // The end of the runtime lets everything go, and waits for the debugger itself.
+    let disabling = std::thread::spawn(|| driver().runtime(0));
     assert_eq!(destroying.join().expect("no panic"), Ok(0));
+    assert_eq!(process.resume(pid, &mut [0]), Err(Errno::PERM), "there is no runtime");
+    assert_eq!(process.detach(pid), Ok(0));
+    std::thread::sleep(Duration::from_millis(100));
     assert!(!disabling.is_finished());
     process.attach(pid).expect("nobody else is attached");
     let mut event =

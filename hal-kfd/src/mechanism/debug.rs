@@ -109,8 +109,12 @@ impl<D: Driver> DebugTrap<D> {
     /// driver resumes what was suspended (`kfd_process_notifier_release_internal`, read and not
     /// run).
     ///
+    /// Older versions of the driver want the other process to be traced all the time, by the thread
+    /// that calls (read and not run; Linux 6.12.117 does not). There this is not supported.
+    ///
     /// # Errors
-    /// As [`DebugTrap::own`], and [`KfdError::NotPermitted`] and [`KfdError::NoSuchProcess`].
+    /// As [`DebugTrap::own`], and [`KfdError::NotPermitted`], [`KfdError::NoSuchProcess`] and
+    /// [`KfdError::NotSupported`].
     pub fn other(driver: Arc<Versioned<D>>, pid: u32) -> Result<Self, KfdError> {
         if pid == std::process::id() {
             return Self::own(driver);
@@ -119,7 +123,17 @@ impl<D: Driver> DebugTrap<D> {
         let enabled = Self::enable(driver, pid);
         // The driver looks at the tracer only when the debugger attaches.
         traced.release();
-        enabled
+        let trap = enabled?;
+        match trap.queues() {
+            // The list needs no runtime, so this is about who asks.
+            Err(KfdError::RuntimeNotEnabled) => Err(KfdError::NotSupported {
+                call: DBG_TRAP.name,
+                errno: Errno::PERM,
+                advice: "this driver serves a debugger only while it traces; update it (Linux \
+                         6.12.117 is new enough), or let the program hold its own queues",
+            }),
+            listed => listed.map(|_| trap),
+        }
     }
 
     fn enable(driver: Arc<Versioned<D>>, pid: u32) -> Result<Self, KfdError> {

@@ -87,7 +87,8 @@ impl Model {
         }
         let process = self.processes.get(&target).ok_or(Errno::SRCH)?;
         let is_debugger = process.debugged.as_ref().is_some_and(|debugged| debugged.by == pid);
-        self.check_debugger(target, operation, pid, is_tracer || is_debugger)?;
+        let may_touch = is_tracer || is_debugger && !self.config.debugger_traces;
+        self.check_debugger(target, operation, pid, may_touch)?;
         match operation {
             op::ENABLE => self.debug_enable(pid, target, argument, host),
             op::DISABLE => {

@@ -73,7 +73,8 @@ pub struct Report {
     pub unmodelled: Vec<(u8, u32)>,
 }
 
-/// Runs a command on the emulated driver until it ends.
+/// Runs a command on the emulated driver until it ends. What it has started and left behind has no
+/// driver from then on. The command is prepared for this run, and cannot be used for another.
 ///
 /// # Errors
 /// If it cannot be started, the kernel refuses the filter, or no temporary folder can be made.
@@ -171,7 +172,8 @@ impl Supervisor {
             for pid in ended {
                 self.exit(pid)?;
             }
-            for control in lines {
+            // From the last on: one that was closed goes, and those behind it move up.
+            for control in lines.into_iter().rev() {
                 self.line(control);
             }
             if calls && let Some(call) = self.listener.take()? {
