@@ -62,6 +62,33 @@ pub fn device_count() -> Result<u32, CudaError> {
     Ok(u32::try_from(count).unwrap_or(0))
 }
 
+/// The number of the device whose context is current on this thread, as [`CudaApi::open`] takes it;
+/// `None` if no context is.
+///
+/// # Errors
+/// If there is no driver, or it refuses.
+pub fn current_device() -> Result<Option<u32>, CudaError> {
+    let count = device_count()?;
+    let table = load()?;
+    // SAFETY: it writes a handle.
+    let ask = |context| unsafe { (table.ctx_current)(context) };
+    if written(table, "cuCtxGetCurrent", CuContext::NULL, ask)? == CuContext::NULL {
+        return Ok(None);
+    }
+    // SAFETY: it writes a handle, of a context that is current.
+    let ask = |device| unsafe { (table.ctx_device)(device) };
+    let current = written(table, "cuCtxGetDevice", 0, ask)?;
+    for ordinal in 0..count {
+        let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+        // SAFETY: it writes a handle.
+        let get = |device| unsafe { (table.device_get)(device, number) };
+        if written(table, "cuDeviceGet", 0, get)? == current {
+            return Ok(Some(ordinal));
+        }
+    }
+    Ok(None)
+}
+
 impl CudaApi {
     /// The device with this number, from 0, as `CUDA_VISIBLE_DEVICES` leaves it.
     ///

@@ -18,7 +18,7 @@ mod graph;
 mod spin;
 pub mod table;
 
-pub use api::{CudaApi, Entered, device_count};
+pub use api::{CudaApi, Entered, current_device, device_count};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
 pub use error::{CudaError, LoadError};
 pub use exec::CudaGraphExec;

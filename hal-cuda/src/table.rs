@@ -188,6 +188,7 @@ table! {
         primary_retain = "cuDevicePrimaryCtxRetain" (*mut CuContext, CuDevice);
         primary_release = "cuDevicePrimaryCtxRelease_v2" (CuDevice);
         ctx_current = "cuCtxGetCurrent" (*mut CuContext);
+        ctx_device = "cuCtxGetDevice" (*mut CuDevice);
         ctx_push = "cuCtxPushCurrent_v2" (CuContext);
         ctx_pop = "cuCtxPopCurrent_v2" (*mut CuContext);
         ctx_priorities = "cuCtxGetStreamPriorityRange" (*mut c_int, *mut c_int);

@@ -122,6 +122,7 @@ fn functions_are_declared_the_same() {
             primary_retain = cuDevicePrimaryCtxRetain(_, _);
             primary_release = cuDevicePrimaryCtxRelease_v2(_);
             ctx_current = cuCtxGetCurrent(_);
+            ctx_device = cuCtxGetDevice(_);
             ctx_push = cuCtxPushCurrent_v2(_);
             ctx_pop = cuCtxPopCurrent_v2(_);
             ctx_priorities = cuCtxGetStreamPriorityRange(_, _);

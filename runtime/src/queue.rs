@@ -94,6 +94,12 @@ impl<C> XQueue<C> {
         Ticket { runtime: self.handle.runtime.number(), event }
     }
 
+    /// The ticket of the command with this number, [`Ticket::number`], if it was submitted.
+    #[must_use]
+    pub fn ticket_of(&self, number: u64) -> Option<Ticket> {
+        (number < self.stats().submitted).then(|| self.ticket(CmdId(number)))
+    }
+
     /// Takes a command, and launches it if the queue runs and its window is open. Otherwise it is
     /// launched later, in its turn.
     ///

@@ -12,7 +12,7 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 21] = [
+const ARROWS: [(&str, Arrows); 25] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
@@ -48,6 +48,23 @@ const ARROWS: [(&str, Arrows); 21] = [
     ("hal-kfd/watch", Arrows::To(&["hal-kfd"])),
     ("sim", Arrows::To(&["core", "policies"])),
     ("xtask", Arrows::To(&[])),
+    (
+        "capi",
+        Arrows::To(&[
+            "runtime",
+            "core",
+            "policies",
+            "hal-cuda",
+            "hal-hip",
+            "hal-host",
+            "hal-stream",
+            "hal-hip/emulated",
+        ]),
+    ),
+    // They are linked with the library of `capi`, and need nothing of it in Rust.
+    ("capi/halcuda", Arrows::To(&[])),
+    ("capi/halhip", Arrows::To(&[])),
+    ("capi/halhost", Arrows::To(&[])),
     ("lab", Arrows::Anywhere),
     ("cli", Arrows::Anywhere),
     ("benches", Arrows::Anywhere),

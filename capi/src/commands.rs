@@ -1,0 +1,395 @@
+//! Commands by handle, from their creation until so many later ones have been submitted to the same
+//! queue that the outcome is forgotten.
+//!
+//! A submitted command keeps its place, so that it can be waited for. A queue remembers the
+//! outcomes of as many commands as it has room for; when command `n` is submitted to a queue with
+//! room for `c`, command `n - c` has retired, and its place is free for another. So the table grows
+//! no larger than all queues together, and what was created and never submitted.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::command::Command;
+use crate::handle::{Handle, Kind, PLACES_MAX, next_generation};
+use crate::refusal::{Answer, Refusal};
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    /// Created. The words are the command's.
+    Ready,
+    /// Somebody is submitting or launching it.
+    Busy,
+    /// Submitted. The words are the place of the queue's handle, and the number there.
+    Submitted,
+}
+
+/// A command's place in the table. It counts towards what a queued command takes, so it is small.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The generation of its handle, and the state in the upper bits.
+    tag: u32,
+    /// The next place in a list: of those that are free, or of those of the same queue.
+    next: u32,
+    words: (usize, usize),
+}
+
+const STATE_SHIFT: u32 = 30;
+
+impl Place {
+    const fn new() -> Self {
+        Self { tag: 1, next: NONE, words: (0, 0) }
+    }
+
+    const fn state(&self) -> State {
+        match self.tag >> STATE_SHIFT {
+            0 => State::Free,
+            1 => State::Ready,
+            2 => State::Busy,
+            _ => State::Submitted,
+        }
+    }
+
+    const fn set_state(&mut self, state: State) {
+        let number = match state {
+            State::Free => 0,
+            State::Ready => 1,
+            State::Busy => 2,
+            State::Submitted => 3,
+        };
+        self.tag = self.generation() | number << STATE_SHIFT;
+    }
+
+    const fn generation(&self) -> u32 {
+        self.tag & ((1 << STATE_SHIFT) - 1)
+    }
+}
+
+/// The submitted commands of a queue, the oldest first.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    /// The queue's handle; 0 if there is no queue at this place.
+    queue: u64,
+    capacity: u64,
+    /// The highest number so far.
+    newest: u64,
+    head: u32,
+    tail: u32,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    places: Vec<Place>,
+    /// First of a list of free places, plus one; 0 if there is none.
+    free: u32,
+    queues: Vec<List>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    process: u16,
+    inner: Mutex<Inner>,
+}
+
+impl Commands {
+    pub(crate) fn new(process: u16) -> Self {
+        Self { process, inner: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a command a handle.
+    pub(crate) fn create(&self, command: Command) -> Answer<u64> {
+        let mut inner = self.lock();
+        let index = inner.take_free().ok_or_else(|| {
+            Refusal::not_allowed(format!(
+                "there are {PLACES_MAX} commands already; submit or destroy some"
+            ))
+        })?;
+        let place = inner.place(index)?;
+        place.words = command.to_words();
+        place.set_state(State::Ready);
+        let generation = place.generation();
+        Ok(Handle { index, generation, kind: Kind::Command, process: self.process }.pack())
+    }
+
+    /// The place of a handle.
+    fn index(&self, inner: &Inner, raw: u64) -> Answer<u32> {
+        let handle = Handle::unpack(raw, Kind::Command, self.process).ok_or_else(unknown)?;
+        let place = inner.places.get(handle.index as usize).ok_or_else(unknown)?;
+        let known = place.generation() == handle.generation && place.state() != State::Free;
+        if known { Ok(handle.index) } else { Err(unknown()) }
+    }
+
+    /// Takes a command in hand to submit or launch it.
+    pub(crate) fn take(&self, raw: u64) -> Answer<Command> {
+        let mut inner = self.lock();
+        let index = self.index(&inner, raw)?;
+        let place = inner.place(index)?;
+        if place.state() != State::Ready {
+            return Err(Refusal::not_found(
+                "the command was submitted or launched already; create another one",
+            ));
+        }
+        place.set_state(State::Busy);
+        let (function, data) = place.words;
+        // SAFETY: a place in this state has what `create` put there.
+        Ok(unsafe { Command::from_words(function, data) })
+    }
+
+    /// Gives a command back that was taken in hand.
+    pub(crate) fn put_back(&self, raw: u64) {
+        let mut inner = self.lock();
+        if let Ok(index) = self.index(&inner, raw)
+            && let Ok(place) = inner.place(index)
+            && place.state() == State::Busy
+        {
+            place.set_state(State::Ready);
+        }
+    }
+
+    /// A command that was taken in hand has been submitted as this number of a queue.
+    pub(crate) fn submitted(&self, raw: u64, queue: u64, number: u64) {
+        let mut inner = self.lock();
+        let Ok(index) = self.index(&inner, raw) else { return };
+        inner.append(index, queue, number);
+    }
+
+    /// A command that was taken in hand has been launched past all queues.
+    pub(crate) fn launched(&self, raw: u64) {
+        let mut inner = self.lock();
+        if let Ok(index) = self.index(&inner, raw) {
+            inner.release(index);
+        }
+    }
+
+    /// Forgets a command that was never submitted.
+    pub(crate) fn destroy(&self, raw: u64) -> Answer {
+        let mut inner = self.lock();
+        let index = self.index(&inner, raw)?;
+        if inner.place(index)?.state() != State::Ready {
+            return Err(Refusal::not_found(
+                "the command was submitted or launched, and is its queue's since then",
+            ));
+        }
+        inner.release(index);
+        Ok(())
+    }
+
+    /// The number of a command that was submitted to this queue.
+    pub(crate) fn number(&self, raw: u64, queue: u64) -> Answer<u64> {
+        let mut inner = self.lock();
+        let index = self.index(&inner, raw)?;
+        let place = *inner.place(index)?;
+        if place.state() != State::Submitted {
+            return Err(Refusal::not_allowed(
+                "the command was not submitted, so there is nothing to wait for",
+            ));
+        }
+        let (at, number) = place.words;
+        if inner.queues.get(at).is_none_or(|list| list.queue != queue) {
+            return Err(Refusal::invalid("the command was submitted to another XQueue"));
+        }
+        Ok(number as u64)
+    }
+
+    /// A queue with room for so many commands is there.
+    pub(crate) fn open_queue(&self, queue: u64, capacity: u64) {
+        let at = place_of_queue(queue);
+        let mut inner = self.lock();
+        if inner.queues.len() <= at {
+            let none = List { queue: 0, capacity: 0, newest: 0, head: NONE, tail: NONE };
+            inner.queues.resize(at + 1, none);
+        }
+        if let Some(list) = inner.queues.get_mut(at) {
+            *list = List { queue, capacity, newest: 0, head: NONE, tail: NONE };
+        }
+    }
+
+    /// A queue is gone, and its commands with it.
+    pub(crate) fn close_queue(&self, queue: u64) {
+        let mut inner = self.lock();
+        let at = place_of_queue(queue);
+        let Some(list) = inner.queues.get_mut(at).filter(|list| list.queue == queue) else {
+            return;
+        };
+        list.queue = 0;
+        let mut next = std::mem::replace(&mut list.head, NONE);
+        list.tail = NONE;
+        while next != NONE {
+            let index = next;
+            next = inner.places.get(index as usize).map_or(NONE, |place| place.next);
+            inner.release(index);
+        }
+    }
+
+    /// Places in use and free together.
+    #[cfg(test)]
+    fn places(&self) -> usize {
+        self.lock().places.len()
+    }
+}
+
+impl Inner {
+    fn place(&mut self, index: u32) -> Answer<&mut Place> {
+        self.places.get_mut(index as usize).ok_or_else(unknown)
+    }
+
+    fn take_free(&mut self) -> Option<u32> {
+        if let Some(index) = self.free.checked_sub(1) {
+            let next = self.places.get(index as usize)?.next;
+            self.free = if next == NONE { 0 } else { next + 1 };
+            return Some(index);
+        }
+        let index = u32::try_from(self.places.len()).ok()?;
+        if self.places.len() >= PLACES_MAX {
+            return None;
+        }
+        self.places.push(Place::new());
+        Some(index)
+    }
+
+    /// Makes a place free. Its handle is unknown from then on.
+    fn release(&mut self, index: u32) {
+        let next = self.free.checked_sub(1).unwrap_or(NONE);
+        if let Some(place) = self.places.get_mut(index as usize) {
+            *place = Place { tag: next_generation(place.generation()), next, words: (0, 0) };
+            self.free = index + 1;
+        }
+    }
+
+    /// Puts a place behind the others of its queue, and releases those that are forgotten.
+    fn append(&mut self, index: u32, queue: u64, number: u64) {
+        let at = place_of_queue(queue);
+        let Some(list) = self.queues.get_mut(at).filter(|list| list.queue == queue) else {
+            // The queue was destroyed meanwhile.
+            self.release(index);
+            return;
+        };
+        let before = std::mem::replace(&mut list.tail, index);
+        if list.head == NONE {
+            list.head = index;
+        }
+        list.newest = list.newest.max(number);
+        if let Some(place) = self.places.get_mut(index as usize) {
+            place.set_state(State::Submitted);
+            place.words = (at, number as usize);
+            place.next = NONE;
+        }
+        if before != NONE
+            && let Some(place) = self.places.get_mut(before as usize)
+        {
+            place.next = index;
+        }
+        self.release_forgotten(at);
+    }
+
+    fn release_forgotten(&mut self, at: usize) {
+        while let Some(list) = self.queues.get_mut(at)
+            && let Some(place) = self.places.get(list.head as usize)
+            && place.words.1 as u64 + list.capacity <= list.newest
+        {
+            let index = list.head;
+            list.head = place.next;
+            if list.head == NONE {
+                list.tail = NONE;
+            }
+            self.release(index);
+        }
+    }
+}
+
+/// Where a queue's list is: at the place of its handle, of which two queues at a time never have
+/// the same.
+const fn place_of_queue(queue: u64) -> usize {
+    queue as usize & (PLACES_MAX - 1)
+}
+
+fn unknown() -> Refusal {
+    Refusal::not_found(
+        "there is no such command: it was destroyed or launched, its outcome is forgotten, or the \
+         handle is another process's",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::XResult;
+
+    const QUEUE: u64 = 1 << 46;
+
+    fn code<T: std::fmt::Debug>(answer: Answer<T>) -> XResult {
+        answer.expect_err("a refusal").code
+    }
+
+    #[test]
+    fn a_place_is_small() {
+        assert_eq!(size_of::<Place>(), 24);
+    }
+
+    #[test]
+    fn a_command_can_be_submitted_once_and_waited_for_until_it_is_forgotten() {
+        let commands = Commands::new(5);
+        commands.open_queue(QUEUE, 4);
+        let first = commands.create(Command::timed(1)).expect("room");
+        assert_eq!(code(commands.number(first, QUEUE)), XResult::kXSchedErrorNotAllowed);
+        for number in 0..5 {
+            let raw = if number == 0 { first } else { commands.create(Command::timed(1)).unwrap() };
+            commands.take(raw).expect("ready");
+            assert_eq!(code(commands.take(raw)), XResult::kXSchedErrorNotFound);
+            if number == 4 {
+                assert_eq!(commands.number(first, QUEUE), Ok(0));
+                assert_eq!(code(commands.number(first, 7)), XResult::kXSchedErrorInvalidValue);
+            }
+            commands.submitted(raw, QUEUE, number);
+            assert_eq!(commands.number(raw, QUEUE), Ok(number));
+            assert_eq!(code(commands.destroy(raw)), XResult::kXSchedErrorNotFound);
+        }
+        assert_eq!(code(commands.number(first, QUEUE)), XResult::kXSchedErrorNotFound);
+    }
+
+    #[test]
+    fn the_table_grows_no_larger_than_its_queues() {
+        let commands = Commands::new(5);
+        commands.open_queue(QUEUE, 16);
+        for number in 0..1_000 {
+            let raw = commands.create(Command::timed(1)).expect("room");
+            commands.take(raw).expect("ready");
+            commands.submitted(raw, QUEUE, number);
+        }
+        assert_eq!(commands.places(), 17);
+        commands.close_queue(QUEUE);
+        for _ in 0..17 {
+            commands.create(Command::timed(1)).expect("room");
+        }
+        assert_eq!(commands.places(), 17);
+    }
+
+    #[test]
+    fn what_is_submitted_to_a_queue_that_is_gone_is_forgotten() {
+        let commands = Commands::new(5);
+        let raw = commands.create(Command::timed(1)).expect("room");
+        commands.take(raw).expect("ready");
+        commands.submitted(raw, QUEUE, 0);
+        assert_eq!(code(commands.number(raw, QUEUE)), XResult::kXSchedErrorNotFound);
+    }
+
+    #[test]
+    fn a_command_that_is_given_back_can_be_submitted_again() {
+        let commands = Commands::new(5);
+        let raw = commands.create(Command::timed(9)).expect("room");
+        commands.take(raw).expect("ready");
+        assert_eq!(code(commands.destroy(raw)), XResult::kXSchedErrorNotFound);
+        commands.put_back(raw);
+        commands.take(raw).expect("ready");
+        commands.launched(raw);
+        assert_eq!(code(commands.take(raw)), XResult::kXSchedErrorNotFound);
+        assert_eq!(code(commands.destroy(0)), XResult::kXSchedErrorNotFound);
+    }
+}

@@ -1,0 +1,258 @@
+//! What the environment says. `docs/capi.md` has the table.
+
+use std::str::FromStr;
+
+use crate::types::{XPolicyType, XSchedulerType};
+
+/// Commands that an XQueue has room for, unless `XSCHED_QUEUE_CAPACITY` says otherwise.
+const CAPACITY: u64 = 8_192;
+
+/// What the environment says, with the defaults for what it does not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Env {
+    /// Who decides at first.
+    pub(crate) scheduler: XSchedulerType,
+    /// The policy, if that is the local scheduler.
+    pub(crate) policy: XPolicyType,
+    /// XQueues for streams whose program asks for none.
+    pub(crate) auto: Option<AutoQueue>,
+    /// Commands that an XQueue has room for, 64 to 65,536.
+    pub(crate) capacity: usize,
+    /// How much is logged.
+    pub(crate) log: Log,
+}
+
+/// What is logged to standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    Errors,
+    Warnings,
+    Info,
+    Debug,
+}
+
+/// How an XQueue is made that the program did not ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AutoQueue {
+    /// 1 to 3.
+    pub(crate) level: i64,
+    /// 1 to 65,536.
+    pub(crate) threshold: i64,
+    /// 1 to the threshold.
+    pub(crate) batch: i64,
+    /// −256 to 255.
+    pub(crate) priority: Option<i32>,
+    /// 0 to 100, in percent.
+    pub(crate) utilization: Option<i32>,
+    /// 100 to 10,000,000.
+    pub(crate) timeslice_us: Option<i64>,
+    /// At least 1.
+    pub(crate) deadline_us: Option<i64>,
+    /// Queues that run at once, at least 1.
+    pub(crate) k: Option<usize>,
+    /// At least 1. Until then the queue has the priority above, then the highest.
+    pub(crate) laxity_us: Option<i64>,
+}
+
+const SCHEDULERS: [(&str, XSchedulerType); 2] =
+    [("APP", XSchedulerType::kSchedulerAppManaged), ("LCL", XSchedulerType::kSchedulerLocal)];
+
+const POLICIES: [(&str, XPolicyType); 11] = [
+    ("HPF", XPolicyType::kPolicyHighestPriorityFirst),
+    ("HHPF", XPolicyType::kPolicyHeterogeneousHighestPriorityFirst),
+    ("CHPF", XPolicyType::kPolicyCPUHighestPriorityFirst),
+    ("UP", XPolicyType::kPolicyUtilizationPartition),
+    ("PUP", XPolicyType::kPolicyProcessUtilizationPartition),
+    ("SPUP", XPolicyType::kPolicyStrictProcessUtilizationPartition),
+    ("KEDF", XPolicyType::kPolicyKEarliestDeadlineFirst),
+    ("LAX", XPolicyType::kPolicyLaxity),
+    ("AWF", XPolicyType::kPolicyActiveWindowFirst),
+    ("CFS", XPolicyType::kPolicyCompletelyFairScheduler),
+    ("MLFQ", XPolicyType::kPolicyMultiLevelFeedbackQueue),
+];
+
+const SWITCH: [(&str, bool); 2] = [("ON", true), ("OFF", false)];
+
+const LOGS: [(&str, Log); 4] =
+    [("ERRO", Log::Errors), ("WARN", Log::Warnings), ("INFO", Log::Info), ("DEBG", Log::Debug)];
+
+/// Holds of the scheduler never wait for anything, so these three change nothing.
+const SUSPEND_FLAGS: [&str; 3] = [
+    "XSCHED_SCHEDULER_SUSPEND_SYNC_HWQ",
+    "XSCHED_SCHEDULER_SUSPEND_WAIT_ALL",
+    "XSCHED_SCHEDULER_SUSPEND_WAIT_IDLE",
+];
+
+/// Reads variables, and notes those that make no sense.
+struct Reader<'a> {
+    get: &'a dyn Fn(&str) -> Option<String>,
+    complaints: Vec<String>,
+}
+
+impl Reader<'_> {
+    /// What the variable says; none if it is not set or empty.
+    fn text(&self, name: &str) -> Option<String> {
+        (self.get)(name).filter(|text| !text.is_empty())
+    }
+
+    fn one_of<T: Copy>(&mut self, name: &str, known: &[(&str, T)]) -> Option<T> {
+        let text = self.text(name)?;
+        let found = known.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        if found.is_none() {
+            let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
+            self.complaints
+                .push(format!("{name} is `{text}` and is ignored; it can be {}", words.join(", ")));
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    fn number<T>(&mut self, name: &str, min: T, max: T) -> Option<T>
+    where
+        T: FromStr + PartialOrd + Copy + std::fmt::Display,
+    {
+        let text = self.text(name)?;
+        let value = text.parse().ok().filter(|value| (min..=max).contains(value));
+        if value.is_none() {
+            self.complaints
+                .push(format!("{name} is `{text}` and is ignored; it can be {min} to {max}"));
+        }
+        value
+    }
+}
+
+impl Env {
+    /// Reads it by a function, and says what was ignored.
+    pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
+        let mut reader = Reader { get, complaints: Vec::new() };
+        let log = reader.one_of("XLOG_LEVEL", &LOGS).unwrap_or(Log::Warnings);
+        let policy = reader.one_of("XSCHED_POLICY", &POLICIES);
+        let scheduler = match (policy, scheduler(&mut reader)) {
+            // As with the C++ XSched, a policy alone is enough.
+            (Some(_), _) => XSchedulerType::kSchedulerLocal,
+            (None, chosen) => chosen.unwrap_or(XSchedulerType::kSchedulerAppManaged),
+        };
+        let capacity = reader.number("XSCHED_QUEUE_CAPACITY", 64, 65_536).unwrap_or(CAPACITY);
+        let auto = AutoQueue::read(&mut reader);
+        for name in SUSPEND_FLAGS {
+            if reader.one_of(name, &SWITCH) == Some(true) {
+                reader
+                    .complaints
+                    .push(format!("{name} changes nothing: the scheduler's holds never wait"));
+            }
+        }
+        let env = Self {
+            scheduler,
+            policy: policy.unwrap_or(XPolicyType::kPolicyHighestPriorityFirst),
+            auto,
+            capacity: capacity as usize,
+            log,
+        };
+        (env, reader.complaints)
+    }
+}
+
+fn scheduler(reader: &mut Reader<'_>) -> Option<XSchedulerType> {
+    let name = "XSCHED_SCHEDULER";
+    if reader.text(name).is_some_and(|text| text.eq_ignore_ascii_case("GLB")) {
+        let why = "is `GLB` and is ignored; the daemon does not exist yet; it can be APP, LCL";
+        reader.complaints.push(format!("{name} {why}"));
+        return None;
+    }
+    reader.one_of(name, &SCHEDULERS)
+}
+
+impl AutoQueue {
+    /// The others are read also if it is off, so that one learns what is wrong with them.
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let on = reader.one_of("XSCHED_AUTO_XQUEUE", &SWITCH).unwrap_or(false);
+        let threshold = reader.number("XSCHED_AUTO_XQUEUE_THRESHOLD", 1, 65_536).unwrap_or(16);
+        let batch = reader.number("XSCHED_AUTO_XQUEUE_BATCH_SIZE", 1, 65_536);
+        if let Some(batch) = batch.filter(|batch| *batch > threshold) {
+            reader.complaints.push(format!(
+                "XSCHED_AUTO_XQUEUE_BATCH_SIZE is `{batch}` and is ignored; it can be 1 to the \
+                 threshold, {threshold}"
+            ));
+        }
+        let day_us = 86_400_000_000;
+        let auto = Self {
+            level: reader.number("XSCHED_AUTO_XQUEUE_LEVEL", 1, 3).unwrap_or(1),
+            threshold,
+            batch: batch.unwrap_or(8).min(threshold),
+            priority: reader.number("XSCHED_AUTO_XQUEUE_PRIORITY", -256, 255),
+            utilization: reader.number("XSCHED_AUTO_XQUEUE_UTILIZATION", 0, 100),
+            timeslice_us: reader.number("XSCHED_AUTO_XQUEUE_TIMESLICE", 100, 10_000_000),
+            deadline_us: reader.number("XSCHED_AUTO_XQUEUE_DEADLINE", 1, day_us),
+            k: reader.number("XSCHED_AUTO_XQUEUE_KDEADLINE", 1, 65_536),
+            laxity_us: reader.number("XSCHED_AUTO_XQUEUE_LAXITY", 1, day_us),
+        };
+        on.then_some(auto)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(set: &[(&str, &str)]) -> (Env, Vec<String>) {
+        Env::read(&|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+    }
+
+    #[test]
+    fn nothing_set_is_the_program_in_charge() {
+        let (env, complaints) = read(&[("XLOG_LEVEL", "")]);
+        assert_eq!(env.scheduler, XSchedulerType::kSchedulerAppManaged);
+        assert_eq!((env.auto, env.log, env.capacity), (None, Log::Warnings, 8_192));
+        assert_eq!(complaints, [""; 0]);
+    }
+
+    #[test]
+    fn each_policy_has_its_name_and_a_policy_means_the_local_scheduler() {
+        for (name, policy) in POLICIES {
+            let (env, complaints) = read(&[("XSCHED_POLICY", name), ("XSCHED_SCHEDULER", "APP")]);
+            assert_eq!((env.policy, complaints.len()), (policy, 0));
+            assert_eq!(env.scheduler, XSchedulerType::kSchedulerLocal);
+        }
+        let (env, _) = read(&[("XSCHED_SCHEDULER", "lcl")]);
+        assert_eq!(env.scheduler, XSchedulerType::kSchedulerLocal);
+        assert_eq!(env.policy, XPolicyType::kPolicyHighestPriorityFirst);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named_once_with_what_can_be() {
+        let set = [
+            ("XSCHED_POLICY", "GBL"),
+            ("XSCHED_SCHEDULER", "GLB"),
+            ("XLOG_LEVEL", "loud"),
+            ("XSCHED_AUTO_XQUEUE", "yes"),
+            ("XSCHED_AUTO_XQUEUE_LEVEL", "4"),
+            ("XSCHED_AUTO_XQUEUE_BATCH_SIZE", "17"),
+            ("XSCHED_QUEUE_CAPACITY", "1"),
+            ("XSCHED_SCHEDULER_SUSPEND_WAIT_ALL", "ON"),
+        ];
+        let (env, complaints) = read(&set);
+        assert_eq!(env.scheduler, XSchedulerType::kSchedulerAppManaged);
+        for (name, _) in set {
+            let about = |line: &&String| line.starts_with(&format!("{name} "));
+            assert_eq!(complaints.iter().filter(about).count(), 1, "{name}");
+        }
+        let policy = complaints.iter().find(|line| line.contains("GBL")).expect("a line");
+        assert!(policy.ends_with(
+            "it can be HPF, HHPF, CHPF, UP, PUP, SPUP, KEDF, LAX, AWF, CFS, \
+                                  MLFQ"
+        ));
+    }
+
+    #[test]
+    fn an_automatic_queue_has_what_is_set() {
+        let (env, complaints) = read(&[
+            ("XSCHED_AUTO_XQUEUE", "ON"),
+            ("XSCHED_AUTO_XQUEUE_THRESHOLD", "4"),
+            ("XSCHED_AUTO_XQUEUE_PRIORITY", "-256"),
+            ("XSCHED_AUTO_XQUEUE_LAXITY", "2000"),
+        ]);
+        assert_eq!(complaints, [""; 0]);
+        let auto = env.auto.expect("it is on");
+        assert_eq!((auto.level, auto.threshold, auto.batch), (1, 4, 4));
+        assert_eq!((auto.priority, auto.laxity_us, auto.k), (Some(-256), Some(2_000), None));
+    }
+}

@@ -1,0 +1,160 @@
+//! Handles that can be checked, and the table behind those of queues.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What a handle is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    XQueue = 1,
+    HwQueue = 2,
+    Command = 3,
+}
+
+/// Bits of a place in a table.
+const INDEX_BITS: u32 = 20;
+/// Bits that tell the users of a place from one another.
+const GENERATION_BITS: u32 = 26;
+const KIND_BITS: u32 = 2;
+/// Places that a table has at most.
+pub(crate) const PLACES_MAX: usize = 1 << INDEX_BITS;
+const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
+
+/// A handle, taken apart: from the lowest bit, place, generation, kind, and a number of the
+/// process. Never 0, as no kind is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+    pub(crate) kind: Kind,
+    pub(crate) process: u16,
+}
+
+impl Handle {
+    pub(crate) const fn pack(self) -> u64 {
+        let generation = (self.generation & GENERATION_MASK) as u64;
+        let upper = (self.process as u64) << KIND_BITS | self.kind as u64;
+        (upper << GENERATION_BITS | generation) << INDEX_BITS | self.index as u64
+    }
+
+    /// `None` if it cannot be of this kind and process.
+    pub(crate) const fn unpack(raw: u64, kind: Kind, process: u16) -> Option<Self> {
+        let upper = (process as u64) << KIND_BITS | kind as u64;
+        if raw >> (INDEX_BITS + GENERATION_BITS) != upper {
+            return None;
+        }
+        let index = raw as u32 & (PLACES_MAX as u32 - 1);
+        let generation = (raw >> INDEX_BITS) as u32 & GENERATION_MASK;
+        Some(Self { index, generation, kind, process })
+    }
+}
+
+/// The generation after this one. It starts again after 67 million.
+pub(crate) const fn next_generation(generation: u32) -> u32 {
+    generation.wrapping_add(1) & GENERATION_MASK
+}
+
+/// Objects by handle.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    kind: Kind,
+    process: u16,
+    places: RwLock<Places<T>>,
+}
+
+#[derive(Debug)]
+struct Places<T> {
+    all: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    object: Option<Arc<T>>,
+}
+
+impl<T> Table<T> {
+    pub(crate) const fn new(kind: Kind, process: u16) -> Self {
+        Self { kind, process, places: RwLock::new(Places { all: Vec::new(), free: Vec::new() }) }
+    }
+
+    /// Adds what `make` makes of its handle. `None` if the table is full.
+    pub(crate) fn add(&self, make: impl FnOnce(u64) -> T) -> Option<Arc<T>> {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let index = match places.free.pop() {
+            Some(index) => index,
+            None if places.all.len() < PLACES_MAX => {
+                places.all.push(Place { generation: 1, object: None });
+                u32::try_from(places.all.len() - 1).ok()?
+            }
+            None => return None,
+        };
+        let place = places.all.get_mut(index as usize)?;
+        let (generation, kind, process) = (place.generation, self.kind, self.process);
+        let handle = Handle { index, generation, kind, process }.pack();
+        let object = Arc::new(make(handle));
+        place.object = Some(Arc::clone(&object));
+        Some(object)
+    }
+
+    /// The object of a handle, if there is one.
+    pub(crate) fn get(&self, raw: u64) -> Option<Arc<T>> {
+        let handle = Handle::unpack(raw, self.kind, self.process)?;
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let place = places.all.get(handle.index as usize)?;
+        if place.generation == handle.generation { place.object.clone() } else { None }
+    }
+
+    /// Takes the object of a handle out. The handle is not found from then on.
+    pub(crate) fn remove(&self, raw: u64) -> Option<Arc<T>> {
+        let handle = Handle::unpack(raw, self.kind, self.process)?;
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let place = places.all.get_mut(handle.index as usize)?;
+        if place.generation != handle.generation {
+            return None;
+        }
+        let object = place.object.take()?;
+        place.generation = next_generation(place.generation);
+        places.free.push(handle.index);
+        Some(object)
+    }
+
+    /// All objects, or none if the table is being changed just now.
+    pub(crate) fn try_all(&self) -> Vec<Arc<T>> {
+        let Ok(places) = self.places.try_read() else { return Vec::new() };
+        places.all.iter().filter_map(|place| place.object.clone()).collect()
+    }
+
+    /// The first object that fits.
+    pub(crate) fn find(&self, fits: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        places.all.iter().filter_map(|place| place.object.as_ref()).find(|o| fits(o)).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_of_one_kind_and_process() {
+        let handle = Handle { index: 7, generation: 9, kind: Kind::Command, process: 0xabcd };
+        let raw = handle.pack();
+        assert_eq!(Handle::unpack(raw, Kind::Command, 0xabcd), Some(handle));
+        assert_eq!(Handle::unpack(raw, Kind::XQueue, 0xabcd), None);
+        assert_eq!(Handle::unpack(raw, Kind::Command, 0xabce), None);
+        assert_eq!(Handle::unpack(0, Kind::XQueue, 0), None);
+    }
+
+    #[test]
+    fn a_handle_that_was_removed_stays_unknown_when_its_place_is_used_again() {
+        let table = Table::new(Kind::HwQueue, 1);
+        let first = *table.add(|handle| handle).expect("room");
+        assert_eq!(table.remove(first).as_deref(), Some(&first));
+        let second = *table.add(|handle| handle).expect("room");
+        assert_ne!(first, second);
+        assert_eq!(first & 0xf_ffff, second & 0xf_ffff, "the same place");
+        assert!(table.get(first).is_none() && table.remove(first).is_none());
+        assert_eq!(table.get(second).as_deref(), Some(&second));
+    }
+}

@@ -1,0 +1,66 @@
+//! What hardware queues are made of.
+
+mod host;
+mod stream;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use xsched::{XQueue, XQueueConfig};
+use xsched_core::level::Level;
+
+pub(crate) use host::HostDevices;
+pub(crate) use stream::{CudaDevices, HipDevices};
+
+use crate::command::{Command, Does, Launch, call};
+use crate::refusal::{Answer, Refusal};
+use crate::side::Side;
+use crate::types::HwQueueHandle;
+
+/// A hardware queue of some platform.
+pub(crate) trait Hardware: Debug + Send + Sync {
+    /// Opens an XQueue on it. Its level is what can be had, at most what is asked for.
+    fn open(&self, level: Level, config: XQueueConfig, side: &Arc<Side>)
+    -> Answer<XQueue<Command>>;
+
+    /// Launches a command past the XQueue.
+    fn launch(&self, command: Command, hwq: HwQueueHandle) -> Answer;
+
+    /// Waits until everything that was launched past the XQueue has run, and on streams everything
+    /// that was launched.
+    fn synchronize(&self) -> Answer;
+
+    /// Why there is no higher level, in words for the user.
+    fn why_no_higher(&self) -> String;
+
+    /// Whether it has commands that take a time.
+    fn takes_times(&self) -> bool;
+
+    /// The stream's address, or 0 if there is none.
+    fn stream(&self) -> usize;
+}
+
+/// Calls a callback past all queues.
+fn call_now(function: Launch, hwq: HwQueueHandle, data: usize) -> Answer {
+    match call(function, hwq, data) {
+        0 => Ok(()),
+        answer => {
+            let side = Side::new(hwq, false);
+            side.note_refused(0, answer);
+            let why = side.answer_of(0);
+            Err(why.unwrap_or_else(|| Refusal::hardware("the command's callback failed")))
+        }
+    }
+}
+
+/// Calls a callback for a command of an XQueue, and notes its failure.
+fn call_for(does: Does, side: &Side, number: u64) {
+    let answer = match does {
+        Does::Call(function, data) => call(function, side.hwq, data),
+        // They are refused when they are submitted.
+        Does::Time(_) => crate::types::XResult::kXSchedErrorNotSupported as i32,
+    };
+    if answer != 0 {
+        side.note_refused(number, answer);
+    }
+}

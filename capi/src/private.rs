@@ -1,0 +1,212 @@
+//! What the platforms' libraries (`libhalhip.so`, `libhalcuda.so`, `libhalhost.so`) and interposers
+//! call. They are versioned together with this library (`XSCHED_PRIVATE_1`) and are no interface
+//! for programs.
+
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+use crate::command::Command;
+use crate::env::AutoQueue;
+use crate::hwqueue::HwQueue;
+use crate::platform::Hardware;
+use crate::process::{Process, let_go_at_exit, process};
+use crate::queue::create;
+use crate::refusal::{Answer, Refusal, answer};
+use crate::types::{HwCommandHandle, HwQueueHandle, PRIORITY_MAX, XQueueHandle, XResult};
+use crate::xqueue::{XQueueSetLaunchConfig, out};
+
+/// `HostQueueCreate`.
+///
+/// # Safety
+/// `hwq` is null or may be written to.
+// SAFETY: nobody else has functions of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_host_queue_create(hwq: *mut HwQueueHandle) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let hwq = unsafe { out(hwq) }?;
+        let process = process();
+        let hardware = process.host.queue(process.runtime()?)?;
+        hwq.write(HwQueue::add(process, hardware)?.handle);
+        Ok(())
+    })
+}
+
+/// `HostCommandCreateTimed`.
+///
+/// # Safety
+/// `hw_cmd` is null or may be written to.
+// SAFETY: nobody else has functions of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_host_command_create_timed(
+    hw_cmd: *mut HwCommandHandle,
+    us: i64,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let hw_cmd = unsafe { out(hw_cmd) }?;
+        let us = u64::try_from(us).ok().filter(|us| *us <= 60_000_000);
+        let us = us.ok_or_else(|| Refusal::invalid("a command takes 0 to 60,000,000 µs"))?;
+        hw_cmd.write(process().commands.create(Command::timed(us * 1_000))?);
+        Ok(())
+    })
+}
+
+/// `HipQueueCreate`.
+///
+/// # Safety
+/// `hwq` is null or may be written to. `stream` is a live stream of HIP and outlives the queue.
+// SAFETY: nobody else has functions of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_hip_queue_create(
+    hwq: *mut HwQueueHandle,
+    stream: *mut c_void,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let hwq = unsafe { out(hwq) }?;
+        let process = process();
+        // SAFETY: as the caller promises.
+        let make = || unsafe { process.hip.queue(process.runtime()?, stream) };
+        hwq.write(queue_of_stream(process, stream, make)?);
+        Ok(())
+    })
+}
+
+/// `CudaQueueCreate`.
+///
+/// # Safety
+/// `hwq` is null or may be written to. `stream` is a live stream of CUDA, of its device's primary
+/// context, and outlives the queue.
+// SAFETY: nobody else has functions of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_cuda_queue_create(
+    hwq: *mut HwQueueHandle,
+    stream: *mut c_void,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let hwq = unsafe { out(hwq) }?;
+        let process = process();
+        // SAFETY: as the caller promises.
+        let make = || unsafe { process.cuda.queue(process.runtime()?, stream) };
+        hwq.write(queue_of_stream(process, stream, make)?);
+        Ok(())
+    })
+}
+
+/// `CudaQueueGet`: the hardware queue of a stream, whichever platform's.
+///
+/// # Safety
+/// `hwq` is null or may be written to.
+// SAFETY: nobody else has functions of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_stream_queue_get(
+    hwq: *mut HwQueueHandle,
+    stream: *mut c_void,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let hwq = unsafe { out(hwq) }?;
+        let there = process().hwqs.find(|queue| is_of(queue, stream));
+        let there = there.ok_or_else(|| {
+            Refusal::not_found("the stream has no hardware queue; create one for it")
+        })?;
+        hwq.write(there.handle);
+        Ok(())
+    })
+}
+
+/// For interposers: makes an XQueue for a hardware queue as `XSCHED_AUTO_XQUEUE` and its companions
+/// say. `xq` is 0 and the answer `kXSchedSuccess` if they say that there are to be none.
+///
+/// # Safety
+/// `xq` is null or may be written to.
+// SAFETY: nobody else has functions of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_auto_queue(
+    xq: *mut XQueueHandle,
+    hwq: HwQueueHandle,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let xq = unsafe { out(xq) }?;
+        let process = process();
+        process.is_interposed.store(true, Ordering::Relaxed);
+        let handle = match &process.env.auto {
+            Some(auto) => auto_queue(process, hwq, auto)?,
+            None => 0,
+        };
+        xq.write(handle);
+        Ok(())
+    })
+}
+
+/// For interposers: says that launches into streams with XQueues are handed over to those, so that
+/// nobody is warned that they are not.
+// SAFETY: nobody else has functions of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_interposed() {
+    process().is_interposed.store(true, Ordering::Relaxed);
+}
+
+fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
+    let handle = create(process, hwq, auto.level, 0)?;
+    done(XQueueSetLaunchConfig(handle, auto.threshold, auto.batch))?;
+    if let Some(priority) = auto.priority {
+        done(crate::hint::XHintPriority(handle, priority))?;
+    }
+    if let Some(share) = auto.utilization {
+        done(crate::hint::XHintUtilization(handle, share))?;
+    }
+    if let Some(us) = auto.deadline_us {
+        done(crate::hint::XHintDeadline(handle, us))?;
+    }
+    if let Some(us) = auto.laxity_us {
+        let until = auto.priority.unwrap_or_default();
+        done(crate::hint::XHintLaxity(handle, us, until, PRIORITY_MAX))?;
+    }
+    if let Some(us) = auto.timeslice_us {
+        done(crate::hint::XHintTimeslice(us))?;
+    }
+    if let Some(k) = auto.k {
+        done(crate::hint::XHintKDeadline(k))?;
+    }
+    Ok(handle)
+}
+
+/// A call of the public interface: its text stays the thread's last one.
+fn done(result: XResult) -> Answer {
+    if result == XResult::kXSchedSuccess {
+        return Ok(());
+    }
+    // SAFETY: it is a text that ends with zero, and stays until this thread's next refusal.
+    let why = unsafe { std::ffi::CStr::from_ptr(crate::refusal::last_error()) };
+    Err(Refusal::new(result, why.to_string_lossy()))
+}
+
+/// The hardware queue that a stream has, or a new one.
+fn queue_of_stream(
+    process: &Process,
+    stream: *mut c_void,
+    make: impl FnOnce() -> Answer<Box<dyn Hardware>>,
+) -> Answer<u64> {
+    if let Some(there) = process.hwqs.find(|queue| is_of(queue, stream)) {
+        return Ok(there.handle);
+    }
+    let hardware = make()?;
+    let_go_at_exit();
+    if !process.is_interposed.load(Ordering::Relaxed)
+        && !process.said_so.swap(true, Ordering::Relaxed)
+    {
+        tracing::warn!(
+            "an XQueue on a stream schedules what is submitted to it; what the program launches \
+             into the stream itself runs past it unless an interposer is preloaded"
+        );
+    }
+    Ok(HwQueue::add(process, hardware)?.handle)
+}
+
+fn is_of(queue: &HwQueue, stream: *mut c_void) -> bool {
+    queue.hardware.stream() != 0 && queue.hardware.stream() == stream.addr()
+}

@@ -1,0 +1,241 @@
+//! What the process has: one runtime, its devices and its handles, whichever library is loaded
+//! first.
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+
+use xsched::{Runtime, RuntimeConfig};
+use xsched_core::hint::PolicyHint;
+use xsched_policies::any::Any;
+
+use crate::commands::Commands;
+use crate::env::Env;
+use crate::handle::{Kind, Table};
+use crate::hwqueue::HwQueue;
+use crate::platform::{CudaDevices, HipDevices, HostDevices};
+use crate::queue::Queue;
+use crate::refusal::{Answer, Refusal};
+use crate::types::{XPolicyType, XSchedulerType};
+
+/// Devices that there can be.
+const DEVICES_MAX: u16 = 64;
+
+/// The present process. Null at first, and in a child after a fork: there it starts clean, and what
+/// the parent had is left where it is, since none of its threads are there.
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+/// Forks that led here.
+static FORKS: AtomicU16 = AtomicU16::new(0);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) env: Env,
+    runtime: OnceLock<Answer<Runtime>>,
+    pub(crate) commands: Commands,
+    pub(crate) hwqs: Table<HwQueue>,
+    pub(crate) queues: Table<Queue>,
+    pub(crate) host: HostDevices,
+    pub(crate) hip: HipDevices,
+    pub(crate) cuda: CudaDevices,
+    settings: Mutex<Settings>,
+    /// Something in this process hands launches over to XQueues.
+    pub(crate) is_interposed: AtomicBool,
+    /// It was said that nothing does.
+    pub(crate) said_so: AtomicBool,
+}
+
+/// What stays when the policy is changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Settings {
+    timeslice: Option<PolicyHint>,
+    k: Option<PolicyHint>,
+}
+
+/// The present process.
+pub(crate) fn process() -> &'static Process {
+    let there = PROCESS.load(Ordering::Acquire);
+    // SAFETY: what is not null was leaked below, so it lives for ever.
+    unsafe { there.as_ref() }.unwrap_or_else(start)
+}
+
+/// The present process, if it has begun.
+pub(crate) fn present() -> Option<&'static Process> {
+    // SAFETY: as above.
+    unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
+}
+
+#[cold]
+fn start() -> &'static Process {
+    watch_forks();
+    let (env, complaints) = Env::read(&|name| std::env::var(name).ok());
+    let log = env.log;
+    let made = Box::into_raw(Box::new(Process::new(env)));
+    let null = std::ptr::null_mut();
+    match PROCESS.compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            crate::log::start(log);
+            complaints.iter().for_each(|line| tracing::warn!("{line}"));
+            // SAFETY: it was made above, and is never freed from now on.
+            unsafe { &*made }
+        }
+        Err(first) => {
+            // SAFETY: it was made above, and nobody else knows it.
+            drop(unsafe { Box::from_raw(made) });
+            // SAFETY: another thread was first, and leaked it.
+            unsafe { &*first }
+        }
+    }
+}
+
+fn watch_forks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function does what a child may: it stores to atomics. It stays loaded, since
+        // the library is never unloaded.
+        let code = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        if code != 0 {
+            tracing::warn!("forks cannot be seen ({code}); a child must not use XSched");
+        }
+    });
+}
+
+/// After a fork, in the child.
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    PROCESS.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+impl Process {
+    fn new(env: Env) -> Self {
+        // Another number than the parent's, so that its handles are not found here.
+        let forks = FORKS.load(Ordering::Relaxed);
+        let number = std::process::id() as u16 ^ forks.wrapping_mul(0x9e37);
+        Self {
+            env,
+            runtime: OnceLock::new(),
+            commands: Commands::new(number),
+            hwqs: Table::new(Kind::HwQueue, number),
+            queues: Table::new(Kind::XQueue, number),
+            host: HostDevices::default(),
+            hip: HipDevices::default(),
+            cuda: CudaDevices::default(),
+            settings: Mutex::default(),
+            is_interposed: AtomicBool::new(false),
+            said_so: AtomicBool::new(false),
+        }
+    }
+
+    /// The runtime, which is started with the first thing that needs it.
+    pub(crate) fn runtime(&self) -> Answer<&Runtime> {
+        let start = || {
+            let config = RuntimeConfig { devices: DEVICES_MAX, ..RuntimeConfig::default() };
+            let policy = policy_of(self.env.scheduler, self.env.policy)?;
+            Ok(Runtime::with_config(policy, config)?)
+        };
+        self.runtime.get_or_init(start).as_ref().map_err(Clone::clone)
+    }
+
+    fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts another scheduler in charge; what was said to the one before stays.
+    pub(crate) fn set_scheduler(&self, scheduler: XSchedulerType, policy: XPolicyType) -> Answer {
+        let policy = policy_of(scheduler, policy)?;
+        let settings = *self.settings();
+        let runtime = self.runtime()?;
+        runtime.set_policy(policy)?;
+        for hint in [settings.timeslice, settings.k].into_iter().flatten() {
+            runtime.hint_policy(hint)?;
+        }
+        Ok(())
+    }
+
+    /// Sets something of the policy as a whole, of this one if it has such a setting, and of those
+    /// that are chosen later.
+    pub(crate) fn hint_policy(&self, hint: PolicyHint) -> Answer {
+        {
+            let mut settings = self.settings();
+            match hint {
+                PolicyHint::K(_) => settings.k = Some(hint),
+                _ => settings.timeslice = Some(hint),
+            }
+        }
+        let taken = self.runtime()?.hint_policy(hint)?;
+        tracing::debug!(?hint, taken, "a hint for the policy");
+        Ok(())
+    }
+
+    pub(crate) fn queue(&self, handle: u64) -> Answer<Arc<Queue>> {
+        self.queues.get(handle).ok_or_else(|| {
+            Refusal::not_found(
+                "there is no such XQueue: it was destroyed, or the handle is another process's",
+            )
+        })
+    }
+
+    pub(crate) fn hwq(&self, handle: u64) -> Answer<Arc<HwQueue>> {
+        self.hwqs.get(handle).ok_or_else(|| {
+            Refusal::not_found(
+                "there is no such hardware queue: it was destroyed, or the handle is another \
+                 process's",
+            )
+        })
+    }
+}
+
+/// The policy that does what a scheduler is to do.
+fn policy_of(scheduler: XSchedulerType, policy: XPolicyType) -> Answer<Any> {
+    let name = match scheduler {
+        // Nobody is held unless the program says so.
+        XSchedulerType::kSchedulerAppManaged => "fcfs",
+        XSchedulerType::kSchedulerLocal => name_of(policy)
+            .ok_or_else(|| Refusal::invalid("there is no such policy; see XPolicyType"))?,
+        XSchedulerType::kSchedulerGlobal => {
+            return Err(Refusal::not_supported(
+                "the global scheduler is a daemon that does not exist yet; use kSchedulerLocal",
+            ));
+        }
+        _ => return Err(Refusal::invalid("there is no such scheduler; see XSchedulerType")),
+    };
+    name.parse().map_err(|_| Refusal::not_supported(format!("there is no policy {name} here")))
+}
+
+const fn name_of(policy: XPolicyType) -> Option<&'static str> {
+    Some(match policy {
+        XPolicyType::kPolicyHighestPriorityFirst => "hpf",
+        XPolicyType::kPolicyHeterogeneousHighestPriorityFirst => "hhpf",
+        XPolicyType::kPolicyCPUHighestPriorityFirst => "chpf",
+        XPolicyType::kPolicyUtilizationPartition => "up",
+        XPolicyType::kPolicyProcessUtilizationPartition => "pup",
+        XPolicyType::kPolicyStrictProcessUtilizationPartition => "spup",
+        XPolicyType::kPolicyKEarliestDeadlineFirst => "kedf",
+        XPolicyType::kPolicyLaxity => "lax",
+        XPolicyType::kPolicyActiveWindowFirst => "awf",
+        XPolicyType::kPolicyCompletelyFairScheduler => "cfs",
+        XPolicyType::kPolicyMultiLevelFeedbackQueue => "mlfq",
+        XPolicyType::kPolicyUnknown | XPolicyType::kPolicyMax => return None,
+    })
+}
+
+/// Has held queues let go when the process exits: a driver's own end may wait for its streams.
+pub(crate) fn let_go_at_exit() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function may be called at exit, and stays loaded.
+        if unsafe { libc::atexit(at_exit) } != 0 {
+            tracing::warn!("no handler for the process's exit; resume all queues before it");
+        }
+    });
+}
+
+extern "C" fn at_exit() {
+    let Some(process) = present() else { return };
+    for queue in process.queues.try_all() {
+        queue.abandon();
+    }
+    if let Some(Ok(runtime)) = process.runtime.get() {
+        // It ends the scheduler's holds; if it does not answer, its watchdog does.
+        let _ = runtime.set_policy(xsched_policies::fcfs::Fcfs);
+    }
+}

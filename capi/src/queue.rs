@@ -1,0 +1,377 @@
+//! XQueues as the C API has them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use xsched::{Drain, SubmitError, WaitError, XQueue, XQueueConfig};
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
+use xsched_core::window::WindowConfig;
+
+use crate::command::{Command, Does, is_inside_callback};
+use crate::hwqueue::HwQueue;
+use crate::process::Process;
+use crate::refusal::{Answer, Refusal};
+use crate::side::Side;
+use crate::types::{XQueueCreateFlag, XQueueSuspendFlag};
+
+/// Threshold and batch at first.
+const WINDOW: (i64, i64) = (16, 8);
+/// How often a thread looks that waits for what nobody announces.
+const LOOK: Duration = Duration::from_micros(500);
+/// For how long the end of a queue is waited for on the device's side.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// An XQueue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) handle: u64,
+    xq: XQueue<Command>,
+    hwq: Arc<HwQueue>,
+    side: Arc<Side>,
+    /// Submitting waits for the launch.
+    blocks: bool,
+    /// Threshold and batch as they were asked for. A batch above the threshold counts as that.
+    window: Mutex<(i64, i64)>,
+    hints: Mutex<Hints>,
+    /// The thread that suspended it; 0 if it is not suspended.
+    suspender: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number for this thread that is not 0, and no other thread's.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.try_with(|number| *number).unwrap_or(u64::MAX)
+}
+
+/// Flags, if none is set that nobody knows. All of them is −1.
+pub(crate) fn known_flags(flags: i64, known: i64) -> Answer<i64> {
+    if flags == -1 {
+        return Ok(known);
+    }
+    if flags & !known != 0 {
+        return Err(Refusal::invalid(format!("there are no such flags: {:#x}", flags & !known)));
+    }
+    Ok(flags)
+}
+
+fn outside_callbacks() -> Answer {
+    if is_inside_callback() {
+        return Err(Refusal::not_allowed(
+            "a callback cannot wait for an XQueue: it would wait for itself",
+        ));
+    }
+    Ok(())
+}
+
+/// Makes an XQueue, or finds the one that the hardware queue has.
+pub(crate) fn create(process: &Process, hwq: u64, level: i64, flags: i64) -> Answer<u64> {
+    let number = u8::try_from(level).ok().and_then(Level::from_number);
+    let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
+    let flags = known_flags(flags, XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64)?;
+    let hwq = process.hwq(hwq)?;
+    let mut attached = hwq.xqueue();
+    if let Some(there) = attached.filter(|there| process.queues.get(*there).is_some()) {
+        tracing::warn!("the hardware queue has an XQueue already; its handle is answered");
+        return Ok(there);
+    }
+    // It may have been destroyed while this waited.
+    process.hwq(hwq.handle)?;
+    let blocks = flags != 0;
+    let side = Arc::new(Side::new(hwq.handle, blocks));
+    let config = XQueueConfig {
+        level,
+        capacity: process.env.capacity,
+        window: WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32),
+        ..XQueueConfig::default()
+    };
+    let xq = hwq.hardware.open(level, config, &side)?;
+    if xq.caps().level < level {
+        return Err(above(&hwq, xq.caps().level));
+    }
+    let make = |handle| Queue {
+        handle,
+        xq,
+        hwq: Arc::clone(&hwq),
+        side,
+        blocks,
+        window: Mutex::new(WINDOW),
+        hints: Mutex::default(),
+        suspender: AtomicU64::new(0),
+    };
+    let queue = process.queues.add(make);
+    let queue =
+        queue.ok_or_else(|| Refusal::not_allowed("there are too many XQueues; destroy some"))?;
+    process.commands.open_queue(queue.handle, process.env.capacity as u64);
+    *attached = Some(queue.handle);
+    Ok(queue.handle)
+}
+
+fn above(hwq: &HwQueue, level: Level) -> Refusal {
+    let why = hwq.hardware.why_no_higher();
+    let level = level.number();
+    Refusal::not_supported(format!("the hardware queue can do level {level} at most: {why}"))
+}
+
+/// Lets everything of an XQueue run, and destroys it.
+pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
+    process.queue(handle)?;
+    outside_callbacks()?;
+    let queue = process.queues.remove(handle);
+    // Of two at a time, the second finds nothing.
+    let queue = queue.map_or_else(|| process.queue(handle), Ok)?;
+    {
+        let mut attached = queue.hwq.xqueue();
+        if *attached == Some(handle) {
+            *attached = None;
+        }
+    }
+    queue.resume(false);
+    let mut hints = *lock(&queue.hints);
+    if hints.priority == Priority::NO_EXECUTE {
+        hints.priority = Priority::MIN;
+        queue.xq.set_hints(hints);
+    }
+    queue.xq.wait_all();
+    process.commands.close_queue(handle);
+    let side = Arc::clone(&queue.side);
+    drop(queue);
+    // The device's halves have it too; when they have gone, nobody touches the stream any more.
+    let end = Instant::now() + CLOSING;
+    while Arc::strong_count(&side) > 1 && Instant::now() < end {
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+impl Queue {
+    /// Submits a command that was created.
+    pub(crate) fn submit(&self, process: &Process, raw: u64) -> Answer {
+        let command = process.commands.take(raw)?;
+        match self.submit_command(command) {
+            Ok(number) => {
+                process.commands.submitted(raw, self.handle, number);
+                if self.blocks {
+                    self.wait_launched(number);
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                process.commands.put_back(raw);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn submit_command(&self, command: Command) -> Answer<u64> {
+        if matches!(command.does(), Does::Time(_)) && !self.hwq.hardware.takes_times() {
+            return Err(Refusal::invalid("the command is one for the host device"));
+        }
+        if self.blocks {
+            self.may_wait("it would wait for the launch")?;
+        }
+        let command = match self.xq.try_submit(command) {
+            Ok(ticket) => return Ok(ticket.number()),
+            Err(SubmitError::Full(command)) => command,
+            Err(SubmitError::Lost(_)) => return Err(lost()),
+        };
+        self.may_wait("the XQueue is full")?;
+        match self.xq.submit(command) {
+            Ok(ticket) => Ok(ticket.number()),
+            Err(_) => Err(lost()),
+        }
+    }
+
+    /// Whether this thread can wait for the queue to get on without waiting for itself.
+    fn may_wait(&self, what: &str) -> Answer {
+        if is_inside_callback() {
+            return Err(Refusal::not_allowed(format!(
+                "{what}, and a callback cannot wait; submit outside of callbacks"
+            )));
+        }
+        if self.suspender.load(Ordering::Relaxed) == this_thread() {
+            return Err(Refusal::not_allowed(format!(
+                "{what}, and this thread has suspended the XQueue; resume it first"
+            )));
+        }
+        Ok(())
+    }
+
+    fn wait_launched(&self, number: u64) {
+        let Some(ticket) = self.xq.ticket_of(number) else { return };
+        let over = || self.xq.wait_timeout(ticket, Duration::ZERO) != Err(WaitError::Timeout);
+        self.side.wait_launched(number, over);
+    }
+
+    /// Waits for a command that was submitted.
+    pub(crate) fn wait(&self, process: &Process, raw: u64) -> Answer {
+        let number = process.commands.number(raw, self.handle)?;
+        outside_callbacks()?;
+        let ticket = self.xq.ticket_of(number);
+        let ticket = ticket.ok_or_else(|| Refusal::invalid("the command is another queue's"))?;
+        self.xq.wait(ticket).map_err(|error| match error {
+            WaitError::Failed(_) => self.side.answer_of(number).unwrap_or_else(|| error.into()),
+            error => error.into(),
+        })
+    }
+
+    /// Waits for everything submitted so far, and answers the first failure since the last time.
+    pub(crate) fn wait_all(&self) -> Answer {
+        outside_callbacks()?;
+        let submitted = self.xq.stats().submitted;
+        self.xq.wait_all();
+        match self.side.take_first_failure(submitted) {
+            Some(failure) => Err(failure),
+            None if self.xq.stats().lost => Err(lost()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether everything submitted is done.
+    pub(crate) fn is_idle(&self) -> bool {
+        let stats = self.xq.stats();
+        stats.retired >= stats.submitted
+    }
+
+    pub(crate) fn submitted(&self) -> u64 {
+        self.xq.stats().submitted
+    }
+
+    pub(crate) fn suspend(&self, flags: i64) -> Answer {
+        let flag = |flag: XQueueSuspendFlag| flags & flag as i64 != 0;
+        if flags != 0 {
+            outside_callbacks()?;
+        }
+        if flag(XQueueSuspendFlag::kQueueSuspendFlagWaitIdle) {
+            self.hold_after(Drain::Idle)?;
+        } else if flag(XQueueSuspendFlag::kQueueSuspendFlagWaitAll) {
+            self.hold_after(Drain::All)?;
+        } else {
+            self.xq.hold(Level::Interrupt);
+        }
+        self.suspender.store(this_thread(), Ordering::Relaxed);
+        if flag(XQueueSuspendFlag::kQueueSuspendFlagSyncHwQueue) {
+            self.wait_held();
+        }
+        Ok(())
+    }
+
+    fn hold_after(&self, drain: Drain) -> Answer {
+        Ok(self.xq.hold_after(drain, Level::Interrupt, None)?)
+    }
+
+    /// Waits until a hold is in effect, and at level 1 until what was launched has run. Ends with
+    /// the hold.
+    fn wait_held(&self) {
+        loop {
+            let stats = self.xq.stats();
+            let in_effect = match stats.hold {
+                HoldState::Held(Level::Block) => stats.retired >= stats.launched,
+                HoldState::Held(_) => true,
+                _ => false,
+            };
+            if in_effect || !stats.held_by_hand || stats.lost {
+                return;
+            }
+            self.wait_number(stats.launched);
+        }
+    }
+
+    /// Waits a while for the command before this number, so that somebody looks for completions.
+    fn wait_number(&self, number: u64) {
+        let ticket = number.checked_sub(1).and_then(|last| self.xq.ticket_of(last));
+        match ticket.map(|ticket| self.xq.wait_timeout(ticket, LOOK)) {
+            Some(Err(WaitError::Timeout)) => {}
+            // The hold is not in effect yet.
+            _ => std::thread::sleep(LOOK),
+        }
+    }
+
+    /// Waits until what was launched by now has run.
+    pub(crate) fn wait_launched_commands(&self) {
+        let launched = self.xq.stats().launched;
+        let ticket = launched.checked_sub(1).and_then(|last| self.xq.ticket_of(last));
+        // How it ended is told to whoever waits for it.
+        let _ = ticket.map(|ticket| self.xq.wait(ticket));
+    }
+
+    pub(crate) fn resume(&self, drop_commands: bool) {
+        self.suspender.store(0, Ordering::Relaxed);
+        // As with the C++ XSched, a queue that is not suspended is left alone, flags and all.
+        if !self.xq.stats().held_by_hand {
+            return;
+        }
+        if drop_commands {
+            self.xq.resume_and_drop();
+        } else {
+            self.xq.resume();
+        }
+    }
+
+    /// Lets it go for the process's exit, without what has not been launched.
+    pub(crate) fn abandon(&self) {
+        self.xq.hold(Level::Block);
+        self.xq.resume_and_drop();
+    }
+
+    pub(crate) fn set_level(&self, level: i32) -> Answer {
+        let number = u8::try_from(level).ok().and_then(Level::from_number);
+        let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
+        let highest = self.xq.caps().level;
+        if level > highest {
+            return Err(Refusal::not_supported(format!(
+                "the XQueue can do level {} at most; make it with a higher one, if the hardware \
+                 queue can: {}",
+                highest.number(),
+                self.hwq.hardware.why_no_higher()
+            )));
+        }
+        self.xq.set_level(level);
+        Ok(())
+    }
+
+    /// Sets threshold and batch; what is not above 0 stays.
+    pub(crate) fn set_window(&self, threshold: i64, batch: i64) -> Answer {
+        let max = i64::from(WindowConfig::THRESHOLD_MAX);
+        if threshold > max || batch > max {
+            return Err(Refusal::invalid(format!("threshold and batch are {max} at most")));
+        }
+        let mut window = lock(&self.window);
+        let new = (
+            if threshold > 0 { threshold } else { window.0 },
+            if batch > 0 { batch } else { window.1 },
+        );
+        if batch > 0 && new.1 > new.0 {
+            return Err(Refusal::invalid(format!(
+                "a batch of {} is more than the threshold of {}",
+                new.1, new.0
+            )));
+        }
+        *window = new;
+        self.xq.set_window(WindowConfig::fixed(new.0 as u32, new.1 as u32));
+        Ok(())
+    }
+
+    /// Changes what the policy knows about it.
+    pub(crate) fn hint(&self, change: impl FnOnce(&mut Hints) -> Answer) -> Answer {
+        let mut hints = lock(&self.hints);
+        let mut new = *hints;
+        change(&mut new)?;
+        *hints = new;
+        self.xq.set_hints(new);
+        Ok(())
+    }
+}
+
+fn lost() -> Refusal {
+    Refusal::hardware("the device is lost; make new queues, or start the program again")
+}
