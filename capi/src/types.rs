@@ -226,6 +226,8 @@ pub const TIMESLICE_MIN: i64 = 100;
 pub const TIMESLICE_DEFAULT: i64 = 5_000;
 /// 10 s.
 pub const TIMESLICE_MAX: i64 = 10_000_000;
+/// No end. `XHintTimeslice` does not take it.
+pub const TIMESLICE_UNLIMITED: u64 = u64::MAX;
 
 /// How long after becoming ready a queue is not yet urgent, in microseconds.
 pub type Laxity = i64;

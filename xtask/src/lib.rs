@@ -13,6 +13,7 @@
 
 use std::path::PathBuf;
 
+pub mod capi;
 pub mod ci;
 mod command;
 pub mod fuzz;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use xsched_xtask::capi::{headers, install};
 use xsched_xtask::{ci, fuzz, hip, kfd_vm, loom, proof, stress, tidy};
 
 /// Repository chores.
@@ -30,6 +31,10 @@ enum Chore {
     Loom(loom::Options),
     /// Check what can be checked about HIP without an AMD GPU. May install Debian's packages.
     Hip,
+    /// Write the C API's headers from its Rust source, or check them.
+    Headers(headers::Options),
+    /// Install the C API: libraries, headers, CMake package, pkg-config file.
+    Install(install::Options),
     /// Ask AMD's kernel driver in a virtual machine, and compare. May download Debian's packages.
     KfdVm,
     /// Do everything that CI does, up to the first failure.
@@ -44,6 +49,8 @@ fn main() -> ExitCode {
         Chore::Stress(options) => stress::run(&options),
         Chore::Loom(options) => loom::run(&options),
         Chore::Hip => hip::run(),
+        Chore::Headers(options) => headers::run(&options),
+        Chore::Install(options) => install::run(&options),
         Chore::KfdVm => kfd_vm::run(),
         Chore::Ci => ci::run(),
     };

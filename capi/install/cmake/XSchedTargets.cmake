@@ -1,0 +1,20 @@
+# The libraries, wherever the whole of it was moved to. Included by XSchedConfig.cmake.
+
+if(NOT TARGET XSched::preempt)
+  add_library(XSched::preempt SHARED IMPORTED)
+  set_target_properties(XSched::preempt PROPERTIES
+    IMPORTED_LOCATION "${_xsched_prefix}/lib/libpreempt.so"
+    IMPORTED_SONAME "libpreempt.so"
+    INTERFACE_INCLUDE_DIRECTORIES "${_xsched_prefix}/include")
+endif()
+
+foreach(_xsched_hal halhip halcuda halhost)
+  if(NOT TARGET XSched::${_xsched_hal})
+    add_library(XSched::${_xsched_hal} SHARED IMPORTED)
+    set_target_properties(XSched::${_xsched_hal} PROPERTIES
+      IMPORTED_LOCATION "${_xsched_prefix}/lib/lib${_xsched_hal}.so"
+      IMPORTED_SONAME "lib${_xsched_hal}.so"
+      INTERFACE_LINK_LIBRARIES XSched::preempt)
+  endif()
+endforeach()
+unset(_xsched_hal)

@@ -1,0 +1,124 @@
+//! `cargo xtask install`: the C API's libraries, headers, CMake package and pkg-config file.
+//!
+//! The libraries are linked here, from what cargo builds as static libraries, because their symbols
+//! have versions: rustc gives the linker a version script of its own, and GNU's takes no second one.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use walkdir::WalkDir;
+
+use crate::command::{cargo, run as run_command};
+use crate::{root, target_dir};
+
+/// The libraries, those that others need first.
+pub const LIBRARIES: [&str; 4] = ["preempt", "halhost", "halhip", "halcuda"];
+/// The packages that they are of.
+const PACKAGES: &str = "-p xsched-capi -p xsched-halhost-c -p xsched-halhip-c -p xsched-halcuda-c";
+/// The system's libraries that Rust's standard library needs.
+const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+/// Folders below `capi`, and where their files go.
+const FOLDERS: [(&str, &str); 3] = [
+    ("include", "include"),
+    ("install/cmake", "lib/cmake/XSched"),
+    ("install/pkgconfig", "lib/pkgconfig"),
+];
+
+/// Where to.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The folder below which include/ and lib/ are made.
+    #[arg(long)]
+    pub prefix: PathBuf,
+}
+
+/// Does it.
+///
+/// # Errors
+/// If something cannot be built, linked or copied. Linking needs a C compiler: `cc`, or what CC
+/// names.
+pub fn run(options: &Options) -> Result<()> {
+    run_command(&mut cargo(&format!("build --release --locked {PACKAGES}")))?;
+    let lib = options.prefix.join("lib");
+    fs::create_dir_all(&lib).with_context(|| format!("cannot make {}", lib.display()))?;
+    for name in LIBRARIES {
+        link(name, &lib)?;
+    }
+    for (from, to) in FOLDERS {
+        copy(&root().join("capi").join(from), &options.prefix.join(to))?;
+    }
+    println!("install: below {}", options.prefix.display());
+    Ok(())
+}
+
+/// The version script of a library.
+#[must_use]
+pub fn version_script(name: &str) -> PathBuf {
+    root().join(format!("capi/install/lib{name}.map"))
+}
+
+/// The symbols that a version script names, in its order.
+///
+/// # Errors
+/// If it cannot be read or names none.
+pub fn symbols(name: &str) -> Result<Vec<String>> {
+    let path = version_script(name);
+    let text = fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;
+    let entries = text.lines().filter_map(|line| line.trim().strip_suffix(';'));
+    let is_name = |entry: &&str| entry.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let found: Vec<_> = entries.filter(is_name).map(str::to_owned).collect();
+    ensure!(!found.is_empty(), "{} names no symbols", path.display());
+    Ok(found)
+}
+
+fn link(name: &str, lib: &Path) -> Result<()> {
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    command.args(["-shared", "-o"]).arg(lib.join(format!("lib{name}.so")));
+    command.arg(format!("-Wl,-soname,lib{name}.so"));
+    let mut script = OsString::from("-Wl,--version-script=");
+    script.push(version_script(name));
+    command.arg(script);
+    // Whatever cannot be taken back stays when somebody closes it. See docs/capi.md.
+    command.args(["-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,--gc-sections", "-Wl,--strip-debug"]);
+    command.args(symbols(name)?.iter().map(|symbol| format!("-Wl,-u,{symbol}")));
+    command.arg(target_dir().join(format!("release/lib{name}.a")));
+    if name != "preempt" {
+        command.arg("-L").arg(lib).args(["-lpreempt", "-Wl,-rpath,$ORIGIN"]);
+    }
+    command.args(SYSTEM);
+    run_command(&mut command)
+}
+
+/// Copies a folder's files.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    for entry in WalkDir::new(from) {
+        let entry = entry.with_context(|| format!("cannot list {}", from.display()))?;
+        let target = to.join(entry.path().strip_prefix(from)?);
+        if entry.file_type().is_dir() {
+            fs::create_dir_all(&target)?;
+        } else {
+            let copied = fs::copy(entry.path(), &target);
+            copied.with_context(|| format!("cannot write {}", target.display()))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_scripts_name_what_the_documentation_lists() {
+        let text = fs::read_to_string(root().join("docs/capi.md")).expect("the documentation");
+        for name in LIBRARIES {
+            for symbol in symbols(name).expect("a script") {
+                assert!(text.contains(&format!("`{symbol}`")), "docs/capi.md lacks {symbol}");
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The C API: its headers, its installation, and programs that use it.
+
+pub mod check;
+pub mod headers;
+pub mod install;
