@@ -47,7 +47,10 @@ pub unsafe extern "C" fn xsched_private_host_command_create_timed(
         let hw_cmd = unsafe { out(hw_cmd) }?;
         let us = u64::try_from(us).ok().filter(|us| *us <= 60_000_000);
         let us = us.ok_or_else(|| Refusal::invalid("a command takes 0 to 60,000,000 µs"))?;
-        hw_cmd.write(process().commands.create(Command::timed(us * 1_000))?);
+        let process = process();
+        // Measures the processor, if need be, now and not when it is launched.
+        process.host.command(0);
+        hw_cmd.write(process.commands.create(Command::timed(us * 1_000))?);
         Ok(())
     })
 }

@@ -2,7 +2,7 @@
 //! first.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use xsched::{Runtime, RuntimeConfig};
 use xsched_core::hint::PolicyHint;
@@ -88,15 +88,17 @@ fn start() -> &'static Process {
 }
 
 fn watch_forks() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the function does what a child may: it stores to atomics. It stays loaded, since
-        // the library is never unloaded.
-        let code = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        if code != 0 {
-            tracing::warn!("forks cannot be seen ({code}); a child must not use XSched");
-        }
-    });
+    // No `Once`: a child would wait for ever for a thread of its parent that is in there.
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: the function does what a child may: it stores to atomics. It stays loaded, since the
+    // library is never unloaded.
+    let code = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    if code != 0 {
+        tracing::warn!("forks cannot be seen ({code}); a child must not use XSched");
+    }
 }
 
 /// After a fork, in the child.
@@ -220,13 +222,14 @@ const fn name_of(policy: XPolicyType) -> Option<&'static str> {
 
 /// Has held queues let go when the process exits: a driver's own end may wait for its streams.
 pub(crate) fn let_go_at_exit() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the function may be called at exit, and stays loaded.
-        if unsafe { libc::atexit(at_exit) } != 0 {
-            tracing::warn!("no handler for the process's exit; resume all queues before it");
-        }
-    });
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: the function may be called at exit, and stays loaded.
+    if unsafe { libc::atexit(at_exit) } != 0 {
+        tracing::warn!("no handler for the process's exit; resume all queues before it");
+    }
 }
 
 extern "C" fn at_exit() {

@@ -367,7 +367,13 @@ impl Queue {
         let mut new = *hints;
         change(&mut new)?;
         *hints = new;
+        drop(hints);
         self.xq.set_hints(new);
+        // So that what is submitted next cannot slip past it. A callback is not to wait, and what
+        // a scheduler that does not answer was told it will know later.
+        if !is_inside_callback() {
+            let _ = self.xq.flush();
+        }
         Ok(())
     }
 }

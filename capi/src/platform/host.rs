@@ -15,6 +15,7 @@ use xsched_hal_host::{
 use super::{Hardware, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
 use crate::command::{Command, Does};
+use crate::process::process;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -25,9 +26,16 @@ type HostHalves = Halves<HostSubmit, HostRetire, Ladder<HostPreempt>>;
 #[derive(Debug, Default)]
 pub(crate) struct HostDevices {
     device: Mutex<Option<(HostDevice, Device<Wrapped<HostDevice>>)>>,
+    /// How fast this processor is.
+    busy: OnceLock<Busy>,
 }
 
 impl HostDevices {
+    /// A command that computes for so many nanoseconds. The first one measures the processor.
+    pub(crate) fn command(&self, ns: u64) -> HostCommand {
+        self.busy.get_or_init(Busy::calibrate).command(ns)
+    }
+
     /// A new hardware queue.
     pub(crate) fn queue(&self, runtime: &Runtime) -> Answer<Box<dyn Hardware>> {
         let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,12 +50,6 @@ impl HostDevices {
         };
         Ok(Box::new(HostHardware { below, device, lane: Mutex::default() }))
     }
-}
-
-/// How fast this processor is. Measured once, with the first command that takes a time.
-pub(crate) fn busy() -> Busy {
-    static BUSY: OnceLock<Busy> = OnceLock::new();
-    *BUSY.get_or_init(Busy::calibrate)
 }
 
 /// A hardware queue. Commands that are launched past the XQueue have a lane of their own, so that
@@ -122,7 +124,7 @@ impl Hardware for HostHardware {
                 none.insert(Lane { halves, launched: 0, retired: 0 })
             }
         };
-        lane.launch(&busy().command(ns))
+        lane.launch(&process().host.command(ns))
     }
 
     fn synchronize(&self) -> Answer {
@@ -148,7 +150,7 @@ fn nothing(_: u64, _: u64) {}
 impl Lower for HostSubmit {
     fn lower(does: Does, side: &Arc<Side>, number: u64) -> HostCommand {
         match does {
-            Does::Time(ns) => busy().command(ns),
+            Does::Time(ns) => process().host.command(ns),
             does => {
                 call_for(does, side, number);
                 HostCommand::function(nothing, 0, 0)

@@ -1,0 +1,250 @@
+//! XQueues: waiting, suspending, settings. Rows W-C1, W-C2, W-C4 and W-C8 of the C++ XSched's
+//! defects.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::common::*;
+
+alone!(a_submitted_command_can_be_waited_for, {
+    // W-C4: `XQueueWait` always answered "not found".
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(1);
+    for n in 1..=50 {
+        let command = counting(&CALLS);
+        ok(XQueueSubmit(xq, command));
+        ok(XQueueWait(xq, command));
+        assert_eq!(CALLS.load(Ordering::Acquire), n);
+    }
+    assert_eq!(submitted(xq), 50);
+    ok(XQueueWaitAll(xq));
+    assert_eq!(state(xq), XQueueState::kQueueStateIdle);
+});
+
+alone!(a_value_that_is_not_given_stays, {
+    // W-C4: `(4, -1)` ended the process.
+    let xq = host_queue(1);
+    ok(XQueueSetLaunchConfig(xq, 4, -1));
+    ok(XQueueSetLaunchConfig(xq, -1, 2));
+    // The batch is 2 now, so a threshold of 1 makes do with 1.
+    ok(XQueueSetLaunchConfig(xq, 1, 0));
+    assert_eq!(XQueueSetLaunchConfig(xq, 0, 3), kXSchedErrorInvalidValue);
+    for _ in 0..10 {
+        ok(XQueueSubmit(xq, timed(10)));
+    }
+    ok(XQueueWaitAll(xq));
+});
+
+alone!(commands_can_be_dropped_at_every_level, {
+    // W-C4: at level 1 they were launched all the same.
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    for level in 1..=3 {
+        let xq = host_queue(level);
+        ok(XQueueSuspend(xq, SYNC));
+        let commands: Vec<_> = (0..3).map(|_| counting(&CALLS)).collect();
+        commands.iter().for_each(|command| ok(XQueueSubmit(xq, *command)));
+        pause();
+        assert_eq!(state(xq), XQueueState::kQueueStateReady);
+        ok(XQueueResume(xq, DROP));
+        ok(XQueueWaitAll(xq));
+        assert_eq!(CALLS.load(Ordering::Acquire), 0, "level {level}");
+        for command in commands {
+            assert_eq!(XQueueWait(xq, command), kXSchedErrorNotAllowed);
+            assert!(last_error().contains("cancelled"), "{}", last_error());
+        }
+        ok(XQueueDestroy(xq));
+    }
+});
+
+alone!(the_host_device_can_do_all_levels, {
+    // W-C4: a level was set that was not there, and a success was answered. `hip` has the rest.
+    let xq = host_queue(3);
+    for level in [1, 2, 3, 1] {
+        ok(XQueueSetPreemptLevel(xq, level));
+        ok(XQueueSuspend(xq, SYNC));
+        ok(XQueueSubmit(xq, timed(100)));
+        ok(XQueueResume(xq, 0));
+        ok(XQueueWaitAll(xq));
+    }
+});
+
+alone!(a_suspended_queue_stays_so_until_it_is_resumed, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(1);
+    ok(XQueueSuspend(xq, 0));
+    // There is no count: one resume is enough.
+    ok(XQueueSuspend(xq, WAIT_ALL | SYNC));
+    ok(XQueueSubmit(xq, counting(&CALLS)));
+    pause();
+    assert_eq!(CALLS.load(Ordering::Acquire), 0);
+    ok(XQueueResume(xq, 0));
+    ok(XQueueWaitAll(xq));
+    // Nothing is suspended, so nothing is dropped.
+    ok(XQueueSubmit(xq, counting(&CALLS)));
+    ok(XQueueResume(xq, DROP));
+    ok(XQueueWaitAll(xq));
+    assert_eq!(CALLS.load(Ordering::Acquire), 2);
+});
+
+alone!(a_suspend_that_waits_and_a_resume_at_once_do_not_wedge, {
+    // W-C1: the queue stayed paused for ever.
+    for flags in [WAIT_ALL, WAIT_IDLE, WAIT_ALL | SYNC] {
+        let xq = host_queue(1);
+        for round in 0..100 {
+            for _ in 0..4 {
+                ok(XQueueSubmit(xq, timed(20)));
+            }
+            let suspender = std::thread::spawn(move || ok(XQueueSuspend(xq, flags)));
+            for _ in 0..round % 7 {
+                ok(XQueueResume(xq, 0));
+                std::thread::yield_now();
+            }
+            suspender.join().expect("it ends");
+            ok(XQueueResume(xq, 0));
+            ok(XQueueSubmit(xq, timed(1)));
+            ok(XQueueWaitAll(xq));
+        }
+        ok(XQueueDestroy(xq));
+    }
+});
+
+alone!(a_suspended_queue_can_be_configured, {
+    // W-C2: the one who would have resumed it waited for it.
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(3);
+    ok(XQueueSubmit(xq, timed(100)));
+    ok(XQueueSuspend(xq, SYNC));
+    for _ in 0..20 {
+        ok(XQueueSubmit(xq, counting(&CALLS)));
+    }
+    ok(XQueueSetLaunchConfig(xq, 4, 2));
+    ok(XQueueSetPreemptLevel(xq, 1));
+    ok(XHintPriority(xq, 3));
+    pause();
+    assert_eq!(CALLS.load(Ordering::Acquire), 0);
+    ok(XQueueResume(xq, 0));
+    ok(XQueueWaitAll(xq));
+    assert_eq!(CALLS.load(Ordering::Acquire), 20);
+});
+
+alone!(nothing_is_launched_while_a_queue_is_suspended, {
+    // W-C8: a thread that had waited for room in the window launched without looking again.
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    static OVER: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(1);
+    ok(XQueueSetLaunchConfig(xq, 2, 1));
+    let submitter = std::thread::spawn(move || {
+        while OVER.load(Ordering::Acquire) == 0 {
+            ok(XQueueSubmit(xq, timed(30)));
+            ok(XQueueSubmit(xq, counting(&CALLS)));
+        }
+    });
+    for _ in 0..100 {
+        until("something runs", {
+            let before = CALLS.load(Ordering::Acquire);
+            move || CALLS.load(Ordering::Acquire) > before
+        });
+        ok(XQueueSuspend(xq, SYNC));
+        let held = CALLS.load(Ordering::Acquire);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert_eq!(CALLS.load(Ordering::Acquire), held);
+        ok(XQueueResume(xq, 0));
+    }
+    OVER.store(1, Ordering::Release);
+    submitter.join().expect("it ends");
+    ok(XQueueDestroy(xq));
+});
+
+alone!(a_full_queue_waits_for_room, [("XSCHED_QUEUE_CAPACITY", "64")], {
+    // §2.3 of the defects: 500,000 commands were taken while suspended.
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(1);
+    ok(XQueueSuspend(xq, SYNC));
+    for _ in 0..64 {
+        ok(XQueueSubmit(xq, counting(&CALLS)));
+    }
+    // This thread has suspended it, so it would wait for itself.
+    let one_more = counting(&CALLS);
+    assert_eq!(XQueueSubmit(xq, one_more), kXSchedErrorNotAllowed);
+    assert!(last_error().contains("resume it first"), "{}", last_error());
+    // Another thread waits.
+    let other = std::thread::spawn(move || ok(XQueueSubmit(xq, one_more)));
+    pause();
+    assert_eq!(submitted(xq), 64);
+    ok(XQueueResume(xq, 0));
+    other.join().expect("it got in");
+    ok(XQueueWaitAll(xq));
+    assert_eq!(CALLS.load(Ordering::Acquire), 65);
+});
+
+alone!(
+    outcomes_are_kept_for_as_many_commands_as_there_is_room,
+    [("XSCHED_QUEUE_CAPACITY", "64")],
+    {
+        let xq = host_queue(1);
+        let first = answering(5);
+        ok(XQueueSubmit(xq, first));
+        for _ in 0..63 {
+            ok(XQueueSubmit(xq, timed(1)));
+        }
+        assert_eq!(XQueueWait(xq, first), kXSchedErrorNotSupported);
+        ok(XQueueSubmit(xq, timed(1)));
+        assert_eq!(XQueueWait(xq, first), kXSchedErrorNotFound);
+    }
+);
+
+alone!(a_blocking_submit_returns_when_the_command_was_launched, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = create(host_hwq(), 1, BLOCKING).expect("an XQueue");
+    ok(XQueueSetLaunchConfig(xq, 1, 1));
+    for n in 1..=20 {
+        ok(XQueueSubmit(xq, timed(50)));
+        ok(XQueueSubmit(xq, counting(&CALLS)));
+        assert_eq!(CALLS.load(Ordering::Acquire), n);
+    }
+    ok(XQueueSuspend(xq, 0));
+    assert_eq!(XQueueSubmit(xq, counting(&CALLS)), kXSchedErrorNotAllowed);
+    let other = std::thread::spawn(move || ok(XQueueSubmit(xq, counting(&CALLS))));
+    pause();
+    // Dropped commands are never launched, and nobody waits for them.
+    ok(XQueueResume(xq, DROP));
+    other.join().expect("it ends");
+    assert_eq!(CALLS.load(Ordering::Acquire), 20);
+});
+
+alone!(destroying_a_queue_runs_what_was_submitted, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    ok(XHintSetScheduler(LOCAL, HPF));
+    let xq = host_queue(3);
+    ok(XHintPriority(xq, PRIORITY_NO_EXECUTE));
+    ok(XQueueSuspend(xq, 0));
+    for _ in 0..40 {
+        ok(XQueueSubmit(xq, counting(&CALLS)));
+    }
+    ok(XQueueDestroy(xq));
+    assert_eq!(CALLS.load(Ordering::Acquire), 40);
+    assert_eq!(XQueueDestroy(xq), kXSchedErrorNotFound);
+});
+
+alone!(many_threads_may_use_a_queue_at_once, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(3);
+    let threads: Vec<_> = (0..4)
+        .map(|n| {
+            std::thread::spawn(move || {
+                for round in 0..200 {
+                    let command = counting(&CALLS);
+                    ok(XQueueSubmit(xq, command));
+                    match (round + n) % 5 {
+                        0 => ok(XQueueWait(xq, command)),
+                        1 => ok(XQueueSetLaunchConfig(xq, 1 + round % 9, -1)),
+                        2 => ok(XHintPriority(xq, n as i32)),
+                        _ => {}
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
+    ok(XQueueWaitAll(xq));
+    assert_eq!(CALLS.load(Ordering::Acquire), 800);
+});

@@ -1,0 +1,186 @@
+//! Schedulers and the environment. Rows W-C3 and W-C7 of the C++ XSched's defects.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::common::*;
+
+/// Keeps a queue busy until it is dropped.
+pub(crate) struct Busy {
+    over: &'static AtomicBool,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Busy {
+    pub(crate) fn start(xq: XQueueHandle, counter: &'static AtomicU64) -> Self {
+        let over: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let thread = std::thread::spawn(move || {
+            while !over.load(Ordering::Acquire) {
+                ok(XQueueSubmit(xq, timed(100)));
+                let counted = counting(counter);
+                ok(XQueueSubmit(xq, counted));
+                // So that little is left to do when it is to end.
+                if submitted(xq) % 20 == 0 {
+                    ok(XQueueWait(xq, counted));
+                }
+            }
+        });
+        Self { over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("it ends");
+        }
+    }
+}
+
+pub(crate) fn count(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Acquire)
+}
+
+/// Waits until a counter has gone up by so many.
+pub(crate) fn gets_on(what: &str, counter: &AtomicU64, by: u64) {
+    let before = count(counter);
+    until(what, || count(counter) >= before + by);
+}
+
+alone!(another_scheduler_lets_go_what_the_one_before_held, {
+    // W-C7: queues stayed suspended until something else happened, and hints were lost.
+    static LOW: AtomicU64 = AtomicU64::new(0);
+    static HIGH: AtomicU64 = AtomicU64::new(0);
+    let (low, high) = (host_queue(1), host_queue(1));
+    // Before there is a policy that wants to know.
+    ok(XHintPriority(high, 10));
+    ok(XHintPriority(low, -10));
+    ok(XHintSetScheduler(LOCAL, HPF));
+    let busy = Busy::start(high, &HIGH);
+    gets_on("the urgent queue runs", &HIGH, 1);
+    // The urgent queue is ready nearly all of the time.
+    for _ in 0..20 {
+        ok(XQueueSubmit(low, counting(&LOW)));
+    }
+    // It is held as soon as the other is ready; whatever is done by then, its window is its most.
+    ok(XQueueSubmit(high, timed(200_000)));
+    let held = count(&LOW);
+    pause();
+    assert!(count(&LOW) <= held + 20);
+    ok(XHintSetScheduler(APP, 0));
+    ok(XQueueWaitAll(low));
+    assert_eq!(count(&LOW), 20);
+    drop(busy);
+});
+
+alone!(a_held_queue_is_let_go_by_the_change_of_policy_alone, {
+    // W-C7, with nothing else that happens meanwhile.
+    static LOW: AtomicU64 = AtomicU64::new(0);
+    ok(XHintSetScheduler(LOCAL, HPF));
+    let (low, high) = (host_queue(1), host_queue(1));
+    ok(XHintPriority(high, 10));
+    ok(XQueueSubmit(high, timed(2_000_000)));
+    ok(XQueueSubmit(low, counting(&LOW)));
+    pause();
+    let before = count(&LOW);
+    ok(XHintSetScheduler(APP, 0));
+    // Its callback is called when it is launched.
+    until("the low queue is let go", || count(&LOW) == 1);
+    assert_eq!((before, state(high)), (0, XQueueState::kQueueStateReady));
+    ok(XQueueWaitAll(high));
+});
+
+alone!(
+    flags_for_suspending_do_not_block_the_scheduler,
+    [
+        ("XSCHED_POLICY", "HPF"),
+        ("XSCHED_SCHEDULER_SUSPEND_SYNC_HWQ", "ON"),
+        ("XSCHED_SCHEDULER_SUSPEND_WAIT_ALL", "ON"),
+        ("XSCHED_SCHEDULER_SUSPEND_WAIT_IDLE", "ON"),
+    ],
+    {
+        // W-C3: the thread that decides waited for a queue that it held.
+        static CALLS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+        let queues: Vec<_> = (0..3).map(|_| host_queue(1)).collect();
+        for (n, xq) in queues.iter().enumerate() {
+            ok(XHintPriority(*xq, n as i32));
+        }
+        for _ in 0..50 {
+            for (xq, counter) in queues.iter().zip(&CALLS) {
+                ok(XQueueSubmit(*xq, timed(100)));
+                ok(XQueueSubmit(*xq, counting(counter)));
+            }
+        }
+        queues.iter().for_each(|xq| ok(XQueueWaitAll(*xq)));
+        assert!(CALLS.iter().all(|counter| count(counter) == 50));
+    }
+);
+
+#[test]
+fn a_value_that_makes_no_sense_is_reported_once() {
+    fn body() {
+        let xq = host_queue(1);
+        ok(XQueueSubmit(xq, timed(1)));
+        ok(XQueueWaitAll(xq));
+        ok(XQueueDestroy(xq));
+    }
+    let set = [("XSCHED_POLICY", "GBL"), ("XSCHED_SCHEDULER", "GLB"), ("XLOG_LEVEL", "LOUD")];
+    let name = "scheduler::a_value_that_makes_no_sense_is_reported_once";
+    let Some(text) = alone_with(name, &set, body) else { return };
+    for (name, value) in set {
+        let says = |line: &&str| line.contains(name) && line.contains(value);
+        assert_eq!(text.lines().filter(says).count(), 1, "{name}: {text}");
+    }
+    assert!(text.contains("HPF, HHPF, CHPF"), "{text}");
+}
+
+#[test]
+fn the_log_says_as_much_as_it_is_told_to() {
+    fn body() {
+        assert_eq!(XQueueWaitAll(1), kXSchedErrorNotFound);
+    }
+    let name = "scheduler::the_log_says_as_much_as_it_is_told_to";
+    let Some(debug) = alone_with(name, &[("XLOG_LEVEL", "DEBG")], body) else { return };
+    assert!(debug.contains("no such XQueue"), "{debug}");
+    let info = alone_with(name, &[("XLOG_LEVEL", "INFO")], body).expect("its parent");
+    assert!(!info.contains("no such XQueue"), "{info}");
+}
+
+alone!(
+    an_automatic_queue_is_as_the_environment_says,
+    [
+        ("XSCHED_POLICY", "HPF"),
+        ("XSCHED_AUTO_XQUEUE", "ON"),
+        ("XSCHED_AUTO_XQUEUE_LEVEL", "2"),
+        ("XSCHED_AUTO_XQUEUE_THRESHOLD", "4"),
+        ("XSCHED_AUTO_XQUEUE_PRIORITY", "-256"),
+        ("XSCHED_AUTO_XQUEUE_UTILIZATION", "30"),
+        ("XSCHED_AUTO_XQUEUE_TIMESLICE", "2000"),
+        ("XSCHED_AUTO_XQUEUE_DEADLINE", "1000"),
+        ("XSCHED_AUTO_XQUEUE_LAXITY", "1000"),
+        ("XSCHED_AUTO_XQUEUE_KDEADLINE", "2"),
+    ],
+    {
+        static CALLS: AtomicU64 = AtomicU64::new(0);
+        let mut xq = 0;
+        // SAFETY: it may be written to.
+        ok(unsafe { xsched_private_auto_queue(&raw mut xq, host_hwq()) });
+        assert_ne!(xq, 0);
+        assert_eq!(XQueueSetLaunchConfig(xq, -1, 5), kXSchedErrorInvalidValue);
+        // Its priority is the one with which nothing runs.
+        ok(XQueueSubmit(xq, counting(&CALLS)));
+        pause();
+        assert_eq!(count(&CALLS), 0);
+        ok(XHintPriority(xq, 0));
+        ok(XQueueWaitAll(xq));
+        assert_eq!(count(&CALLS), 1);
+    }
+);
+
+alone!(no_automatic_queue_is_made_unless_the_environment_says_so, {
+    let mut xq = 7;
+    // SAFETY: it may be written to.
+    ok(unsafe { xsched_private_auto_queue(&raw mut xq, host_hwq()) });
+    assert_eq!(xq, 0);
+    xsched_private_interposed();
+});
