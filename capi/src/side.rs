@@ -65,13 +65,15 @@ impl Side {
         }
     }
 
-    /// Waits until a command was launched, or will never be.
+    /// Waits until a command was launched, or will never be. `is_over` may launch commands.
     pub(crate) fn wait_launched(&self, number: u64, is_over: impl Fn() -> bool) {
         let (lock, bell) = &self.bell;
-        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.launched.load(Ordering::Acquire) <= number && !is_over() {
-            let woken = bell.wait_timeout(guard, LOOK).unwrap_or_else(PoisonError::into_inner);
-            guard = woken.0;
+        let launched = || self.launched.load(Ordering::Acquire) > number;
+        while !launched() && !is_over() {
+            let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            if !launched() {
+                drop(bell.wait_timeout(guard, LOOK));
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 //! | [`fuzz`] | runs the fuzz targets from the corpora that are checked in |
 //! | [`loom`] | runs the loom models of what threads share |
 //! | [`hip`] | checks what can be checked about HIP without an AMD GPU |
+//! | [`capi`] | the C API: its headers, its installation, and programs that use it |
 //! | [`kfd_vm`] | compares AMD's kernel driver, in a virtual machine, with the emulator |
 //! | [`ci`] | everything that CI does, in order |
 #![forbid(unsafe_code)]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xsched_xtask::capi::{headers, install};
+use xsched_xtask::capi::{check, headers, install};
 use xsched_xtask::{ci, fuzz, hip, kfd_vm, loom, proof, stress, tidy};
 
 /// Repository chores.
@@ -31,6 +31,8 @@ enum Chore {
     Loom(loom::Options),
     /// Check what can be checked about HIP without an AMD GPU. May install Debian's packages.
     Hip,
+    /// Compile programs in C and C++ against the C API as it is installed, and run them.
+    Capi,
     /// Write the C API's headers from its Rust source, or check them.
     Headers(headers::Options),
     /// Install the C API: libraries, headers, CMake package, pkg-config file.
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Chore::Stress(options) => stress::run(&options),
         Chore::Loom(options) => loom::run(&options),
         Chore::Hip => hip::run(),
+        Chore::Capi => check::run(),
         Chore::Headers(options) => headers::run(&options),
         Chore::Install(options) => install::run(&options),
         Chore::KfdVm => kfd_vm::run(),

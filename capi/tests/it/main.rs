@@ -1,7 +1,7 @@
 //! The C API, by the functions that C programs call. Each test has a process of its own, as
 //! programs have, so that schedulers and environments do not meet; one that does not end in time
 //! has failed. `docs/capi.md` says which test shows what.
-#![allow(unsafe_code, reason = "it calls the C API")]
+#![expect(unsafe_code, reason = "it calls the C API")]
 
 mod common;
 mod failures;

@@ -1,1 +1,139 @@
-//! stub
+//! `cargo xtask capi`: programs in C and C++ use the C API as it is installed.
+//!
+//! 1. The headers are up to date, and compile as C11 and C++17 without a warning.
+//! 2. Each library exports what its version script names, and nothing else.
+//! 3. A program that calls every function, as C and as C++, found by pkg-config.
+//! 4. The examples, built by CMake, on the host device and on the emulated HIP runtime.
+//!
+//! Programs find the libraries by `LD_LIBRARY_PATH` alone. What needs a compiler or CMake that is
+//! not there is skipped, and said to be; one C compiler and one C++ compiler must be.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use object::{Object, ObjectSymbol};
+
+use super::headers;
+use super::install::{self, LIBRARIES, symbols};
+use crate::command::{cargo, run as run_command, succeeds};
+use crate::{root, target_dir};
+
+/// Compilers, with what makes one compile a file as what.
+const COMPILERS: [(&str, &[&str]); 4] = [
+    ("gcc", &["-x", "c", "-std=c11"]),
+    ("clang", &["-x", "c", "-std=c11"]),
+    ("g++", &["-x", "c++", "-std=c++17"]),
+    ("clang++", &["-x", "c++", "-std=c++17"]),
+];
+const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
+/// The program that calls everything.
+const PROGRAM: &str = "capi/tests/programs/all.c";
+const EXAMPLES: [&str; 3] = ["priorities", "manual", "callbacks"];
+/// All headers, as programs include them.
+const INCLUDES: &str = "#include <xsched/xsched.h>\n#include <xsched/hip/hal.h>\n\
+                        #include <xsched/cuda/hal.h>\n#include <xsched/host/hal.h>\n";
+
+/// Does it.
+///
+/// # Errors
+/// If a check fails.
+pub fn run() -> Result<()> {
+    headers::run(&headers::Options { check: true })?;
+    let prefix = target_dir().join("capi");
+    install::run(&install::Options { prefix: prefix.clone() })?;
+    exports(&prefix)?;
+    let made = target_dir().join("capi-programs");
+    fs::create_dir_all(&made)?;
+    let all = made.join("headers.c");
+    fs::write(&all, format!("{INCLUDES}int main(void) {{ return (int)kXSchedSuccess; }}\n"))?;
+    let mut compiled = [0, 0];
+    for (at, (compiler, language)) in COMPILERS.iter().enumerate() {
+        if !succeeds(Command::new(compiler).arg("--version")) {
+            println!("capi: !!! NOT CHECKED with {compiler}: it is not there !!!");
+            continue;
+        }
+        compiled[at / 2] += 1;
+        let include = format!("-I{}", prefix.join("include").display());
+        let mut command = Command::new(compiler);
+        command.args(*language).args(WARNINGS).args(["-fsyntax-only", &include]).arg(&all);
+        run_command(&mut command)?;
+        program(&prefix, compiler, language, &made.join(format!("all-{compiler}")))?;
+    }
+    ensure!(compiled.iter().all(|n| *n > 0), "install a C and a C++ compiler, such as gcc and g++");
+    examples(&prefix)
+}
+
+/// Compares what the libraries export with their version scripts.
+fn exports(prefix: &Path) -> Result<()> {
+    for name in LIBRARIES {
+        let path = prefix.join(format!("lib/lib{name}.so"));
+        let exported = exported(&fs::read(&path)?)?;
+        let listed: BTreeSet<_> = symbols(name)?.into_iter().collect();
+        ensure!(exported == listed, "{} exports {exported:?}, and not {listed:?}", path.display());
+        println!("capi: lib{name}.so exports {} symbols, as listed", exported.len());
+    }
+    Ok(())
+}
+
+/// The functions and data that a shared library defines for others.
+fn exported(library: &[u8]) -> Result<BTreeSet<String>> {
+    let file = object::File::parse(library)?;
+    let mut names = BTreeSet::new();
+    for symbol in file.dynamic_symbols().filter(ObjectSymbol::is_definition) {
+        names.insert(symbol.name()?.to_owned());
+    }
+    Ok(names)
+}
+
+/// Compiles the program that calls everything, and runs it.
+fn program(prefix: &Path, compiler: &str, language: &[&str], to: &Path) -> Result<()> {
+    let mut command = Command::new(compiler);
+    command.args(language).args(WARNINGS).arg("-o").arg(to).arg(root().join(PROGRAM));
+    // What follows are libraries.
+    command.args(["-x", "none"]).args(flags(prefix)?).arg("-lhalhost");
+    run_command(&mut command)?;
+    run_command(Command::new(to).env("LD_LIBRARY_PATH", prefix.join("lib")))
+}
+
+/// What a compiler needs, as pkg-config says.
+fn flags(prefix: &Path) -> Result<Vec<String>> {
+    let mut command = Command::new("pkg-config");
+    command.args(["--cflags", "--libs", "xsched"]);
+    let Ok(said) = command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).output() else {
+        println!("capi: !!! NOT CHECKED: xsched.pc. There is no pkg-config !!!");
+        let (include, lib) = (prefix.join("include"), prefix.join("lib"));
+        let flags = [format!("-I{}", include.display()), format!("-L{}", lib.display())];
+        return Ok(flags.into_iter().chain(["-lpreempt".to_owned()]).collect());
+    };
+    ensure!(said.status.success(), "pkg-config: {}", String::from_utf8_lossy(&said.stderr));
+    let text = String::from_utf8(said.stdout).context("pkg-config says something else")?;
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Builds the examples by CMake, and runs them on both devices.
+fn examples(prefix: &Path) -> Result<()> {
+    if !succeeds(Command::new("cmake").arg("--version")) {
+        println!("capi: !!! NOT CHECKED: the examples and the CMake package. No cmake here !!!");
+        return Ok(());
+    }
+    run_command(&mut cargo("build --release --locked -p xsched-hip-emulated"))?;
+    let hip = target_dir().join("release/libxsched_hip_emulated.so");
+    let build: PathBuf = target_dir().join("capi-examples");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(root().join("capi/examples")).arg("-B").arg(&build);
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+    // So that LD_LIBRARY_PATH alone says where the libraries are.
+    run_command(configure.arg("-DCMAKE_SKIP_RPATH=ON"))?;
+    run_command(Command::new("cmake").arg("--build").arg(&build))?;
+    for example in EXAMPLES {
+        for device in ["host", "hip"] {
+            let mut command = Command::new(build.join(example));
+            command.arg(device).env("XSCHED_HIP_LIB", &hip).env("XLOG_LEVEL", "ERRO");
+            run_command(command.env("LD_LIBRARY_PATH", prefix.join("lib")))?;
+        }
+    }
+    Ok(())
+}

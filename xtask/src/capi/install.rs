@@ -1,7 +1,8 @@
 //! `cargo xtask install`: the C API's libraries, headers, CMake package and pkg-config file.
 //!
 //! The libraries are linked here, from what cargo builds as static libraries, because their symbols
-//! have versions: rustc gives the linker a version script of its own, and GNU's takes no second one.
+//! have versions: rustc gives the linker a version script of its own, and GNU's takes no second
+//! one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +19,8 @@ use crate::{root, target_dir};
 /// The libraries, those that others need first.
 pub const LIBRARIES: [&str; 4] = ["preempt", "halhost", "halhip", "halcuda"];
 /// The packages that they are of.
-const PACKAGES: &str = "-p xsched-capi -p xsched-halhost-c -p xsched-halhip-c -p xsched-halcuda-c";
+const PACKAGES: [&str; 4] =
+    ["xsched-capi", "xsched-halhost-c", "xsched-halhip-c", "xsched-halcuda-c"];
 /// The system's libraries that Rust's standard library needs.
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 /// Folders below `capi`, and where their files go.
@@ -42,7 +44,10 @@ pub struct Options {
 /// If something cannot be built, linked or copied. Linking needs a C compiler: `cc`, or what CC
 /// names.
 pub fn run(options: &Options) -> Result<()> {
-    run_command(&mut cargo(&format!("build --release --locked {PACKAGES}")))?;
+    for package in PACKAGES {
+        let build = format!("rustc --release --locked --lib -p {package} --crate-type staticlib");
+        run_command(&mut cargo(&build))?;
+    }
     let lib = options.prefix.join("lib");
     fs::create_dir_all(&lib).with_context(|| format!("cannot make {}", lib.display()))?;
     for name in LIBRARIES {
