@@ -22,7 +22,7 @@ enum State {
     Ready,
     /// Somebody is submitting or launching it.
     Busy,
-    /// Submitted. The words are the place of the queue's handle, and the number there.
+    /// Submitted. The words are the number there, and the place of the queue's handle.
     Submitted,
 }
 
@@ -31,16 +31,29 @@ enum State {
 struct Place {
     /// The generation of its handle, and the state in the upper bits.
     tag: u32,
-    /// The next place in a list: of those that are free, or of those of the same queue.
-    next: u32,
-    words: (usize, usize),
+    /// What is ready: the command's two words, in halves. What is submitted: its number in halves,
+    /// and the place of the queue's handle. The last is otherwise the next place in a list: of
+    /// those that are free, or of those of the same queue.
+    words: [u32; 4],
+}
+
+/// Which of the words is the next place, and which the queue's.
+const NEXT: usize = 3;
+const QUEUE: usize = 2;
+
+const fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
+}
+
+const fn whole(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
 }
 
 const STATE_SHIFT: u32 = 30;
 
 impl Place {
     const fn new() -> Self {
-        Self { tag: 1, next: NONE, words: (0, 0) }
+        Self { tag: 1, words: [NONE; 4] }
     }
 
     const fn state(&self) -> State {
@@ -64,6 +77,34 @@ impl Place {
 
     const fn generation(&self) -> u32 {
         self.tag & ((1 << STATE_SHIFT) - 1)
+    }
+
+    const fn next(&self) -> u32 {
+        self.words[NEXT]
+    }
+
+    /// The number of a command that is submitted.
+    const fn number(&self) -> u64 {
+        whole(self.words[0], self.words[1])
+    }
+
+    fn set_command(&mut self, command: Command) {
+        let (function, data) = command.to_words();
+        let ([a, b], [c, d]) = (halves(function as u64), halves(data as u64));
+        self.words = [a, b, c, d];
+        self.set_state(State::Ready);
+    }
+
+    /// The words of a command that is ready or busy.
+    const fn command_words(&self) -> (usize, usize) {
+        let [a, b, c, d] = self.words;
+        (whole(a, b) as usize, whole(c, d) as usize)
+    }
+
+    const fn set_submitted(&mut self, queue: usize, number: u64) {
+        let [low, high] = halves(number);
+        self.words = [low, high, queue as u32, NONE];
+        self.set_state(State::Submitted);
     }
 }
 
@@ -112,8 +153,7 @@ impl Commands {
             ))
         })?;
         let place = inner.place(index)?;
-        place.words = command.to_words();
-        place.set_state(State::Ready);
+        place.set_command(command);
         let generation = place.generation();
         Ok(Handle { index, generation, kind: Kind::Command, process: self.process }.pack())
     }
@@ -137,7 +177,7 @@ impl Commands {
             ));
         }
         place.set_state(State::Busy);
-        let (function, data) = place.words;
+        let (function, data) = place.command_words();
         // SAFETY: a place in this state has what `create` put there.
         Ok(unsafe { Command::from_words(function, data) })
     }
@@ -191,11 +231,11 @@ impl Commands {
                 "the command was not submitted, so there is nothing to wait for",
             ));
         }
-        let (at, number) = place.words;
-        if inner.queues.get(at).is_none_or(|list| list.queue != queue) {
+        let list = inner.queues.get(place.words[QUEUE] as usize);
+        if list.is_none_or(|list| list.queue != queue) {
             return Err(Refusal::invalid("the command was submitted to another XQueue"));
         }
-        Ok(number as u64)
+        Ok(place.number())
     }
 
     /// A queue with room for so many commands is there.
@@ -223,7 +263,7 @@ impl Commands {
         list.tail = NONE;
         while next != NONE {
             let index = next;
-            next = inner.places.get(index as usize).map_or(NONE, |place| place.next);
+            next = inner.places.get(index as usize).map_or(NONE, Place::next);
             inner.release(index);
         }
     }
@@ -242,13 +282,17 @@ impl Inner {
 
     fn take_free(&mut self) -> Option<u32> {
         if let Some(index) = self.free.checked_sub(1) {
-            let next = self.places.get(index as usize)?.next;
+            let next = self.places.get(index as usize)?.next();
             self.free = if next == NONE { 0 } else { next + 1 };
             return Some(index);
         }
         let index = u32::try_from(self.places.len()).ok()?;
         if self.places.len() >= PLACES_MAX {
             return None;
+        }
+        if self.places.len() == self.places.capacity() {
+            // In smaller steps than by itself, since what is not used counts as well.
+            self.places.reserve_exact((self.places.len() / 16).max(64));
         }
         self.places.push(Place::new());
         Some(index)
@@ -258,7 +302,8 @@ impl Inner {
     fn release(&mut self, index: u32) {
         let next = self.free.checked_sub(1).unwrap_or(NONE);
         if let Some(place) = self.places.get_mut(index as usize) {
-            *place = Place { tag: next_generation(place.generation()), next, words: (0, 0) };
+            *place = Place { tag: next_generation(place.generation()), words: [NONE; 4] };
+            place.words[NEXT] = next;
             self.free = index + 1;
         }
     }
@@ -277,14 +322,12 @@ impl Inner {
         }
         list.newest = list.newest.max(number);
         if let Some(place) = self.places.get_mut(index as usize) {
-            place.set_state(State::Submitted);
-            place.words = (at, number as usize);
-            place.next = NONE;
+            place.set_submitted(at, number);
         }
         if before != NONE
             && let Some(place) = self.places.get_mut(before as usize)
         {
-            place.next = index;
+            place.words[NEXT] = index;
         }
         self.release_forgotten(at);
     }
@@ -292,10 +335,10 @@ impl Inner {
     fn release_forgotten(&mut self, at: usize) {
         while let Some(list) = self.queues.get_mut(at)
             && let Some(place) = self.places.get(list.head as usize)
-            && place.words.1 as u64 + list.capacity <= list.newest
+            && place.number() + list.capacity <= list.newest
         {
             let index = list.head;
-            list.head = place.next;
+            list.head = place.next();
             if list.head == NONE {
                 list.tail = NONE;
             }
@@ -322,7 +365,7 @@ mod tests {
     use super::*;
     use crate::types::XResult;
 
-    const QUEUE: u64 = 1 << 46;
+    const XQ: u64 = 1 << 46;
 
     fn code<T: std::fmt::Debug>(answer: Answer<T>) -> XResult {
         answer.expect_err("a refusal").code
@@ -330,41 +373,41 @@ mod tests {
 
     #[test]
     fn a_place_is_small() {
-        assert_eq!(size_of::<Place>(), 24);
+        assert_eq!(size_of::<Place>(), 20);
     }
 
     #[test]
     fn a_command_can_be_submitted_once_and_waited_for_until_it_is_forgotten() {
         let commands = Commands::new(5);
-        commands.open_queue(QUEUE, 4);
+        commands.open_queue(XQ, 4);
         let first = commands.create(Command::timed(1)).expect("room");
-        assert_eq!(code(commands.number(first, QUEUE)), XResult::kXSchedErrorNotAllowed);
+        assert_eq!(code(commands.number(first, XQ)), XResult::kXSchedErrorNotAllowed);
         for number in 0..5 {
             let raw = if number == 0 { first } else { commands.create(Command::timed(1)).unwrap() };
             commands.take(raw).expect("ready");
             assert_eq!(code(commands.take(raw)), XResult::kXSchedErrorNotFound);
             if number == 4 {
-                assert_eq!(commands.number(first, QUEUE), Ok(0));
+                assert_eq!(commands.number(first, XQ), Ok(0));
                 assert_eq!(code(commands.number(first, 7)), XResult::kXSchedErrorInvalidValue);
             }
-            commands.submitted(raw, QUEUE, number);
-            assert_eq!(commands.number(raw, QUEUE), Ok(number));
+            commands.submitted(raw, XQ, number);
+            assert_eq!(commands.number(raw, XQ), Ok(number));
             assert_eq!(code(commands.destroy(raw)), XResult::kXSchedErrorNotFound);
         }
-        assert_eq!(code(commands.number(first, QUEUE)), XResult::kXSchedErrorNotFound);
+        assert_eq!(code(commands.number(first, XQ)), XResult::kXSchedErrorNotFound);
     }
 
     #[test]
     fn the_table_grows_no_larger_than_its_queues() {
         let commands = Commands::new(5);
-        commands.open_queue(QUEUE, 16);
+        commands.open_queue(XQ, 16);
         for number in 0..1_000 {
             let raw = commands.create(Command::timed(1)).expect("room");
             commands.take(raw).expect("ready");
-            commands.submitted(raw, QUEUE, number);
+            commands.submitted(raw, XQ, number);
         }
         assert_eq!(commands.places(), 17);
-        commands.close_queue(QUEUE);
+        commands.close_queue(XQ);
         for _ in 0..17 {
             commands.create(Command::timed(1)).expect("room");
         }
@@ -376,8 +419,8 @@ mod tests {
         let commands = Commands::new(5);
         let raw = commands.create(Command::timed(1)).expect("room");
         commands.take(raw).expect("ready");
-        commands.submitted(raw, QUEUE, 0);
-        assert_eq!(code(commands.number(raw, QUEUE)), XResult::kXSchedErrorNotFound);
+        commands.submitted(raw, XQ, 0);
+        assert_eq!(code(commands.number(raw, XQ)), XResult::kXSchedErrorNotFound);
     }
 
     #[test]
