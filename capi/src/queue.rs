@@ -1,6 +1,6 @@
 //! XQueues as the C API has them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub(crate) struct Queue {
     hints: Mutex<Hints>,
     /// The thread that suspended it; 0 if it is not suspended.
     suspender: AtomicU64,
+    /// It is being destroyed, and nothing may keep it from getting done.
+    closing: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -107,6 +109,7 @@ pub(crate) fn create(process: &Process, hwq: u64, level: i64, flags: i64) -> Ans
         window: Mutex::new(WINDOW),
         hints: Mutex::default(),
         suspender: AtomicU64::new(0),
+        closing: AtomicBool::new(false),
     };
     let queue = process.queues.add(make);
     let queue =
@@ -135,12 +138,7 @@ pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
             *attached = None;
         }
     }
-    queue.resume(false);
-    let mut hints = *lock(&queue.hints);
-    if hints.priority == Priority::NO_EXECUTE {
-        hints.priority = Priority::MIN;
-        queue.xq.set_hints(hints);
-    }
+    queue.let_go();
     queue.xq.wait_all();
     process.commands.close_queue(handle);
     let side = Arc::clone(&queue.side);
@@ -154,6 +152,19 @@ pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
 }
 
 impl Queue {
+    /// Lets everything run, whoever suspends it or gives it a priority meanwhile.
+    fn let_go(&self) {
+        // Before the rest: who holds it later than this resumes sees it.
+        self.closing.store(true, Ordering::SeqCst);
+        self.suspender.store(0, Ordering::Relaxed);
+        self.xq.resume();
+        let mut hints = lock(&self.hints);
+        if hints.priority == Priority::NO_EXECUTE {
+            hints.priority = Priority::MIN;
+            self.xq.set_hints(*hints);
+        }
+    }
+
     /// Submits a command that was created.
     pub(crate) fn submit(&self, process: &Process, raw: u64) -> Answer {
         let command = process.commands.take(raw)?;
@@ -259,6 +270,11 @@ impl Queue {
             self.xq.hold(Level::Interrupt);
         }
         self.suspender.store(this_thread(), Ordering::Relaxed);
+        if self.closing.load(Ordering::SeqCst) {
+            self.suspender.store(0, Ordering::Relaxed);
+            self.xq.resume();
+            return Ok(());
+        }
         if flag(XQueueSuspendFlag::kQueueSuspendFlagSyncHwQueue) {
             self.wait_held();
         }
@@ -366,9 +382,13 @@ impl Queue {
         let mut hints = lock(&self.hints);
         let mut new = *hints;
         change(&mut new)?;
+        if self.closing.load(Ordering::SeqCst) {
+            // It is destroyed by now, as far as anybody can tell.
+            return Ok(());
+        }
         *hints = new;
-        drop(hints);
         self.xq.set_hints(new);
+        drop(hints);
         // So that what is submitted next cannot slip past it. A callback is not to wait, and what
         // a scheduler that does not answer was told it will know later.
         if !is_inside_callback() {

@@ -15,7 +15,8 @@ pub(crate) use preempt::xqueue::*;
 
 /// Says to a child which test it is to run.
 const ALONE: &str = "XSCHED_TEST_ALONE";
-/// By then every test has ended, on however busy a machine.
+/// By then every test has ended, on however busy a machine. `XSCHED_TEST_LIMIT_S` is another
+/// limit, in seconds.
 const LIMIT: Duration = Duration::from_secs(100);
 
 /// Runs a test in a process of its own, with these variables. Gives what it wrote to standard
@@ -28,7 +29,8 @@ pub(crate) fn alone_with(test: &str, set: &[(&str, &str)], body: fn()) -> Option
     let mut command = Command::new(env::current_exe().expect("tests are programs"));
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     for (name, _) in env::vars_os() {
-        if name.to_string_lossy().starts_with("XSCHED_") {
+        let name_text = name.to_string_lossy();
+        if name_text.starts_with("XSCHED_") && !name_text.starts_with("XSCHED_TEST_") {
             command.env_remove(name);
         }
     }
@@ -39,15 +41,17 @@ pub(crate) fn alone_with(test: &str, set: &[(&str, &str)], body: fn()) -> Option
         let mut text = String::new();
         errors.read_to_string(&mut text).map(|_| text).unwrap_or_default()
     });
+    let limit = env::var("XSCHED_TEST_LIMIT_S").ok().and_then(|text| text.parse().ok());
+    let limit = limit.map_or(LIMIT, Duration::from_secs);
     let start = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child") {
             break status;
         }
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > limit {
             child.kill().expect("it can be ended");
             let text = reader.join().unwrap_or_default();
-            panic!("{test} has not ended in {LIMIT:?}: {text}");
+            panic!("{test} has not ended in {limit:?}: {text}");
         }
         std::thread::sleep(Duration::from_millis(2));
     };

@@ -10,4 +10,5 @@ mod hip;
 mod policies;
 mod processes;
 mod queues;
+mod random;
 mod scheduler;
