@@ -18,6 +18,9 @@ pub(crate) struct Env {
     pub(crate) auto: Option<AutoQueue>,
     /// Commands that an XQueue has room for, 64 to 65,536.
     pub(crate) capacity: usize,
+    /// Predicted work between two gates of a stream at level 2, if not as by default; 0 is a gate
+    /// for each command.
+    pub(crate) gate_spacing_us: Option<u32>,
     /// How much is logged.
     pub(crate) log: Log,
 }
@@ -132,6 +135,7 @@ impl Env {
             (None, chosen) => chosen.unwrap_or(XSchedulerType::kSchedulerAppManaged),
         };
         let capacity = reader.number("XSCHED_QUEUE_CAPACITY", 64, 65_536).unwrap_or(CAPACITY);
+        let gate_spacing_us = reader.number("XSCHED_GATE_SPACING_US", 0, 1_000_000);
         let auto = AutoQueue::read(&mut reader);
         for name in SUSPEND_FLAGS {
             if reader.one_of(name, &SWITCH) == Some(true) {
@@ -145,6 +149,7 @@ impl Env {
             policy: policy.unwrap_or(XPolicyType::kPolicyHighestPriorityFirst),
             auto,
             capacity: capacity as usize,
+            gate_spacing_us,
             log,
         };
         (env, reader.complaints)

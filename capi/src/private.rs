@@ -12,7 +12,9 @@ use crate::platform::Hardware;
 use crate::process::{Process, let_go_at_exit, process};
 use crate::queue::create;
 use crate::refusal::{Answer, Refusal, answer};
-use crate::types::{HwCommandHandle, HwQueueHandle, PRIORITY_MAX, XQueueHandle, XResult};
+use crate::types::{
+    HwCommandHandle, HwQueueHandle, PRIORITY_MAX, XQueueCreateFlag, XQueueHandle, XResult,
+};
 use crate::xqueue::{XQueueSetLaunchConfig, out};
 
 /// `HostQueueCreate`.
@@ -154,7 +156,9 @@ pub extern "C" fn xsched_private_interposed() {
 }
 
 fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
-    let handle = create(process, hwq, auto.level, 0)?;
+    // What is launched is the program's, and its arguments with it: it waits until they were read.
+    let blocking = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
+    let handle = highest(process, hwq, auto.level, blocking)?;
     done(XQueueSetLaunchConfig(handle, auto.threshold, auto.batch))?;
     if let Some(priority) = auto.priority {
         done(crate::hint::XHintPriority(handle, priority))?;
@@ -176,6 +180,19 @@ fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
         done(crate::hint::XHintKDeadline(k))?;
     }
     Ok(handle)
+}
+
+/// An XQueue at this level, or at the highest below it that the hardware queue can do.
+fn highest(process: &Process, hwq: u64, mut level: i64, flags: i64) -> Answer<u64> {
+    loop {
+        match create(process, hwq, level, flags) {
+            Err(refusal) if refusal.code == XResult::kXSchedErrorNotSupported && level > 1 => {
+                tracing::info!("a stream's XQueue is not at level {level}: {}", refusal.why);
+                level -= 1;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// A call of the public interface: its text stays the thread's last one.

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use xsched::{Runtime, RuntimeConfig};
 use xsched_core::hint::PolicyHint;
@@ -17,6 +18,9 @@ use crate::queue::Queue;
 use crate::refusal::{Answer, Refusal};
 use crate::types::{XPolicyType, XSchedulerType};
 
+/// How long the scheduler may be silent. All policies here are built in and quick, so if it takes
+/// long, the machine is busy, and to give up would be wrong.
+const LEASE: Duration = Duration::from_secs(1);
 /// Devices that there can be.
 const DEVICES_MAX: u16 = 64;
 
@@ -130,7 +134,8 @@ impl Process {
     /// The runtime, which is started with the first thing that needs it.
     pub(crate) fn runtime(&self) -> Answer<&Runtime> {
         let start = || {
-            let config = RuntimeConfig { devices: DEVICES_MAX, ..RuntimeConfig::default() };
+            let lease = LEASE;
+            let config = RuntimeConfig { devices: DEVICES_MAX, lease, ..RuntimeConfig::default() };
             let policy = policy_of(self.env.scheduler, self.env.policy)?;
             Ok(Runtime::with_config(policy, config)?)
         };

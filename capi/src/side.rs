@@ -139,3 +139,20 @@ fn known(answer: XResultValue) -> XResult {
         _ => XResult::kXSchedErrorUnknown,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_whether_it_is_over_may_launch() {
+        let side = Side::new(1, true);
+        side.wait_launched(0, || {
+            side.note_launch(0);
+            false
+        });
+        // What is launched, or over, is not waited for.
+        side.wait_launched(0, || unreachable!("it was launched"));
+        side.wait_launched(9, || true);
+    }
+}

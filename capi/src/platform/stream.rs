@@ -9,12 +9,13 @@ use xsched_hal_cuda::table::CuStream;
 use xsched_hal_cuda::{CudaApi, CudaError};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream, raw};
 use xsched_hal_stream::{
-    StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig, StreamSubmit,
+    Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig, StreamSubmit,
 };
 
 use super::{Hardware, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
 use crate::command::{Command, Does};
+use crate::process::process;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -184,7 +185,10 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
     ) -> Answer<XQueue<Command>> {
         // SAFETY: whoever made the hardware queue promised that the stream outlives it.
         let stream = unsafe { StreamConfig::default().on_stream(self.stream) };
-        let stream = stream.level_max(level.min(Level::Deactivate));
+        let mut stream = stream.level_max(level.min(Level::Deactivate));
+        if let Some(us) = process().env.gate_spacing_us {
+            stream = stream.spacing(Spacing::of_ns(u64::from(us) * 1_000));
+        }
         Ok(self.pair.device.queue(config, (stream, Arc::clone(side)))?)
     }
 

@@ -3,7 +3,8 @@
 //! 1. The headers are up to date, and compile as C11 and C++17 without a warning.
 //! 2. Each library exports what its version script names, and nothing else.
 //! 3. A program that calls every function, as C and as C++, found by pkg-config.
-//! 4. The examples, built by CMake, on the host device and on the emulated HIP runtime.
+//! 4. Programs that know nothing of XQueues, with an interposer.
+//! 5. The examples, built by CMake, on the host device and on the emulated HIP runtime.
 //!
 //! Programs find the libraries by `LD_LIBRARY_PATH` alone. What needs a compiler or CMake that is
 //! not there is skipped, and said to be; one C compiler and one C++ compiler must be.
@@ -18,6 +19,7 @@ use object::{Object, ObjectSymbol};
 
 use super::headers;
 use super::install::{self, LIBRARIES, symbols};
+use super::interpose;
 use crate::command::{cargo, run as run_command, succeeds};
 use crate::{root, target_dir};
 
@@ -28,7 +30,7 @@ const COMPILERS: [(&str, &[&str]); 4] = [
     ("g++", &["-x", "c++", "-std=c++17"]),
     ("clang++", &["-x", "c++", "-std=c++17"]),
 ];
-const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
+pub(super) const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 /// The program that calls everything.
 const PROGRAM: &str = "capi/tests/programs/all.c";
 const EXAMPLES: [&str; 3] = ["priorities", "manual", "callbacks"];
@@ -63,6 +65,8 @@ pub fn run() -> Result<()> {
         program(&prefix, compiler, language, &made.join(format!("all-{compiler}")))?;
     }
     ensure!(compiled.iter().all(|n| *n > 0), "install a C and a C++ compiler, such as gcc and g++");
+    run_command(&mut cargo("build --release --locked -p xsched-hip-emulated"))?;
+    interpose::run(&prefix, &made)?;
     examples(&prefix)
 }
 
@@ -119,7 +123,6 @@ fn examples(prefix: &Path) -> Result<()> {
         println!("capi: !!! NOT CHECKED: the examples and the CMake package. No cmake here !!!");
         return Ok(());
     }
-    run_command(&mut cargo("build --release --locked -p xsched-hip-emulated"))?;
     let hip = target_dir().join("release/libxsched_hip_emulated.so");
     let build: PathBuf = target_dir().join("capi-examples");
     let mut configure = Command::new("cmake");

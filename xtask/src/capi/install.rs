@@ -17,10 +17,16 @@ use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir};
 
 /// The libraries, those that others need first.
-pub const LIBRARIES: [&str; 4] = ["preempt", "halhost", "halhip", "halcuda"];
+pub const LIBRARIES: [&str; 6] = ["preempt", "halhost", "halhip", "halcuda", "shimhost", "shimhip"];
 /// The packages that they are of.
-const PACKAGES: [&str; 4] =
-    ["xsched-capi", "xsched-halhost-c", "xsched-halhip-c", "xsched-halcuda-c"];
+const PACKAGES: [&str; 6] = [
+    "xsched-capi",
+    "xsched-halhost-c",
+    "xsched-halhip-c",
+    "xsched-halcuda-c",
+    "xsched-shimhost",
+    "xsched-shimhip",
+];
 /// The system's libraries that Rust's standard library needs.
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 /// Folders below `capi`, and where their files go.

@@ -3,3 +3,4 @@
 pub mod check;
 pub mod headers;
 pub mod install;
+mod interpose;

@@ -12,7 +12,7 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 25] = [
+const ARROWS: [(&str, Arrows); 28] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
@@ -65,6 +65,9 @@ const ARROWS: [(&str, Arrows); 25] = [
     ("capi/halcuda", Arrows::To(&[])),
     ("capi/halhip", Arrows::To(&[])),
     ("capi/halhost", Arrows::To(&[])),
+    ("capi/shim", Arrows::To(&[])),
+    ("capi/shimhip", Arrows::To(&["capi/shim"])),
+    ("capi/shimhost", Arrows::To(&["capi/shim"])),
     ("lab", Arrows::Anywhere),
     ("cli", Arrows::Anywhere),
     ("benches", Arrows::Anywhere),

@@ -1,0 +1,19 @@
+//! How the shared library is linked.
+
+include!("../halstub.rs");
+
+fn main() -> Result<(), String> {
+    let functions = [
+        "xsched_private_interposed",
+        "xsched_private_auto_queue",
+        "xsched_private_hip_queue_create",
+        "XQueueDestroy",
+        "XQueueSubmit",
+        "XHintPriority",
+        "HwQueueDestroy",
+        "HwCommandCreateCallback",
+        "HwCommandDestroy",
+        "XSchedGetLastErrorString",
+    ];
+    link_with_stub("libshimhip.so", &functions)
+}

@@ -1,0 +1,18 @@
+//! How the shared library is linked.
+
+include!("../halstub.rs");
+
+fn main() -> Result<(), String> {
+    let functions = [
+        "xsched_private_interposed",
+        "xsched_private_auto_queue",
+        "XQueueDestroy",
+        "XQueueSubmit",
+        "XQueueWaitAll",
+        "XHintPriority",
+        "HwCommandCreateCallback",
+        "HwCommandDestroy",
+        "XSchedGetLastErrorString",
+    ];
+    link_with_stub("libshimhost.so", &functions)
+}
