@@ -1,8 +1,9 @@
-// What the examples run on: the processor (`host`), or a GPU of AMD's or the emulated HIP runtime
-// (`hip`). XSCHED_HIP_LIB names the runtime.
+// What the examples run on: the processor (`host`), a GPU of AMD's or the emulated HIP runtime
+// (`hip`), or a GPU of NVIDIA's (`cuda`). XSCHED_HIP_LIB and XSCHED_CUDA_LIB name the library.
 
 #pragma once
 
+#include <xsched/cuda/hal.h>
 #include <xsched/hip/hal.h>
 #include <xsched/host/hal.h>
 #include <xsched/xsched.h>
@@ -26,25 +27,43 @@ inline void check(XResult result, const char *call) {
 
 class Device {
 public:
-    explicit Device(const std::string &name) : is_hip_(name == "hip") {
-        if (!is_hip_ && name != "host") {
-            std::cerr << "say host or hip\n";
+    explicit Device(const std::string &name) {
+        if (name == "hip") {
+            load(std::getenv("XSCHED_HIP_LIB"), "libamdhip64.so");
+            look_up("hipStreamCreateWithFlags", create_stream_);
+            look_up("hipLaunchHostFunc", launch_function_);
+        } else if (name == "cuda") {
+            load(std::getenv("XSCHED_CUDA_LIB"), "libcuda.so.1");
+            look_up("cuStreamCreate", create_stream_);
+            look_up("cuLaunchHostFunc", launch_function_);
+            look_up("cuCtxSetCurrent", set_context_);
+            int (*init)(unsigned) = nullptr;
+            int (*retain)(void **, int) = nullptr;
+            look_up("cuInit", init);
+            look_up("cuDevicePrimaryCtxRetain", retain);
+            if (init(0) != 0 || retain(&context_, 0) != 0) fail("opening the first GPU");
+        } else if (name != "host") {
+            std::cerr << "say host, hip or cuda\n";
             std::exit(2);
         }
-        if (is_hip_) load();
     }
 
-    // A hardware queue: on HIP, one on a new stream.
+    // A hardware queue: on a GPU, one on a new stream.
     HwQueueHandle queue() {
         HwQueueHandle hwq = 0;
-        if (!is_hip_) {
+        if (library_ == nullptr) {
             CHECK(HostQueueCreate(&hwq));
             return hwq;
         }
-        hipStream_t stream = nullptr;
+        if (set_context_ != nullptr && set_context_(context_) != 0) fail("cuCtxSetCurrent");
+        void *stream = nullptr;
         const unsigned non_blocking = 1;
-        if (create_stream_(&stream, non_blocking) != 0) fail("hipStreamCreateWithFlags");
-        CHECK(HipQueueCreate(&hwq, stream));
+        if (create_stream_(&stream, non_blocking) != 0) fail("making a stream");
+        if (set_context_ != nullptr) {
+            CHECK(CudaQueueCreate(&hwq, static_cast<CUstream>(stream)));
+        } else {
+            CHECK(HipQueueCreate(&hwq, static_cast<hipStream_t>(stream)));
+        }
         std::lock_guard<std::mutex> guard(mutex_);
         streams_.push_back({hwq, stream});
         return hwq;
@@ -53,7 +72,7 @@ public:
     // A command that takes so many microseconds.
     HwCommandHandle command(HwQueueHandle hwq, int64_t us) {
         HwCommandHandle command = 0;
-        if (!is_hip_) {
+        if (library_ == nullptr) {
             CHECK(HostCommandCreateTimed(&command, us));
             return command;
         }
@@ -67,12 +86,12 @@ private:
     using HostFunction = void (*)(void *);
     struct Work {
         Device *device;
-        hipStream_t stream;
+        void *stream;
         int64_t us;
     };
     struct Stream {
         HwQueueHandle hwq;
-        hipStream_t stream;
+        void *stream;
     };
 
     // Called when it is the command's turn; what it launches is the command.
@@ -92,27 +111,29 @@ private:
         std::exit(1);
     }
 
-    void load() {
-        const char *path = std::getenv("XSCHED_HIP_LIB");
-        void *library = dlopen(path != nullptr ? path : "libamdhip64.so", RTLD_NOW);
-        if (library == nullptr) fail("loading HIP");
-        create_stream_ = reinterpret_cast<int (*)(hipStream_t *, unsigned)>(
-            dlsym(library, "hipStreamCreateWithFlags"));
-        launch_function_ = reinterpret_cast<int (*)(hipStream_t, HostFunction, void *)>(
-            dlsym(library, "hipLaunchHostFunc"));
-        if (create_stream_ == nullptr || launch_function_ == nullptr) fail("looking up HIP");
+    void load(const char *named, const char *usual) {
+        library_ = dlopen(named != nullptr ? named : usual, RTLD_NOW);
+        if (library_ == nullptr) fail(dlerror());
     }
 
-    hipStream_t stream_of(HwQueueHandle hwq) const {
+    template <typename Function>
+    void look_up(const char *name, Function &function) {
+        function = reinterpret_cast<Function>(dlsym(library_, name));
+        if (function == nullptr) fail(name);
+    }
+
+    void *stream_of(HwQueueHandle hwq) const {
         for (const Stream &stream : streams_) {
             if (stream.hwq == hwq) return stream.stream;
         }
         return nullptr;
     }
 
-    bool is_hip_;
-    int (*create_stream_)(hipStream_t *, unsigned) = nullptr;
-    int (*launch_function_)(hipStream_t, HostFunction, void *) = nullptr;
+    void *library_ = nullptr;
+    void *context_ = nullptr;
+    int (*create_stream_)(void **, unsigned) = nullptr;
+    int (*launch_function_)(void *, HostFunction, void *) = nullptr;
+    int (*set_context_)(void *) = nullptr;
     std::mutex mutex_;
     std::list<Stream> streams_;
     // A list, so that they stay where they are.

@@ -17,9 +17,10 @@ XResult count(HwQueueHandle, void *) {
 
 int main(int argc, char **argv) {
     Device device(argc > 1 ? argv[1] : "host");
+    int level = argc > 2 ? std::atoi(argv[2]) : kPreemptLevelBlock;
     HwQueueHandle hwq = device.queue();
     XQueueHandle xq = 0;
-    CHECK(XQueueCreate(&xq, hwq, kPreemptLevelBlock, kQueueCreateFlagNone));
+    CHECK(XQueueCreate(&xq, hwq, level, kQueueCreateFlagNone));
     for (int n = 0; n < 50; ++n) {
         HwCommandHandle counting = 0;
         CHECK(HwCommandCreateCallback(&counting, count, nullptr));
