@@ -71,7 +71,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     let mut stale = Vec::new();
     for (path, text) in generate()? {
-        if fs::read_to_string(&path).is_ok_and(|there| there == text) {
+        if is_there(&path, &text) {
             continue;
         }
         if options.check {
@@ -89,6 +89,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
     println!("headers: up to date");
     Ok(())
+}
+
+fn is_there(path: &Path, text: &str) -> bool {
+    fs::read_to_string(path).is_ok_and(|there| there == text)
 }
 
 /// All headers, by path.
@@ -193,7 +197,9 @@ mod tests {
     fn a_header_that_is_not_up_to_date_is_found() {
         let all = generate().expect("headers");
         assert_eq!(all.len(), 7);
-        let (_, text) = &all[2];
+        let (path, text) = &all[2];
+        assert!(is_there(path, text) && !is_there(path, &format!("{text}\n")));
+        assert!(!is_there(&path.with_extension("gone"), text));
         assert!(text.contains("XResult XQueueSubmit(XQueueHandle xq, HwCommandHandle hw_cmd);"));
     }
 }
