@@ -66,7 +66,13 @@ fn make(rng: &mut Pcg64Mcg, pool: &Pool) {
     match rng.random_range(0..6) {
         0 => {
             let old = put(rng, &pool.hwqs, host_hwq());
-            let _ = HwQueueDestroy(old);
+            let mut xq = 0;
+            // Others may give it another XQueue meanwhile.
+            while HwQueueDestroy(old) == kXSchedErrorNotAllowed {
+                // SAFETY: it may be written to.
+                let _ = unsafe { XQueueGet(&raw mut xq, old) };
+                let _ = XQueueDestroy(xq);
+            }
         }
         1 => {
             let level = if rng.random_ratio(1, 8) { number(rng) } else { rng.random_range(1..4) };
