@@ -167,4 +167,12 @@ alone!(random_calls_end_no_process_and_no_thread, [("XSCHED_QUEUE_CAPACITY", "64
     over.store(true, Ordering::Release);
     rescuer.join().expect("it comes back");
     println!("{sequences} sequences");
+    for xq in &pool.xqs {
+        let _ = XQueueDestroy(xq.load(Ordering::Relaxed));
+    }
+    for hwq in &pool.hwqs {
+        let _ = HwQueueDestroy(hwq.load(Ordering::Relaxed));
+    }
+    let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    until("the queues' threads end", || threads() < 20);
 });
