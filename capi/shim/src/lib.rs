@@ -1,7 +1,7 @@
 //! What the launch interposers (`libshimhip.so`, `libshimhost.so`) share. They are preloaded into
 //! programs that know nothing of XQueues: a stream that the program makes gets an XQueue as
-//! `XSCHED_AUTO_XQUEUE` and its companions say, and what the program launches into it is handed over
-//! to that.
+//! `XSCHED_AUTO_XQUEUE` and its companions say, and what the program launches into it is handed
+//! over to that.
 //!
 //! A launch returns when it was handed to the driver, and not before, as it would without the
 //! interposer; so its arguments need not be copied, and whatever the program does with the stream
