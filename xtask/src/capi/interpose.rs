@@ -33,7 +33,7 @@ const PART: f64 = 0.5;
 ///
 /// # Errors
 /// If one cannot be built or fails, or its priority takes no effect.
-pub fn run(prefix: &Path, made: &Path) -> Result<()> {
+pub(super) fn run(prefix: &Path, made: &Path) -> Result<()> {
     let emulated = target_dir().join("release/libxsched_hip_emulated.so");
     fs::copy(&emulated, made.join("libamdhip64.so")).context("no emulated HIP runtime")?;
     fs::write(made.join("kernels"), b"xsched emulated kernels")?;
