@@ -28,10 +28,15 @@ pub(crate) enum Does {
 
 /// Stands for commands that take a time, and is never called.
 // SAFETY: it does nothing.
+#[inline(never)]
 unsafe extern "C" fn takes_a_time(hwq: HwQueueHandle, _: *mut c_void) -> XResultValue {
     // Not the same code as some other function, whose address it could otherwise share.
     XResultValue::from(hwq == u64::MAX) + 0x7ead
 }
+
+/// The function that stands for times, as all of this crate know it. A function as such may have
+/// another address in each part of the crate that is compiled by itself.
+static TAKES_A_TIME: Launch = takes_a_time;
 
 impl Command {
     /// Calls a function that launches something.
@@ -42,11 +47,11 @@ impl Command {
     /// Takes so many nanoseconds on the host device.
     pub(crate) fn timed(ns: u64) -> Self {
         let data = usize::try_from(ns).unwrap_or(usize::MAX);
-        Self { function: takes_a_time, data }
+        Self { function: TAKES_A_TIME, data }
     }
 
     pub(crate) fn does(&self) -> Does {
-        if std::ptr::fn_addr_eq(self.function, takes_a_time as Launch) {
+        if std::ptr::fn_addr_eq(self.function, TAKES_A_TIME) {
             Does::Time(self.data as u64)
         } else {
             Does::Call(self.function, self.data)
