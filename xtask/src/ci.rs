@@ -6,7 +6,9 @@ use anyhow::{Context, Result};
 use toml::Table;
 
 use crate::command::{cargo, run as run_command, run_and_keep};
-use crate::{MAIN_JOB, capi, fuzz, hip, kfd_vm, loom, proof, root, stress, target_dir, tidy};
+use crate::{
+    MAIN_JOB, capi, fuzz, hip, kfd_vm, loom, proof, python, root, stress, target_dir, tidy,
+};
 
 /// How long CI runs each fuzz target.
 const FUZZ_SECONDS: u32 = 30;
@@ -19,7 +21,7 @@ const SCENARIO: &str = "sim/scenarios/bert-mi308x.toml";
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run()),
     ("clippy", |_| clippy()),
@@ -28,6 +30,7 @@ const STEPS: [Step; 16] = [
     ("hip", |_| hip::run()),
     ("capi", |_| capi::check::run()),
     ("kfd-vm", |_| kfd_vm::run()),
+    ("python", |_| python::run(&python::Options { profile: "dev".into() })),
     ("stress", |_| stressing()),
     ("examples", |_| examples()),
     ("loom", |_| loom::run(&loom::Options::default())),

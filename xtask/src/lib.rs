@@ -9,6 +9,7 @@
 //! | [`hip`] | checks what can be checked about HIP without an AMD GPU |
 //! | [`capi`] | the C API: its headers, its installation, and programs that use it |
 //! | [`kfd_vm`] | compares AMD's kernel driver, in a virtual machine, with the emulator |
+//! | [`python`] | installs the package for Python and tests it |
 //! | [`ci`] | everything that CI does, in order |
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod hip;
 pub mod kfd_vm;
 pub mod loom;
 pub mod proof;
+pub mod python;
 pub mod stress;
 pub mod tidy;
 

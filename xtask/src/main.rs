@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
-use xsched_xtask::{ci, fuzz, hip, kfd_vm, loom, proof, stress, tidy};
+use xsched_xtask::{ci, fuzz, hip, kfd_vm, loom, proof, python, stress, tidy};
 
 /// Repository chores.
 #[derive(Debug, Parser)]
@@ -39,6 +39,9 @@ enum Chore {
     Install(install::Options),
     /// Ask AMD's kernel driver in a virtual machine, and compare. May download Debian's packages.
     KfdVm,
+    /// Install the package for Python into a new environment, and test it. May install Debian's
+    /// packages, and takes others from PyPI.
+    Python(python::Options),
     /// Do everything that CI does, up to the first failure.
     Ci,
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Chore::Headers(options) => headers::run(&options),
         Chore::Install(options) => install::run(&options),
         Chore::KfdVm => kfd_vm::run(),
+        Chore::Python(options) => python::run(&options),
         Chore::Ci => ci::run(),
     };
     match result {

@@ -12,7 +12,7 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 28] = [
+const ARROWS: [(&str, Arrows); 29] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
@@ -47,6 +47,7 @@ const ARROWS: [(&str, Arrows); 28] = [
     ("hal-kfd/emulated", Arrows::To(&["hal-kfd", "hal-hip/emulated"])),
     ("hal-kfd/watch", Arrows::To(&["hal-kfd"])),
     ("sim", Arrows::To(&["core", "policies"])),
+    ("python", Arrows::To(&["core", "sim"])),
     ("xtask", Arrows::To(&[])),
     (
         "capi",

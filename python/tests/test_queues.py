@@ -1,0 +1,194 @@
+"""Queues and commands as Python would like them, on the processor as a device."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Callable
+
+import pytest
+
+import xsched
+from xsched import Command, HwQueue, Queue, Runtime, XResult, XSched
+from xsched._callbacks import callbacks
+
+
+def appending(to: list[int], number: int) -> Callable[[int], None]:
+    return lambda _: to.append(number)
+
+
+def test_a_queue_waits_and_closes_at_the_end_of_its_block() -> None:
+    ran: list[int] = []
+    with Queue.on_host(level=1, priority=3, threshold=8, batch_size=4) as queue:
+        for number in range(20):
+            queue.submit(appending(ran, number))
+        handle, hardware = queue.handle, queue.hardware
+    assert ran == list(range(20))
+    assert XSched.XQueueQuery(handle)[0] == XResult.kXSchedErrorNotFound
+    assert queue.handle == hardware.handle == 0
+    queue.close()
+
+
+def test_commands_can_be_waited_for_one_by_one() -> None:
+    with Queue.on_host() as queue:
+        first = queue.submit(Command.timed(10))
+        second = queue.submit(Command.callback(lambda hwq: None))
+        second.wait()
+        first.wait()
+        assert queue.submitted == 2
+        queue.wait()
+        assert queue.is_idle
+
+
+def test_what_a_function_raises_is_the_cause() -> None:
+    def fail(_: int) -> None:
+        raise KeyError("on purpose")
+
+    with Queue.on_host() as queue:
+        command = queue.submit(fail)
+        with pytest.raises(xsched.XSchedError) as caught:
+            command.wait()
+        assert isinstance(caught.value.__cause__, KeyError)
+        assert caught.value.call == "XQueueWait" and caught.value.result != 0
+        # Whoever waits for all is told as well, once.
+        with pytest.raises(xsched.UnknownError):
+            queue.wait()
+    with pytest.raises(xsched.XSchedError) as caught:
+        with Queue.on_host() as queue:
+            queue.submit(fail)
+            handle = queue.handle
+    assert isinstance(caught.value.__cause__, KeyError)
+    # It was closed all the same.
+    assert XSched.XQueueQuery(handle)[0] == XResult.kXSchedErrorNotFound
+
+
+def test_an_error_in_the_block_is_what_comes_out() -> None:
+    with pytest.raises(ZeroDivisionError):
+        with Queue.on_host() as queue:
+            handle = queue.handle
+            queue.suspend()
+            queue.submit(lambda _: None)
+            raise ZeroDivisionError
+    assert XSched.XQueueQuery(handle)[0] == XResult.kXSchedErrorNotFound
+
+
+def test_results_are_exceptions_with_the_librarys_words() -> None:
+    with Queue.on_host() as queue:
+        with pytest.raises(xsched.InvalidValueError, match="XHintPriority: .+256") as caught:
+            queue.set_priority(256)
+        assert isinstance(caught.value, ValueError)
+        assert caught.value.result == XResult.kXSchedErrorInvalidValue
+        with pytest.raises(ValueError, match="does not fit"):
+            queue.set_priority(2**32 + 5)
+        with pytest.raises(ValueError):
+            queue.set_level(4)
+        with pytest.raises(xsched.NotAllowedError):
+            queue.hardware.close()
+        command = Command.timed(1)
+        with pytest.raises(xsched.NotAllowedError, match="submit it to a queue first"):
+            command.wait()
+    with pytest.raises(xsched.NotFoundError) as missing:
+        queue.wait()
+    assert isinstance(missing.value, LookupError)
+    with pytest.raises(ValueError):
+        Queue.on_host(level=0)
+    with pytest.raises(ValueError):
+        Queue.on_host(priority=1_000)
+
+
+def test_all_settings_can_be_made() -> None:
+    with Queue.on_host(blocking_submit=True) as queue:
+        for level in (1, 2, 3):
+            queue.set_level(level)
+        queue.set_launch_config(threshold=4)
+        queue.set_launch_config(batch_size=2)
+        queue.set_utilization(50)
+        queue.set_deadline(5_000)
+        queue.set_deadline(-1)
+        queue.set_laxity(5_000, 0, 10)
+        queue.submit(Command.timed(10)).wait()
+
+
+def test_a_hold_lasts_for_its_block() -> None:
+    ran = threading.Event()
+    with Queue.on_host() as queue:
+        with queue.held(synchronize=True):
+            command = queue.submit(lambda _: ran.set())
+            assert not queue.is_idle and not ran.is_set()
+        command.wait()
+        assert ran.is_set()
+        queue.suspend(wait_all=True)
+        queue.submit(lambda _: ran.clear())
+        queue.resume(drop_commands=True)
+    assert ran.is_set()
+
+
+def test_commands_that_are_not_submitted_go_with_their_objects() -> None:
+    command = Command.callback(lambda _: None)
+    handle = command.handle
+    assert len(callbacks) == 1
+    del command
+    gc.collect()
+    assert len(callbacks) == 0
+    assert XSched.HwCommandDestroy(handle) == XResult.kXSchedErrorNotFound
+
+
+def test_hardware_queues_can_be_used_without_a_queue() -> None:
+    with HwQueue.on_host() as hardware:
+        command = Command.timed(10)
+        hardware.launch(command)
+        hardware.synchronize()
+        with Queue(hardware) as queue:
+            queue.submit(Command.timed(10))
+        assert hardware.handle
+    assert hardware.handle == 0
+
+
+def test_a_runtime_sets_the_scheduler_and_closes_its_queues() -> None:
+    with Runtime("hpf", timeslice_us=1_000, k=2) as runtime:
+        high = runtime.host_queue(level=3, priority=10)
+        low = runtime.host_queue(level=3, priority=1)
+        for queue in (low, high):
+            for _ in range(4):
+                queue.submit(Command.timed(100))
+        high.wait()
+        for name in Runtime.POLICIES:
+            runtime.set_policy(name.upper())
+        runtime.set_app_managed()
+    assert high.handle == low.handle == 0
+    with pytest.raises(ValueError, match="no policy 'nope'; there are hpf, "):
+        Runtime("nope")
+    with pytest.raises(ValueError):
+        Runtime(timeslice_us=1)
+    with pytest.raises(ValueError):
+        Runtime(k=0)
+
+
+def test_the_urgent_queue_runs_first() -> None:
+    order = []
+    with Runtime("hpf") as runtime:
+        blocker = runtime.host_queue(priority=20, level=1)
+        low, high = (runtime.host_queue(priority=p, level=1) for p in (1, 10))
+        # All are held by hand, so that all are there when the scheduler may choose.
+        for queue in (blocker, low, high):
+            queue.suspend()
+        for _ in range(3):
+            low.submit(lambda _: order.append("low"))
+            high.submit(lambda _: order.append("high"))
+        last = blocker.submit(lambda _: order.append("blocker"))
+        for queue in (low, high):
+            queue.resume()
+        high.wait()
+        blocker.resume()
+        last.wait()
+        low.wait()
+        runtime.set_app_managed()
+    assert sorted(order) == ["blocker"] + ["high"] * 3 + ["low"] * 3
+
+
+@pytest.mark.parametrize("rounds", [50])
+def test_queues_come_and_go(rounds: int) -> None:
+    for _ in range(rounds):
+        with Queue.on_host() as queue:
+            queue.submit(lambda _: None)
+    assert len(callbacks) == 0

@@ -1,0 +1,241 @@
+"""The functions of libpreempt.so, as they are: they answer results and raise nothing."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, byref, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from functools import lru_cache
+from typing import Any, Dict, List, Tuple
+
+from ._callbacks import LAUNCH, Launch, callbacks
+from ._library import load
+from ._types import (
+    Deadline,
+    HwCommandHandle,
+    HwQueueHandle,
+    Laxity,
+    Priority,
+    Timeslice,
+    Utilization,
+    XPolicyType,
+    XQueueHandle,
+    XQueueState,
+    XResult,
+    XSchedulerType,
+)
+
+_HANDLE = c_uint64
+_OUT = POINTER(c_uint64)
+_ARGUMENTS: Dict[str, List[Any]] = {
+    "XQueueCreate": [_OUT, _HANDLE, c_int64, c_int64],
+    "XQueueDestroy": [_HANDLE],
+    "XQueueGet": [_OUT, _HANDLE],
+    "XQueueSetPreemptLevel": [_HANDLE, c_int32],
+    "XQueueSetLaunchConfig": [_HANDLE, c_int64, c_int64],
+    "XQueueSubmit": [_HANDLE, _HANDLE],
+    "XQueueWait": [_HANDLE, _HANDLE],
+    "XQueueWaitAll": [_HANDLE],
+    "XQueueQuery": [_HANDLE, POINTER(c_int32)],
+    "XQueueSuspend": [_HANDLE, c_int64],
+    "XQueueResume": [_HANDLE, c_int64],
+    "XQueueProfileHwCommandCount": [_HANDLE, POINTER(c_int64)],
+    "HwQueueDestroy": [_HANDLE],
+    "HwQueueLaunch": [_HANDLE, _HANDLE],
+    "HwQueueSynchronize": [_HANDLE],
+    "HwCommandCreateCallback": [_OUT, c_void_p, c_void_p],
+    "HwCommandDestroy": [_HANDLE],
+    "XHintSetScheduler": [c_int32, c_int32],
+    "XHintPriority": [_HANDLE, c_int32],
+    "XHintUtilization": [_HANDLE, c_int32],
+    "XHintTimeslice": [c_int64],
+    "XHintLaxity": [_HANDLE, c_int64, c_int32, c_int32],
+    "XHintDeadline": [_HANDLE, c_int64],
+    "XHintKDeadline": [c_size_t],
+}
+
+
+def declare(library: ctypes.CDLL, arguments: Dict[str, List[Any]]) -> ctypes.CDLL:
+    """Says what the functions of a library take. All answer a result."""
+    for name, types in arguments.items():
+        function = getattr(library, name)
+        function.argtypes = types
+        function.restype = c_int32
+    return library
+
+
+@lru_cache(maxsize=None)
+def preempt() -> ctypes.CDLL:
+    """libpreempt.so. Raises LibraryNotFoundError."""
+    library = declare(load("preempt"), _ARGUMENTS)
+    # An addition, which the C++ library lacks.
+    explain = getattr(library, "XSchedGetLastErrorString", None)
+    if explain is not None:
+        explain.argtypes = []
+        explain.restype = ctypes.c_char_p
+    return library
+
+
+def last_error() -> str:
+    """Why this thread's last call was refused; empty if none was, or the library does not say."""
+    explain = getattr(preempt(), "XSchedGetLastErrorString", None)
+    text = explain() if explain is not None else None
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
+
+
+def _handle(name: str, *arguments: Any) -> Tuple[XResult, int]:
+    """Calls a function whose first argument is where a handle goes."""
+    handle = c_uint64()
+    result = getattr(preempt(), name)(byref(handle), *arguments)
+    return XResult(result), handle.value
+
+
+class XSched:
+    """The C interface of libpreempt.so, with the names and results of the C++ XSched's Python module.
+
+    Nothing here raises because of a result. Every call lets other threads of Python run meanwhile.
+    """
+
+    @staticmethod
+    def XQueueCreate(hwq: HwQueueHandle, level: int, flags: int) -> Tuple[XResult, XQueueHandle]:
+        """Makes a queue preemptible at a level, 1 to 3. `flags` are of XQueueCreateFlag."""
+        return _handle("XQueueCreate", hwq, level, flags)
+
+    @staticmethod
+    def XQueueDestroy(xq: XQueueHandle) -> XResult:
+        """Ends a queue, after all that was submitted has run."""
+        result = XResult(preempt().XQueueDestroy(xq))
+        if result == XResult.kXSchedSuccess:
+            callbacks.closed(xq)
+        return result
+
+    @staticmethod
+    def XQueueGet(hwq: HwQueueHandle) -> Tuple[XResult, XQueueHandle]:
+        """The XQueue of a hardware queue."""
+        return _handle("XQueueGet", hwq)
+
+    @staticmethod
+    def XQueueSetPreemptLevel(xq: XQueueHandle, level: int) -> XResult:
+        """Sets the level, 1 to 3."""
+        return XResult(preempt().XQueueSetPreemptLevel(xq, level))
+
+    @staticmethod
+    def XQueueSetLaunchConfig(xq: XQueueHandle, threshold: int, batch_size: int) -> XResult:
+        """Sets how many commands are in flight, and how many between two markers; -1 keeps one."""
+        return XResult(preempt().XQueueSetLaunchConfig(xq, threshold, batch_size))
+
+    @staticmethod
+    def XQueueSubmit(xq: XQueueHandle, hw_cmd: HwCommandHandle) -> XResult:
+        """Submits a command. It may wait for room."""
+        callbacks.submitting(xq, hw_cmd)
+        result = XResult(preempt().XQueueSubmit(xq, hw_cmd))
+        if result != XResult.kXSchedSuccess:
+            callbacks.submitting(0, hw_cmd)
+        return result
+
+    @staticmethod
+    def XQueueWait(xq: XQueueHandle, hw_cmd: HwCommandHandle) -> XResult:
+        """Waits for a command; the answer is the command's own result."""
+        return XResult(preempt().XQueueWait(xq, hw_cmd))
+
+    @staticmethod
+    def XQueueWaitAll(xq: XQueueHandle) -> XResult:
+        """Waits for all that was submitted."""
+        return XResult(preempt().XQueueWaitAll(xq))
+
+    @staticmethod
+    def XQueueQuery(xq: XQueueHandle) -> Tuple[XResult, XQueueState]:
+        """Whether the queue has work."""
+        state = c_int32()
+        result = preempt().XQueueQuery(xq, byref(state))
+        return XResult(result), XQueueState(state.value)
+
+    @staticmethod
+    def XQueueSuspend(xq: XQueueHandle, flags: int) -> XResult:
+        """Holds a queue. `flags` are of XQueueSuspendFlag."""
+        return XResult(preempt().XQueueSuspend(xq, flags))
+
+    @staticmethod
+    def XQueueResume(xq: XQueueHandle, flags: int) -> XResult:
+        """Ends a hold. `flags` are of XQueueResumeFlag."""
+        return XResult(preempt().XQueueResume(xq, flags))
+
+    @staticmethod
+    def XQueueProfileHwCommandCount(xq: XQueueHandle) -> Tuple[XResult, int]:
+        """How many commands were ever submitted."""
+        count = c_int64()
+        result = preempt().XQueueProfileHwCommandCount(xq, byref(count))
+        return XResult(result), count.value
+
+    @staticmethod
+    def HwQueueDestroy(hwq: HwQueueHandle) -> XResult:
+        """Forgets a hardware queue that has no XQueue."""
+        return XResult(preempt().HwQueueDestroy(hwq))
+
+    @staticmethod
+    def HwQueueLaunch(hwq: HwQueueHandle, hw_cmd: HwCommandHandle) -> XResult:
+        """Launches a command past any XQueue."""
+        return XResult(preempt().HwQueueLaunch(hwq, hw_cmd))
+
+    @staticmethod
+    def HwQueueSynchronize(hwq: HwQueueHandle) -> XResult:
+        """Waits for the hardware queue."""
+        return XResult(preempt().HwQueueSynchronize(hwq))
+
+    @staticmethod
+    def HwCommandCreateCallback(launch: Launch) -> Tuple[XResult, HwCommandHandle]:
+        """Makes a command of a function. It is called once, with the hardware queue, on any thread.
+
+        An addition: the C++ XSched's Python module lacks it.
+        """
+        number = callbacks.add(launch)
+        result, command = _handle("HwCommandCreateCallback", LAUNCH, number)
+        if result == XResult.kXSchedSuccess:
+            callbacks.name(number, command)
+        else:
+            callbacks.forget(number)
+        return result, command
+
+    @staticmethod
+    def HwCommandDestroy(hw_cmd: HwCommandHandle) -> XResult:
+        """Destroys a command that was not submitted."""
+        result = XResult(preempt().HwCommandDestroy(hw_cmd))
+        if result == XResult.kXSchedSuccess:
+            callbacks.destroyed(hw_cmd)
+        return result
+
+    @staticmethod
+    def XHintSetScheduler(scheduler: XSchedulerType, policy: XPolicyType) -> XResult:
+        """Says who decides which queues of this process run, and by which policy."""
+        return XResult(preempt().XHintSetScheduler(scheduler, policy))
+
+    @staticmethod
+    def XHintPriority(xq: XQueueHandle, prio: Priority) -> XResult:
+        """Sets a priority."""
+        return XResult(preempt().XHintPriority(xq, prio))
+
+    @staticmethod
+    def XHintUtilization(xq: XQueueHandle, util: Utilization) -> XResult:
+        """Sets a share in percent."""
+        return XResult(preempt().XHintUtilization(xq, util))
+
+    @staticmethod
+    def XHintTimeslice(ts_us: Timeslice) -> XResult:
+        """Sets the policy's timeslice in microseconds."""
+        return XResult(preempt().XHintTimeslice(ts_us))
+
+    @staticmethod
+    def XHintLaxity(
+        xq: XQueueHandle, lax_us: Laxity, lax_prio: Priority, crit_prio: Priority
+    ) -> XResult:
+        """Sets a laxity in microseconds, the priority until then, and the one from then on."""
+        return XResult(preempt().XHintLaxity(xq, lax_us, lax_prio, crit_prio))
+
+    @staticmethod
+    def XHintDeadline(xq: XQueueHandle, ddl_us: Deadline) -> XResult:
+        """Sets a deadline in microseconds after becoming ready."""
+        return XResult(preempt().XHintDeadline(xq, ddl_us))
+
+    @staticmethod
+    def XHintKDeadline(k: int) -> XResult:
+        """Sets how many queues run at once under K-EDF."""
+        return XResult(preempt().XHintKDeadline(k))

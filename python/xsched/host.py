@@ -1,0 +1,40 @@
+"""libhalhost.so: the processor as a device, to try things without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, byref, c_int64, c_uint64
+from functools import lru_cache
+from typing import Tuple
+
+from ._capi import declare
+from ._library import load
+from ._types import HwCommandHandle, HwQueueHandle, XResult
+
+__all__ = ["XSchedHost"]
+
+
+@lru_cache(maxsize=None)
+def _library() -> ctypes.CDLL:
+    out = POINTER(c_uint64)
+    return declare(
+        load("halhost"), {"HostQueueCreate": [out], "HostCommandCreateTimed": [out, c_int64]}
+    )
+
+
+class XSchedHost:
+    """The C interface of libhalhost.so."""
+
+    @staticmethod
+    def HostQueueCreate() -> Tuple[XResult, HwQueueHandle]:
+        """A hardware queue of the processor's, with a thread of its own."""
+        handle = c_uint64()
+        result = _library().HostQueueCreate(byref(handle))
+        return XResult(result), handle.value
+
+    @staticmethod
+    def HostCommandCreateTimed(us: int) -> Tuple[XResult, HwCommandHandle]:
+        """A command that computes for so many microseconds."""
+        handle = c_uint64()
+        result = _library().HostCommandCreateTimed(byref(handle), us)
+        return XResult(result), handle.value

@@ -1,0 +1,425 @@
+"""Queues and commands for Python: they close themselves, and raise what went wrong."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, Union
+
+from . import _streams
+from ._callbacks import Launch, callbacks
+from ._capi import XSched
+from ._streams import Backend
+from ._types import (
+    HwCommandHandle,
+    HwQueueHandle,
+    XQueueCreateFlag,
+    XQueueHandle,
+    XQueueResumeFlag,
+    XQueueState,
+    XQueueSuspendFlag,
+    XResult,
+)
+from .errors import InvalidValueError, NotAllowedError, check, error_of
+from .host import XSchedHost
+
+__all__ = ["Backend", "Command", "HwQueue", "Queue", "priority"]
+
+_INT32 = 1 << 31
+
+
+def _int32(call: str, value: int) -> int:
+    """The same. C would see another number if it did not fit."""
+    if not -_INT32 <= value < _INT32:
+        raise InvalidValueError(call, XResult.kXSchedErrorInvalidValue, f"{value} does not fit")
+    return value
+
+
+class HwQueue:
+    """A hardware queue: a stream, or one of the processor's. A context manager."""
+
+    def __init__(self, handle: HwQueueHandle) -> None:
+        """Takes a handle of the C interface, and closes it in the end."""
+        self._handle = handle
+
+    @classmethod
+    def of_stream(cls, stream: Any, backend: Optional[Backend] = None) -> HwQueue:
+        """The hardware queue of a stream, or of an address of one. Not of the default stream.
+
+        Raises TypeError, ValueError, or what the library answered.
+        """
+        address = _streams.address_of(stream)
+        call, result, handle = _streams.create(address, backend or _streams.backend_of(stream))
+        check(call, result)
+        return cls(handle)
+
+    @classmethod
+    def on_host(cls) -> HwQueue:
+        """A new hardware queue of the processor's."""
+        result, handle = XSchedHost.HostQueueCreate()
+        check("HostQueueCreate", result)
+        return cls(handle)
+
+    @property
+    def handle(self) -> HwQueueHandle:
+        """For the C interface; 0 once closed."""
+        return self._handle
+
+    def launch(self, command: Command) -> None:
+        """Launches a command past any queue's scheduling."""
+        check("HwQueueLaunch", XSched.HwQueueLaunch(self._handle, command.handle))
+        command._given(0)
+
+    def synchronize(self) -> None:
+        """Waits until everything that was launched is done."""
+        check("HwQueueSynchronize", XSched.HwQueueSynchronize(self._handle))
+
+    def close(self) -> None:
+        """Forgets it. The stream stays. Raises NotAllowedError while a Queue is on it."""
+        if self._handle:
+            check("HwQueueDestroy", XSched.HwQueueDestroy(self._handle))
+            self._handle = 0
+
+    def __enter__(self) -> HwQueue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Command:
+    """A command, to be submitted once. One that is not submitted is destroyed with its object."""
+
+    def __init__(self, handle: HwCommandHandle) -> None:
+        """Takes a handle of the C interface."""
+        self._handle = handle
+        self._queue: XQueueHandle = 0
+        self._finalizer = weakref.finalize(self, XSched.HwCommandDestroy, handle)
+        self._finalizer.atexit = False
+
+    @classmethod
+    def callback(cls, function: Launch) -> Command:
+        """A command that launches what `function` launches: it gets the handle of the hardware queue.
+
+        It is called once, on any thread, and must not wait for a queue. What it raises is the
+        command's failure, and the cause of what `Command.wait` or `Queue.wait` raises.
+        """
+        result, handle = XSched.HwCommandCreateCallback(function)
+        check("HwCommandCreateCallback", result)
+        return cls(handle)
+
+    @classmethod
+    def timed(cls, duration_us: int) -> Command:
+        """A command for the processor, which computes for so many microseconds."""
+        result, handle = XSchedHost.HostCommandCreateTimed(duration_us)
+        check("HostCommandCreateTimed", result)
+        return cls(handle)
+
+    @property
+    def handle(self) -> HwCommandHandle:
+        """For the C interface."""
+        return self._handle
+
+    def wait(self) -> None:
+        """Waits until it is done. Raises what it failed with, or NotAllowedError before it was
+        submitted."""
+        if not self._queue:
+            detail = "the command was not submitted; submit it to a queue first"
+            raise NotAllowedError("XQueueWait", XResult.kXSchedErrorNotAllowed, detail)
+        error = error_of("XQueueWait", XSched.XQueueWait(self._queue, self._handle))
+        cause = callbacks.failure(self._handle)
+        if error is not None:
+            raise error from cause
+
+    def _given(self, queue: XQueueHandle) -> None:
+        """The library has it now."""
+        self._queue = queue
+        self._finalizer.detach()
+
+
+class Queue:
+    """A queue that a scheduler can hold: an XQueue. A context manager.
+
+    At the end of a `with` block it waits for what was submitted and closes. It may be used from any
+    thread; while one waits, others of Python run.
+    """
+
+    def __init__(
+        self,
+        hardware: HwQueue,
+        *,
+        level: int = 1,
+        priority: Optional[int] = None,
+        threshold: Optional[int] = None,
+        batch_size: Optional[int] = None,
+        blocking_submit: bool = False,
+        owns_hardware: bool = False,
+    ) -> None:
+        """Makes a hardware queue preemptible at a level, 1 to 3.
+
+        `threshold` is how many commands are in flight at most, and `batch_size` how many there are
+        between two markers. With `blocking_submit`, `submit` returns once the command is launched.
+        With `owns_hardware`, closing this closes `hardware` too.
+
+        Raises NotSupportedError for a level above the device's.
+        """
+        flags = XQueueCreateFlag.kQueueCreateFlagNone
+        if blocking_submit:
+            flags = XQueueCreateFlag.kQueueCreateFlagBlockingSubmit
+        result, handle = XSched.XQueueCreate(hardware.handle, level, flags)
+        self._hardware = hardware
+        self._owns_hardware = owns_hardware
+        self._handle = 0
+        try:
+            check("XQueueCreate", result)
+            self._handle = handle
+            if threshold is not None or batch_size is not None:
+                self.set_launch_config(threshold, batch_size)
+            if priority is not None:
+                self.set_priority(priority)
+        except BaseException:
+            self._close_quietly()
+            raise
+
+    @classmethod
+    def of_stream(cls, stream: Any, backend: Optional[Backend] = None, **options: Any) -> Queue:
+        """A queue on a stream, with the options of a Queue. See `HwQueue.of_stream`."""
+        return cls(HwQueue.of_stream(stream, backend), owns_hardware=True, **options)
+
+    @classmethod
+    def on_host(cls, **options: Any) -> Queue:
+        """A queue on the processor, with the options of a Queue."""
+        return cls(HwQueue.on_host(), owns_hardware=True, **options)
+
+    @property
+    def handle(self) -> XQueueHandle:
+        """For the C interface; 0 once closed."""
+        return self._handle
+
+    @property
+    def hardware(self) -> HwQueue:
+        """What it is on."""
+        return self._hardware
+
+    def submit(self, command: Union[Command, Launch]) -> Command:
+        """Submits a command, or a function as `Command.callback` takes it.
+
+        Waits for room if the queue is full. Raises NotFoundError if the command was submitted before.
+        """
+        if not isinstance(command, Command):
+            command = Command.callback(command)
+        check("XQueueSubmit", XSched.XQueueSubmit(self._handle, command.handle))
+        command._given(self._handle)
+        return command
+
+    def wait(self) -> None:
+        """Waits for all that was submitted. Raises the first failure of a command since the last time,
+        even if somebody waited for that command."""
+        error = error_of("XQueueWaitAll", XSched.XQueueWaitAll(self._handle))
+        if error is not None:
+            raise error from callbacks.failure_in(self._handle)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was submitted is done."""
+        result, state = XSched.XQueueQuery(self._handle)
+        check("XQueueQuery", result)
+        return state == XQueueState.kQueueStateIdle
+
+    @property
+    def submitted(self) -> int:
+        """How many commands were ever submitted."""
+        result, count = XSched.XQueueProfileHwCommandCount(self._handle)
+        check("XQueueProfileHwCommandCount", result)
+        return count
+
+    def set_priority(self, value: int) -> None:
+        """Sets the priority: -255 (lowest) to 255 (highest), or -256: must not run."""
+        _int32("XHintPriority", value)
+        check("XHintPriority", XSched.XHintPriority(self._handle, value))
+
+    def set_utilization(self, percent: int) -> None:
+        """Sets the share that it shall have of its device, 0 to 100 percent."""
+        _int32("XHintUtilization", percent)
+        check("XHintUtilization", XSched.XHintUtilization(self._handle, percent))
+
+    def set_deadline(self, after_ready_us: int) -> None:
+        """Sets a deadline in microseconds after becoming ready; -1 for none."""
+        check("XHintDeadline", XSched.XHintDeadline(self._handle, after_ready_us))
+
+    def set_laxity(self, lax_us: int, lax_priority: int, critical_priority: int) -> None:
+        """Gives it one priority until `lax_us` microseconds after becoming ready, then another."""
+        _int32("XHintLaxity", lax_priority)
+        _int32("XHintLaxity", critical_priority)
+        result = XSched.XHintLaxity(self._handle, lax_us, lax_priority, critical_priority)
+        check("XHintLaxity", result)
+
+    def set_level(self, level: int) -> None:
+        """Sets the preemption level, 1 to 3. Raises NotSupportedError above the device's."""
+        _int32("XQueueSetPreemptLevel", level)
+        check("XQueueSetPreemptLevel", XSched.XQueueSetPreemptLevel(self._handle, level))
+
+    def set_launch_config(
+        self, threshold: Optional[int] = None, batch_size: Optional[int] = None
+    ) -> None:
+        """Sets how many commands are in flight at most, and how many there are between two markers.
+
+        None keeps what is.
+        """
+        values = (-1 if value is None else value for value in (threshold, batch_size))
+        check("XQueueSetLaunchConfig", XSched.XQueueSetLaunchConfig(self._handle, *values))
+
+    def suspend(
+        self, *, synchronize: bool = False, wait_all: bool = False, wait_idle: bool = False
+    ) -> None:
+        """Holds it, whatever the scheduler says, until `resume`.
+
+        `wait_all` waits before for what was submitted, `wait_idle` until nothing is left, and
+        `synchronize` waits after for what is on the device.
+        """
+        flags = (
+            (XQueueSuspendFlag.kQueueSuspendFlagSyncHwQueue if synchronize else 0)
+            | (XQueueSuspendFlag.kQueueSuspendFlagWaitAll if wait_all else 0)
+            | (XQueueSuspendFlag.kQueueSuspendFlagWaitIdle if wait_idle else 0)
+        )
+        check("XQueueSuspend", XSched.XQueueSuspend(self._handle, flags))
+
+    def resume(self, *, drop_commands: bool = False) -> None:
+        """Ends a hold by `suspend`. With `drop_commands`, what was held back is not run any more."""
+        flags = XQueueResumeFlag.kQueueResumeFlagNone
+        if drop_commands:
+            flags = XQueueResumeFlag.kQueueResumeFlagDropCommands
+        check("XQueueResume", XSched.XQueueResume(self._handle, flags))
+
+    @contextmanager
+    def held(self, *, synchronize: bool = False) -> Iterator[Queue]:
+        """Holds it for a `with` block."""
+        self.suspend(synchronize=synchronize)
+        try:
+            yield self
+        finally:
+            self.resume()
+
+    def close(self) -> None:
+        """Ends it after all that was submitted has run; a hold ends too. Closing twice is fine."""
+        if self._handle:
+            check("XQueueDestroy", XSched.XQueueDestroy(self._handle))
+            self._handle = 0
+        if self._owns_hardware:
+            self._hardware.close()
+
+    def _close_quietly(self) -> None:
+        """Closes it where an error is on its way already."""
+        if self._handle:
+            XSched.XQueueDestroy(self._handle)
+            self._handle = 0
+        if self._owns_hardware and self._hardware.handle:
+            XSched.HwQueueDestroy(self._hardware.handle)
+            self._hardware._handle = 0
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if error is not None:
+            self._close_quietly()
+            return
+        try:
+            self.wait()
+        except BaseException:
+            self._close_quietly()
+            raise
+        self.close()
+
+
+class _Borrowed:
+    """A stream in one or several `with priority` blocks."""
+
+    def __init__(self, queue: Queue, before: Optional[int]) -> None:
+        self.queue = queue
+        #: The priority to leave behind if the queue stays.
+        self.before = before
+        #: The blocks by their order, and what each asks for.
+        self.wanted: List[Tuple[object, int]] = []
+
+
+_borrowed: Dict[Tuple[Backend, int], _Borrowed] = {}
+_borrowing = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _borrowing
+    # The queues are the parent's, and so is whoever had the lock.
+    _borrowed.clear()
+    _borrowing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def priority(
+    stream: Any,
+    value: int,
+    *,
+    level: int = 1,
+    backend: Optional[Backend] = None,
+    before: int = 0,
+) -> Iterator[Queue]:
+    """Gives a stream a priority for a `with` block: one of PyTorch's, its address, and so on.
+
+    A stream without a queue gets one at `level`, 1 to 3, and loses it at the end. One that has a queue
+    (made by a launch interposer, say) keeps it, and has the priority `before` afterwards. Blocks for
+    the same stream may nest and overlap: the latest that is still open counts.
+
+    A queue does not see what is launched into its stream directly. That takes a launch interposer: see
+    docs/python.md.
+
+    Raises TypeError, ValueError, or what the library answered.
+    """
+    key = (backend or _streams.backend_of(stream), _streams.address_of(stream))
+    token = object()
+    with _borrowing:
+        borrowed = _borrowed.get(key) or _borrow(key, level, before)
+        try:
+            borrowed.queue.set_priority(value)
+        except BaseException:
+            _give_back(key, borrowed)
+            raise
+        borrowed.wanted.append((token, value))
+    try:
+        yield borrowed.queue
+    finally:
+        with _borrowing:
+            borrowed.wanted = [block for block in borrowed.wanted if block[0] is not token]
+            _give_back(key, borrowed)
+
+
+def _borrow(key: Tuple[Backend, int], level: int, before: int) -> _Borrowed:
+    backend, address = key
+    hardware = HwQueue.of_stream(address, backend)
+    found, _ = XSched.XQueueGet(hardware.handle)
+    is_ours = found != XResult.kXSchedSuccess
+    queue = Queue(hardware, level=level, owns_hardware=is_ours)
+    borrowed = _borrowed[key] = _Borrowed(queue, None if is_ours else before)
+    return borrowed
+
+
+def _give_back(key: Tuple[Backend, int], borrowed: _Borrowed) -> None:
+    """Sets what the latest open block asks for, or ends it if none is open."""
+    if borrowed.wanted:
+        borrowed.queue.set_priority(borrowed.wanted[-1][1])
+        return
+    _borrowed.pop(key, None)
+    if borrowed.before is None:
+        borrowed.queue.close()
+    else:
+        borrowed.queue.set_priority(borrowed.before)

@@ -1,0 +1,126 @@
+//! The package for Python, as users get it.
+//!
+//! 1. `pip install .` into a new virtual environment, which builds the wheel with the extension
+//!    module and the C libraries.
+//! 2. The package imports, from a folder that has nothing of the repository.
+//! 3. mypy, strictly, and pytest: on the processor, on the emulated HIP runtime, in the simulator.
+//! 4. The examples: the shape of the BERT script with `ctypes` alone, and priorities.
+//!
+//! Needs Python 3.9 or newer with pip, and installs Debian's packages if it lacks one of them.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::command::{cargo, run as run_command, succeeds};
+use crate::{root, target_dir};
+
+/// Debian's packages with Python, its pip and its virtual environments.
+const PACKAGES: [&str; 3] = ["python3", "python3-pip", "python3-venv"];
+/// What a Python must be able to do.
+const CHECK: &str = "import sys, ensurepip, venv; assert sys.version_info >= (3, 9)";
+/// What is run after the tests, with the file and its arguments.
+const EXAMPLES: [&str; 4] = [
+    "bert_ctypes.py --device host",
+    "bert_ctypes.py --device hip",
+    "priorities.py",
+    "own_policy.py",
+];
+
+/// How to do it.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The cargo profile to build with; `wheel` is what users get, and takes longer.
+    #[arg(long, default_value = "dev")]
+    pub profile: String,
+}
+
+/// Does it.
+///
+/// # Errors
+/// The first thing that fails ends it.
+pub fn run(options: &Options) -> Result<()> {
+    let interpreter = interpreter()?;
+    let home = target_dir().join("python");
+    let mut venv = Command::new(&interpreter);
+    run_command(venv.args(["-m", "venv", "--clear"]).arg(&home))?;
+    let python = home.join("bin/python");
+    install(&python, &options.profile)?;
+    let folder = import(&python, &home)?;
+    let emulated = emulated_hip()?;
+    let tools =
+        ["mypy python/xsched python/packaging python/tests python/examples", "pytest --quiet"];
+    for tool in tools {
+        run_command(module(&python, tool).env("XSCHED_HIP_LIB", &emulated))?;
+    }
+    for example in EXAMPLES {
+        let mut words = example.split(' ');
+        let mut command = Command::new(&python);
+        command.current_dir(root().join("python/examples")).args(words.by_ref());
+        command.env("XSCHED_HIP_LIB", &emulated).env("LD_LIBRARY_PATH", folder.join("lib"));
+        run_command(&mut command)?;
+    }
+    Ok(())
+}
+
+/// A Python that is new enough.
+fn interpreter() -> Result<PathBuf> {
+    let works = |name: &str| succeeds(Command::new(name).args(["-c", CHECK]));
+    let name = env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+    if works(&name) {
+        return Ok(name.into());
+    }
+    println!("python: installing {}", PACKAGES.join(", "));
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        succeeds(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    let install = [&["install", "--yes", "--no-install-recommends"], &PACKAGES[..]].concat();
+    let _ = apt(&install) || apt(&["update"]) && apt(&install);
+    // The shell may know another one first, without its parts.
+    let found = [name.as_str(), "/usr/bin/python3"].into_iter().find(|name| works(name));
+    found.map(PathBuf::from).context(
+        "no Python 3.9 or newer with pip and venv; install one, or name it in the variable PYTHON",
+    )
+}
+
+fn install(python: &Path, profile: &str) -> Result<()> {
+    let mut pip = module(python, "pip install --quiet --disable-pip-version-check");
+    run_command(pip.arg("-C").arg(format!("profile={profile}")).arg(".[test]"))
+}
+
+/// Imports the package in a folder that has none, and answers where it is.
+fn import(python: &Path, elsewhere: &Path) -> Result<PathBuf> {
+    let program = "import os, xsched; print(os.path.dirname(xsched.__file__))";
+    let mut command = Command::new(python);
+    let answer = command.args(["-c", program]).current_dir(elsewhere).output()?;
+    let text = String::from_utf8_lossy(&answer.stdout);
+    ensure!(
+        answer.status.success(),
+        "`import xsched` failed: {}",
+        String::from_utf8_lossy(&answer.stderr)
+    );
+    let folder = PathBuf::from(text.trim());
+    ensure!(folder.starts_with(elsewhere), "{} is another xsched", folder.display());
+    Ok(folder)
+}
+
+/// Builds the emulated HIP runtime, and answers where it is.
+fn emulated_hip() -> Result<PathBuf> {
+    run_command(&mut cargo("build --locked --package xsched-hip-emulated"))?;
+    let library = target_dir().join("debug/libxsched_hip_emulated.so");
+    if !library.exists() {
+        bail!("{} was not built", library.display());
+    }
+    Ok(library)
+}
+
+/// A module's command line, split at spaces, in the repository's root.
+fn module(python: &Path, line: &str) -> Command {
+    let mut command = Command::new(python);
+    command.arg("-m").args(line.split(' ')).current_dir(root());
+    command
+}
