@@ -16,7 +16,8 @@ use crate::command::{cargo, run as run_command, succeeds};
 use crate::{root, target_dir};
 
 /// The targets, each with a file in `fuzz/targets` and a folder in `fuzz/corpus`.
-pub const TARGETS: [&str; 5] = ["scenario", "queue_machine", "scheduler_machine", "record", "kfd"];
+pub const TARGETS: [&str; 6] =
+    ["scenario", "queue_machine", "scheduler_machine", "record", "kfd", "capi"];
 
 /// The version that is installed if the machine has none.
 const CARGO_FUZZ_VERSION: &str = "0.13.2";
