@@ -36,6 +36,14 @@ pub fn sequence(data: &[u8]) {
     pool().check();
 }
 
+/// Destroys everything that sequences have left.
+///
+/// # Panics
+/// If something of it cannot be destroyed.
+pub fn end() {
+    pool().clear();
+}
+
 /// Starts the thread that lets queues go, once.
 fn rescue() {
     static ONCE: Once = Once::new();
@@ -66,6 +74,6 @@ mod tests {
             let bytes: Vec<u8> = (0..128).map(|_| random.below(256) as u8).collect();
             sequence(&bytes);
         }
-        pool().clear();
+        end();
     }
 }

@@ -104,7 +104,6 @@ impl Pool {
     }
 
     /// Destroys everything, with all that is in it.
-    #[cfg(test)]
     pub(super) fn clear(&self) {
         let all = std::mem::take(&mut *lock(&self.handles));
         for xq in all.xqs {
