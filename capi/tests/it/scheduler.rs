@@ -167,13 +167,15 @@ alone!(
         ok(unsafe { xsched_private_auto_queue(&raw mut xq, host_hwq()) });
         assert_ne!(xq, 0);
         assert_eq!(XQueueSetLaunchConfig(xq, -1, 5), kXSchedErrorInvalidValue);
-        // Its priority is the one with which nothing runs.
-        ok(XQueueSubmit(xq, counting(&CALLS)));
+        // Its priority is the one with which nothing runs, and submitting waits for the launch.
+        let submitted = std::thread::spawn(move || XQueueSubmit(xq, counting(&CALLS)));
         pause();
         assert_eq!(count(&CALLS), 0);
+        assert!(!submitted.is_finished());
         ok(XHintPriority(xq, 0));
-        ok(XQueueWaitAll(xq));
+        ok(submitted.join().expect("no panic"));
         assert_eq!(count(&CALLS), 1);
+        ok(XQueueWaitAll(xq));
     }
 );
 
