@@ -205,9 +205,12 @@ impl<A: StreamApi> StreamSubmit<A> {
             self.batch.launched = Some(at);
             // There is one if the launch after it failed. Time has passed since.
             self.events.spare = self.batch.start.take().or(self.events.spare);
-            // What is known well enough need not be measured each time.
-            let known = marker && measured_ns.is_some() && self.alone + 1 < MEASURED;
-            light = known && queue.owned && queue.device.api.sees_ends();
+            // Where a lone command's completion is cheap to see, measuring it each time is not.
+            let known = marker
+                && queue.device.api.sees_ends()
+                && measured_ns.is_some()
+                && self.alone + 1 < MEASURED;
+            light = known && queue.owned;
             self.alone = if known { self.alone + 1 } else { 0 };
             if !known {
                 // Without it the commands count as predicted.
