@@ -66,8 +66,17 @@ pub fn run() -> Result<()> {
     }
     ensure!(compiled.iter().all(|n| *n > 0), "install a C and a C++ compiler, such as gcc and g++");
     run_command(&mut cargo("build --release --locked -p xsched-hip-emulated"))?;
+    bench(&prefix)?;
     interpose::run(&prefix, &made)?;
     examples(&prefix)
+}
+
+/// Compiles the bench, which needs a GPU to run.
+fn bench(prefix: &Path) -> Result<()> {
+    let mut command = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    command.args(["-std=c++17", "-fsyntax-only"]).args(WARNINGS);
+    command.arg("-I").arg(prefix.join("include"));
+    run_command(command.arg(root().join("capi/bench/main.cpp")))
 }
 
 /// Compares what the libraries export with their version scripts.
