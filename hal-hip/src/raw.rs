@@ -2,7 +2,7 @@
 //!
 //! Only functions whose signatures are the same from HIP 5.2 to 7: `hipGetDeviceProperties` is not
 //! among them, because the structure it fills changed its size under the same name. Handles are
-//! pointers to something opaque. `hal-hip/abi-check` compares all of this, when it is compiled,
+//! pointers to something opaque. `testkit/hip-abi-check` compares all of this, when it is compiled,
 //! with the bindings that others generated from AMD's headers.
 #![allow(non_snake_case, reason = "HIP's own names")]
 

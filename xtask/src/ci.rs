@@ -75,7 +75,7 @@ fn print_times(times: &[(&str, Duration)], total: Duration) {
 
 fn format() -> Result<()> {
     run_command(&mut cargo("fmt --all --check"))?;
-    for folder in ["proof", "fuzz", "hal-hip/abi-check"] {
+    for folder in ["proof", "fuzz", "testkit/hip-abi-check"] {
         run_command(&mut cargo(&format!("fmt --check --manifest-path {folder}/Cargo.toml")))?;
     }
     Ok(())

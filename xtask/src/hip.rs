@@ -1,7 +1,7 @@
 //! What can be checked about HIP without an AMD GPU.
 //!
 //! 1. What `hal-hip` declares of HIP's interface is what others' bindings declare
-//!    (`hal-hip/abi-check`).
+//!    (`testkit/hip-abi-check`).
 //! 2. The real library has all functions, and the error without a GPU says so.
 //! 3. The declarations again, against bindings that build only with HIP's headers.
 //! 4. The committed code object of the benches' kernels is what its source compiles to.
@@ -84,7 +84,7 @@ fn compare(source: &str, committed: &str) -> Result<()> {
 /// Compares declarations. Only the types matter, so that it compiles is nearly all.
 fn declarations(features: &[&str], with: &str, root: Option<&str>) -> Result<()> {
     println!("hip: declarations against {with}");
-    let mut command = cargo("test --locked --manifest-path hal-hip/abi-check/Cargo.toml");
+    let mut command = cargo("test --locked --manifest-path testkit/hip-abi-check/Cargo.toml");
     command.args(features).arg("--target-dir").arg(target_dir().join("abi-check"));
     command.envs(root.map(|root| ("HIP_PATH", root)));
     run_command(&mut command)

@@ -53,7 +53,7 @@ pub(super) fn run(prefix: &Path, made: &Path) -> Result<()> {
 }
 
 fn build(case: &Case, prefix: &Path, made: &Path, to: &Path) -> Result<()> {
-    let source = root().join(format!("capi/shim/tests/programs/{}.cpp", case.name));
+    let source = root().join(format!("shim/tests/programs/{}.cpp", case.name));
     let mut command = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
     command.args(["-std=c++17", "-O1", "-pthread"]).args(WARNINGS);
     command.arg("-I").arg(prefix.join("include")).arg("-o").arg(to).arg(source);

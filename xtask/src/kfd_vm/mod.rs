@@ -3,7 +3,7 @@
 //! 1. A kernel 6.12 is booted in a virtual machine under software emulation, with `amdgpu` loaded.
 //!    `/dev/kfd` is there without a GPU, and every call can be made up to "no such queue".
 //! 2. `kfd-answers` makes the calls. Its transcript must be the table that is committed
-//!    (`hal-kfd/emulated/tables`).
+//!    (`testkit/kfd-emulated/tables`).
 //! 3. The same program runs on the emulated driver. The two transcripts must be the same, so that
 //!    the emulator cannot drift from the driver.
 //!
@@ -23,9 +23,9 @@ use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir};
 
 /// What the driver is to answer.
-const TABLE: &str = "hal-kfd/emulated/tables/answers-6.12.txt";
+const TABLE: &str = "testkit/kfd-emulated/tables/answers-6.12.txt";
 /// What was only read in the driver's source.
-const UNVERIFIED: &str = "hal-kfd/emulated/tables/unverified.txt";
+const UNVERIFIED: &str = "testkit/kfd-emulated/tables/unverified.txt";
 /// The target that the programs are built for, without shared libraries.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The machine is given up after so long.

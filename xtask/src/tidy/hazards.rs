@@ -5,15 +5,20 @@ use super::source::{Source, Token};
 
 /// Where `unsafe` is allowed: paths that start like this, and what for. A new place needs a reason
 /// that a reviewer accepts.
-const UNSAFE_PLACES: [(&str, &str); 3] = [
+const UNSAFE_PLACES: [(&str, &str); 8] = [
     ("hal-", "calls drivers, and maps what they share with us"),
     ("capi/", "is called from C"),
+    ("shim/", "is called from C in place of a vendor's library"),
+    ("testkit/hip-", "stands in for a vendor's library, which is called from C"),
+    ("testkit/kfd-", "stands in for a driver"),
+    ("testkit/fuzz-targets/", "calls the C interface"),
+    ("testkit/device-tests/", "calls drivers"),
     ("proof/src/main.rs", "has the C runtime call its `main`"),
 ];
 
 /// Folders that may panic: chores, and fuzz targets' bodies, where a panic is the finding.
 const MAY_PANIC: [&str; 4] =
-    ["xtask/", "sim/src/fuzzing/", "hal-kfd/emulated/src/fuzzing/", "capi/src/fuzzing/"];
+    ["xtask/", "sim/src/fuzzing/", "testkit/kfd-emulated/src/fuzzing/", "capi/src/fuzzing/"];
 const PANICKING_METHODS: [&str; 4] = ["unwrap", "expect", "unwrap_err", "expect_err"];
 const PANICKING_MACROS: [&str; 5] = ["panic", "todo", "unimplemented", "dbg", "unreachable"];
 /// A comment with this, at the end of the line or on the line above, excuses a panic.

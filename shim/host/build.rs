@@ -1,6 +1,6 @@
 //! How the shared library is linked.
 
-include!("../halstub.rs");
+include!("../../capi/halstub.rs");
 
 fn main() -> Result<(), String> {
     let functions = [
