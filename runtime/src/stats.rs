@@ -2,9 +2,17 @@
 
 use std::time::Duration;
 
-use xsched_core::message::HoldState;
+use xsched_core::message::{HoldState, Report};
+use xsched_core::queue::Oddities;
 
-use crate::shared::Snapshot;
+/// What [`Stats`] are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    pub(crate) report: Report,
+    pub(crate) threshold: u32,
+    pub(crate) batch: u32,
+    pub(crate) anomalies: Oddities,
+}
 
 /// Figures of a queue at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +30,8 @@ pub struct Stats {
     pub busy: Duration,
     /// Whether it runs, and how deep it is held.
     pub hold: HoldState,
-    /// Whether a hold by hand is in effect.
-    pub held_by_hand: bool,
+    /// Whether the user has suspended the queue; see [`crate::XQueue::suspend`].
+    pub suspended: bool,
     /// Whether a hold of the scheduler was ended because the scheduler could not be trusted.
     pub failed_open: bool,
     /// Whether its next command waits for another queue.
@@ -32,14 +40,14 @@ pub struct Stats {
     pub lost: bool,
     /// Commands that may be in flight at present.
     pub threshold: u32,
-    /// Commands per completion marker at present.
+    /// Commands per completion fence at present.
     pub batch: u32,
     /// Answers of the driver that made no sense and were ignored.
     pub protocol_errors: u64,
     /// Steps of a hold that the device refused.
     pub failed_steps: u64,
-    /// Completion markers that had to be put again.
-    pub remarks: u64,
+    /// Completion fences that had to be put again.
+    pub repeated_fences: u64,
 }
 
 impl Stats {
@@ -52,15 +60,15 @@ impl Stats {
             failed: report.failures,
             busy: Duration::from_nanos(report.busy.as_ns()),
             hold: report.hold,
-            held_by_hand: report.by_hand,
+            suspended: report.by_hand,
             failed_open: report.failed_open,
             waiting: report.waiting.is_some(),
             lost: report.lost,
             threshold: snapshot.threshold,
             batch: snapshot.batch,
-            protocol_errors: snapshot.oddities.protocol,
-            failed_steps: snapshot.oddities.failed_steps,
-            remarks: snapshot.oddities.remarks,
+            protocol_errors: snapshot.anomalies.protocol,
+            failed_steps: snapshot.anomalies.failed_steps,
+            repeated_fences: snapshot.anomalies.remarks,
         }
     }
 }
