@@ -181,7 +181,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         result: Result<Option<CmdId>, Fault>,
     ) {
         let Some(step) = self.hold.step.filter(|_| seq == self.hold.step_seq) else {
-            self.oddities.protocol += 1;
+            self.anomalies.protocol += 1;
             return;
         };
         self.hold.step = None;
@@ -214,15 +214,15 @@ impl<R: Store<CommandSlot>> Queue<R> {
             let first = first.clamp(self.device_retired, self.cursor);
             let first = self.hold.forgotten.map_or(first, |f| f.min(first));
             self.hold.forgotten = Some(first);
-            if self.marked > first {
-                // That marker is forgotten too, and what precedes the commands may rely on it.
-                self.marked = self.marked.min(self.device_retired);
+            if self.fenced > first {
+                // That fence is forgotten too, and what precedes the commands may rely on it.
+                self.fenced = self.fenced.min(self.device_retired);
             }
         }
         if self.hold.device_is_free() {
-            // The time before the hold counts, or short turns would never notice a lost marker.
+            // The time before the hold counts, or short turns would never notice a lost fence.
             self.last_progress = Instant::from_ns(now.since(Instant::ZERO + self.quiet).as_ns());
-            self.mark_refused = false;
+            self.fence_refused = false;
             if let Some(first) = self.hold.forgotten.take() {
                 self.last_progress = now;
                 self.replay_from(first);
@@ -242,14 +242,14 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
         self.cursor = first;
         self.last_launch = self.last_launch.min(first);
-        self.marked = self.marked.min(first);
+        self.fenced = self.fenced.min(first);
         // Those behind it are remembered in their slots.
         self.wanted = self.wanted.min(first);
         self.lone = None;
     }
 
     fn step_failed(&mut self, step: Step, fault: Fault) {
-        self.oddities.failed_steps += 1;
+        self.anomalies.failed_steps += 1;
         match step {
             _ if fault.is_sticky() => self.lose(),
             Step::Deactivate => self.hold.no_deactivate = true,

@@ -381,7 +381,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
 
     /// The same, and all queues count as changed: the recovery path after doubt, also about what
     /// was decided for idle queues.
-    pub fn doubt_all(&mut self) {
+    pub fn invalidate_all(&mut self) {
         self.work().all_changed();
     }
 }

@@ -82,7 +82,7 @@ where
         let due = state.machine.poll_timeout().is_some_and(|due| now() >= due);
         if due {
             state.machine.handle_timeout(now());
-            // Marks are cheap and do not block: nothing is launched beyond what is in flight.
+            // Fences are cheap and do not block: nothing is launched beyond what is in flight.
             state = self.launch(state, now());
             self.finish(state);
         }
@@ -148,7 +148,7 @@ where
             report: state.machine.report(),
             threshold: window.threshold(),
             batch: window.batch(),
-            oddities: state.machine.oddities(),
+            anomalies: state.machine.anomalies(),
         }
     }
 
@@ -218,7 +218,7 @@ pub(crate) struct Snapshot {
     pub(crate) report: Report,
     pub(crate) threshold: u32,
     pub(crate) batch: u32,
-    pub(crate) oddities: xsched_core::queue::Oddities,
+    pub(crate) anomalies: xsched_core::queue::Anomalies,
 }
 
 impl<S, R, P> Api<S::Payload> for Shared<S, R, P>

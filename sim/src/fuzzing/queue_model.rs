@@ -40,7 +40,7 @@ pub(super) struct Command {
 pub(super) enum Next {
     Step(Step),
     Launch(u64),
-    /// Nothing, or a marker.
+    /// Nothing, or a fence.
     Nothing,
 }
 

@@ -33,8 +33,8 @@ const OPERATIONS: &[Operation] = &[
     (refuse_launches, "refuse launches", 1),
     (slow_launch, "a slow launch", 2),
     (fail_command, "fail a command", 1),
-    (refuse_marks, "refuse markers", 1),
-    (lose_marker, "lose a marker", 1),
+    (refuse_fences, "refuse fences", 1),
+    (lose_fence, "lose a fence", 1),
     (fail_steps, "fail steps", 1),
     (late_steps, "answer steps late", 2),
     (nonsense, "nonsense", 1),
@@ -261,12 +261,12 @@ fn fail_command(run: &mut Run<'_>) -> Outcome {
     Ok(())
 }
 
-fn refuse_marks(run: &mut Run<'_>) -> Outcome {
-    run.faults.marks = run.bytes.pick(&[1, 2, 100_000]);
+fn refuse_fences(run: &mut Run<'_>) -> Outcome {
+    run.faults.fences = run.bytes.pick(&[1, 2, 100_000]);
     Ok(())
 }
 
-fn lose_marker(run: &mut Run<'_>) -> Outcome {
+fn lose_fence(run: &mut Run<'_>) -> Outcome {
     run.device.lose_next = true;
     Ok(())
 }

@@ -204,11 +204,11 @@ impl<'a> Run<'a> {
             require(round < ANSWERS_MAX, "a queue never stops asking")?;
             match actor.queue.poll_action(now) {
                 None => break,
-                Some(Action::Launch { cmd, marker }) => {
-                    let taken = actor.device.launch(cmd.0, marker, false);
+                Some(Action::Launch { cmd, fence }) => {
+                    let taken = actor.device.launch(cmd.0, fence, false);
                     require(taken, "a launch while the device forgets")?;
                 }
-                Some(Action::Mark { upto }) => actor.device.mark(upto.0),
+                Some(Action::Fence { upto }) => actor.device.fence(upto.0),
                 Some(Action::Step { step, seq }) => {
                     let result = Ok(actor.device.step(step).map(CmdId));
                     actor.queue.handle_signal(now, Signal::Stepped { seq, result });
@@ -315,7 +315,7 @@ impl<'a> Run<'a> {
         self.scheduler.reconsider_all();
         let again = self.scheduler.poll_order(self.now);
         same("an order after a full decision", None, again)?;
-        self.scheduler.doubt_all();
+        self.scheduler.invalidate_all();
         let again = self.scheduler.poll_order(self.now);
         same("an order after a full decision about all queues", None, again)
     }

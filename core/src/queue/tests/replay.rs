@@ -30,13 +30,13 @@ fn release(rig: &mut Rig) -> String {
 fn exactly_the_forgotten_commands_are_launched_again() {
     let mut rig = launched(5);
     rig.retire(0);
-    assert_eq!(rig.act(), "mark4");
+    assert_eq!(rig.act(), "fence4");
     forget(&mut rig, Some(2));
-    assert_eq!(rig.act(), "mark1");
+    assert_eq!(rig.act(), "fence1");
     assert_eq!(release(&mut rig), "2 3 4");
     assert_eq!(rig.counts(), (5, 5, 1), "counters do not go back");
     rig.retire(1);
-    assert_eq!(rig.act(), "mark4");
+    assert_eq!(rig.act(), "fence4");
     rig.retire(4);
     assert_eq!(rig.counts(), (5, 5, 5));
 }
@@ -101,32 +101,32 @@ fn nonsense_about_what_was_forgotten_is_brought_into_range() {
 }
 
 #[test]
-fn commands_before_the_forgotten_ones_are_marked_anew() {
-    // The only marker to come was behind a command that the device forgot.
+fn commands_before_the_forgotten_ones_are_fenced_anew() {
+    // The only fence to come was behind a command that the device forgot.
     let mut rig = launched(6);
     rig.retire(0);
-    assert_eq!(rig.act(), "mark5");
+    assert_eq!(rig.act(), "fence5");
     forget(&mut rig, Some(3));
-    assert_eq!(rig.act(), "mark2", "1 and 2 still run and must be seen to retire");
+    assert_eq!(rig.act(), "fence2", "1 and 2 still run and must be seen to retire");
     rig.retire(2);
     assert_eq!(rig.act(), "");
     assert_eq!(release(&mut rig), "3* 4 5");
 }
 
 #[test]
-fn released_before_it_was_marked_anew() {
+fn released_before_it_was_fenced_anew() {
     let mut rig = launched(6);
     rig.retire(0);
-    assert_eq!(rig.act(), "mark5");
+    assert_eq!(rig.act(), "fence5");
     rig.hold(Level::Deactivate);
     assert_eq!(rig.act(), "deactivate");
     rig.run();
     rig.answer(Ok(Some(3)));
-    assert_eq!(rig.act(), "reactivate mark2");
+    assert_eq!(rig.act(), "reactivate fence2");
     rig.done();
-    assert_eq!(rig.act(), "3 4 5", "the marker behind 2 is still to come");
+    assert_eq!(rig.act(), "3 4 5", "the fence behind 2 is still to come");
     rig.retire(2);
-    assert_eq!(rig.act(), "mark5");
+    assert_eq!(rig.act(), "fence5");
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn each_of_several_waiters_is_served_in_a_replay() {
     let mut rig = launched(7);
     rig.queue.want(CmdId(3));
     rig.queue.want(CmdId(5));
-    assert_eq!(rig.act(), "mark6");
+    assert_eq!(rig.act(), "fence6");
     forget(&mut rig, Some(2));
-    assert_eq!(rig.act(), "mark1");
+    assert_eq!(rig.act(), "fence1");
     assert_eq!(release(&mut rig), "2 3* 4 5* 6");
 }
 
@@ -237,13 +237,13 @@ fn an_interrupt_can_forget_more_than_the_gate_did() {
     rig.submit(5);
     assert_eq!(rig.act(), "0* 1 2 3 4");
     rig.queue.want(CmdId(4));
-    assert_eq!(rig.act(), "mark4");
+    assert_eq!(rig.act(), "fence4");
     rig.hold(Level::Interrupt);
     assert_eq!(rig.act(), "deactivate");
     rig.answer(Ok(Some(2)));
-    assert_eq!(rig.act(), "interrupt mark1");
+    assert_eq!(rig.act(), "interrupt fence1");
     rig.answer(Ok(Some(1)));
-    assert_eq!(rig.act(), "mark0");
+    assert_eq!(rig.act(), "fence0");
     assert_eq!(rig.state(), HELD_3);
     rig.run();
     assert_eq!(rig.act(), "restore");
@@ -314,7 +314,7 @@ fn dropping_on_resume_at_lv1_drops_what_is_not_launched() {
     rig.queue.resume_by_hand(true);
     assert_eq!(rig.act(), "");
     rig.retire(0);
-    assert_eq!(rig.act(), "mark1", "the launched ones run to their end");
+    assert_eq!(rig.act(), "fence1", "the launched ones run to their end");
     rig.retire(1);
     assert_eq!(rig.act(), "");
     assert_eq!(rig.counts(), (5, 5, 5));
@@ -334,7 +334,7 @@ fn dropping_under_replay_drops_the_forgotten_too() {
     rig.queue.hold_by_hand(ByHand { level: Level::Deactivate });
     assert_eq!(rig.act(), "deactivate");
     rig.answer(Ok(Some(2)));
-    assert_eq!(rig.act(), "mark1");
+    assert_eq!(rig.act(), "fence1");
     rig.queue.resume_by_hand(true);
     assert_eq!(rig.act(), "reactivate");
     rig.done();

@@ -135,12 +135,12 @@ fn a_watch_is_answered_at_once_when_submitted_and_when_retired() {
 }
 
 #[test]
-fn watching_what_is_on_the_device_marks_it() {
+fn watching_what_is_on_the_device_fences_it() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     rig.submit(4);
     assert_eq!(rig.act(), "0* 1 2 3");
     rig.queue.handle_order(Order::Watch { upto: 2 });
-    assert_eq!(rig.act(), "mark3");
+    assert_eq!(rig.act(), "fence3");
 }
 
 #[test]

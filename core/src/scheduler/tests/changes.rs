@@ -27,7 +27,7 @@ enum Step {
     /// That many queues at once.
     Burst(usize),
     ReconsiderAll,
-    DoubtAll,
+    InvalidateAll,
     Switch,
     Decide,
 }
@@ -46,7 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (at.clone(), -256..256).prop_map(|(at, priority)| Step::Hint(at, priority)),
         2 => at.prop_map(Step::Burst),
         1 => Just(Step::ReconsiderAll),
-        1 => Just(Step::DoubtAll),
+        1 => Just(Step::InvalidateAll),
         1 => Just(Step::Switch),
         4 => Just(Step::Decide),
     ]
@@ -166,8 +166,8 @@ impl Account {
                 self.s.reconsider_all();
                 self.all = true;
             }
-            Step::DoubtAll => {
-                self.s.doubt_all();
+            Step::InvalidateAll => {
+                self.s.invalidate_all();
                 self.all = true;
                 self.changed.extend(self.queues.iter().map(|(id, _)| *id));
             }

@@ -65,10 +65,10 @@ impl<S: Subject> Driver<'_, S> {
         self.finish_step()?;
         while let Some(action) = self.queue.poll_action(self.now()) {
             match action {
-                Action::Launch { cmd, marker } => self.launch(cmd, marker)?,
-                Action::Mark { upto } => {
-                    let marked = self.submit.mark(upto);
-                    marked.or_else(|error| fail(format!("a marker was refused: {error:?}")))?;
+                Action::Launch { cmd, fence } => self.launch(cmd, fence)?,
+                Action::Fence { upto } => {
+                    let fenced = self.submit.fence(upto);
+                    fenced.or_else(|error| fail(format!("a fence was refused: {error:?}")))?;
                 }
                 Action::Step { step, seq } => self.begin_step(step, seq)?,
             }
@@ -84,11 +84,11 @@ impl<S: Subject> Driver<'_, S> {
         Ok(())
     }
 
-    fn launch(&mut self, cmd: CmdId, marker: bool) -> Step {
+    fn launch(&mut self, cmd: CmdId, fence: bool) -> Step {
         let Some(command) = self.commands.get(cmd.0 as usize) else {
             return fail(format!("the core launches {} of {}", cmd.0, self.commands.len()));
         };
-        let launched = self.submit.launch(cmd, command, marker);
+        let launched = self.submit.launch(cmd, command, fence);
         launched.or_else(|error| {
             fail(format!("launch of command {} was refused: {error:?} ({})", cmd.0, error.kind()))
         })
@@ -192,7 +192,7 @@ impl<S: Subject> Driver<'_, S> {
             let status = self.queue.status(CmdId(n));
             ensure!(status == Status::Done, "command {n} is {status:?} in the end");
         }
-        let odd = self.queue.oddities();
+        let odd = self.queue.anomalies();
         ensure!(odd.protocol == 0, "{} answers of the device made no sense", odd.protocol);
         ensure!(!self.queue.is_lost(), "the device was lost");
         // Commands that take no time are never on the device when a hold comes.
