@@ -52,7 +52,7 @@ impl Stats {
             failed: report.failures,
             busy: Duration::from_nanos(report.busy.as_ns()),
             hold: report.hold,
-            held_by_hand: report.by_hand,
+            held_by_hand: report.suspended,
             failed_open: report.failed_open,
             waiting: report.waiting.is_some(),
             lost: report.lost,

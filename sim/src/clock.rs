@@ -67,7 +67,7 @@ pub(crate) enum Event {
     Orders,
     /// The watchdog looks at the scheduler's lease.
     Watchdog,
-    /// An injected fault or a hold by hand.
+    /// An injected fault or a user hold.
     Disturb {
         index: u32,
     },

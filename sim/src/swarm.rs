@@ -343,8 +343,8 @@ fn draw_faults(tasks: usize, devices: usize, rng: &mut Rng) -> Faults {
         let level = Level::ALL[below(3, rng)];
         let from = at(rng);
         let until = rng.random_range(from..TROUBLE_NS);
-        list.push((from, Disturbance::HoldByHand { task, level }));
-        list.push((until, Disturbance::ResumeByHand { task, drop: rng.random_bool(0.3) }));
+        list.push((from, Disturbance::Suspend { task, level }));
+        list.push((until, Disturbance::Resume { task, drop: rng.random_bool(0.3) }));
     }
     for _ in 0..rng.random_range(0..4) {
         let (task, priority) = (below(tasks, rng), rng.random_range(-3..=3));

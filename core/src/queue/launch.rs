@@ -51,11 +51,11 @@ impl<R: Store<CommandSlot>> Queue<R> {
 
     /// The next command passes, and with it whoever waits for it.
     fn pass_launch_point(&mut self) {
-        let wanted = self.slot(self.cursor).wanted;
+        let requested = self.slot(self.cursor).requested;
         self.cursor += 1;
         self.launched = self.launched.max(self.cursor);
-        if wanted {
-            self.wanted = self.wanted.max(self.cursor);
+        if requested {
+            self.requested = self.requested.max(self.cursor);
         }
     }
 
@@ -79,7 +79,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         let fence = unseen >= u64::from(self.window.batch())
             // Without a fence on its way nobody would ever learn of anything.
             || self.fenced <= self.device_retired
-            || self.wanted == self.cursor
+            || self.requested == self.cursor
             || self.watch == self.cursor;
         if fence {
             self.fenced = self.cursor;
@@ -100,7 +100,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         // Only once the command itself is launched: marking every launch on the way to it would
         // undo the batching.
         let passed = covered + 1..=self.cursor;
-        let waited_for = passed.contains(&self.wanted) || passed.contains(&self.watch);
+        let waited_for = passed.contains(&self.requested) || passed.contains(&self.watch);
         let none_to_come = self.fenced <= self.device_retired;
         (waited_for || none_to_come).then(|| {
             self.fenced = last;

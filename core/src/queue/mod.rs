@@ -26,7 +26,6 @@ mod tests;
 
 use core::fmt;
 
-pub use hold::ByHand;
 pub use slot::{CommandSlot, Status};
 
 use crate::fault::Fault;
@@ -195,7 +194,7 @@ pub struct Queue<R> {
     /// The device refused a fence; the next one waits until something has changed.
     fence_refused: bool,
     /// Somebody waits for this many commands, all of which have passed the launch point.
-    wanted: u64,
+    requested: u64,
     /// Settled commands between `retired` and `cursor`.
     settled: u64,
     /// Commands below this are dropped instead of launched.
@@ -247,7 +246,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             last_launch: 0,
             fenced: 0,
             fence_refused: false,
-            wanted: 0,
+            requested: 0,
             settled: 0,
             drop_until: 0,
             lone: None,
@@ -285,7 +284,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
     ///
     /// # Errors
     /// As for [`Queue::submit`].
-    pub fn submit_wait(&mut self, now: Instant, event: EventRef) -> Result<CmdId, SubmitError> {
+    pub fn enqueue_wait(&mut self, now: Instant, event: EventRef) -> Result<CmdId, SubmitError> {
         self.accept(now, CommandSlot::wait(event))
     }
 
@@ -309,17 +308,19 @@ impl<R: Store<CommandSlot>> Queue<R> {
         Ok(cmd)
     }
 
-    /// Somebody waits for the command (or for everything, with the last one): its completion must
-    /// be seen even if no fence was due. Poll for actions afterwards.
-    pub fn want(&mut self, cmd: CmdId) {
+    /// Requests that the completion of a command be seen, by a fence if none was due.
+    ///
+    /// A program that waits for the command calls this; for the last command submitted it means
+    /// everything. Poll for actions afterwards.
+    pub fn request_completion(&mut self, cmd: CmdId) {
         let Some(last) = self.submitted.checked_sub(1) else { return };
         let n = cmd.0.min(last);
         if n < self.retired {
             return;
         }
-        self.slot_mut(n).wanted = true;
+        self.slot_mut(n).requested = true;
         if n < self.cursor {
-            self.wanted = self.wanted.max(n + 1);
+            self.requested = self.requested.max(n + 1);
         }
     }
 
@@ -434,7 +435,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         Report {
             epoch: self.hold.epoch,
             hold: self.hold_state(),
-            by_hand: self.hold.by_hand.is_some(),
+            suspended: self.hold.suspended.is_some(),
             failed_open: self.hold.failed_open,
             lost: self.lost,
             submitted: self.submitted,

@@ -56,8 +56,8 @@ impl Rig {
         last
     }
 
-    pub(super) fn submit_wait(&mut self, event: EventRef) -> CmdId {
-        self.queue.submit_wait(self.now, event).expect("room in the ring")
+    pub(super) fn enqueue_wait(&mut self, event: EventRef) -> CmdId {
+        self.queue.enqueue_wait(self.now, event).expect("room in the ring")
     }
 
     /// Everything the queue asks for now, one word each: `3` a launch, `3*` one with a fence,

@@ -9,7 +9,7 @@ use xsched_core::hal::{Retire, Steps, Submit};
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::message::{Order, Report};
-use xsched_core::queue::{ByHand, Signal};
+use xsched_core::queue::Signal;
 use xsched_core::window::WindowConfig;
 
 use super::{Shared, Until};
@@ -160,7 +160,7 @@ where
         } else if state.machine.is_full() {
             Err(Error::QueueFull)
         } else if admit(next)? {
-            state.machine.submit_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
+            state.machine.enqueue_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
         } else {
             Ok(None)
         };
@@ -303,7 +303,7 @@ where
             Until::Ended(cmd) | Until::Retired(cmd) => cmd,
             Until::Room => CmdId(state.machine.retired()),
         };
-        state.machine.want(cmd);
+        state.machine.request_completion(cmd);
         state = self.launch(state, now());
         let outcome = state.outcome(until);
         self.finish(state);
@@ -375,7 +375,7 @@ where
     }
 
     fn hold(&self, level: Level) {
-        self.lock().machine.hold_by_hand(ByHand { level });
+        self.lock().machine.suspend(level);
         self.run_steps_and_commit();
     }
 
@@ -384,14 +384,14 @@ where
         if state.machine.submitted() > state.machine.retired() {
             return false;
         }
-        state.machine.hold_by_hand(ByHand { level });
+        state.machine.suspend(level);
         drop(state);
         self.run_steps_and_commit();
         true
     }
 
     fn resume(&self, drop_pending: bool) {
-        self.lock().machine.resume_by_hand(drop_pending);
+        self.lock().machine.resume(drop_pending);
         self.run_steps_and_commit();
         if mutant("nobody launches after a hold") {
             return;
@@ -418,7 +418,7 @@ where
     }
 
     fn close(&self) {
-        self.lock().machine.resume_by_hand(false);
+        self.lock().machine.resume(false);
         self.run_steps_and_commit();
         let mut state = self.lock();
         state.closing = true;

@@ -42,8 +42,8 @@ pub(super) struct QueueSim<'a> {
     pub(super) failed: std::collections::VecDeque<u64>,
     /// Its process has vanished.
     pub(super) gone: bool,
-    /// A user holds it by hand.
-    pub(super) by_hand: bool,
+    /// A user suspends it.
+    pub(super) suspended: bool,
     pub(super) held_since_ns: Option<u64>,
     /// A launch that a mutant keeps back to swap it with the next.
     pub(super) kept_back: Option<(CmdId, bool)>,

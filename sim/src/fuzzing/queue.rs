@@ -48,7 +48,7 @@ pub enum QueueMutant {
     StuckGate,
     /// Every third fence that a launch should carry is left out.
     DropFence,
-    /// Holds by hand do not get to the queue.
+    /// User holds do not get to the queue.
     IgnoreHand,
     /// Cancelled commands are launched all the same.
     IgnoreCancel,
@@ -444,7 +444,7 @@ impl<'a> Run<'a> {
         (self.device.fail_next, self.device.lose_next) = (false, false);
         self.leave_launch()?;
         self.order(1, None);
-        self.resume_by_hand(false);
+        self.resume(false);
         for round in 0.. {
             require(round < ROUNDS_MAX, "the last phase never ends")?;
             self.now += Duration::from_us(1);

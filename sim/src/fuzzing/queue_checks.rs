@@ -171,7 +171,7 @@ impl Run<'_> {
         let report = queue.report();
         same("the hold", model.hold_state(), queue.hold_state())?;
         same("the epoch", model.epoch, report.epoch)?;
-        same("held by hand", model.by_hand.is_some(), report.by_hand)?;
+        same("suspended", model.suspended.is_some(), report.suspended)?;
         same("failed open", model.failed_open, report.failed_open)?;
         match queue.hold_state() {
             HoldState::Held(level) => self.tally.count(
@@ -230,7 +230,7 @@ impl Run<'_> {
             require(fine, format_args!("{unsaid} of device time were not reported"))?;
         }
         let essence = |r: &Report| {
-            let flags = (r.by_hand, r.failed_open, r.lost, r.pending());
+            let flags = (r.suspended, r.failed_open, r.lost, r.pending());
             (r.epoch, r.hold, flags, r.ready_since, r.waiting)
         };
         same("what was last reported", essence(&now), essence(&last))?;

@@ -102,7 +102,7 @@ fn a_failure_beyond_what_retired_is_not_passed_over_in_silence() {
 fn a_failed_wait_and_a_failed_launch_keep_their_own_reasons() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     rig.submit(1);
-    rig.submit_wait(event(0));
+    rig.enqueue_wait(event(0));
     rig.submit(2);
     assert_eq!(rig.act(), "0*");
     rig.queue.handle_order(Order::Reached { event: event(0), ok: false });
@@ -125,7 +125,7 @@ fn assert_lost(rig: &mut Rig, done: u64) {
         assert_eq!(rig.status(cmd), Status::Failed(Fault::DeviceLost), "command {cmd}");
     }
     assert_eq!(rig.queue.submit(rig.now), Err(SubmitError::Lost));
-    assert_eq!(rig.queue.submit_wait(rig.now, event(0)), Err(SubmitError::Lost));
+    assert_eq!(rig.queue.enqueue_wait(rig.now, event(0)), Err(SubmitError::Lost));
     assert_eq!((rig.act().as_str(), rig.queue.poll_timeout()), ("", None));
     let report = rig.report().expect("the scheduler must know");
     assert!(report.lost && !report.pending());
@@ -235,7 +235,7 @@ fn the_completion_of_what_was_never_launched_is_nonsense() {
     // 1 is a wait that was reached: past the launch point, but nothing that a device could finish.
     let mut rig = Rig::new(16, window(4, 4), Level::Block);
     rig.submit(1);
-    rig.submit_wait(event(0));
+    rig.enqueue_wait(event(0));
     assert_eq!(rig.act(), "0*");
     rig.queue.handle_order(Order::Reached { event: event(0), ok: true });
     assert_eq!(rig.act(), "");

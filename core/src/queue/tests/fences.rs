@@ -50,13 +50,13 @@ fn what_is_waited_for_is_fenced_on_demand_and_once() {
     let mut rig = Rig::new(16, window(16, 8), Level::Block);
     rig.submit(4);
     assert_eq!(rig.act(), "0* 1 2 3");
-    rig.queue.want(CmdId(2));
+    rig.queue.request_completion(CmdId(2));
     assert_eq!(rig.act(), "fence3", "behind everything that is launched");
-    rig.queue.want(CmdId(2));
-    rig.queue.want(CmdId(3));
+    rig.queue.request_completion(CmdId(2));
+    rig.queue.request_completion(CmdId(3));
     assert_eq!(rig.act(), "", "covered already");
     rig.retire(3);
-    rig.queue.want(CmdId(3));
+    rig.queue.request_completion(CmdId(3));
     assert_eq!(rig.act(), "", "retired already");
 }
 
@@ -64,7 +64,7 @@ fn what_is_waited_for_is_fenced_on_demand_and_once() {
 fn wanting_a_far_command_does_not_fence_the_way_there() {
     let mut rig = Rig::new(32, window(16, 8), Level::Block);
     let last = rig.submit(12);
-    rig.queue.want(last);
+    rig.queue.request_completion(last);
     assert_eq!(rig.act(), "0* 1 2 3 4 5 6 7 8* 9 10 11*");
 }
 
@@ -73,8 +73,8 @@ fn two_waiters_each_get_their_fence() {
     let mut rig = Rig::new(32, window(4, 4), Level::Block);
     rig.submit(12);
     assert_eq!(rig.act(), "0* 1 2 3");
-    rig.queue.want(CmdId(5));
-    rig.queue.want(CmdId(10));
+    rig.queue.request_completion(CmdId(5));
+    rig.queue.request_completion(CmdId(10));
     rig.retire(0);
     assert_eq!(rig.act(), "4*");
     rig.retire(4);
@@ -90,8 +90,8 @@ fn wants_between_two_polls_are_all_served() {
     let mut rig = Rig::new(32, window(3, 3), Level::Block);
     rig.submit(8);
     assert_eq!(rig.act(), "0* 1 2");
-    rig.queue.want(CmdId(1));
-    rig.queue.want(CmdId(6));
+    rig.queue.request_completion(CmdId(1));
+    rig.queue.request_completion(CmdId(6));
     assert_eq!(rig.act(), "fence2");
 }
 
@@ -100,7 +100,7 @@ fn a_watch_is_fenced_although_something_farther_is_wanted() {
     let mut rig = Rig::new(32, window(3, 3), Level::Block);
     rig.submit(8);
     assert_eq!(rig.act(), "0* 1 2");
-    rig.queue.want(CmdId(7));
+    rig.queue.request_completion(CmdId(7));
     rig.queue.handle_order(Order::Watch { upto: 2 });
     assert_eq!(rig.act(), "fence2");
 }
@@ -111,7 +111,7 @@ fn a_want_is_fenced_although_something_farther_is_watched() {
     rig.submit(8);
     assert_eq!(rig.act(), "0* 1 2");
     rig.queue.handle_order(Order::Watch { upto: 20 });
-    rig.queue.want(CmdId(1));
+    rig.queue.request_completion(CmdId(1));
     assert_eq!(rig.act(), "fence2");
 }
 
@@ -119,9 +119,9 @@ fn a_want_is_fenced_although_something_farther_is_watched() {
 fn wanting_a_wait_fences_what_precedes_it() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     rig.submit(3);
-    let wait = rig.submit_wait(event(0));
+    let wait = rig.enqueue_wait(event(0));
     assert_eq!(rig.act(), "0* 1 2");
-    rig.queue.want(wait);
+    rig.queue.request_completion(wait);
     assert_eq!(rig.act(), "");
     rig.queue.handle_order(Order::Reached { event: event(0), ok: true });
     assert_eq!(rig.act(), "fence2", "the wait retires with the command before it");
@@ -132,10 +132,10 @@ fn wanting_a_wait_fences_what_precedes_it() {
 #[test]
 fn wanting_what_does_not_exist_is_harmless() {
     let mut rig = Rig::new(4, window(4, 4), Level::Block);
-    rig.queue.want(CmdId(u64::MAX));
+    rig.queue.request_completion(CmdId(u64::MAX));
     assert_eq!(rig.act(), "");
     rig.submit(2);
-    rig.queue.want(CmdId(u64::MAX));
+    rig.queue.request_completion(CmdId(u64::MAX));
     assert_eq!(rig.act(), "0* 1*", "as for the last command");
 }
 
@@ -190,7 +190,7 @@ fn time_spent_without_work_on_the_device_is_not_a_lost_fence() {
     assert_eq!(rig.queue.anomalies().repeated_fences, 0);
 
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
-    rig.submit_wait(event(0));
+    rig.enqueue_wait(event(0));
     rig.submit(1);
     assert_eq!(rig.act(), "");
     rig.pass(Duration::from_ms(5_000));
@@ -308,7 +308,7 @@ fn the_device_is_never_given_more_than_it_has_room_for() {
         let mut entries = 0;
         for _ in 0..64 {
             let cmd = rig.submit(1);
-            rig.queue.want(cmd);
+            rig.queue.request_completion(cmd);
             for word in rig.act().split_whitespace() {
                 entries += u32::from(!word.starts_with("fence"));
                 entries += u32::from(word.ends_with('*') || word.starts_with("fence"));

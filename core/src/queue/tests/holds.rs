@@ -294,21 +294,21 @@ fn a_release_that_works_in_the_end_resets_the_count() {
 }
 
 #[test]
-fn a_hold_by_hand_beats_orders_to_run() {
+fn a_user_hold_beats_orders_to_run() {
     let mut rig = busy(Level::Deactivate);
-    rig.queue.hold_by_hand(ByHand { level: Level::Deactivate });
+    rig.queue.suspend(Level::Deactivate);
     assert_eq!(rig.act(), "deactivate");
     rig.done();
     rig.run();
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_2));
-    assert!(rig.queue.report().by_hand);
+    assert!(rig.queue.report().suspended);
     rig.hold(Level::Block);
     rig.run();
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_2));
-    rig.queue.resume_by_hand(false);
+    rig.queue.resume(false);
     assert_eq!(rig.act(), "reactivate");
     rig.done();
-    assert!(!rig.queue.report().by_hand);
+    assert!(!rig.queue.report().suspended);
     rig.retire(0);
     assert_eq!(rig.act(), "4*");
 }
@@ -317,7 +317,7 @@ fn a_hold_by_hand_beats_orders_to_run() {
 fn the_deeper_of_two_holds_counts_and_each_ends_by_itself() {
     let mut rig = busy(Level::Interrupt);
     rig.hold(Level::Deactivate);
-    rig.queue.hold_by_hand(ByHand { level: Level::Block });
+    rig.queue.suspend(Level::Block);
     assert_eq!(rig.act(), "deactivate");
     rig.done();
     assert_eq!(rig.state(), HELD_2);
@@ -326,10 +326,10 @@ fn the_deeper_of_two_holds_counts_and_each_ends_by_itself() {
     rig.done();
     assert_eq!(rig.state(), HELD_1, "by hand");
     rig.hold(Level::Block);
-    rig.queue.resume_by_hand(false);
-    rig.queue.resume_by_hand(false);
+    rig.queue.resume(false);
+    rig.queue.resume(false);
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_1), "by order");
-    rig.queue.hold_by_hand(ByHand { level: Level::Deactivate });
+    rig.queue.suspend(Level::Deactivate);
     assert_eq!(rig.act(), "deactivate", "by hand, the other way round");
     rig.done();
     assert_eq!(rig.state(), HELD_2);
@@ -365,17 +365,17 @@ fn failing_open_without_a_hold_is_nothing() {
 }
 
 #[test]
-fn a_hold_by_hand_survives_failing_open() {
+fn a_user_hold_survives_failing_open() {
     let mut rig = busy(Level::Deactivate);
     rig.hold(Level::Deactivate);
-    rig.queue.hold_by_hand(ByHand { level: Level::Block });
+    rig.queue.suspend(Level::Block);
     assert_eq!(rig.act(), "deactivate");
     rig.done();
     rig.signal(Signal::FailOpen);
     assert_eq!(rig.act(), "reactivate", "only as deep as asked by hand");
     rig.done();
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_1));
-    rig.queue.resume_by_hand(false);
+    rig.queue.resume(false);
     assert_eq!(rig.state(), HoldState::Running);
 }
 
