@@ -12,12 +12,17 @@ const LEAN: [(&str, &[&str]); 2] =
 
 /// The folder of each crate, and the folders of the workspace's crates that it may depend on, for
 /// tests too.
-const ARROWS: [(&str, Arrows); 30] = [
+const ARROWS: [(&str, Arrows); 32] = [
     ("core", Arrows::To(&[])),
     ("policies", Arrows::To(&["core"])),
     // The host device is for its tests and examples.
     ("runtime", Arrows::To(&["core", "policies", "hal-host"])),
     ("testkit/conformance", Arrows::To(&["core"])),
+    ("testkit/policy-conformance", Arrows::To(&["core", "policies", "sim"])),
+    (
+        "testkit/fuzz-targets",
+        Arrows::To(&["core", "policies", "sim", "capi", "hal-kfd", "testkit/kfd-emulated"]),
+    ),
     ("hal-host", Arrows::To(&["core", "testkit/conformance"])),
     ("hal-stream", Arrows::To(&["core", "testkit/conformance"])),
     // The runtime is for its tests of faults.
