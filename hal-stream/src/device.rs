@@ -119,7 +119,7 @@ impl<A: StreamApi> StreamDevice<A> {
         self.inner.no_gate.as_ref()
     }
 
-    /// Commands, gates and markers that a queue keeps in flight.
+    /// Commands, gates and fences that a queue keeps in flight.
     #[must_use]
     pub fn entries_max(&self) -> u32 {
         self.inner.entries_max
