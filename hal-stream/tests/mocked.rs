@@ -12,9 +12,8 @@ use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
 use xsched_hal_stream::{
-    Holder, NoGate, PlainStream, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand,
-    StreamConfig, StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire,
-    StreamSubmit,
+    Holder, NoGate, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand, StreamConfig,
+    StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire, StreamSubmit,
 };
 
 type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, LevelAdapter<StreamPreempt<Mock>>>;
@@ -982,38 +981,6 @@ mod shared_words {
         device.api().fail_all(Some("enter"));
         drop(device);
         assert!(is_mapped(), "unmapped while it is registered");
-    }
-}
-
-mod plain {
-    use std::sync::Arc;
-
-    use super::*;
-
-    #[test]
-    fn a_plain_stream_keeps_to_its_threshold_and_leaves_nothing() {
-        let api = Arc::new(Mock::new(Nature::default()));
-        let mut stream = PlainStream::new(Arc::clone(&api), None).expect("a stream");
-        for _ in 0..3 {
-            stream.launch_within(&command(US), 3).expect("a launch");
-        }
-        // The fourth waits until the first has completed.
-        let clock = Arc::clone(&api);
-        let later = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(5));
-            let puts = clock.puts().remove(0);
-            clock.pass(US);
-            puts.iter().filter(|put| matches!(put, Put::Run(_))).count()
-        });
-        stream.launch_within(&command(US), 3).expect("a launch");
-        assert_eq!(later.join().expect("it ends"), 3);
-        stream.wait().expect("all is well");
-        api.fail_all(Some("record"));
-        api.pass(10 * US);
-        assert!(stream.launch_within(&command(US), 3).is_err());
-        api.heal();
-        drop(stream);
-        assert_eq!(api.alive(), (0, 0, 0));
     }
 }
 
