@@ -10,6 +10,7 @@ mod gpu;
 pub mod graphs;
 mod host;
 pub mod judge;
+pub mod kernels;
 pub mod kfd;
 pub mod kit;
 pub mod mode;

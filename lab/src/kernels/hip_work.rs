@@ -1,4 +1,4 @@
-//! Kernels whose results are checked: `kernels/work.hip`.
+//! Kernels of AMD GPUs that check their results: `kernels/work.hip`.
 
 use std::env;
 use std::ffi::c_void;
@@ -6,13 +6,8 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use xsched_hal_stream::FlagMemory;
-
-use crate::api::HipApi;
-use crate::arguments::Arguments;
-use crate::error::HipError;
-use crate::native::{HipFunction, HipModule, HipNative};
-use crate::spin::read;
+use xsched_hal_hip::{Arguments, HipApi, HipError, HipFunction, HipModule, HipNative, raw};
+use xsched_hal_stream::{FlagMemory, SpinApi, StreamApi};
 
 /// The variable of the environment that names the file with these kernels. If it is set and not
 /// empty, nothing else is tried.
@@ -20,7 +15,7 @@ pub const WORK_VARIABLE: &str = "XSCHED_HIP_WORK_KERNELS";
 /// The file beside the program, if the variable names none.
 const BESIDE: &str = "work.hsaco";
 /// `kernels/work.hip`, compiled for gfx942.
-const BUILT_IN: &[u8] = include_bytes!("../kernels/work.gfx942.hsaco");
+const BUILT_IN: &[u8] = include_bytes!("../../kernels/work.gfx942.hsaco");
 /// What the last of the three is called.
 const BUILT_IN_NAME: &str = "the code object for gfx942 that is part of this program";
 /// Work-items of a block: the kernels are compiled for that many.
@@ -60,7 +55,7 @@ impl WorkKernels {
     /// If the file cannot be read, or the runtime cannot use what is in it on this device.
     pub fn load(api: &HipApi) -> Result<Self, HipError> {
         let (from, mut image) = match file() {
-            Some(path) => (path.display().to_string(), read(&path)?),
+            Some(path) => (path.display().to_string(), HipApi::read_kernels(&path)?),
             None => (BUILT_IN_NAME.to_owned(), BUILT_IN.to_vec()),
         };
         let refused =
@@ -117,10 +112,10 @@ impl WorkMemory {
     /// If there is none left.
     pub fn new(api: &HipApi, blocks: u32) -> Result<Self, HipError> {
         let blocks = blocks.max(1);
-        let _entered = api.enter_device()?;
+        let _entered = api.enter()?;
         let word = size_of::<u64>();
-        let beats = api.host_memory(2 * word * BEATERS as usize)?;
-        let sums = api.host_memory(2 * word * blocks as usize)?;
+        let beats = api.stamp_memory(2 * word * BEATERS as usize)?;
+        let sums = api.stamp_memory(2 * word * blocks as usize)?;
         let (each, beside) = WORDS;
         let bytes = (blocks as usize * WORK_THREADS as usize * each + beside) * word;
         let memory = zeroed_device_memory(api, bytes)?;
@@ -197,8 +192,8 @@ impl SideCalls {
     /// # Errors
     /// If there is no memory left.
     pub fn new(api: HipApi, bytes: usize) -> Result<Self, HipError> {
-        let entered = api.enter_device()?;
-        let host = api.host_memory(bytes)?;
+        let entered = api.enter()?;
+        let host = api.stamp_memory(bytes)?;
         let device = zeroed_device_memory(&api, host.bytes)?;
         drop(entered);
         let bytes = host.bytes;
@@ -210,7 +205,7 @@ impl SideCalls {
     /// # Errors
     /// If the runtime refuses.
     pub fn allocate(&self) -> Result<(), HipError> {
-        let _entered = self.api.enter_device()?;
+        let _entered = self.api.enter()?;
         let table = self.api.library().table();
         let mut memory: *mut c_void = ptr::null_mut();
         // SAFETY: the pointer may be written to.
@@ -224,13 +219,13 @@ impl SideCalls {
     /// # Errors
     /// If the runtime refuses.
     pub fn copy(&self) -> Result<(), HipError> {
-        let _entered = self.api.enter_device()?;
+        let _entered = self.api.enter()?;
         let table = self.api.library().table();
         let host: *mut c_void = self.host.host.as_ptr().cast();
         let device: *mut c_void = ptr::with_exposed_provenance_mut(self.device as usize);
         let stream = ptr::null_mut();
         for (to, from) in [(device, host), (host, device)] {
-            let kind = crate::raw::MEMCPY_DEFAULT;
+            let kind = raw::MEMCPY_DEFAULT;
             // SAFETY: both are that long, ours, and never given back.
             let code = unsafe { (table.hipMemcpyAsync)(to, from, self.bytes, kind, stream) };
             HipError::check("hipMemcpyAsync", code)?;

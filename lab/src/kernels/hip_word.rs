@@ -6,9 +6,8 @@ use std::ptr;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::api::{HipApi, HipStream};
-use crate::error::HipError;
-use crate::raw;
+use xsched_hal_hip::{HipApi, HipError, HipStream, raw};
+use xsched_hal_stream::StreamApi;
 
 /// Bytes of a word's memory, of which the first four are the word: those that signal memory has.
 const BYTES: usize = 8;
@@ -89,15 +88,12 @@ impl PlacedWord {
     /// # Errors
     /// If the runtime has no such memory.
     pub fn new(api: &HipApi, place: Place) -> Result<Self, HipError> {
-        let _entered = api.enter_device()?;
+        let _entered = api.enter()?;
         let (host, device) = match place {
             Place::HostCoherent => host_memory(api, raw::HOST_MALLOC_COHERENT)?,
             Place::HostCached => host_memory(api, raw::HOST_MALLOC_NON_COHERENT)?,
             Place::Registered => registered(api)?,
-            Place::Signal => {
-                let memory = api.signal_memory(BYTES)?;
-                (memory.host.as_ptr(), memory.device)
-            }
+            Place::Signal => signal_memory(api)?,
             Place::DeviceFine => device_memory(api, raw::MALLOC_FINE_GRAINED)?,
             Place::DeviceCoarse => device_memory(api, 0)?,
         };
@@ -142,6 +138,32 @@ impl PlacedWord {
 
 type Addresses = (*mut AtomicU32, u64);
 
+/// The device's address of page-locked memory of the host.
+///
+/// # Safety
+/// The runtime allocated the memory or registered it.
+unsafe fn device_address(api: &HipApi, host: *mut c_void) -> Result<u64, HipError> {
+    let mut device = ptr::null_mut();
+    let get = api.library().table().hipHostGetDevicePointer;
+    // SAFETY: the pointer may be written to, and the runtime knows the memory.
+    HipError::check("hipHostGetDevicePointer", unsafe { get(&raw mut device, host, 0) })?;
+    Ok(device.expose_provenance() as u64)
+}
+
+/// Memory that the runtime keeps for signals, which the host sees at the same address.
+fn signal_memory(api: &HipApi) -> Result<Addresses, HipError> {
+    let symbol = "hipExtMallocWithFlags";
+    let allocate = api.library().table().hipExtMallocWithFlags;
+    let allocate = allocate.ok_or(HipError::NoWaits { symbol })?;
+    let mut memory = ptr::null_mut();
+    // SAFETY: the pointer may be written to.
+    HipError::check(symbol, unsafe { allocate(&raw mut memory, BYTES, raw::MALLOC_SIGNAL) })?;
+    // SAFETY: so many bytes were just allocated, and nothing else refers to them.
+    unsafe { ptr::write_bytes(memory.cast::<u8>(), 0, BYTES) };
+    let device = memory.expose_provenance() as u64;
+    Ok((memory.cast(), device))
+}
+
 /// Page-locked memory of the host's.
 fn host_memory(api: &HipApi, kind: u32) -> Result<Addresses, HipError> {
     let flags = raw::HOST_MALLOC_MAPPED | raw::HOST_MALLOC_PORTABLE | kind;
@@ -152,7 +174,7 @@ fn host_memory(api: &HipApi, kind: u32) -> Result<Addresses, HipError> {
     // SAFETY: so many bytes were just allocated, and nobody knows of them.
     unsafe { ptr::write_bytes(host.cast::<u8>(), 0, BYTES) };
     // SAFETY: it was just allocated by the runtime.
-    let device = unsafe { api.device_address(host) }?;
+    let device = unsafe { device_address(api, host) }?;
     Ok((host.cast(), device))
 }
 
@@ -170,7 +192,7 @@ fn registered(api: &HipApi) -> Result<Addresses, HipError> {
     let code = unsafe { (api.library().table().hipHostRegister)(memory, PAGE, flags) };
     HipError::check("hipHostRegister", code)?;
     // SAFETY: it was just registered.
-    let device = unsafe { api.device_address(memory) }?;
+    let device = unsafe { device_address(api, memory) }?;
     Ok((memory.cast(), device))
 }
 

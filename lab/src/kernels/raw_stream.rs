@@ -1,26 +1,25 @@
-//! A stream as programs without XSched use it, to compare with.
+//! A stream as programs without XSched use it, for comparison.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::api::StreamApi;
-use crate::command::StreamCommand;
+use xsched_hal_stream::{StreamApi, StreamCommand};
 
-/// Between two looks at a stream with enough in flight.
-const NAP: Duration = Duration::from_micros(20);
+/// The poll delay of a stream with enough commands in flight.
+const POLL_DELAY: Duration = Duration::from_micros(20);
 
-/// A stream of its own, past any scheduler.
+/// A stream that no scheduler knows of.
 #[derive(Debug)]
-pub struct PlainStream<A: StreamApi> {
+pub struct RawStream<A: StreamApi> {
     api: Arc<A>,
     stream: A::Stream,
     in_flight: VecDeque<A::Event>,
     free: Vec<A::Event>,
 }
 
-impl<A: StreamApi> PlainStream<A> {
+impl<A: StreamApi> RawStream<A> {
     /// A stream with this priority, or the driver's default.
     ///
     /// # Errors
@@ -60,7 +59,7 @@ impl<A: StreamApi> PlainStream<A> {
             if unsafe { self.api.query(oldest)? } {
                 self.free.extend(self.in_flight.pop_front());
             } else {
-                thread::sleep(NAP);
+                thread::sleep(POLL_DELAY);
             }
         }
         self.launch(command)?;
@@ -89,11 +88,11 @@ impl<A: StreamApi> PlainStream<A> {
     }
 }
 
-impl<A: StreamApi> Drop for PlainStream<A> {
+impl<A: StreamApi> Drop for RawStream<A> {
     fn drop(&mut self) {
         let Ok(_entered) = self.api.enter() else { return };
         for event in self.in_flight.drain(..).chain(self.free.drain(..)) {
-            // SAFETY: made by this, and known to nobody else.
+            // SAFETY: this made the event, and nothing else refers to it.
             unsafe { self.api.destroy_event(event) };
         }
         // SAFETY: made by this, which is gone. Nothing can be done about an error.

@@ -63,7 +63,7 @@ enum Who {
 enum Way {
     /// Behind the queues' back.
     Raw,
-    /// In [`StreamDevice::unheld`].
+    /// In [`StreamDevice::with_gates_open`].
     Unheld,
 }
 
@@ -252,7 +252,7 @@ impl Extra {
 fn timed(device: &StreamDevice<CudaApi>, way: Way, ready: Ready) -> Result<Duration, String> {
     let _entered = device.api().enter().map_err(|error| error.to_string())?;
     let begin = Instant::now();
-    let done = if way == Way::Unheld { device.unheld(ready) } else { ready() };
+    let done = if way == Way::Unheld { device.with_gates_open(ready) } else { ready() };
     done.map(|()| begin.elapsed())
 }
 
@@ -406,7 +406,7 @@ fn came_back(case: &Case, scene: &Scene, made: &Made) -> Option<(Duration, Ahead
     let Ok(result) = made.recv_timeout(HANGS) else {
         case.fail(format_args!("the call has not come back within {} s", HANGS.as_secs()));
         let begin = Instant::now();
-        scene.device.unheld(|| match made.recv_timeout(Duration::from_secs(2)) {
+        scene.device.with_gates_open(|| match made.recv_timeout(Duration::from_secs(2)) {
             Ok(_) => case.figure("end of the hang when gates are lifted", begin.elapsed()),
             Err(_) => case.note("lifting the gates does not help"),
         });

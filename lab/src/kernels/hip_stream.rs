@@ -3,12 +3,10 @@
 use std::ptr;
 use std::sync::Arc;
 
+use xsched_hal_hip::{HipApi, HipConfig, HipError, HipNative, HipStream, Rings};
 use xsched_hal_stream::{SpinApi, StreamApi};
 
-use crate::api::{HipApi, HipConfig, HipStream, Rings};
-use crate::error::HipError;
-use crate::native::HipNative;
-use crate::place::PlacedWord;
+use super::hip_word::PlacedWord;
 
 /// Which stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +48,7 @@ impl BareStream {
         if api.rings() != Rings::Own {
             return Err(HipError::SharedRings);
         }
-        let _entered = api.enter_device()?;
+        let _entered = api.enter()?;
         let stream = match ring {
             Ring::Own => api.create_stream(None)?,
             Ring::Shared => api.create_stream(Some(0))?,
@@ -64,7 +62,7 @@ impl BareStream {
     /// # Errors
     /// If the runtime refuses.
     pub fn launch(&self, command: &HipNative) -> Result<(), HipError> {
-        let _entered = self.api.enter_device()?;
+        let _entered = self.api.enter()?;
         // SAFETY: the stream is never ended, and its device is current.
         unsafe { self.api.launch_native(command, self.stream) }
     }
@@ -74,7 +72,7 @@ impl BareStream {
     /// # Errors
     /// If the runtime has no such waits, or not for words in that place.
     pub fn hold(&self, word: &PlacedWord) -> Result<(), HipError> {
-        let _entered = self.api.enter_device()?;
+        let _entered = self.api.enter()?;
         // SAFETY: neither the stream nor the word ever ends, and the device is current.
         unsafe { self.api.wait_zero(self.stream, word.device()) }
     }
@@ -84,7 +82,7 @@ impl BareStream {
     /// # Errors
     /// If the runtime has no such command, or refuses it.
     pub fn write(&self, word: &PlacedWord, value: u32) -> Result<(), HipError> {
-        let _entered = self.api.enter_device()?;
+        let _entered = self.api.enter()?;
         // SAFETY: the stream is never ended, and its device is current.
         unsafe { word.store(&self.api, value, self.stream) }
     }
@@ -94,26 +92,24 @@ impl BareStream {
     /// # Errors
     /// If something of it failed.
     pub fn synchronize(&self) -> Result<(), HipError> {
-        let _entered = self.api.enter_device()?;
+        let _entered = self.api.enter()?;
         // SAFETY: the stream is never ended.
         unsafe { self.api.synchronize(self.stream) }
     }
 }
 
-impl HipApi {
-    /// The same device opened anew, with the benches' kernels loaded anew, and one of them run:
-    /// what programs do that begin. The stream in which it ran keeps all of that: to give it back
-    /// may wait for the device.
-    ///
-    /// # Errors
-    /// If the runtime refuses something.
-    pub fn begin_anew(&self) -> Result<BareStream, HipError> {
-        let config = HipConfig { device: self.device(), rings: self.rings() };
-        let api = Arc::new(Self::with_library(Arc::clone(self.library()), config)?);
-        api.load_spin_kernels()?;
-        let stream = BareStream::new(&api, Ring::Own)?;
-        stream.launch(&api.empty_kernel()?)?;
-        stream.synchronize()?;
-        Ok(stream)
-    }
+/// Opens the same device anew, loads the benches' kernels anew, and runs one of them, as a program
+/// does that begins. The stream in which it ran keeps all of that: giving it back may wait for the
+/// device.
+///
+/// # Errors
+/// If the runtime refuses something.
+pub fn begin_anew(api: &HipApi) -> Result<BareStream, HipError> {
+    let config = HipConfig { device: api.device(), rings: api.rings() };
+    let api = Arc::new(HipApi::with_library(Arc::clone(api.library()), config)?);
+    api.load_spin_kernels()?;
+    let stream = BareStream::new(&api, Ring::Own)?;
+    stream.launch(&api.empty_kernel()?)?;
+    stream.synchronize()?;
+    Ok(stream)
 }
