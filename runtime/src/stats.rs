@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xsched_core::message::{HoldState, Report};
-use xsched_core::queue::Oddities;
+use xsched_core::queue::Anomalies;
 
 /// What [`Stats`] are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) struct Snapshot {
     pub(crate) report: Report,
     pub(crate) threshold: u32,
     pub(crate) batch: u32,
-    pub(crate) anomalies: Oddities,
+    pub(crate) anomalies: Anomalies,
 }
 
 /// Figures of a queue at one moment.
@@ -60,7 +60,7 @@ impl Stats {
             failed: report.failures,
             busy: Duration::from_nanos(report.busy.as_ns()),
             hold: report.hold,
-            suspended: report.by_hand,
+            suspended: report.suspended,
             failed_open: report.failed_open,
             waiting: report.waiting.is_some(),
             lost: report.lost,
@@ -68,7 +68,7 @@ impl Stats {
             batch: snapshot.batch,
             protocol_errors: snapshot.anomalies.protocol,
             failed_steps: snapshot.anomalies.failed_steps,
-            repeated_fences: snapshot.anomalies.remarks,
+            repeated_fences: snapshot.anomalies.repeated_fences,
         }
     }
 }

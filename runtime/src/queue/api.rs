@@ -9,7 +9,7 @@ use xsched_core::hal::{Retire, Steps, Submit};
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::message::{Order, Report};
-use xsched_core::queue::{ByHand, Signal};
+use xsched_core::queue::Signal;
 use xsched_core::window::WindowConfig;
 
 use super::lifecycle::{Effect, Event};
@@ -106,7 +106,7 @@ where
             report: state.machine.report(),
             threshold: window.threshold(),
             batch: window.batch(),
-            anomalies: state.machine.oddities(),
+            anomalies: state.machine.anomalies(),
         }
     }
 
@@ -118,7 +118,7 @@ where
         } else if state.machine.is_full() {
             Err(Error::QueueFull)
         } else if admit(next)? {
-            state.machine.submit_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
+            state.machine.enqueue_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
         } else {
             Ok(None)
         };
@@ -152,7 +152,7 @@ where
             Until::Ended(cmd) | Until::Retired(cmd) => cmd,
             Until::Room => CmdId(state.machine.retired()),
         };
-        state.machine.want(cmd);
+        state.machine.request_completion(cmd);
         state = self.launch(state, now());
         let outcome = state.outcome(until, id);
         self.finish(state);
@@ -249,7 +249,7 @@ where
 
     /// Suspends the queue, or changes how deep it is suspended.
     fn hold_for_user(&self, level: Level) {
-        self.lock().machine.hold_by_hand(ByHand { level });
+        self.lock().machine.suspend(level);
         self.run_steps_and_commit();
     }
 }
@@ -298,14 +298,14 @@ where
         if !state.is_drained() {
             return false;
         }
-        state.machine.hold_by_hand(ByHand { level });
+        state.machine.suspend(level);
         drop(state);
         self.run_steps_and_commit();
         true
     }
 
     fn resume(&self, drop_pending: bool) {
-        self.lock().machine.resume_by_hand(drop_pending);
+        self.lock().machine.resume(drop_pending);
         self.run_steps_and_commit();
         let state = self.lock();
         let state = self.launch(state, now());
@@ -329,7 +329,7 @@ where
     }
 
     fn close(&self) {
-        self.lock().machine.resume_by_hand(false);
+        self.lock().machine.resume(false);
         self.run_steps_and_commit();
         let mut state = self.lock();
         let watch = state.lifecycle.on(Event::Close) == Effect::Watch;

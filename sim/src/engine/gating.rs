@@ -11,7 +11,7 @@ impl Engine<'_> {
         let now_ns = self.now_ns();
         let q = &mut self.queues[queue];
         q.gated = false;
-        // The machine launches nothing anyway, but may have a marker to put.
+        // The machine launches nothing anyway, but may have a fence to put.
         if q.machine.can_launch().is_err() {
             return true;
         }
