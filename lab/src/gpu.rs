@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::kernels::RawStream;
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched_hal_cuda::{CudaApi, CudaGraph};
 use xsched_hal_hip::{HipApi, HipConfig, HipGraph, HipLibrary, HipNative};
 use xsched_hal_stream::{

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::kernels::RawStream;
 use crate::kernels::WorkKernels;
-use xsched::core::hal::Backend;
-use xsched::core::level::Level;
+use xsched_core::hal::Backend;
+use xsched_core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig};
 use xsched_hal_kfd::attribution::{Attribution, Blind, ByCalls, BySnapshot};
 use xsched_hal_kfd::mechanism::{

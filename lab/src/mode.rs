@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 
 use crate::bench::{Described, LabError, Making};
 use crate::task::Way;

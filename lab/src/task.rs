@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched::core::hint::{Hints, Priority};
-use xsched::core::id::ProcessId;
-use xsched::core::rng::SplitMix64;
-use xsched::core::window::WindowConfig;
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::id::ProcessId;
+use xsched_core::rng::SplitMix64;
+use xsched_core::window::WindowConfig;
 use xsched::{Device, XQueue, XQueueConfig};
 use xsched_hal_stream::SharedPage;
 

@@ -6,9 +6,9 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use xsched::core::hint::{Hints, Priority};
 use xsched::policies::hpf::Hpf;
 use xsched::{Runtime, XQueueConfig};
+use xsched_core::hint::{Hints, Priority};
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
 fn main() -> Result<(), Box<dyn Error>> {

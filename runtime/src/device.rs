@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use xsched_core::cost::CostModel;
-use xsched_core::hal::{Backend, Halves, HalError, Retire, Steps, Submit};
+use xsched_core::hal::{Backend, HalError, Halves, Retire, Steps, Submit};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::queue::{CommandSlot, Queue, QueueConfig};
 use xsched_core::scheduler::{Attach, SchedulerError};
@@ -185,5 +185,112 @@ where
             workers: Arc::clone(&self.workers),
             capacity: config.capacity,
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use xsched_core::fault::Fault;
+    use xsched_core::hal::{Noop, NoopQueue};
+    use xsched_core::hint::Hints;
+    use xsched_core::level::Level;
+    use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+    use xsched_core::scheduler::QueueTable;
+    use xsched_core::time::Instant;
+
+    use super::*;
+    use crate::error::WaitError;
+
+    static HARDWARE: [NoopQueue; 4] = [const { NoopQueue::new() }; 4];
+
+    /// Holds every queue, and hangs while it is told to.
+    struct HoldAll(Arc<AtomicBool>);
+
+    impl Policy for HoldAll {
+        fn name(&self) -> &'static str {
+            "hold all"
+        }
+
+        fn observe(&mut self, _: Instant, _: QueueId, _: Event, _: &QueueTable<'_>) {
+            while self.0.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+        }
+
+        fn decide(
+            &mut self,
+            _: Instant,
+            _: Changed<'_>,
+            queues: &QueueTable<'_>,
+            out: &mut Decisions<'_>,
+        ) {
+            for queue in queues.iter() {
+                out.set(queue.id, Verdict::Hold(Urgency::NOW));
+            }
+        }
+    }
+
+    type Bench = (Arc<AtomicBool>, Runtime, Device<Noop<'static, u64>>);
+
+    fn bench() -> Bench {
+        let hang = Arc::new(AtomicBool::new(false));
+        let runtime = Runtime::new(HoldAll(Arc::clone(&hang))).unwrap();
+        let device = runtime.device(Noop::new(&HARDWARE)).unwrap();
+        (hang, runtime, device)
+    }
+
+    #[test]
+    fn without_a_scheduler_queues_run_and_waits_for_other_queues_fail() {
+        for panics in [true, false] {
+            let (_, runtime, device) = bench();
+            let held = device.queue(XQueueConfig::default(), ()).unwrap();
+            let suspended = device.queue(XQueueConfig::default(), ()).unwrap();
+            suspended.suspend(Level::Block);
+            held.flush().unwrap();
+            let first = suspended.submit(0).unwrap();
+            let waits = held.enqueue_wait(first).unwrap().unwrap();
+            let last = held.submit(0).unwrap();
+            let moment = Duration::from_millis(5);
+            assert_eq!(held.wait_timeout(last, moment), Err(WaitError::Timeout));
+            runtime.break_scheduler(panics);
+            assert_eq!(held.wait(last), Ok(()));
+            assert_eq!(held.wait(waits), Err(WaitError::Failed(Fault::Abandoned)));
+            assert_eq!(suspended.wait_timeout(first, moment), Err(WaitError::Timeout));
+            assert!(!runtime.is_scheduling());
+            assert!(runtime.times_failed_open() > 0);
+            let refused = device.queue(XQueueConfig::default(), ());
+            assert!(matches!(refused, Err(Error::SchedulerGone)));
+            let refused = runtime.set_policy(HoldAll(Arc::default()));
+            assert!(matches!(refused, Err(Error::SchedulerGone)));
+            assert!(matches!(held.enqueue_wait(first), Err(Error::SchedulerGone)));
+            suspended.resume();
+            assert_eq!(suspended.wait(first), Ok(()));
+        }
+    }
+
+    #[test]
+    fn changes_of_settings_merge_in_the_mailbox() {
+        let (hang, runtime, device) = bench();
+        let queue = device.queue(XQueueConfig::default(), ()).unwrap();
+        queue.flush().unwrap();
+        hang.store(true, Ordering::Relaxed);
+        for priority in 0..10_000 {
+            let priority = xsched_core::hint::Priority::new(priority % 10).unwrap();
+            queue.set_hints(Hints::with_priority(priority));
+            queue.set_level(Level::Block);
+        }
+        let waiting = runtime.scheduler().requests();
+        hang.store(false, Ordering::Relaxed);
+        assert!(waiting <= 1, "{waiting} requests wait");
+        queue.flush().unwrap();
+        let id = queue.api().id();
+        let known = runtime
+            .scheduler()
+            .ask(move |_, scheduler| scheduler.table().get(id).map(|queue| queue.hints));
+        let last = xsched_core::hint::Priority::new(9).unwrap();
+        assert_eq!(known.unwrap().unwrap().priority, last);
     }
 }

@@ -82,7 +82,8 @@ impl Runtime {
         config: RuntimeConfig,
     ) -> Result<Self, Error> {
         let (watchdog, end) = mpsc::channel();
-        let handle = Arc::new(SchedulerHandle::new(config.lease.max(Duration::from_millis(1)), watchdog));
+        let handle =
+            Arc::new(SchedulerHandle::new(config.lease.max(Duration::from_millis(1)), watchdog));
         let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
         let policy = IsolatedPolicy::new(policy, Arc::clone(&handle) as _);
         let follows_threads = AtomicBool::new(policy.reads_cpu_priority());
@@ -101,7 +102,7 @@ impl Runtime {
 
     /// Ends the scheduler's thread as a defect in it would, by a panic or by returning. For tests
     /// of what happens then.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn break_scheduler(&self, panics: bool) {
         self.inner.scheduler.break_scheduler(panics);
     }
@@ -115,8 +116,14 @@ impl Runtime {
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
         let failures = Arc::clone(&self.inner.scheduler) as _;
         let policy = IsolatedPolicy::new(policy, failures);
-        self.inner.follows_threads.store(policy.reads_cpu_priority(), Ordering::Relaxed);
-        self.inner.scheduler.ask(move |now, brain| drop(scheduler.set_policy(now, policy)))?;
+        let follows_threads = policy.reads_cpu_priority();
+        let old = self.inner.scheduler.ask_or_undo(
+            move |now, scheduler| scheduler.set_policy(now, policy),
+            |now, scheduler, old| drop(scheduler.set_policy(now, old)),
+        )?;
+        self.inner.follows_threads.store(follows_threads, Ordering::Relaxed);
+        // Here, since its destructor may take its time.
+        drop(old);
         self.inner.scheduler.settle()
     }
 

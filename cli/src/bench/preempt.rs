@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched_lab::mode::{Mode, SPACING_US};
 use xsched_lab::preempt::{Outcome, Plan, Row, run};
 use xsched_lab::{Bench, Described, P99_SAMPLES, Quantiles};

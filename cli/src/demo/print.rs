@@ -184,7 +184,7 @@ mod tests {
     use super::super::judge::tests::modes;
     use super::super::workload::tasks;
     use super::*;
-    use xsched::core::level::Level;
+    use xsched_core::level::Level;
 
     #[test]
     fn the_report_names_every_figure() {

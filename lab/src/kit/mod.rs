@@ -19,7 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use xsched::core::hal::Backend;
+use xsched_core::hal::Backend;
 
 use crate::bench::{Bench, LabError, Victim};
 

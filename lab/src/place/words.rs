@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::kernels::{BareStream, Place, PlacedWord, Ring};
 use serde::{Deserialize, Serialize};
-use xsched::core::rng::SplitMix64;
+use xsched_core::rng::SplitMix64;
 use xsched_hal_stream::ClockProbe;
 
 use super::{Gate, PATIENCE, Witness, since_ns};

@@ -38,24 +38,12 @@ pub(crate) trait Awaited: Send + Sync {
     fn request_completion(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome>;
     /// Looks for completions; the outcome if it is there now.
     fn poll(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome>;
-    /// The outcome if it is there already. Does not look for completions.
-    fn outcome(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome>;
     /// Has `notify` notified when it is so, in place of what was registered under `id`; the outcome
     /// if it is there already.
-    fn register(
-        &self,
-        until: Until,
-        id: &mut Option<WaiterId>,
-        notify: Notify,
-    ) -> Option<Outcome>;
+    fn register(&self, until: Until, id: &mut Option<WaiterId>, notify: Notify) -> Option<Outcome>;
     /// Registers a thread that looks for completions when it is woken, and that leaves before it
     /// goes.
-    fn stand_by(
-        &self,
-        until: Until,
-        id: &mut Option<WaiterId>,
-        waker: &Waker,
-    ) -> Option<Outcome>;
+    fn stand_by(&self, until: Until, id: &mut Option<WaiterId>, waker: &Waker) -> Option<Outcome>;
     /// How long a thread that stands by may sleep before it looks again. `None` if it is woken.
     fn poll_delay(&self, until: Until) -> Option<Duration>;
     /// Ends a thread's wait.
@@ -113,11 +101,7 @@ pub(crate) fn wait_until(
 }
 
 /// Looks for a moment.
-fn look(
-    queue: &(impl Awaited + ?Sized),
-    until: Until,
-    id: Option<WaiterId>,
-) -> Option<Outcome> {
+fn look(queue: &(impl Awaited + ?Sized), until: Until, id: Option<WaiterId>) -> Option<Outcome> {
     (0..LOOKS).find_map(|_| {
         let outcome = queue.poll(until, id);
         if outcome.is_none() {

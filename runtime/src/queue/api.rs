@@ -163,16 +163,7 @@ where
         if self.take_completions(true) { self.lock().outcome(until, id) } else { None }
     }
 
-    fn outcome(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome> {
-        self.lock().outcome(until, id)
-    }
-
-    fn register(
-        &self,
-        until: Until,
-        id: &mut Option<WaiterId>,
-        notify: Notify,
-    ) -> Option<Outcome> {
+    fn register(&self, until: Until, id: &mut Option<WaiterId>, notify: Notify) -> Option<Outcome> {
         let looks_itself = matches!(notify, Notify::Keep);
         let outcome = self.enlist(until, id, notify);
         if outcome.is_none() && !looks_itself {
@@ -181,12 +172,7 @@ where
         outcome
     }
 
-    fn stand_by(
-        &self,
-        until: Until,
-        id: &mut Option<WaiterId>,
-        waker: &Waker,
-    ) -> Option<Outcome> {
+    fn stand_by(&self, until: Until, id: &mut Option<WaiterId>, waker: &Waker) -> Option<Outcome> {
         let outcome = self.enlist(until, id, Notify::Wake(waker.clone()));
         if outcome.is_none()
             && !(self.alarm.enter(waker) && (self.arm() || self.poll_delay(until).is_some()))

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::{Ticket, XQueue};
-use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId, poll_until};
+use crate::completion::{Notify, Outcome, Until, WaiterId, poll_until};
 use crate::error::{SubmitError, WaitError};
 
 /// The completion of a command; see [`XQueue::completion`].

@@ -78,9 +78,9 @@ where
         self.finish(state);
     }
 
-    fn submit_next(
-        &self,
-        mut state: Guard<'_, S>,
+    fn submit_next<'a>(
+        &'a self,
+        mut state: Guard<'a, S>,
         cmd: CmdId,
         command: S::Payload,
         now: Instant,
@@ -115,11 +115,7 @@ where
     }
 
     /// Launches what may be launched, unless another thread does.
-    pub(super) fn launch<'a>(
-        &'a self,
-        mut state: Guard<'a, S>,
-        mut time: Instant,
-    ) -> Guard<'a, S> {
+    pub(super) fn launch<'a>(&'a self, mut state: Guard<'a, S>, mut time: Instant) -> Guard<'a, S> {
         let Some(mut launcher) = state.launcher.take() else { return state };
         for _ in 0..INLINE_LAUNCHES {
             let from = state.machine.next_launch();

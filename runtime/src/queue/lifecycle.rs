@@ -117,7 +117,10 @@ mod tests {
             (Idle, [Some((Watched, Watch)), None, Some((Closing, Watch)), None, None]),
             (Watched, [Some((Watched, No)), Some((Idle, No)), Some((Closing, No)), None, None]),
             (Closing, [Some((Closing, No)), None, None, Some((Drained, Notify)), None]),
-            (Drained, [Some((Drained, No)), None, None, Some((Drained, No)), Some((Detached, Detach))]),
+            (
+                Drained,
+                [Some((Drained, No)), None, None, Some((Drained, No)), Some((Detached, Detach))],
+            ),
             (Detached, [Some((Detached, No)), None, None, Some((Detached, No)), None]),
         ]
     }

@@ -22,7 +22,7 @@ use xsched_core::id::{CmdId, EventRef};
 use xsched_core::level::{Caps, Level};
 use xsched_core::window::WindowConfig;
 
-use crate::completion::{Awaited, Notify, Until, poll_until, wait_until};
+use crate::completion::{Notify, Until, poll_until, wait_until};
 use crate::error::{Error, SubmitError, WaitError};
 use crate::runtime::Runtime;
 use crate::stats::Stats;

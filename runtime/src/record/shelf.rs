@@ -109,7 +109,8 @@ impl Shelf {
             if chunks.tapes == 0 || left.is_zero() {
                 return None;
             }
-            chunks = self.changed.wait_timeout(chunks, left).unwrap_or_else(PoisonError::into_inner).0;
+            chunks =
+                self.changed.wait_timeout(chunks, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -121,4 +122,3 @@ impl Shelf {
         }
     }
 }
-

@@ -77,4 +77,3 @@ impl Drop for Tape {
         self.shelf.changed.notify_one();
     }
 }
-

@@ -209,7 +209,8 @@ impl SchedulerHandle {
     pub(crate) fn serve(&self, slept: &mut Option<Instant>) -> bool {
         let over = self.wait(slept);
         let mut rounds = lock(&self.rounds);
-        let Some(RoundState { scheduler, mail }) = rounds.as_mut().filter(|_| !lock(&self.inbox).crashed)
+        let Some(RoundState { scheduler, mail }) =
+            rounds.as_mut().filter(|_| !lock(&self.inbox).crashed)
         else {
             return false;
         };
@@ -254,7 +255,10 @@ impl SchedulerHandle {
     /// Runs a closure on the scheduler's thread, without waiting for it. Returns its number.
     ///
     /// The caller keeps the mailbox bounded: see [`Inbox`].
-    pub(crate) fn send(&self, request: impl FnOnce(Instant, &mut Scheduler) + Send + 'static) -> u64 {
+    pub(crate) fn send(
+        &self,
+        request: impl FnOnce(Instant, &mut Scheduler) + Send + 'static,
+    ) -> u64 {
         let mut inbox = lock(&self.inbox);
         if inbox.closed {
             return u64::MAX;
@@ -264,6 +268,12 @@ impl SchedulerHandle {
         inbox.requests.push((number, Box::new(request)));
         self.wake(inbox);
         number
+    }
+
+    /// Requests in the mailbox.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn requests(&self) -> usize {
+        lock(&self.inbox).requests.len()
     }
 
     /// Takes a request out of the mailbox, if it is still there.
@@ -378,7 +388,7 @@ impl SchedulerHandle {
     }
 
     /// Ends the scheduler's thread as a defect in it would, by a panic or by returning.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn break_scheduler(&self, panics: bool) {
         if panics {
             self.send(|_, _| panic!("as a test wants it"));

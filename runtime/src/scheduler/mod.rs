@@ -26,11 +26,11 @@ use crate::workers::Committer;
 pub(crate) use handle::SchedulerHandle;
 #[cfg(all(test, loom))]
 pub(crate) use mailbox::Mail;
-pub(crate) use policy::{IsolatedPolicy, PolicyFailures};
+pub(crate) use policy::IsolatedPolicy;
 pub use recording::Recording;
-pub(crate) use thread::start;
 #[cfg(all(test, loom))]
 pub(crate) use thread::look;
+pub(crate) use thread::start;
 
 /// The scheduler as the runtime uses it.
 pub(crate) type Scheduler = Recorded<IsolatedPolicy, Heap, Tape>;

@@ -32,7 +32,10 @@ impl std::fmt::Debug for IsolatedPolicy {
 }
 
 impl IsolatedPolicy {
-    pub(crate) fn new(policy: impl Policy + Send + 'static, failures: Arc<dyn PolicyFailures>) -> Self {
+    pub(crate) fn new(
+        policy: impl Policy + Send + 'static,
+        failures: Arc<dyn PolicyFailures>,
+    ) -> Self {
         let name = policy.name();
         Self { policy: Some(Box::new(policy)), name, failures }
     }

@@ -20,7 +20,10 @@ pub struct Recording {
 }
 
 impl Recording {
-    pub(crate) fn start(scheduler: &Arc<SchedulerHandle>, sink: impl Write + Send + 'static) -> Result<Self, Error> {
+    pub(crate) fn start(
+        scheduler: &Arc<SchedulerHandle>,
+        sink: impl Write + Send + 'static,
+    ) -> Result<Self, Error> {
         let shelf = Arc::new(Shelf::new());
         scheduler.record.begin(&shelf)?;
         let of_writer = Arc::clone(&shelf);
@@ -72,4 +75,3 @@ impl Drop for Recording {
         }
     }
 }
-

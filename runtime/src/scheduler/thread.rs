@@ -4,10 +4,10 @@ use std::sync::{Arc, Weak};
 
 use xsched_core::lease::{Liveness, Watchdog};
 
+use super::{Scheduler, SchedulerHandle};
 use crate::clock::now;
 use crate::error::Error;
 use crate::panics::caught;
-use super::{Scheduler, SchedulerHandle};
 use crate::sync::mpsc::{Receiver, RecvTimeoutError};
 use crate::workers::spawn;
 

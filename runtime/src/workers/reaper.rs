@@ -82,7 +82,11 @@ impl Reaper {
 
 /// Asks the devices to notify the reaper. Lets those queues go that do not need it; says how long the
 /// remaining ones can be left alone.
-fn park(queues: &mut Vec<Arc<dyn DeviceQueue>>, poll_delay: Duration, evict_idle: bool) -> Duration {
+fn park(
+    queues: &mut Vec<Arc<dyn DeviceQueue>>,
+    poll_delay: Duration,
+    evict_idle: bool,
+) -> Duration {
     let mut span = REST;
     queues.retain(|queue| {
         let rest = contain(USERS, || queue.rest(poll_delay, evict_idle)).flatten();

@@ -3,17 +3,17 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use xsched::core::cost::CostModel;
-use xsched::core::fault::Fault;
-use xsched::core::hal::{
-    Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt, StepDone,
-};
-use xsched::core::id::QueueId;
-use xsched::core::level::{Caps, Level, Step};
-use xsched::core::message::HoldState;
 use xsched::policies::fcfs::Fcfs;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, WaitError, XQueueConfig};
+use xsched_core::cost::CostModel;
+use xsched_core::fault::Fault;
+use xsched_core::hal::{
+    Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt, StepDone,
+};
+use xsched_core::id::QueueId;
+use xsched_core::level::{Caps, Level, Step};
+use xsched_core::message::HoldState;
 
 use crate::device::{ByHand, Half, Hand};
 use crate::{TestQueue, config, soon};
@@ -256,7 +256,7 @@ fn a_commit_that_panics_loses_the_queues_whose_steps_it_had() {
     let (_, queue) = scene.queue(0);
     let (hand, other) = scene.queue(0);
     let ticket = queue.submit(1.into()).unwrap();
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     let ended = queue.wait_timeout(ticket, Duration::from_secs(10));
     assert_eq!(ended, Err(WaitError::Failed(Fault::DeviceLost)));
     let ticket = other.submit(2.into()).unwrap();
@@ -286,7 +286,7 @@ fn a_queue_may_go_while_its_step_is_staged() {
 fn a_hold_that_would_not_pay_is_not_as_deep() {
     let runtime = Runtime::new(Hpf::default()).unwrap();
     // Closing a gate takes longer than everything that can be in flight.
-    let gate_close = xsched::core::time::Duration::from_ms(10);
+    let gate_close = xsched_core::time::Duration::from_ms(10);
     let cost = CostModel { gate_close, ..CostModel::default() };
     let scene = Scene::with(&runtime, Some(cost));
     assert_eq!(runtime.cost(&scene.device).unwrap(), cost);

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
-use xsched::core::hal::{Retire, StepDone, Submit};
-use xsched::core::id::{CmdId, QueueId};
-use xsched::core::level::{Caps, Level};
-use xsched::core::queue::{Outcome, Retired};
-use xsched::core::time::Duration;
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
+use xsched_core::hal::{Retire, StepDone, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Caps, Level};
+use xsched_core::queue::{Outcome, Retired};
+use xsched_core::time::Duration;
 
 /// What a command of the device is: a number, and something with a destructor if need be.
 pub(crate) struct Job {

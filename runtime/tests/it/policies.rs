@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xsched::WaitError;
-use xsched::core::hint::{Hints, Priority};
-use xsched::core::level::Level;
-use xsched::core::message::HoldState;
 use xsched::policies::fcfs::Fcfs;
 use xsched::policies::hpf::Hpf;
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
 
 use crate::device::Hand;
 use crate::{bench, config, soon};

@@ -4,14 +4,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration as Span;
 
 use xsched::WaitError;
-use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
-use xsched::core::hal::{Retire, StepDone, Submit};
-use xsched::core::id::{CmdId, QueueId};
-use xsched::core::level::{Caps, Level, Recovery};
-use xsched::core::queue::{Outcome, Retired};
-use xsched::core::time::Duration;
 use xsched::policies::fcfs::Fcfs;
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
+use xsched_core::hal::{Retire, StepDone, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Caps, Level, Recovery};
+use xsched_core::queue::{Outcome, Retired};
+use xsched_core::time::Duration;
 
 use crate::{config, soon};
 
@@ -159,7 +159,7 @@ fn what_was_forgotten_is_launched_again_in_order() {
     }
     device.get().allowed = 2;
     soon("two have run", || device.get().ran.len() == 2);
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     for n in 6..12 {
         queue.submit(n).unwrap();
     }
@@ -181,7 +181,7 @@ fn a_launch_on_its_way_holds_the_release_up() {
         move || queue.submit(1).unwrap()
     });
     soon("it is inside", || device.get().inside);
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     queue.resume();
     let last = queue.submit(2).unwrap();
     device.get().allowed = usize::MAX;

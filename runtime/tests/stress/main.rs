@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use device::{Careful, Ledger, Moody};
 use worker::{Lane, Tally, Worker};
-use xsched::core::rng::SplitMix64;
 use xsched::policies::hpf::Hpf;
 use xsched::{Runtime, RuntimeConfig};
+use xsched_core::rng::SplitMix64;
 use xsched_hal_host::{HostConfig, HostDevice};
 
 const WORKERS: u64 = 4;
