@@ -58,7 +58,7 @@ impl Client {
             let latencies = latencies.clone();
             self.queue.on_retired(ticket, move |outcome| {
                 if outcome.is_ok() {
-                    // Nobody listens any more if the client has gone.
+                    // There is no listener if the client has gone.
                     let _ = latencies.send(start.elapsed());
                 }
             })?;

@@ -103,7 +103,7 @@ fn gauges(to: &mut DescriptorEncoder<'_>, queues: &[Named<'_>]) -> fmt::Result {
     family(to, "xsched_threshold", help, None, queues, |s| gauge(u64::from(s.threshold)))?;
     let help = "Level of the hold in effect, 0 without one";
     family(to, "xsched_held_level", help, None, queues, |s| gauge(held_level(s)))?;
-    let help = "Whether a hold by hand is in effect";
+    let help = "Whether the user has suspended the queue";
     family(to, "xsched_suspended", help, None, queues, |s| gauge(s.suspended.into()))?;
     let help = "Whether the device is lost";
     family(to, "xsched_lost", help, None, queues, |s| gauge(s.lost.into()))

@@ -137,7 +137,7 @@ fn waits_of_many_threads_on_one_queue_all_end() {
                     let span = Duration::from_micros((thread * 7 + n) % 90);
                     let ticket = queue.submit(sleeper(span)).unwrap();
                     if n % 3 == thread % 3 {
-                        // Some give up early, and must leave the others somebody who looks.
+                        // Some give up early, and must leave a thread that looks for the rest.
                         let _ = queue.wait_timeout(ticket, Duration::from_micros(n % 200));
                     } else {
                         queue.wait(ticket).unwrap();

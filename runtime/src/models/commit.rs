@@ -20,7 +20,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// The device comes to its end, and then the committer. Nobody is held.
+/// The device comes to its end, and then the committer. No queue is held.
 fn finish(
     bench: &Bench,
     device: loom::thread::JoinHandle<()>,
@@ -35,8 +35,8 @@ fn finish(
     bench.scheduler.detach(ID);
 }
 
-/// A hold of the scheduler and one by hand, each with its end, of a queue whose command is on the
-/// device: however what they stage meets the commits, the command completes and nobody is held.
+/// A hold of the scheduler and one of the user, each with its end, of a queue whose command is on the
+/// device: however what they stage meets the commits, the command completes and no queue is held.
 #[test]
 fn holds_that_are_staged() {
     explore("commit::holds_that_are_staged", 3, || {

@@ -1,4 +1,4 @@
-//! A hold by hand and one of the scheduler overlap while commands are launched.
+//! A hold of the user and one of the scheduler overlap while commands are launched.
 
 use xsched_core::level::Level;
 use xsched_core::message::{HoldState, Order};

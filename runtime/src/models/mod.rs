@@ -91,13 +91,13 @@ impl Bench {
     /// Submits a command under this name.
     fn submit(&self, name: u64) -> CmdId {
         let cmd = self.queue.submit(name).expect("there is room");
-        self.submitted.lock().expect("nobody panics").push((cmd, name));
+        self.submitted.lock().expect("no thread panics").push((cmd, name));
         cmd
     }
 
     /// What was submitted, with names.
     fn submitted(&self) -> Vec<(CmdId, u64)> {
-        self.submitted.lock().expect("nobody panics").clone()
+        self.submitted.lock().expect("no thread panics").clone()
     }
 
     /// Whether everything was launched, each command once and in its turn.
@@ -111,13 +111,13 @@ impl Bench {
         self.board
     }
 
-    /// The same without a reaper: nobody will look at what is left.
+    /// Ends without a reaper: no thread will look at what is left.
     fn end_without_reaper(&self) {
         self.workers.stop();
         self.workers.reaper().forget();
     }
 
-    /// Starts the reaper, which ends when there is nothing left to see to and nobody who could
+    /// Starts the reaper, which ends when there is nothing left to see to and no thread that could
     /// change that.
     fn start_reaper(&self) -> loom::thread::JoinHandle<()> {
         let work = Arc::clone(self.workers.reaper());
@@ -136,7 +136,7 @@ impl Bench {
         })
     }
 
-    /// Starts the thread that commits, which ends as the others do.
+    /// Starts the thread that commits, which ends as the reaper does.
     fn start_committer(&self) -> loom::thread::JoinHandle<()> {
         let committer = Arc::clone(self.workers.committer().expect("the board stages"));
         let board = Arc::clone(&self.board);

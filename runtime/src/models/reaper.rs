@@ -6,7 +6,7 @@ use super::board::Board;
 use super::{Bench, explore, join};
 use crate::completion::{Awaited, Notify, Parker, Until};
 
-/// Whoever waits without looking, as a future does, is woken: the reaper neither sleeps through a
+/// A waiter that does not look, as a future, is woken: the reaper neither sleeps through a
 /// completion nor lets a queue go that has something in flight.
 #[test]
 fn a_future_is_woken() {
@@ -15,7 +15,7 @@ fn a_future_is_woken() {
     });
 }
 
-/// The same on a device that cannot wake anybody: the reaper only naps.
+/// The same on a device that cannot notify: the reaper polls.
 #[test]
 fn a_future_on_a_silent_device() {
     explore("reaper::a_future_on_a_silent_device", 3, || {

@@ -53,7 +53,7 @@ fn the_file_ends() {
             let lost = lost_by(&file[HEADER_BYTES..], stats.entries);
             assert_eq!(lost, stats.lost, "a loss is not in the file");
         });
-        // Nobody lives that long in a model.
+        // No model lives that long.
         shelf.close(Duration::from_secs(3_600));
         tapes.into_iter().for_each(join);
         join(writer);

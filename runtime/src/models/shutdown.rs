@@ -31,7 +31,7 @@ fn the_last_handle_goes() {
     });
 }
 
-/// Whoever asks the scheduler when it ends gets an answer, or learns that there will be none.
+/// A thread that asks the scheduler when it ends gets an answer, or learns that there will be none.
 #[test]
 fn the_scheduler_ends_with_a_question_open() {
     explore("shutdown::the_scheduler_ends_with_a_question_open", 5, || {
@@ -39,7 +39,7 @@ fn the_scheduler_ends_with_a_question_open() {
         let asked = Arc::clone(&handle);
         let asker = start(move || {
             let answer = asked.ask(|_, _| 7);
-            // Nobody runs requests here.
+            // No thread runs requests here.
             assert!(matches!(answer, Err(Error::SchedulerGone)), "{answer:?}");
         });
         let ended = Arc::clone(&handle);

@@ -112,7 +112,7 @@ pub(crate) mod thread {
     #[derive(Debug, Default)]
     struct Token {
         there: Mutex<bool>,
-        bell: Condvar,
+        changed: Condvar,
     }
 
     /// A thread that can be unparked.
@@ -128,7 +128,7 @@ pub(crate) mod thread {
     impl Thread {
         pub(crate) fn unpark(&self) {
             *self.0.there.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            self.0.bell.notify_one();
+            self.0.changed.notify_one();
         }
     }
 
@@ -136,7 +136,7 @@ pub(crate) mod thread {
         let Thread(token) = current();
         let mut there = token.there.lock().unwrap_or_else(PoisonError::into_inner);
         while !*there {
-            there = token.bell.wait(there).unwrap_or_else(PoisonError::into_inner);
+            there = token.changed.wait(there).unwrap_or_else(PoisonError::into_inner);
         }
         *there = false;
     }

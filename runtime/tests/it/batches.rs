@@ -35,7 +35,7 @@ struct Plan {
 #[derive(Default)]
 struct Desk {
     plan: Mutex<Plan>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Desk {
@@ -45,7 +45,7 @@ impl Desk {
 
     fn block(&self, on: bool) {
         self.get().blocked = on;
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 
     fn commits(&self) -> Vec<Vec<Step>> {
@@ -131,7 +131,7 @@ impl Backend for Staged {
         let steps = std::mem::take(&mut plan.staged);
         plan.inside = true;
         while plan.blocked {
-            plan = self.0.bell.wait(plan).unwrap();
+            plan = self.0.changed.wait(plan).unwrap();
         }
         plan.inside = false;
         if plan.panics {
@@ -190,12 +190,12 @@ fn what_is_decided_in_one_round_is_one_commit() {
     }
     let (hand, urgent) = scene.queue(5);
     let ticket = urgent.submit(2.into()).unwrap();
-    soon("everybody is held", || victims.iter().all(|(_, queue)| is_held(queue)));
+    soon("all are held", || victims.iter().all(|(_, queue)| is_held(queue)));
     assert_eq!(scene.desk.commits(), [[Step::Deactivate; 5]]);
     hand.complete(1);
     urgent.wait(ticket).unwrap();
     let runs = |queue: &TestQueue| queue.stats().hold == HoldState::Running;
-    soon("everybody runs", || victims.iter().all(|(_, queue)| runs(queue)));
+    soon("all run", || victims.iter().all(|(_, queue)| runs(queue)));
     assert_eq!(scene.desk.commits(), [[Step::Deactivate; 5], [Step::Reactivate; 5]]);
     for (hand, queue) in &victims {
         hand.complete(1);
@@ -213,14 +213,14 @@ fn nobody_waits_for_a_commit_that_takes_its_time() {
     let (hand, urgent) = slow.queue(5);
     let ticket = urgent.submit(2.into()).unwrap();
     soon("it commits", || slow.desk.get().inside);
-    // Whoever is urgent has its command on the device, and the scheduler goes on.
+    // The urgent queue has its command on the device, and the scheduler goes on.
     hand.complete(1);
     urgent.wait(ticket).unwrap();
     let (low_hand, low) = other.queue(0);
     low.submit(3.into()).unwrap();
     let (_, high) = other.queue(5);
     high.submit(4.into()).unwrap();
-    soon("others are held", || is_held(&low));
+    soon("the other queue is held", || is_held(&low));
     assert!(runtime.is_scheduling() && runtime.times_failed_open() == 0);
     assert_eq!(victim.stats().hold, HoldState::Resuming, "the end of its hold waits as well");
     slow.desk.block(false);

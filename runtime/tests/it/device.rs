@@ -47,7 +47,7 @@ pub(crate) struct Line {
 #[derive(Default)]
 pub(crate) struct Hand {
     line: Mutex<Line>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Hand {
@@ -69,7 +69,7 @@ impl Hand {
 
     pub(crate) fn block(&self, on: bool) {
         self.get().blocked = on;
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 }
 
@@ -93,7 +93,7 @@ impl Submit for Half {
         let mut line = self.0.get();
         line.inside = true;
         while line.blocked {
-            line = self.0.bell.wait(line).unwrap();
+            line = self.0.changed.wait(line).unwrap();
         }
         line.inside = false;
         if line.lost {

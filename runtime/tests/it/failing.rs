@@ -1,5 +1,5 @@
 //! What happens when something of ours, or the device, fails. The process must live, and queues
-//! that the scheduler holds must run again; holds by hand stay.
+//! that the scheduler holds must run again; suspended queues stay suspended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,7 +162,7 @@ fn losing_the_device_fails_everything_with_a_typed_error() {
 }
 
 #[test]
-fn shutting_down_with_work_left_hangs_nobody() {
+fn shutting_down_with_work_left_hangs_no_thread() {
     for _ in 0..50 {
         let (runtime, device) = bench(Hpf::default());
         let hand = Hand::at_once();

@@ -1,4 +1,4 @@
-//! Holds by hand, and settings that change while a queue is held. Each test named after a defect of
+//! Suspended queues, and settings that change while a queue is held. Each test named after a defect of
 //! the C++ XSched (v1.2.0) shows that it is not here.
 
 use std::time::Duration;
@@ -132,7 +132,7 @@ fn a_launch_that_blocks_in_the_driver_blocks_nobody_else() {
     assert_eq!(queue.wait(second), Ok(()));
 }
 
-/// W-C3: a hold that waits first keeps nobody but its caller.
+/// W-C3: a suspension that waits first keeps no thread but its caller.
 #[test]
 fn holding_after_everything_has_retired() {
     let (hand, queue) = lone(4);

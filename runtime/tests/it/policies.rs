@@ -99,7 +99,7 @@ fn devices_are_scheduled_apart() {
     assert_eq!(low.wait(ticket), Ok(()));
 }
 
-/// Nobody gives hints; one thread is less urgent to the operating system than the other.
+/// No hints are given; one thread is less urgent to the operating system than the other.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_priority_of_the_submitting_thread_counts() {

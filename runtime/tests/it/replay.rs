@@ -38,7 +38,7 @@ struct Line {
 #[derive(Default)]
 struct Forgetful {
     line: Mutex<Line>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Forgetful {
@@ -65,7 +65,7 @@ impl Submit for Half {
         let mut line = self.0.get();
         line.inside = true;
         while line.blocked == Some(*number) {
-            line = self.0.bell.wait(line).unwrap();
+            line = self.0.changed.wait(line).unwrap();
         }
         line.inside = false;
         if line.held {
@@ -187,7 +187,7 @@ fn a_launch_on_its_way_holds_the_release_up() {
     device.get().allowed = usize::MAX;
     assert_eq!(queue.wait_timeout(last, Span::from_millis(20)), Err(WaitError::Timeout));
     device.get().blocked = None;
-    device.bell.notify_all();
+    device.changed.notify_all();
     submitter.join().unwrap();
     assert_eq!(queue.wait(last), Ok(()));
     assert_eq!(device.get().ran, [0, 1, 2]);

@@ -76,7 +76,7 @@ fn the_in_flight_threshold_is_kept_and_the_pump_goes_on() {
 }
 
 #[test]
-fn commands_from_the_failed_one_on_give_the_error_to_everybody_who_waits() {
+fn commands_from_the_failed_one_on_give_the_error_to_every_waiter() {
     let (hand, queue) = lone(8);
     hand.get().fail = Some(1);
     let tickets: Vec<_> = (0..3).map(|n| queue.submit(n.into()).unwrap()).collect();

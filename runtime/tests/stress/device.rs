@@ -156,7 +156,7 @@ impl<B: Backend<Submit: Submit<Payload = HostCommand>>> Backend for Careful<B> {
 }
 
 /// A device that does nothing with its commands, completes them when it likes, and fails at times.
-/// Every other queue wakes whoever waits.
+/// Every other queue wakes its waiters.
 pub(crate) struct Moody {
     chance: SplitMix64,
 }

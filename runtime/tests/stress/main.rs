@@ -70,7 +70,7 @@ fn nothing_hangs_leaks_or_breaks_the_contract() {
     assert!(runtime.is_scheduling(), "seed {seed}: the scheduler has ended");
     #[cfg(feature = "metrics")]
     let metrics = runtime.metrics();
-    // Queues that were dropped with work to do finish it although nobody has the runtime any more.
+    // Queues that were dropped with work to do finish it although no handle of the runtime is left.
     drop((lane, runtime));
     println!("{rounds} rounds: {summary}; {ledger}");
     assert_eq!(ledger.breaches(), 0, "seed {seed}: {ledger}");

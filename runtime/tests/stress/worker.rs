@@ -76,7 +76,7 @@ impl<'a> Worker<'a> {
         while !self.lane.rest.load(Ordering::Relaxed) {
             self.act();
         }
-        // Nothing is held by hand any more; then everything must retire, whatever waits for what.
+        // No queue is suspended any more; then everything must retire, whatever waits for what.
         self.queues.iter().for_each(XQueue::resume);
         self.lane.barrier.wait();
         for queue in &self.queues {
@@ -115,7 +115,7 @@ impl<'a> Worker<'a> {
             95 => self.start_and_forget(&queue),
             96 | 97 => drop(self.queues.swap_remove(at)),
             _ => {
-                // A callback that has a handle keeps the queue, and with it a hold by hand.
+                // A callback that has a handle keeps the queue, and keeps it suspended.
                 self.call_back(&queue);
                 queue.resume();
                 self.queues.swap_remove(at);
