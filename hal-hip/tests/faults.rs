@@ -82,7 +82,7 @@ fn a_launch_that_blocks_opens_the_gates() {
     queue.preempt.step(Step::Deactivate).expect("a hold");
     let start = Instant::now();
     let command = StreamCommand::native(kernels.add(0, word));
-    // Without markers, so that only the ring is full.
+    // Without fences, so that only the ring is full.
     for n in 0..u64::from(device.entries_max()) * 8 {
         queue.submit.launch(CmdId(n), &command, false).expect("a launch");
     }

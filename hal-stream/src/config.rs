@@ -10,7 +10,7 @@ use xsched_core::level::Level;
 pub struct StreamDeviceConfig {
     /// The highest level of its queues: [`Level::Block`] for no gates at all.
     pub level_max: Level,
-    /// Commands, gates and markers in flight together, per queue. `None` is a quarter of what the
+    /// Commands, gates and fences in flight together, per queue. `None` is a quarter of what the
     /// self-test finds that a hardware queue takes before a launch blocks.
     pub entries_max: Option<u32>,
     /// A launch under way for longer, while a gate is closed, opens all gates until it has ended.

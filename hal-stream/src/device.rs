@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, Ladder};
+use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, LevelAdapter};
 use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Level};
 
@@ -225,7 +225,7 @@ impl<A: StreamApi> StreamDevice<A> {
         self.inner.no_gate.as_ref()
     }
 
-    /// Commands, gates and markers that a queue keeps in flight.
+    /// Commands, gates and fences that a queue keeps in flight.
     #[must_use]
     pub fn entries_max(&self) -> u32 {
         self.inner.entries_max
@@ -472,13 +472,13 @@ struct Chosen {
     taken: Option<Taken>,
 }
 
-type Opened<A> = Halves<StreamSubmit<A>, StreamRetire<A>, Ladder<StreamPreempt<A>>>;
+type Opened<A> = Halves<StreamSubmit<A>, StreamRetire<A>, LevelAdapter<StreamPreempt<A>>>;
 
 impl<A: StreamApi> Backend for StreamDevice<A> {
     type Config = StreamConfig<A>;
     type Submit = StreamSubmit<A>;
     type Retire = StreamRetire<A>;
-    type Preempt = Ladder<StreamPreempt<A>>;
+    type Preempt = LevelAdapter<StreamPreempt<A>>;
 
     fn open(&mut self, _: QueueId, config: StreamConfig<A>) -> Result<Opened<A>, Self::Error> {
         let inner = &self.inner;
@@ -528,14 +528,14 @@ fn halves<A: StreamApi>(
         retired: AtomicU64::new(0),
         stray: AtomicBool::new(false),
     });
-    // A marker is an entry, and one may come again when it was not seen.
+    // A fence is an entry, and one may come again when it was not seen.
     let room = inner.entries_max as usize * 2;
-    let (markers, to_see) = rtrb::RingBuffer::new(room);
+    let (fences, to_see) = rtrb::RingBuffer::new(room);
     let (back, again) = rtrb::RingBuffer::new(room * 2);
     let events = Events::new(Arc::clone(&queue), again);
     let submit = StreamSubmit {
         queue: Arc::clone(&queue),
-        markers,
+        fences,
         events,
         placement: Placement::default(),
         batch: Batch::default(),
@@ -546,7 +546,7 @@ fn halves<A: StreamApi>(
     let held = Held::default();
     let retire = StreamRetire {
         queue: Arc::clone(&queue),
-        markers: to_see,
+        fences: to_see,
         back,
         from: None,
         span: Span::default(),
@@ -556,5 +556,5 @@ fn halves<A: StreamApi>(
     };
     let level = if word.is_some() { Level::Deactivate } else { Level::Block };
     let caps = Caps::up_to(level, inner.entries_max);
-    Halves { submit, retire, preempt: Ladder(StreamPreempt { queue }), caps }
+    Halves { submit, retire, preempt: LevelAdapter(StreamPreempt { queue }), caps }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mock::{LEGACY, Mock, Nature, PER_THREAD, Put};
-use xsched_core::hal::{Backend, Halves, Ladder, Retire, Steps, Submit};
+use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
 use xsched_hal_stream::{
@@ -17,7 +17,7 @@ use xsched_hal_stream::{
     StreamSubmit,
 };
 
-type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, Ladder<StreamPreempt<Mock>>>;
+type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, LevelAdapter<StreamPreempt<Mock>>>;
 
 const US: u64 = 1_000;
 
@@ -48,7 +48,7 @@ fn puts(device: &StreamDevice<Mock>) -> Vec<Put> {
     device.api().puts().pop().expect("a stream")
 }
 
-/// Launches commands with a marker each, numbered from `first`.
+/// Launches commands with a fence each, numbered from `first`.
 fn launch(queue: &mut Queue, first: u64, count: u64, ns: u64) {
     for n in first..first + count {
         queue.submit.launch(CmdId(n), &command(ns), true).expect("a launch");
@@ -104,7 +104,7 @@ mod busy_time {
     }
 
     #[test]
-    fn one_marker_may_cover_many_commands() {
+    fn one_fence_may_cover_many_commands() {
         let mut device = device(Nature::default());
         let mut queue = open(&mut device, 200 * US);
         for n in 0..8 {
@@ -118,7 +118,7 @@ mod busy_time {
     }
 
     #[test]
-    fn commands_without_a_marker_are_covered_by_one_that_is_put_later() {
+    fn commands_without_a_fence_are_covered_by_one_that_is_put_later() {
         let mut device = device(Nature::default());
         let mut queue = open(&mut device, 200 * US);
         for n in 0..3 {
@@ -126,8 +126,8 @@ mod busy_time {
         }
         device.api().pass(1_000 * US);
         assert_eq!(poll(&mut queue), None);
-        queue.submit.mark(CmdId(2)).expect("a marker");
-        // Counted to the marker, since nothing tells when they ended.
+        queue.submit.fence(CmdId(2)).expect("a fence");
+        // Counted to the fence, since nothing tells when they ended.
         assert_eq!(poll(&mut queue), Some((3, 1_000 * US)));
     }
 
@@ -168,7 +168,7 @@ mod busy_time {
     }
 }
 
-/// Bursts of commands looks, marks and pauses in any order, on devices of both sorts.
+/// Bursts of commands looks, fences and pauses in any order, on devices of both sorts.
 #[test]
 fn device_time_adds_up_whatever_happens() {
     for seed in 0..400_u64 {
@@ -196,16 +196,16 @@ fn device_time_adds_up_whatever_happens() {
                     for left in (0..burst).rev() {
                         let kind = draw(3);
                         let command = command(100 * (kind + 1)).of_kind(kind as u32);
-                        // Nothing comes later without a marker.
-                        let marker = left == 0 || draw(2) == 0;
-                        queue.submit.launch(CmdId(n), &command, marker).expect("a launch");
+                        // Nothing comes later without a fence.
+                        let fence = left == 0 || draw(2) == 0;
+                        queue.submit.launch(CmdId(n), &command, fence).expect("a launch");
                         n += 1;
                         ran += 100 * (kind + 1);
                     }
                 }
                 3 => device.api().pass(draw(1_500)),
                 _ if n > upto && draw(3) == 0 => {
-                    queue.submit.mark(CmdId(n - 1)).expect("a marker");
+                    queue.submit.fence(CmdId(n - 1)).expect("a fence");
                 }
                 _ => {}
             }
@@ -264,9 +264,9 @@ mod ends {
         assert!((59 * US..=60 * US).contains(&last), "{last}");
     }
 
-    /// The marker gets its event when something follows, and both are told apart.
+    /// The fence gets its event when something follows, and both are told apart.
     #[test]
-    fn a_marker_is_recorded_late_when_something_follows() {
+    fn a_fence_is_recorded_late_when_something_follows() {
         let mut device = device(sees_ends());
         let mut queue = open(&mut device, 200 * US);
         launch(&mut queue, 0, 1, 30 * US);
@@ -287,7 +287,7 @@ mod ends {
     /// Both have ended before anybody looks: the first is seen by the end, and the second is
     /// measured all the same, though it is of a kind that is not known.
     #[test]
-    fn a_marker_that_comes_again_is_where_the_next_is_measured_from() {
+    fn a_fence_that_comes_again_is_where_the_next_is_measured_from() {
         let mut device = device(sees_ends());
         let mut queue = open(&mut device, 200 * US);
         launch(&mut queue, 0, 1, 30 * US);
@@ -326,7 +326,7 @@ mod ends {
 
     /// As whoever missed it does. It stands for the same command, whose time is from its launch.
     #[test]
-    fn a_marker_that_is_put_again_says_the_same() {
+    fn a_fence_that_is_put_again_says_the_same() {
         let mut device = device(sees_ends());
         let mut queue = open(&mut device, 200 * US);
         launch(&mut queue, 0, 1, 30 * US);
@@ -335,11 +335,11 @@ mod ends {
         launch(&mut queue, 1, 1, 30 * US);
         device.api().pass(10 * US);
         device.api().fail_all(Some("record"));
-        assert!(queue.submit.mark(CmdId(1)).is_err());
+        assert!(queue.submit.fence(CmdId(1)).is_err());
         device.api().heal();
-        queue.submit.mark(CmdId(1)).expect("a marker");
+        queue.submit.fence(CmdId(1)).expect("a fence");
         assert_eq!(poll(&mut queue), None);
-        queue.submit.mark(CmdId(1)).expect("a marker");
+        queue.submit.fence(CmdId(1)).expect("a fence");
         device.api().pass(1_000 * US);
         assert_eq!(poll(&mut queue), Some((2, 30 * US)));
         launch(&mut queue, 2, 1, 30 * US);
@@ -348,7 +348,7 @@ mod ends {
     }
 
     #[test]
-    fn a_late_marker_that_cannot_be_recorded_is_put_again() {
+    fn a_late_fence_that_cannot_be_recorded_is_put_again() {
         let mut device = device(sees_ends());
         let mut queue = open(&mut device, 200 * US);
         launch(&mut queue, 0, 1, 30 * US);
@@ -360,7 +360,7 @@ mod ends {
         device.api().heal();
         device.api().pass(40 * US);
         assert_eq!(poll(&mut queue), None);
-        queue.submit.mark(CmdId(2)).expect("a marker");
+        queue.submit.fence(CmdId(2)).expect("a fence");
         device.api().pass(40 * US);
         assert_eq!(poll(&mut queue).expect("both have retired").0, 3);
     }
@@ -609,17 +609,17 @@ mod levels {
     }
 
     #[test]
-    fn markers_are_bounded() {
+    fn fences_are_bounded() {
         let config = with_entries(Some(4));
         let mut device = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
         let mut queue = open(&mut device, 0);
         assert_eq!(queue.caps.entries_max, 4);
         queue.submit.launch(CmdId(0), &command(US), true).expect("a launch");
-        let refused = (0..20).find_map(|_| queue.submit.mark(CmdId(0)).err());
-        assert!(matches!(refused, Some(StreamError::MarkersFull { markers: 8 })), "{refused:?}");
+        let refused = (0..20).find_map(|_| queue.submit.fence(CmdId(0)).err());
+        assert!(matches!(refused, Some(StreamError::FencesFull { fences: 8 })), "{refused:?}");
         device.api().pass(10 * US);
         assert_eq!(poll(&mut queue), Some((1, US)));
-        queue.submit.mark(CmdId(0)).expect("there is room again");
+        queue.submit.fence(CmdId(0)).expect("there is room again");
     }
 }
 
@@ -759,7 +759,7 @@ mod flags {
             let (mut queue, _) = word(&mut device);
             queue.preempt.step(Step::Reactivate).expect("a step");
             launch(&mut queue, 1, 5, US);
-            // Without a marker, so that its start event is still to be used.
+            // Without a fence, so that its start event is still to be used.
             device.api().pass(100 * US);
             assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(6));
             queue.submit.launch(CmdId(6), &command(US), false).expect("a launch");
@@ -992,7 +992,7 @@ mod failing_drivers {
             }
             let _ = queue.retire.forecast(CmdId(n));
         }
-        note(queue.submit.mark(CmdId(5)));
+        note(queue.submit.fence(CmdId(5)));
         device.api().pass(100 * US);
         note(queue.retire.poll_retired().map(|_| ()));
         worst

@@ -5,7 +5,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
-use xsched_core::hal::{Backend, Halves, Ladder, Retire, Submit};
+use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::Level;
 use xsched_hal_host::{
@@ -20,7 +20,7 @@ use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
 
-type HostHalves = Halves<HostSubmit, HostRetire, Ladder<HostPreempt>>;
+type HostHalves = Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>;
 
 /// The process's host device, once there is one. It has one compute unit.
 #[derive(Debug, Default)]

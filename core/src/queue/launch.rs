@@ -1,4 +1,4 @@
-//! Launching: what goes to the device next, and where markers go.
+//! Launching: what goes to the device next, and where fences go.
 
 use super::{Action, CommandSlot, Queue};
 use crate::fault::Fault;
@@ -51,11 +51,11 @@ impl<R: Store<CommandSlot>> Queue<R> {
 
     /// The next command passes, and with it whoever waits for it.
     fn pass_launch_point(&mut self) {
-        let wanted = self.slot(self.cursor).wanted;
+        let requested = self.slot(self.cursor).requested;
         self.cursor += 1;
         self.launched = self.launched.max(self.cursor);
-        if wanted {
-            self.wanted = self.wanted.max(self.cursor);
+        if requested {
+            self.requested = self.requested.max(self.cursor);
         }
     }
 
@@ -75,36 +75,36 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
         self.pass_launch_point();
         self.last_launch = self.last_launch.max(self.cursor);
-        let unseen = self.cursor.saturating_sub(self.marked);
-        let marker = unseen >= u64::from(self.window.batch())
-            // Without a marker on its way nobody would ever learn of anything.
-            || self.marked <= self.device_retired
-            || self.wanted == self.cursor
+        let unseen = self.cursor.saturating_sub(self.fenced);
+        let fence = unseen >= u64::from(self.window.batch())
+            // Without a fence on its way nobody would ever learn of anything.
+            || self.fenced <= self.device_retired
+            || self.requested == self.cursor
             || self.watch == self.cursor;
-        if marker {
-            self.marked = self.cursor;
-            self.mark_refused = false;
+        if fence {
+            self.fenced = self.cursor;
+            self.fence_refused = false;
         }
-        Action::Launch { cmd, marker }
+        Action::Launch { cmd, fence }
     }
 
-    /// A marker on demand: when somebody waits for a command that none covers, or when commands are
-    /// on the device and none of their markers is still to come.
-    pub(super) fn next_mark(&mut self) -> Option<Action> {
-        let covered = self.marked.max(self.device_retired);
-        // What the device has forgotten will be launched again, and marked then.
+    /// A fence on demand: when somebody waits for a command that none covers, or when commands are
+    /// on the device and none of their fences is still to come.
+    pub(super) fn next_fence(&mut self) -> Option<Action> {
+        let covered = self.fenced.max(self.device_retired);
+        // What the device has forgotten will be launched again, and fenced then.
         let last = self.hold.forgotten.unwrap_or(u64::MAX).min(self.last_launch);
-        if self.lost || self.mark_refused || last <= covered {
+        if self.lost || self.fence_refused || last <= covered {
             return None;
         }
         // Only once the command itself is launched: marking every launch on the way to it would
         // undo the batching.
         let passed = covered + 1..=self.cursor;
-        let waited_for = passed.contains(&self.wanted) || passed.contains(&self.watch);
-        let none_to_come = self.marked <= self.device_retired;
+        let waited_for = passed.contains(&self.requested) || passed.contains(&self.watch);
+        let none_to_come = self.fenced <= self.device_retired;
         (waited_for || none_to_come).then(|| {
-            self.marked = last;
-            Action::Mark { upto: CmdId(last - 1) }
+            self.fenced = last;
+            Action::Fence { upto: CmdId(last - 1) }
         })
     }
 
@@ -125,7 +125,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
     pub(super) fn on_launch_failed(&mut self, cmd: CmdId, fault: Fault) {
         let known = cmd.0 < self.cursor && cmd.0 >= self.retired;
         if !known || self.slot(cmd.0).settled {
-            self.oddities.protocol += 1;
+            self.anomalies.protocol += 1;
             return;
         }
         let slot = self.slot_mut(cmd.0);
@@ -133,8 +133,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
         slot.fault = Some(fault);
         self.settled += 1;
         self.failures += 1;
-        // Its marker, if it was to carry one, was not put either.
-        self.marked = self.marked.min(self.device_retired);
+        // Its fence, if it was to carry one, was not put either.
+        self.fenced = self.fenced.min(self.device_retired);
         if self.last_launch == cmd.count() {
             self.last_launch = cmd.0;
         }

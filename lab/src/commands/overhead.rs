@@ -29,7 +29,7 @@ pub struct OverheadArgs {
     #[arg(long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
     pub(crate) threshold: u32,
-    /// Commands per marker.
+    /// Commands per fence.
     #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
     pub(crate) batch: u32,
@@ -61,7 +61,7 @@ fn overhead_report(outcome: &overhead::Outcome) -> String {
     let mut text = describe(&outcome.device);
     let plan = &outcome.plan;
     text += &format!(
-        "rows of {} ms, medians of {} rounds; {} in flight, a marker every {}\n\n",
+        "rows of {} ms, medians of {} rounds; {} in flight, a fence every {}\n\n",
         plan.row_ns / 1_000_000,
         plan.rounds,
         plan.threshold,

@@ -66,7 +66,7 @@ fn threshold_report(outcome: &threshold::Outcome) -> String {
         plan.row_ns / 1_000_000,
         plan.rounds
     );
-    let mut header = vec!["command".to_owned(), "in flight".to_owned(), "per marker".to_owned()];
+    let mut header = vec!["command".to_owned(), "in flight".to_owned(), "per fence".to_owned()];
     header.extend(plan.modes.iter().map(ToString::to_string));
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let rows = cells.iter().filter_map(|cell| {

@@ -4,7 +4,7 @@ use std::hint;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xsched::core::hal::{Backend, Halves, Ladder, Retire, Submit};
+use xsched::core::hal::{Backend, Halves, LevelAdapter, Retire, Submit};
 use xsched::core::id::{CmdId, QueueId};
 use xsched_hal_host::{
     Busy, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit, Tally, Witness,
@@ -268,7 +268,7 @@ impl Side for HostSide {
 /// A hardware queue, past the runtime.
 #[derive(Debug)]
 pub struct HostStream {
-    halves: Halves<HostSubmit, HostRetire, Ladder<HostPreempt>>,
+    halves: Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>,
     launched: u64,
     retired: u64,
 }

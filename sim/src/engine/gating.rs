@@ -17,7 +17,7 @@ impl Engine<'_> {
         let room = machine.in_flight() < u64::from(machine.window().threshold());
         let pending = machine.next_launch().0 < machine.submitted();
         let free = machine.waiting().is_none() && machine.hold_state() == HoldState::Running;
-        // The machine launches nothing anyway, but may have a marker to put.
+        // The machine launches nothing anyway, but may have a fence to put.
         if !(room && pending && free) {
             return true;
         }

@@ -5,7 +5,7 @@
 //! Each test runs itself on the emulated driver, and from there in the other roles.
 #![allow(unsafe_code, reason = "drivers' handles")]
 
-#[path = "../../hal-hip/tests/common/mod.rs"]
+#[path = "../../../hal-hip/tests/common/mod.rs"]
 mod common;
 
 use std::env;

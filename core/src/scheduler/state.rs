@@ -10,7 +10,7 @@ use crate::policy::{Changed, ChangedQueues, Decisions, Event, Policy, Verdict};
 use crate::time::{Duration, Instant};
 
 /// The tables, the lists and the policy, borrowed apart from each other.
-pub(super) struct Work<'a, P> {
+pub(super) struct State<'a, P> {
     pub(super) policy: &'a mut P,
     pub(super) queues: &'a mut [QueueSlot],
     pub(super) devices: &'a mut [DeviceSlot],
@@ -26,7 +26,7 @@ pub(super) mod dirty {
     pub(crate) const PROGRESS: u8 = 8;
 }
 
-impl<P: Policy> Work<'_, P> {
+impl<P: Policy> State<'_, P> {
     pub(super) fn find(&self, queue: QueueId) -> Result<usize, SchedulerError> {
         match self.queues.get(queue.index()) {
             Some(slot) if slot.is(queue) => Ok(queue.index()),
@@ -113,7 +113,7 @@ impl<P: Policy> Work<'_, P> {
                 self.mark_changed(index);
             }
         }
-        if report.waiting != old.waiting || report.by_hand != old.by_hand {
+        if report.waiting != old.waiting || report.suspended != old.suspended {
             self.update_wait(index);
         } else if let Some(event) = report.waiting
             && self.queues[index].target != Some(event)

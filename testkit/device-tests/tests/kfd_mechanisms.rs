@@ -8,7 +8,7 @@ use xsched_hal_kfd::attribution::{Attribution, BySnapshot};
 use xsched_hal_kfd::mechanism::{DebugTrap, Kind, Mechanism, PatchedDriver, UpdateQueue};
 use xsched_hal_kfd::topology::Module;
 use xsched_hal_kfd::uapi::{self, Call};
-use xsched_hal_kfd::{Controls, KfdError, KfdQueue, QueueFacts, Versioned};
+use xsched_hal_kfd::{KfdError, KfdQueue, QueueFacts, Versioned};
 use xsched_kfd_emulated::model::Fault;
 use xsched_kfd_emulated::{Config, InProcess, Private};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -409,21 +409,15 @@ fn other_versions_and_schedulers() {
 }
 
 #[test]
-fn masks_and_priorities_are_set() {
+fn a_noted_priority_survives_a_suspension() {
     let process = Process::new(Config::mi308x());
     let queue = process.create(0);
-    let update: Arc<dyn Mechanism> = Arc::new(process.update());
-    let controls = Controls::new(Arc::clone(&process.versioned)).beside(Arc::clone(&update));
-    assert_eq!(controls.set_units(&queue, &[0xff, 0, 1]), Ok(()));
-    let (pid, id) = (process.driver.pid(), queue.id());
-    assert_eq!(process.driver.with(|model| model.cu_mask(pid, id)), [0xff, 0, 1]);
-    assert_eq!(controls.set_priority(&queue, 11), Ok(()));
-    let view = process.driver.with(|model| model.queue(pid, id)).expect("it is there");
-    assert_eq!((view.priority, view.is_active), (11, true));
-    // Suspended and resumed, it keeps what was set.
+    let update = process.update();
+    queue.note_priority(11).expect("it is in range");
     assert_eq!(update.suspend(std::slice::from_ref(&queue)), [Ok(())]);
     assert_eq!(update.resume(std::slice::from_ref(&queue)), [Ok(())]);
-    let view = process.driver.with(|model| model.queue(pid, id)).expect("it is there");
+    let pid = process.driver.pid();
+    let view = process.driver.with(|model| model.queue(pid, queue.id())).expect("it is there");
     assert_eq!((view.priority, view.is_active), (11, true));
 }
 

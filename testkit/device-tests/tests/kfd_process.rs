@@ -6,7 +6,7 @@
 //! preloaded that sees which queues are made.
 #![allow(unsafe_code, reason = "drivers' handles")]
 
-#[path = "../../hal-hip/tests/common/mod.rs"]
+#[path = "../../../hal-hip/tests/common/mod.rs"]
 mod common;
 
 use std::collections::HashMap;

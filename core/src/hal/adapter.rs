@@ -1,4 +1,4 @@
-//! The level ladder: what code a backend has, checked by the compiler.
+//! What code a backend has for which level, checked by the compiler.
 
 use super::{ErrorType, HalError, StepDone, Steps};
 use crate::fault::Fault;
@@ -13,9 +13,9 @@ mod sealed {
 
 /// A hardware queue that can be preempted at least by not launching into it.
 pub trait Preempt: ErrorType + Sized {
-    /// The highest rung that the backend has code for: [`Lv1`], [`Lv2`] (needs [`Deactivate`]) or
+    /// The highest level that the backend has code for: [`Lv1`], [`Lv2`] (needs [`Deactivate`]) or
     /// [`Lv3`] (needs [`Interrupt`]).
-    type Top: Rung<Self>;
+    type Top: LevelFor<Self>;
 
     /// The end of a step that was [`StepDone::Later`]; see [`Steps::poll_step`].
     ///
@@ -57,32 +57,32 @@ pub trait Interrupt: Deactivate {
 }
 
 /// A level that a backend can claim, if it has the code for it.
-pub trait Rung<H: Preempt>: sealed::Sealed {
+pub trait LevelFor<H: Preempt>: sealed::Sealed {
     /// The level.
     const LEVEL: Level;
 
-    /// Carries out a step, or `None` if the rung is too low for it.
+    /// Carries out a step, or `None` if the level is too low for it.
     fn apply(hal: &mut H, step: Step) -> Option<Result<StepDone, H::Error>>;
 }
 
-/// Rung 1: launching can be stopped, nothing more.
+/// Lv1: launching can be stopped, nothing more.
 #[derive(Clone, Copy, Debug)]
 pub struct Lv1;
-/// Rung 2: launched commands can be held.
+/// Lv2: launched commands can be held.
 #[derive(Clone, Copy, Debug)]
 pub struct Lv2;
-/// Rung 3: running commands can be interrupted.
+/// Lv3: running commands can be interrupted.
 #[derive(Clone, Copy, Debug)]
 pub struct Lv3;
 
-impl<H: Preempt> Rung<H> for Lv1 {
+impl<H: Preempt> LevelFor<H> for Lv1 {
     const LEVEL: Level = Level::Block;
     fn apply(_: &mut H, _: Step) -> Option<Result<StepDone, H::Error>> {
         None
     }
 }
 
-impl<H: Deactivate> Rung<H> for Lv2 {
+impl<H: Deactivate> LevelFor<H> for Lv2 {
     const LEVEL: Level = Level::Deactivate;
     fn apply(hal: &mut H, step: Step) -> Option<Result<StepDone, H::Error>> {
         match step {
@@ -93,7 +93,7 @@ impl<H: Deactivate> Rung<H> for Lv2 {
     }
 }
 
-impl<H: Interrupt> Rung<H> for Lv3 {
+impl<H: Interrupt> LevelFor<H> for Lv3 {
     const LEVEL: Level = Level::Interrupt;
     fn apply(hal: &mut H, step: Step) -> Option<Result<StepDone, H::Error>> {
         Some(match step {
@@ -107,7 +107,7 @@ impl<H: Interrupt> Rung<H> for Lv3 {
 
 /// A backend's preemption half as [`Steps`].
 ///
-/// A backend cannot claim a rung that it has no code for:
+/// A backend cannot claim a level that it has no code for:
 ///
 /// ```compile_fail,E0277
 /// use xsched_core::fault::Fault;
@@ -117,15 +117,15 @@ impl<H: Interrupt> Rung<H> for Lv3 {
 /// impl Preempt for Launcher { type Top = Lv3; }
 /// ```
 #[derive(Debug)]
-pub struct Ladder<H>(pub H);
+pub struct LevelAdapter<H>(pub H);
 
-impl<H: ErrorType> ErrorType for Ladder<H> {
+impl<H: ErrorType> ErrorType for LevelAdapter<H> {
     type Error = H::Error;
 }
 
-impl<H: Preempt> Steps for Ladder<H> {
+impl<H: Preempt> Steps for LevelAdapter<H> {
     fn level(&self) -> Level {
-        <H::Top as Rung<H>>::LEVEL
+        <H::Top as LevelFor<H>>::LEVEL
     }
 
     fn step(&mut self, step: Step) -> Result<StepDone, Fault> {
