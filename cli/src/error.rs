@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 use xsched_lab::CommandError;
-use xsched_sim::paper::PaperError;
+use xsched_lab::paper::PaperError;
 use xsched_sim::replay::ReplayError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;

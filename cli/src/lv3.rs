@@ -5,7 +5,7 @@ use std::fs;
 use xsched_lab::console::Ending;
 use xsched_lab::console::output::{Output, Stream};
 use xsched_lab::machine::default_threads;
-use xsched_sim::paper::lv3::{page, study};
+use xsched_lab::paper::lv3::{page, study};
 use xsched_sim::report::write_json;
 
 use crate::args::Lv3Args;

@@ -9,7 +9,7 @@ use xsched_lab::console::output::{Output, Stream};
 use xsched_lab::console::progress::Progress;
 use xsched_lab::console::table::{grouped, table};
 use xsched_lab::machine::default_threads;
-use xsched_sim::paper::{PaperOptions, Record, Study, Summary, Verdict, page, run_paper};
+use xsched_lab::paper::{PaperOptions, Record, Study, Summary, Verdict, page, run_paper};
 use xsched_sim::report::write_json;
 
 use crate::args::PaperArgs;

@@ -7,16 +7,16 @@ use std::time::Duration;
 use xsched::core::hal::{Backend, Halves, LevelAdapter, Retire, Submit};
 use xsched::core::id::{CmdId, QueueId};
 use xsched_hal_host::{
-    Busy, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit, Tally, Witness,
-    Work,
+    BusyLoop, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit,
 };
 use xsched_hal_stream::SharedPage;
 
 use crate::device::interruptible::Kit;
 use crate::device::interruptible::Side;
-use crate::device::kernels::{Kind, Load, Share, Sums, Worker};
+use crate::device::load::{Kind, Load, Share, Sums, Worker};
 use crate::device::tenants::Tenant;
 use crate::device::{Bench, Described, LabError, Making, Plain, Victim};
+use crate::kernels::{CheckCounters, CheckedKind, Witness, checked, witnessed};
 
 /// The only way in which the processor's commands are interrupted.
 const SIGNAL: &str = "signal";
@@ -26,7 +26,7 @@ const SIDE_BYTES: usize = 1 << 20;
 /// The host device, with one compute unit.
 #[derive(Debug)]
 pub struct Host {
-    busy: Busy,
+    busy: BusyLoop,
     device: HostDevice,
 }
 
@@ -37,7 +37,7 @@ impl Host {
     /// If it refuses.
     pub fn open() -> Result<Self, LabError> {
         let device = HostDevice::new(HostConfig::default()).map_err(LabError::new)?;
-        Ok(Self { busy: Busy::calibrate(), device })
+        Ok(Self { busy: BusyLoop::calibrate(), device })
     }
 }
 
@@ -80,7 +80,7 @@ impl Bench for Host {
 
     fn victim(&self, ns: u64) -> Result<HostVictim, LabError> {
         let witness = Arc::new(Witness::default());
-        Ok(HostVictim { command: self.busy.witnessed(ns, &witness), witness })
+        Ok(HostVictim { command: witnessed(self.busy, ns, &witness), witness })
     }
 
     fn slack_us(&self) -> f64 {
@@ -170,15 +170,15 @@ impl Kit for Host {
 
     fn worker(&self, load: Load) -> Result<HostWorker, LabError> {
         let work = match load.kind {
-            Kind::Alu => Work::Registers,
-            Kind::Memory => Work::Memory,
-            Kind::Atomics => Work::Atomics,
+            Kind::Alu => CheckedKind::Registers,
+            Kind::Memory => CheckedKind::Memory,
+            Kind::Atomics => CheckedKind::Atomics,
             other => {
                 return Err(LabError::new(format!("the processor has no kernels of kind {other}")));
             }
         };
         let (witness, tally) = (Arc::default(), Arc::default());
-        let command = self.busy.checked(work, load.ns, &witness, &tally);
+        let command = checked(self.busy, work, load.ns, &witness, &tally);
         Ok(HostWorker { victim: HostVictim { command, witness }, tally })
     }
 
@@ -196,7 +196,7 @@ impl Kit for Host {
 #[derive(Debug)]
 pub struct HostWorker {
     victim: HostVictim,
-    tally: Arc<Tally>,
+    tally: Arc<CheckCounters>,
 }
 
 impl Victim for HostWorker {

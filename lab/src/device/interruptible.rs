@@ -2,7 +2,7 @@
 
 use xsched::core::hal::Backend;
 
-use super::kernels::{Kind, Load, Share, Worker};
+use super::load::{Kind, Load, Share, Worker};
 use super::tenants::Tenant;
 use super::{Bench, LabError};
 

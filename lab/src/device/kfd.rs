@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use xsched::core::hal::Backend;
 use xsched::core::level::Level;
-use xsched_hal_hip::{HipApi, HipConfig, WorkKernels};
+use xsched_hal_hip::{HipApi, HipConfig};
 use xsched_hal_kfd::attribution::{Attribution, Blind, ByCalls, BySnapshot};
 use xsched_hal_kfd::mechanism::{
     DebugTrap, Kind as Mechanisms, Mechanism, PatchedDriver, UpdateQueue,
@@ -13,15 +13,17 @@ use xsched_hal_kfd::preloaded::Preloaded;
 use xsched_hal_kfd::probe::{Found, Places, probe};
 use xsched_hal_kfd::topology::{Gpu as GpuFacts, Topology};
 use xsched_hal_kfd::{Kfd as Driver, KfdConfig, KfdDevice, KfdQueueConfig, Versioned};
-use xsched_hal_stream::{PlainStream, SharedPage, StreamApi, StreamCommand, StreamDevice};
+use xsched_hal_stream::{SharedPage, StreamApi, StreamCommand, StreamDevice};
 
 use crate::device::gpu::Hip;
-use crate::device::hip_kernels::{HipSide, HipWorker};
+use crate::device::hip_worker::{HipSide, HipWorker};
 use crate::device::interruptible::Kit;
 use crate::device::interruptible::Side;
-use crate::device::kernels::{Kind, Load, Share};
+use crate::device::load::{Kind, Load, Share};
 use crate::device::tenants::{self, Tenant, queues};
 use crate::device::{Bench, Described, LabError, Making};
+use crate::kernels::RawStream;
+use crate::kernels::WorkKernels;
 
 pub use xsched_hal_kfd::topology::Sysfs;
 
@@ -209,7 +211,7 @@ impl Bench for Kfd {
     type Command = StreamCommand<HipApi>;
     type Backend = KfdDevice<Streams>;
     type Victim = HipWorker;
-    type Stream = PlainStream<HipApi>;
+    type Stream = RawStream<HipApi>;
 
     fn describe(&self) -> Described {
         let below = self.hip.describe();

@@ -3,12 +3,12 @@
 pub mod clocks;
 pub mod foreground;
 pub mod gpu;
-pub mod hip_kernels;
+pub mod hip_worker;
 pub mod host;
 pub mod interruptible;
-pub mod kernels;
 pub mod kfd;
 pub mod list;
+pub mod load;
 pub mod mode;
 pub mod processes;
 pub mod task;

@@ -10,7 +10,7 @@ use super::log::Watch;
 use super::queues::Queues;
 use crate::device::LabError;
 use crate::device::interruptible::Kit;
-use crate::device::kernels::{Kind, Load, Share};
+use crate::device::load::{Kind, Load, Share};
 
 /// Device time of the kernels, in nanoseconds.
 const NS: u64 = 2_000_000;

@@ -11,7 +11,7 @@ use super::log::Watch;
 use super::queues::Queues;
 use crate::device::LabError;
 use crate::device::interruptible::Kit;
-use crate::device::kernels::{Kind, Load, Share, Sums};
+use crate::device::load::{Kind, Load, Share, Sums};
 use crate::stats::Quantiles;
 
 /// Where random moments follow from.

@@ -13,7 +13,7 @@ use xsched::core::id::{CmdId, QueueId};
 use super::queues::Queues;
 use crate::device::LabError;
 use crate::device::interruptible::Kit;
-use crate::device::kernels::Load;
+use crate::device::load::Load;
 use crate::stats::{Quantiles, ns_of};
 
 /// A call that takes longer while victims are interrupted waits for them.
@@ -225,7 +225,7 @@ fn first_launch<B: Backend>(
 mod tests {
     use super::*;
     use crate::device::host::Host;
-    use crate::device::kernels::{Kind, Share};
+    use crate::device::load::{Kind, Share};
 
     #[test]
     fn calls_return_whatever_the_victims_do() {

@@ -11,7 +11,7 @@ use xsched::core::level::{Level, Step};
 use xsched::core::queue::Outcome;
 
 use crate::device::interruptible::Kit;
-use crate::device::kernels::{Load, Sums, Worker};
+use crate::device::load::{Load, Sums, Worker};
 use crate::device::{Bench, LabError, Victim};
 use crate::stats::ns_of;
 

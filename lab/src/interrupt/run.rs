@@ -7,7 +7,7 @@ use super::cells::{self, Cell, Combination, Storm, Trial};
 use super::log::Watch;
 use super::meanwhile::{self, Row};
 use crate::device::interruptible::Kit;
-use crate::device::kernels::{Kind, Load, Share};
+use crate::device::load::{Kind, Load, Share};
 use crate::device::mode::Apart;
 use crate::device::processes::{Elsewhere, Launcher, Request};
 use crate::device::tenants::{self, Tenant};

@@ -12,12 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched_hal_hip::{BareStream, HipApi, HipNative, PlacedWord};
+use xsched_hal_hip::{HipApi, HipNative};
 use xsched_hal_stream::{SpinApi, Stamps, StreamApi};
 
 use crate::device::gpu::Hip;
 use crate::device::kfd::Below;
 use crate::device::{Bench, Described, LabError};
+use crate::kernels::{BareStream, PlacedWord};
 use crate::stats::ns_of;
 
 pub use firsts::First;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use xsched_hal_hip::{BareStream, HipApi, Place, PlacedWord, Ring, WaitLowering};
+use xsched_hal_hip::{HipApi, WaitLowering};
 use xsched_hal_kfd::KfdQueue;
 use xsched_hal_kfd::mechanism::Mechanism;
 
@@ -11,6 +11,7 @@ use super::{BLOCKED, Gate, PATIENCE, Plan, Witness};
 use crate::device::LabError;
 use crate::device::gpu::Hip;
 use crate::device::kfd::Below;
+use crate::kernels::{BareStream, Place, PlacedWord, Ring};
 use crate::stats::ns_of;
 
 /// A stream.

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use xsched::core::rng::SplitMix64;
-use xsched_hal_hip::{BareStream, Place, PlacedWord, Ring};
 use xsched_hal_stream::ClockProbe;
 
 use super::{Gate, PATIENCE, Witness, since_ns};
 use crate::device::LabError;
 use crate::device::clocks::DeviceClock;
 use crate::device::gpu::Hip;
+use crate::kernels::{BareStream, Place, PlacedWord, Ring};
 use crate::stats::Quantiles;
 
 /// A stream is held for so long at least, and at most for twice that.
