@@ -261,7 +261,7 @@ impl CudaGraph {
     /// it stops with that queue as well. Nodes within a node, as of a child graph, get none.
     ///
     /// # Errors
-    /// [`CudaError::HasGates`], [`CudaError::NodeTimes`], [`CudaError::WordOfAnother`], or if the
+    /// [`CudaError::HasGates`], [`CudaError::NodeTimes`], [`CudaError::WordOfOtherDevice`], or if the
     /// driver refuses or lacks what is needed. If that is half-way, the graph has some of the gates
     /// and is otherwise as it was.
     pub fn insert_gates(
@@ -274,7 +274,7 @@ impl CudaGraph {
             return Err(CudaError::HasGates);
         }
         if !word.is_of(&self.device) {
-            return Err(CudaError::WordOfAnother);
+            return Err(CudaError::WordOfOtherDevice);
         }
         let gated = gates_in_graph(&self.predicted(times)?, spacing_ns)?;
         let _entered = self.device.api().enter()?;

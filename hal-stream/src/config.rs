@@ -118,11 +118,11 @@ impl<A: StreamApi> StreamConfig<A> {
     }
 
     /// Uses a word that was taken before, so that graphs can be made whose own gates are closed and
-    /// opened with the queue's. Opening the queue fails with [`StreamError::WordOfAnother`] if the
+    /// opened with the queue's. Opening the queue fails with [`StreamError::WordOfOtherDevice`] if the
     /// word is another device's, and with [`StreamError::WordTaken`] if another queue is open with
     /// it.
     ///
-    /// [`StreamError::WordOfAnother`]: crate::StreamError::WordOfAnother
+    /// [`StreamError::WordOfOtherDevice`]: crate::StreamError::WordOfOtherDevice
     /// [`StreamError::WordTaken`]: crate::StreamError::WordTaken
     #[must_use]
     pub fn with_gate(mut self, gate: &GateWord<A>) -> Self {
@@ -147,10 +147,10 @@ impl<A: StreamApi> StreamConfig<A> {
     }
 
     /// Uses a word of a shared page as the gate's flag, so that a scheduler in another process can
-    /// hold the queue. Opening the queue fails with [`StreamError::WordOfAnother`] if the page was
+    /// hold the queue. Opening the queue fails with [`StreamError::WordOfOtherDevice`] if the page was
     /// shared with another device.
     ///
-    /// [`StreamError::WordOfAnother`]: crate::StreamError::WordOfAnother
+    /// [`StreamError::WordOfOtherDevice`]: crate::StreamError::WordOfOtherDevice
     #[must_use]
     pub fn in_page(mut self, gate: SharedGate<A>) -> Self {
         self.gate = GateSource::Page(gate);

@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use xsched_core::level::Level;
 
 use crate::api::{About, FlagMemory, StreamApi};
-use crate::board::{Board, Lifted};
 use crate::config::StreamDeviceConfig;
 use crate::error::StreamError;
 use crate::flags::{FlagWord, Flags};
 use crate::occupancy::Occupancy;
 use crate::page::SharedPage;
 use crate::probe::comes_back;
+use crate::registry::{GateRegistry, GatesOpen};
 use crate::selftest::{self, NoGate};
 use crate::shared::SharedGates;
 use crate::teardown::Leaving;
 use crate::word::GateWord;
 
-/// Entries assumed for a hardware queue whose depth was not measured: an H200's, measured.
+/// LaunchCounter assumed for a hardware queue whose depth was not measured: an H200's, measured.
 const DEPTH: u32 = 1_020;
 /// Of the depth, one part in so many is used.
 const SHARE: u32 = 4;
@@ -38,7 +38,7 @@ impl<A: StreamApi> Clone for StreamDevice<A> {
 #[derive(Debug)]
 pub(crate) struct Inner<A: StreamApi> {
     pub(crate) api: Arc<A>,
-    pub(crate) board: Arc<Board<Option<FlagWord>>>,
+    pub(crate) gates: Arc<GateRegistry<Option<FlagWord>>>,
     pub(crate) occupancy: Occupancy,
     pub(crate) config: StreamDeviceConfig,
     pub(crate) entries_max: u32,
@@ -58,8 +58,8 @@ impl<A: StreamApi> StreamDevice<A> {
     /// # Errors
     /// If the driver refuses what every device needs.
     pub fn new(api: A, config: StreamDeviceConfig) -> Result<Self, StreamError<A::Error>> {
-        let board =
-            Board::start(config.blocked_after, config.hold_lease).map_err(StreamError::Thread)?;
+        let gates = GateRegistry::start(config.blocked_after, config.hold_lease)
+            .map_err(StreamError::Thread)?;
         let mut flags = Flags::default();
         let tested = if config.level_max < Level::Deactivate {
             Err(NoGate::Configured)
@@ -79,7 +79,7 @@ impl<A: StreamApi> StreamDevice<A> {
             entries_max: config.entries_max.unwrap_or(depth / SHARE).max(4),
             no_gate: tested.err(),
             api: Arc::new(api),
-            board,
+            gates,
             occupancy: Occupancy::default(),
             config,
             flags: Mutex::new(flags),
@@ -90,7 +90,7 @@ impl<A: StreamApi> StreamDevice<A> {
         if inner.no_gate.is_none() && !config.probe_every.is_zero() {
             let api = Arc::downgrade(&inner.api);
             let probe = move || api.upgrade().is_some_and(|api| comes_back(&*api));
-            inner.board.probe(config.probe_every, probe).map_err(StreamError::Thread)?;
+            inner.gates.probe(config.probe_every, probe).map_err(StreamError::Thread)?;
         }
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -129,16 +129,16 @@ impl<A: StreamApi> StreamDevice<A> {
     /// held one was silent for longer than its lease.
     #[must_use]
     pub fn forced_open(&self) -> u64 {
-        self.inner.board.forced()
+        self.inner.gates.forced()
     }
 
     /// Opens all gates, calls `f`, and closes again what is to be closed by then. For calls that
     /// wait for the whole device, and would not come back while a queue is held: freeing memory,
     /// loading code, raising the limit of the stack.
     pub fn with_gates_open<T>(&self, f: impl FnOnce() -> T) -> T {
-        let lifted: Lifted<'_, _> = self.inner.board.lift();
+        let open: GatesOpen<'_, _> = self.inner.gates.open_all();
         let answer = f();
-        drop(lifted);
+        drop(open);
         answer
     }
 

@@ -34,7 +34,7 @@ pub enum StreamError<E: std::error::Error + 'static> {
     WordTaken,
     /// The word is that of another device.
     #[error("the gate's word was taken from another device; take one from the queue's own")]
-    WordOfAnother,
+    WordOfOtherDevice,
     /// A thread of the backend could not be started.
     #[error("no thread for the device; raise the process's limit: {0}")]
     Thread(#[source] std::io::Error),
@@ -51,7 +51,7 @@ impl<E: HalError + std::error::Error + 'static> HalError for StreamError<E> {
         match self {
             Self::Driver { source, .. } => source.kind(),
             Self::NoFlags | Self::Thread(_) | Self::NoGate(_) => Fault::NotSupported,
-            Self::FencesFull { .. } | Self::WordTaken | Self::WordOfAnother => Fault::Launch,
+            Self::FencesFull { .. } | Self::WordTaken | Self::WordOfOtherDevice => Fault::Launch,
         }
     }
 }

@@ -53,7 +53,7 @@ impl Word for FlagWord {
         self.atomic().fetch_and(!bits, Ordering::SeqCst);
     }
 
-    fn others(&self) -> Option<u32> {
+    fn foreign_heartbeat(&self) -> Option<u32> {
         if self.atomic().load(Ordering::Relaxed) & !OWN == 0 {
             return None;
         }

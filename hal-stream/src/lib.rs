@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 mod api;
-mod board;
 mod clock;
 mod command;
 mod config;
@@ -12,6 +11,7 @@ mod error;
 mod flags;
 mod gate;
 mod graph;
+mod launches;
 #[cfg(all(test, loom))]
 mod models;
 mod occupancy;
@@ -21,6 +21,7 @@ mod predict;
 mod preempt;
 mod probe;
 mod queue;
+mod registry;
 mod retire;
 mod selftest;
 mod shared;
@@ -28,7 +29,6 @@ mod spin;
 mod submit;
 mod sync;
 mod teardown;
-mod watch;
 mod word;
 
 pub use api::{About, FlagMemory, StreamApi, StreamKind};

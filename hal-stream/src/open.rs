@@ -8,7 +8,6 @@ use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Level};
 
 use crate::api::StreamApi;
-use crate::board::Member;
 use crate::config::{GateSource, StreamConfig};
 use crate::device::{Inner, StreamDevice};
 use crate::error::StreamError;
@@ -17,6 +16,7 @@ use crate::occupancy::Occupant;
 use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
+use crate::registry::Member;
 use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::submit::{Batch, Events, StreamSubmit};
 use crate::word::Taken;
@@ -121,7 +121,7 @@ fn halves<A: StreamApi>(
         None => (None, false, None),
     };
     let member = Arc::new(Member::new(word));
-    inner.board.add(&member);
+    inner.gates.add(&member);
     let queue = Arc::new(Queue {
         device: Arc::clone(inner),
         stream,

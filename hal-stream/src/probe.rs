@@ -10,9 +10,9 @@ impl<A: StreamApi> StreamDevice<A> {
     /// was blocked or within [`StreamDevice::with_gates_open`]. For whoever stops queues in a way of their
     /// own, and has to let go at the same times. False once the device is gone.
     #[must_use]
-    pub fn lifted(&self) -> Box<dyn Fn() -> bool + Send> {
-        let board = Arc::downgrade(&self.inner.board);
-        Box::new(move || board.upgrade().is_some_and(|board| board.is_lifted()))
+    pub fn gates_open(&self) -> Box<dyn Fn() -> bool + Send> {
+        let gates = Arc::downgrade(&self.inner.gates);
+        Box::new(move || gates.upgrade().is_some_and(|gates| gates.all_open()))
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::api::StreamApi;
-use crate::board::Member;
 use crate::device::Inner;
 use crate::flags::FlagWord;
 use crate::occupancy::Occupant;
 use crate::predict::{Predictor, Spacing};
+use crate::registry::Member;
 use crate::word::Taken;
 
 /// A hardware queue: a stream and its gate. The last half that is dropped closes it.
@@ -75,7 +75,7 @@ impl<A: StreamApi> Queue<A> {
 impl<A: StreamApi> Drop for Queue<A> {
     fn drop(&mut self) {
         // What was launched still runs: nobody could open the gate later.
-        self.device.board.want(&self.member, false);
+        self.device.gates.set_held(&self.member, false);
         self.device.occupancy.leave(&self.occupant, Instant::now(), || true);
         let word = self.word.filter(|_| !self.shared);
         let idle = self.is_idle() && !*self.stray.get_mut();

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// that is kept from running looks the same, so the gate is tried again with more and more patience
 /// before it is given up: that costs a device on which launches do block less than half a second.
 const BLOCKED_MS: [u64; 4] = [5, 20, 80, 320];
-/// Entries that are tried at most when the depth is measured.
+/// LaunchCounter that are tried at most when the depth is measured.
 const DEPTH_MAX: u32 = 4_096;
 /// How often the rescuer looks.
 const GLANCE: Duration = Duration::from_micros(200);
@@ -37,7 +37,7 @@ pub enum NoGate {
     /// A gate that was opened held on.
     NotOpened,
     /// Commands of another stream were held as well.
-    OthersHeld,
+    OtherStreamsHeld,
     /// A launch behind a closed gate blocked the thread at once.
     Blocks,
 }
@@ -50,7 +50,7 @@ impl fmt::Display for NoGate {
             Self::Failed(why) => write!(f, "the self-test of the gate failed: {why}"),
             Self::NotHeld => f.write_str("a closed gate did not hold a command"),
             Self::NotOpened => f.write_str("an opened gate did not let a command pass"),
-            Self::OthersHeld => f.write_str(
+            Self::OtherStreamsHeld => f.write_str(
                 "a closed gate holds other streams too, as all share one connection to the device; \
                  is CUDA_DEVICE_MAX_CONNECTIONS=1 set?",
             ),
@@ -211,7 +211,7 @@ impl<A: StreamApi> Bench<'_, A> {
             return Err(NoGate::Blocks);
         }
         if !others {
-            return Err(NoGate::OthersHeld);
+            return Err(NoGate::OtherStreamsHeld);
         }
         if !held {
             return Err(NoGate::NotHeld);

@@ -78,7 +78,7 @@ impl<A: StreamApi> SharedGate<A> {
     /// The word, for a queue of this device.
     pub(crate) fn word_on(&self, device: &Inner<A>) -> Result<FlagWord, StreamError<A::Error>> {
         if !std::ptr::eq(Arc::as_ptr(&self.device), device) {
-            return Err(StreamError::WordOfAnother);
+            return Err(StreamError::WordOfOtherDevice);
         }
         Ok(FlagWord::first(self.memory))
     }

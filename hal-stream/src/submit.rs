@@ -135,7 +135,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let queue = Arc::clone(&self.queue);
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
-        let inside = queue.member.entries.enter();
+        let inside = queue.member.launches.begin();
         let prepared = self.prepare(payload, fence)?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
@@ -168,7 +168,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let queue = Arc::clone(&self.queue);
         let entered = queue.device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
-        let inside = queue.member.entries.enter();
+        let inside = queue.member.launches.begin();
         let fenced = match self.end {
             // Nothing was launched since, so it is the same fence once more.
             Some(end) => self.record_late(end).map(|()| self.end = None),

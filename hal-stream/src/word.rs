@@ -66,7 +66,7 @@ impl<A: StreamApi> GateWord<A> {
         device: &Inner<A>,
     ) -> Result<(FlagWord, Taken), StreamError<A::Error>> {
         if !std::ptr::eq(Arc::as_ptr(&self.device), device) {
-            return Err(StreamError::WordOfAnother);
+            return Err(StreamError::WordOfOtherDevice);
         }
         if self.taken.swap(true, Ordering::Acquire) {
             return Err(StreamError::WordTaken);

@@ -643,7 +643,7 @@ mod self_test {
     #[test]
     fn a_device_that_holds_all_streams_is_noticed() {
         let nature = Nature { one_ring: true, ..Nature::default() };
-        assert_eq!(outcome(nature), Some(NoGate::OthersHeld));
+        assert_eq!(outcome(nature), Some(NoGate::OtherStreamsHeld));
     }
 
     #[test]
@@ -943,7 +943,7 @@ mod shared_words {
         let mut second = device(Nature::default());
         let config = StreamConfig::default().in_page(gate);
         let refused = second.open(QueueId::new(0, 0), config).map(drop);
-        assert!(matches!(refused, Err(StreamError::WordOfAnother)));
+        assert!(matches!(refused, Err(StreamError::WordOfOtherDevice)));
         assert_eq!(second.api().alive().0, 0, "a stream is left");
         assert_eq!(theirs.word(7).load(Ordering::SeqCst), 0);
     }
@@ -1216,7 +1216,7 @@ mod graphs {
         let again = first.open(QueueId::new(1, 0), config()).map(|_| ());
         assert!(matches!(again, Err(StreamError::WordTaken)), "{again:?}");
         let other = second.open(QueueId::new(0, 0), config()).map(|_| ());
-        assert!(matches!(other, Err(StreamError::WordOfAnother)), "{other:?}");
+        assert!(matches!(other, Err(StreamError::WordOfOtherDevice)), "{other:?}");
         assert_eq!((streams(&first), streams(&second)), before, "a stream was left");
         drop(queue);
         first.open(QueueId::new(1, 0), config()).expect("a queue");
