@@ -15,6 +15,7 @@ pub mod kfd;
 pub mod kit;
 pub mod mode;
 pub mod overhead;
+pub mod paper;
 pub mod partition;
 pub mod place;
 pub mod preempt;
