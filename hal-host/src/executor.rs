@@ -38,7 +38,7 @@ pub(crate) fn run(device: &Device, index: usize, queue: &Queue) {
                 state = device.lock();
                 if let Some(waker) = state.finish(index, ended, failed) {
                     drop(state);
-                    quietly(|| Waker::wake(waker));
+                    catching_panics(|| Waker::wake(waker));
                     state = device.lock();
                 }
             }
@@ -51,7 +51,7 @@ pub(crate) fn run(device: &Device, index: usize, queue: &Queue) {
     let left = state.remove(index);
     drop(state);
     for command in left {
-        quietly(|| drop(command));
+        catching_panics(|| drop(command));
     }
 }
 
@@ -66,17 +66,17 @@ fn execute(queue: &Queue, command: HostCommand) -> (u64, bool) {
         queue.gate.leave();
     }
     let ended = sys::now_ns();
-    quietly(|| drop(command));
+    catching_panics(|| drop(command));
     let failed = result.is_err();
     // What a command panicked with may panic when it is dropped.
-    quietly(|| drop(result));
+    catching_panics(|| drop(result));
     (ended, failed)
 }
 
-/// Runs code of others whose panic must not end the queue's thread.
-fn quietly(body: impl FnOnce()) {
+/// Runs code of the user, whose panic must not end the queue's thread.
+fn catching_panics(body: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-        // Dropping it could panic again, and so on.
+        // Dropping the payload could panic again.
         std::mem::forget(panic);
     }
 }

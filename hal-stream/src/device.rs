@@ -11,7 +11,7 @@ use crate::error::StreamError;
 use crate::flags::{FlagWord, Flags};
 use crate::occupancy::Occupancy;
 use crate::page::SharedPage;
-use crate::probe::comes_back;
+use crate::probe::call_returns;
 use crate::registry::{GateRegistry, GatesOpen};
 use crate::selftest::{self, NoGate};
 use crate::shared::SharedGates;
@@ -89,7 +89,7 @@ impl<A: StreamApi> StreamDevice<A> {
         };
         if inner.no_gate.is_none() && !config.probe_every.is_zero() {
             let api = Arc::downgrade(&inner.api);
-            let probe = move || api.upgrade().is_some_and(|api| comes_back(&*api));
+            let probe = move || api.upgrade().is_some_and(|api| call_returns(&*api));
             inner.gates.probe(config.probe_every, probe).map_err(StreamError::Thread)?;
         }
         Ok(Self { inner: Arc::new(inner) })

@@ -48,7 +48,7 @@ impl<A: StreamApi> Inner<A> {
             let event = self.api.create_event().and_then(|event| {
                 // SAFETY: the event is new; the stream outlives the queue.
                 let recorded = unsafe { self.api.record(event, stream) };
-                // SAFETY: nobody else knows the event.
+                // SAFETY: nothing else refers to the event.
                 recorded.inspect_err(|_| unsafe { self.api.destroy_event(event) }).map(|()| event)
             });
             match event {

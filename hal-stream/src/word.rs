@@ -14,8 +14,8 @@ use crate::flags::FlagWord;
 /// [`crate::StreamConfig::with_gate`]. Without a queue it is zero.
 ///
 /// A clone is the same word. It goes back to the device when the last clone and the queue are gone
-/// and what the queue was given has run. Whatever else on the device waits for it must keep a
-/// clone until it has run.
+/// and the commands of the queue have run. Other work on the device that waits for the word must
+/// keep a clone until it has run.
 pub struct GateWord<A: StreamApi> {
     device: Arc<Inner<A>>,
     word: FlagWord,
@@ -24,7 +24,7 @@ pub struct GateWord<A: StreamApi> {
 }
 
 impl<A: StreamApi> GateWord<A> {
-    /// A word that nobody uses.
+    /// A word of the device's flag memory.
     pub(crate) fn take(device: &Arc<Inner<A>>) -> Result<Self, StreamError<A::Error>> {
         if let Some(why) = &device.no_gate {
             return Err(StreamError::NoGate(why.clone()));
@@ -53,7 +53,7 @@ impl<A: StreamApi> GateWord<A> {
     ///
     /// # Safety
     /// The event was made by the device's [`StreamApi::create_event`], was recorded behind the last
-    /// thing that waits for the word on behalf of this clone, and nobody else uses it any more.
+    /// thing that waits for the word on behalf of this clone, and nothing else uses it any more.
     pub unsafe fn give_back_after(self, event: Option<A::Event>) {
         // For the event, while that of this clone ends with it.
         self.device.flags().share(self.word);
