@@ -13,8 +13,8 @@ use xsched_core::id::CmdId;
 
 use crate::command::HostCommand;
 use crate::error::HostError;
-use crate::executor::Queue;
 use crate::gate::Request;
+use crate::queue::Queue;
 use crate::sys;
 
 /// What a queue's thread does now.

@@ -1,29 +1,16 @@
 //! The thread of a hardware queue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use crate::arbiter::Next;
 use crate::command::HostCommand;
-use crate::device::Device;
-use crate::gate::Gate;
+use crate::inner::Device;
+use crate::queue::Queue;
 use crate::signal::Executing;
 use crate::sys;
-
-/// The part of a hardware queue that is used without the device's lock.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    /// Stops and continues the running command.
-    pub(crate) gate: Gate,
-    /// Its thread sleeps here when it has no turn.
-    pub(crate) turn: Condvar,
-    /// One past the newest fenced command that has ended.
-    pub(crate) visible: AtomicU64,
-    /// The id of its thread.
-    pub(crate) thread: AtomicI32,
-}
 
 /// Runs the commands of a queue until it is closed.
 pub(crate) fn run(device: &Device, index: usize, queue: &Queue) {

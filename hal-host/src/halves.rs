@@ -11,9 +11,9 @@ use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
 
 use crate::command::HostCommand;
-use crate::device::Device;
 use crate::error::HostError;
-use crate::executor::Queue;
+use crate::inner::Device;
+use crate::queue::Queue;
 
 /// What the halves share. The last of them closes the queue.
 #[derive(Debug)]

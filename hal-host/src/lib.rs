@@ -50,19 +50,23 @@ compile_error!(
 mod arbiter;
 mod busy_loop;
 mod command;
+mod config;
 mod device;
 mod error;
 mod executor;
 mod gate;
 mod halves;
+mod inner;
 #[cfg(all(test, loom))]
 mod models;
+mod queue;
 mod signal;
 mod sync;
 mod sys;
 
 pub use busy_loop::BusyLoop;
 pub use command::HostCommand;
-pub use device::{HostConfig, HostDevice};
+pub use config::HostConfig;
+pub use device::HostDevice;
 pub use error::HostError;
 pub use halves::{HostPreempt, HostRetire, HostSubmit};

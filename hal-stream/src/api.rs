@@ -86,7 +86,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
         0
     }
 
-    /// LaunchCounter that a hardware queue takes before a launch blocks, if that is known without trying.
+    /// Entries that a hardware queue takes before a launch blocks, if that is known without trying.
     fn depth(&self) -> Option<u32> {
         None
     }

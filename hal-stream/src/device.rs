@@ -1,24 +1,24 @@
 //! The device.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use xsched_core::level::Level;
 
 use crate::api::{About, FlagMemory, StreamApi};
 use crate::config::StreamDeviceConfig;
-use crate::error::StreamError;
-use crate::flags::{FlagWord, Flags};
+use crate::error::{NoGate, StreamError};
+use crate::flags::Flags;
+use crate::inner::Inner;
 use crate::occupancy::Occupancy;
 use crate::page::SharedPage;
 use crate::probe::call_returns;
-use crate::registry::{GateRegistry, GatesOpen};
-use crate::selftest::{self, NoGate};
+use crate::registry::GateRegistry;
+use crate::selftest;
 use crate::shared::SharedGates;
-use crate::teardown::Leaving;
 use crate::word::GateWord;
 
-/// LaunchCounter assumed for a hardware queue whose depth was not measured: an H200's, measured.
+/// Entries assumed for a hardware queue whose depth was not measured: an H200's, measured.
 const DEPTH: u32 = 1_020;
 /// Of the depth, one part in so many is used.
 const SHARE: u32 = 4;
@@ -33,22 +33,6 @@ impl<A: StreamApi> Clone for StreamDevice<A> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
     }
-}
-
-#[derive(Debug)]
-pub(crate) struct Inner<A: StreamApi> {
-    pub(crate) api: Arc<A>,
-    pub(crate) gates: Arc<GateRegistry<Option<FlagWord>>>,
-    pub(crate) occupancy: Occupancy,
-    pub(crate) config: StreamDeviceConfig,
-    pub(crate) entries_max: u32,
-    pub(crate) no_gate: Option<NoGate>,
-    pub(crate) flags: Mutex<Flags>,
-    pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
-    /// Pages that other processes have mapped as well.
-    pub(crate) shared: Mutex<Vec<(FlagMemory, Arc<SharedPage>)>>,
-    /// Streams that could not be destroyed, and words for which the device may still wait.
-    pub(crate) lost: AtomicU64,
 }
 
 impl<A: StreamApi> StreamDevice<A> {
@@ -136,10 +120,19 @@ impl<A: StreamApi> StreamDevice<A> {
     /// wait for the whole device, and would not come back while a queue is held: freeing memory,
     /// loading code, raising the limit of the stack.
     pub fn with_gates_open<T>(&self, f: impl FnOnce() -> T) -> T {
-        let open: GatesOpen<'_, _> = self.inner.gates.open_all();
+        let open = self.inner.gates.open_all();
         let answer = f();
         drop(open);
         answer
+    }
+
+    /// A function that tells whether all gates are forced open now: because a call was blocked, or
+    /// within [`StreamDevice::with_gates_open`]. A backend that stops queues in another way has to
+    /// resume them at the same times. Answers false once the device is gone.
+    #[must_use]
+    pub fn gates_open(&self) -> Box<dyn Fn() -> bool + Send> {
+        let gates = Arc::downgrade(&self.inner.gates);
+        Box::new(move || gates.upgrade().is_some_and(|gates| gates.all_open()))
     }
 
     /// Makes a shared page usable for gates of this device.
@@ -203,8 +196,10 @@ fn try_gate<A: StreamApi>(api: &A, flags: &mut Flags, depth: bool) -> Result<u32
     tested
 }
 
-impl<A: StreamApi> Inner<A> {
-    pub(crate) fn flags(&self) -> MutexGuard<'_, Flags> {
-        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+impl<A: StreamApi> GateWord<A> {
+    /// Whether the word was taken from this device.
+    #[must_use]
+    pub fn is_of(&self, device: &StreamDevice<A>) -> bool {
+        Arc::ptr_eq(&self.device, &device.inner)
     }
 }

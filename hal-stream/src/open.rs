@@ -8,14 +8,15 @@ use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Level};
 
 use crate::api::StreamApi;
-use crate::config::{GateSource, StreamConfig};
-use crate::device::{Inner, StreamDevice};
+use crate::device::StreamDevice;
 use crate::error::StreamError;
 use crate::flags::FlagWord;
+use crate::inner::Inner;
 use crate::occupancy::Occupant;
 use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
+use crate::queue_config::{GateSource, StreamConfig};
 use crate::registry::Member;
 use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::submit::{Batch, Events, StreamSubmit};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::api::StreamApi;
-use crate::device::Inner;
 use crate::flags::FlagWord;
+use crate::inner::Inner;
 use crate::occupancy::Occupant;
 use crate::predict::{Predictor, Spacing};
 use crate::registry::Member;

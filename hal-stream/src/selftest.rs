@@ -1,11 +1,11 @@
 //! The self-test of gates on a device, before they are used.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::api::StreamApi;
+use crate::error::NoGate;
 use crate::flags::FlagWord;
 use crate::sync::Word;
 
@@ -17,47 +17,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// that is kept from running looks the same, so the gate is tried again with more and more patience
 /// before it is given up: that costs a device on which launches do block less than half a second.
 const BLOCKED_MS: [u64; 4] = [5, 20, 80, 320];
-/// LaunchCounter that are tried at most when the depth is measured.
+/// Entries that are tried at most when the depth is measured.
 const DEPTH_MAX: u32 = 4_096;
 /// The poll delay of the rescuer.
 const POLL_DELAY: Duration = Duration::from_micros(200);
-
-/// Why the level of a device's queues is no higher.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NoGate {
-    /// The configuration says so.
-    Configured,
-    /// The driver has no waits for memory, in its own words.
-    NoWaits(String),
-    /// A call failed during the test.
-    Failed(String),
-    /// A command started behind a closed gate.
-    NotHeld,
-    /// A gate that was opened held on.
-    NotOpened,
-    /// Commands of another stream were held as well.
-    OtherStreamsHeld,
-    /// A launch behind a closed gate blocked the thread at once.
-    Blocks,
-}
-
-impl fmt::Display for NoGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Configured => f.write_str("the configuration asks for Lv1"),
-            Self::NoWaits(why) => f.write_str(why),
-            Self::Failed(why) => write!(f, "the self-test of the gate failed: {why}"),
-            Self::NotHeld => f.write_str("a closed gate did not hold a command"),
-            Self::NotOpened => f.write_str("an opened gate did not let a command pass"),
-            Self::OtherStreamsHeld => f.write_str(
-                "a closed gate holds other streams too, as all share one connection to the device; \
-                 is CUDA_DEVICE_MAX_CONNECTIONS=1 set?",
-            ),
-            Self::Blocks => f.write_str("launching behind a closed gate blocks the thread"),
-        }
-    }
-}
 
 /// A thread that opens the gate if the testing thread is blocked.
 struct Rescue<'a> {

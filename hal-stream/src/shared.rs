@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::api::{FlagMemory, StreamApi};
-use crate::device::Inner;
 use crate::error::StreamError;
 use crate::flags::FlagWord;
+use crate::inner::Inner;
 use crate::page::{SHARED_WORDS, STRIDE, SharedPage};
 
 /// A shared page that a device can wait for. It keeps the device and the page alive.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::api::StreamApi;
-use crate::device::{Inner, StreamDevice};
 use crate::error::StreamError;
 use crate::flags::FlagWord;
+use crate::inner::Inner;
 
 /// The word of a gate, for graphs with gates of their own: what waits in them for the word to be
 /// zero is held and let go with the queue that is opened with it, by
@@ -17,7 +17,7 @@ use crate::flags::FlagWord;
 /// and the commands of the queue have run. Other work on the device that waits for the word must
 /// keep a clone until it has run.
 pub struct GateWord<A: StreamApi> {
-    device: Arc<Inner<A>>,
+    pub(crate) device: Arc<Inner<A>>,
     word: FlagWord,
     /// A queue is open with it.
     taken: Arc<AtomicBool>,
@@ -40,12 +40,6 @@ impl<A: StreamApi> GateWord<A> {
     #[must_use]
     pub const fn address(&self) -> u64 {
         self.word.device
-    }
-
-    /// Whether it was taken from this device.
-    #[must_use]
-    pub fn is_of(&self, device: &StreamDevice<A>) -> bool {
-        Arc::ptr_eq(&self.device, &device.inner)
     }
 
     /// Drops this clone, whose word goes back no sooner than the event completes. `None` if there

@@ -21,7 +21,7 @@ struct Device {
 }
 
 /// What a queue's thread and the interrupting thread share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Queue {
     gate: Arc<Gate>,
     signals: Arc<Signals>,
@@ -31,7 +31,9 @@ struct Queue {
 impl Queue {
     fn new() -> Self {
         let gate = Arc::new(Gate::default());
-        let signals = Signals { gate: Arc::clone(&gate), pending: AtomicBool::new(false) };
+        let signalled = Arc::clone(&gate);
+        let handler = Box::new(move || signalled.on_signal());
+        let signals = Signals { handler, pending: AtomicBool::new(false) };
         Self { gate, signals: Arc::new(signals), device: Arc::new(Mutex::new(Device::default())) }
     }
 
