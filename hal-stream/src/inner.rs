@@ -1,11 +1,33 @@
-//! What closed queues leave on the device, and the end of the device.
+//! The state of a device that its queues, words and pages share; what closed queues leave on it; and
+//! its end.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::api::StreamApi;
-use crate::device::Inner;
-use crate::flags::FlagWord;
+use crate::api::{FlagMemory, StreamApi};
+use crate::config::StreamDeviceConfig;
+use crate::error::NoGate;
+use crate::flags::{FlagWord, Flags};
+use crate::occupancy::Occupancy;
+use crate::page::SharedPage;
+use crate::registry::GateRegistry;
+
+/// What the handles of a device share.
+#[derive(Debug)]
+pub(crate) struct Inner<A: StreamApi> {
+    pub(crate) api: Arc<A>,
+    pub(crate) gates: Arc<GateRegistry<Option<FlagWord>>>,
+    pub(crate) occupancy: Occupancy,
+    pub(crate) config: StreamDeviceConfig,
+    pub(crate) entries_max: u32,
+    pub(crate) no_gate: Option<NoGate>,
+    pub(crate) flags: Mutex<Flags>,
+    pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
+    /// Pages that other processes have mapped as well.
+    pub(crate) shared: Mutex<Vec<(FlagMemory, Arc<SharedPage>)>>,
+    /// Streams that could not be destroyed, and words for which the device may still wait.
+    pub(crate) lost: AtomicU64,
+}
 
 /// A closed queue that the device may still be busy with.
 #[derive(Debug)]
@@ -16,6 +38,10 @@ pub(crate) struct Leaving<A: StreamApi> {
 }
 
 impl<A: StreamApi> Inner<A> {
+    pub(crate) fn flags(&self) -> MutexGuard<'_, Flags> {
+        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Gives a word back when the device has got past an event, and ends that. Without an event it
     /// never is.
     pub(crate) fn give_back_after(&self, event: Option<A::Event>, word: FlagWord) {
@@ -48,7 +74,7 @@ impl<A: StreamApi> Inner<A> {
             let event = self.api.create_event().and_then(|event| {
                 // SAFETY: the event is new; the stream outlives the queue.
                 let recorded = unsafe { self.api.record(event, stream) };
-                // SAFETY: nobody else knows the event.
+                // SAFETY: nothing else refers to the event.
                 recorded.inspect_err(|_| unsafe { self.api.destroy_event(event) }).map(|()| event)
             });
             match event {
