@@ -9,6 +9,7 @@ pub mod devices;
 mod gpu;
 pub mod graphs;
 mod host;
+pub mod html;
 pub mod judge;
 pub mod kfd;
 pub mod kit;
