@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use xsched_lab::mode::Mode;
-use xsched_sim::comparators::System;
+use xsched_sim::scenario::System;
 
 pub(crate) use kit::{AllArgs, ClientArgs, InterruptArgs, PlacementArgs, RequestsArgs};
 

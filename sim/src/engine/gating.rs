@@ -4,7 +4,7 @@ use xsched_core::message::HoldState;
 
 use super::Engine;
 use crate::clock::Event;
-use crate::comparators::Admit;
+use crate::gate::Admit;
 
 impl Engine<'_> {
     /// Whether the next command of a queue may be launched, as far as the gate is concerned.

@@ -23,6 +23,7 @@ mod model;
 mod names;
 mod raw;
 mod source;
+mod system;
 mod task;
 mod trace;
 mod units;
@@ -41,6 +42,7 @@ pub use model::{
     RecordedRequest, Reference, SCHEMA_VERSION, Scenario, Stat, SyncScope, TaskSpec, TraceRow,
     WindowSpec,
 };
+pub use system::{Comparators, System, UnknownSystem};
 
 use source::Source;
 

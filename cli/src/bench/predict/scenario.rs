@@ -1,7 +1,7 @@
 //! The scenarios that stand for what the benches run.
 
 use xsched_lab::{Foreground, Way};
-use xsched_sim::comparators::Comparators;
+use xsched_sim::scenario::Comparators;
 use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
 /// Where the pauses of the simulated tasks follow from.
