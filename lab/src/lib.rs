@@ -9,6 +9,7 @@ pub mod demo;
 pub mod device;
 mod draw;
 mod error;
+pub mod html;
 pub mod interrupt;
 pub mod judge;
 pub mod kernels;

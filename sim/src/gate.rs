@@ -1,8 +1,7 @@
-//! What a comparator can keep back: launches of commands, and the beginning of requests.
+//! What can be kept back from outside of the queues: launches of commands, and the beginning of
+//! requests.
 
 use std::fmt::Debug;
-
-use crate::scenario::{TaskSpec, WindowSpec};
 
 /// Whether a task may launch its next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,13 +10,13 @@ pub(crate) enum Admit {
     Now,
     /// Not before this time; ask again then.
     At(u64),
-    /// Not before [`Gate::woken`] names the task.
+    /// Not before [`LaunchGate::woken`] names the task.
     Later,
 }
 
-/// The part of a comparator that decides when tasks go on. Tasks are numbered as in the scenario;
+/// Decides when tasks launch and begin requests. The engine knows comparators only as this. Tasks are numbered as in the scenario;
 /// times are in nanoseconds.
-pub(crate) trait Gate: Debug {
+pub(crate) trait LaunchGate: Debug {
     /// The task has a command to launch; its request has so many that are not launched, this one
     /// included.
     fn admit(&mut self, now_ns: u64, task: usize, left: u64) -> Admit {
@@ -55,12 +54,4 @@ pub(crate) trait Gate: Debug {
     fn next_request(&mut self) -> Option<usize> {
         None
     }
-}
-
-/// A window that does not limit by itself, in which the host sees the end of every command: what a
-/// gate keeps back must not depend on fences that only come with later commands.
-pub(super) fn watched_window(task: &mut TaskSpec, launch_queue: u32) {
-    task.window = WindowSpec::Fixed;
-    task.threshold = (launch_queue / 8).clamp(1, task.capacity);
-    task.batch = 1;
 }

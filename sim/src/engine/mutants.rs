@@ -1,12 +1,13 @@
 //! Deliberate defects: the checker of each invariant notices the one that breaks it, and nobody
 //! complains about the same run without it.
 
-#[path = "theory/build.rs"]
+#[path = "../../tests/theory/build.rs"]
 mod build;
 
+use super::Mutant;
+use crate::run::{RunOptions, run, run_mutant};
+use crate::scenario::{DeviceSpec, Dist, Scenario, TaskSpec};
 use build::{MS, S, US, assert_sound, once, periodic, prioritised, scenario, slow_device, task};
-use xsched_sim::run::{Mutant, RunOptions, run, run_mutant};
-use xsched_sim::scenario::{DeviceSpec, Dist, Scenario, TaskSpec};
 
 /// Fails unless the checker of this name, and only with the defect, finds something.
 fn notices(mutant: Mutant, checker: &str, scenario: &Scenario) {
