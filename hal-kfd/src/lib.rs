@@ -36,10 +36,10 @@ mod watching;
 
 pub use device::{
     Counts, DeviceError, KfdConfig, KfdDevice, KfdPreempt, KfdQueueConfig, KfdRetire, KfdSubmit,
-    Lifted, at_exit,
+    GatesOpen, at_exit,
 };
 pub use driver::{Driver, KFD_PATH, Kfd};
 pub use error::KfdError;
-pub use queue::{KfdQueue, NORMAL, QueueFacts};
+pub use queue::{KfdQueue, PRIORITY_NORMAL, QueueFacts};
 pub use version::{Version, Versioned};
 pub use watching::{Record, Watcher};

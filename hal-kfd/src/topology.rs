@@ -60,7 +60,7 @@ impl Module {
 
     /// Whether the version, or the source's hash, contains a text.
     #[must_use]
-    pub fn has_marker(&self, marker: &str) -> bool {
+    pub fn has_signature(&self, marker: &str) -> bool {
         let texts = [&self.version, &self.source_version];
         texts.into_iter().flatten().any(|text| text.contains(marker))
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use xsched_hal_hip::{BareStream, HipApi, HipNative, PlacedWord};
-use xsched_hal_kfd::attribution::{Attribution, Blind};
+use xsched_hal_kfd::attribution::{Attribution, NoAttribution};
 use xsched_hal_kfd::mechanism::Mechanism;
 use xsched_hal_stream::{SpinApi, Stamps, StreamApi};
 
@@ -59,7 +59,7 @@ impl Below {
     #[must_use]
     pub fn nothing() -> Self {
         let why = "only --hal kfd holds by the driver";
-        Self { attribution: Box::new(Blind), mechanism: Err(LabError::new(why)) }
+        Self { attribution: Box::new(NoAttribution), mechanism: Err(LabError::new(why)) }
     }
 }
 

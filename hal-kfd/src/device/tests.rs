@@ -259,7 +259,7 @@ fn a_blocked_launch_lets_all_go() {
         two
     });
     assert!(matches!(back.recv_timeout(PATIENCE), Ok(Ok(()))), "the launch never came back");
-    assert_eq!(device.counts().lifted, 1);
+    assert_eq!(device.counts().released, 1);
     until("it is held again", || !fake.is_active(0));
     assert_eq!(one.preempt.step(Step::Restore), Ok(StepDone::Now(None)));
     drop(launch.join().expect("it does not panic"));
@@ -272,19 +272,19 @@ fn holds_follow_those_below() {
     let trap = Arc::new(DebugTrap::own(fake.versioned()).expect("the runtime is enabled"));
     let by = Box::new(BySnapshot(Arc::clone(&trap)));
     let below = Below { fake: fake.clone(), makes: 1, level: Level::Deactivate, blocks: false };
-    let is_lifted = Arc::new(AtomicBool::new(false));
-    let says = Arc::clone(&is_lifted);
-    let lifted: Lifted = Box::new(move || says.load(Ordering::Relaxed));
+    let is_released = Arc::new(AtomicBool::new(false));
+    let says = Arc::clone(&is_released);
+    let lifted: GatesOpen = Box::new(move || says.load(Ordering::Relaxed));
     let mut device =
         KfdDevice::new(below, trap, by, Some(lifted), config(false)).expect("there is a thread");
     let (mut one, mut two) = (open(&mut device), open(&mut device));
     assert_eq!(one.preempt.step(Step::Interrupt), Ok(StepDone::Now(None)));
-    is_lifted.store(true, Ordering::Relaxed);
+    is_released.store(true, Ordering::Relaxed);
     until("it is let go", || fake.is_active(0));
     // What is held meanwhile is held when that ends.
     assert_eq!(two.preempt.step(Step::Interrupt), Ok(StepDone::Now(None)));
     assert!(fake.is_active(1));
-    is_lifted.store(false, Ordering::Relaxed);
+    is_released.store(false, Ordering::Relaxed);
     until("both are held", || !fake.is_active(0) && !fake.is_active(1));
     assert_eq!(one.preempt.step(Step::Restore), Ok(StepDone::Now(None)));
     assert!(fake.is_active(0) && !fake.is_active(1));
@@ -295,7 +295,7 @@ fn a_third_party_is_overruled() {
     let fake = Fake::with_queues(1);
     let update = Arc::new(UpdateQueue::new(fake.versioned(), None));
     let below = Below { fake: fake.clone(), makes: 0, level: Level::Deactivate, blocks: false };
-    let blind = Box::new(crate::attribution::Blind);
+    let blind = Box::new(crate::attribution::NoAttribution);
     let mut device =
         KfdDevice::new(below, update, blind, None, config(false)).expect("there is a thread");
     let config = KfdQueueConfig::new(()).known_as(*crate::scripted::queue(0).facts());
@@ -315,9 +315,9 @@ fn ends_are_not_kept_waiting() {
         assert_eq!(queue.preempt.step(Step::Interrupt), Ok(StepDone::Now(None)));
     }
     let known = [Arc::clone(device.holds.mechanism())];
-    ends::let_go(ENDS_QUEUE, 1, &known);
+    exit::resume_before(ENDS_QUEUE, 1, &known);
     assert!(!fake.is_active(0) && fake.is_active(1));
-    ends::let_go(ENDS_RUNTIME, 0, &known);
+    exit::resume_before(ENDS_RUNTIME, 0, &known);
     assert!(fake.is_active(0));
     assert!(!fake.state().is_debugged, "nobody waits for the debugger");
     // Both can still be let go and closed.

@@ -75,7 +75,7 @@ pub unsafe extern "C" fn ioctl(
             create(descriptor, request, argument)
         } else {
             if request & 0xffff == CREATE_PROCESS {
-                lock().has_other_spaces = true;
+                lock().has_secondary_process = true;
             }
             next(descriptor, request, argument)
         }

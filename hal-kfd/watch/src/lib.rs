@@ -88,9 +88,9 @@ pub extern "C" fn xsched_kfd_watch_on_end_v1(call: Option<EndFn>) {
     lock().on_end = call;
 }
 
-/// See [`xsched_hal_kfd::preloaded::SpacesFn`].
+/// See [`xsched_hal_kfd::preloaded::SecondaryProcessFn`].
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_kfd_watch_spaces_v1() -> c_int {
-    c_int::from(lock().has_other_spaces)
+    c_int::from(lock().has_secondary_process)
 }

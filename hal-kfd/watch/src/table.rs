@@ -23,7 +23,7 @@ pub(crate) struct Table {
     /// The process that all this is about: a child has none of its parent's queues.
     process: i32,
     /// There may be queues that others' ids are as well.
-    pub(crate) has_other_spaces: bool,
+    pub(crate) has_secondary_process: bool,
     /// What is called before something that would wait for a suspended queue.
     pub(crate) on_end: Option<EndFn>,
 }
@@ -34,7 +34,7 @@ impl Table {
             queues: BTreeMap::new(),
             created: 0,
             process: 0,
-            has_other_spaces: false,
+            has_secondary_process: false,
             on_end: None,
         }
     }

@@ -21,7 +21,7 @@ use xsched_hal_kfd::attribution::{Attribution, Before, BySnapshot, Unattributed}
 use xsched_hal_kfd::mechanism::{DebugTrap, Kind, Mechanism, PatchedDriver, UpdateQueue};
 use xsched_hal_kfd::topology::Module;
 use xsched_hal_kfd::uapi;
-use xsched_hal_kfd::{Driver, KfdConfig, KfdDevice, KfdQueueConfig, NORMAL, QueueFacts, Versioned};
+use xsched_hal_kfd::{Driver, KfdConfig, KfdDevice, KfdQueueConfig, PRIORITY_NORMAL, QueueFacts, Versioned};
 use xsched_kfd_emulated::{Config, InProcess, Private};
 use zerocopy::IntoBytes;
 
@@ -77,7 +77,7 @@ impl Bridge {
             gpu_id: GPU,
             queue_type: uapi::QueueType::ComputeAql as u32,
             percentage: 100,
-            priority: NORMAL,
+            priority: PRIORITY_NORMAL,
             ..uapi::CreateQueue88::default()
         };
         let mut made = uapi::CreateQueue { base, ..uapi::CreateQueue::default() };
@@ -205,7 +205,7 @@ impl Attribution for ByModel {
     }
 
     fn made_since(&self, before: &Before) -> Result<Vec<QueueFacts>, Unattributed> {
-        let Before::Queues(known) = before else { return Err(Unattributed::NobodyLooks) };
+        let Before::Queues(known) = before else { return Err(Unattributed::NoObserver) };
         let new = self.queues().into_iter().filter(|(_, ring_base)| !known.contains(ring_base));
         Ok(new
             .map(|(id, ring_base)| QueueFacts {
@@ -213,7 +213,7 @@ impl Attribution for ByModel {
                 gpu_id: GPU,
                 ring_base,
                 ring_size: RING_BYTES,
-                priority: NORMAL,
+                priority: PRIORITY_NORMAL,
                 kind: 2,
                 save_bytes: 0,
                 created: None,

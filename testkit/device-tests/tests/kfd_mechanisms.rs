@@ -371,7 +371,7 @@ fn streams_are_told_by_what_is_new() {
     let by = BySnapshot(Arc::new(process.trap()));
     let before = by.before().expect("it can be asked");
     let queue = process.create(1);
-    let found = by.the_one_since(&before).expect("one was made");
+    let found = by.single_since(&before).expect("one was made");
     assert_eq!((found.id, found.ring_base), (queue.id(), ring(1)));
 }
 
@@ -385,7 +385,7 @@ fn the_other_meaning_of_0x88_is_refused() {
         let error = error.expect_err("it is another driver");
         let expected = matches!(
             error,
-            KfdError::OtherMeaning { .. } | KfdError::NotSupported { errno: Errno::NOTTY, .. }
+            KfdError::CallMismatch { .. } | KfdError::NotSupported { errno: Errno::NOTTY, .. }
         );
         assert!(expected, "{private:?}: {error}");
         assert_eq!(process.preemptions(), 0);

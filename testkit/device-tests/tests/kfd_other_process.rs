@@ -341,7 +341,7 @@ fn a_target_that_dies_in_the_middle_is_named() {
     assert_eq!(trap.resume(&all), [Err(KfdError::NoSuchProcess { pid })]);
     assert!(trap.held().is_empty() && !trap.is_open());
     assert_eq!(trap.resume(&all), [Ok(())], "it is suspended no more");
-    assert_eq!(trap.suspend(&all), [Err(KfdError::Released)]);
+    assert_eq!(trap.suspend(&all), [Err(KfdError::SessionEnded)]);
     assert_eq!(
         (trap.release(), attach(pid).err()),
         (Ok(()), Some(KfdError::NoSuchProcess { pid }))

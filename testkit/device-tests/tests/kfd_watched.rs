@@ -80,19 +80,19 @@ impl Program {
 fn attribute(by: &ByCalls, make: impl FnOnce()) -> Arc<KfdQueue> {
     let before = by.before().expect("it is preloaded");
     make();
-    let facts = by.the_one_since(&before).expect("one was made");
+    let facts = by.single_since(&before).expect("one was made");
     Arc::new(KfdQueue::new(facts).expect("it can be"))
 }
 
 fn tell_queues(by: &ByCalls, program: &Program) {
     let before = by.before().expect("it is preloaded");
-    assert_eq!(by.the_one_since(&before), Err(Unattributed::Shared));
+    assert_eq!(by.single_since(&before), Err(Unattributed::Shared));
     let copies = program.create(0, 1);
-    assert_eq!(by.the_one_since(&before), Err(Unattributed::Shared), "it runs no waves");
+    assert_eq!(by.single_since(&before), Err(Unattributed::Shared), "it runs no waves");
     std::thread::scope(|scope| {
         // Another thread's is not taken for this one's.
         let other = scope.spawn(|| program.create(1, 2)).join().expect("it does not panic");
-        assert_eq!(by.the_one_since(&before), Err(Unattributed::Shared));
+        assert_eq!(by.single_since(&before), Err(Unattributed::Shared));
         program.destroy(other);
     });
     program.destroy(copies);

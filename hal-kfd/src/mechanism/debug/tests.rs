@@ -136,7 +136,7 @@ fn a_runtime_that_ends_beside_a_debugger_does_not_wait_and_ends_the_session() {
     assert!(fake.is_active(0), "the driver lets everything go then");
     assert_eq!(trap.resume(std::slice::from_ref(&one)), [Ok(())]);
     assert!(trap.held().is_empty() && !trap.is_open() && !fake.state().is_debugged);
-    assert_eq!(trap.suspend(&[one]), [Err(KfdError::Released)]);
+    assert_eq!(trap.suspend(&[one]), [Err(KfdError::SessionEnded)]);
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn the_end_resumes_everything() {
     assert_eq!(trap.release(), Ok(()));
     assert!(fake.is_active(0) && fake.is_active(1));
     assert_eq!(trap.release(), Ok(()));
-    assert_eq!(trap.suspend(&[queue(0)]), [Err(KfdError::Released)]);
-    assert_eq!(trap.queues(), Err(KfdError::Released));
+    assert_eq!(trap.suspend(&[queue(0)]), [Err(KfdError::SessionEnded)]);
+    assert_eq!(trap.queues(), Err(KfdError::SessionEnded));
     drop(trap);
     assert_eq!(fake.count(DBG_TRAP.request, Some(Operation::Disable)), 1);
 }
@@ -188,7 +188,7 @@ fn old_drivers_are_not_asked() {
 fn more_queues_than_there_can_be_are_nonsense() {
     let fake = Fake::with_queues(1025);
     let trap = own(&fake);
-    assert!(matches!(trap.queues(), Err(KfdError::Nonsense { answer: 1025, .. })));
+    assert!(matches!(trap.queues(), Err(KfdError::UnexpectedAnswer { answer: 1025, .. })));
     let fake = Fake::with_queues(1024);
     assert_eq!(own(&fake).queues().expect("there are so many").len(), 1024);
 }

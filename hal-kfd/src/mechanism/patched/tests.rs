@@ -46,7 +46,7 @@ fn it_has_to_be_asked_for() {
     for asked in [None, Some(""), Some("  ")] {
         let refused = PatchedDriver::new(fake.versioned(), asked, &module(), 1_000);
         let variable = OPT_IN_VARIABLE;
-        assert_eq!(refused.expect_err("nobody asked"), KfdError::NotAskedFor { variable });
+        assert_eq!(refused.expect_err("nobody asked"), KfdError::OptInMissing { variable });
     }
     let stock = Module { version: Some("6.12.12".to_owned()), ..Module::default() };
     let refused = PatchedDriver::new(fake.versioned(), Some("_preempt"), &stock, 1_000);
@@ -82,6 +82,6 @@ fn another_meaning_of_a_number_is_found_out() {
         let driver = Arc::new(Versioned::ask(driver).expect("it answers"));
         let refused = PatchedDriver::new(driver, Some("_preempt"), &module(), 1_000);
         let error = refused.expect_err("it is another call");
-        assert!(matches!(error, KfdError::OtherMeaning { number: n, .. } if n == number));
+        assert!(matches!(error, KfdError::CallMismatch { number: n, .. } if n == number));
     }
 }
