@@ -90,11 +90,12 @@ impl<D: Driver> Versioned<D> {
         // SAFETY: the argument names no memory.
         let answered = unsafe { self.call(&call, &mut argument) }?;
         answered.map_err(|errno| KfdError::of_call(call.name, errno))?;
-        let descriptor = i32::try_from(argument.descriptor).map_err(|_| KfdError::UnexpectedAnswer {
-            call: call.name,
-            answer: u64::from(argument.descriptor),
-            advice: "it is no descriptor; update the driver",
-        })?;
+        let descriptor =
+            i32::try_from(argument.descriptor).map_err(|_| KfdError::UnexpectedAnswer {
+                call: call.name,
+                answer: u64::from(argument.descriptor),
+                advice: "it is no descriptor; update the driver",
+            })?;
         // SAFETY: the driver has just opened it for this call, so nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }

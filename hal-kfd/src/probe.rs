@@ -122,7 +122,11 @@ pub fn probe(config: &ProbeConfig) -> Result<(Arc<Versioned<Kfd>>, ProbeReport),
 }
 
 /// Probes a driver that is open.
-pub fn probe_driver<D: Driver>(driver: &Versioned<D>, config: &ProbeConfig, is_watched: bool) -> ProbeReport {
+pub fn probe_driver<D: Driver>(
+    driver: &Versioned<D>,
+    config: &ProbeConfig,
+    is_watched: bool,
+) -> ProbeReport {
     // Without sysfs the GPUs are unknown, and then no mechanism is chosen.
     let topology = Topology::read(&config.sysfs).unwrap_or_default();
     let version = driver.version();
@@ -308,7 +312,8 @@ mod tests {
         let asked = |mechanism: &str, patched: Option<&str>| {
             let mechanism = Some(mechanism.to_owned());
             let patched = patched.map(str::to_owned);
-            let config = ProbeConfig { sysfs: sysfs.clone(), mechanism, patched, ..ProbeConfig::default() };
+            let config =
+                ProbeConfig { sysfs: sysfs.clone(), mechanism, patched, ..ProbeConfig::default() };
             probe_driver(&driver, &config, true)
         };
         assert_eq!(asked("debug-trap", None).choice, Some(Kind::DebugTrap));

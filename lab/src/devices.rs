@@ -4,7 +4,7 @@ use serde::Serialize;
 use xsched_hal_cuda::{CudaApi, StreamDevice, StreamDeviceConfig};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, Rings};
 use xsched_hal_kfd::mechanism::Kind;
-use xsched_hal_kfd::probe::{ProbeReport, ProbeConfig, probe};
+use xsched_hal_kfd::probe::{ProbeConfig, ProbeReport, probe};
 use xsched_hal_kfd::topology::Gpu;
 use xsched_hal_stream::StreamApi;
 

@@ -11,7 +11,7 @@ use xsched_core::queue::Retired;
 use xsched_core::time::Duration;
 
 use super::DeviceError;
-use super::holds::{Holds, Slot, HoldOp};
+use super::holds::{HoldOp, Holds, Slot};
 use crate::error::KfdError;
 
 /// The half that launches, by the device below.

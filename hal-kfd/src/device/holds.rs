@@ -234,7 +234,10 @@ impl Holds {
 
     fn note(&self, requested: &mut Requested, slot: &Arc<Slot>, op: HoldOp, done: bool) {
         if op == HoldOp::Suspend && done {
-            requested.suspended.entry(slot.key).or_insert_with(|| (Arc::clone(slot), Instant::now()));
+            requested
+                .suspended
+                .entry(slot.key)
+                .or_insert_with(|| (Arc::clone(slot), Instant::now()));
         } else if let Some((_, since)) = requested.suspended.remove(&slot.key) {
             let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
             slot.suspended_ns.fetch_add(ns, Ordering::Relaxed);

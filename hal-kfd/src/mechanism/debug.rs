@@ -17,9 +17,7 @@ use crate::driver::{Driver, Kfd};
 use crate::error::KfdError;
 use crate::queue::{KfdQueue, QueueFacts};
 use crate::traced::Traced;
-use crate::uapi::{
-    DBG_TRAP, FAILED_BIT, ID_MASK, QUEUES_MAX, QueueSnapshotEntry, runtime_state,
-};
+use crate::uapi::{DBG_TRAP, FAILED_BIT, ID_MASK, QUEUES_MAX, QueueSnapshotEntry, runtime_state};
 use crate::version::Versioned;
 
 /// Suspends and resumes queues as a debugger does. Needs KFD 1.13 and HWS or MES scheduling.

@@ -1,8 +1,8 @@
 //! How queues are suspended and resumed: three mechanisms behind one trait.
 
 mod debug;
-mod suspended;
 mod patched;
+mod suspended;
 mod update;
 
 use std::fmt::Debug;

@@ -74,7 +74,11 @@ impl<D: Driver> PatchedDriver<D> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn suspend_one(&self, held: &mut SuspendedQueues, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+    fn suspend_one(
+        &self,
+        held: &mut SuspendedQueues,
+        queue: &Arc<KfdQueue>,
+    ) -> Result<(), KfdError> {
         if held.has(queue) {
             return Ok(());
         }
@@ -84,7 +88,11 @@ impl<D: Driver> PatchedDriver<D> {
         Ok(())
     }
 
-    fn resume_one(&self, held: &mut SuspendedQueues, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+    fn resume_one(
+        &self,
+        held: &mut SuspendedQueues,
+        queue: &Arc<KfdQueue>,
+    ) -> Result<(), KfdError> {
         if !held.has(queue) {
             return Ok(());
         }

@@ -69,7 +69,11 @@ impl<D: Driver> UpdateQueue<D> {
         Ok(record)
     }
 
-    fn suspend_one(&self, held: &mut SuspendedQueues, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+    fn suspend_one(
+        &self,
+        held: &mut SuspendedQueues,
+        queue: &Arc<KfdQueue>,
+    ) -> Result<(), KfdError> {
         if held.has(queue) {
             return Ok(());
         }
@@ -91,7 +95,11 @@ impl<D: Driver> UpdateQueue<D> {
         stopped
     }
 
-    fn resume_one(&self, held: &mut SuspendedQueues, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+    fn resume_one(
+        &self,
+        held: &mut SuspendedQueues,
+        queue: &Arc<KfdQueue>,
+    ) -> Result<(), KfdError> {
         if !held.has(queue) {
             return Ok(());
         }

@@ -88,8 +88,10 @@ impl Subject for Emulated {
 
     fn device(&self) -> Result<Self::Backend, String> {
         let below = self.below()?;
-        let places =
-            ProbeConfig { mechanism: Some(self.kind.name().to_owned()), ..ProbeConfig::from_environment() };
+        let places = ProbeConfig {
+            mechanism: Some(self.kind.name().to_owned()),
+            ..ProbeConfig::from_environment()
+        };
         let (driver, found) = probe(&places).map_err(|error| error.to_string())?;
         let made = assemble(driver, &found, &places).map_err(|error| error.to_string())?;
         let (mechanism, attribution) = made;
