@@ -27,6 +27,7 @@ pub mod fuzzing;
 mod handle;
 pub mod hint;
 mod hwqueue;
+mod lifecycle;
 mod log;
 mod platform;
 pub mod private;
