@@ -63,7 +63,7 @@ pub(crate) enum Sim {
 }
 
 fn experiments() -> String {
-    format!("Experiments: {}.\n{EXIT_CODES}", xsched_sim::paper::ids().join(", "))
+    format!("Experiments: {}.\n{EXIT_CODES}", xsched_lab::paper::ids().join(", "))
 }
 
 #[derive(Debug, Args)]
@@ -378,7 +378,7 @@ pub(crate) struct OverheadArgs {
     #[arg(long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
     pub(crate) threshold: u32,
-    /// Commands per marker.
+    /// Commands per fence.
     #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
     pub(crate) batch: u32,

@@ -30,14 +30,14 @@ pub(crate) enum Next {
 struct Entry {
     cmd: CmdId,
     command: HostCommand,
-    marker: bool,
+    fence: bool,
 }
 
 /// The command of a queue that has started.
 #[derive(Clone, Copy, Debug)]
 struct Started {
     cmd: CmdId,
-    marker: bool,
+    fence: bool,
     interruptible: bool,
     /// Stopped, and without a unit.
     stopped: bool,
@@ -76,8 +76,8 @@ struct Slot {
     busy: u64,
     /// One past the last command that has ended.
     done: u64,
-    /// Device time at the newest marked completion.
-    busy_marked: u64,
+    /// Device time at the newest fenced completion.
+    busy_fenced: u64,
     failed: VecDeque<Failed>,
     waker: Option<Waker>,
 }
@@ -98,7 +98,7 @@ impl Slot {
             discard: false,
             busy: 0,
             done: 0,
-            busy_marked: 0,
+            busy_fenced: 0,
             failed: VecDeque::with_capacity(entries_max),
             waker: None,
         }
@@ -125,7 +125,7 @@ impl Slot {
     /// Makes the last completion visible. Gives the waker to be woken.
     #[must_use]
     fn publish(&mut self) -> Option<Waker> {
-        self.busy_marked = self.busy;
+        self.busy_fenced = self.busy;
         // Release: whoever sees it sees what the commands did.
         self.queue.visible.store(self.done, Ordering::Release);
         self.waker.take()
@@ -232,24 +232,24 @@ impl State {
         index: usize,
         cmd: CmdId,
         command: HostCommand,
-        marker: bool,
+        fence: bool,
     ) -> Result<(), HostCommand> {
         let slot = &mut self.slots[index];
         if slot.ring.len() >= slot.entries_max {
             return Err(command);
         }
-        slot.ring.push_back(Entry { cmd, command, marker });
+        slot.ring.push_back(Entry { cmd, command, fence });
         self.settle(index);
         Ok(())
     }
 
     #[must_use]
-    pub(crate) fn mark(&mut self, index: usize) -> Option<Waker> {
+    pub(crate) fn fence(&mut self, index: usize) -> Option<Waker> {
         let slot = &mut self.slots[index];
         if let Some(entry) = slot.ring.back_mut() {
-            entry.marker = true;
+            entry.fence = true;
         } else if let Some(started) = &mut slot.started {
-            started.marker = true;
+            started.fence = true;
         } else {
             return slot.publish();
         }
@@ -264,13 +264,13 @@ impl State {
         if !slot.unit || !slot.can_start() {
             return Next::Wait;
         }
-        let Some(Entry { cmd, command, marker }) = slot.ring.pop_front() else { return Next::Wait };
+        let Some(Entry { cmd, command, fence }) = slot.ring.pop_front() else { return Next::Wait };
         let interruptible = command.is_interruptible();
         if interruptible {
             slot.queue.gate.prepare();
         }
         let since = sys::now_ns();
-        slot.started = Some(Started { cmd, marker, interruptible, stopped: false, since });
+        slot.started = Some(Started { cmd, fence, interruptible, stopped: false, since });
         Next::Run(command)
     }
 
@@ -289,7 +289,7 @@ impl State {
         if failed {
             slot.fail(started.cmd);
         }
-        let waker = if started.marker { slot.publish() } else { None };
+        let waker = if started.fence { slot.publish() } else { None };
         if self.slots[index].unit && self.somebody_waits() {
             self.slots[index].unit = false;
             self.free_units += 1;
@@ -379,11 +379,11 @@ impl State {
         waker
     }
 
-    /// The first failure that has not been reported, and the device time at the newest marked
+    /// The first failure that has not been reported, and the device time at the newest fenced
     /// completion.
     pub(crate) fn completions(&mut self, index: usize) -> (&mut VecDeque<Failed>, u64) {
         let slot = &mut self.slots[index];
-        (&mut slot.failed, slot.busy_marked)
+        (&mut slot.failed, slot.busy_fenced)
     }
 
     /// Keeps `waker` until there is more to see than `seen`. Gives back one that is not kept any

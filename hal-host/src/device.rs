@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, Ladder};
+use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, LevelAdapter};
 use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Level};
 
@@ -88,13 +88,13 @@ impl Backend for HostDevice {
     type Config = ();
     type Submit = HostSubmit;
     type Retire = HostRetire;
-    type Preempt = Ladder<HostPreempt>;
+    type Preempt = LevelAdapter<HostPreempt>;
 
     fn open(
         &mut self,
         _: QueueId,
         (): (),
-    ) -> Result<Halves<HostSubmit, HostRetire, Ladder<HostPreempt>>, HostError> {
+    ) -> Result<Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>, HostError> {
         let queue = Arc::new(Queue::default());
         let entries_max = self.device.config.entries_max;
         let index = self.device.lock().add(Arc::clone(&queue), entries_max as usize);
@@ -104,7 +104,7 @@ impl Backend for HostDevice {
         }
         let (submit, retire, preempt) = halves::of(Arc::clone(&self.device), index, queue);
         let caps = Caps::up_to(Level::Interrupt, entries_max);
-        Ok(Halves { submit, retire, preempt: Ladder(preempt), caps })
+        Ok(Halves { submit, retire, preempt: LevelAdapter(preempt), caps })
     }
 
     fn info(&self) -> DeviceInfo {

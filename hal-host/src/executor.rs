@@ -19,7 +19,7 @@ pub(crate) struct Queue {
     pub(crate) gate: Gate,
     /// Its thread sleeps here when it has no turn.
     pub(crate) turn: Condvar,
-    /// One past the newest marked command that has ended.
+    /// One past the newest fenced command that has ended.
     pub(crate) visible: AtomicU64,
     /// The id of its thread.
     pub(crate) thread: AtomicI32,

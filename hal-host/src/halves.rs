@@ -55,16 +55,16 @@ impl ErrorType for HostSubmit {
 impl Submit for HostSubmit {
     type Payload = HostCommand;
 
-    /// Never blocks. A marker takes no entry.
-    fn launch(&mut self, cmd: CmdId, payload: &HostCommand, marker: bool) -> Result<(), HostError> {
+    /// Never blocks. A fence takes no entry.
+    fn launch(&mut self, cmd: CmdId, payload: &HostCommand, fence: bool) -> Result<(), HostError> {
         let Handle { device, index, .. } = &*self.handle;
         let command = payload.clone();
-        let launched = device.lock().launch(*index, cmd, command, marker);
+        let launched = device.lock().launch(*index, cmd, command, fence);
         launched.map_err(|_| HostError::Full { entries_max: device.config.entries_max })
     }
 
-    fn mark(&mut self, _: CmdId) -> Result<(), HostError> {
-        let waker = self.handle.device.lock().mark(self.handle.index);
+    fn fence(&mut self, _: CmdId) -> Result<(), HostError> {
+        let waker = self.handle.device.lock().fence(self.handle.index);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -119,7 +119,7 @@ impl Retire for HostRetire {
     }
 
     /// The waker is woken on the queue's thread, which it holds up until it returns, or by whoever
-    /// puts the [mark](Submit::mark).
+    /// puts the [fence](Submit::fence).
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {
         let mine = waker.clone();
         let (dropped, now) = self.handle.device.lock().keep(self.handle.index, self.seen, mine);

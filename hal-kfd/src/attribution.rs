@@ -13,7 +13,7 @@ use crate::error::KfdError;
 use crate::mechanism::DebugTrap;
 use crate::preloaded::Preloaded;
 use crate::queue::QueueFacts;
-use crate::topology::{ListedQueue, Sysfs, listed_queues};
+use crate::topology::{Sysfs, listed_queues};
 use crate::uapi::QUEUES_MAX;
 
 /// Why a stream's queue cannot be told.
@@ -170,14 +170,6 @@ pub fn by_ring(queues: &[QueueFacts], ring_base: u64) -> Option<QueueFacts> {
     found.next().copied().filter(|_| found.next().is_none())
 }
 
-/// Compute queues that sysfs lists now and did not before: their ids, without the ring. AQL queues
-/// read as compute queues there.
-#[must_use]
-pub fn listed_since(before: &[ListedQueue], now: &[ListedQueue]) -> Vec<ListedQueue> {
-    let is_new = |queue: &&ListedQueue| queue.kind == 0 && !before.contains(queue);
-    now.iter().filter(is_new).copied().collect()
-}
-
 /// Holds what is known of a queue against what sysfs lists. What sysfs does not list says nothing:
 /// in a container this process has another number there.
 ///
@@ -258,12 +250,5 @@ mod tests {
         assert_eq!(check_listed(&sysfs, 77, &other), Err(Unattributed::Contradicted { id: 0 }));
         let copies = QueueFacts { id: 3, ..facts };
         assert_eq!(check_listed(&sysfs, 77, &copies), Err(Unattributed::Contradicted { id: 3 }));
-    }
-
-    #[test]
-    fn sysfs_tells_what_is_new() {
-        let queue = |id, kind| ListedQueue { id, gpu_id: 1, ring_size: 4096, kind };
-        let new = listed_since(&[queue(0, 0)], &[queue(0, 0), queue(1, 1), queue(2, 0)]);
-        assert_eq!(new, [queue(2, 0)]);
     }
 }

@@ -32,14 +32,6 @@ impl<D: Driver> Versioned<D> {
         unsafe { self.call(&uapi::UPDATE_QUEUE, &mut argument) }
     }
 
-    /// `SET_CU_MASK`.
-    pub(crate) fn set_cu_mask(&self, queue_id: u32, mask: &[u32]) -> Answered {
-        let bits = count(mask).saturating_mul(32);
-        let mut argument = uapi::SetCuMask { queue_id, bits, mask: address(mask.as_ptr()) };
-        // SAFETY: the driver reads so many bits of the mask, which is borrowed.
-        unsafe { self.call(&uapi::SET_CU_MASK, &mut argument) }
-    }
-
     /// `GET_QUEUE_WAVE_STATE` with nowhere to write to: asks only whether the queue is inactive.
     pub(crate) fn wave_state(&self, queue_id: u32) -> Answered {
         let mut argument = uapi::GetQueueWaveState { queue_id, ..Default::default() };

@@ -196,9 +196,6 @@ pub enum KfdError {
         /// Why not.
         why: String,
     },
-    /// A mask without a compute unit.
-    #[error("the mask has no compute unit, with which nothing would ever run; set a bit")]
-    NoUnits,
     /// The driver answered something that makes no sense.
     #[error("{call}: the driver answered {answer}, which makes no sense; {advice}")]
     Nonsense {

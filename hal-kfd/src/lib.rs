@@ -6,7 +6,6 @@
 //! * [`probe`] says which of them can be used here, and why.
 //! * [`topology`] reads the GPUs and the module's parameters from sysfs.
 //! * [`attribution`] tells which of the driver's queues a stream is.
-//! * [`Controls`] shares a GPU out without stopping anything.
 //! * [`uapi`] declares the driver's calls; [`Driver`] is what makes them, and [`Versioned`] a
 //!   driver whose version is known, without which nothing is sent.
 //!
@@ -19,7 +18,6 @@
 
 pub mod attribution;
 mod calls;
-mod controls;
 pub mod cost;
 mod device;
 mod driver;
@@ -36,7 +34,6 @@ pub mod uapi;
 mod version;
 mod watching;
 
-pub use controls::{Controls, Sharing};
 pub use device::{
     Counts, DeviceError, KfdConfig, KfdDevice, KfdPreempt, KfdQueueConfig, KfdRetire, KfdSubmit,
     Lifted, at_exit,

@@ -84,7 +84,6 @@ pub(crate) struct FakeState {
     /// Bits that the next suspend sets in its ids.
     pub(crate) suspend_bits: u32,
     pub(crate) has_patch: bool,
-    pub(crate) mask: Vec<u32>,
 }
 
 /// A driver with queues, as far as the tests here need it.
@@ -194,9 +193,6 @@ impl FakeState {
             let queue = self.queues.get(&asked.queue_id).ok_or(Errno::FAULT)?;
             return Err(if queue.is_active() { Errno::INVAL } else { Errno::FAULT });
         }
-        if request == uapi::SET_CU_MASK.request {
-            return self.set_mask(&read(argument));
-        }
         if request == uapi::RUNTIME_ENABLE.request {
             return self.enable_runtime(&read(argument));
         }
@@ -230,19 +226,6 @@ impl FakeState {
             return Err(Errno::FAULT);
         }
         (queue.percentage, queue.priority) = (update.percentage, update.priority);
-        self.preemptions += 1;
-        Ok(0)
-    }
-
-    fn set_mask(&mut self, asked: &uapi::SetCuMask) -> Result<u32, Errno> {
-        if !asked.bits.is_multiple_of(32) {
-            return Err(Errno::INVAL);
-        }
-        self.queues.get(&asked.queue_id).ok_or(Errno::FAULT)?;
-        let words = asked.bits as usize / 32;
-        let mask = std::ptr::with_exposed_provenance::<u32>(asked.mask as usize);
-        // SAFETY: whoever calls lends so many words.
-        self.mask = unsafe { std::slice::from_raw_parts(mask, words) }.to_vec();
         self.preemptions += 1;
         Ok(0)
     }

@@ -131,12 +131,6 @@ impl Gpu {
         u32::try_from(units).unwrap_or(0)
     }
 
-    /// Queues that the hardware has room for at once; more take turns.
-    #[must_use]
-    pub fn hardware_queues(&self) -> u32 {
-        u32::try_from(self.property("num_cp_queues")).unwrap_or(0)
-    }
-
     /// The PCI address without the function, as `0000:3b:00`.
     #[must_use]
     pub fn pci(&self) -> String {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::gate::Gate;
-use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock, mutant};
+use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock};
 use crate::watch::Entries;
 
 /// Between two looks of the watch while a gate is closed.
@@ -86,9 +86,7 @@ impl<W: Word + 'static> Board<W> {
     pub(crate) fn add(&self, member: &Arc<Member<W>>) {
         let mut members = lock(&self.members);
         members.list.retain(|member| member.strong_count() > 0);
-        if !mutant("new queues are not lifted") {
-            (0..members.lifts).for_each(|_| _ = member.gate.lift());
-        }
+        (0..members.lifts).for_each(|_| _ = member.gate.lift());
         members.list.push(Arc::downgrade(member));
     }
 
@@ -101,9 +99,7 @@ impl<W: Word + 'static> Board<W> {
             self.wanted.fetch_sub(1, Ordering::Relaxed);
         } else if self.wanted.fetch_add(1, Ordering::Relaxed) == 0 {
             // With the lock, so that a watch that is about to rest is not missed.
-            if !mutant("ring without the lock") {
-                drop(lock(&self.members));
-            }
+            drop(lock(&self.members));
             self.bell.notify_all();
         }
     }
@@ -177,9 +173,7 @@ pub(crate) struct Lifted<'a, W: Word + 'static> {
 impl<W: Word + 'static> Drop for Lifted<'_, W> {
     fn drop(&mut self) {
         let mut members = lock(&self.board.members);
-        if !mutant("lifts of a device do not end") {
-            members.lifts = members.lifts.saturating_sub(1);
-        }
+        members.lifts = members.lifts.saturating_sub(1);
         members.ended += 1;
         members.all().for_each(|member| member.gate.put_down());
     }
@@ -212,7 +206,7 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
                     gates = lifted.closed,
                     "calls into the driver did not come back while queues were held, so they were \
                      let go for as long as it takes; load kernels, set stack limits and free \
-                     memory while no queue is held, or within `unheld`"
+                     memory while no queue is held, or within `with_gates_open`"
                 );
             }
             while blocked.iter().any(|(member, count)| member.entries.inside() == Some(*count)) {

@@ -20,11 +20,11 @@ pub enum StreamError<E: std::error::Error + 'static> {
     /// There is no memory left for the flags of gates.
     #[error("the driver gave no memory for the flags of gates; close queues")]
     NoFlags,
-    /// More markers are on their way than the hardware queue can hold.
-    #[error("{markers} markers are on their way already; wait for one")]
-    MarkersFull {
+    /// More fences are on their way than the hardware queue can hold.
+    #[error("{fences} fences are on their way already; wait for one")]
+    FencesFull {
         /// So many.
-        markers: usize,
+        fences: usize,
     },
     /// Words for gates are of no use.
     #[error("gates cannot be used on this device: {0}")]
@@ -51,7 +51,7 @@ impl<E: HalError + std::error::Error + 'static> HalError for StreamError<E> {
         match self {
             Self::Driver { source, .. } => source.kind(),
             Self::NoFlags | Self::Thread(_) | Self::NoGate(_) => Fault::NotSupported,
-            Self::MarkersFull { .. } | Self::WordTaken | Self::WordOfAnother => Fault::Launch,
+            Self::FencesFull { .. } | Self::WordTaken | Self::WordOfAnother => Fault::Launch,
         }
     }
 }

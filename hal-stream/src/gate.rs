@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use crate::sync::{Mutex, Word, lock, mutant};
+use crate::sync::{Mutex, Word, lock};
 
 /// The bit of a flag word that belongs to the process that owns the stream. The others belong to
 /// schedulers in other processes; the device waits until all are clear.
@@ -38,9 +38,6 @@ impl<W: Word> Gate<W> {
 
     /// Closes it, or opens it, as far as the holder is concerned. True if that was news.
     pub(crate) fn want(&self, closed: bool) -> bool {
-        if mutant("want without the lock") && closed && lock(&self.state).lifts == 0 {
-            self.word.set(OWN);
-        }
         let mut state = lock(&self.state);
         let news = state.wanted != closed;
         state.wanted = closed;
@@ -63,12 +60,7 @@ impl<W: Word> Gate<W> {
     pub(crate) fn put_down(&self) {
         let mut state = lock(&self.state);
         state.lifts = state.lifts.saturating_sub(1);
-        if mutant("one puts down for all") {
-            state.lifts = 0;
-        }
-        if !mutant("stay lifted") {
-            self.carry_out(&mut state);
-        }
+        self.carry_out(&mut state);
     }
 
     /// If other processes hold it: what changes whenever they say that they are alive.
@@ -103,7 +95,7 @@ impl<W: Word> Gate<W> {
     }
 
     fn carry_out(&self, state: &mut State) {
-        let close = state.wanted && (state.lifts == 0 || mutant("lifts are ignored"));
+        let close = state.wanted && state.lifts == 0;
         match (close, state.closed_since) {
             (true, None) => {
                 self.word.set(OWN);

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::sync::{AtomicBool, Mutex, fence, lock, mutant};
+use crate::sync::{AtomicBool, Mutex, fence, lock};
 
 /// Who has work on a device.
 #[derive(Debug, Default)]
@@ -39,9 +39,7 @@ impl Occupant {
     /// Whether it counts as having no work, after a launch was counted. With the fence in
     /// [`Occupancy::leave`], either this sees that it left, or that sees the launch.
     pub(crate) fn has_left(&self) -> bool {
-        if !mutant("launch without a fence") {
-            fence(Ordering::SeqCst);
-        }
+        fence(Ordering::SeqCst);
         !self.is_inside()
     }
 
@@ -67,7 +65,7 @@ impl Occupancy {
         }
         occupant.inside.store(false, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if is_idle() || mutant("leave without another look") {
+        if is_idle() {
             state.leave(now);
         } else {
             occupant.inside.store(true, Ordering::Relaxed);

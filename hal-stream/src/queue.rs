@@ -85,9 +85,9 @@ impl<A: StreamApi> Drop for Queue<A> {
     }
 }
 
-/// A marker on its way from whoever launches to whoever sees completions.
+/// A fence on its way from whoever launches to whoever sees completions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Marker<E> {
+pub(crate) struct Fence<E> {
     /// One past the last command it covers.
     pub(crate) upto: u64,
     pub(crate) seen: Seen<E>,
@@ -95,7 +95,7 @@ pub(crate) struct Marker<E> {
     pub(crate) start: Option<E>,
     /// When that command was launched, in that case.
     pub(crate) launched: Option<Instant>,
-    /// Commands since the marker before.
+    /// Commands since the fence before.
     pub(crate) commands: u32,
     /// What they were predicted to take, in nanoseconds, if all of them were.
     pub(crate) expected_ns: Option<u64>,
@@ -103,12 +103,12 @@ pub(crate) struct Marker<E> {
     pub(crate) kind: Option<u32>,
 }
 
-/// How the completion of a marker is seen.
+/// How the completion of a fence is seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen<E> {
     /// The event completes.
     Event(E),
     /// The stream ends: nothing was launched behind it. When something is, an event is recorded
-    /// first, and another marker says so.
+    /// first, and another fence says so.
     End,
 }

@@ -24,21 +24,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a deliberate defect is in force that a model has to notice. Never outside of models.
-#[cfg(not(loom))]
-#[inline(always)]
-pub(crate) const fn mutant(_: &str) -> bool {
-    false
-}
-
-/// Whether this deliberate defect was asked for, in the environment variable `XSCHED_MUTANT`.
-#[cfg(loom)]
-pub(crate) fn mutant(name: &str) -> bool {
-    use std::sync::OnceLock;
-    static NAME: OnceLock<Option<String>> = OnceLock::new();
-    NAME.get_or_init(|| std::env::var("XSCHED_MUTANT").ok()).as_deref() == Some(name)
-}
-
 /// The word that a gate and the device share.
 ///
 /// In models it is an atomic of loom's, elsewhere one in [`crate::FlagMemory`].

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::sync::{AtomicU64, mutant};
+use crate::sync::AtomicU64;
 
 /// Counts launches entered and left: odd while one is under way. One thread at a time launches.
 #[derive(Debug)]
@@ -18,9 +18,7 @@ impl Entries {
     /// A launch is about to be entered; it has been left when the answer is dropped.
     pub(crate) fn enter(&self) -> Inside<'_> {
         let count = self.count.load(Ordering::Relaxed) | 1;
-        if !mutant("enter without a word") {
-            self.count.store(count, Ordering::Relaxed);
-        }
+        self.count.store(count, Ordering::Relaxed);
         Inside { entries: self, count }
     }
 
@@ -40,7 +38,6 @@ pub(crate) struct Inside<'a> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        let after = if mutant("launches look alike") { 0 } else { self.count.wrapping_add(1) };
-        self.entries.count.store(after, Ordering::Relaxed);
+        self.entries.count.store(self.count.wrapping_add(1), Ordering::Relaxed);
     }
 }

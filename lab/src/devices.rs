@@ -26,7 +26,7 @@ pub struct Entry {
     pub units: Option<u32>,
     /// The highest level of its queues.
     pub level: Option<u8>,
-    /// Commands, gates and markers that a queue keeps in flight.
+    /// Commands, gates and fences that a queue keeps in flight.
     pub entries_max: Option<u32>,
     /// How running commands are interrupted, and why in that way.
     pub mechanism: Option<String>,

@@ -26,7 +26,7 @@ pub struct Plan {
     pub lone: u32,
     /// Commands in flight.
     pub threshold: u32,
-    /// Commands per marker.
+    /// Commands per fence.
     pub batch: u32,
 }
 

@@ -36,7 +36,7 @@ pub struct Plan {
     pub commands_ns: Vec<u64>,
     /// The victim's levels and gates.
     pub modes: Vec<Mode>,
-    /// Commands in flight, each with a marker, so that the window is full whenever it can be. At
+    /// Commands in flight, each with a fence, so that the window is full whenever it can be. At
     /// Lv1, where a hold waits for all of them, only the first is tried.
     pub thresholds: Vec<u32>,
     /// Holds in each combination.

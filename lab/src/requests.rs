@@ -28,7 +28,7 @@ use crate::task::{Runner, Way};
 
 pub use processes::{Client, Launcher, client};
 
-/// Commands that a queue keeps in flight, and per marker.
+/// Commands that a queue keeps in flight, and per fence.
 const WINDOW: (u32, u32) = (64, 16);
 /// Requests before the first that is counted.
 const WARM_UP: u32 = 3;

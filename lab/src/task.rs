@@ -32,7 +32,7 @@ pub enum Way {
         priority: i32,
         /// Commands in flight.
         threshold: u32,
-        /// Commands per marker.
+        /// Commands per fence.
         batch: u32,
     },
 }
@@ -70,7 +70,7 @@ impl<B: Bench> Runner<B> {
         Self::scheduled(bench, device, making, options, (threshold, batch))
     }
 
-    /// A queue with these hints, and with so many commands in flight and per marker.
+    /// A queue with these hints, and with so many commands in flight and per fence.
     ///
     /// # Errors
     /// If a hint is out of range, or the device or the runtime refuses.

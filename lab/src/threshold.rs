@@ -19,7 +19,7 @@ pub struct Plan {
     pub commands_ns: Vec<u64>,
     /// Levels and gates.
     pub modes: Vec<Mode>,
-    /// Commands in flight; a marker for each half of them.
+    /// Commands in flight; a fence for each half of them.
     pub thresholds: Vec<u32>,
     /// Device time of a row of commands, in nanoseconds.
     pub row_ns: u64,
@@ -32,7 +32,7 @@ pub struct Plan {
 pub struct Cell {
     /// Commands in flight.
     pub threshold: u32,
-    /// Commands per marker.
+    /// Commands per fence.
     pub batch: u32,
     /// What came out, one row for each way, the plain stream first.
     pub rows: Vec<Row>,

@@ -251,7 +251,7 @@ fn overhead_report(outcome: &overhead::Outcome) -> String {
     let mut text = describe(&outcome.device);
     let plan = &outcome.plan;
     text += &format!(
-        "rows of {} ms, medians of {} rounds; {} in flight, a marker every {}\n\n",
+        "rows of {} ms, medians of {} rounds; {} in flight, a fence every {}\n\n",
         plan.row_ns / 1_000_000,
         plan.rounds,
         plan.threshold,
@@ -378,7 +378,7 @@ fn threshold_report(outcome: &threshold::Outcome) -> String {
         plan.row_ns / 1_000_000,
         plan.rounds
     );
-    let mut header = vec!["command".to_owned(), "in flight".to_owned(), "per marker".to_owned()];
+    let mut header = vec!["command".to_owned(), "in flight".to_owned(), "per fence".to_owned()];
     header.extend(plan.modes.iter().map(ToString::to_string));
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let rows = cells.iter().filter_map(|cell| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicBool, Ordering};
 
-use super::harness::{explore, join, long, notices, start};
+use super::harness::{explore, join, long, start};
 use crate::gate::{Gate, Request};
 use crate::sync::modelled::{Signals, handle_here, signal_point};
 
@@ -141,43 +141,4 @@ fn a_stop_after_a_request_that_was_taken_back() {
         queue.restore();
         join(thread);
     });
-}
-
-const STOP: &str = "models::gate::a_stop";
-const TAKEN_BACK: &str = "models::gate::a_request_that_is_taken_back";
-const STOP_AFTER: &str = "models::gate::a_stop_after_a_request_that_was_taken_back";
-
-#[test]
-fn early_requests_are_not_heeded() {
-    notices(STOP, "early requests are not heeded", "deadlock");
-}
-
-#[test]
-fn whoever_waits_is_not_told_of_the_end() {
-    notices(STOP, "leave quietly", "deadlock");
-}
-
-#[test]
-fn whoever_waits_is_not_told_of_the_stop() {
-    notices(STOP, "stop quietly", "deadlock");
-}
-
-#[test]
-fn a_stopped_command_is_not_told_to_go_on() {
-    notices(STOP, "resume quietly", "deadlock");
-}
-
-#[test]
-fn signals_that_come_late_stop_the_command() {
-    notices(TAKEN_BACK, "signals stop whatever runs", "deadlock");
-}
-
-#[test]
-fn early_requests_stay() {
-    notices(TAKEN_BACK, "early requests stay", "deadlock");
-}
-
-#[test]
-fn after_a_request_that_was_taken_back_nobody_is_told_of_the_stop() {
-    notices(STOP_AFTER, "stop quietly", "deadlock");
 }

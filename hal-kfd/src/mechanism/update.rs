@@ -1,6 +1,5 @@
 //! `UPDATE_QUEUE` with a percentage of 0, then 100.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -31,20 +30,13 @@ pub struct UpdateQueue<D: Driver> {
     driver: Arc<Versioned<D>>,
     watcher: Option<Arc<dyn Watcher>>,
     held: Mutex<Ledger>,
-    calls: AtomicU64,
 }
 
 impl<D: Driver> UpdateQueue<D> {
     /// The mechanism on a driver.
     #[must_use]
     pub fn new(driver: Arc<Versioned<D>>, watcher: Option<Arc<dyn Watcher>>) -> Self {
-        Self { driver, watcher, held: Mutex::default(), calls: AtomicU64::new(0) }
-    }
-
-    /// Updates sent so far, each a preemption of the GPU.
-    #[must_use]
-    pub fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+        Self { driver, watcher, held: Mutex::default() }
     }
 
     /// The ledger is locked for the calls too: the driver does one at a time anyway.
@@ -54,7 +46,6 @@ impl<D: Driver> UpdateQueue<D> {
 
     fn update(&self, queue: &KfdQueue, percentage: u32) -> Result<(), KfdError> {
         let facts = queue.facts();
-        self.calls.fetch_add(1, Ordering::Relaxed);
         let answered = self.driver.update_queue(uapi::UpdateQueue {
             ring_base: facts.ring_base,
             queue_id: facts.id,

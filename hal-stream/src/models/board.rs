@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::harness::{explore, join, notices, start};
+use super::harness::{explore, join, start};
 use super::{Flag, flag, seen};
 use crate::board::{Board, Member};
 use crate::gate::OWN;
@@ -110,29 +110,4 @@ fn a_queue_that_goes_during_a_lift() {
         board.want(&next, true);
         assert_eq!(seen(&next_word), OWN, "a lift that has ended is still in force");
     });
-}
-
-const REST: &str = "models::board::a_watch_that_is_about_to_rest";
-const AGAIN: &str = "models::board::a_hold_that_comes_again";
-const COMES: &str = "models::board::a_queue_that_comes_during_a_lift";
-const GOES: &str = "models::board::a_queue_that_goes_during_a_lift";
-
-#[test]
-fn a_bell_without_the_lock() {
-    notices(REST, "ring without the lock", "deadlock");
-}
-
-#[test]
-fn a_bell_without_the_lock_for_a_hold_that_comes_again() {
-    notices(AGAIN, "ring without the lock", "deadlock");
-}
-
-#[test]
-fn a_queue_that_comes_and_is_not_lifted() {
-    notices(COMES, "new queues are not lifted", "closed while all are lifted");
-}
-
-#[test]
-fn a_lift_without_an_end() {
-    notices(GOES, "lifts of a device do not end", "still in force");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::harness::{explore, join, notices, start};
+use super::harness::{explore, join, start};
 use super::{Flag, flag, seen};
 use crate::gate::{Gate, OWN};
 
@@ -63,33 +63,4 @@ fn a_lift_and_the_end_of_a_hold() {
         assert_eq!(seen(&word), 0, "closed in the end");
         assert!(!gate.is_closed(), "closed in the end");
     });
-}
-
-const ONE: &str = "models::gate::a_lift_during_holds";
-const TWO: &str = "models::gate::two_lifts_during_holds";
-const END: &str = "models::gate::a_lift_and_the_end_of_a_hold";
-
-#[test]
-fn a_gate_that_is_closed_by_an_old_look() {
-    notices(ONE, "want without the lock", "closed while it is lifted");
-}
-
-#[test]
-fn a_gate_that_stays_lifted() {
-    notices(ONE, "stay lifted", "open in the end");
-}
-
-#[test]
-fn lifts_that_are_ignored() {
-    notices(ONE, "lifts are ignored", "closed while it is lifted");
-}
-
-#[test]
-fn a_lift_that_ends_with_another() {
-    notices(TWO, "one puts down for all", "closed while it is lifted");
-}
-
-#[test]
-fn a_hold_that_outlives_its_end() {
-    notices(END, "want without the lock", "closed in the end");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loom::sync::Mutex;
 
-use super::harness::{explore, join, notices, start};
+use super::harness::{explore, join, start};
 use crate::watch::Entries;
 
 /// A launch that has begun and not ended is seen, and no two are taken for one.
@@ -40,16 +40,4 @@ fn a_launch_is_seen() {
         join(launcher);
         assert_eq!(entries.inside(), None, "seen after it has ended");
     });
-}
-
-const SEEN: &str = "models::watch::a_launch_is_seen";
-
-#[test]
-fn a_launch_that_is_entered_without_a_word() {
-    notices(SEEN, "enter without a word", "a launch under way is not seen");
-}
-
-#[test]
-fn launches_that_look_alike() {
-    notices(SEEN, "launches look alike", "two launches are taken for one");
 }

@@ -302,7 +302,7 @@ fn launches_taken(bench: &Cuda, subject: &Subject) -> Result<u64, LabError> {
     let blocked = streams.forced_open() != before;
     preempt.step(Step::Reactivate).map_err(LabError::new)?;
     if blocked {
-        submit.mark(CmdId(taken - 1)).map_err(LabError::new)?;
+        submit.fence(CmdId(taken - 1)).map_err(LabError::new)?;
     }
     until("the graphs behind a gate did not end", || {
         let retired = retire.poll_retired().ok().flatten();
