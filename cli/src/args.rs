@@ -63,7 +63,7 @@ pub(crate) enum Sim {
 }
 
 fn experiments() -> String {
-    format!("Experiments: {}.\n{EXIT_CODES}", xsched_sim::paper::ids().join(", "))
+    format!("Experiments: {}.\n{EXIT_CODES}", xsched_lab::paper::ids().join(", "))
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use std::io;
 
 use thiserror::Error;
 use xsched::RecordingError;
-use xsched_sim::paper::PaperError;
+use xsched_lab::paper::PaperError;
 use xsched_sim::replay::ReplayError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;

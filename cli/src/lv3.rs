@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use xsched_sim::paper::lv3::{page, study};
+use xsched_lab::paper::lv3::{page, study};
 use xsched_sim::report::write_json;
 
 use crate::args::Lv3Args;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use xsched_sim::paper::{PaperOptions, Record, Study, Summary, Verdict, page, run_paper};
+use xsched_lab::paper::{PaperOptions, Record, Study, Summary, Verdict, page, run_paper};
 use xsched_sim::report::write_json;
 
 use crate::args::PaperArgs;

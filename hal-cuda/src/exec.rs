@@ -111,7 +111,7 @@ impl Drop for Exec {
         if let (Some(destroy), Ok(_)) = (api.table().graph_exec_destroy, &entered) {
             // Freeing what it has on the device may wait for the device.
             // SAFETY: nobody has it any more. Nothing can be done about an error.
-            let _ = self.device.unheld(|| unsafe { destroy(self.exec) });
+            let _ = self.device.with_gates_open(|| unsafe { destroy(self.exec) });
         }
         let gated = self.gated.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(Gated { word, event, launched, untold }) = gated.take() else { return };

@@ -69,7 +69,8 @@ impl HostCommand {
         self.interruptible
     }
 
-    pub(crate) fn call(&self) {
+    /// Runs the command on the calling thread, without a queue.
+    pub fn call(&self) {
         match &self.body {
             Body::Function(function, a, b) => function(*a, *b),
             Body::Closure(closure) => closure(),

@@ -45,8 +45,7 @@ compile_error!(
 );
 
 mod arbiter;
-mod busy;
-mod checked;
+mod busy_loop;
 mod command;
 mod device;
 mod error;
@@ -59,8 +58,7 @@ mod signal;
 mod sync;
 mod sys;
 
-pub use busy::{Busy, Witness};
-pub use checked::{Tally, Work};
+pub use busy_loop::BusyLoop;
 pub use command::HostCommand;
 pub use device::{HostConfig, HostDevice};
 pub use error::HostError;

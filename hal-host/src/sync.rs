@@ -2,9 +2,7 @@
 //! for the models in `models`. See `docs/loom.md`.
 
 #[cfg(loom)]
-pub(crate) use modelled::{
-    AtomicU32, AtomicU64, futex_wait, futex_wake, now_ns, signal_point,
-};
+pub(crate) use modelled::{AtomicU32, AtomicU64, futex_wait, futex_wake, now_ns, signal_point};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
 

@@ -206,7 +206,7 @@ fn watch<W: Word + 'static>(board: &Weak<Board<W>>) {
                     gates = lifted.closed,
                     "calls into the driver did not come back while queues were held, so they were \
                      let go for as long as it takes; load kernels, set stack limits and free \
-                     memory while no queue is held, or within `unheld`"
+                     memory while no queue is held, or within `with_gates_open`"
                 );
             }
             while blocked.iter().any(|(member, count)| member.entries.inside() == Some(*count)) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::api::{FlagMemory, StreamApi};
 use crate::error::StreamError;
 use crate::gate::OWN;
-use crate::shared::BEAT;
+use crate::page::HEARTBEAT;
 use crate::sync::Word;
 
 /// A word has a cache line of its own, so that what one queue does does not slow the look at
@@ -58,7 +58,7 @@ impl Word for FlagWord {
             return None;
         }
         // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only.
-        let beat = unsafe { self.host.add(BEAT).as_ref() };
+        let beat = unsafe { self.host.add(HEARTBEAT).as_ref() };
         Some(beat.load(Ordering::Relaxed))
     }
 }

@@ -7,7 +7,7 @@ use crate::device::StreamDevice;
 
 impl<A: StreamApi> StreamDevice<A> {
     /// A question that is answered with whether all gates are open for the moment, because a call
-    /// was blocked or within [`StreamDevice::unheld`]. For whoever stops queues in a way of their
+    /// was blocked or within [`StreamDevice::with_gates_open`]. For whoever stops queues in a way of their
     /// own, and has to let go at the same times. False once the device is gone.
     #[must_use]
     pub fn lifted(&self) -> Box<dyn Fn() -> bool + Send> {

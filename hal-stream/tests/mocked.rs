@@ -12,9 +12,8 @@ use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
 use xsched_hal_stream::{
-    Holder, NoGate, PlainStream, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand,
-    StreamConfig, StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire,
-    StreamSubmit,
+    Holder, NoGate, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand, StreamConfig,
+    StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire, StreamSubmit,
 };
 
 type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, LevelAdapter<StreamPreempt<Mock>>>;
@@ -519,7 +518,7 @@ mod gates {
         queue.preempt.step(Step::Deactivate).expect("a step");
         launch(&mut queue, 0, 1, US);
         let mut other = device.clone();
-        let mut late = device.unheld(|| {
+        let mut late = device.with_gates_open(|| {
             device.api().pass(10 * US);
             assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(1));
             // A queue that comes now, and is held, is open as well.
@@ -864,12 +863,11 @@ mod shared_words {
         assert!(device.api().last_word() != Some(memory.device));
     }
 
-    fn page(name: &str) -> (SharedPage, SharedPage) {
-        let path = std::env::temp_dir().join(format!("xsched-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let pages = (SharedPage::create(&path), SharedPage::open(&path));
-        std::fs::remove_file(&path).expect("the file of the page");
-        (pages.0.expect("a page"), pages.1.expect("the same page"))
+    /// A page as two processes have it.
+    fn page() -> (SharedPage, SharedPage) {
+        let ours = SharedPage::create().expect("a page");
+        let theirs = SharedPage::open(&ours.path()).expect("the same page");
+        (ours, theirs)
     }
 
     fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -884,7 +882,7 @@ mod shared_words {
     #[test]
     fn a_launch_that_blocks_behind_a_gate_that_others_closed_opens_it() {
         let mut device = device(Nature { ring: Some(6), ..Nature::default() });
-        let (ours, theirs) = page("blocked");
+        let (ours, theirs) = page();
         let gate = device.share(ours).expect("a shared page").take(0).expect("a word");
         let config = StreamConfig::default().spacing(Spacing::of_ns(0)).in_page(gate);
         let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
@@ -893,7 +891,7 @@ mod shared_words {
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    theirs.alive(0);
+                    theirs.renew(0);
                     thread::sleep(Duration::from_millis(10));
                 }
             });
@@ -908,9 +906,9 @@ mod shared_words {
     fn a_page_holds_a_queue_from_elsewhere_for_as_long_as_somebody_is_alive() {
         let lease = Duration::from_millis(400);
         let mut config = StreamDeviceConfig::default();
-        config.others_lease = lease;
+        config.hold_lease = lease;
         let mut device = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
-        let (ours, theirs) = page("lease");
+        let (ours, theirs) = page();
         let gates = device.share(ours).expect("a shared page");
         let gate = gates.take(3).expect("a word");
         assert!(gates.take(3).is_none() && gates.take(SHARED_WORDS).is_none());
@@ -921,7 +919,7 @@ mod shared_words {
         launch(&mut queue, 0, 1, US);
         for _ in 0..24 {
             thread::sleep(lease / 8);
-            theirs.alive(3);
+            theirs.renew(3);
             device.api().pass(10 * US);
             assert_eq!((poll(&mut queue), device.forced_open()), (None, 0));
         }
@@ -933,37 +931,56 @@ mod shared_words {
         theirs.release(3, holder);
         assert_eq!(theirs.word(3).load(Ordering::SeqCst), 0);
     }
-}
 
-mod plain {
-    use std::sync::Arc;
-
-    use super::*;
-
+    /// A word of a page is of no use to another device, even when the first is gone.
     #[test]
-    fn a_plain_stream_keeps_to_its_threshold_and_leaves_nothing() {
-        let api = Arc::new(Mock::new(Nature::default()));
-        let mut stream = PlainStream::new(Arc::clone(&api), None).expect("a stream");
-        for _ in 0..3 {
-            stream.launch_within(&command(US), 3).expect("a launch");
-        }
-        // The fourth waits until the first has completed.
-        let clock = Arc::clone(&api);
-        let later = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(5));
-            let puts = clock.puts().remove(0);
-            clock.pass(US);
-            puts.iter().filter(|put| matches!(put, Put::Run(_))).count()
-        });
-        stream.launch_within(&command(US), 3).expect("a launch");
-        assert_eq!(later.join().expect("it ends"), 3);
-        stream.wait().expect("all is well");
-        api.fail_all(Some("record"));
-        api.pass(10 * US);
-        assert!(stream.launch_within(&command(US), 3).is_err());
-        api.heal();
-        drop(stream);
-        assert_eq!(api.alive(), (0, 0, 0));
+    fn a_gate_of_another_device_is_refused() {
+        let first = device(Nature::default());
+        let (ours, theirs) = page();
+        let gates = first.share(ours).expect("a shared page");
+        let gate = gates.take(7).expect("a word");
+        drop((gates, first));
+        let mut second = device(Nature::default());
+        let config = StreamConfig::default().in_page(gate);
+        let refused = second.open(QueueId::new(0, 0), config).map(drop);
+        assert!(matches!(refused, Err(StreamError::WordOfAnother)));
+        assert_eq!(second.api().alive().0, 0, "a stream is left");
+        assert_eq!(theirs.word(7).load(Ordering::SeqCst), 0);
+    }
+
+    /// A gate keeps the memory of its word, whatever else is dropped.
+    #[test]
+    fn a_queue_keeps_the_page_of_its_gate() {
+        let mut device = device(Nature::default());
+        let (ours, theirs) = page();
+        let gates = device.share(ours).expect("a shared page");
+        let config = StreamConfig::default().in_page(gates.take(1).expect("a word"));
+        drop(gates);
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        drop(device);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        assert_eq!(theirs.word(1).load(Ordering::SeqCst), 1);
+        drop(queue);
+        assert_eq!(theirs.word(1).load(Ordering::SeqCst), 0);
+    }
+
+    /// The driver could not take the page back, so the device may still read it.
+    #[test]
+    fn a_page_that_the_driver_keeps_stays_mapped() {
+        use std::os::unix::fs::MetadataExt;
+
+        let device = device(Nature::default());
+        let ours = SharedPage::create().expect("a page");
+        let inode = std::fs::metadata(ours.path()).expect("a file").ino().to_string();
+        let is_mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("this process's mappings");
+            maps.lines().any(|line| line.split_whitespace().nth(4) == Some(&inode))
+        };
+        drop(device.share(ours).expect("a shared page"));
+        assert!(is_mapped());
+        device.api().fail_all(Some("enter"));
+        drop(device);
+        assert!(is_mapped(), "unmapped while it is registered");
     }
 }
 

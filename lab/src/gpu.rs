@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::kernels::RawStream;
 use xsched::core::level::Level;
 use xsched_hal_cuda::{CudaApi, CudaGraph};
 use xsched_hal_hip::{HipApi, HipConfig, HipGraph, HipLibrary, HipNative};
 use xsched_hal_stream::{
-    ClockProbe, PlainStream, SharedPage, Spacing, SpinApi, SpinRate, Stamps, StreamApi,
-    StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
+    ClockProbe, SharedPage, Spacing, SpinApi, SpinRate, Stamps, StreamApi, StreamCommand,
+    StreamConfig, StreamDevice, StreamDeviceConfig,
 };
 
 use crate::bench::{Bench, Described, LabError, Making, Plain, Victim};
@@ -167,7 +168,7 @@ impl<A: RowApi> Bench for Gpu<A> {
     type Command = StreamCommand<A>;
     type Backend = StreamDevice<A>;
     type Victim = GpuVictim<A>;
-    type Stream = PlainStream<A>;
+    type Stream = RawStream<A>;
 
     fn describe(&self) -> Described {
         let about = self.api.about();
@@ -248,9 +249,9 @@ impl<A: RowApi> Bench for Gpu<A> {
         20.0
     }
 
-    fn stream(&self, urgent: bool) -> Result<PlainStream<A>, LabError> {
+    fn stream(&self, urgent: bool) -> Result<RawStream<A>, LabError> {
         let priority = self.plain_priority(urgent);
-        PlainStream::new(Arc::clone(&self.api), Some(priority)).map_err(LabError::new)
+        RawStream::new(Arc::clone(&self.api), Some(priority)).map_err(LabError::new)
     }
 }
 
@@ -324,7 +325,7 @@ impl<A: SpinApi> Victim for GpuVictim<A> {
     }
 }
 
-impl<A: SpinApi> Plain<StreamCommand<A>> for PlainStream<A> {
+impl<A: SpinApi> Plain<StreamCommand<A>> for RawStream<A> {
     fn launch(&mut self, command: &StreamCommand<A>) -> Result<(), LabError> {
         Self::launch(self, command).map_err(LabError::new)
     }

@@ -4,11 +4,11 @@ use std::hint;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::kernels::{CheckCounters, CheckedKind, Witness, checked, witnessed};
 use xsched::core::hal::{Backend, Halves, LevelAdapter, Retire, Submit};
 use xsched::core::id::{CmdId, QueueId};
 use xsched_hal_host::{
-    Busy, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit, Tally, Witness,
-    Work,
+    BusyLoop, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit,
 };
 use xsched_hal_stream::SharedPage;
 
@@ -25,7 +25,7 @@ const SIDE_BYTES: usize = 1 << 20;
 /// The host device, with one compute unit.
 #[derive(Debug)]
 pub struct Host {
-    busy: Busy,
+    busy: BusyLoop,
     device: HostDevice,
 }
 
@@ -36,7 +36,7 @@ impl Host {
     /// If it refuses.
     pub fn open() -> Result<Self, LabError> {
         let device = HostDevice::new(HostConfig::default()).map_err(LabError::new)?;
-        Ok(Self { busy: Busy::calibrate(), device })
+        Ok(Self { busy: BusyLoop::calibrate(), device })
     }
 }
 
@@ -79,7 +79,7 @@ impl Bench for Host {
 
     fn victim(&self, ns: u64) -> Result<HostVictim, LabError> {
         let witness = Arc::new(Witness::default());
-        Ok(HostVictim { command: self.busy.witnessed(ns, &witness), witness })
+        Ok(HostVictim { command: witnessed(self.busy, ns, &witness), witness })
     }
 
     fn slack_us(&self) -> f64 {
@@ -169,15 +169,15 @@ impl Kit for Host {
 
     fn worker(&self, load: Load) -> Result<HostWorker, LabError> {
         let work = match load.kind {
-            Kind::Alu => Work::Registers,
-            Kind::Memory => Work::Memory,
-            Kind::Atomics => Work::Atomics,
+            Kind::Alu => CheckedKind::Registers,
+            Kind::Memory => CheckedKind::Memory,
+            Kind::Atomics => CheckedKind::Atomics,
             other => {
                 return Err(LabError::new(format!("the processor has no kernels of kind {other}")));
             }
         };
         let (witness, tally) = (Arc::default(), Arc::default());
-        let command = self.busy.checked(work, load.ns, &witness, &tally);
+        let command = checked(self.busy, work, load.ns, &witness, &tally);
         Ok(HostWorker { victim: HostVictim { command, witness }, tally })
     }
 
@@ -195,7 +195,7 @@ impl Kit for Host {
 #[derive(Debug)]
 pub struct HostWorker {
     victim: HostVictim,
-    tally: Arc<Tally>,
+    tally: Arc<CheckCounters>,
 }
 
 impl Victim for HostWorker {

@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::kernels::RawStream;
+use crate::kernels::WorkKernels;
 use xsched::core::hal::Backend;
 use xsched::core::level::Level;
-use xsched_hal_hip::{HipApi, HipConfig, WorkKernels};
+use xsched_hal_hip::{HipApi, HipConfig};
 use xsched_hal_kfd::attribution::{Attribution, Blind, ByCalls, BySnapshot};
 use xsched_hal_kfd::mechanism::{
     DebugTrap, Kind as Mechanisms, Mechanism, PatchedDriver, UpdateQueue,
@@ -13,7 +15,7 @@ use xsched_hal_kfd::preloaded::Preloaded;
 use xsched_hal_kfd::probe::{Found, Places, probe};
 use xsched_hal_kfd::topology::{Gpu as GpuFacts, Sysfs, Topology};
 use xsched_hal_kfd::{Kfd as Driver, KfdConfig, KfdDevice, KfdQueueConfig, Versioned};
-use xsched_hal_stream::{PlainStream, SharedPage, StreamApi, StreamCommand, StreamDevice};
+use xsched_hal_stream::{SharedPage, StreamApi, StreamCommand, StreamDevice};
 
 use crate::bench::{Bench, Described, LabError, Making};
 use crate::gpu::Hip;
@@ -190,7 +192,7 @@ impl Bench for Kfd {
     type Command = StreamCommand<HipApi>;
     type Backend = KfdDevice<Streams>;
     type Victim = HipWorker;
-    type Stream = PlainStream<HipApi>;
+    type Stream = RawStream<HipApi>;
 
     fn describe(&self) -> Described {
         let below = self.hip.describe();

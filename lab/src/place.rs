@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::kernels::{BareStream, PlacedWord};
 use serde::{Deserialize, Serialize};
-use xsched_hal_hip::{BareStream, HipApi, HipNative, PlacedWord};
+use xsched_hal_hip::{HipApi, HipNative};
 use xsched_hal_kfd::attribution::{Attribution, Blind};
 use xsched_hal_kfd::mechanism::Mechanism;
 use xsched_hal_stream::{SpinApi, Stamps, StreamApi};

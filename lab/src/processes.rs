@@ -1,7 +1,7 @@
 //! A background in a process of its own, held from this one by words in shared memory.
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -68,18 +68,15 @@ impl Elsewhere {
     /// # Errors
     /// If it cannot be started or ends at once.
     pub(crate) fn start(launcher: Launcher<'_>, mut request: Request) -> Result<Self, LabError> {
-        let (path, page) = new_page().map_err(LabError::new)?;
-        request.page.clone_from(&path);
+        let page = SharedPage::create().map_err(LabError::new)?;
+        request.page = page.path();
         let spawn = || launcher(&request)?.stdin(Stdio::piped()).spawn();
         let child = spawn();
         let holder = Holder::new(1).ok_or_else(|| LabError::new("no such holder"));
-        let elsewhere = child.map_err(LabError::new).and_then(|child| {
+        child.map_err(LabError::new).and_then(|child| {
             let mut started = Self { child, page, apart: request.apart, holder: holder? };
             started.wait_until_running().map(|()| started)
-        });
-        // Both have it open by now. Nothing depends on the answer.
-        let _ = std::fs::remove_file(path);
-        elsewhere
+        })
     }
 
     fn wait_until_running(&mut self) -> Result<(), LabError> {
@@ -156,20 +153,6 @@ impl Drop for Elsewhere {
     fn drop(&mut self) {
         // What it says was of interest in `end` only.
         let _ = self.leave();
-    }
-}
-
-/// A page in a new file.
-fn new_page() -> io::Result<(PathBuf, SharedPage)> {
-    let shm = Path::new("/dev/shm");
-    let folder = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
-    let mut tries = 0;
-    loop {
-        let path = folder.join(format!("xsched-bench-{}-{tries}", std::process::id()));
-        match SharedPage::create(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 100 => tries += 1,
-            made => return made.map(|page| (path, page)),
-        }
     }
 }
 

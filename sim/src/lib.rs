@@ -5,8 +5,7 @@
 //! [`scenario::Scenario`] says what is simulated, [`run::run`] does it, and [`report`] turns the
 //! [`outcome::Outcome`] into tables, JSON and pictures. The same seed gives the same bytes.
 //!
-//! [`run::run_with`] runs a policy of the caller's, and [`conformance`] says whether it keeps what
-//! it promises.
+//! [`run::run_with`] runs a policy of the caller's.
 //!
 //! [`comparators`] are models of other systems, to run instead of a policy.
 //!
@@ -15,22 +14,13 @@
 
 mod clock;
 pub mod comparators;
-pub mod conformance;
 mod device;
 mod engine;
-#[doc(hidden)]
-pub mod fuzzing;
 pub mod outcome;
-pub mod paper;
 pub mod replay;
 pub mod report;
 pub mod run;
-mod sample;
+pub mod sample;
 pub mod scenario;
 pub mod stats;
 pub mod swarm;
-
-/// The code of the chapter on policies, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/policies.md")]
-struct PoliciesChapter;

@@ -13,6 +13,11 @@ use crate::target_dir;
 
 /// The packages that have models.
 const PACKAGES: [&str; 3] = ["xsched", "xsched-hal-host", "xsched-hal-stream"];
+/// The profile that they are built with.
+pub(crate) const PROFILE: &str = "models";
+/// What makes the crates' modules `sync` take loom's forms. Flags of the caller's would make a build
+/// of its own.
+pub(crate) const RUSTFLAGS: &str = "--cfg loom";
 /// Models that run at a time; each keeps one processor busy.
 const THREADS: &str = "2";
 
@@ -32,12 +37,11 @@ pub struct Options {
 /// # Errors
 /// If a model finds something.
 pub fn run(options: &Options) -> Result<()> {
-    let mut command = cargo("test --profile models --lib --locked");
-    command.args(packages()).arg("--target-dir").arg(target());
+    let mut command = cargo("test --lib --locked --profile");
+    command.arg(PROFILE).args(packages()).arg("--target-dir").arg(target());
     let only = format!("models::{}", options.only.as_deref().unwrap_or_default());
     command.args(["--", "--nocapture", "--test-threads", THREADS, &only]);
-    // Flags of the caller's would make a build of its own, with other lints or features.
-    command.env("RUSTFLAGS", "--cfg loom").env_remove("XSCHED_MUTANT");
+    command.env("RUSTFLAGS", RUSTFLAGS).env_remove("XSCHED_MUTANT");
     if options.long {
         command.env("XSCHED_LOOM_LONG", "1");
     }
@@ -55,13 +59,18 @@ fn packages() -> impl Iterator<Item = &'static str> {
 
 /// Runs clippy on the models.
 pub(crate) fn clippy() -> Result<()> {
-    let mut command = cargo("clippy --profile models --lib --tests --locked");
-    command.args(packages()).arg("--target-dir").arg(target()).args(["--", "-D", "warnings"]);
-    run_command(command.env("RUSTFLAGS", "--cfg loom"))
+    let mut command = cargo("clippy --lib --tests --locked --profile");
+    command
+        .arg(PROFILE)
+        .args(packages())
+        .arg("--target-dir")
+        .arg(target())
+        .args(["--", "-D", "warnings"]);
+    run_command(command.env("RUSTFLAGS", RUSTFLAGS))
 }
 
 /// Where models are built.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     target_dir().join("loom")
 }
 

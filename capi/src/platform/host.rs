@@ -9,7 +9,7 @@ use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::Level;
 use xsched_hal_host::{
-    Busy, HostCommand, HostConfig, HostDevice, HostError, HostPreempt, HostRetire, HostSubmit,
+    BusyLoop, HostCommand, HostConfig, HostDevice, HostError, HostPreempt, HostRetire, HostSubmit,
 };
 
 use super::{Hardware, call_for, call_now};
@@ -27,13 +27,13 @@ type HostHalves = Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>;
 pub(crate) struct HostDevices {
     device: Mutex<Option<(HostDevice, Device<Wrapped<HostDevice>>)>>,
     /// How fast this processor is.
-    busy: OnceLock<Busy>,
+    busy: OnceLock<BusyLoop>,
 }
 
 impl HostDevices {
     /// A command that computes for so many nanoseconds. The first one measures the processor.
     pub(crate) fn command(&self, ns: u64) -> HostCommand {
-        self.busy.get_or_init(Busy::calibrate).command(ns)
+        self.busy.get_or_init(BusyLoop::calibrate).command(ns)
     }
 
     /// A new hardware queue.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use xsched::core::level::Level;
 use xsched::{Runtime, XQueue, XQueueConfig};
-use xsched_hal_host::{Busy, HostCommand, HostConfig, HostDevice};
+use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
 use xsched_sim::scenario::{Concurrency, DeviceSpec};
 
 use crate::error::CliError;
@@ -58,7 +58,7 @@ impl Request {
 /// The processor as a device.
 #[derive(Debug)]
 pub(super) struct HostDemo {
-    busy: Busy,
+    busy: BusyLoop,
 }
 
 impl HostDemo {
@@ -69,7 +69,7 @@ impl HostDemo {
 
     /// Measures how fast the processor is.
     pub(super) fn new() -> Self {
-        Self { busy: Busy::calibrate() }
+        Self { busy: BusyLoop::calibrate() }
     }
 }
 

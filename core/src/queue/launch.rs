@@ -6,23 +6,64 @@ use crate::id::{CmdId, EventRef};
 use crate::store::Store;
 use crate::time::Instant;
 
+/// Why the next command of a queue may not be launched now; see [`Queue::can_launch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchBlock {
+    /// The device is lost. The queue never launches again.
+    Lost,
+    /// The scheduler or the user holds the queue.
+    Held,
+    /// No hold is wanted any more, but the device is not yet where it was before.
+    Resuming,
+    /// Everything that was submitted has been launched.
+    Empty,
+    /// As many commands as the window allows are in flight.
+    WindowFull,
+    /// The next command waits for this event of another queue.
+    Waiting(EventRef),
+}
+
 impl<R: Store<CommandSlot>> Queue<R> {
-    pub(super) fn next_launch_action(&mut self, now: Instant) -> Option<Action> {
-        if !self.may_launch() {
-            return None;
+    /// Whether the next command may be launched now, and if not, why.
+    ///
+    /// This is the launch rule, and the only one: the machine itself and its drivers go by it. A
+    /// command that may be launched and needs no device (a cancelled one, say) passes the launch
+    /// point without an [`Action::Launch`].
+    ///
+    /// A wait for an event counts once [`Queue::poll_launch`] has come to it.
+    ///
+    /// # Errors
+    /// The first reason that applies, in the order of [`LaunchBlock`].
+    #[inline]
+    pub fn can_launch(&self) -> Result<(), LaunchBlock> {
+        if self.lost {
+            return Err(LaunchBlock::Lost);
         }
-        while self.cursor < self.submitted && self.in_flight() < u64::from(self.window.threshold())
-        {
+        if !self.hold.is_absent() {
+            if self.hold_target().is_some() {
+                return Err(LaunchBlock::Held);
+            }
+            if !self.hold.device_is_free() {
+                return Err(LaunchBlock::Resuming);
+            }
+        }
+        if self.cursor >= self.submitted {
+            return Err(LaunchBlock::Empty);
+        }
+        if self.in_flight() >= u64::from(self.window.threshold()) {
+            return Err(LaunchBlock::WindowFull);
+        }
+        self.waiting.map_or(Ok(()), |event| Err(LaunchBlock::Waiting(event)))
+    }
+
+    pub(super) fn next_launch_action(&mut self, now: Instant) -> Option<Action> {
+        while self.can_launch().is_ok() {
             if self.pass_without_device()? {
                 continue;
             }
             return Some(self.launch_at_cursor(now));
         }
         None
-    }
-
-    fn may_launch(&self) -> bool {
-        !self.lost && self.hold_target().is_none() && self.hold.device_is_free()
     }
 
     /// Lets the next command pass if it needs no device. `Some(true)`: it passed; `Some(false)`: it

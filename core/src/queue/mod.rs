@@ -26,6 +26,7 @@ mod tests;
 
 use core::fmt;
 
+pub use launch::LaunchBlock;
 pub use slot::{CommandSlot, Status};
 
 use crate::fault::Fault;
@@ -400,8 +401,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.poll_step().or_else(|| self.poll_launch(now))
     }
 
-    /// The next step to ask the device for, or `None`. For drivers in which whoever delivers orders
-    /// does not launch.
+    /// The next step to ask the device for, or `None`. For drivers that launch on another thread.
     #[must_use]
     pub fn poll_step(&mut self) -> Option<Action> {
         self.next_step().map(|(step, seq)| Action::Step { step, seq })

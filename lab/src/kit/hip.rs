@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use xsched_hal_hip::{HipApi, SideCalls, WorkKernels, WorkMemory};
-use xsched_hal_stream::{ClockProbe, PlainStream, StreamApi, StreamCommand};
+use crate::kernels::RawStream;
+use crate::kernels::{SideCalls, WorkKernels, WorkMemory};
+use xsched_hal_hip::HipApi;
+use xsched_hal_stream::{ClockProbe, StreamApi, StreamCommand};
 
 use super::meanwhile::Side;
 use super::{Kind, Load, Share, Sums, Worker};
@@ -71,7 +73,7 @@ impl HipWorker {
             let kernel = kernel.ok_or_else(|| LabError::new(format!("no kernel of {kind}")))?;
             Ok::<_, LabError>(StreamCommand::native(kernel))
         };
-        let mut stream = PlainStream::new(Arc::clone(api), None).map_err(LabError::new)?;
+        let mut stream = RawStream::new(Arc::clone(api), None).map_err(LabError::new)?;
         let mut run = |command: &StreamCommand<HipApi>| {
             let start = Instant::now();
             stream.launch(command).and_then(|()| stream.wait()).map_err(LabError::new)?;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::kernels::{BareStream, Place, PlacedWord, Ring, SideCalls, begin_anew};
 use serde::{Deserialize, Serialize};
-use xsched_hal_hip::{BareStream, HipApi, HipConfig, Place, PlacedWord, Ring, SideCalls};
+use xsched_hal_hip::{HipApi, HipConfig};
 
 use super::{BLOCKED, Gate, PATIENCE, Witness};
 use crate::bench::LabError;
@@ -94,7 +95,7 @@ fn calls(api: &Arc<HipApi>) -> Result<Vec<(&'static str, Call)>, LabError> {
         (
             "module loaded and its first launch",
             Arc::new(move || {
-                let begun = anew.begin_anew().map_err(LabError::new)?;
+                let begun = begin_anew(&anew).map_err(LabError::new)?;
                 kept.lock().unwrap_or_else(PoisonError::into_inner).push(begun);
                 Ok(())
             }),

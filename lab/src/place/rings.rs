@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::kernels::{BareStream, Place, PlacedWord, Ring};
 use serde::{Deserialize, Serialize};
-use xsched_hal_hip::{BareStream, HipApi, Place, PlacedWord, Ring, WaitLowering};
+use xsched_hal_hip::{HipApi, WaitLowering};
 use xsched_hal_kfd::KfdQueue;
 use xsched_hal_kfd::mechanism::Mechanism;
 

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::kernels::{BareStream, Place, PlacedWord, Ring};
 use serde::{Deserialize, Serialize};
 use xsched::core::rng::SplitMix64;
-use xsched_hal_hip::{BareStream, Place, PlacedWord, Ring};
 use xsched_hal_stream::ClockProbe;
 
 use super::{Gate, PATIENCE, Witness, since_ns};

@@ -12,7 +12,7 @@ use xsched_core::record::Body;
 use super::{Engine, Mutant};
 use crate::clock::Event;
 use crate::sample::{self, Rng, Sampler};
-use crate::scenario::{Arrival, SyncScope, TaskSpec, recorded_request};
+use crate::scenario::{Arrival, Dist, SyncScope, TaskSpec, recorded_request};
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ impl Thread {
         let gaps = match &spec.arrival {
             Arrival::Closed { think, .. } => Sampler::new(think),
             Arrival::Renewal { gap } => Sampler::new(gap),
-            Arrival::Periodic { period_ns, .. } => Sampler::Constant(*period_ns),
-            Arrival::Trace { .. } | Arrival::Recorded { .. } => Sampler::Constant(0),
+            Arrival::Periodic { period_ns, .. } => Sampler::new(&Dist::Constant(*period_ns)),
+            Arrival::Trace { .. } | Arrival::Recorded { .. } => Sampler::new(&Dist::Constant(0)),
         };
         Self {
             lengths: Sampler::new(&spec.command),

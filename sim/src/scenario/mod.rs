@@ -16,8 +16,6 @@ mod dist;
 mod error;
 mod expand;
 mod explain;
-#[doc(hidden)]
-pub mod fuzz;
 mod locate;
 mod model;
 mod names;

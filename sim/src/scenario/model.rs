@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use xsched_core::cost::Reach;
+use xsched_core::cost::{CostModel, Reach};
+use xsched_core::time::Duration;
 
 use crate::comparators::Comparators;
 
@@ -124,6 +125,27 @@ pub struct DeviceSpec {
     /// The same under a policy that holds queues: the scheduler has slept as well. Empty for
     /// `wake_ns`.
     pub queue_wake_ns: Arc<[u64]>,
+}
+
+impl DeviceSpec {
+    /// What holding and resuming cost on this device, as the scheduler is told.
+    #[must_use]
+    pub fn cost(&self) -> CostModel {
+        let ns = Duration::from_ns;
+        CostModel {
+            detect: ns(self.detect_ns),
+            gate_close: ns(self.gate_close_ns),
+            gate: ns(self.gate_ns),
+            gate_spacing: ns(self.gate_spacing_ns),
+            save_fixed: ns(self.save_fixed_ns),
+            save_context: ns(self.save_context_ns),
+            restore_fixed: ns(self.restore_fixed_ns),
+            restore_context: ns(self.restore_context_ns),
+            grace: ns(self.grace_ns),
+            reach: self.reach,
+            batches: self.batches,
+        }
+    }
 }
 
 /// In which order the threads of a process get a host lock that they all need for launching.

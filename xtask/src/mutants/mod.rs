@@ -23,6 +23,7 @@ mod list;
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +33,8 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::Value;
 
-use crate::{root, target_dir};
+use crate::command::run as run_command;
+use crate::{loom, root, target_dir};
 use list::Crate;
 use trial::Trial;
 
@@ -63,9 +65,10 @@ pub fn run(options: &Options) -> Result<()> {
 /// Tries the mutants of the workspace at `root`, with the copy and its build below `work`.
 fn run_on(root: &Path, work: &Path, options: &Options) -> Result<String> {
     let crates = list::read(root)?;
-    let tree = work.join("tree");
+    let (tree, target) = (work.join("tree"), work.join("build"));
+    share_dependencies(&tree, &target)?;
     copy::mirror(root, &tree, &list::replaced(root, &crates)?)?;
-    let programs = build(&tree, &work.join("build"), &crates)?;
+    let programs = build(&tree, &target, &crates)?;
     let trials = trials(&crates, &programs, options)?;
     ensure!(!trials.is_empty(), "no mutant or model has such a name");
     let start = Instant::now();
@@ -113,21 +116,35 @@ fn trials<'a>(
     Ok(trials)
 }
 
+/// Starts the first build of the copy from what the plain models were built with, if they were.
+///
+/// Cargo takes a crate of the copy for the same crate of the repository, and one that was built
+/// after its files' time for up to date. So the copy is made anew, later than what it starts from.
+fn share_dependencies(tree: &Path, target: &Path) -> Result<()> {
+    let built = loom::target().join(loom::PROFILE);
+    if target.exists() || !built.exists() {
+        return Ok(());
+    }
+    if tree.exists() {
+        fs::remove_dir_all(tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+    }
+    fs::create_dir_all(target)?;
+    run_command(Command::new("cp").arg("--archive").arg(built).arg(target))
+}
+
 /// Builds the models of the copy, and answers the test program of each package.
 fn build(tree: &Path, target: &Path, crates: &[Crate]) -> Result<BTreeMap<String, PathBuf>> {
     let mut command = Command::new("cargo");
-    command.current_dir(tree).args(["test", "--profile", "models", "--lib", "--no-run"]);
+    command.current_dir(tree).args(["test", "--profile", loom::PROFILE, "--lib", "--no-run"]);
     command.args(["--locked", "--message-format", "json-render-diagnostics"]);
     command.args(crates.iter().flat_map(|krate| ["--package", &krate.package]));
     command.arg("--target-dir").arg(target);
-    // A replacement may leave something unused.
-    command.env("RUSTFLAGS", "--cfg loom --cap-lints warn").env_remove("XSCHED_MUTANT");
+    command.env("RUSTFLAGS", loom::RUSTFLAGS).env_remove("XSCHED_MUTANT");
     println!("mutants: building the models in {}", tree.display());
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let mut programs = BTreeMap::new();
     for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
         let line = line.context("cannot read what cargo prints")?;
-        // The package's own copy of the line of a test runner is not one of cargo's messages.
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
         if let Some((package, program)) = test_program(&message) {
             programs.insert(package, program);

@@ -1,7 +1,5 @@
 //! The chore on a workspace of one tiny crate, whose "models" are plain tests.
 
-use std::fs;
-
 use super::*;
 
 const WORKSPACE: &str = "[workspace]\nmembers = ['tiny']\nresolver = '3'\n\

@@ -122,7 +122,7 @@ fn judge(mutant: &Mutant, status: Option<ExitStatus>, text: &str) -> Verdict {
     complaint(mutant, status, text).map_err(|error| format!("{error}; the model wrote:\n{text}"))
 }
 
-/// The first line of the message with which the model panicked.
+/// What the model said when it panicked, in short.
 fn complaint(mutant: &Mutant, status: ExitStatus, text: &str) -> Result<String> {
     ensure!(status.code() == Some(PANICKED), "{status} is not how a model ends that failed");
     let mut lines = text.lines().skip_while(|line| !line.contains("panicked at "));
@@ -135,8 +135,8 @@ fn complaint(mutant: &Mutant, status: ExitStatus, text: &str) -> Result<String> 
     if let Some(says) = &mutant.says {
         ensure!(text.contains(says), "the complaint does not contain `{says}`");
     }
-    let short: String = message.chars().take(70).collect();
-    Ok(short)
+    // Of a deadlock, the state of all threads follows.
+    Ok(message.split("; ").next().unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

@@ -397,3 +397,33 @@ fn steps_and_launches_can_be_polled_apart() {
         "no launch before the device is released, whoever asks"
     );
 }
+
+#[test]
+fn the_launch_rule_gives_the_reason() {
+    let mut rig = Rig::new(16, window(2, 2), Level::Deactivate);
+    let rule = |rig: &Rig| rig.queue.can_launch();
+    assert_eq!(rule(&rig), Err(LaunchBlock::Empty));
+    rig.submit(1);
+    assert_eq!(rule(&rig), Ok(()));
+    rig.submit(2);
+    assert_eq!(rig.act(), "0* 1");
+    assert_eq!(rule(&rig), Err(LaunchBlock::WindowFull));
+    rig.hold(Level::Deactivate);
+    assert_eq!(rule(&rig), Err(LaunchBlock::Held));
+    assert_eq!(rig.act(), "deactivate");
+    rig.done();
+    rig.run();
+    assert_eq!(rule(&rig), Err(LaunchBlock::Resuming));
+    assert_eq!(rig.act(), "reactivate");
+    rig.done();
+    rig.retire(0);
+    assert_eq!(rig.act(), "2*");
+    rig.retire(2);
+    let event = EventRef { queue: QueueId::new(1, 1), cmd: CmdId(0) };
+    rig.enqueue_wait(event);
+    assert_eq!(rule(&rig), Ok(()), "the queue has not come to the wait");
+    assert_eq!(rig.act(), "");
+    assert_eq!(rule(&rig), Err(LaunchBlock::Waiting(event)));
+    rig.queue.handle_signal(rig.now, Signal::Lost);
+    assert_eq!(rule(&rig), Err(LaunchBlock::Lost));
+}
