@@ -13,7 +13,8 @@
 //! preemption stops all queues of a GPU, or partition of one, of all processes, for as long as
 //! their contexts take to be saved and those that go on to be loaded.
 //!
-//! Nothing of this has run on an MI308X yet. `docs/kfd.md` says what was checked, and how.
+//! Nothing of this has run on an MI308X yet. `docs/src/guides/amd.md` says what was checked, and
+//! how.
 #![allow(unsafe_code)]
 
 pub mod attribution;

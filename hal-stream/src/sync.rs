@@ -1,5 +1,5 @@
 //! What gates and their watch are made of; with `--cfg loom`, forms of it for the models in
-//! `models`. See `docs/loom.md`. A wait with a time limit has none there.
+//! `models`. See `docs/src/reference/models.md`. A wait with a time limit has none there.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, fence};

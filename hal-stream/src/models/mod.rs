@@ -1,5 +1,5 @@
-//! Loom models of what a device's threads share here. `cargo xtask loom` runs them; `docs/loom.md`
-//! lists them.
+//! Loom models of what a device's threads share here. `cargo xtask loom` runs them;
+//! `docs/src/reference/models.md` lists them.
 
 mod board;
 mod gate;
