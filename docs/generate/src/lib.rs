@@ -27,7 +27,7 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 20] = [
+const PARTS: [Part; 22] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("metrics", metrics::reference),
@@ -48,6 +48,8 @@ const PARTS: [Part; 20] = [
     ("predictions", simulated::predictions),
     ("bert-fit", simulated::bert_fit),
     ("bert-compare", simulated::bert_compare),
+    ("lv3", simulated::lv3),
+    ("paper", simulated::paper),
 ];
 
 /// Writes every generated part, or with `check` only compares; returns the parts that were stale.
@@ -127,11 +129,6 @@ struct FirstProgram;
 #[cfg(doctest)]
 #[doc = include_str!("../../src/guides/rust.md")]
 struct Runtime;
-
-/// The code of the chapter on policies, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../src/guides/policies.md")]
-struct Policies;
 
 #[cfg(test)]
 mod tests {
