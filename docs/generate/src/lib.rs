@@ -151,4 +151,36 @@ mod tests {
         assert!(!new.contains("old") && new.starts_with("a\n") && new.ends_with("<!-- end -->\nb\n"));
         assert_eq!(fill(&new, &mut used).expect("a part"), new);
     }
+
+    /// The names of all functions of the workspace.
+    fn functions() -> std::collections::BTreeSet<String> {
+        let skip = [".git", "target", "node_modules"];
+        let walk = WalkDir::new(root()).into_iter().filter_entry(move |entry| {
+            !skip.iter().any(|name| entry.file_name().to_string_lossy() == *name)
+        });
+        let mut found = std::collections::BTreeSet::new();
+        for entry in walk.filter_map(Result::ok) {
+            if entry.path().extension().is_some_and(|extension| extension == "rs") {
+                let text = read(entry.path()).expect("a source file");
+                let names = text.split("fn ").skip(1);
+                let end = |name: &str| name.find(|c: char| !c.is_alphanumeric() && c != '_');
+                found.extend(names.map(|name| name[..end(name).unwrap_or(0)].to_owned()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_tests_that_the_defects_name_exist() {
+        let page = read(&root().join("docs/src/results/defects.md")).expect("the page");
+        let functions = functions();
+        let mut missing = Vec::new();
+        for code in page.split('`').skip(1).step_by(2) {
+            let test = code.rsplit_once("::").map(|(_, name)| name).filter(|name| *name != "*");
+            if let Some(name) = test.filter(|name| !functions.contains(*name)) {
+                missing.push(name);
+            }
+        }
+        assert_eq!(missing, [""; 0], "the page names tests that do not exist");
+    }
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::records::{list, number, record, source, text, whole};
-use crate::table::Table;
+use crate::table::{Table, percent};
 use crate::{read, root};
 
 /// What `xsched bench predict RECORD --json` wrote about records of an H200.
@@ -14,12 +14,13 @@ pub(crate) fn predictions() -> Result<String> {
     let paths = names.map(|name| format!("simulated/predict-{name}.json"));
     for (name, path) in names.iter().zip(&paths) {
         let of = record(path)?;
-        let pairs = whole(&of, "/pairs")?;
+        let counts = |cell: &&Value| cell["counts"] == Value::Bool(true);
+        let cells = list(&of, "cells")?.iter().filter(counts).count();
         table.row([
             format!("`{name}.json`"),
-            pairs.to_string(),
-            format!("{:.2} %", number(&of, "/median_percent")?),
-            format!("{:.1} %", number(&of, "/largest_percent")?),
+            cells.to_string(),
+            percent(number(&of, "/median_error")?, 2),
+            percent(number(&of, "/largest_error")?, 1),
         ]);
     }
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
