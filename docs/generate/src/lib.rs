@@ -183,4 +183,27 @@ mod tests {
         }
         assert_eq!(missing, [""; 0], "the page names tests that do not exist");
     }
+
+    /// The hops of the reader's test in ARCHITECTURE.md: a page, and a link on it.
+    const HOPS: [(&str, &str); 9] = [
+        ("README.md", "docs/src/concepts/command.md"),
+        ("docs/src/concepts/command.md", "../../../core/src/queue/launch.rs"),
+        ("README.md", "docs/src/guides/policies.md"),
+        ("docs/src/guides/policies.md", "../../../core/src/policy.rs"),
+        ("docs/src/guides/policies.md", "../../../CONTRIBUTING.md#add-a-policy"),
+        ("CONTRIBUTING.md", "policies/src/any.rs"),
+        ("README.md", "docs/src/guides/backends.md"),
+        ("docs/src/guides/backends.md", "../../../testkit/conformance/tests/minimal_backend/main.rs"),
+        ("docs/src/guides/backends.md", "../../../CONTRIBUTING.md#add-a-backend"),
+    ];
+
+    #[test]
+    fn a_reader_gets_from_the_readme_to_the_rule_a_policy_and_a_backend() {
+        for (page, link) in HOPS {
+            let text = read(&root().join(page)).expect("a page");
+            assert!(text.contains(&format!("]({link})")), "{page} does not link to {link}");
+        }
+        let rule = read(&root().join("core/src/queue/launch.rs")).expect("a source file");
+        assert!(rule.contains("fn can_launch"), "the launch rule is elsewhere");
+    }
 }
