@@ -10,6 +10,7 @@ mod h200;
 mod metrics;
 mod models;
 mod records;
+mod scenarios;
 mod simulated;
 mod suite;
 mod table;
@@ -27,10 +28,11 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 22] = [
+const PARTS: [Part; 23] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("metrics", metrics::reference),
+    ("scenario-keys", scenarios::keys),
     ("conformance", suite::checks),
     ("models", models::reference),
     ("h200-fixed-priority", h200::fixed_priority),
@@ -184,6 +186,7 @@ mod tests {
         assert_eq!(missing, [""; 0], "the page names tests that do not exist");
     }
 
+    const BACKENDS: &str = "docs/src/guides/backends.md";
     /// The hops of the reader's test in ARCHITECTURE.md: a page, and a link on it.
     const HOPS: [(&str, &str); 9] = [
         ("README.md", "docs/src/concepts/command.md"),
@@ -193,8 +196,8 @@ mod tests {
         ("docs/src/guides/policies.md", "../../../CONTRIBUTING.md#add-a-policy"),
         ("CONTRIBUTING.md", "policies/src/any.rs"),
         ("README.md", "docs/src/guides/backends.md"),
-        ("docs/src/guides/backends.md", "../../../testkit/conformance/tests/minimal_backend/main.rs"),
-        ("docs/src/guides/backends.md", "../../../CONTRIBUTING.md#add-a-backend"),
+        (BACKENDS, "../../../testkit/conformance/tests/minimal_backend/main.rs"),
+        (BACKENDS, "../../../CONTRIBUTING.md#add-a-backend"),
     ];
 
     #[test]

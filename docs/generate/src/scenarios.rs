@@ -6,11 +6,12 @@ use anyhow::Result;
 pub(crate) fn keys() -> Result<String> {
     let mut out = String::new();
     for table in xsched_sim::scenario::reference() {
-        let title = if table.name.is_empty() { "Top level" } else { table.name };
-        let title = title.trim_matches(['[', ']']);
-        let mut letters = title.chars();
-        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-        let title: String = first.into_iter().chain(letters).collect();
+        let title = match table.name.trim_matches(['[', ']']) {
+            "" => "Top level".to_owned(),
+            "task.arrival" => "Arrivals".to_owned(),
+            "task.command" => "Distributions".to_owned(),
+            name => format!("{}{}", name[..1].to_uppercase(), &name[1..]),
+        };
         out.push_str(&format!("## {title}\n\n{}\n\n{table}\n", table.about));
     }
     Ok(out)

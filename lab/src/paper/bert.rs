@@ -1,11 +1,12 @@
 //! Sections 5.1 to 5.4 of the test plan: BERT, measured without priorities, predicted with them.
 
-use super::lab::{HPF, How, Lab, NATIVE, Trial, figure, given, ms, over, percentile, rate, task};
-use super::{Basis, Findings, Goal, Result, Row};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::report::{Chart, Line, Plot};
 use xsched_sim::scenario::OriginKind;
 use xsched_sim::stats::Summary;
+
+use super::lab::{HPF, How, Lab, NATIVE, Trial, figure, given, ms, over, percentile, rate, task};
+use super::{Basis, Findings, Goal, Result, Row};
 
 fn summary(outcome: &Outcome, name: &str) -> Option<Summary> {
     task(outcome, name).map(|task| Summary::new(task.latencies_ns.clone()))

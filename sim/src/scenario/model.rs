@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xsched_core::cost::{CostModel, Reach};
 use xsched_core::time::Duration;
 
-use crate::comparators::Comparators;
+use super::system::Comparators;
 
 /// The version of the scenario schema that this program reads (`version = 1` in the file).
 pub const SCHEMA_VERSION: u32 = 1;

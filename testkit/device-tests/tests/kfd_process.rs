@@ -93,7 +93,7 @@ impl Subject for Emulated {
         let (driver, found) = probe(&places).map_err(|error| error.to_string())?;
         let made = assemble(driver, &found, &places).map_err(|error| error.to_string())?;
         let (mechanism, attribution) = made;
-        let lifted = below.lifted();
+        let lifted = below.gates_open();
         let mut config = KfdConfig::default();
         config.blocked_after = PATIENCE;
         (config.stages, config.gpu) = (self.stages, found.topology.gpus.first().cloned());

@@ -12,14 +12,14 @@ use serde::Serialize;
 use xsched_core::cost::{CostModel, Load};
 use xsched_core::level::Level;
 use xsched_core::time::Duration;
-
-use super::Result;
-use super::lab::Lab;
 use xsched_sim::outcome::Outcome;
 use xsched_sim::report::in_order;
 use xsched_sim::run::{RunOptions, run};
 use xsched_sim::scenario::{Arrival, Concurrency, DeviceSpec, Dist, Scenario};
 use xsched_sim::stats::Summary;
+
+use super::Result;
+use super::lab::Lab;
 
 pub use page::page;
 
