@@ -1,4 +1,4 @@
-//! The command line, as `docs/cli.md` describes it.
+//! The command line, as `docs/src/reference/commands.md` describes it.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
-//! What a scenario says, as plain checked data. The TOML form is documented in `docs/scenario.md`;
-//! everything here is already in nanoseconds and already validated.
+//! What a scenario says, as plain checked data. The TOML form is documented in
+//! `docs/src/reference/scenarios.md`; everything here is already in nanoseconds and already
+//! validated.
 
 use std::sync::Arc;
 

@@ -187,7 +187,7 @@ fn a_destroyed_queue_and_another_with_its_id() {
 
 #[test]
 fn the_successor_of_a_destroyed_queue_is_not_suspended() {
-    // The patched driver knows ids alone; `docs/kfd.md` says so.
+    // The patched driver knows ids alone; `docs/src/guides/amd.md` says so.
     for (process, mechanism) in all().into_iter().take(2) {
         let old = process.create(0);
         assert_eq!(mechanism.suspend(std::slice::from_ref(&old)), [Ok(())]);
