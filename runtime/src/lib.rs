@@ -21,11 +21,11 @@
 //! use xsched::prelude::*;
 //!
 //! let runtime = Runtime::new(xsched::policies::hpf::Hpf::default())?;
-//! let device = runtime.device(HostDevice::default())?;
+//! let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
 //! let hints = Hints::with_priority(Priority::MAX);
 //! let config = XQueueConfig { hints, ..XQueueConfig::default() };
-//! let queue = device.queue(config, HostConfig::default())?;
-//! let ticket = queue.submit(HostCommand::new(|_| println!("urgent")))?;
+//! let queue = device.queue(config, ())?;
+//! let ticket = queue.submit(HostCommand::new(|| println!("urgent")))?;
 //! queue.wait(ticket)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
