@@ -204,8 +204,6 @@ mod tests {
     use super::*;
     use crate::error::WaitError;
 
-    static HARDWARE: [NoopQueue; 4] = [const { NoopQueue::new() }; 4];
-
     /// Holds every queue, and hangs while it is told to.
     struct HoldAll(Arc<AtomicBool>);
 
@@ -238,7 +236,9 @@ mod tests {
     fn bench() -> Bench {
         let hang = Arc::new(AtomicBool::new(false));
         let runtime = Runtime::new(HoldAll(Arc::clone(&hang))).unwrap();
-        let device = runtime.device(Noop::new(&HARDWARE)).unwrap();
+        // A hardware queue is used once.
+        let hardware: &'static [NoopQueue] = Box::leak(Box::new([const { NoopQueue::new() }; 4]));
+        let device = runtime.device(Noop::new(hardware)).unwrap();
         (hang, runtime, device)
     }
 

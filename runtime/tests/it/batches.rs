@@ -271,7 +271,7 @@ fn a_queue_may_go_while_its_step_is_staged() {
     let (hand, queue) = scene.queue(0);
     queue.submit(1.into()).unwrap();
     let holder = queue.clone();
-    let holds = std::thread::spawn(move || holder.hold(Level::Deactivate));
+    let holds = std::thread::spawn(move || holder.suspend(Level::Deactivate));
     soon("it commits", || scene.desk.get().inside);
     drop(queue);
     scene.desk.block(false);

@@ -278,7 +278,7 @@ fn a_command_whose_destructor_panics_stops_no_queue() {
     let (_, device) = bench(Hpf::default());
     let hand = Hand::at_once();
     let queue = device.queue(config_of(0), hand.clone()).unwrap();
-    for number in 0..40 {
+    for number in 0..40_u64 {
         let luggage = number.is_multiple_of(2).then(|| Box::new(Bomb) as Box<dyn Send>);
         queue.submit(Job { number, luggage }).unwrap();
     }

@@ -201,7 +201,7 @@ fn holds_and_launches_at_random_lose_and_repeat_nothing() {
         let holder = queue.clone();
         scope.spawn(move || {
             for n in 0..2_000u64 {
-                holder.hold(Level::Deactivate);
+                holder.suspend(Level::Deactivate);
                 (0..n % 97).for_each(|_| std::hint::spin_loop());
                 holder.resume();
                 (0..n % 89).for_each(|_| std::hint::spin_loop());
