@@ -8,22 +8,29 @@
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::policy::{Changed, Decisions, Event, Urgency, Verdict};
-use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::policy::{
+    Changed, Decisions, Event, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+};
 use xsched_core::time::{Duration, Instant};
 
 use crate::ageing::{AGED, Ageing};
 use crate::engine::each_changed;
-use crate::ready::{Key, Place, Ready, update};
+use crate::ready::{Key, Place};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 
 /// The class of all queues where there are no strict classes; the highest priority otherwise.
 const FIRST: u16 = AGED + 1;
 
-/// A device's words: the key of those that ran when queues were parked.
-const PARKED_CLASS: usize = 2;
-const PARKED_KEY: usize = 3;
+policy_state! {
+    /// What the policy remembers about a device: the key of those that ran when queues were parked.
+    struct ParkedUnder {
+        class: u16,
+        within: u64,
+    }
+}
+
+type Ready<'t> = crate::ready::Ready<'t, ParkedUnder>;
 
 /// How many of the ready queues of a device run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,12 +102,8 @@ impl<R: Rules> Chooser<R> {
     /// Starts afresh, as after a policy switch: another way of deciding was in charge.
     pub(crate) fn forget(&mut self, queues: &QueueTable<'_>) {
         self.next = None;
-        for words in queues.iter().filter_map(|info| queues.data(info.id)) {
-            words.set([0; 5]);
-        }
-        for words in queues.devices().filter_map(|device| queues.device_data(device)) {
-            words.set([0; 12]);
-        }
+        queues.iter().for_each(|info| queues.clear_state(info.id));
+        queues.devices().for_each(|device| queues.clear_device_state(device));
     }
 
     pub(crate) fn progress_every(&self) -> Option<Duration> {
@@ -234,9 +237,7 @@ impl<R: Rules> Chooser<R> {
             // Whoever was parked under a better one may go once that has.
             let under = parked_under(ready).map_or(under, |before| before.min(under));
             ready.park(queue);
-            update(ready.words(), |words| {
-                (words[PARKED_CLASS], words[PARKED_KEY]) = (u64::from(under.class), under.within);
-            });
+            ready.update(|parked| (parked.class, parked.within) = (under.class, under.within));
             return out.set(queue, HOLD);
         }
         out.set(queue, Verdict::Run);
@@ -324,9 +325,8 @@ fn choose_class(ready: &Ready<'_>, out: &mut Decisions<'_>, barred: impl Fn(Key)
 
 /// The best key that ran when a queue was parked that still is.
 fn parked_under(ready: &Ready<'_>) -> Option<Key> {
-    let words = ready.words().get();
-    let under = Key { class: words[PARKED_CLASS] as u16, within: words[PARKED_KEY] };
-    ready.any_parked().then_some(under)
+    let ParkedUnder { class, within } = ready.state();
+    ready.any_parked().then_some(Key { class, within })
 }
 
 /// Lets idle queues go, once those run that are no better than they may be.

@@ -4,9 +4,9 @@ use super::name::Name;
 use crate::cost::{CostModel, Reach};
 use crate::hint::{Hints, Laxity, PolicyHint, Priority};
 use crate::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
-use crate::level::Level;
+use crate::level::{Level, LevelChoice};
 use crate::message::{Cursor, ORDER_BYTES, Order, REPORT_BYTES, Report};
-use crate::scheduler::{Attach, LevelChoice};
+use crate::scheduler::Attach;
 use crate::time::Duration;
 
 /// What an entry says. Those up to [`Body::Reconsider`] are what a scheduler was fed and what it

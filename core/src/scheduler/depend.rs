@@ -3,9 +3,9 @@
 
 use super::SchedulerError;
 use super::state::{State, dirty};
-use super::table::{END, Edge, NONE};
 use crate::id::{CmdId, EventRef, QueueId};
 use crate::policy::{Event, Policy};
+use crate::table::slot::{END, Edge, NONE};
 use crate::time::Instant;
 
 impl<P: Policy> State<'_, P> {

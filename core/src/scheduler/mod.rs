@@ -8,12 +8,10 @@
 //! State per event does not depend on the number of queues: the table keeps lists of what changed
 //! and an index of priorities per device. Orders cost what they cost, one each.
 
-pub(crate) mod bits;
 mod depend;
 mod orders;
 mod state;
 mod storage;
-pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +23,6 @@ use heapless::Vec;
 #[cfg(feature = "alloc")]
 pub use storage::Heap;
 pub use storage::{Inline, Parts, Slices, Storage};
-pub use table::{DeviceSlot, Edge, QueueInfo, QueueSlot, QueueTable};
 
 use crate::cost::CostModel;
 use crate::hint::{Hints, PolicyHint};
@@ -33,9 +30,12 @@ use crate::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
 use crate::level::Level;
 use crate::message::{Order, Report};
 use crate::policy::Policy;
+use crate::table::slot::{END, NONE};
 use crate::time::Instant;
 use state::State;
-use table::{END, NONE};
+
+pub use crate::level::LevelChoice;
+pub use crate::table::{DeviceSlot, Edge, QueueInfo, QueueSlot, QueueTable};
 
 /// Changed queues that are listed between two decisions; if there are more, all of them are noted
 /// in the table. More devices make the next decision a full one.
@@ -69,15 +69,6 @@ impl Default for Attach {
             context_permille: 1_000,
         }
     }
-}
-
-/// How the level of a hold is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LevelChoice {
-    /// Always this level.
-    Exactly(Level),
-    /// The cheapest level up to this one that is fast enough, by the device's cost model.
-    UpTo(Level),
 }
 
 /// Why a call was refused.

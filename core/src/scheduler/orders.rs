@@ -1,12 +1,12 @@
 //! Orders: the difference between what was decided and what was last ordered.
 
 use super::state::{State, dirty};
-use super::table::{END, NONE};
 use crate::cost::Load;
 use crate::id::QueueId;
 use crate::level::Level;
 use crate::message::{HoldState, Order, Report};
 use crate::policy::{Policy, Verdict};
+use crate::table::slot::{END, NONE};
 use crate::time::{Duration, Instant};
 
 impl<P: Policy> State<'_, P> {
