@@ -163,8 +163,8 @@ pub enum Changed<'a> {
         devices: &'a [DeviceId],
     },
     /// Anything may have: compute every verdict. Also after a policy switch, when all verdicts are
-    /// back to [`Verdict::Run`] and no device has a floor. Who passes questions on must not make
-    /// this of another one: see [`Changed::queues`].
+    /// back to [`Verdict::Run`] and no device has a floor. A policy that forwards `decide` must not
+    /// replace another value by this one: see [`Changed::queues`].
     All,
 }
 

@@ -1,13 +1,14 @@
-//! Ageing: whoever has waited for too long has the device for a moment.
+//! Ageing: a queue that has waited for too long has the device for a moment.
 //!
 //! A ready queue that has been kept from running for the *age* gets a turn: the device to itself
 //! until it has used a twentieth of the age (100 µs to 5 ms) of device time, as measured, or has
-//! nothing left to run. Who has waited longest comes first, and after each turn the ordinary order
-//! holds for as long as the turn took, so that turns never take more than half of the time.
+//! nothing left to run. The queue that has waited longest comes first, and after each turn the
+//! ordinary order holds for as long as the turn took, so that turns never take more than half of
+//! the time.
 //!
 //! So a queue waits at most 17/16 of the age, and a turn and a rest for each of the queues of its
-//! device that are due before it. What a turn takes is its device time, the time until the others
-//! are off the device, and one command if commands cannot be interrupted.
+//! device that are due before it. What a turn takes is its device time, the time until the other
+//! queues are off the device, and one command if commands cannot be interrupted.
 
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{Decisions, Event, PolicyState, QueueInfo, QueueTable, Urgency, Verdict};
@@ -15,7 +16,7 @@ use xsched_core::time::{Duration, Instant};
 
 use crate::ready::{AgedTurn, Key, Place, Ready};
 
-/// The class of the queue whose turn it is. All others come after it.
+/// The class of the queue whose turn it is. All other queues come after it.
 pub(crate) const AGED: u16 = 0;
 
 /// Turns in the age, and bounds of a turn.

@@ -4,10 +4,11 @@
 //! level has the device, first come first served within a level. A queue that has used its slice
 //! (10 ms of device time on level 0, as measured, and twice as much on each level after it) goes to
 //! the end of the next level; on level 3 it goes to the end of that. A queue of a lower level takes
-//! the device at once, and who had it keeps the first place in its line. Whoever has waited for 100
-//! ms (ten slices of level 0) goes one level up, to the end of the line there, and who was idle for
-//! as long starts afresh on level 0. So nobody starves: with n ready queues, one that waits has the
-//! device after half a second and a slice of level 0 for each of the others, at the latest.
+//! the device at once, and the queue that had it keeps the first place in its line. A queue that
+//! has waited for 100 ms (ten slices of level 0) goes one level up, to the end of the line there,
+//! and one that was idle for as long starts afresh on level 0. So no queue starves: with n ready
+//! queues, one that waits has the device after half a second and a slice of level 0 for each other
+//! queue, at the latest.
 //!
 //! Hints for queues do not count, except that [`Priority::NO_EXECUTE`] queues never run.
 //! [`PolicyHint::Timeslice`] sets the slice of level 0.
@@ -25,7 +26,7 @@ use crate::ready::{Key, Place};
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// The last level.
 const LAST: u16 = 3;
-/// Slices of level 0 that nobody waits or idles for longer without a change of level.
+/// A queue that waits or idles for this many slices of level 0 changes its level.
 const PATIENCE: u64 = 10;
 /// Reports in a slice of level 0, and looks at all queues in the time of patience, at most.
 const REPORTS: u64 = 20;
@@ -168,7 +169,7 @@ impl Mlfq {
         }
     }
 
-    /// Who has waited for too long goes one level up.
+    /// Queues that have waited for too long go one level up.
     fn promote(
         &self,
         now: Instant,

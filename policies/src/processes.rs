@@ -4,8 +4,8 @@
 //! The largest utilisation hint of a process's queues on a device is its percentage there. Without
 //! the strict option, percentages are proportions. With it they are also upper bounds: each process
 //! has a budget that grows by its percentage of the time, up to that of one timeslice, and shrinks
-//! by the device time that it uses, as measured. Below zero it waits, though nobody else may want
-//! the device.
+//! by the device time that it uses, as measured. Below zero it waits, even if no other process
+//! wants the device.
 //!
 //! There is room for [`PLACES`] processes, counted once for each device. A further one takes part
 //! in the turns of another process of its device; on a device without any it is not scheduled.
@@ -347,8 +347,9 @@ impl Processes {
         }
     }
 
-    /// A process that nobody waits for has one long turn, in which the usage that others start at
-    /// goes on with its own: it is the least of those who could run, other than `but`.
+    /// Moves on the usage that other processes start at: the least of those that could run, other
+    /// than `but`. A process without competition has one long turn, in which that usage goes on
+    /// with its own.
     fn catch_up(&self, device: DeviceId, but: Option<usize>, queues: &QueueTable<'_>) {
         let turn = place_of(of_device(queues, device).turn);
         let takes_part = |(place, process): &(usize, &Process)| {
@@ -386,7 +387,7 @@ impl Processes {
             }
             self.catch_up(device, None, queues);
             self.hold(place, true, queues, out);
-            // Until it reports; or it would be the next again if somebody asks before that.
+            // Until it reports: otherwise it would be the next again in a decision before that.
             let accounted = of_device(queues, device).accounted;
             self.places[place].unreported = now.since(accounted);
             self.places[place].expected = now + self.report_within();
@@ -394,7 +395,7 @@ impl Processes {
         }
         let next =
             self.behind_most(now, device, turn).or_else(|| self.behind_most(now, device, None));
-        let Some(place) = next else { return self.nobody(now, device, queues, out) };
+        let Some(place) = next else { return self.no_turn(now, device, queues, out) };
         self.hold(place, false, queues, out);
         self.places[place].unreported = Duration::ZERO;
         let used = self.places[place].used;
@@ -405,8 +406,9 @@ impl Processes {
         self.goes_on(now, place, queues, out);
     }
 
-    /// Nobody may have the turn: held processes go if nobody is ready, or wait for their budgets.
-    fn nobody(
+    /// No process may have the turn: held ones are released if none is ready, or wait for their
+    /// budgets.
+    fn no_turn(
         &mut self,
         now: Instant,
         device: DeviceId,

@@ -46,10 +46,12 @@ type Link = u32;
 impl Field for Place {
     const BITS: u32 = 2;
 
+    #[inline]
     fn to_bits(self) -> u64 {
         self as u64
     }
 
+    #[inline]
     fn from_bits(bits: u64) -> Self {
         match bits {
             1 => Self::Waiting,
@@ -67,10 +69,12 @@ struct Class(u16);
 impl Field for Class {
     const BITS: u32 = 10;
 
+    #[inline]
     fn to_bits(self) -> u64 {
         u64::from(self.0)
     }
 
+    #[inline]
     fn from_bits(bits: u64) -> Self {
         Self(bits as u16)
     }
@@ -83,10 +87,12 @@ struct Tag(u32);
 impl Field for Tag {
     const BITS: u32 = 20;
 
+    #[inline]
     fn to_bits(self) -> u64 {
         u64::from(self.0)
     }
 
+    #[inline]
     fn from_bits(bits: u64) -> Self {
         Self(bits as u32)
     }

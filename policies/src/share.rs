@@ -8,11 +8,12 @@
 //! right. What a queue still used after its turn counts as well.
 //!
 //! A queue that becomes ready goes on at the virtual time of those that are ready, or a round
-//! behind it if it was behind: nobody saves up more than that by sleeping, nobody has to wait
-//! because others are new, and who is idle for a moment between two requests loses nothing. A queue
-//! that becomes idle while others are ready is held until it has a turn or nobody is ready. If it
-//! had the turn and the turn is not over, the device waits a fiftieth of a timeslice for it first:
-//! commands that cannot be stopped would otherwise take its turn in every pause, however short.
+//! behind it if it was behind: no queue saves up more than that by sleeping, none has to wait
+//! because other queues are new, and one that is idle for a moment between two requests loses
+//! nothing. A queue that becomes idle while other queues are ready is held until it has a turn or
+//! none is ready. If it had the turn and the turn is not over, the device waits a fiftieth of a
+//! timeslice for it first: commands that cannot be stopped would otherwise take its turn in every
+//! pause, however short.
 //!
 //! With strict classes, only the ready queues of the highest class take turns. When another class
 //! comes to the top, its queues are looked at once: those that became ready meanwhile go on at the
@@ -257,7 +258,7 @@ impl Share {
         ready.insert(info.id, Key { class, within: start });
     }
 
-    /// Where a queue starts at least that becomes ready: a round behind the others.
+    /// Where a queue that becomes ready starts at least: a round behind the other queues.
     fn earliest(&self, ready: &Ready<'_>) -> u64 {
         ready.state().start.saturating_sub(2 * self.lead(ready))
     }
@@ -312,8 +313,8 @@ impl Share {
         ready.remove(queue);
     }
 
-    /// A queue that nobody of its class waits for has one long turn, in which the virtual time that
-    /// others start at goes on with its own.
+    /// Moves on the virtual time that other queues start at, while no queue of the class waits for
+    /// the one that has the turn: that has one long turn then.
     fn catch_up(&self, chosen: QueueId, used: u64, ready: &Ready<'_>) {
         let class = ready.key(chosen).class;
         let alone = ready.best().is_none_or(|(_, key)| key.class > class);

@@ -169,7 +169,7 @@ fn timers_make_queues_take_turns() {
     assert!(!rig.scheduler.hint_policy(PolicyHint::K(2)));
 }
 
-// Grouping by process: all queues of the favoured process run, or everybody if it is idle.
+// Grouping by process: all queues of the favoured process run, or all queues if it is idle.
 
 struct Favoured(ProcessId);
 
@@ -425,7 +425,7 @@ fn shares_of_measured_device_time_are_enforced() {
     assert_eq!(rig.orders(), "-1", "counted from the start of the period");
 }
 
-// Measured device time: weighted fair, whoever is too far ahead of the last holds.
+// Measured device time: weighted fair, a queue that is too far ahead of the last holds.
 
 struct Fair {
     lead: u64,
@@ -499,7 +499,7 @@ fn measured_device_time_is_shared_by_weight() {
     rig.use_device(heavy, ms(7));
     assert_eq!(rig.orders(), "-1");
     rig.idle(light);
-    assert_eq!(rig.orders(), "+1", "nobody to wait for");
+    assert_eq!(rig.orders(), "+1", "no queue to wait for");
     rig.use_device(heavy, ms(90));
     rig.ready(light);
     assert_eq!(rig.orders(), "", "the time it was idle for is not made up");

@@ -58,7 +58,7 @@ pub enum Body {
         /// What it waits for.
         wait: Option<EventRef>,
     },
-    /// Somebody began to wait for a command.
+    /// A thread began to wait for a command.
     Wait {
         /// The command.
         cmd: CmdId,
@@ -130,7 +130,7 @@ pub struct QueueNote {
     pub capacity: u32,
 }
 
-/// Who wrote an entry. The entries of one source are in order.
+/// The source of an entry. The entries of one source are in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The scheduler.

@@ -72,7 +72,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         self.tape.take()
     }
 
-    /// The tape, for entries of others.
+    /// The tape, for entries of other sources.
     pub const fn tape(&mut self) -> Option<&mut T> {
         self.tape.as_mut()
     }

@@ -144,7 +144,7 @@ pub(crate) struct Lists {
     stats: Stats,
 }
 
-/// The machine. `P` decides, `S` lends the tables.
+/// The state machine of a scheduler. `P` decides, `S` lends the tables.
 #[derive(Debug)]
 pub struct Scheduler<P, S> {
     policy: P,
@@ -326,8 +326,10 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     }
 
     /// Asks whether the next command of `waiter`, number `cmd`, may wait for `event`, and remembers
-    /// it if so. Returns false if there is nothing to wait for: the event is reached, or it belongs
-    /// to an earlier command of the same queue.
+    /// the wait if so.
+    ///
+    /// Returns false if there is nothing to wait for: the event is reached, or it belongs to an
+    /// earlier command of the same queue.
     ///
     /// # Errors
     /// [`SchedulerError::WouldDeadlock`], [`SchedulerError::UnknownQueue`] for either queue, and
@@ -356,7 +358,8 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         self.lists.wake.get()
     }
 
-    /// Time has passed. Calling it early or for nothing does nothing. Poll for orders afterwards.
+    /// Tells the scheduler that time has passed. Calling it early or for nothing does nothing. Poll
+    /// for orders afterwards.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.lists.wake.get().is_some_and(|due| now >= due) {
             self.lists.wake.set(None);
@@ -370,8 +373,10 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         self.lists.changed_all = true;
     }
 
-    /// The same, and all queues count as changed: the recovery path after doubt, also about what
-    /// was decided for idle queues.
+    /// Makes the next decision a full one in which all queues, idle ones too, count as changed.
+    ///
+    /// It is the recovery path after missed updates: see [`Scheduler::reconsider_all`] for the
+    /// cheaper one.
     pub fn invalidate_all(&mut self) {
         self.state().all_changed();
     }

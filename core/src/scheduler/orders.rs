@@ -115,8 +115,8 @@ impl<P: Policy> State<'_, P> {
         device.measured.correct(device.cost).choose(slot.level, within, &load)
     }
 
-    /// The most that a queue and the others can have on the device. What the others' waves fill is
-    /// not known, so it is all that the queue leaves them.
+    /// The most that a queue and the other queues can have on the device. What the others' waves
+    /// fill is not known, so it counts as all that the queue leaves them.
     pub(super) fn load(&self, index: usize) -> Load {
         let slot = &self.queues[index];
         Load {

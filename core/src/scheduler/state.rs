@@ -244,7 +244,7 @@ impl<P: Policy> State<'_, P> {
             self.mark_listed();
         }
         let lists = &mut *self.lists;
-        // Whoever changed, changed on a device.
+        // Every change is on a device.
         let changed = !lists.changed_devices.is_empty();
         if !(lists.changed_all || changed || lists.timer_fired) {
             return;
@@ -309,7 +309,7 @@ impl<P: Policy> State<'_, P> {
         }
     }
 
-    /// Looks at the queues between the old floor and the new one, and at no others.
+    /// Looks only at the queues between the old floor and the new one.
     fn apply_floor(&mut self, device: usize) {
         let slot = &mut self.devices[device];
         let (old, new) = (slot.floor as usize, slot.floor_wanted.get() as usize);
@@ -350,7 +350,7 @@ impl<P: Policy> State<'_, P> {
     }
 
     /// From now on changed queues are noted in the table, where there is room for all: the list of
-    /// them is full, or somebody wants them in table order.
+    /// them is full, or they are needed in table order.
     #[cold]
     fn mark_listed(&mut self) {
         self.lists.changed_marked = true;

@@ -94,15 +94,15 @@ pub trait PolicyState: Copy {
     const WORDS: usize;
 
     /// The state that these words hold, of which there are [`PolicyState::WORDS`] or more.
-    fn load(words: &[u64]) -> Self;
+    fn load(words: &[Cell<u64>]) -> Self;
 
     /// Puts the state into words, of which there are [`PolicyState::WORDS`] or more.
-    fn store(self, words: &mut [u64]);
+    fn store(self, words: &[Cell<u64>]);
 
     /// The state of a queue that was just attached: all fields are zero.
     #[must_use]
     fn zeroed() -> Self {
-        Self::load(&[0; DEVICE_WORDS])
+        Self::load(&[const { Cell::new(0) }; DEVICE_WORDS])
     }
 }
 
@@ -110,14 +110,14 @@ impl<A: PolicyState, B: PolicyState> PolicyState for (A, B) {
     const WORDS: usize = A::WORDS + B::WORDS;
 
     #[inline]
-    fn load(words: &[u64]) -> Self {
+    fn load(words: &[Cell<u64>]) -> Self {
         (A::load(words), B::load(&words[A::WORDS..]))
     }
 
     #[inline]
-    fn store(self, words: &mut [u64]) {
+    fn store(self, words: &[Cell<u64>]) {
         self.0.store(words);
-        self.1.store(&mut words[A::WORDS..]);
+        self.1.store(&words[A::WORDS..]);
     }
 }
 
@@ -141,41 +141,43 @@ pub const fn words_for(fields: &[u32]) -> usize {
 /// Goes through words field by field.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Fields<W> {
-    words: W,
+pub struct Fields<'w> {
+    words: &'w [Cell<u64>],
     at: u32,
 }
 
-impl<W> Fields<W> {
+impl<'w> Fields<'w> {
     #[inline]
-    pub const fn new(words: W) -> Self {
+    #[must_use]
+    pub const fn new(words: &'w [Cell<u64>]) -> Self {
         Self { words, at: 0 }
     }
 
-    /// The word of the next field of so many bits, where the field begins in it, and its mask there.
+    /// The word of the next field of so many bits, and where the field begins in it.
     #[inline]
-    const fn next(&mut self, bits: u32) -> (usize, u32, u64) {
+    const fn next(&mut self, bits: u32) -> (&'w Cell<u64>, u32) {
         let at = start(self.at, bits);
         self.at = at + bits;
-        ((at / WORD) as usize, at % WORD, (u64::MAX >> (WORD - bits)) << (at % WORD))
+        (&self.words[(at / WORD) as usize], at % WORD)
     }
-}
 
-impl Fields<&[u64]> {
     #[inline]
     pub fn take<F: Field>(&mut self) -> F {
-        let (word, shift, mask) = self.next(F::BITS);
-        F::from_bits((self.words[word] & mask) >> shift)
+        let (word, shift) = self.next(F::BITS);
+        F::from_bits(word.get() >> shift & mask(F::BITS))
+    }
+
+    #[inline]
+    pub fn put<F: Field>(&mut self, field: F) {
+        let (word, shift) = self.next(F::BITS);
+        let mask = mask(F::BITS) << shift;
+        word.set(word.get() & !mask | field.to_bits() << shift & mask);
     }
 }
 
-impl Fields<&mut [u64]> {
-    #[inline]
-    pub fn put<F: Field>(&mut self, field: F) {
-        let (word, shift, mask) = self.next(F::BITS);
-        let word = &mut self.words[word];
-        *word = *word & !mask | field.to_bits() << shift & mask;
-    }
+/// So many ones.
+const fn mask(bits: u32) -> u64 {
+    u64::MAX >> (WORD - bits)
 }
 
 /// Declares the state that a policy keeps for each queue or each device.
@@ -226,13 +228,13 @@ macro_rules! policy_state {
                 $crate::table::state::words_for(&[$(<$type as $crate::table::Field>::BITS),*]);
 
             #[inline]
-            fn load(words: &[u64]) -> Self {
+            fn load(words: &[::core::cell::Cell<u64>]) -> Self {
                 let mut fields = $crate::table::state::Fields::new(words);
                 Self { $($field: fields.take(),)* }
             }
 
             #[inline]
-            fn store(self, words: &mut [u64]) {
+            fn store(self, words: &[::core::cell::Cell<u64>]) {
                 let mut fields = $crate::table::state::Fields::new(words);
                 $(fields.put(self.$field);)*
             }
@@ -256,15 +258,13 @@ impl<'t, S: PolicyState, const N: usize> StateCell<'t, S, N> {
     #[inline]
     #[must_use]
     pub fn get(&self) -> S {
-        S::load(&self.words.get())
+        S::load(self.words.as_array_of_cells())
     }
 
     /// Replaces the state.
     #[inline]
     pub fn set(&self, state: S) {
-        let mut words = self.words.get();
-        state.store(&mut words);
-        self.words.set(words);
+        state.store(self.words.as_array_of_cells());
     }
 
     /// Changes some of the state.

@@ -117,8 +117,8 @@ impl<'a> QueueTable<'a> {
         self.looked(core::iter::successors(slot(head), move |before| slot(before.bucket_next)))
     }
 
-    /// How many queues the iterators of this scheduler's table have given so far, to anybody. Tests
-    /// count with it what a policy looks at.
+    /// How many queues the iterators of this scheduler's table have given so far, to any caller.
+    /// Tests count with it what a policy looks at.
     #[must_use]
     pub fn looked_at(&self) -> u64 {
         self.looked.get()
@@ -167,7 +167,7 @@ impl<'a> QueueTable<'a> {
         }
     }
 
-    /// What preemption costs on a device. All zero if nobody has said.
+    /// What preemption costs on a device. All zero if it was not set.
     #[must_use]
     pub fn cost(&self, device: DeviceId) -> CostModel {
         self.devices.get(device.index()).map_or_else(CostModel::default, |slot| slot.cost)

@@ -21,7 +21,7 @@ fn the_highest_ready_priority_runs_and_ties_run_together() {
 }
 
 #[test]
-fn an_idle_device_lets_everybody_run() {
+fn an_idle_device_lets_every_queue_run() {
     let mut rig = Rig::hpf();
     let queues: Vec<_> = [-255, 0, 255].map(|p| rig.attach(p)).into();
     assert_eq!(rig.orders(), "");
@@ -96,7 +96,7 @@ fn a_new_queue_is_held_before_its_first_command() {
     assert!(!rig.running(low), "at once");
     assert_eq!(rig.orders(), "1 hold1");
     let higher = rig.attach(9);
-    assert_eq!(rig.orders(), "", "an idle queue takes nothing from others");
+    assert_eq!(rig.orders(), "", "an idle queue takes nothing from other queues");
     rig.submit(higher, 1);
     assert_eq!(rig.orders(), "0 hold1");
 }

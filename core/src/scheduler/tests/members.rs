@@ -45,7 +45,7 @@ fn nothing_is_done_for_a_queue_that_is_gone() {
 }
 
 #[test]
-fn a_full_table_says_so_until_somebody_leaves() {
+fn a_full_table_says_so_until_a_queue_leaves() {
     let mut rig = Rig::new();
     let queues: Vec<_> = (0..8).map(|_| rig.attach(0)).collect();
     let full = rig.s.attach(rig.now, Attach::default());
@@ -122,7 +122,7 @@ fn the_table_shows_what_is_known() {
 }
 
 #[test]
-fn coming_and_going_are_observed() {
+fn attaching_and_detaching_are_observed() {
     let mut rig = Rig::new();
     let a = rig.attach(0);
     rig.submit(a, 1);
