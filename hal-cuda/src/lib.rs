@@ -12,18 +12,22 @@
 
 mod api;
 mod command;
+mod driver;
 mod error;
 mod exec;
 mod graph;
+mod kernels;
 mod spin;
 pub mod table;
 
-pub use api::{CudaApi, Entered, current_device, device_count};
+pub use api::{CudaApi, current_device, device_count};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
-pub use error::{CudaError, LoadError};
+pub use driver::Entered;
+pub use error::CudaError;
 pub use exec::CudaGraphExec;
 pub use graph::{CudaGraph, NodeTimes};
-pub use spin::Kernels;
+pub use kernels::Kernels;
+pub use table::LoadError;
 pub use xsched_hal_stream::{
     ClockRead, GateWord, Holder, SharedGate, SharedGates, SharedPage, Spacing, SpinApi, SpinRate,
     StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
