@@ -1,5 +1,5 @@
 //! Locks and atomics of gates and their watch. With `--cfg loom` they are those of the models in
-//! `models`, where a wait has no time limit. See `docs/loom.md`.
+//! `models`, where a wait has no time limit. See `docs/src/reference/models.md`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, fence};

@@ -1,5 +1,5 @@
-//! Loom models of what the threads of a device share. `cargo xtask loom` runs them; `docs/loom.md`
-//! lists them.
+//! Loom models of what the threads of a device share. `cargo xtask loom` runs them;
+//! `docs/src/reference/models.md` lists them.
 
 mod gate;
 #[path = "../../../runtime/src/models/harness.rs"]
