@@ -1,4 +1,4 @@
-//! Drivers for tests: one whose answers are a function, and one with a few queues.
+//! Drivers for unit tests: one whose answers are a function, and one with a few queues.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,7 @@ impl Scripted {
 }
 
 impl Driver for Scripted {
-    // SAFETY: what is asked of the caller is what the trait asks.
+    // SAFETY: the caller's obligation is the trait's.
     unsafe fn ioctl(&self, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
         self.requests.lock().expect("no test panics with it").push(request);
         (self.answer.lock().expect("no test panics with it"))(request, argument)
@@ -84,7 +84,6 @@ pub(crate) struct FakeState {
     /// Bits that the next suspend sets in its ids.
     pub(crate) suspend_bits: u32,
     pub(crate) has_patch: bool,
-    pub(crate) mask: Vec<u32>,
 }
 
 /// A driver with queues, as far as the tests here need it.
@@ -166,7 +165,7 @@ fn read<T: FromBytes>(argument: &[u8]) -> T {
 }
 
 impl Driver for Fake {
-    // SAFETY: what is asked of the caller is what the trait asks.
+    // SAFETY: the caller's obligation is the trait's.
     unsafe fn ioctl(&self, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
         let mut state = self.state();
         let is_debug = request == uapi::DBG_TRAP.request;
@@ -193,9 +192,6 @@ impl FakeState {
             let asked: uapi::GetQueueWaveState = read(argument);
             let queue = self.queues.get(&asked.queue_id).ok_or(Errno::FAULT)?;
             return Err(if queue.is_active() { Errno::INVAL } else { Errno::FAULT });
-        }
-        if request == uapi::SET_CU_MASK.request {
-            return self.set_mask(&read(argument));
         }
         if request == uapi::RUNTIME_ENABLE.request {
             return self.enable_runtime(&read(argument));
@@ -230,19 +226,6 @@ impl FakeState {
             return Err(Errno::FAULT);
         }
         (queue.percentage, queue.priority) = (update.percentage, update.priority);
-        self.preemptions += 1;
-        Ok(0)
-    }
-
-    fn set_mask(&mut self, asked: &uapi::SetCuMask) -> Result<u32, Errno> {
-        if !asked.bits.is_multiple_of(32) {
-            return Err(Errno::INVAL);
-        }
-        self.queues.get(&asked.queue_id).ok_or(Errno::FAULT)?;
-        let words = asked.bits as usize / 32;
-        let mask = std::ptr::with_exposed_provenance::<u32>(asked.mask as usize);
-        // SAFETY: whoever calls lends so many words.
-        self.mask = unsafe { std::slice::from_raw_parts(mask, words) }.to_vec();
         self.preemptions += 1;
         Ok(0)
     }
@@ -322,7 +305,7 @@ impl FakeState {
         }
         let info = std::ptr::with_exposed_provenance_mut::<RuntimeInfo>(payload.info as usize);
         let state = RuntimeInfo { r_debug: 0, state: self.runtime, ttmp_setup: 1 };
-        // SAFETY: whoever calls lends room for it.
+        // SAFETY: the caller passes the address of a `RuntimeInfo` that it owns.
         unsafe { info.write(state) };
         self.is_debugged = true;
         Ok(0)
@@ -343,7 +326,7 @@ impl FakeState {
                 ..QueueSnapshotEntry::default()
             };
             if at < payload.count as usize {
-                // SAFETY: whoever calls lends room for so many.
+                // SAFETY: the caller passes room for `count` entries.
                 unsafe { entries.add(at).write(entry) };
             }
         }
@@ -352,7 +335,7 @@ impl FakeState {
 
     fn set_suspended(&mut self, ids: u64, count: u32, suspend: bool) -> Result<u32, Errno> {
         let ids = std::ptr::with_exposed_provenance_mut::<u32>(ids as usize);
-        // SAFETY: whoever calls lends so many ids.
+        // SAFETY: the caller passes the address of `count` ids.
         let ids = unsafe { std::slice::from_raw_parts_mut(ids, count as usize) };
         let mut done = 0;
         let bits = if suspend { std::mem::take(&mut self.suspend_bits) } else { 0 };

@@ -161,7 +161,7 @@ class Queue:
         """Makes a hardware queue preemptible at a level, 1 to 3.
 
         `threshold` is how many commands are in flight at most, and `batch_size` how many there are
-        between two markers. With `blocking_submit`, `submit` returns once the command is launched.
+        between two fences. With `blocking_submit`, `submit` returns once the command is launched.
         With `owns_hardware`, closing this closes `hardware` too.
 
         Raises NotSupportedError for a level above the device's.
@@ -217,7 +217,7 @@ class Queue:
 
     def wait(self) -> None:
         """Waits for all that was submitted. Raises the first failure of a command since the last time,
-        even if somebody waited for that command."""
+        even if a thread has waited for that command."""
         error = error_of("XQueueWaitAll", XSched.XQueueWaitAll(self._handle))
         if error is not None:
             raise error from callbacks.failure_in(self._handle)
@@ -265,7 +265,7 @@ class Queue:
     def set_launch_config(
         self, threshold: Optional[int] = None, batch_size: Optional[int] = None
     ) -> None:
-        """Sets how many commands are in flight at most, and how many there are between two markers.
+        """Sets how many commands are in flight at most, and how many there are between two fences.
 
         None keeps what is.
         """
@@ -357,7 +357,7 @@ _borrowing = threading.Lock()
 
 def _after_fork() -> None:
     global _borrowing
-    # The queues are the parent's, and so is whoever had the lock.
+    # The queues are the parent's, and so is the thread that had the lock.
     _borrowed.clear()
     _borrowing = threading.Lock()
 
@@ -381,7 +381,7 @@ def priority(
     the same stream may nest and overlap: the latest that is still open counts.
 
     A queue does not see what is launched into its stream directly. That takes a launch interposer: see
-    docs/python.md.
+    docs/src/guides/python.md.
 
     Raises TypeError, ValueError, or what the library answered.
     """

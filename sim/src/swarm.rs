@@ -1,7 +1,7 @@
 //! Swarm runs: random scenarios with random faults, looking for violated invariants.
 //!
 //! Everything follows from one seed. A run has two phases: in the first, things go wrong (refused
-//! launches, lost markers, failed commands and steps, slow launches, a stalled scheduler, user
+//! launches, lost fences, failed commands and steps, slow launches, a stalled scheduler, user
 //! holds, a vanished client, a lost device); in the second, they no longer do, and every task that
 //! still can must finish.
 
@@ -330,8 +330,8 @@ fn rate(max: u32, rng: &mut Rng) -> u32 {
 fn draw_faults(tasks: usize, devices: usize, rng: &mut Rng) -> Faults {
     let rates = FaultRates {
         launch: rate(20, rng),
-        mark: rate(100, rng),
-        lost_marker: rate(150, rng),
+        fence: rate(100, rng),
+        lost_fence: rate(150, rng),
         execution: rate(30, rng),
         step: rate(200, rng),
     };
@@ -350,8 +350,8 @@ fn draw_faults(tasks: usize, devices: usize, rng: &mut Rng) -> Faults {
         let level = Level::ALL[below(3, rng)];
         let from = at(rng);
         let until = rng.random_range(from..TROUBLE_NS);
-        list.push((from, Disturbance::HoldByHand { task, level }));
-        list.push((until, Disturbance::ResumeByHand { task, drop: rng.random_bool(0.3) }));
+        list.push((from, Disturbance::Suspend { task, level }));
+        list.push((until, Disturbance::Resume { task, drop: rng.random_bool(0.3) }));
     }
     for _ in 0..rng.random_range(0..4) {
         let (task, priority) = (below(tasks, rng), rng.random_range(-3..=3));

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
-use xsched_xtask::{ci, fuzz, hip, kfd_vm, loom, proof, python, stress, tidy};
+use xsched_xtask::{
+    book, ci, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, stress, test, tidy,
+};
 
 /// Repository chores.
 #[derive(Debug, Parser)]
@@ -21,14 +23,20 @@ struct Cli {
 enum Chore {
     /// Check the house rules that the compiler and clippy cannot check.
     Tidy,
+    /// Run the tests that need nothing but Rust and a C compiler.
+    Test,
     /// Build and run the binary that shows that the core needs neither std nor an allocator.
     Proof,
     /// Run the fuzz targets, or replay a finding.
     Fuzz(fuzz::Options),
     /// Stress the runtime for ten minutes, or for as long as you say.
     Stress(stress::Options),
-    /// Run the loom models of what threads share, and their mutants.
+    /// Run the loom models of what threads share.
     Loom(loom::Options),
+    /// Put deliberate defects into a copy, and check that the loom models notice each.
+    Mutants(mutants::Options),
+    /// Package the crates that are published, and build them from their packages.
+    Package,
     /// Check what can be checked about HIP without an AMD GPU. May install Debian's packages.
     Hip,
     /// Compile programs in C and C++ against the C API as it is installed, and run them.
@@ -42,6 +50,8 @@ enum Chore {
     /// Install the package for Python into a new environment, and test it. May install Debian's
     /// packages, and takes others from PyPI.
     Python(python::Options),
+    /// Write the generated parts of the book, build it, and check its links.
+    Book(book::Options),
     /// Do everything that CI does, up to the first failure.
     Ci,
 }
@@ -49,16 +59,20 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Cli::parse().chore {
         Chore::Tidy => tidy::run(),
+        Chore::Test => test::run().map(drop),
         Chore::Proof => proof::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Stress(options) => stress::run(&options),
         Chore::Loom(options) => loom::run(&options),
+        Chore::Mutants(options) => mutants::run(&options),
+        Chore::Package => package::run(),
         Chore::Hip => hip::run(),
         Chore::Capi => check::run(),
         Chore::Headers(options) => headers::run(&options),
         Chore::Install(options) => install::run(&options),
         Chore::KfdVm => kfd_vm::run(),
         Chore::Python(options) => python::run(&options),
+        Chore::Book(options) => book::run(&options),
         Chore::Ci => ci::run(),
     };
     match result {

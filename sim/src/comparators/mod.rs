@@ -3,7 +3,8 @@
 //! Each is a small variation of the simulated machine: how processes share the device
 //! (`timeslice`, `mps`), when a task may launch (`vcuda`, `tgs`, `paella`), when a request may
 //! begin (`triton`), or just other settings (`native`, `sync`). The queue machines, the scheduler
-//! and all checkers run as ever. `docs/comparators.md` says what each model leaves out.
+//! and all checkers run as ever. `docs/src/reference/comparators.md` says what each model leaves
+//! out.
 
 mod mps;
 mod native;

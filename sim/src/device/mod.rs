@@ -414,7 +414,7 @@ impl World {
         let s = &mut self.streams[stream as usize];
         let keep = usize::from(s.running);
         s.fifo.truncate(keep);
-        s.marks.clear();
+        s.fences.clear();
         s.closed = false;
         s.interrupted = false;
         s.held_at_ns = None;

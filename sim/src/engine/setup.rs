@@ -193,7 +193,7 @@ impl<'a> Engine<'a> {
             retired_seen: 0,
             failed: VecDeque::new(),
             gone: false,
-            by_hand: false,
+            suspended: false,
             held_since_ns: None,
             kept_back: None,
             gated: false,

@@ -6,7 +6,7 @@
 //! trace files read; nothing after them has to check again. Whatever is wrong becomes a
 //! [`ScenarioError`], a single line with the file, the line and the key.
 //!
-//! The schema is documented in `docs/scenario.md`.
+//! The schema is documented in `docs/src/reference/scenarios.md`.
 
 mod arrival;
 mod check;

@@ -1,5 +1,6 @@
-//! What a scenario says, as plain checked data. The TOML form is documented in `docs/scenario.md`;
-//! everything here is already in nanoseconds and already validated.
+//! What a scenario says, as plain checked data. The TOML form is documented in
+//! `docs/src/reference/scenarios.md`; everything here is already in nanoseconds and already
+//! validated.
 
 use std::sync::Arc;
 
@@ -93,9 +94,9 @@ pub struct DeviceSpec {
     pub host_launch_ns: u64,
     /// Host time from seeing a completion to the waiting thread running again.
     pub host_sync_ns: u64,
-    /// From a marker completing on the device to the host seeing it.
+    /// From a fence completing on the device to the host seeing it.
     pub detect_ns: u64,
-    /// Entries (commands, gates and markers) a stream takes before a launch blocks. At least 4.
+    /// Entries (commands, gates and fences) a stream takes before a launch blocks. At least 4.
     pub launch_queue: u32,
     /// The highest level this device can do, 1 to 3.
     pub max_level: u8,
@@ -357,7 +358,7 @@ pub struct TaskSpec {
     pub dispatch_ns: u64,
     /// In-flight threshold, 1 to 65,536.
     pub threshold: u32,
-    /// Commands per marker, 1 to the threshold.
+    /// Commands per fence, 1 to the threshold.
     pub batch: u32,
     /// Fixed or adaptive window.
     pub window: WindowSpec,

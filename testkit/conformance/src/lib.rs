@@ -12,8 +12,26 @@
 //! ```
 //!
 //! with `harness = false` for that test in `Cargo.toml`. A check that a device can show nothing
-//! about is *ignored*, with the reason; it never passes silently. `docs/conformance.md` says what
-//! each check asserts.
+//! about is *ignored*, with the reason; it never passes silently.
+//! `docs/src/reference/conformance.md` lists the checks.
+//!
+//! The suite is not published. A backend in another repository names it by git, at the revision of
+//! the `xsched-core` that it implements:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! xsched-conformance = { git = "URL of XSched's repository", rev = "…" }
+//!
+//! [[test]]
+//! name = "conformance"
+//! harness = false
+//! ```
+//!
+//! `xsched-core` has to come from the same place in that test, or Cargo builds two of them, whose
+//! traits are different ones. `[patch.crates-io]` does that: `xsched-core = { git = "…", rev = "…" }`.
+//!
+//! `tests/minimal_backend` is a complete example: a backend at Lv1 in under 100 lines, and its
+//! [`Subject`].
 //!
 //! What a command does is seen in a [`Log`], which it writes through a [`Note`]: when it started,
 //! that it makes progress, when it ended. What the device *says* is held against what *happened*.

@@ -15,8 +15,8 @@ use crate::log::{Log, Note};
 use crate::subject::{PreemptOf, RetireOf, Subject, SubmitOf, Work};
 use crate::verdict::{Step, ensure, fail, skip};
 
-/// Looks at something this often while waiting for it.
-const GLANCE: Duration = Duration::from_micros(20);
+/// Between two looks at a condition that a check waits for.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 /// Commands that a queue's log has room for.
 const COMMANDS_MAX: usize = 8_192;
 /// Tries, each with commands twice as long as before, to come in time.
@@ -25,7 +25,7 @@ const TRIES: u32 = 6;
 const UNITS: u64 = 10;
 
 /// The halves of a subject's queue.
-pub(crate) type Open<S> = Halves<SubmitOf<S>, RetireOf<S>, Prompt<S>>;
+pub(crate) type Open<S> = Halves<SubmitOf<S>, RetireOf<S>, CommitEach<S>>;
 
 /// A device under test.
 pub(crate) struct Device<S: Subject>(Arc<Mutex<S::Backend>>);
@@ -45,26 +45,26 @@ impl<S: Subject> Device<S> {
     }
 }
 
-/// The half that preempts, with steps committed as soon as they are staged. So checks that are not
-/// about commits need not know of them.
-pub(crate) struct Prompt<S: Subject> {
+/// The half that preempts. It commits each step as soon as it is staged, so that checks that are not
+/// about commits need not make any.
+pub(crate) struct CommitEach<S: Subject> {
     inner: PreemptOf<S>,
     /// The device, if it stages steps.
     device: Option<Device<S>>,
 }
 
-impl<S: Subject> Prompt<S> {
+impl<S: Subject> CommitEach<S> {
     /// Only stages a step, where the device does.
     pub(crate) fn stage(&mut self, step: DeviceStep) -> Result<StepDone, Fault> {
         self.inner.step(step)
     }
 }
 
-impl<S: Subject> ErrorType for Prompt<S> {
+impl<S: Subject> ErrorType for CommitEach<S> {
     type Error = <PreemptOf<S> as ErrorType>::Error;
 }
 
-impl<S: Subject> Steps for Prompt<S> {
+impl<S: Subject> Steps for CommitEach<S> {
     fn level(&self) -> Level {
         self.inner.level()
     }
@@ -91,7 +91,7 @@ pub(crate) fn open<S: Subject>(subject: &S, device: &Device<S>, n: u32) -> Step<
     match opened {
         Ok(Halves { submit, retire, preempt: inner, caps }) => {
             let device = device.stages().then(|| Device(Arc::clone(&device.0)));
-            Ok(Halves { submit, retire, preempt: Prompt { inner, device }, caps })
+            Ok(Halves { submit, retire, preempt: CommitEach { inner, device }, caps })
         }
         Err(error) => fail(format!("queue {n} was not opened: {error:?}")),
     }
@@ -112,8 +112,8 @@ pub(crate) fn until<S: Subject>(
 ) -> Step {
     let start = Instant::now();
     while !holds()? {
-        ensure!(start.elapsed() < subject.patience(), "waited in vain: {what}");
-        thread::sleep(GLANCE);
+        ensure!(start.elapsed() < subject.patience(), "timed out waiting for {what}");
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -122,9 +122,9 @@ pub(crate) fn until<S: Subject>(
 pub(crate) fn stands_still<S: Subject>(s: &S, what: &str, number: impl Fn() -> u64) -> Step {
     let (start, before) = (Instant::now(), number());
     while start.elapsed() < s.settle() {
-        thread::sleep(GLANCE);
+        thread::sleep(POLL_INTERVAL);
         let now = number();
-        ensure!(now == before, "{what}, which it must not: {before} became {now}");
+        ensure!(now == before, "{what}: a count that must not change went from {before} to {now}");
     }
     Ok(())
 }
@@ -164,15 +164,15 @@ pub(crate) struct Rig<'a, S: Subject> {
     pub(crate) subject: &'a S,
     pub(crate) submit: SubmitOf<S>,
     pub(crate) retire: RetireOf<S>,
-    pub(crate) preempt: Prompt<S>,
+    pub(crate) preempt: CommitEach<S>,
     pub(crate) caps: Caps,
     pub(crate) log: Arc<Log>,
     /// What was launched, for the case that it has to be launched again.
     sent: Vec<S::Command>,
     /// Commands known to have retired.
     pub(crate) seen: u64,
-    /// Commands that a marker covers.
-    marked: u64,
+    /// Commands that a fence covers.
+    fenced: u64,
     /// Device time reported, in nanoseconds.
     pub(crate) busy_ns: u64,
     /// Commands reported to have failed.
@@ -203,7 +203,7 @@ impl<'a, S: Subject> Rig<'a, S> {
             log: Log::new(COMMANDS_MAX),
             sent: Vec::new(),
             seen: 0,
-            marked: 0,
+            fenced: 0,
             busy_ns: 0,
             failed: Vec::new(),
             deactivated: false,
@@ -218,14 +218,14 @@ impl<'a, S: Subject> Rig<'a, S> {
         self.sent.len() as u64
     }
 
-    /// Commands that may be in flight if each carries a marker.
+    /// Commands that may be in flight if each carries a fence.
     pub(crate) fn room(&self) -> u64 {
         u64::from(self.caps.in_flight_max(1))
     }
 
-    fn launch(&mut self, command: S::Command, marker: bool, noted: bool) -> Step<u64> {
+    fn launch(&mut self, command: S::Command, fence: bool, noted: bool) -> Step<u64> {
         let n = self.launched();
-        if let Err(error) = self.submit.launch(CmdId(n), &command, marker) {
+        if let Err(error) = self.submit.launch(CmdId(n), &command, fence) {
             let in_flight = n - self.seen;
             return fail(format!(
                 "launch of command {n} was refused with {in_flight} in flight: {error:?} ({})",
@@ -234,38 +234,38 @@ impl<'a, S: Subject> Rig<'a, S> {
         }
         self.sent.push(command);
         self.noted.push(noted);
-        if marker {
-            self.marked = n + 1;
+        if fence {
+            self.fenced = n + 1;
         }
         Ok(n)
     }
 
     /// Launches a command that takes a time.
-    pub(crate) fn timed(&mut self, ns: u64, marker: bool) -> Step<u64> {
+    pub(crate) fn timed(&mut self, ns: u64, fence: bool) -> Step<u64> {
         let command = timed(self.subject, &self.log, self.launched(), ns)?;
-        self.launch(command, marker, true)
+        self.launch(command, fence, true)
     }
 
     /// Launches an empty command.
-    pub(crate) fn empty(&mut self, marker: bool) -> Step<u64> {
+    pub(crate) fn empty(&mut self, fence: bool) -> Step<u64> {
         let command = empty(self.subject)?;
-        self.launch(command, marker, false)
+        self.launch(command, fence, false)
     }
 
     /// Launches a command that fails.
-    pub(crate) fn failing(&mut self, marker: bool) -> Step<u64> {
+    pub(crate) fn failing(&mut self, fence: bool) -> Step<u64> {
         match self.subject.command(Work::Failing) {
-            Some(command) => self.launch(command, marker, false),
+            Some(command) => self.launch(command, fence, false),
             None => skip("the device's commands cannot be made to fail"),
         }
     }
 
-    /// Puts a marker behind everything launched.
-    pub(crate) fn mark(&mut self) -> Step {
+    /// Puts a fence behind everything launched.
+    pub(crate) fn fence(&mut self) -> Step {
         let Some(last) = self.launched().checked_sub(1) else { return Ok(()) };
-        self.marked = self.launched();
-        let marked = self.submit.mark(CmdId(last));
-        marked.or_else(|error| fail(format!("a marker behind {last} was refused: {error:?}")))
+        self.fenced = self.launched();
+        let fenced = self.submit.fence(CmdId(last));
+        fenced.or_else(|error| fail(format!("a fence behind {last} was refused: {error:?}")))
     }
 
     /// Asks for completions, and checks what can be checked about any answer.
@@ -273,12 +273,12 @@ impl<'a, S: Subject> Rig<'a, S> {
         let answer = match self.retire.poll_retired() {
             Ok(None) => return Ok(None),
             Ok(Some(answer)) => answer,
-            Err(error) => return fail(format!("completions could not be asked for: {error:?}")),
+            Err(error) => return fail(format!("`poll_retired` failed: {error:?}")),
         };
         let (upto, seen) = (answer.upto.count(), self.seen);
         ensure!(upto <= self.launched(), "{upto} retired of {} launched", self.launched());
         ensure!(upto > seen, "{upto} retired, after {seen} were reported before");
-        ensure!(upto <= self.marked, "{upto} retired, of which markers cover {}", self.marked);
+        ensure!(upto <= self.fenced, "{upto} retired, of which fences cover {}", self.fenced);
         for n in seen..upto {
             let runs = self.noted.get(n as usize) == Some(&true) && self.log.ends(n..n + 1) == 0;
             ensure!(!runs, "command {n} is reported to have retired and has not ended");
@@ -306,18 +306,18 @@ impl<'a, S: Subject> Rig<'a, S> {
         if self.launched() - self.seen < self.room() {
             return Ok(());
         }
-        if self.marked <= self.seen {
-            self.mark()?;
+        if self.fenced <= self.seen {
+            self.fence()?;
         }
         let upto = self.seen + 1;
         self.seen_upto(upto)
     }
 
-    /// Waits until everything is reported, with a marker if needed, and checks the order in which
+    /// Waits until everything is reported, with a fence if needed, and checks the order in which
     /// commands ran that note it.
     pub(crate) fn finish(&mut self) -> Step {
-        if self.marked < self.launched() {
-            self.mark()?;
+        if self.fenced < self.launched() {
+            self.fence()?;
         }
         self.seen_upto(self.launched())?;
         let restarts = self.caps.interrupt == Some(Recovery::Replay);
@@ -382,7 +382,7 @@ impl<'a, S: Subject> Rig<'a, S> {
                 Err(fault) => return fail(format!("{step:?} was refused: {fault}")),
             }
             ensure!(start.elapsed() < self.subject.patience(), "{step:?} has no end");
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
             done = self.preempt.poll_step().map(|done| done.unwrap_or(StepDone::Later));
         }
     }
@@ -453,7 +453,7 @@ impl<'a, S: Subject> Rig<'a, S> {
         Ok(())
     }
 
-    /// Lets go, as the core does, and launches again what the device has forgotten.
+    /// Releases as the core does, and launches again what the device has forgotten.
     pub(crate) fn release(&mut self) -> Step {
         if self.interrupted {
             self.step(DeviceStep::Restore)?;
@@ -462,13 +462,13 @@ impl<'a, S: Subject> Rig<'a, S> {
             self.step(DeviceStep::Reactivate)?;
         }
         let Some(first) = self.forgotten.take() else { return Ok(()) };
-        self.marked = self.marked.min(first);
+        self.fenced = self.fenced.min(first);
         for n in first.max(self.seen)..self.launched() {
             let command = &self.sent[n as usize];
             if let Err(error) = self.submit.launch(CmdId(n), command, true) {
                 return fail(format!("command {n} was not taken again: {error:?}"));
             }
-            self.marked = n + 1;
+            self.fenced = n + 1;
         }
         Ok(())
     }

@@ -156,7 +156,7 @@ impl<P: Policy> Given<P> {
     /// forgets something.
     pub fn running_after_all(&mut self) -> Vec<QueueId> {
         self.settle();
-        self.scheduler.doubt_all();
+        self.scheduler.invalidate_all();
         self.running()
     }
 

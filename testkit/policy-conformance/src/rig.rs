@@ -338,7 +338,7 @@ impl<P: Policy> Rig<P> {
         let mut order = self.scheduler.poll_order(self.now());
         if order.is_none() {
             // Also at queues that are idle and have not changed.
-            self.scheduler.doubt_all();
+            self.scheduler.invalidate_all();
             order = self.scheduler.poll_order(self.now());
         }
         require(order.is_none(), Check::Full, || {

@@ -41,7 +41,7 @@ impl Shared {
     }
 }
 
-/// Launches within the window until the time is over or the log is full, and ends with a marker.
+/// Launches within the window until the time is over or the log is full, and ends with a fence.
 fn launch_all<S: Subject>(
     subject: &S,
     submit: &mut SubmitOf<S>,
@@ -64,15 +64,15 @@ fn launch_all<S: Subject>(
         }
         n += 1;
         if n - shared.seen.load(Ordering::Acquire) >= room || rng.chance(50) {
-            mark(submit, n)?;
+            fence(submit, n)?;
         }
     }
-    mark(submit, n)
+    fence(submit, n)
 }
 
-fn mark(submit: &mut impl Submit, launched: u64) -> Step {
+fn fence(submit: &mut impl Submit, launched: u64) -> Step {
     let Some(last) = launched.checked_sub(1) else { return Ok(()) };
-    submit.mark(CmdId(last)).or_else(|error| fail(format!("a marker was refused: {error:?}")))
+    submit.fence(CmdId(last)).or_else(|error| fail(format!("a fence was refused: {error:?}")))
 }
 
 /// Watches completions until the last one, after the launching thread has ended.
@@ -83,7 +83,7 @@ fn watch_all<S: Subject>(subject: &S, retire: &mut impl Retire, shared: &Shared)
     while !shared.done.load(Ordering::Acquire) || seen < shared.launched.load(Ordering::Acquire) {
         ensure!(start.elapsed() < patience, "waited in vain for command {seen}");
         let answer = retire.poll_retired();
-        let answer = answer.or_else(|e| fail(format!("completions not asked for: {e:?}")))?;
+        let answer = answer.or_else(|e| fail(format!("`poll_retired` failed: {e:?}")))?;
         let Some(answer) = answer else {
             thread::yield_now();
             continue;
@@ -151,8 +151,8 @@ fn halves_at_once<S: Subject>(subject: &S) -> Step {
         let end = launch_all(subject, submit, &log, room, &shared);
         shared.done.store(true, Ordering::Release);
         let ended = [stepper.join(), watcher.join()].into_iter();
-        let others = ended.map(|end| end.unwrap_or_else(|_| fail("a half panicked")));
-        others.fold(end, Result::and)
+        let answers = ended.map(|end| end.unwrap_or_else(|_| fail("a half panicked")));
+        answers.fold(end, Result::and)
     })?;
     let launched = shared.launched.load(Ordering::Acquire);
     ensure!(launched > 0, "nothing was launched");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use xsched_hal_kfd::mechanism::{Answers, DebugTrap, Kind, Mechanism, PatchedDriver, UpdateQueue};
 use xsched_hal_kfd::topology::Module;
-use xsched_hal_kfd::{Controls, KfdError, KfdQueue, NORMAL, QueueFacts, Versioned};
+use xsched_hal_kfd::{KfdError, KfdQueue, PRIORITY_NORMAL, QueueFacts, Versioned};
 
 use driver::{Arbitrary, Bytes};
 
@@ -36,13 +36,12 @@ pub fn arbitrary_answers(data: &[u8]) {
     };
     let versioned = Arc::new(versioned);
     let Some(mechanism) = mechanism(&mut choices, &versioned) else { return };
-    let controls = Controls::new(Arc::clone(&versioned));
     let queues = queues(&mut choices);
     for _ in 0..OPERATIONS_MAX {
         let Some(choice) = choices.next() else { break };
         driver.start_operation(CALLS_MAX);
         operate(choice, &mut choices, &*mechanism, &queues);
-        beside(choice, &mut choices, &versioned, &controls, &queues);
+        beside(choice, &mut choices, &versioned, &queues);
     }
     driver.start_operation(CALLS_MAX);
     let _ = mechanism.end().map_err(|error| check(&error));
@@ -83,7 +82,7 @@ fn queues(choices: &mut Bytes) -> Vec<Arc<KfdQueue>> {
             gpu_id: 1 + id % 3,
             ring_base: 0x7000_0000_0000,
             ring_size: 4_096,
-            priority: NORMAL,
+            priority: PRIORITY_NORMAL,
             kind: 2,
             save_bytes: 0,
             created: None,
@@ -145,7 +144,6 @@ fn beside(
     choice: u8,
     choices: &mut Bytes,
     driver: &Versioned<Arbitrary>,
-    controls: &Controls<Arbitrary>,
     queues: &[Arc<KfdQueue>],
 ) {
     let number = choices.next().map_or(0, u32::from);
@@ -154,8 +152,7 @@ fn beside(
         (0, _) => driver.available_memory(number).map(|_| ()),
         (1, _) => driver.gpu_ids().map(|_| ()),
         (2, _) => driver.events(number).map(|_| ()),
-        (3, Some(queue)) => controls.set_units(queue, &[number; 3]),
-        (4, Some(queue)) => controls.set_priority(queue, number),
+        (3, Some(queue)) => queue.note_priority(number),
         _ => Ok(()),
     };
     let _ = done.map_err(|error| check(&error));

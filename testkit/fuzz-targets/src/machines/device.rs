@@ -15,8 +15,8 @@ const COMMAND: Duration = Duration::from_us(10);
 enum Entry {
     /// A command, and whether a gate stands before it.
     Command(u64, bool),
-    /// A completion marker behind this command.
-    Marker(u64),
+    /// A completion fence behind this command.
+    Fence(u64),
 }
 
 /// What the device did.
@@ -25,7 +25,7 @@ pub(super) enum Did {
     /// It started a command; `true` if a gate stands before it.
     Started(u64, bool),
     Finished(u64),
-    /// It passed a marker.
+    /// It passed a fence.
     Passed,
     /// It has nothing to do, or is held.
     Nothing,
@@ -61,21 +61,21 @@ impl Device {
     }
 
     /// Takes a command. Returns false if it is forgotten at once.
-    pub(super) fn launch(&mut self, cmd: u64, marker: bool, gated: bool) -> bool {
+    pub(super) fn launch(&mut self, cmd: u64, fence: bool, gated: bool) -> bool {
         if self.forgotten.is_some() {
             return false;
         }
         self.entries.push_back(Entry::Command(cmd, gated));
-        if marker {
-            self.entries.push_back(Entry::Marker(cmd));
+        if fence {
+            self.entries.push_back(Entry::Fence(cmd));
         }
         true
     }
 
-    /// Takes a marker, unless it is behind a forgotten command.
-    pub(super) fn mark(&mut self, upto: u64) {
+    /// Takes a fence, unless it is behind a forgotten command.
+    pub(super) fn fence(&mut self, upto: u64) {
         if self.forgotten.is_none_or(|first| upto < first) {
-            self.entries.push_back(Entry::Marker(upto));
+            self.entries.push_back(Entry::Fence(upto));
         }
     }
 
@@ -94,7 +94,7 @@ impl Device {
                 self.running = true;
                 (Did::Started(cmd, gated), false)
             }
-            Some(Entry::Marker(upto)) => {
+            Some(Entry::Fence(upto)) => {
                 self.entries.pop_front();
                 let lost = std::mem::take(&mut self.lose_next);
                 if !lost {
@@ -149,12 +149,12 @@ impl Device {
         first.map(|(first, _)| first)
     }
 
-    /// Forgets all commands but the first `keep`, and the markers behind them. Returns the first of
+    /// Forgets all commands but the first `keep`, and the fences behind them. Returns the first of
     /// them, and how many.
     fn forget(&mut self, keep: usize) -> Option<(u64, u64)> {
         let commands = self.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
             Entry::Command(cmd, _) => Some((at, *cmd)),
-            Entry::Marker(_) => None,
+            Entry::Fence(_) => None,
         });
         let commands: Vec<_> = commands.skip(keep).collect();
         let &(at, first) = commands.first()?;
@@ -174,7 +174,7 @@ impl Device {
         self.running
     }
 
-    /// Launch-queue entries in use: commands, the gates before them, markers.
+    /// Launch-queue entries in use: commands, the gates before them, fences.
     pub(super) fn entries(&self) -> u64 {
         let size = |entry: &Entry| 1 + u64::from(matches!(entry, Entry::Command(_, true)));
         self.entries.iter().map(size).sum()
@@ -182,7 +182,7 @@ impl Device {
 
     /// Whether a completion of `cmd` is on its way to the host.
     pub(super) fn will_tell(&self, cmd: u64) -> bool {
-        let marked = |entry: &Entry| matches!(entry, Entry::Marker(upto) if *upto >= cmd);
-        self.unseen.is_some_and(|upto| upto >= cmd) || self.entries.iter().any(marked)
+        let fenced = |entry: &Entry| matches!(entry, Entry::Fence(upto) if *upto >= cmd);
+        self.unseen.is_some_and(|upto| upto >= cmd) || self.entries.iter().any(fenced)
     }
 }

@@ -46,9 +46,9 @@ pub enum QueueMutant {
     LoseReplay,
     /// The device never opens its gate again.
     StuckGate,
-    /// Every third marker that a launch should carry is left out.
-    DropMarker,
-    /// Holds by hand do not get to the queue.
+    /// Every third fence that a launch should carry is left out.
+    DropFence,
+    /// User holds do not get to the queue.
     IgnoreHand,
     /// Cancelled commands are launched all the same.
     IgnoreCancel,
@@ -69,7 +69,7 @@ impl QueueMutant {
         Self::ObeyStale,
         Self::LoseReplay,
         Self::StuckGate,
-        Self::DropMarker,
+        Self::DropFence,
         Self::IgnoreHand,
         Self::IgnoreCancel,
         Self::HideStepFailure,
@@ -100,8 +100,8 @@ pub(super) struct Faults {
     pub(super) launches: usize,
     /// The next launch takes its time.
     pub(super) slow: bool,
-    /// Markers to refuse.
-    pub(super) marks: usize,
+    /// Fences to refuse.
+    pub(super) fences: usize,
     /// Hold steps to refuse.
     pub(super) holds: usize,
     /// Releases to refuse.
@@ -114,7 +114,7 @@ pub(super) struct Faults {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entered {
     cmd: u64,
-    marker: bool,
+    fence: bool,
     refused: bool,
 }
 
@@ -165,8 +165,8 @@ impl<'a> Run<'a> {
         let caps = caps(&mut bytes);
         let level = bytes.pick(&[Level::Interrupt, Level::Deactivate, Level::Block]);
         let window = window(&mut bytes);
-        let remark_after = Duration::from_us(bytes.pick(&[1_000, 20, 0]));
-        let config = QueueConfig { window, level, remark_after };
+        let fence_timeout = Duration::from_us(bytes.pick(&[1_000, 20, 0]));
+        let config = QueueConfig { window, level, fence_timeout };
         let mut queue = Queue::new(vec![CommandSlot::default(); slots], config, caps);
         let mut model = Model::new(slots, level, caps);
         let mut device = Device::new(&caps);
@@ -214,8 +214,8 @@ impl<'a> Run<'a> {
     /// Carries out everything the queue asks for, and compares.
     pub(super) fn settle(&mut self) -> Checked {
         self.checks.hold.sync(&self.queue)?;
-        let faulty = self.faults.launches + self.faults.marks > 0;
-        let mut marks = 0;
+        let faulty = self.faults.launches + self.faults.fences > 0;
+        let mut fences = 0;
         for n in 0.. {
             require(n < ACTIONS_MAX, "the queue never stops asking")?;
             let mut limit = u64::from(self.queue.window().threshold());
@@ -231,7 +231,7 @@ impl<'a> Run<'a> {
             if let Some(action) = action {
                 self.log.note(|| format!("  {action:?}"));
             }
-            marks += u32::from(matches!(action, Some(Action::Mark { .. })));
+            fences += u32::from(matches!(action, Some(Action::Fence { .. })));
             match action {
                 None => {
                     same("what to do next", expected, Next::Nothing)?;
@@ -241,10 +241,10 @@ impl<'a> Run<'a> {
             }
             self.checks.hold.sync(&self.queue)?;
         }
-        if let Some((cmd, marker)) = self.overtaken.take() {
-            self.give(cmd, marker)?;
+        if let Some((cmd, fence)) = self.overtaken.take() {
+            self.give(cmd, fence)?;
         }
-        require(faulty || marks <= 1, "more than one marker on demand in a round")?;
+        require(faulty || fences <= 1, "more than one fence on demand in a round")?;
         while let Some(report) = self.queue.poll_report() {
             self.last_report = report;
         }
@@ -258,25 +258,25 @@ impl<'a> Run<'a> {
                 self.model.step = Some(step);
                 self.step(step, seq)
             }
-            Action::Launch { cmd, marker } => {
+            Action::Launch { cmd, fence } => {
                 same("the next launch", expected, Next::Launch(cmd.0))?;
-                self.launch(cmd, marker, limit)
+                self.launch(cmd, fence, limit)
             }
-            Action::Mark { upto } => {
-                same("a marker comes after everything else", expected, Next::Nothing)?;
-                require(self.model.on_device(), "a marker behind nothing")?;
-                self.mark(upto)
+            Action::Fence { upto } => {
+                same("a fence comes after everything else", expected, Next::Nothing)?;
+                require(self.model.on_device(), "a fence behind nothing")?;
+                self.fence(upto)
             }
         }
     }
 
-    fn launch(&mut self, cmd: CmdId, marker: bool, limit: u64) -> Checked {
+    fn launch(&mut self, cmd: CmdId, fence: bool, limit: u64) -> Checked {
         self.checks.launched(cmd, limit)?;
         self.model.launched(cmd.0);
-        self.counters.count(if marker { "launched with a marker" } else { "launched without" });
+        self.counters.count(if fence { "launched with a fence" } else { "launched without" });
         let refused = self.faults.launches > 0;
         self.faults.launches -= usize::from(refused);
-        self.entered = Some(Entered { cmd: cmd.0, marker, refused });
+        self.entered = Some(Entered { cmd: cmd.0, fence, refused });
         if std::mem::take(&mut self.faults.slow) {
             self.counters.count("slow launches");
             return Ok(());
@@ -286,36 +286,36 @@ impl<'a> Run<'a> {
 
     /// The launch that was entered, if one was, returns.
     pub(super) fn leave_launch(&mut self) -> Checked {
-        let Some(Entered { cmd, marker, refused }) = self.entered.take() else { return Ok(()) };
+        let Some(Entered { cmd, fence, refused }) = self.entered.take() else { return Ok(()) };
         if refused {
             self.refuse(cmd);
             return Ok(());
         }
-        let marker = marker && !self.mutates(QueueMutant::DropMarker, 3);
+        let fence = fence && !self.mutates(QueueMutant::DropFence, 3);
         if self.mutates(QueueMutant::SwapLaunches, 2) && self.overtaken.is_none() {
-            self.overtaken = Some((cmd, marker));
+            self.overtaken = Some((cmd, fence));
             return Ok(());
         }
-        self.give(cmd, marker)?;
+        self.give(cmd, fence)?;
         if self.mutates(QueueMutant::DoubleLaunch, 4) {
-            self.give(cmd, marker)?;
+            self.give(cmd, fence)?;
         }
         match self.overtaken.take() {
-            Some((cmd, marker)) => self.give(cmd, marker),
+            Some((cmd, fence)) => self.give(cmd, fence),
             None => Ok(()),
         }
     }
 
-    fn give(&mut self, cmd: u64, marker: bool) -> Checked {
+    fn give(&mut self, cmd: u64, fence: bool) -> Checked {
         let gated = self.model.level.min(self.model.caps.level) >= Level::Deactivate;
-        require(self.device.launch(cmd, marker, gated), "a launch while the device forgets")?;
+        require(self.device.launch(cmd, fence, gated), "a launch while the device forgets")?;
         self.checks.room(self.device.entries())
     }
 
     fn refuse(&mut self, cmd: u64) {
         self.counters.count("refused launches");
         self.checks.order.refused();
-        self.checks.more_markers();
+        self.checks.more_fences();
         self.checks.window.retired(1);
         let fault = Fault::Launch;
         if !self.model.lost {
@@ -324,17 +324,17 @@ impl<'a> Run<'a> {
         self.signal(Signal::LaunchFailed { cmd: CmdId(cmd), fault });
     }
 
-    fn mark(&mut self, upto: CmdId) -> Checked {
-        self.counters.count("markers on demand");
-        if self.faults.marks > 0 {
-            self.faults.marks -= 1;
-            self.counters.count("refused markers");
-            self.checks.lost_marker();
-            self.checks.more_markers();
-            self.signal(Signal::MarkFailed);
+    fn fence(&mut self, upto: CmdId) -> Checked {
+        self.counters.count("fences on demand");
+        if self.faults.fences > 0 {
+            self.faults.fences -= 1;
+            self.counters.count("refused fences");
+            self.checks.lost_fence();
+            self.checks.more_fences();
+            self.signal(Signal::FenceFailed);
             return Ok(());
         }
-        self.device.mark(upto.0);
+        self.device.fence(upto.0);
         self.checks.room(self.device.entries())
     }
 
@@ -357,7 +357,7 @@ impl<'a> Run<'a> {
             if let Some(first) = first.filter(|_| forgets) {
                 self.counters.count("forgotten by the device");
                 self.checks.order.replayed(CmdId(first), not_started);
-                self.checks.more_markers();
+                self.checks.more_fences();
             }
             self.checks.hold.stepped(step, self.device.running())?;
             Ok(first)
@@ -408,8 +408,8 @@ impl<'a> Run<'a> {
     pub(super) fn advance(&mut self) -> Result<bool, Difference> {
         let (did, lost) = self.device.advance();
         if lost {
-            self.counters.count("lost markers");
-            self.checks.lost_marker();
+            self.counters.count("lost fences");
+            self.checks.lost_fence();
         }
         self.log.note(|| format!("  device: {did:?}"));
         match did {
@@ -444,7 +444,7 @@ impl<'a> Run<'a> {
         (self.device.fail_next, self.device.lose_next) = (false, false);
         self.leave_launch()?;
         self.order(1, None);
-        self.resume_by_hand(false);
+        self.resume(false);
         for round in 0.. {
             require(round < ROUNDS_MAX, "the last phase never ends")?;
             self.now += Duration::from_us(1);
@@ -463,7 +463,7 @@ impl<'a> Run<'a> {
             if busy || self.answer.is_some() {
                 continue;
             }
-            // Only a marker that got lost may need a timer.
+            // Only a fence that got lost may need a timer.
             let Some(due) = self.queue.poll_timeout() else { break };
             self.checks.may_need_timer()?;
             self.now = self.now.max(due);

@@ -21,10 +21,10 @@ pub(super) struct Checks {
     ring: BoundedCheck,
     /// Entries that the device has room for.
     entries: u64,
-    /// Markers that were put once more because something went wrong.
-    more_markers: u64,
-    /// A marker was lost or refused; only the timer, or more work, brings another.
-    lost_marker: bool,
+    /// Fences that were put once more because something went wrong.
+    more_fences: u64,
+    /// A fence was lost or refused; only the timer, or more work, brings another.
+    lost_fence: bool,
     /// Whether a wait for each command would have returned, at the last look.
     final_before: Vec<bool>,
     counters: [u64; 5],
@@ -74,8 +74,8 @@ impl Checks {
             wait: WaitCheck::default(),
             ring: BoundedCheck::new(slots),
             entries,
-            more_markers: 0,
-            lost_marker: false,
+            more_fences: 0,
+            lost_fence: false,
             final_before: Vec::new(),
             counters: [0; 5],
         }
@@ -99,26 +99,26 @@ impl Checks {
 
     /// The device holds so many entries.
     pub(super) fn room(&self, entries: u64) -> Checked {
-        let room = self.entries + self.more_markers;
+        let room = self.entries + self.more_fences;
         require(entries <= room, format_args!("{entries} entries on a device with room for {room}"))
     }
 
-    pub(super) fn more_markers(&mut self) {
-        self.more_markers += 1;
+    pub(super) fn more_fences(&mut self) {
+        self.more_fences += 1;
     }
 
-    pub(super) fn lost_marker(&mut self) {
-        self.lost_marker = true;
+    pub(super) fn lost_fence(&mut self) {
+        self.lost_fence = true;
     }
 
-    /// A timer has fired: lost markers were put again.
+    /// A timer has fired: lost fences were put again.
     pub(super) fn timer_fired(&mut self) {
-        self.lost_marker = false;
-        self.more_markers += 1;
+        self.lost_fence = false;
+        self.more_fences += 1;
     }
 
     pub(super) fn may_need_timer(&self) -> Checked {
-        require(self.lost_marker, "a timer is needed although no marker was lost")
+        require(self.lost_fence, "a timer is needed although no fence was lost")
     }
 
     pub(super) fn order_drained(&self, lost: bool) -> Checked {
@@ -133,7 +133,7 @@ impl Run<'_> {
         self.compare_hold()?;
         self.compare_statuses()?;
         self.compare_report()?;
-        self.check_markers()
+        self.check_fences()
     }
 
     fn compare_counters(&mut self) -> Checked {
@@ -147,10 +147,10 @@ impl Run<'_> {
         same("lost", model.lost, queue.is_lost())?;
         let waiting = model.waiting.and_then(|n| model.commands[n].wait);
         same("what it waits for", waiting, queue.waiting())?;
-        let oddities = queue.oddities();
-        same("stale orders", model.stale_orders, oddities.stale_orders)?;
-        same("nonsense", model.nonsense, oddities.protocol)?;
-        same("failed steps", model.failed_steps, oddities.failed_steps)?;
+        let anomalies = queue.anomalies();
+        same("stale orders", model.stale_orders, anomalies.stale_orders)?;
+        same("nonsense", model.nonsense, anomalies.protocol)?;
+        same("failed steps", model.failed_steps, anomalies.failed_steps)?;
         let report = queue.report();
         same("failures", model.count(|c| c.fault.is_some()), report.failures)?;
         let counters = [
@@ -171,7 +171,7 @@ impl Run<'_> {
         let report = queue.report();
         same("the hold", model.hold_state(), queue.hold_state())?;
         same("the epoch", model.epoch, report.epoch)?;
-        same("held by hand", model.by_hand.is_some(), report.by_hand)?;
+        same("suspended", model.suspended.is_some(), report.suspended)?;
         same("failed open", model.failed_open, report.failed_open)?;
         match queue.hold_state() {
             HoldState::Held(level) => self.counters.count(
@@ -230,7 +230,7 @@ impl Run<'_> {
             require(fine, format_args!("{unsaid} of device time were not reported"))?;
         }
         let essence = |r: &Report| {
-            let flags = (r.by_hand, r.failed_open, r.lost, r.pending());
+            let flags = (r.suspended, r.failed_open, r.lost, r.pending());
             (r.epoch, r.hold, flags, r.ready_since, r.waiting)
         };
         same("what was last reported", essence(&now), essence(&last))?;
@@ -239,22 +239,22 @@ impl Run<'_> {
         same("what is watched", seen(&now), seen(&last))
     }
 
-    /// Whatever is on the device and unseen has a marker to come, and so has what is waited for.
-    fn check_markers(&mut self) -> Checked {
+    /// Whatever is on the device and unseen has a fence to come, and so has what is waited for.
+    fn check_fences(&mut self) -> Checked {
         let forgotten = self.model.forgotten.map_or(usize::MAX, |n| n as usize);
         let commands = self.model.commands.iter().enumerate().take(forgotten);
         let mut unseen = commands.filter(|(_, c)| c.place == Place::Device).map(|(n, _)| n as u64);
         let first = unseen.next();
         let Some(first) = first else {
             if !self.model.on_device() {
-                self.checks.lost_marker = false;
+                self.checks.lost_fence = false;
             }
             return Ok(());
         };
         let checks = &self.checks;
-        if checks.lost_marker || self.entered.is_some() || self.answer.is_some() {
+        if checks.lost_fence || self.entered.is_some() || self.answer.is_some() {
             let timer = self.queue.poll_timeout().is_some() || !self.model.device_is_free();
-            return require(timer, "a marker was lost, and there is no timer");
+            return require(timer, "a fence was lost, and there is no timer");
         }
         let told = |n| self.device.will_tell(n);
         require(told(first), format_args!("no message will tell of command {first}"))?;
@@ -264,6 +264,6 @@ impl Run<'_> {
         let Some(wanted) = (0..passed).rev().find(wanted) else { return Ok(()) };
         let before = (0..=wanted).rev().find(|&n| self.model.commands[n].place == Place::Device);
         let seen = before.is_none_or(|n| told(n as u64));
-        require(seen, format_args!("command {wanted} is waited for and not marked"))
+        require(seen, format_args!("command {wanted} is waited for and not fenced"))
     }
 }

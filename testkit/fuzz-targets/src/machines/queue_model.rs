@@ -40,7 +40,7 @@ pub(super) struct Command {
 pub(super) enum Next {
     Step(Step),
     Launch(u64),
-    /// Nothing, or a marker.
+    /// Nothing, or a fence.
     Nothing,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Model {
     pub(super) lost: bool,
     pub(super) epoch: u32,
     pub(super) ordered: Option<Level>,
-    pub(super) by_hand: Option<Level>,
+    pub(super) suspended: Option<Level>,
     pub(super) failed_open: bool,
     pub(super) deactivated: bool,
     pub(super) interrupted: bool,
@@ -82,7 +82,7 @@ impl Model {
             lost: false,
             epoch: 0,
             ordered: None,
-            by_hand: None,
+            suspended: None,
             failed_open: false,
             deactivated: false,
             interrupted: false,
@@ -198,7 +198,7 @@ impl Model {
     /// The level of the hold that applies, if one does.
     pub(super) fn hold(&self) -> Option<Level> {
         let ordered = self.ordered.filter(|_| !self.failed_open);
-        let wish = ordered.into_iter().chain(self.by_hand).max()?;
+        let wish = ordered.into_iter().chain(self.suspended).max()?;
         Some(wish.min(self.level).min(self.caps.level))
     }
 

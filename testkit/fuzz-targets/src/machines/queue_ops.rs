@@ -4,7 +4,7 @@ use xsched_core::fault::Fault;
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::Level;
 use xsched_core::message::Order;
-use xsched_core::queue::{ByHand, Checked as Ended, Retired, Signal, SubmitError};
+use xsched_core::queue::{Checked as Ended, Retired, Signal, SubmitError};
 use xsched_core::time::Duration;
 
 use super::queue::{COMMANDS_MAX, QueueMutant, Run, window};
@@ -20,7 +20,7 @@ const OPERATIONS: &[Operation] = &[
     (tell, "a completion is seen", 12),
     (run, "order to run", 6),
     (hold, "order to hold", 6),
-    (submit_wait, "submit a wait", 2),
+    (enqueue_wait, "submit a wait", 2),
     (reached, "an event is reached", 4),
     (want, "a completion is requested", 3),
     (late_answer, "late answers", 6),
@@ -28,13 +28,13 @@ const OPERATIONS: &[Operation] = &[
     (cancel, "cancel", 2),
     (drop_pending, "drop", 1),
     (stale, "stale order", 1),
-    (hold_by_hand, "hold by hand", 1),
-    (resume_by_hand, "resume by hand", 2),
+    (suspend, "user hold", 1),
+    (resume, "resume", 2),
     (refuse_launches, "refuse launches", 1),
     (slow_launch, "a slow launch", 2),
     (fail_command, "fail a command", 1),
-    (refuse_marks, "refuse markers", 1),
-    (lose_marker, "lose a marker", 1),
+    (refuse_fences, "refuse fences", 1),
+    (lose_fence, "lose a fence", 1),
     (fail_steps, "fail steps", 1),
     (late_steps, "answer steps late", 2),
     (nonsense, "nonsense", 1),
@@ -95,12 +95,12 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn resume_by_hand(&mut self, drop: bool) {
-        self.model.by_hand = None;
+    pub(super) fn resume(&mut self, drop: bool) {
+        self.model.suspended = None;
         if drop {
             self.model.drop_pending();
         }
-        self.queue.resume_by_hand(drop);
+        self.queue.resume(drop);
     }
 
     pub(super) fn reach(&mut self, event: EventRef, ok: bool) {
@@ -124,7 +124,7 @@ fn submit(run: &mut Run<'_>) -> Checked {
     Ok(())
 }
 
-fn submit_wait(run: &mut Run<'_>) -> Checked {
+fn enqueue_wait(run: &mut Run<'_>) -> Checked {
     let event = run.any_event();
     submit_one(run, Some(event))
 }
@@ -140,7 +140,7 @@ fn submit_one(run: &mut Run<'_>, wait: Option<EventRef>) -> Checked {
     };
     let answer = match wait {
         None => run.queue.submit(run.now),
-        Some(event) => run.queue.submit_wait(run.now, event),
+        Some(event) => run.queue.enqueue_wait(run.now, event),
     };
     same("the answer to a submission", expected, answer)?;
     match answer {
@@ -206,7 +206,7 @@ fn want(run: &mut Run<'_>) -> Checked {
     let Some(cmd) = run.any_command() else { return Ok(()) };
     let command = &mut run.model.commands[cmd as usize];
     command.wanted |= command.place != Place::Retired;
-    run.queue.want(CmdId(cmd));
+    run.queue.request_completion(CmdId(cmd));
     Ok(())
 }
 
@@ -229,20 +229,20 @@ fn drop_pending(run: &mut Run<'_>) -> Checked {
     Ok(())
 }
 
-fn hold_by_hand(run: &mut Run<'_>) -> Checked {
+fn suspend(run: &mut Run<'_>) -> Checked {
     let level = run.any_level();
-    run.counters.count("holds by hand");
-    run.model.by_hand = Some(level);
+    run.counters.count("user holds");
+    run.model.suspended = Some(level);
     if run.mutates(QueueMutant::IgnoreHand, 1) {
         return Ok(());
     }
-    run.queue.hold_by_hand(ByHand { level });
+    run.queue.suspend(level);
     Ok(())
 }
 
-fn resume_by_hand(run: &mut Run<'_>) -> Checked {
+fn resume(run: &mut Run<'_>) -> Checked {
     let drop = run.bytes.below(3) == 2;
-    run.resume_by_hand(drop);
+    run.resume(drop);
     Ok(())
 }
 
@@ -261,12 +261,12 @@ fn fail_command(run: &mut Run<'_>) -> Checked {
     Ok(())
 }
 
-fn refuse_marks(run: &mut Run<'_>) -> Checked {
-    run.faults.marks = run.bytes.pick(&[1, 2, 100_000]);
+fn refuse_fences(run: &mut Run<'_>) -> Checked {
+    run.faults.fences = run.bytes.pick(&[1, 2, 100_000]);
     Ok(())
 }
 
-fn lose_marker(run: &mut Run<'_>) -> Checked {
+fn lose_fence(run: &mut Run<'_>) -> Checked {
     run.device.lose_next = true;
     Ok(())
 }
@@ -297,7 +297,7 @@ fn all_is_well(run: &mut Run<'_>) -> Checked {
     run.leave_launch()?;
     run.answer_step()?;
     run.order(1, None);
-    run.resume_by_hand(false);
+    run.resume(false);
     if let Some(event) = run.queue.waiting() {
         run.reach(event, true);
     }

@@ -45,7 +45,7 @@ pub enum SchedulerMutant {
     OneDevice,
     /// Every wait is admitted.
     AdmitAll,
-    /// Holds by hand do not get to the queue.
+    /// User holds do not get to the queue.
     IgnoreHand,
     /// The scheduler does not hear of a queue that is gone.
     KeepGone,
@@ -95,7 +95,7 @@ pub(super) struct Actor {
     pub(super) queue: Queue<Vec<CommandSlot>>,
     pub(super) device: Device,
     pub(super) caps: Caps,
-    pub(super) by_hand: bool,
+    pub(super) suspended: bool,
     /// The level that the scheduler orders, and the queue's own limit.
     pub(super) level: Level,
     pub(super) limit: Level,
@@ -121,7 +121,7 @@ impl Actor {
             queue: Queue::new(vec![CommandSlot::default(); slots], config, caps),
             device: Device::new(&caps),
             caps,
-            by_hand: false,
+            suspended: false,
             level: Level::Block,
             limit,
             inbox: VecDeque::new(),
@@ -204,11 +204,11 @@ impl<'a> Run<'a> {
             require(round < ANSWERS_MAX, "a queue never stops asking")?;
             match actor.queue.poll_action(now) {
                 None => break,
-                Some(Action::Launch { cmd, marker }) => {
-                    let taken = actor.device.launch(cmd.0, marker, false);
+                Some(Action::Launch { cmd, fence }) => {
+                    let taken = actor.device.launch(cmd.0, fence, false);
                     require(taken, "a launch while the device forgets")?;
                 }
-                Some(Action::Mark { upto }) => actor.device.mark(upto.0),
+                Some(Action::Fence { upto }) => actor.device.fence(upto.0),
                 Some(Action::Step { step, seq }) => {
                     let result = Ok(actor.device.step(step).map(CmdId));
                     actor.queue.handle_signal(now, Signal::Stepped { seq, result });
@@ -317,7 +317,7 @@ impl<'a> Run<'a> {
         self.scheduler.reconsider_all();
         let again = self.scheduler.poll_order(self.now);
         same("an order after a full decision", None, again)?;
-        self.scheduler.doubt_all();
+        self.scheduler.invalidate_all();
         let again = self.scheduler.poll_order(self.now);
         same("an order after a full decision about all queues", None, again)
     }
@@ -344,14 +344,14 @@ impl<'a> Run<'a> {
             let open = self.model.awaits(known).map(|(event, _)| event);
             same(format_args!("{name} waits"), open, actor.queue.waiting())?;
             let report = actor.queue.report();
-            same(format_args!("{name} by hand"), actor.by_hand, report.by_hand)?;
+            same(format_args!("{name} by hand"), actor.suspended, report.suspended)?;
             check_hold(&name, actor, runs)?;
             let held = match report.hold {
                 HoldState::Held(level) => Some(level),
                 _ => None,
             };
             same(format_args!("{name} held, as the scheduler knows"), held, info.held)?;
-            self.check_inversion(known.report.by_hand, runs, open)?;
+            self.check_inversion(known.report.suspended, runs, open)?;
         }
         same("circles", 0, self.scheduler.stats().circles)?;
         let held = self.actors.len() - running.len();
@@ -359,13 +359,13 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn check_inversion(&self, by_hand: bool, runs: bool, awaits: Option<EventRef>) -> Checked {
+    fn check_inversion(&self, suspended: bool, runs: bool, awaits: Option<EventRef>) -> Checked {
         let Some(event) = awaits else { return Ok(()) };
         let target = self.scheduler.table().get(event.queue);
         let target_held = target.is_none_or(|target| !target.running);
         let mut check = InversionCheck::new(Duration::ZERO);
-        check.look(self.now, runs && !by_hand, target_held)?;
-        Ok(check.look(self.now + Duration::from_ns(1), runs && !by_hand, target_held)?)
+        check.look(self.now, runs && !suspended, target_held)?;
+        Ok(check.look(self.now + Duration::from_ns(1), runs && !suspended, target_held)?)
     }
 
     /// The device of a queue works off everything that it can, and the queue is told.
@@ -387,7 +387,7 @@ impl<'a> Run<'a> {
     /// charge, then under none.
     fn finish(&mut self) -> Checked {
         for n in 0..self.actors.len() {
-            self.resume_by_hand(n, false)?;
+            self.resume(n, false)?;
             let id = self.actors[n].id;
             if self.model.get(id).is_some_and(|known| known.priority == -256) {
                 self.set_priority(n, 0)?;
@@ -443,7 +443,7 @@ fn check_hold(name: &str, actor: &Actor, runs: bool) -> Checked {
         return Ok(());
     }
     let expected = actor.level.min(actor.limit).min(actor.caps.level);
-    match (runs, actor.by_hand) {
+    match (runs, actor.suspended) {
         (true, false) => same(format_args!("{name} hold"), HoldState::Running, report.hold),
         (false, false) => {
             require(!report.failed_open, format_args!("{name} obeys no orders"))?;
@@ -451,7 +451,7 @@ fn check_hold(name: &str, actor: &Actor, runs: bool) -> Checked {
         }
         (_, true) => {
             let held = matches!(report.hold, HoldState::Held(_));
-            require(held, format_args!("{name} should be held by hand, is {:?}", report.hold))
+            require(held, format_args!("{name} should be suspended, is {:?}", report.hold))
         }
     }
 }

@@ -57,14 +57,14 @@ impl Model {
     /// No chain of waits is longer than there are queues.
     fn is_ready_within(&self, queue: &Known, links: usize) -> bool {
         let report = &queue.report;
-        if !report.pending() || report.by_hand || report.lost {
+        if !report.pending() || report.suspended || report.lost {
             return false;
         }
         match self.awaits(queue) {
             None => true,
             // What is launched does not wait for what its queue waits for now.
             Some((event, target)) if event.cmd.0 < target.report.launched => {
-                target.report.pending() && !target.report.by_hand
+                target.report.pending() && !target.report.suspended
             }
             Some((event, target)) => {
                 let submitted = target.report.submitted > event.cmd.0;
@@ -90,7 +90,7 @@ impl Model {
         let mut running: Vec<_> = own.map(|q| q.id).collect();
         for _ in 0..self.queues.len() {
             for queue in &self.queues {
-                let lends = running.contains(&queue.id) && !queue.report.by_hand;
+                let lends = running.contains(&queue.id) && !queue.report.suspended;
                 if let Some((_, target)) = self.awaits(queue).filter(|_| lends)
                     && !running.contains(&target.id)
                 {

@@ -4,7 +4,7 @@ use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::Level;
 use xsched_core::policy::Policy;
-use xsched_core::queue::{ByHand, Signal};
+use xsched_core::queue::Signal;
 use xsched_core::scheduler::{Attach, LevelChoice, SchedulerError};
 
 use super::scheduler::{Actor, Run, SchedulerMutant, policy};
@@ -28,8 +28,8 @@ const OPERATIONS: &[Operation] = &[
     (wait, "wait for another queue", 8),
     (settle, "all messages arrive", 8),
     (hint, "another priority", 4),
-    (hold_by_hand, "hold by hand", 2),
-    (resume_by_hand, "resume by hand", 3),
+    (suspend, "user hold", 2),
+    (resume, "resume", 3),
     (cancel, "cancel", 2),
     (attach, "attach", 3),
     (detach, "detach", 1),
@@ -111,10 +111,10 @@ impl Run<'_> {
         same("the answer to a hint", Ok(()), answer)
     }
 
-    pub(super) fn resume_by_hand(&mut self, n: usize, drop: bool) -> Checked {
+    pub(super) fn resume(&mut self, n: usize, drop: bool) -> Checked {
         let actor = &mut self.actors[n];
-        actor.by_hand = false;
-        actor.queue.resume_by_hand(drop);
+        actor.suspended = false;
+        actor.queue.resume(drop);
         self.act(n)
     }
 
@@ -193,7 +193,7 @@ fn wait(run: &mut Run<'_>, n: usize) -> Checked {
     match answer {
         Ok(true) => {
             run.counters.count("waits");
-            if run.actors[n].queue.submit_wait(run.now, event).is_err() {
+            if run.actors[n].queue.enqueue_wait(run.now, event).is_err() {
                 run.counters.count("admitted waits that were not submitted");
             }
         }
@@ -223,19 +223,19 @@ fn hint(run: &mut Run<'_>, n: usize) -> Checked {
     run.set_priority(n, priority)
 }
 
-fn hold_by_hand(run: &mut Run<'_>, n: usize) -> Checked {
+fn suspend(run: &mut Run<'_>, n: usize) -> Checked {
     let level = run.bytes.pick(&[Level::Interrupt, Level::Deactivate, Level::Block]);
-    run.actors[n].by_hand = true;
+    run.actors[n].suspended = true;
     if !run.mutates(SchedulerMutant::IgnoreHand, 1) {
-        run.actors[n].queue.hold_by_hand(ByHand { level });
+        run.actors[n].queue.suspend(level);
     }
-    run.counters.count("holds by hand");
+    run.counters.count("user holds");
     run.act(n)
 }
 
-fn resume_by_hand(run: &mut Run<'_>, n: usize) -> Checked {
+fn resume(run: &mut Run<'_>, n: usize) -> Checked {
     let drop = run.bytes.below(4) == 3;
-    run.resume_by_hand(n, drop)
+    run.resume(n, drop)
 }
 
 fn cancel(run: &mut Run<'_>, n: usize) -> Checked {
@@ -304,7 +304,7 @@ fn want(run: &mut Run<'_>, n: usize) -> Checked {
     let queue = &mut run.actors[n].queue;
     let back = 1 + run.bytes.below(4) as u64;
     if let Some(cmd) = queue.submitted().checked_sub(back) {
-        queue.want(CmdId(cmd));
+        queue.request_completion(CmdId(cmd));
     }
     run.act(n)
 }

@@ -1,0 +1,1 @@
+//! Tests of device backends that need several crates at once: see `tests`.
