@@ -150,7 +150,9 @@ mod tests {
         let mut used = Vec::new();
         let stale = "a\n<!-- xsched-book metrics -->\nold\n<!-- end -->\nb\n";
         let new = fill(stale, &mut used).expect("a part");
-        assert!(!new.contains("old") && new.starts_with("a\n") && new.ends_with("<!-- end -->\nb\n"));
+        assert!(
+            !new.contains("old") && new.starts_with("a\n") && new.ends_with("<!-- end -->\nb\n")
+        );
         assert_eq!(fill(&new, &mut used).expect("a part"), new);
     }
 
