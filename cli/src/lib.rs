@@ -2,30 +2,23 @@
 //! the results.
 
 mod args;
-mod bench;
 mod compare;
 mod demo;
 mod devices;
 mod error;
 mod lv3;
-mod machine;
-mod output;
 mod paper;
-mod progress;
 mod replay;
 mod run;
 mod swarm;
-mod table;
 mod text;
 
-use std::num::NonZero;
 use std::process::ExitCode;
-use std::thread;
 
+use args::{Cli, Command, Sim};
 use clap::{CommandFactory, Parser};
-
-use args::{Bench, Cli, Command, Sim};
 use error::{CliError, one_line};
+use xsched_lab::console::{Ending, output};
 
 /// Everything was fine.
 const EXIT_OK: u8 = 0;
@@ -35,19 +28,6 @@ const EXIT_FINDING: u8 = 1;
 /// Bad input: a file, an argument, or a place that cannot be written to. The same code as that of
 /// mistakes which the argument parser finds.
 const EXIT_BAD_INPUT: u8 = 2;
-
-/// How a command ended that could be carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    Fine,
-    Finding,
-}
-
-impl Ending {
-    fn new(finding: bool) -> Self {
-        if finding { Self::Finding } else { Self::Fine }
-    }
-}
 
 /// The whole command line, for a reference of all commands and options.
 #[must_use]
@@ -69,21 +49,7 @@ pub fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Bench(Bench::All(args)) => bench::all::execute(&args),
-        Command::Bench(Bench::Preempt(args)) => bench::preempt(&args),
-        Command::Bench(Bench::Interrupt(args)) => bench::interrupt::execute(&args),
-        Command::Bench(Bench::Requests(args)) => bench::requests::execute(&args),
-        Command::Bench(Bench::Placement(args)) => bench::placement::execute(&args),
-        Command::Bench(Bench::Client(args)) => bench::requests::execute_client(&args),
-        Command::Bench(Bench::FixedPriority(args)) => bench::spin::fixed_priority(&args),
-        Command::Bench(Bench::Overhead(args)) => bench::spin::overhead(&args),
-        Command::Bench(Bench::Partition(args)) => bench::spin::partition(&args),
-        Command::Bench(Bench::Threshold(args)) => bench::spin::threshold(&args),
-        Command::Bench(Bench::Background(args)) => bench::spin::background(&args),
-        Command::Bench(Bench::Graphs(args)) => bench::graphs::graphs(&args),
-        Command::Bench(Bench::Calibrate(args)) => bench::calibrate::execute(&args),
-        Command::Bench(Bench::Predict(args)) => bench::predict::execute(&args),
-        Command::Bench(Bench::Draw(args)) => bench::draw::execute(&args),
+        Command::Bench(bench) => bench.execute().map_err(CliError::from),
         Command::Devices(args) => devices::execute(&args),
         Command::Demo(args) => demo::execute(&args),
         Command::Sim(Sim::Run(args)) => run::execute(&args),
@@ -101,11 +67,6 @@ pub fn main() -> ExitCode {
             ExitCode::from(EXIT_BAD_INPUT)
         }
     }
-}
-
-/// How many threads to use when nobody says.
-fn default_threads() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Refuses seeds that would wrap around, so that every seed that is printed can be asked for.

@@ -381,7 +381,7 @@ def priority(
     the same stream may nest and overlap: the latest that is still open counts.
 
     A queue does not see what is launched into its stream directly. That takes a launch interposer: see
-    docs/python.md.
+    docs/src/guides/python.md.
 
     Raises TypeError, ValueError, or what the library answered.
     """

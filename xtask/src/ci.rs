@@ -10,7 +10,7 @@ use toml::Table;
 use crate::command::{cargo, run as run_command};
 use crate::package::PUBLISHED;
 use crate::{
-    apt, capi, demo, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, root, stress,
+    apt, book, capi, demo, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, root, stress,
     target_dir, test, tidy,
 };
 
@@ -29,7 +29,7 @@ const NO_PANICS: [&str; 4] =
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 19] = [
+const STEPS: [Step; 20] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run()),
     ("test", tests),
@@ -39,6 +39,7 @@ const STEPS: [Step; 19] = [
     ("clippy", |_| clippy()),
     ("features", |_| features()),
     ("documentation", |_| documentation()),
+    ("book", |_| book::run(&book::Options { check: true })),
     ("package", |_| package::run()),
     ("hip", |_| hip::run()),
     ("kfd-vm", |_| kfd_vm::run()),

@@ -13,12 +13,14 @@
 //! | [`capi`] | the C API: its headers, its installation, and programs that use it |
 //! | [`kfd_vm`] | compares AMD's kernel driver, in a virtual machine, with the emulator |
 //! | [`python`] | installs the package for Python and tests it |
+//! | [`book`] | writes the generated parts of the book, builds it, checks its links |
 //! | [`ci`] | everything that CI does, in order |
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 
 mod apt;
+pub mod book;
 pub mod capi;
 pub mod ci;
 mod command;

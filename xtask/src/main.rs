@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
 use xsched_xtask::{
-    ci, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, stress, test, tidy,
+    book, ci, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, stress, test, tidy,
 };
 
 /// Repository chores.
@@ -50,6 +50,8 @@ enum Chore {
     /// Install the package for Python into a new environment, and test it. May install Debian's
     /// packages, and takes others from PyPI.
     Python(python::Options),
+    /// Write the generated parts of the book, build it, and check its links.
+    Book(book::Options),
     /// Do everything that CI does, up to the first failure.
     Ci,
 }
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Chore::Install(options) => install::run(&options),
         Chore::KfdVm => kfd_vm::run(),
         Chore::Python(options) => python::run(&options),
+        Chore::Book(options) => book::run(&options),
         Chore::Ci => ci::run(),
     };
     match result {

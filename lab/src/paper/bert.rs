@@ -1,11 +1,12 @@
 //! Sections 5.1 to 5.4 of the test plan: BERT, measured without priorities, predicted with them.
 
-use super::lab::{HPF, How, Lab, NATIVE, Trial, figure, given, ms, over, percentile, rate, task};
-use super::{Basis, Findings, Goal, Result, Row};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::report::{Chart, Line, Plot};
 use xsched_sim::scenario::OriginKind;
 use xsched_sim::stats::Summary;
+
+use super::lab::{HPF, How, Lab, NATIVE, Trial, figure, given, ms, over, percentile, rate, task};
+use super::{Basis, Findings, Goal, Result, Row};
 
 fn summary(outcome: &Outcome, name: &str) -> Option<Summary> {
     task(outcome, name).map(|task| Summary::new(task.latencies_ns.clone()))
@@ -113,7 +114,7 @@ pub(super) fn three(lab: &Lab) -> Result<Findings> {
     );
     findings.notes.push(
         "Medians over seeds. The MI308X data cannot tell kernel round robin from a host lock \
-         (docs/bert.md); the former is simulated."
+         (docs/src/results/bert.md); the former is simulated."
             .to_owned(),
     );
     Ok(findings)
@@ -215,7 +216,8 @@ pub(super) fn priorities(lab: &Lab) -> Result<Findings> {
         plot: Plot::Lines(lines),
     });
     findings.notes.push(
-        "The plan's goals for closed loops cannot be met by any scheduler (docs/bert.md), so low \
+        "The plan's goals for closed loops cannot be met by any scheduler \
+         (docs/src/results/bert.md), so low \
          over high is judged beside an endless low task alone. A ratio that preemption without any \
          cost does not reach either is called out of reach."
             .to_owned(),

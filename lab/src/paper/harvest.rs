@@ -1,9 +1,10 @@
 //! Section 8.1: an opportunistic job takes what a production job leaves.
 
-use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, only, over, percentile, rate};
-use super::{Basis, Findings, Goal, Result, Row};
 use xsched_sim::report::{Bar, Bars, Chart, Plot};
 use xsched_sim::scenario::Scenario;
+
+use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, only, over, percentile, rate};
+use super::{Basis, Findings, Goal, Result, Row};
 
 /// A way to share, and what is published for production and opportunistic job.
 struct Way {

@@ -1,9 +1,7 @@
-//! One page with everything: rows beside the published figures, and the pictures. It needs nothing
-//! else, neither files nor a network.
-
-use std::fmt::Write;
+//! One page with everything: rows beside the published figures, and the pictures.
 
 use super::{Row, Study, Summary, Verdict};
+use crate::html::{Cell, Page, escape};
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#222;max-width:1100px;margin:2em auto;\
 padding:0 1em}h2{margin-top:2.2em;border-bottom:1px solid #ccc}table{border-collapse:collapse;\
@@ -14,17 +12,13 @@ font-weight:bold}.other{color:#666}svg{max-width:100%;height:auto}details{color:
 /// The page for these experiments.
 #[must_use]
 pub fn page(studies: &[Study]) -> String {
-    let mut html =
-        String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    html.push_str("<title>XSched in the simulator</title><style>");
-    html.push_str(STYLE);
-    html.push_str("</style></head><body>\n<h1>The paper's experiments in the simulator</h1>\n");
-    html.push_str(&summary(studies));
+    let heading = "The paper's experiments in the simulator";
+    let mut page = Page::new("XSched in the simulator", STYLE, heading);
+    page.html(summary(studies));
     for study in studies {
-        section(&mut html, study);
+        section(&mut page, study);
     }
-    html.push_str("</body></html>\n");
-    html
+    page.finish()
 }
 
 fn summary(studies: &[Study]) -> String {
@@ -49,33 +43,34 @@ fn summary(studies: &[Study]) -> String {
     )
 }
 
-fn section(html: &mut String, study: &Study) {
-    let mut text = format!(
-        "<h2>{} {}</h2>\n<p class=\"other\">Simulated devices: {}. {} observations of the \
-         invariants, {} violations.</p>\n<table><tr><th>value</th><th>paper or plan</th>\
-         <th>artifact or measurement</th><th>simulated</th><th>off by</th><th>goal</th><th>verdict</th>\
-         <th>parameters</th></tr>\n",
-        escape(study.id),
-        escape(study.name),
-        escape(study.hardware),
-        study.observed,
-        study.violations,
-    );
-    for row in &study.rows {
-        text.push_str(&line(row));
-    }
-    text.push_str("</table>\n");
+fn section(page: &mut Page, study: &Study) {
+    let Study { id, name, hardware, observed, violations, .. } = study;
+    page.heading(&format!("{id} {name}"));
+    page.html(format_args!(
+        "<p class=\"other\">Simulated devices: {}. {observed} observations of the invariants, \
+         {violations} violations.</p>\n",
+        escape(hardware)
+    ));
+    let header = [
+        "value",
+        "paper or plan",
+        "artifact or measurement",
+        "simulated",
+        "off by",
+        "goal",
+        "verdict",
+        "parameters",
+    ];
+    page.table(&header, study.rows.iter().map(cells));
     for note in &study.notes {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "<p>{}</p>", escape(note));
+        page.paragraph(note);
     }
     for (_, svg) in &study.figures {
-        let _ = writeln!(text, "<div>{svg}</div>");
+        page.html(format_args!("<div>{svg}</div>\n"));
     }
-    html.push_str(&text);
 }
 
-fn line(row: &Row) -> String {
+fn cells(row: &Row) -> Vec<Cell> {
     let verdict = row.verdict();
     let class = match verdict {
         Verdict::Pass => "pass",
@@ -85,29 +80,29 @@ fn line(row: &Row) -> String {
     let missing = row.missing.iter().map(|what| format!(": {what}")).collect::<String>();
     let ideal = row.ideal.filter(|_| verdict == Verdict::OutOfReach);
     let ideal = ideal.map(|ideal| format!(" (free preemption: {ideal:.3})")).unwrap_or_default();
+    let shown = |value: Option<String>| Cell::text(value.unwrap_or_default());
+    vec![
+        Cell::text(&row.what),
+        Cell::text(row.paper),
+        Cell::text(row.artifact),
+        Cell::text(row.shown()).class("n"),
+        shown(row.distance().map(|distance| distance.to_string())),
+        shown(row.goal.map(|goal| goal.to_string())),
+        Cell::text(format!("{verdict}{missing}{ideal}")).class(class),
+        parameters(row),
+    ]
+}
+
+/// What the value depends on, to be unfolded.
+fn parameters(row: &Row) -> Cell {
     let basis = row.basis.iter().map(|basis| {
         let words = format!("{}: {}: {}", basis.parameter, basis.kind, basis.note);
         format!("<li>{}</li>", escape(&words))
     });
-    format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td>\
-         <td class=\"{class}\">{}{}{}</td><td><details><summary>{} ({})</summary><ul>{}</ul>\
-         </details></td></tr>\n",
-        escape(&row.what),
-        escape(row.paper),
-        escape(row.artifact),
-        escape(&row.shown()),
-        row.distance().map(|distance| distance.to_string()).unwrap_or_default(),
-        row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
-        verdict,
-        escape(&missing),
-        ideal,
+    Cell::html(format!(
+        "<details><summary>{} ({})</summary><ul>{}</ul></details>",
         row.standing(),
         row.parameters(),
         basis.collect::<String>(),
-    )
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    ))
 }

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Basis, PaperError, Result, files};
 use xsched_sim::outcome::{Outcome, TaskOutcome};
 use xsched_sim::run::{RunError, RunOptions, run};
 use xsched_sim::scenario::{DeviceFile, Dist, OriginKind, Scenario, ScenarioError};
 use xsched_sim::stats::{Band, Summary};
+
+use super::{Basis, PaperError, Result, files};
 
 /// What remains of requests and duration in the small form.
 const SMALL: u64 = 20;

@@ -3,8 +3,8 @@
 //! judges it.
 //!
 //! Nothing published enters a simulated value except through a parameter that says it was fitted,
-//! and a [`Row`] that depends on such a parameter is called fitted. `docs/paper.md` describes the
-//! experiments and the files.
+//! and a [`Row`] that depends on such a parameter is called fitted. `docs/src/results/paper.md`
+//! describes the experiments and the files.
 
 mod bert;
 mod files;
@@ -24,17 +24,16 @@ mod video;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use lab::Lab;
 use thiserror::Error;
+use xsched_sim::report::{Chart, SvgError, in_order};
+use xsched_sim::run::RunError;
+use xsched_sim::scenario::ScenarioError;
 
 pub use html::page;
 pub use record::Record;
 pub use row::{Basis, Distance, Goal, Row, Verdict};
 pub use summary::Summary;
-use xsched_sim::report::{Chart, SvgError, in_order};
-use xsched_sim::run::RunError;
-use xsched_sim::scenario::ScenarioError;
-
-use lab::Lab;
 
 /// Why the experiments cannot be run.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! What scheduling costs: 7.3.3 and 7.4.1.
 
-use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, given, only, stretch, unbounded};
-use super::{Findings, Goal, Result, Row};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::report::{Bar, Bars, Chart, Line, Plot};
 use xsched_sim::scenario::{OriginKind, Scenario};
+
+use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, given, only, stretch, unbounded};
+use super::{Findings, Goal, Result, Row};
 
 /// The length of the scenario's commands.
 const T_MS: f64 = 0.01;

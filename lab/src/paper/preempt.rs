@@ -1,11 +1,12 @@
 //! Section 7.3, first part: how long a hold takes.
 
-use super::lab::{HPF, How, Lab, Measure, Trial, figure, given, ms, stretch};
-use super::{Findings, Goal, Result, Row};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::report::{Chart, Line, Plot};
 use xsched_sim::scenario::{DeviceSpec, OriginKind};
 use xsched_sim::stats::Summary;
+
+use super::lab::{HPF, How, Lab, Measure, Trial, figure, given, ms, stretch};
+use super::{Findings, Goal, Result, Row};
 
 /// The length of the scenario's commands.
 const T_MS: f64 = 0.5;

@@ -1,13 +1,14 @@
 //! Section 7.2: priorities, shares, and devices of different kinds.
 
+use xsched_sim::outcome::Outcome;
+use xsched_sim::report::{Bar, Bars, Chart, Line, Plot};
+use xsched_sim::scenario::{Dist, OriginKind, Scenario};
+
 use super::lab::{
     HPF, How, Lab, Measure, NATIVE, Trial, figure, given, only, over, percentile, rate, stretch,
     task,
 };
 use super::{Basis, Findings, Goal, Result, Row};
-use xsched_sim::outcome::Outcome;
-use xsched_sim::report::{Bar, Bars, Chart, Line, Plot};
-use xsched_sim::scenario::{Dist, OriginKind, Scenario};
 
 /// A device of 7.2.1.
 struct Place {

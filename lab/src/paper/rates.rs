@@ -1,12 +1,13 @@
 //! Section 8.3, second part: bursts of requests for networks of very different length.
 
-use super::lab::{How, Lab, Measure, NATIVE, given, ms};
-use super::{Basis, Findings, Goal, Result, Row};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::report::{Chart, Line, Plot};
 use xsched_sim::sample::{self, Sampler};
 use xsched_sim::scenario::{Arrival, Dist, OriginKind, Scenario, TaskSpec, TraceRow};
 use xsched_sim::stats::{Band, Summary};
+
+use super::lab::{How, Lab, Measure, NATIVE, given, ms};
+use super::{Basis, Findings, Goal, Result, Row};
 
 /// Requests of a run, as in the artifact.
 const REQUESTS: usize = 3_000;

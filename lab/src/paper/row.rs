@@ -3,7 +3,6 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-
 use xsched_sim::scenario::OriginKind;
 
 /// What a value has to be.

@@ -1,9 +1,10 @@
 //! Section 8.3, first part: an inference server with priorities.
 
-use super::lab::{HPF, How, Lab, NATIVE, Trial, figure, given, only, over, percentile, task};
-use super::{Findings, Goal, Result, Row};
 use xsched_sim::report::{Chart, Line, Plot};
 use xsched_sim::scenario::OriginKind;
+
+use super::lab::{HPF, How, Lab, NATIVE, Trial, figure, given, only, over, percentile, task};
+use super::{Findings, Goal, Result, Row};
 
 /// 8.3.1.
 pub(super) fn server(lab: &Lab) -> Result<Findings> {

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use serde::Serialize;
+use xsched_sim::scenario::OriginKind;
 
 use super::{Row, Study, Verdict};
-use xsched_sim::scenario::OriginKind;
 
 /// How many rows there are of each kind, and how many values from sourced parameters are within
 /// 15 % of the published ones.

@@ -1,10 +1,11 @@
 //! Section 8.2: frames that must not stall beside transcriptions that must be done in time.
 
-use super::lab::{HPF, How, Lab, Measure, NATIVE, given, only, percentile, task};
-use super::{Basis, Findings, Goal, Result, Row};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::report::{Chart, Line, Plot};
 use xsched_sim::scenario::{Arrival, Dist, OriginKind, Scenario, TaskSpec};
+
+use super::lab::{HPF, How, Lab, Measure, NATIVE, given, only, percentile, task};
+use super::{Basis, Findings, Goal, Result, Row};
 
 /// Seeds of each way. A row shows the one that is worst for its goal.
 const SEEDS: u64 = 20;

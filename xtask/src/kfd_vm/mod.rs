@@ -7,7 +7,7 @@
 //! 3. The same program runs on the emulated driver. The two transcripts must be the same, so that
 //!    the emulator cannot drift from the driver.
 //!
-//! `docs/kfd-vm.md` says what that proves and what it cannot.
+//! `docs/src/guides/amd.md` says what that proves and what it cannot.
 
 mod initramfs;
 mod packages;

@@ -41,8 +41,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
 ];
 
 /// Crates whose code works without std, and the only dependencies that they may have.
-const LEAN: [(&str, &[&str]); 2] =
-    [("core", &["heapless", "spin", "hashbrown"]), ("policies", &["xsched-core"])];
+const LEAN: [(&str, &[&str]); 2] = [("core", &["heapless"]), ("policies", &["xsched-core"])];
 
 pub(super) fn check(manifests: &[Manifest<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();

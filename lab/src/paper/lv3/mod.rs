@@ -1,6 +1,6 @@
 //! What an MI308X would do at Lv3 under three assumptions about its driver, beside Lv1 and Lv2:
 //! experiments 7.3.1 and 7.3.2 of the test plan. Nobody has measured a wave save of gfx942, so none
-//! of this is a measurement; `docs/lv3.md` has the tables.
+//! of this is a measurement; `docs/src/results/lv3.md` has the tables.
 //!
 //! Two runs for each level and length of the commands. For `quiet` the winner stays until the
 //! victim has stopped and disturbs nobody. For `start` the two take turns, as `mi308x.toml` has it,
@@ -12,14 +12,14 @@ use serde::Serialize;
 use xsched_core::cost::{CostModel, Load};
 use xsched_core::level::Level;
 use xsched_core::time::Duration;
-
-use super::Result;
-use super::lab::Lab;
 use xsched_sim::outcome::Outcome;
 use xsched_sim::report::in_order;
 use xsched_sim::run::{RunOptions, run};
 use xsched_sim::scenario::{Arrival, Concurrency, DeviceSpec, Dist, Scenario};
 use xsched_sim::stats::Summary;
+
+use super::Result;
+use super::lab::Lab;
 
 pub use page::page;
 
