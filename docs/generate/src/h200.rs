@@ -125,11 +125,8 @@ pub(crate) fn preempt() -> Result<String> {
     for ns in numbers(&of["plan"]["commands_ns"]) {
         let mut row = vec![time(ns)];
         for (mode, threshold) in columns {
-            let wanted = [
-                ("mode", json!(mode)),
-                ("command_ns", json!(ns)),
-                ("threshold", json!(threshold)),
-            ];
+            let wanted =
+                [("mode", json!(mode)), ("command_ns", json!(ns)), ("threshold", json!(threshold))];
             row.push(thousands(number(find(rows, &wanted)?, "/quiet/p99_us")?));
         }
         table.row(row);

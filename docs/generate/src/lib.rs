@@ -117,21 +117,6 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The README's code, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
-/// The code of the chapter on a first program, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../src/start/program.md")]
-struct FirstProgram;
-
-/// The code of the chapter on the runtime, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../src/guides/rust.md")]
-struct Runtime;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +135,9 @@ mod tests {
         let mut used = Vec::new();
         let stale = "a\n<!-- xsched-book metrics -->\nold\n<!-- end -->\nb\n";
         let new = fill(stale, &mut used).expect("a part");
-        assert!(!new.contains("old") && new.starts_with("a\n") && new.ends_with("<!-- end -->\nb\n"));
+        assert!(
+            !new.contains("old") && new.starts_with("a\n") && new.ends_with("<!-- end -->\nb\n")
+        );
         assert_eq!(fill(&new, &mut used).expect("a part"), new);
     }
 
