@@ -25,6 +25,7 @@ mod env;
 mod handle;
 pub mod hint;
 mod hwqueue;
+mod lifecycle;
 mod log;
 mod platform;
 pub mod private;

@@ -262,7 +262,7 @@ class DeviceOutcome:
     preempt_latency_ns: Samples
     #: Per such hold: until the victim's last instruction.
     quiet_latency_ns: Samples
-    #: Per such hold: until somebody else ran, if anybody did.
+    #: Per such hold: until another queue ran, if one did.
     start_latency_ns: Samples
     #: The part of `overhead_ns` for saving and restoring.
     switch_ns: int

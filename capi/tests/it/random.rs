@@ -79,7 +79,7 @@ fn make(rng: &mut Pcg64Mcg, pool: &Pool) {
             let flags = i64::from(rng.random_ratio(1, 8));
             if let Ok(xq) = create(any(rng, &pool.hwqs), level, flags) {
                 let old = put(rng, &pool.xqs, xq);
-                // Nobody would let it go again.
+                // Nothing else would destroy it.
                 if old != xq {
                     let _ = XQueueDestroy(old);
                 }

@@ -1,4 +1,4 @@
-//! The two calls of a driver that somebody patched, and the other meaning of one of their numbers.
+//! The two calls of a patched driver, and the other meaning of one of their numbers.
 //!
 //! They are in no kernel (every number from 0x7f to 0x8a answers `ENOTTY` on 6.1 and 6.12), and
 //! 0x87 is the next that AMD's own driver package would give to something of its own. The numbers,

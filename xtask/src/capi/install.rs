@@ -93,7 +93,8 @@ fn link(name: &str, lib: &Path) -> Result<()> {
     let mut script = OsString::from("-Wl,--version-script=");
     script.push(version_script(name));
     command.arg(script);
-    // Whatever cannot be taken back stays when somebody closes it. See docs/src/guides/c.md.
+    // The library stays loaded when a program closes it: its threads and hooks do. See
+    // docs/src/guides/c.md.
     command.args(["-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,--gc-sections", "-Wl,--strip-debug"]);
     command.args(symbols(name)?.iter().map(|symbol| format!("-Wl,-u,{symbol}")));
     command.arg(target_dir().join(format!("release/lib{name}.a")));

@@ -1,4 +1,4 @@
-//! What is suspended at the moment.
+//! The set of queues that a mechanism has suspended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use crate::queue::KfdQueue;
 
 /// The queues that a mechanism has suspended, by id.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct SuspendedQueues {
     held: BTreeMap<u32, Arc<KfdQueue>>,
 }
 
-impl Ledger {
-    /// Whether this very queue is in it, and not another with its id.
+impl SuspendedQueues {
+    /// Whether this very queue is in the set, and not another with its id.
     pub(super) fn has(&self, queue: &KfdQueue) -> bool {
         self.held.get(&queue.id()).is_some_and(|held| std::ptr::eq(&**held, queue))
     }
