@@ -133,7 +133,7 @@ fn paths(amount: Amount, queues: &[XQueue<u64>]) -> bool {
     println!("{:<58} {:>9} {:>9}", "work", "median", "goal");
     let mut reached = true;
     let ns = median(amount, || submit(queue, count));
-    reached &= line("submit, nobody else active", ns, 60.0);
+    reached &= line("submit, no other thread active", ns, 60.0);
     let ns = beside_a_busy_reaper(&queues[1], || median(amount, || submit(queue, count)));
     reached &= line("submit, the reaper spins for another queue", ns, 150.0);
     let ns = slowest(&on_threads(amount, &queues[..QUEUES]));

@@ -261,8 +261,8 @@ impl Queue {
         }
     }
 
-    /// Waits a while for the command before this number. A waiting thread makes the runtime look for
-    /// completions.
+    /// Waits a while for the command before this number. A thread that waits makes the runtime look
+    /// for completions.
     fn wait_number(&self, number: u64) {
         let ticket = number.checked_sub(1).and_then(|last| self.xq.ticket_of(last));
         match ticket.map(|ticket| self.xq.wait_timeout(ticket, LOOK)) {

@@ -21,7 +21,8 @@ fn table(text: &str) -> Result<String> {
     let mut table = Table::new(["metric", "kind", "of", "meaning"]);
     let lines: Vec<_> = text.lines().collect();
     for line in &lines {
-        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) else {
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' '))
+        else {
             continue;
         };
         let kind = lines.iter().find_map(|l| l.strip_prefix(&format!("# TYPE {name} ")));
