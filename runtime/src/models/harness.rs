@@ -1,8 +1,7 @@
-//! Running models and mutants. `hal-host` includes this file as well.
+//! Running models. `hal-host` includes this file as well.
 
 use std::cell::Cell;
 use std::io::Write;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Instant;
@@ -68,18 +67,4 @@ fn stop_at_the_first_panic() {
             otherwise(panic);
         }));
     });
-}
-
-/// Runs a model with a mutant in force, and expects it to fail and to say this.
-pub(crate) fn notices(model: &str, mutant: &str, says: &str) {
-    let this = std::env::current_exe().expect("tests are programs");
-    let run = Command::new(this)
-        .args(["--exact", "--nocapture", "--include-ignored", model])
-        .env("XSCHED_MUTANT", mutant)
-        .env_remove("XSCHED_LOOM_LONG")
-        .output()
-        .expect("tests can be run");
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(!said.contains(" orders in "), "{model} did not notice the mutant `{mutant}`");
-    assert!(!run.status.success() && said.contains(says), "{model} with `{mutant}`:\n{said}");
 }
