@@ -1,5 +1,5 @@
 //! Experiments: benches on real devices, their records, verdicts, charts and predictions, and the
-//! commands that run them. Each bench runs on any device that implements [`device::Bench`], and
+//! commands that run them. Each bench runs on any device that implements [`device::BenchDevice`], and
 //! answers with a record that says what it was measured on.
 
 pub mod bench;
@@ -9,6 +9,7 @@ pub mod demo;
 pub mod device;
 mod draw;
 mod error;
+mod html;
 pub mod interrupt;
 pub mod judge;
 pub mod kernels;

@@ -15,10 +15,10 @@ use xsched_hal_cuda::{
 };
 
 use crate::device::gpu::Cuda;
-use crate::device::{Bench, Described, LabError, Making};
+use crate::device::{BenchDevice, Described, LabError, QueueParams};
 
 pub use held::{Held, Row};
-pub use pair::{Cell, Pair, Way, spacing_label};
+pub use pair::{Cell, GraphMode, Pair, spacing_label};
 pub use shape::{BERT_BASE_FP32, BERT_LARGE_FP16, Shape};
 
 /// Graphs that a queue keeps in flight.
@@ -122,7 +122,7 @@ fn make(
 fn queue(
     bench: &Cuda,
     device: &Device<StreamDevice<CudaApi>>,
-    making: Making,
+    making: QueueParams,
     priority: i32,
     word: Option<&GateWord<CudaApi>>,
 ) -> Result<Queue, LabError> {

@@ -158,7 +158,7 @@ impl<'a> Pace<'a> {
         !self.stop.load(Ordering::Acquire)
     }
 
-    /// Ends the phase, unless somebody else has done so.
+    /// Ends the phase, unless another client has ended it.
     fn end(&self) {
         let now_ns = nanos(self.start.elapsed());
         let first =

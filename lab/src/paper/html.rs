@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::{Row, Study, Summary, Verdict};
+use crate::html::{self, Cell, escape};
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#222;max-width:1100px;margin:2em auto;\
 padding:0 1em}h2{margin-top:2.2em;border-bottom:1px solid #ccc}table{border-collapse:collapse;\
@@ -11,20 +12,27 @@ width:100%;margin:1em 0}th,td{border-bottom:1px solid #ddd;padding:.25em .6em;te
 vertical-align:top}td.n{text-align:right;white-space:nowrap}.pass{color:#00664d}.fail{color:#b30000;\
 font-weight:bold}.other{color:#666}svg{max-width:100%;height:auto}details{color:#555}";
 
+/// The columns of an experiment's table.
+const HEADER: [&str; 8] = [
+    "value",
+    "paper or plan",
+    "artifact or measurement",
+    "simulated",
+    "off by",
+    "goal",
+    "verdict",
+    "parameters",
+];
+
 /// The page for these experiments.
 #[must_use]
 pub fn page(studies: &[Study]) -> String {
-    let mut html =
-        String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    html.push_str("<title>XSched in the simulator</title><style>");
-    html.push_str(STYLE);
-    html.push_str("</style></head><body>\n<h1>The paper's experiments in the simulator</h1>\n");
-    html.push_str(&summary(studies));
+    let mut body = summary(studies);
     for study in studies {
-        section(&mut html, study);
+        section(&mut body, study);
     }
-    html.push_str("</body></html>\n");
-    html
+    let titles = ["XSched in the simulator", "The paper's experiments in the simulator"];
+    html::page(titles, STYLE, &body)
 }
 
 fn summary(studies: &[Study]) -> String {
@@ -49,22 +57,17 @@ fn summary(studies: &[Study]) -> String {
     )
 }
 
-fn section(html: &mut String, study: &Study) {
+fn section(body: &mut String, study: &Study) {
     let mut text = format!(
         "<h2>{} {}</h2>\n<p class=\"other\">Simulated devices: {}. {} observations of the \
-         invariants, {} violations.</p>\n<table><tr><th>value</th><th>paper or plan</th>\
-         <th>artifact or measurement</th><th>simulated</th><th>off by</th><th>goal</th><th>verdict</th>\
-         <th>parameters</th></tr>\n",
+         invariants, {} violations.</p>\n",
         escape(study.id),
         escape(study.name),
         escape(study.hardware),
         study.observed,
         study.violations,
     );
-    for row in &study.rows {
-        text.push_str(&line(row));
-    }
-    text.push_str("</table>\n");
+    text += &html::table(&HEADER, study.rows.iter().map(line));
     for note in &study.notes {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "<p>{}</p>", escape(note));
@@ -72,10 +75,10 @@ fn section(html: &mut String, study: &Study) {
     for (_, svg) in &study.figures {
         let _ = writeln!(text, "<div>{svg}</div>");
     }
-    html.push_str(&text);
+    body.push_str(&text);
 }
 
-fn line(row: &Row) -> String {
+fn line(row: &Row) -> Vec<Cell> {
     let verdict = row.verdict();
     let class = match verdict {
         Verdict::Pass => "pass",
@@ -89,25 +92,21 @@ fn line(row: &Row) -> String {
         let words = format!("{}: {}: {}", basis.parameter, basis.kind, basis.note);
         format!("<li>{}</li>", escape(&words))
     });
-    format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td>\
-         <td class=\"{class}\">{}{}{}</td><td><details><summary>{} ({})</summary><ul>{}</ul>\
-         </details></td></tr>\n",
-        escape(&row.what),
-        escape(row.paper),
-        escape(row.artifact),
-        escape(&row.shown()),
-        row.distance().map(|distance| distance.to_string()).unwrap_or_default(),
-        row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
-        verdict,
-        escape(&missing),
-        ideal,
+    let verdict = format!("{verdict}{}{ideal}", escape(&missing));
+    let parameters = format!(
+        "<details><summary>{} ({})</summary><ul>{}</ul></details>",
         row.standing(),
         row.parameters(),
         basis.collect::<String>(),
-    )
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    );
+    vec![
+        Cell::text(&row.what),
+        Cell::text(row.paper),
+        Cell::text(row.artifact),
+        Cell::text(&row.shown()).class("n"),
+        Cell::html(row.distance().map(|distance| distance.to_string()).unwrap_or_default()),
+        Cell::html(row.goal.map(|goal| goal.to_string()).unwrap_or_default()),
+        Cell::html(verdict).class(class),
+        Cell::html(parameters),
+    ]
 }
