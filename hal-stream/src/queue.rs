@@ -34,8 +34,8 @@ pub(crate) struct Queue<A: StreamApi> {
     /// Commands launched, and commands seen to have retired.
     pub(crate) launched: AtomicU64,
     pub(crate) retired: AtomicU64,
-    /// A gate was placed and the launch behind it failed, so the stream may wait for the word although
-    /// nothing is in flight.
+    /// A gate was placed and the launch behind it failed, so the stream may wait for the word
+    /// although nothing is in flight.
     pub(crate) stray: AtomicBool,
 }
 

@@ -135,7 +135,10 @@ mod tests {
         let tree = [
             ("runtime/src/lib.rs", "mod a; mod b; mod models;"),
             ("runtime/src/a.rs", "use crate::b::B;"),
-            ("runtime/src/b/mod.rs", "mod c;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n"),
+            (
+                "runtime/src/b/mod.rs",
+                "mod c;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n",
+            ),
             ("runtime/src/b/c.rs", "use super::a::A;"),
             ("runtime/src/models/mod.rs", "use crate::a::A; use crate::b::B;"),
             ("core/src/a.rs", "use crate::b::B;"),

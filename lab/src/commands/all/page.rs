@@ -10,6 +10,7 @@ use super::facts::Facts;
 use super::record::{Record, Status};
 use crate::console::table::table;
 use crate::device::kfd::Sysfs;
+use crate::html::{self, Cell, escape};
 use crate::judge::INTERRUPT_US;
 use crate::machine::Machine;
 
@@ -116,11 +117,8 @@ impl Report<'_> {
 
     /// For people, with figures and what the benches printed.
     pub(super) fn html(&self) -> String {
-        let title = escape(&format!("Benches on {}", self.device()));
-        let mut text = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}\
-             </title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<ul>"
-        );
+        let title = format!("Benches on {}", self.device());
+        let mut text = "<ul>".to_owned();
         for line in self.bounds() {
             let _ = write!(text, "<li>{}</li>", escape(&line));
         }
@@ -130,7 +128,7 @@ impl Report<'_> {
             let Record { test_id, test_name, goal, notes, .. } = record;
             [test_id, test_name, goal, record.verdict(), notes].map(str::to_owned).to_vec()
         };
-        text += &html_table(&header.map(str::to_owned), self.records.iter().map(row));
+        text += &html_table(&header, self.records.iter().map(row));
         let mut shown: Vec<&str> = Vec::new();
         for record in self.measured() {
             let first = !shown.contains(&record.command.as_str());
@@ -139,8 +137,8 @@ impl Report<'_> {
         }
         text += "<h2>The machine</h2>\n";
         let facts = self.facts().into_iter().map(|(name, value)| vec![name, value]);
-        text += &html_table(&["fact", "value"].map(str::to_owned), facts);
-        text + "</body></html>\n"
+        text += &html_table(&["fact", "value"], facts);
+        html::page([&title, &title], STYLE, &text)
     }
 
     /// An experiment; with the figure and the text of its bench if it is the bench's first.
@@ -155,7 +153,7 @@ impl Report<'_> {
         );
         for (name, header, rows) in tables(&record.results) {
             let _ = write!(text, "<p>{}</p>", escape(&name));
-            text += &html_table(&header, rows.into_iter());
+            text += &html_table(&header, rows);
         }
         if first {
             text += &self.raw(record, ".svg").unwrap_or_default();
@@ -248,29 +246,17 @@ fn cell(text: impl AsRef<str>) -> String {
     text.as_ref().replace('|', "\\|").replace('\n', "; ")
 }
 
-fn html_table(header: &[String], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut text = "<table><tr>".to_owned();
-    for name in header {
-        let _ = write!(text, "<th>{}</th>", escape(name));
-    }
-    text += "</tr>\n";
-    for row in rows {
-        text += "<tr>";
-        for value in row {
-            let class = match value.as_str() {
-                "PASS" | "FAIL" | "failed" | "interrupted" => format!(" class=\"{value}\""),
-                _ => String::new(),
-            };
-            let _ = write!(text, "<td{class}>{}</td>", escape(&value));
+/// A table of texts; verdicts have the class of their name.
+fn html_table(header: &[impl AsRef<str>], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    const VERDICTS: [&str; 4] = ["PASS", "FAIL", "failed", "interrupted"];
+    let cell = |value: &String| {
+        let cell = Cell::text(value);
+        match VERDICTS.into_iter().find(|verdict| verdict == value) {
+            Some(class) => cell.class(class),
+            None => cell,
         }
-        text += "</tr>\n";
-    }
-    text + "</table>\n"
-}
-
-/// Text as HTML shows it.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    };
+    html::table(header, rows.into_iter().map(|row| row.iter().map(cell).collect()))
 }
 
 #[cfg(test)]
