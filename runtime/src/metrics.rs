@@ -104,7 +104,7 @@ fn gauges(to: &mut DescriptorEncoder<'_>, queues: &[Named<'_>]) -> fmt::Result {
     let help = "Level of the hold in effect, 0 without one";
     family(to, "xsched_held_level", help, None, queues, |s| gauge(held_level(s)))?;
     let help = "Whether the user has suspended the queue";
-    family(to, "xsched_suspended", help, None, queues, |s| gauge(s.suspended.into()))?;
+    family(to, "xsched_held_by_hand", help, None, queues, |s| gauge(s.suspended.into()))?;
     let help = "Whether the device is lost";
     family(to, "xsched_lost", help, None, queues, |s| gauge(s.lost.into()))
 }

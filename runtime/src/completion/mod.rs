@@ -39,7 +39,7 @@ pub(crate) trait Awaited: Send + Sync {
     /// Looks for completions; the outcome if it is there now.
     fn poll(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome>;
     /// Has `notify` notified when it is so, in place of what was registered under `id`; the outcome
-    /// if it is there already.
+    /// if it is there already. A [`Notify::Call`] is called in either case.
     fn register(&self, until: Until, id: &mut Option<WaiterId>, notify: Notify) -> Option<Outcome>;
     /// Registers a thread that looks for completions when it is woken, and that leaves before it
     /// goes.

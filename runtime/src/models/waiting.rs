@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::{Bench, explore, join, start};
 use crate::completion::{Until, wait_until};
+use crate::error::WaitError;
 
 /// A wait returns, when the command has completed and not before, whichever thread takes the
 /// completion.

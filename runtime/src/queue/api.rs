@@ -229,7 +229,9 @@ where
             Some(notify)
         };
         drop(state);
-        drop(unused);
+        if let (Some(call @ Notify::Call(_)), Some(outcome)) = (unused, outcome) {
+            call.call(outcome);
+        }
         outcome
     }
 

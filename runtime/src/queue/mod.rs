@@ -22,7 +22,7 @@ use xsched_core::id::{CmdId, EventRef};
 use xsched_core::level::{Caps, Level};
 use xsched_core::window::WindowConfig;
 
-use crate::completion::{Notify, Until, poll_until, wait_until};
+use crate::completion::{Notify, Until, wait_until};
 use crate::error::{Error, SubmitError, WaitError};
 use crate::runtime::Runtime;
 use crate::stats::Stats;
@@ -241,7 +241,14 @@ impl<C> XQueue<C> {
                 return Ok(());
             }
         };
-        poll_until(self.api(), until, &mut id, call);
+        let api = self.api();
+        match api.request_completion(until, None).or_else(|| api.poll(until, None)) {
+            Some(outcome) => call.call(outcome),
+            // The callback is called even if the outcome is there by now.
+            None => {
+                let _ = api.register(until, &mut id, call);
+            }
+        }
         Ok(())
     }
 
