@@ -27,7 +27,7 @@ impl Policy for TakeTurns {
         let used = |other: &QueueInfo| queues.data(other.id).map(|words| words.get()[0]);
         let more = match event {
             Event::Progress { busy } => busy.as_ns(),
-            // Whoever comes, or comes back, starts where the others are.
+            // A queue that comes, or comes back, starts level with the queues that are there.
             Event::Ready => {
                 let others = queues.on_device(info.device).filter(wants).filter(|q| q.id != queue);
                 others.filter_map(used).min().unwrap_or(0).saturating_sub(own.get()[0])
@@ -45,7 +45,7 @@ impl Policy for TakeTurns {
             let slices = |q: &&QueueInfo| queues.data(q.id).map(|w| w.get()[0] / slice_ns);
             let turn = queues.on_device(device).filter(wants).min_by_key(slices).map(|q| q.id);
             for queue in queues.on_device(device) {
-                // Nobody's turn: whoever comes first may start.
+                // It is no queue's turn: the first to become ready may start.
                 let may = queue.hints.priority != Priority::NO_EXECUTE;
                 let runs = may && turn.is_none_or(|turn| turn == queue.id);
                 out.set(queue.id, if runs { Verdict::Run } else { Verdict::Hold(Urgency::NOW) });

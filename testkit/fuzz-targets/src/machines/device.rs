@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use xsched_core::fault::Fault;
 use xsched_core::id::CmdId;
 use xsched_core::level::{Caps, Recovery, Step};
-use xsched_core::queue::{Checked, Retired};
+use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
 
 /// Device time of every command.
@@ -120,8 +120,8 @@ impl Device {
         let upto = self.unseen.take()?;
         let failed = self.failed.take_if(|(from, _)| *from <= upto);
         let outcome = match failed {
-            Some((from, fault)) => Checked::Failed { from: CmdId(from), fault },
-            None => Checked::Ok,
+            Some((from, fault)) => Outcome::Failed { from: CmdId(from), fault },
+            None => Outcome::Ok,
         };
         let busy = std::mem::take(&mut self.busy);
         Some(Retired { upto: CmdId(upto), busy, outcome })

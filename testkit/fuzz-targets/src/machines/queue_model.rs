@@ -5,7 +5,7 @@ use xsched_core::fault::Fault;
 use xsched_core::id::EventRef;
 use xsched_core::level::{Caps, Level, Recovery, Step};
 use xsched_core::message::HoldState;
-use xsched_core::queue::{Checked, Status};
+use xsched_core::queue::{Outcome, Status};
 
 /// Where a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,12 +314,12 @@ impl Model {
     }
 
     /// The device says what has retired. Returns how many launched commands that were.
-    pub(super) fn told(&mut self, upto: u64, outcome: Checked) -> u64 {
+    pub(super) fn told(&mut self, upto: u64, outcome: Outcome) -> u64 {
         let mut commands = 0;
         for (n, command) in self.commands.iter_mut().enumerate().take(upto as usize + 1) {
             if command.place == Place::Device {
                 commands += 1;
-                if let Checked::Failed { from, fault } = outcome
+                if let Outcome::Failed { from, fault } = outcome
                     && n as u64 >= from.0
                 {
                     command.fault = Some(fault);

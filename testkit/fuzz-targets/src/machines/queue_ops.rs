@@ -4,7 +4,7 @@ use xsched_core::fault::Fault;
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::Level;
 use xsched_core::message::Order;
-use xsched_core::queue::{Checked as Ended, Retired, Signal, SubmitError};
+use xsched_core::queue::{Outcome as Ended, Retired, Signal, SubmitError};
 use xsched_core::time::Duration;
 
 use super::queue::{COMMANDS_MAX, QueueMutant, Run, window};

@@ -468,7 +468,7 @@ impl Run<'_> {
     /// The queue loses its device.
     pub(super) fn lose(&mut self, n: usize) -> Checked {
         let outcome =
-            xsched_core::queue::Checked::Failed { from: CmdId(0), fault: Fault::DeviceLost };
+            xsched_core::queue::Outcome::Failed { from: CmdId(0), fault: Fault::DeviceLost };
         let upto = CmdId(self.actors[n].queue.retired().saturating_sub(1));
         let retired = xsched_core::queue::Retired { upto, busy: Duration::ZERO, outcome };
         // Either way of saying it.
