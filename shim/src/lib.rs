@@ -130,8 +130,8 @@ impl Streams {
         eprintln!("xsched: a stream runs unscheduled: {}", why.to_string_lossy());
     }
 
-    /// Destroys the XQueue of a stream that is about to end, after everything in it has run. Returns
-    /// the hardware queue, which the caller has to destroy if it made it.
+    /// Destroys the XQueue of a stream that is about to end, after everything in it has run.
+    /// Returns the hardware queue, which the caller destroys if the caller made it.
     pub fn detach(&self, stream: u64) -> Option<u64> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let queues = known.as_mut()?.remove(&stream)?;

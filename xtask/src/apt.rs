@@ -1,7 +1,7 @@
 //! Debian's packages, for chores that need more than Rust and a C compiler.
 //!
-//! Where there is apt, what a chore needs is installed, and the chore fails if that fails. Elsewhere
-//! the check is left out, and [`left_out`] says so at once and at the end of CI.
+//! Where there is apt, a chore installs what it needs, and fails if that fails. Elsewhere the check
+//! is left out, and [`left_out`] says so at once and at the end of CI.
 
 use std::process::Command;
 use std::sync::Mutex;

@@ -8,6 +8,7 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -26,6 +27,8 @@ const CARGO_FUZZ_VERSION: &str = "0.13.2";
 const BUILD: &str = "+nightly fuzz build --sanitizer none";
 /// Where the binaries are, below the build's target folder.
 const BINARIES: &str = "x86_64-unknown-linux-gnu/release";
+/// Targets that run at a time; each keeps one processor busy.
+const AT_A_TIME: usize = 2;
 /// An input may take so long and so much memory.
 const LIMITS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=2048"];
 
@@ -58,12 +61,22 @@ pub fn run(options: &Options) -> Result<()> {
     if let (Some(name), Some(file)) = (&options.target, &options.replay) {
         return replay(&target, name, file);
     }
-    for name in TARGETS {
-        if options.target.as_deref().is_none_or(|wanted| wanted == name) {
-            run_target(&target, name, options.seconds)?;
-        }
-    }
-    Ok(())
+    let wanted = |name: &&str| options.target.as_deref().is_none_or(|wanted| wanted == *name);
+    let names: Vec<_> = TARGETS.into_iter().filter(wanted).collect();
+    names.chunks(AT_A_TIME).try_for_each(|names| run_together(&target, names, options.seconds))
+}
+
+/// Runs some targets at the same time.
+fn run_together(target: &Path, names: &[&str], seconds: u32) -> Result<()> {
+    thread::scope(|scope| {
+        let start = |name| scope.spawn(move || run_target(target, name, seconds));
+        let threads: Vec<_> = names.iter().map(|name| start(*name)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        let results: Vec<_> = joined
+            .map(|result| result.unwrap_or_else(|_| bail!("a target's thread panicked")))
+            .collect();
+        results.into_iter().collect()
+    })
 }
 
 fn need_nightly() -> Result<()> {

@@ -15,8 +15,8 @@ use crate::target_dir;
 const PACKAGES: [&str; 3] = ["xsched", "xsched-hal-host", "xsched-hal-stream"];
 /// The profile that they are built with.
 pub(crate) const PROFILE: &str = "models";
-/// What makes the crates' modules `sync` take loom's forms. Flags of the caller's would make a build
-/// of its own.
+/// Makes the crates' modules `sync` take loom's forms. It replaces flags of the caller's, which
+/// would make a build of their own.
 pub(crate) const RUSTFLAGS: &str = "--cfg loom";
 /// Models that run at a time; each keeps one processor busy.
 const THREADS: &str = "2";

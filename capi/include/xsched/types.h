@@ -17,7 +17,7 @@
 #define PRIORITY_MIN -255
 
 /**
- * What a queue has that nobody gave a priority.
+ * The priority of a queue that was given none.
  */
 #define PRIORITY_DEFAULT 0
 
@@ -32,7 +32,7 @@
 #define UTILIZATION_MIN 0
 
 /**
- * What a queue has that nobody gave a share.
+ * The share of a queue that was given none.
  */
 #define UTILIZATION_DEFAULT 100
 

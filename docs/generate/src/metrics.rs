@@ -1,7 +1,7 @@
 //! The metrics, as a runtime with one queue gives them.
 
 use anyhow::{Context, Result};
-use xsched::core::hal::{Noop, NoopQueue};
+use xsched_core::hal::{Noop, NoopQueue};
 use xsched::policies::hpf::Hpf;
 use xsched::{Runtime, XQueueConfig};
 

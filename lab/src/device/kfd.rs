@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use xsched::core::hal::Backend;
-use xsched::core::level::Level;
+use xsched_core::hal::Backend;
+use xsched_core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig};
 use xsched_hal_kfd::attribution::{Attribution, ByCalls, BySnapshot, NoAttribution};
 use xsched_hal_kfd::mechanism::{

@@ -103,8 +103,7 @@ fn exported(library: &[u8]) -> Result<BTreeSet<String>> {
 fn program(prefix: &Path, compiler: &str, language: &[&str], to: &Path) -> Result<()> {
     let mut command = Command::new(compiler);
     command.args(language).args(WARNINGS).arg("-o").arg(to).arg(root().join(PROGRAM));
-    // What follows are libraries.
-    command.args(["-x", "none"]).args(flags(prefix)?).arg("-lhalhost");
+    command.args(flags(prefix)?).arg("-lhalhost");
     run_command(&mut command)?;
     run_command(Command::new(to).env("LD_LIBRARY_PATH", prefix.join("lib")))
 }
