@@ -3,7 +3,7 @@
 //
 //   bench EXPERIMENT SPIN_PTX SAMPLES > record.json
 //
-// Link with libpreempt and libhalcuda; docs/capi.md has the commands.
+// Link with libpreempt and libhalcuda; docs/src/guides/c.md has the commands.
 
 #include <sys/resource.h>
 

@@ -84,8 +84,8 @@ thread_local! {
 pub(crate) fn call(function: Launch, hwq: HwQueueHandle, data: usize) -> XResultValue {
     let data = std::ptr::with_exposed_provenance_mut(data);
     INSIDE.with(|inside| inside.set(inside.get() + 1));
-    // SAFETY: whoever made the command promised that it can be called with this data, once, on any
-    // thread.
+    // SAFETY: the program that made the command promised that the function can be called with this
+    // data, once, on any thread.
     let code = unsafe { function(hwq, data) };
     INSIDE.with(|inside| inside.set(inside.get() - 1));
     code

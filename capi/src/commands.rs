@@ -20,7 +20,7 @@ enum State {
     Free,
     /// Created. The words are the command's.
     Ready,
-    /// Somebody is submitting or launching it.
+    /// A call is submitting or launching it.
     Busy,
     /// Submitted. The words are the number there, and the place of the queue's handle.
     Submitted,

@@ -1,5 +1,5 @@
 //! The C API: what programs written for the C++ XSched 1.2 link, under the same names, with the
-//! same numbers. `docs/capi.md` says how to install it, and what differs.
+//! same numbers. `docs/src/guides/c.md` says how to install it, and what differs.
 //!
 //! This is `libpreempt.so`. All backends are in it and load their drivers when they are used;
 //! `libhalhip.so`, `libhalcuda.so` and `libhalhost.so` are thin and call [`private`] functions of
@@ -25,6 +25,7 @@ mod env;
 mod handle;
 pub mod hint;
 mod hwqueue;
+mod lifecycle;
 mod log;
 mod platform;
 pub mod private;

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use crate::command::Command;
 use crate::env::AutoQueue;
 use crate::hwqueue::HwQueue;
+use crate::lifecycle::{create, create_hwq};
 use crate::platform::Hardware;
 use crate::process::{Process, let_go_at_exit, process};
-use crate::queue::create;
 use crate::refusal::{Answer, Refusal, answer};
 use crate::types::{
     HwCommandHandle, HwQueueHandle, PRIORITY_MAX, XQueueCreateFlag, XQueueHandle, XResult,
@@ -21,7 +21,7 @@ use crate::xqueue::{XQueueSetLaunchConfig, out};
 ///
 /// # Safety
 /// `hwq` is null or may be written to.
-// SAFETY: nobody else has functions of this name.
+// SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_host_queue_create(hwq: *mut HwQueueHandle) -> XResult {
     answer(|| {
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn xsched_private_host_queue_create(hwq: *mut HwQueueHandl
         let hwq = unsafe { out(hwq) }?;
         let process = process();
         let hardware = process.host.queue(process.runtime()?)?;
-        hwq.write(HwQueue::add(process, hardware)?.handle);
+        hwq.write(create_hwq(process, hardware)?.handle);
         Ok(())
     })
 }
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn xsched_private_host_queue_create(hwq: *mut HwQueueHandl
 ///
 /// # Safety
 /// `hw_cmd` is null or may be written to.
-// SAFETY: nobody else has functions of this name.
+// SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_host_command_create_timed(
     hw_cmd: *mut HwCommandHandle,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn xsched_private_host_command_create_timed(
 ///
 /// # Safety
 /// `hwq` is null or may be written to. `stream` is a live stream of HIP and outlives the queue.
-// SAFETY: nobody else has functions of this name.
+// SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_hip_queue_create(
     hwq: *mut HwQueueHandle,
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn xsched_private_hip_queue_create(
 /// # Safety
 /// `hwq` is null or may be written to. `stream` is a live stream of CUDA, of its device's primary
 /// context, and outlives the queue.
-// SAFETY: nobody else has functions of this name.
+// SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_cuda_queue_create(
     hwq: *mut HwQueueHandle,
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn xsched_private_cuda_queue_create(
 ///
 /// # Safety
 /// `hwq` is null or may be written to.
-// SAFETY: nobody else has functions of this name.
+// SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_stream_queue_get(
     hwq: *mut HwQueueHandle,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn xsched_private_stream_queue_get(
 ///
 /// # Safety
 /// `xq` is null or may be written to.
-// SAFETY: nobody else has functions of this name.
+// SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_auto_queue(
     xq: *mut XQueueHandle,
@@ -148,8 +148,8 @@ pub unsafe extern "C" fn xsched_private_auto_queue(
 }
 
 /// For interposers: says that launches into streams with XQueues are handed over to those, so that
-/// nobody is warned that they are not.
-// SAFETY: nobody else has functions of this name.
+/// the warning that they are not is left out.
+// SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_interposed() {
     process().is_interposed.store(true, Ordering::Relaxed);
@@ -224,7 +224,7 @@ fn queue_of_stream(
              into the stream itself runs past it unless an interposer is preloaded"
         );
     }
-    Ok(HwQueue::add(process, hardware)?.handle)
+    Ok(create_hwq(process, hardware)?.handle)
 }
 
 fn is_of(queue: &HwQueue, stream: *mut c_void) -> bool {

@@ -83,7 +83,7 @@ fn start() -> &'static Process {
             unsafe { &*made }
         }
         Err(first) => {
-            // SAFETY: it was made above, and nobody else knows it.
+            // SAFETY: it was made above, and no other thread has its address.
             drop(unsafe { Box::from_raw(made) });
             // SAFETY: another thread was first, and leaked it.
             unsafe { &*first }
@@ -194,7 +194,7 @@ impl Process {
 /// The policy that does what a scheduler is to do.
 fn policy_of(scheduler: XSchedulerType, policy: XPolicyType) -> Answer<Any> {
     let name = match scheduler {
-        // Nobody is held unless the program says so.
+        // No queue is held unless the program suspends it.
         XSchedulerType::kSchedulerAppManaged => "fcfs",
         XSchedulerType::kSchedulerLocal => name_of(policy)
             .ok_or_else(|| Refusal::invalid("there is no such policy; see XPolicyType"))?,

@@ -2,27 +2,25 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use xsched::{Drain, SubmitError, WaitError, XQueue, XQueueConfig};
+use xsched::{Drain, SubmitError, WaitError, XQueue};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::window::WindowConfig;
 
 use crate::command::{Command, Does, is_inside_callback};
+use crate::commands::Commands;
 use crate::hwqueue::HwQueue;
-use crate::process::Process;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
-use crate::types::{XQueueCreateFlag, XQueueSuspendFlag};
+use crate::types::XQueueSuspendFlag;
 
 /// Threshold and batch at first.
-const WINDOW: (i64, i64) = (16, 8);
-/// How often a thread looks that waits for what nobody announces.
-const LOOK: Duration = Duration::from_micros(500);
-/// For how long the end of a queue is waited for on the device's side.
-const CLOSING: Duration = Duration::from_secs(2);
+pub(crate) const WINDOW: (i64, i64) = (16, 8);
+/// How long a thread sleeps between two looks at a state whose change is not announced.
+pub(crate) const LOOK: Duration = Duration::from_micros(500);
 
 /// An XQueue.
 #[derive(Debug)]
@@ -55,7 +53,7 @@ fn this_thread() -> u64 {
     NUMBER.try_with(|number| *number).unwrap_or(u64::MAX)
 }
 
-/// Flags, if none is set that nobody knows. All of them is −1.
+/// Checks that all flags are known. −1 stands for all of them.
 pub(crate) fn known_flags(flags: i64, known: i64) -> Answer<i64> {
     if flags == -1 {
         return Ok(known);
@@ -66,7 +64,7 @@ pub(crate) fn known_flags(flags: i64, known: i64) -> Answer<i64> {
     Ok(flags)
 }
 
-fn outside_callbacks() -> Answer {
+pub(crate) fn outside_callbacks() -> Answer {
     if is_inside_callback() {
         return Err(Refusal::not_allowed(
             "a callback cannot wait for an XQueue: it would wait for itself",
@@ -75,86 +73,47 @@ fn outside_callbacks() -> Answer {
     Ok(())
 }
 
-/// Makes an XQueue, or finds the one that the hardware queue has.
-pub(crate) fn create(process: &Process, hwq: u64, level: i64, flags: i64) -> Answer<u64> {
-    let number = u8::try_from(level).ok().and_then(Level::from_number);
-    let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
-    let flags = known_flags(flags, XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64)?;
-    let hwq = process.hwq(hwq)?;
-    let mut attached = hwq.xqueue();
-    if let Some(there) = attached.filter(|there| process.queues.get(*there).is_some()) {
-        tracing::warn!("the hardware queue has an XQueue already; its handle is answered");
-        return Ok(there);
-    }
-    // It may have been destroyed while this waited.
-    process.hwq(hwq.handle)?;
-    let blocks = flags != 0;
-    let side = Arc::new(Side::new(hwq.handle, blocks));
-    let config = XQueueConfig {
-        level,
-        capacity: process.env.capacity,
-        window: WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32),
-        ..XQueueConfig::default()
-    };
-    let xq = hwq.hardware.open(level, config, &side)?;
-    if xq.caps().level < level {
-        return Err(above(&hwq, xq.caps().level));
-    }
-    let make = |handle| Queue {
-        handle,
-        xq,
-        hwq: Arc::clone(&hwq),
-        side,
-        blocks,
-        window: Mutex::new(WINDOW),
-        hints: Mutex::default(),
-        suspender: AtomicU64::new(0),
-        closing: AtomicBool::new(false),
-    };
-    let queue = process.queues.add(make);
-    let queue =
-        queue.ok_or_else(|| Refusal::not_allowed("there are too many XQueues; destroy some"))?;
-    process.commands.open_queue(queue.handle, process.env.capacity as u64);
-    *attached = Some(queue.handle);
-    Ok(queue.handle)
-}
-
-fn above(hwq: &HwQueue, level: Level) -> Refusal {
-    let why = hwq.hardware.why_no_higher();
-    let level = level.number();
-    Refusal::not_supported(format!("the hardware queue can do level {level} at most: {why}"))
-}
-
-/// Lets everything of an XQueue run, and destroys it.
-pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
-    process.queue(handle)?;
-    outside_callbacks()?;
-    let queue = process.queues.remove(handle);
-    // Of two at a time, the second finds nothing.
-    let queue = queue.map_or_else(|| process.queue(handle), Ok)?;
-    {
-        let mut attached = queue.hwq.xqueue();
-        if *attached == Some(handle) {
-            *attached = None;
+impl Queue {
+    /// A queue that runs `xq` on hardware.
+    pub(crate) fn new(
+        handle: u64,
+        xq: XQueue<Command>,
+        hwq: Arc<HwQueue>,
+        side: Arc<Side>,
+        blocks: bool,
+    ) -> Self {
+        Self {
+            handle,
+            xq,
+            hwq,
+            side,
+            blocks,
+            window: Mutex::new(WINDOW),
+            hints: Mutex::default(),
+            suspender: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
         }
     }
-    queue.let_go();
-    queue.xq.wait_all();
-    process.commands.close_queue(handle);
-    let side = Arc::clone(&queue.side);
-    drop(queue);
-    // The device's halves have it too; when they have gone, nobody touches the stream any more.
-    let end = Instant::now() + CLOSING;
-    while Arc::strong_count(&side) > 1 && Instant::now() < end {
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
-}
 
-impl Queue {
-    /// Lets everything run, whoever suspends it or gives it a priority meanwhile.
-    fn let_go(&self) {
-        // Before the rest: who holds it later than this resumes sees it.
+    /// The hardware queue that it is made for.
+    pub(crate) fn hwq(&self) -> &HwQueue {
+        &self.hwq
+    }
+
+    /// What it shares with the device's side.
+    pub(crate) fn side(&self) -> &Arc<Side> {
+        &self.side
+    }
+
+    /// Lets everything run until the queue is done, though another thread suspends it or sets its
+    /// priority meanwhile.
+    pub(crate) fn finish(&self) {
+        self.release();
+        self.xq.wait_all();
+    }
+
+    fn release(&self) {
+        // Before the rest: a thread that holds it after this resume sees the flag.
         self.closing.store(true, Ordering::SeqCst);
         self.suspender.store(0, Ordering::Relaxed);
         self.xq.resume();
@@ -166,18 +125,18 @@ impl Queue {
     }
 
     /// Submits a command that was created.
-    pub(crate) fn submit(&self, process: &Process, raw: u64) -> Answer {
-        let command = process.commands.take(raw)?;
+    pub(crate) fn submit(&self, commands: &Commands, raw: u64) -> Answer {
+        let command = commands.take(raw)?;
         match self.submit_command(command) {
             Ok(number) => {
-                process.commands.submitted(raw, self.handle, number);
+                commands.submitted(raw, self.handle, number);
                 if self.blocks {
                     self.wait_launched(number);
                 }
                 Ok(())
             }
             Err(refusal) => {
-                process.commands.put_back(raw);
+                commands.put_back(raw);
                 Err(refusal)
             }
         }
@@ -224,8 +183,8 @@ impl Queue {
     }
 
     /// Waits for a command that was submitted.
-    pub(crate) fn wait(&self, process: &Process, raw: u64) -> Answer {
-        let number = process.commands.number(raw, self.handle)?;
+    pub(crate) fn wait(&self, commands: &Commands, raw: u64) -> Answer {
+        let number = commands.number(raw, self.handle)?;
         outside_callbacks()?;
         let ticket = self.xq.ticket_of(number);
         let ticket = ticket.ok_or_else(|| Refusal::invalid("the command is another queue's"))?;
@@ -302,7 +261,8 @@ impl Queue {
         }
     }
 
-    /// Waits a while for the command before this number, so that somebody looks for completions.
+    /// Waits a while for the command before this number. A waiting thread makes the runtime look for
+    /// completions.
     fn wait_number(&self, number: u64) {
         let ticket = number.checked_sub(1).and_then(|last| self.xq.ticket_of(last));
         match ticket.map(|ticket| self.xq.wait_timeout(ticket, LOOK)) {
@@ -316,7 +276,7 @@ impl Queue {
     pub(crate) fn wait_launched_commands(&self) {
         let launched = self.xq.stats().launched;
         let ticket = launched.checked_sub(1).and_then(|last| self.xq.ticket_of(last));
-        // How it ended is told to whoever waits for it.
+        // How it ended is answered to the thread that waits for the command itself.
         let _ = ticket.map(|ticket| self.xq.wait(ticket));
     }
 
@@ -383,7 +343,7 @@ impl Queue {
         let mut new = *hints;
         change(&mut new)?;
         if self.closing.load(Ordering::SeqCst) {
-            // It is destroyed by now, as far as anybody can tell.
+            // The program cannot tell that it is not destroyed yet.
             return Ok(());
         }
         *hints = new;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::refusal::Refusal;
 use crate::types::{HwQueueHandle, XResult, XResultValue};
 
-/// Answers of failed callbacks that are kept for whoever waits for them.
+/// Most answers of failed callbacks that are kept for calls that wait for the commands.
 const ANSWERS_MAX: usize = 64;
 /// How often a thread looks that waits for a launch, since commands that are dropped never are.
 const LOOK: Duration = Duration::from_millis(2);
@@ -20,7 +20,7 @@ pub(crate) struct Side {
     pub(crate) hwq: HwQueueHandle,
     /// Commands launched.
     launched: AtomicU64,
-    /// Somebody waits for launches.
+    /// Submitting calls wait for launches, so launches are announced.
     tells: bool,
     bell: (Mutex<()>, Condvar),
     /// There are failures that have not been reported as completions.

@@ -204,7 +204,7 @@ pub type Priority = i32;
 pub const PRIORITY_NO_EXECUTE: i32 = -256;
 /// The lowest priority that runs.
 pub const PRIORITY_MIN: i32 = -255;
-/// What a queue has that nobody gave a priority.
+/// The priority of a queue that was given none.
 pub const PRIORITY_DEFAULT: i32 = 0;
 /// The highest priority.
 pub const PRIORITY_MAX: i32 = 255;
@@ -213,7 +213,7 @@ pub const PRIORITY_MAX: i32 = 255;
 pub type Utilization = i32;
 /// Nothing.
 pub const UTILIZATION_MIN: i32 = 0;
-/// What a queue has that nobody gave a share.
+/// The share of a queue that was given none.
 pub const UTILIZATION_DEFAULT: i32 = 100;
 /// All of it.
 pub const UTILIZATION_MAX: i32 = 100;

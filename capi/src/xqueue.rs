@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_void};
 
 use crate::command::Command;
-use crate::hwqueue::HwQueue;
+use crate::lifecycle::{create, destroy, destroy_hwq, synchronize_hwq};
 use crate::process::process;
-use crate::queue::{create, destroy, known_flags};
+use crate::queue::known_flags;
 use crate::refusal::{Answer, Refusal, answer, last_error};
 use crate::types::{
     HwCommandHandle, HwQueueHandle, LaunchCallback, XPreemptLevelValue, XQueueHandle,
@@ -101,7 +101,7 @@ pub extern "C" fn XQueueSetLaunchConfig(
 pub extern "C" fn XQueueSubmit(xq: XQueueHandle, hw_cmd: HwCommandHandle) -> XResult {
     answer(|| {
         let process = process();
-        process.queue(xq)?.submit(process, hw_cmd)
+        process.queue(xq)?.submit(&process.commands, hw_cmd)
     })
 }
 
@@ -113,7 +113,7 @@ pub extern "C" fn XQueueSubmit(xq: XQueueHandle, hw_cmd: HwCommandHandle) -> XRe
 pub extern "C" fn XQueueWait(xq: XQueueHandle, hw_cmd: HwCommandHandle) -> XResult {
     answer(|| {
         let process = process();
-        process.queue(xq)?.wait(process, hw_cmd)
+        process.queue(xq)?.wait(&process.commands, hw_cmd)
     })
 }
 
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn XQueueProfileHwCommandCount(xq: XQueueHandle, count: *m
 // SAFETY: the name is the C API's.
 #[unsafe(no_mangle)]
 pub extern "C" fn HwQueueDestroy(hwq: HwQueueHandle) -> XResult {
-    answer(|| HwQueue::destroy(process(), hwq))
+    answer(|| destroy_hwq(process(), hwq))
 }
 
 /// Launches a command at once, past the XQueue and the scheduler, and forgets it. Answers what its
@@ -197,7 +197,10 @@ pub extern "C" fn HwQueueDestroy(hwq: HwQueueHandle) -> XResult {
 // SAFETY: the name is the C API's.
 #[unsafe(no_mangle)]
 pub extern "C" fn HwQueueLaunch(hwq: HwQueueHandle, hw_cmd: HwCommandHandle) -> XResult {
-    answer(|| process().hwq(hwq)?.launch(hw_cmd))
+    answer(|| {
+        let process = process();
+        process.hwq(hwq)?.launch(&process.commands, hw_cmd)
+    })
 }
 
 /// Waits until everything that was launched has run. What waits in the XQueue is not launched. On a
@@ -205,7 +208,7 @@ pub extern "C" fn HwQueueLaunch(hwq: HwQueueHandle, hw_cmd: HwCommandHandle) -> 
 // SAFETY: the name is the C API's.
 #[unsafe(no_mangle)]
 pub extern "C" fn HwQueueSynchronize(hwq: HwQueueHandle) -> XResult {
-    answer(|| process().hwq(hwq)?.synchronize())
+    answer(|| synchronize_hwq(process(), hwq))
 }
 
 /// Creates a command that calls `launch` with the hardware queue and `data`, once and on any

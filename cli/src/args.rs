@@ -1,10 +1,10 @@
-//! The command line, as `docs/cli.md` describes it.
+//! The command line, as `docs/src/reference/commands.md` describes it.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, value_parser};
 use xsched_lab::commands::{BenchCommand, EXIT_CODES};
-use xsched_sim::comparators::System;
+use xsched_sim::scenario::System;
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;

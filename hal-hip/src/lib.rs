@@ -11,7 +11,8 @@
 //! * [`WaitLowering`] is what the runtime makes of a wait for a word.
 //! * [`raw`] has the declarations of HIP's C interface that are used, and no others.
 //!
-//! `docs/hip.md` says which versions were checked, how, and what has not run on a GPU yet.
+//! `docs/src/guides/amd.md` says which versions were checked, how, and what has not run on a
+//! GPU yet.
 #![allow(unsafe_code)]
 
 mod api;

@@ -39,7 +39,7 @@ impl Kernels {
         let mut image = image;
         // What is a text has to end with zero, and nothing minds it.
         image.push(0);
-        // SAFETY: who builds it or names it promises that it is whole.
+        // SAFETY: its builder, or the user who names it, promises that it is whole.
         let module = unsafe { HipModule::load(api, &image) }.map_err(refused)?;
         let function = |name| module.function(name).map_err(refused);
         Ok(Self {

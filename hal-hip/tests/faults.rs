@@ -87,7 +87,7 @@ fn a_launch_that_blocks_opens_the_gates() {
         queue.submit.launch(CmdId(n), &command, false).expect("a launch");
     }
     assert!(start.elapsed() < Duration::from_secs(5), "it hung");
-    assert!(device.forced_open() >= 1, "nobody noticed");
+    assert!(device.forced_open() >= 1, "no gate was forced open");
     queue.preempt.step(Step::Reactivate).expect("the end of the hold");
 }
 

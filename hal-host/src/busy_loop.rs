@@ -7,7 +7,7 @@ use crate::sys;
 
 /// Iterations of one calibration round: some 100 µs.
 const ROUND: u64 = 50_000;
-/// Calibration rounds, of which the fastest counts: the others were disturbed.
+/// Calibration rounds, of which the fastest counts: the rest were disturbed.
 const ROUNDS: u32 = 64;
 
 /// How fast this processor computes, for commands of a known length.

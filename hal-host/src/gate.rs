@@ -11,11 +11,11 @@
 //! ```
 //!
 //! Three parties: the queue's thread (`prepare`, `enter`, `leave`), the handler on that thread
-//! (`on_signal`), and whoever holds the device's lock (`request`, `withdraw`, `resume`).
+//! (`on_signal`), and the thread that holds the device's lock (`request`, `withdraw`, `resume`).
 //!
 //! `READY` is there because the queue's thread decides to start a command under the device's lock,
-//! and releasing a lock takes more than one instruction: stopped in between, it would keep others
-//! from getting the lock. So signals stop it only from `RUNNING` on, and `enter` heeds a request
+//! and releasing a lock takes more than one instruction: stopped in between, it would block all
+//! other users of the lock. So signals stop it only from `RUNNING` on, and `enter` heeds a request
 //! that came earlier.
 //!
 //! A signal that comes late finds another state than `STOP` and does nothing, or finds a `STOP`

@@ -11,9 +11,9 @@ use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
 
 use crate::command::HostCommand;
-use crate::device::Device;
 use crate::error::HostError;
-use crate::executor::Queue;
+use crate::inner::Device;
+use crate::queue::Queue;
 
 /// What the halves share. The last of them closes the queue.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let waker = self.device.lock().close(self.index);
-        // Only now, because dropping it runs code of others.
+        // After the lock was released: dropping a waker runs code of the user.
         drop(waker);
     }
 }
@@ -87,8 +87,8 @@ impl ErrorType for HostRetire {
 }
 
 impl Retire for HostRetire {
-    /// One answer covers either commands that failed one after the other, or no failed ones: ask
-    /// until there is none.
+    /// One answer covers either a run of failed commands or none that failed. Call it until it answers
+    /// `None`.
     fn poll_retired(&mut self) -> Result<Option<Retired>, HostError> {
         // Acquire: sees what the commands did.
         let visible = self.handle.queue.visible.load(Ordering::Acquire);
@@ -118,7 +118,7 @@ impl Retire for HostRetire {
         Ok(Some(Retired { upto, busy: Duration::from_ns(used), outcome }))
     }
 
-    /// The waker is woken on the queue's thread, which it holds up until it returns, or by whoever
+    /// The waker is woken on the queue's thread, which waits until it returns, or on the thread that
     /// puts the [fence](Submit::fence).
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {
         let mine = waker.clone();

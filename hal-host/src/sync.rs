@@ -1,5 +1,5 @@
 //! What the gate is made of: atomics, the futex and the clock; or, with `--cfg loom`, forms of them
-//! for the models in `models`. See `docs/loom.md`.
+//! for the models in `models`. See `docs/src/reference/models.md`.
 
 #[cfg(loom)]
 pub(crate) use modelled::{AtomicU32, AtomicU64, futex_wait, futex_wake, now_ns, signal_point};
@@ -26,8 +26,6 @@ pub(crate) mod modelled {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64};
     use loom::sync::{Condvar, Mutex};
 
-    use crate::gate::Gate;
-
     pub(crate) fn now_ns() -> u64 {
         1
     }
@@ -52,9 +50,8 @@ pub(crate) mod modelled {
     }
 
     /// The signals of a thread.
-    #[derive(Debug)]
     pub(crate) struct Signals {
-        pub(crate) gate: Arc<Gate>,
+        pub(crate) handler: Box<dyn Fn() + Send + Sync>,
         /// One has been sent and has not come.
         pub(crate) pending: AtomicBool,
     }
@@ -72,7 +69,7 @@ pub(crate) mod modelled {
     pub(crate) fn signal_point() {
         let Some(signals) = HANDLER.with(RefCell::take) else { return };
         if signals.pending.swap(false, Ordering::AcqRel) {
-            signals.gate.on_signal();
+            (signals.handler)();
         }
         handle_here(&signals);
     }

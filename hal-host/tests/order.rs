@@ -155,7 +155,7 @@ fn a_senseless_configuration_is_an_error() {
 fn a_signal_with_another_handler_is_an_error() {
     let config = HostConfig { signal_offset: 3, ..HostConfig::default() };
     let signal = libc::SIGRTMIN() + 3;
-    // SAFETY: ignoring a signal that nobody sends.
+    // SAFETY: ignores a signal that is never sent.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
     let error = HostDevice::new(config).unwrap_err();
     assert!(matches!(error, HostError::SignalTaken { offset: 3, .. }), "{error}");

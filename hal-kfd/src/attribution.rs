@@ -1,8 +1,8 @@
-//! Which queue of the driver a stream is.
+//! Which of the driver's queues belongs to a stream.
 //!
-//! Nobody tells: a stream's handle is the runtime's own affair. What can be seen is which queues
-//! are there before a stream is made and after. Only a stream with a ring of its own makes one, so
-//! a stream that shares its ring is noticed, and refused: suspending the ring would stop others.
+//! HIP has no call that answers this. Visible are the queues that exist before a stream is made and
+//! after. Only a stream with a hardware ring of its own makes a queue. A stream that shares its ring
+//! makes none and gets no Lv3: suspending the ring would stop other streams.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -16,48 +16,48 @@ use crate::queue::QueueFacts;
 use crate::topology::{Sysfs, listed_queues};
 use crate::uapi::QUEUES_MAX;
 
-/// Why a stream's queue cannot be told.
+/// Why a stream's queue is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unattributed {
-    /// No queue was made.
+    /// No queue was made for the stream.
     #[error(
-        "no queue was made for the stream, so it shares a hardware ring with others, and \
-         suspending that would stop them too; make a stream with a ring of its own \
-         (hipExtStreamCreateWithCUMask with all units set), within the opening of the queue"
+        "no queue was made for the stream, so it shares a hardware ring with other streams, and \
+         suspending the ring would stop them too; make a stream with a ring of its own \
+         (hipExtStreamCreateWithCUMask with all units set) while the queue is opened"
     )]
     Shared,
-    /// Several were.
+    /// Several queues were made at once.
     #[error(
-        "queues {ids:?} were made at once, and which one is the stream's cannot be told; launch a \
+        "queues {ids:?} were made at once, and which of them is the stream's is unknown; launch a \
          kernel and a copy first, so that the runtime has made its own, and open the queue again"
     )]
     Several {
         /// Their ids.
         ids: Vec<u32>,
     },
-    /// There is nothing to look at.
+    /// Nothing observes the creation of queues.
     #[error(
-        "which queue a stream is can be seen by nobody here: preload libxsched_kfd_watch.so \
+        "nothing here observes which queue is made for a stream: preload libxsched_kfd_watch.so \
          (LD_PRELOAD), or use the mechanism `debug-trap`"
     )]
-    NobodyLooks,
-    /// Ids are not enough to name a queue.
+    NoObserver,
+    /// An id can mean several queues.
     #[error(
         "the program has given a file of the driver a process of its own (CREATE_PROCESS), so that \
-         the same id can mean several queues; this cannot be held at Lv3"
+         an id can mean several queues; its queues cannot be held at Lv3"
     )]
-    OtherSpaces,
-    /// Sysfs says otherwise.
+    SecondaryProcess,
+    /// The driver's list in sysfs has another queue under this id.
     #[error(
         "the driver lists queue {id} in sysfs with another GPU or size than it was made with, so \
-         something is mistaken; preload libxsched_kfd_watch.so first of all libraries"
+         it is another queue; preload libxsched_kfd_watch.so before all other libraries"
     )]
     Contradicted {
         /// Its id.
         id: u32,
     },
-    /// It copies, and runs no waves.
+    /// The queue is for copies and runs no waves.
     #[error("queue {id} is no compute queue, and has no waves to interrupt")]
     NoWaves {
         /// Its id.
@@ -68,34 +68,35 @@ pub enum Unattributed {
     Driver(#[from] KfdError),
 }
 
-/// What was there before a stream was made.
+/// The state before a stream is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// A point in time.
-    Mark(u64),
-    /// The queues that there were, each as the number that its debugger gave it.
+    /// The number of queues that the preloaded library has seen.
+    Created(u64),
+    /// The existing queues, each by its number in the debugger's session.
     Queues(BTreeSet<u64>),
 }
 
-/// Sees which queues are made.
+/// Observes which queues are made.
 pub trait Attribution: Debug + Send + Sync {
-    /// To be called before a stream is made, on the thread that makes it.
+    /// The state before a stream is made. Call it on the thread that makes the stream.
     ///
     /// # Errors
-    /// If the driver cannot be asked.
+    /// [`Unattributed::Driver`] if the driver refuses to list its queues.
     fn before(&self) -> Result<Before, Unattributed>;
 
-    /// The compute queues that were made since, to be called on the same thread.
+    /// The compute queues that were made since. Call it on the same thread.
     ///
     /// # Errors
-    /// If the driver cannot be asked.
+    /// [`Unattributed`] if the queues are unknown.
     fn made_since(&self, before: &Before) -> Result<Vec<QueueFacts>, Unattributed>;
 
-    /// The one queue that was made since.
+    /// The one queue that was made since. Call it on the same thread.
     ///
     /// # Errors
-    /// [`Unattributed`]: none was, or several.
-    fn the_one_since(&self, before: &Before) -> Result<QueueFacts, Unattributed> {
+    /// [`Unattributed::Shared`] if none was made, [`Unattributed::Several`] if several were, and
+    /// those of [`Attribution::made_since`].
+    fn single_since(&self, before: &Before) -> Result<QueueFacts, Unattributed> {
         let made = self.made_since(before)?;
         match made.as_slice() {
             [one] => Ok(*one),
@@ -107,28 +108,31 @@ pub trait Attribution: Debug + Send + Sync {
     }
 }
 
-/// By the calls that this program makes, as a preloaded library sees them: exact, and by thread.
+/// Attribution by the calls that this program makes, which a preloaded library sees. Exact, because
+/// it tells threads apart.
 #[derive(Debug)]
 pub struct ByCalls(pub Arc<Preloaded>);
 
 impl Attribution for ByCalls {
     fn before(&self) -> Result<Before, Unattributed> {
-        Ok(Before::Mark(self.0.mark()))
+        Ok(Before::Created(self.0.queues_created()))
     }
 
     fn made_since(&self, before: &Before) -> Result<Vec<QueueFacts>, Unattributed> {
-        if !self.0.has_one_space() {
-            return Err(Unattributed::OtherSpaces);
+        if self.0.has_secondary_process() {
+            return Err(Unattributed::SecondaryProcess);
         }
-        let Before::Mark(mark) = before else { return Err(Unattributed::NobodyLooks) };
-        let made = self.0.created_since(*mark);
+        let Before::Created(count) = before else { return Err(Unattributed::NoObserver) };
+        let made = self.0.created_since(*count);
         Ok(made.iter().map(|record| record.facts).filter(QueueFacts::runs_waves).collect())
     }
 }
 
-/// By the debugger's list of queues, before and after. Streams that are made on other threads at
-/// the same time are mistaken for it, and noticed by their number. The list does not say a queue's
-/// priority: [`crate::NORMAL`] is assumed, which streams with a ring of their own have.
+/// Attribution by the debugger's lists of queues before and after.
+///
+/// Streams that other threads make at the same time are in the list too, so the result is
+/// [`Unattributed::Several`]. The list does not show a queue's priority:
+/// [`crate::PRIORITY_NORMAL`] is assumed, which streams with a ring of their own have.
 #[derive(Debug)]
 pub struct BySnapshot<D: Driver>(pub Arc<DebugTrap<D>>);
 
@@ -139,39 +143,40 @@ impl<D: Driver> Attribution for BySnapshot<D> {
     }
 
     fn made_since(&self, before: &Before) -> Result<Vec<QueueFacts>, Unattributed> {
-        let Before::Queues(known) = before else { return Err(Unattributed::NobodyLooks) };
+        let Before::Queues(known) = before else { return Err(Unattributed::NoObserver) };
         let queues = self.0.numbered_queues()?.into_iter();
         let new = queues.filter(|(number, queue)| queue.runs_waves() && !known.contains(number));
         Ok(new.map(|(_, queue)| queue).collect())
     }
 }
 
-/// Nobody looks.
+/// No attribution: nothing observes the creation of queues.
 #[derive(Clone, Copy, Debug)]
-pub struct Blind;
+pub struct NoAttribution;
 
-impl Attribution for Blind {
+impl Attribution for NoAttribution {
     fn before(&self) -> Result<Before, Unattributed> {
-        Ok(Before::Mark(0))
+        Ok(Before::Created(0))
     }
 
     fn made_since(&self, _: &Before) -> Result<Vec<QueueFacts>, Unattributed> {
-        Err(Unattributed::NobodyLooks)
+        Err(Unattributed::NoObserver)
     }
 }
 
-/// The queue with this ring, among all of a process: for a stream that is there already and whose
-/// `hsa_queue_t` is known, from ROCm's log or its tools' interface. `base_address` of that is the
-/// ring.
+/// The queue with this ring, among all queues of a process.
+///
+/// It is for a stream that already exists and whose `hsa_queue_t` is known, from ROCm's log or from
+/// its tools' interface. `ring_base` is that queue's `base_address`. `None` if no queue or several
+/// have this ring.
 #[must_use]
 pub fn by_ring(queues: &[QueueFacts], ring_base: u64) -> Option<QueueFacts> {
     let mut found = queues.iter().filter(|queue| queue.ring_base == ring_base);
-    // Two with one ring are none.
     found.next().copied().filter(|_| found.next().is_none())
 }
 
-/// Holds what is known of a queue against what sysfs lists. What sysfs does not list says nothing:
-/// in a container this process has another number there.
+/// Checks a queue's properties against the list in sysfs. A queue that is not listed passes: in a
+/// container this process has another number there.
 ///
 /// # Errors
 /// [`Unattributed::Contradicted`] if sysfs lists a queue with this id that is another one.
@@ -192,48 +197,48 @@ mod tests {
     use crate::topology::tests::tree;
 
     #[test]
-    fn a_queue_is_told_by_the_difference() {
+    fn a_queue_is_found_by_the_difference() {
         let fake = Fake::with_queues(2);
         let trap = DebugTrap::own(fake.versioned()).expect("the runtime is enabled");
         let by = BySnapshot(Arc::new(trap));
-        let before = by.before().expect("it can be asked");
-        assert_eq!(by.the_one_since(&before), Err(Unattributed::Shared));
+        let before = by.before().expect("the session is open");
+        assert_eq!(by.single_since(&before), Err(Unattributed::Shared));
         let more = Fake::with_queues(4).state().queues.clone();
         fake.state().queues.insert(2, more[&2]);
-        let one = by.the_one_since(&before).expect("one was made");
+        let one = by.single_since(&before).expect("one was made");
         assert_eq!((one.id, one.ring_base, one.priority), (2, ring(2), 7));
         fake.state().queues.insert(3, more[&3]);
         let several = Unattributed::Several { ids: vec![2, 3] };
-        assert_eq!(by.the_one_since(&before), Err(several));
-        // One that took the id of another that has gone is new.
+        assert_eq!(by.single_since(&before), Err(several));
+        // A queue with the id of one that was destroyed is new.
         let mut again = more[&0];
         again.ring_base = 0xdead_0000;
         let same = fake.state().queues[&1];
         fake.state().queues = [(0, again), (1, same)].into();
-        assert_eq!(by.the_one_since(&before).map(|queue| queue.ring_base), Ok(0xdead_0000));
+        assert_eq!(by.single_since(&before).map(|queue| queue.ring_base), Ok(0xdead_0000));
     }
 
     #[test]
-    fn one_with_the_id_and_the_ring_of_another_that_is_gone_is_new() {
+    fn a_queue_with_the_id_and_ring_of_a_destroyed_one_is_new() {
         let fake = Fake::with_queues(2);
         let trap = DebugTrap::own(fake.versioned()).expect("the runtime is enabled");
         let by = BySnapshot(Arc::new(trap));
-        let before = by.before().expect("it can be asked");
-        // Destroyed, and made again in the same memory.
+        let before = by.before().expect("the session is open");
+        // Queue 1 is destroyed, and another made in the same memory.
         let again = Fake::with_queues(2).state().queues[&1];
         fake.state().queues.insert(1, again);
-        assert_eq!(by.the_one_since(&before).map(|queue| queue.id), Ok(1));
-        assert_eq!(by.the_one_since(&before).map(|queue| queue.id), Ok(1), "asked twice");
+        assert_eq!(by.single_since(&before).map(|queue| queue.id), Ok(1));
+        assert_eq!(by.single_since(&before).map(|queue| queue.id), Ok(1), "asked twice");
     }
 
     #[test]
-    fn nobody_sees_nothing() {
-        let before = Blind.before().expect("it asks nobody");
-        assert_eq!(Blind.the_one_since(&before), Err(Unattributed::NobodyLooks));
+    fn without_an_observer_no_queue_is_attributed() {
+        let before = NoAttribution.before().expect("it makes no call");
+        assert_eq!(NoAttribution.single_since(&before), Err(Unattributed::NoObserver));
     }
 
     #[test]
-    fn a_ring_names_a_queue_if_no_other_has_it() {
+    fn a_ring_names_a_queue_if_no_other_queue_has_it() {
         let queues = [*queue(0).facts(), *queue(1).facts()];
         assert_eq!(by_ring(&queues, ring(1)), Some(queues[1]));
         assert_eq!(by_ring(&queues, 1), None);
@@ -241,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn sysfs_has_its_say() {
+    fn a_queue_is_checked_against_sysfs() {
         let (_folder, sysfs) = tree(&[], &[]);
         let facts = *queue(0).facts();
         assert_eq!(check_listed(&sysfs, 77, &facts), Ok(()));

@@ -1,5 +1,5 @@
-//! The driver's calls with their arguments in Rust's terms. Addresses that an argument holds are
-//! made here, of memory that is borrowed for the call.
+//! The driver's calls as methods of [`Versioned`]. They take the addresses that an argument holds
+//! from memory that is borrowed for the call.
 
 use rustix::io::Errno;
 
@@ -12,15 +12,15 @@ use crate::uapi::{
 };
 use crate::version::Versioned;
 
-/// What the driver answered: a count, or an errno.
+/// The driver's answer, a count or an errno; or why the call was not made.
 type Answered = Result<Result<u32, Errno>, KfdError>;
 
-/// The address of memory, as arguments have it.
+/// The address of memory, in the form of the driver's arguments.
 fn address<T>(memory: *const T) -> u64 {
     memory.expose_provenance() as u64
 }
 
-/// So many, as arguments count. More than `u32::MAX` cannot be had here: ids end at 1024.
+/// The number of items, in the form of the driver's arguments. Lists here end at 1,024.
 fn count<T>(items: &[T]) -> u32 {
     u32::try_from(items.len()).unwrap_or(u32::MAX)
 }
@@ -32,7 +32,7 @@ impl<D: Driver> Versioned<D> {
         unsafe { self.call(&uapi::UPDATE_QUEUE, &mut argument) }
     }
 
-    /// `GET_QUEUE_WAVE_STATE` with nowhere to write to: asks only whether the queue is inactive.
+    /// `GET_QUEUE_WAVE_STATE` with a null address, which asks only whether the queue is inactive.
     pub(crate) fn wave_state(&self, queue_id: u32) -> Answered {
         let mut argument = uapi::GetQueueWaveState { queue_id, ..Default::default() };
         // SAFETY: the address is null, which the driver cannot write to and answers `EFAULT` for.
@@ -42,7 +42,7 @@ impl<D: Driver> Versioned<D> {
     /// Bytes of a GPU's memory that this process can still allocate (`AVAILABLE_MEMORY`).
     ///
     /// # Errors
-    /// If the driver is older than KFD 1.9, or has no such GPU.
+    /// [`KfdError::TooOld`] before KFD 1.9, or the driver's error if it has no such GPU.
     pub fn available_memory(&self, gpu_id: u32) -> Result<u64, KfdError> {
         let call = uapi::AVAILABLE_MEMORY;
         let mut argument = uapi::AvailableMemory { gpu_id, ..Default::default() };
@@ -55,7 +55,7 @@ impl<D: Driver> Versioned<D> {
     /// The GPUs, or partitions, that this process can use (`GET_PROCESS_APERTURES_NEW`).
     ///
     /// # Errors
-    /// What the driver answered.
+    /// The driver's error, or [`KfdError::UnexpectedAnswer`] for more than 4,096 GPUs.
     pub fn gpu_ids(&self) -> Result<Vec<u32>, KfdError> {
         let call = uapi::GET_PROCESS_APERTURES_NEW;
         let refused = |errno| KfdError::of_call(call.name, errno);
@@ -66,7 +66,7 @@ impl<D: Driver> Versioned<D> {
         let most = 4_096;
         if nodes > most {
             let (answer, advice) = (nodes as u64, "no machine has so many GPUs");
-            return Err(KfdError::Nonsense { call: call.name, answer, advice });
+            return Err(KfdError::UnexpectedAnswer { call: call.name, answer, advice });
         }
         let mut entries = vec![uapi::ProcessAperture::default(); nodes];
         argument.entries = address(entries.as_mut_ptr());
@@ -79,10 +79,10 @@ impl<D: Driver> Versioned<D> {
     }
 
     /// A descriptor for a GPU's events (`SMI_EVENTS`), whose numbers and meaning are the driver's.
-    /// It tells of evictions, resets and page faults, and not of suspended queues.
+    /// They report evictions, resets and page faults, and not suspended queues.
     ///
     /// # Errors
-    /// If the driver is older than KFD 1.3, or has no such GPU.
+    /// [`KfdError::TooOld`] before KFD 1.3, or the driver's error if it has no such GPU.
     pub fn events(&self, gpu_id: u32) -> Result<std::os::fd::OwnedFd, KfdError> {
         use std::os::fd::{FromRawFd, OwnedFd};
         let call = uapi::SMI_EVENTS;
@@ -90,16 +90,17 @@ impl<D: Driver> Versioned<D> {
         // SAFETY: the argument names no memory.
         let answered = unsafe { self.call(&call, &mut argument) }?;
         answered.map_err(|errno| KfdError::of_call(call.name, errno))?;
-        let descriptor = i32::try_from(argument.descriptor).map_err(|_| KfdError::Nonsense {
-            call: call.name,
-            answer: u64::from(argument.descriptor),
-            advice: "it is no descriptor; update the driver",
-        })?;
-        // SAFETY: the driver has just made it for us.
+        let descriptor =
+            i32::try_from(argument.descriptor).map_err(|_| KfdError::UnexpectedAnswer {
+                call: call.name,
+                answer: u64::from(argument.descriptor),
+                advice: "it is no descriptor; update the driver",
+            })?;
+        // SAFETY: the driver has just opened it for this call, so nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
-    /// `RUNTIME_ENABLE` with these modes; none disables.
+    /// `RUNTIME_ENABLE` with these mode bits; 0 disables.
     pub(crate) fn runtime_enable(&self, mode: u32) -> Answered {
         let mut argument = RuntimeEnable { r_debug: 0, mode, capabilities: 0 };
         // SAFETY: the address is for debuggers, and null here.
@@ -122,7 +123,7 @@ impl<D: Driver> Versioned<D> {
         Ok(answer)
     }
 
-    /// Becomes the debugger of a process; what its runtime is comes with the answer.
+    /// Becomes the debugger of a process. The answer describes the process's runtime.
     pub(crate) fn debug_enable(
         &self,
         pid: u32,
@@ -135,12 +136,12 @@ impl<D: Driver> Versioned<D> {
             info_size: size_of::<RuntimeInfo>() as u32,
             descriptor,
         };
-        // SAFETY: so many bytes may be written to the information, which outlives the call.
+        // SAFETY: the driver writes `info_size` bytes at most, and `info` outlives the call.
         let answer = unsafe { self.debug(pid, &mut payload) }?;
         Ok(answer.map(|_| info))
     }
 
-    /// Lets the runtime go on that waits for its debugger, or the next that would.
+    /// Permits the runtime to continue that waits for its debugger, or the next one that would.
     pub(crate) fn debug_permit_runtime(&self, pid: u32) -> Answered {
         let exceptions = uapi::EC_PROCESS_RUNTIME;
         let mut payload = SendRuntimeEvent { exceptions, ..SendRuntimeEvent::default() };
@@ -172,7 +173,7 @@ impl<D: Driver> Versioned<D> {
         Ok(answer.map(|_| payload.count as usize))
     }
 
-    /// Suspends queues; what became of each is in its id's highest bits.
+    /// Suspends queues. Each queue's result is in its id's highest bits.
     pub(crate) fn debug_suspend(&self, pid: u32, ids: &mut [u32], grace: u32) -> Answered {
         let queues = address(ids.as_mut_ptr());
         let mut payload = SuspendQueues { exceptions: 0, queues, count: count(ids), grace };
@@ -180,7 +181,7 @@ impl<D: Driver> Versioned<D> {
         unsafe { self.debug(pid, &mut payload) }
     }
 
-    /// Resumes queues; what became of each is in its id's highest bits.
+    /// Resumes queues. Each queue's result is in its id's highest bits.
     pub(crate) fn debug_resume(&self, pid: u32, ids: &mut [u32]) -> Answered {
         let queues = address(ids.as_mut_ptr());
         let mut payload = ResumeQueues { queues, count: count(ids), pad: 0 };

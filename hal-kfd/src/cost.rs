@@ -1,21 +1,21 @@
-//! What an interrupt is predicted to cost, for the scheduler's choice of a level.
+//! The predicted cost of interrupts, for the scheduler's choice of a level.
 
 use xsched_core::cost::CostModel;
 use xsched_core::time::Duration;
 
 use crate::topology::Gpu;
 
-/// What suspending a queue is taken to last until it was measured: what somebody once printed for
-/// an MI308X. No log of it was published; others claim 1 to 10 µs and 5 to 10 ms.
+/// Nanoseconds that a suspension is assumed to take until it was measured. One published figure for
+/// an MI308X, without a log. Other sources claim 1 to 10 µs and 5 to 10 ms.
 pub const ASSUMED_SUSPEND_NS: u64 = 425_000;
-/// The same for resuming.
+/// Nanoseconds that a resumption is assumed to take until it was measured, from the same source.
 pub const ASSUMED_RESUME_NS: u64 = 387_000;
 /// Bandwidth of an MI300's memory, in bytes per microsecond: 5.3 TB/s.
 const GFX942_BYTES_PER_US: u64 = 5_300_000;
-/// Assumed for GPUs that nothing is known about.
+/// The bandwidth that is assumed for other GPUs' memory.
 const OTHER_BYTES_PER_US: u64 = 1_000_000;
 
-/// How long moving a whole context through memory takes at least, in nanoseconds, each way.
+/// The least time to move a whole context through memory, in nanoseconds for each direction.
 #[must_use]
 pub fn context_ns(gpu: &Gpu) -> u64 {
     let per_us = if gpu.target() == "gfx942" { GFX942_BYTES_PER_US } else { OTHER_BYTES_PER_US };
@@ -23,14 +23,15 @@ pub fn context_ns(gpu: &Gpu) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// The costs of a GPU's interrupts as they are assumed beforehand: the part that grows with the
-/// context by its size and the memory's bandwidth, the rest from [`ASSUMED_SUSPEND_NS`] and
-/// [`ASSUMED_RESUME_NS`]. How long holds really take corrects it where levels are chosen
-/// ([`xsched_core::cost::History`]).
+/// The costs of a GPU's interrupts before any was measured.
+///
+/// The part that grows with the context follows from its size and the memory's bandwidth, the rest
+/// from [`ASSUMED_SUSPEND_NS`] and [`ASSUMED_RESUME_NS`]. Measured holds correct it where levels are
+/// chosen ([`xsched_core::cost::History`]).
 #[must_use]
 pub fn cost_model(gpu: &Gpu) -> CostModel {
     let context = context_ns(gpu);
-    // Of what was printed at most half is taken for the memory's part.
+    // The memory's part is at most half of the assumed time.
     let fixed = |whole: u64| Duration::from_ns(whole - context.min(whole / 2));
     CostModel {
         save_fixed: fixed(ASSUMED_SUSPEND_NS),
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!((assumed.save_context.as_ns(), assumed.restore_context.as_ns()), (9_219, 9_219));
         assert_eq!(assumed.save_fixed.as_ns() + 9_219, ASSUMED_SUSPEND_NS);
         assert_eq!(assumed.restore_fixed.as_ns() + 9_219, ASSUMED_RESUME_NS);
-        // A driver that needs a tenth of it is found out, as the scheduler does it.
+        // The measured times of a driver that needs a tenth of it correct the assumption.
         let load = Load { context_permille: 1_000, ..Load::default() };
         let mut measured = Measured::default();
         for _ in 0..60 {

@@ -1,4 +1,4 @@
-//! The driver, as one call.
+//! The driver behind one function, `ioctl`.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -8,17 +8,17 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-/// Where the driver is.
+/// The path of the driver's device file.
 pub const KFD_PATH: &str = "/dev/kfd";
 
-/// The kernel driver, or what stands for it in a test: one call.
+/// The kernel driver, or an emulated one in a test.
 pub trait Driver: Debug + Send + Sync {
-    /// Makes a call. `request` is the whole number ([`crate::uapi::Call::request`]), `argument`
-    /// is read and written in place. What comes back is the call's result, which is not negative:
-    /// suspending and resuming queues by `DBG_TRAP` answer a count, all others 0.
+    /// Makes a call. `request` is the whole number ([`crate::uapi::Call::request`]); `argument` is
+    /// read and written in place. The answer is a count for the operations of `DBG_TRAP` that
+    /// suspend and resume queues, and 0 for all other calls.
     ///
     /// # Errors
-    /// What the driver answered.
+    /// The driver's errno.
     ///
     /// # Safety
     /// `argument` must be what the request takes, and memory that it names by address must be valid
@@ -28,26 +28,26 @@ pub trait Driver: Debug + Send + Sync {
 }
 
 impl<D: Driver + ?Sized> Driver for &D {
-    // SAFETY: what is asked of the caller is what the trait asks.
+    // SAFETY: the caller's obligation is the trait's.
     unsafe fn ioctl(&self, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's obligation is passed on.
         unsafe { (**self).ioctl(request, argument) }
     }
 }
 
 impl<D: Driver + ?Sized> Driver for std::sync::Arc<D> {
-    // SAFETY: what is asked of the caller is what the trait asks.
+    // SAFETY: the caller's obligation is the trait's.
     unsafe fn ioctl(&self, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's obligation is passed on.
         unsafe { (**self).ioctl(request, argument) }
     }
 }
 
 /// The driver of this machine.
 ///
-/// A file belongs to the process that opened it: in a child it answers `EBADF`, and the child opens
-/// one of its own. All files of a process know the same queues, those of ROCm's runtime included,
-/// unless somebody made a process of its own for a file (`CREATE_PROCESS`, from 1.19).
+/// A file belongs to the process that opened it: in a child process it answers `EBADF`, and the
+/// child opens one of its own. All files of a process see the same queues, including those of ROCm's
+/// runtime, unless a file was given a process of its own (`CREATE_PROCESS`, from KFD 1.19).
 #[derive(Debug)]
 pub struct Kfd {
     file: File,
@@ -57,15 +57,15 @@ impl Kfd {
     /// Opens [`KFD_PATH`].
     ///
     /// # Errors
-    /// If there is no driver, or this user may not use it.
+    /// The system's error, if there is no driver or this user may not open it.
     pub fn open() -> io::Result<Self> {
         Self::open_at(Path::new(KFD_PATH))
     }
 
-    /// Opens the driver at another place.
+    /// Opens the driver at another path.
     ///
     /// # Errors
-    /// If there is none, or this user may not use it.
+    /// The system's error, if there is no driver or this user may not open it.
     pub fn open_at(path: &Path) -> io::Result<Self> {
         // The standard library sets `O_CLOEXEC`; a child could not use the file anyway.
         Ok(Self { file: OpenOptions::new().read(true).write(true).open(path)? })
@@ -73,10 +73,10 @@ impl Kfd {
 }
 
 impl Driver for Kfd {
-    // SAFETY: what is asked of the caller is what the trait asks.
+    // SAFETY: the caller's obligation is the trait's.
     unsafe fn ioctl(&self, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
-        // Not by libc's function `ioctl`, which rustix calls as well where any crate of the program
-        // asks it to: the preloaded library takes its calls for those of the queues' owner.
+        // This is not libc's function `ioctl`, which rustix can call as well: the preloaded library
+        // takes its calls for those of the queues' owner.
         // SAFETY: the caller promises that the argument is what the request takes.
         let answer = unsafe {
             let (number, file) = (libc::SYS_ioctl, self.file.as_raw_fd());
@@ -86,7 +86,7 @@ impl Driver for Kfd {
             let error = io::Error::last_os_error();
             return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
         }
-        // If it ever were more, it would be no count.
+        // Answers are counts of queues or zero, which fit.
         Ok(u32::try_from(answer).unwrap_or(0))
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong, by cause, and what to do about it.
+//! The errors of this crate, by cause, each with advice.
 
 use rustix::io::Errno;
 use xsched_core::fault::Fault;
@@ -15,22 +15,22 @@ pub enum KfdError {
         "there is no {path}; load the amdgpu module, and in a container pass --device=/dev/kfd"
     )]
     NoDriver {
-        /// Where it was looked for.
+        /// The path that was tried.
         path: String,
     },
     /// The driver cannot be opened.
     #[error("{path} cannot be opened ({why}); {}", opening_advice(*.errno))]
     NotOpened {
-        /// Where it is.
+        /// Its path.
         path: String,
-        /// What the system answered; 0 if it was no errno.
+        /// The system's errno; 0 if there was none.
         errno: i32,
-        /// The same in words.
+        /// The error in words.
         why: String,
     },
-    /// The driver speaks another major version.
-    #[error("the driver speaks KFD {major}.{minor} and this knows KFD 1.x; update XSched")]
-    OtherMajor {
+    /// The driver has another major version.
+    #[error("the driver has KFD {major}.{minor} and XSched knows KFD 1.x; update XSched")]
+    UnsupportedMajor {
         /// Its major version.
         major: u32,
         /// Its minor version.
@@ -39,20 +39,20 @@ pub enum KfdError {
     /// The driver is older than the call.
     #[error(
         "{call} needs KFD 1.{needs} and the driver has 1.{has}; install a newer amdgpu driver, or \
-         use the mechanism `update-queue`, which all have"
+         use the mechanism `update-queue`, which works on every version"
     )]
     TooOld {
         /// The call.
         call: &'static str,
         /// The first minor version that has it.
         needs: u32,
-        /// The driver's.
+        /// The driver's minor version.
         has: u32,
     },
     /// The driver does not know the queue, or it has another ring.
     #[error(
-        "{call}: the driver knows no queue {queue} of this process with that ring; it may have \
-         been destroyed and its id used again, so open the queue anew"
+        "{call}: the driver knows no queue {queue} of this process with that ring; the queue may \
+         have been destroyed and its id used again, so open the queue again"
     )]
     UnknownQueue {
         /// The call.
@@ -69,20 +69,20 @@ pub enum KfdError {
         /// The call.
         call: &'static str,
     },
-    /// The GPU did not let go of its queues in time.
+    /// The GPU did not preempt its queues in time.
     #[error(
-        "{call}: the GPU did not give up its queues within amdgpu's queue_preemption_timeout_ms \
-         (9 s unless set) and will be reset with all its queues; look at the kernel log, and hold \
+        "{call}: the GPU did not preempt its queues within amdgpu's queue_preemption_timeout_ms \
+         (default 9 s) and will be reset with all its queues; look at the kernel log, and hold \
          such commands at Lv2"
     )]
     PreemptionTimedOut {
         /// The call.
         call: &'static str,
     },
-    /// A queue of this process was reset, after which the GPU takes none of its others either.
+    /// A queue of this process was reset, after which the GPU runs no other queue of the process.
     #[error(
-        "{call}: queue {queue} cannot be reached, since it or another queue of this process was \
-         reset on its GPU; end the process, and look at the kernel log for the one that hung"
+        "{call}: queue {queue} cannot be reached, because it or another queue of this process was \
+         reset on its GPU; end the process, and look at the kernel log for the queue that hung"
     )]
     QueueReset {
         /// The call.
@@ -90,12 +90,12 @@ pub enum KfdError {
         /// The queue's id.
         queue: u32,
     },
-    /// The driver refused for lack of a permission.
+    /// The driver refused the call for lack of a permission.
     #[error("{call}: not permitted ({errno}); {advice}")]
     NotPermitted {
         /// The call.
         call: &'static str,
-        /// What the driver answered.
+        /// The driver's errno.
         errno: Errno,
         /// What to do.
         advice: &'static str,
@@ -105,36 +105,36 @@ pub enum KfdError {
     NotSupported {
         /// The call.
         call: &'static str,
-        /// What the driver answered.
+        /// The driver's errno.
         errno: Errno,
         /// What to do.
         advice: &'static str,
     },
     /// The runtime of the process has not called `RUNTIME_ENABLE`.
     #[error(
-        "the process has not enabled its runtime, and a debugger before that would make the \
-         runtime's start wait for ever; initialise HIP first (hipInit or hsa_init)"
+        "the process has not enabled its runtime, and a debugger that attaches before that would \
+         make the runtime's start wait for ever; initialise HIP first (hipInit or hsa_init)"
     )]
     RuntimeNotEnabled,
     /// There were queues before the runtime was enabled.
     #[error(
-        "the process made queues before its runtime was enabled, so the driver enables it no more; \
+        "the process made queues before it enabled its runtime, so the driver refuses to enable it; \
          initialise HIP before anything else opens queues, or use `update-queue`"
     )]
     QueuesBeforeRuntime,
     /// A debugger is attached already.
     #[error(
-        "process {pid} has a debugger already, and there can be one; end rocgdb and the like, or \
-         use `update-queue`"
+        "process {pid} already has a debugger, and it can have one; end rocgdb or the other \
+         debugger, or use `update-queue`"
     )]
     DebuggerAttached {
         /// The process.
         pid: u32,
     },
-    /// The process is gone or has no queues.
+    /// The process has ended or has no queues.
     #[error(
-        "there is no process {pid} with the driver open; check that it runs and uses the GPU, and \
-         that the id is the one in this container"
+        "no process {pid} has the driver open; check that it runs and uses the GPU, and that the \
+         id is the one in this container"
     )]
     NoSuchProcess {
         /// The process.
@@ -142,33 +142,33 @@ pub enum KfdError {
     },
     /// The debugger's session has ended.
     #[error("the debugger's session has ended, so nothing is suspended; open the device again")]
-    Released,
-    /// The calls of a patched driver were not asked for.
+    SessionEnded,
+    /// The calls of a patched driver were not permitted.
     #[error(
-        "`preempt-queue` needs a patched driver and has to be asked for: set {variable} to a text \
-         that the patched module has in /sys/module/amdgpu/version or srcversion"
+        "`preempt-queue` needs a patched driver and your permission: set {variable} to a text that \
+         the patched module has in /sys/module/amdgpu/version or srcversion"
     )]
-    NotAskedFor {
-        /// The variable.
+    OptInMissing {
+        /// The environment variable that permits them.
         variable: &'static str,
     },
     /// The module is not the patched one.
     #[error(
-        "the amdgpu module's version is `{version}` and lacks `{marker}`, so its calls 0x87 and \
+        "the amdgpu module's version is `{version}` and lacks `{signature}`, so its calls 0x87 and \
          0x88 are not the patched ones; load the patched module or use `update-queue`"
     )]
     NotPatched {
-        /// What was asked for.
-        marker: String,
-        /// What the module says.
+        /// The text that the patched module's version should contain.
+        signature: String,
+        /// The module's version.
         version: String,
     },
-    /// A number means something else to this driver.
+    /// A call's number means another call to this driver.
     #[error("call {number:#x} means something else to this driver: {why}; use `update-queue`")]
-    OtherMeaning {
+    CallMismatch {
         /// The number.
         number: u8,
-        /// How that was noticed.
+        /// What showed it.
         why: &'static str,
     },
     /// The file was opened by another process.
@@ -180,38 +180,38 @@ pub enum KfdError {
         /// The call.
         call: &'static str,
     },
-    /// An argument that the driver would refuse, found before it was asked.
+    /// An argument is out of range. No call was made.
     #[error("{what} is {value}; choose at most {most}")]
     OutOfRange {
-        /// What it is.
+        /// The argument.
         what: &'static str,
         /// Its value.
         value: u64,
         /// The highest that is allowed.
         most: u64,
     },
-    /// No mechanism can be used, or not the one that was asked for.
-    #[error("Lv3 cannot be had here: {why}")]
-    NoChoice {
+    /// No mechanism can be used, or not the requested one.
+    #[error("Lv3 is not available here: {why}")]
+    NoMechanism {
         /// Why not.
         why: String,
     },
-    /// The driver answered something that makes no sense.
-    #[error("{call}: the driver answered {answer}, which makes no sense; {advice}")]
-    Nonsense {
+    /// The driver's answer is none that the call can have.
+    #[error("{call}: the driver answered {answer}, which the call cannot answer; {advice}")]
+    UnexpectedAnswer {
         /// The call.
         call: &'static str,
-        /// What it answered.
+        /// The answer.
         answer: u64,
         /// What to do.
         advice: &'static str,
     },
-    /// Something that none of the causes above explains.
+    /// An errno that has no meaning known to this crate.
     #[error("{call} failed: {errno}; look at the kernel log")]
     Driver {
         /// The call.
         call: &'static str,
-        /// What the driver answered.
+        /// The driver's errno.
         errno: Errno,
     },
 }
@@ -226,8 +226,8 @@ fn opening_advice(errno: i32) -> &'static str {
 }
 
 impl KfdError {
-    /// What a call about one queue means by an errno. `EFAULT` is how the driver says that it does
-    /// not know the id, or that the ring is another; `EACCES` that the queue was reset.
+    /// The error of an errno that a call about one queue answered. By `EFAULT` the driver says that
+    /// it does not know the id or that the ring is another, by `EACCES` that the queue was reset.
     #[must_use]
     pub fn of_queue(call: &'static str, queue: u32, errno: Errno) -> Self {
         match errno {
@@ -237,7 +237,7 @@ impl KfdError {
         }
     }
 
-    /// What any call means by an errno.
+    /// The error of an errno that any call answered.
     #[must_use]
     pub fn of_call(call: &'static str, errno: Errno) -> Self {
         match errno {
@@ -256,7 +256,7 @@ impl KfdError {
         }
     }
 
-    /// What opening the driver means by an error.
+    /// The error of a failure to open the driver.
     #[must_use]
     pub fn of_open(path: &str, error: &std::io::Error) -> Self {
         let path = path.to_owned();
@@ -270,7 +270,7 @@ impl KfdError {
     /// Refuses an id that no queue can have.
     ///
     /// # Errors
-    /// If it is not below [`QUEUES_MAX`].
+    /// [`KfdError::OutOfRange`] if it is not below [`QUEUES_MAX`].
     pub fn check_id(queue: u32) -> Result<(), Self> {
         let most = u64::from(QUEUES_MAX - 1);
         let value = u64::from(queue);
@@ -293,7 +293,7 @@ impl HalError for KfdError {
             | Self::NotOpened { .. }
             | Self::DebuggerAttached { .. }
             | Self::OtherProcess { .. } => Fault::NotPermitted,
-            Self::Nonsense { .. } | Self::Driver { .. } => Fault::Protocol,
+            Self::UnexpectedAnswer { .. } | Self::Driver { .. } => Fault::Protocol,
             _ => Fault::NotSupported,
         }
     }

@@ -1,4 +1,4 @@
-//! The library `libxsched_kfd_watch.so`, if the program was started with it preloaded.
+//! The library `libxsched_kfd_watch.so`, which a program may be started with (`LD_PRELOAD`).
 
 use std::ffi::c_int;
 use std::fmt;
@@ -8,7 +8,7 @@ use libloading::os::unix::Library;
 use crate::queue::QueueFacts;
 use crate::watching::{Record, Watcher};
 
-/// A queue as the library tells of it.
+/// A queue in the library's C interface.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchedQueue {
@@ -20,15 +20,15 @@ pub struct WatchedQueue {
     pub ring_base: u64,
     /// Bytes of the ring.
     pub ring_size: u32,
-    /// What its owner wants by now.
+    /// The priority that its owner set last.
     pub priority: u32,
     /// The number of a [`crate::uapi::QueueType`].
     pub kind: u32,
-    /// What its owner wants by now, 0 to 100.
+    /// The percentage that its owner set last, 0 to 100.
     pub percentage: u32,
     /// Bytes of its save area.
     pub save_bytes: u64,
-    /// Which of all queues it was, in the order in which they were made, from 1.
+    /// Its number among all queues that the process made, from 1.
     pub created: u64,
     /// Updates by its owner.
     pub updates: u64,
@@ -37,7 +37,7 @@ pub struct WatchedQueue {
 }
 
 impl WatchedQueue {
-    /// The same in this crate's terms.
+    /// The queue as a [`Record`].
     #[must_use]
     pub const fn record(&self) -> Record {
         let facts = QueueFacts {
@@ -55,37 +55,37 @@ impl WatchedQueue {
     }
 }
 
-/// Answers a number that a later call of [`CreatedFn`] takes.
-pub type MarkFn = extern "C" fn() -> u64;
-/// Writes the queues that this thread has made since, and that are still there, as many as there is
-/// room for, and answers how many there are.
+/// Returns the number of queues that the process has made, which a later [`CreatedFn`] takes.
+pub type QueuesCreatedFn = extern "C" fn() -> u64;
+/// Writes the queues that this thread has made since a count of [`QueuesCreatedFn`] and that still
+/// exist, as many as there is room for. Returns how many there are.
 pub type CreatedFn = unsafe extern "C" fn(u64, *mut WatchedQueue, usize) -> usize;
-/// Writes what is known of a queue, and answers 1; or 0.
+/// Writes a queue and returns 1, or returns 0 if there is no such queue.
 pub type RecordFn = unsafe extern "C" fn(u32, *mut WatchedQueue) -> c_int;
-/// Holds back updates that make a queue active, or no more; then as [`RecordFn`].
+/// Holds back updates that make a queue active (1), or lets them through (0); then as [`RecordFn`].
 pub type HoldFn = unsafe extern "C" fn(u32, c_int, *mut WatchedQueue) -> c_int;
-/// What is called before something that a suspended queue might keep waiting for ever:
-/// [`ENDS_QUEUE`] with its id, or [`ENDS_RUNTIME`].
+/// A callback before a call that would wait for ever for a suspended queue: [`ENDS_QUEUE`] with the
+/// queue's id, or [`ENDS_RUNTIME`].
 pub type EndFn = extern "C" fn(u32, u32);
-/// Sets what is called; null for nothing.
+/// Sets the callback; null for none.
 pub type OnEndFn = extern "C" fn(Option<EndFn>);
-/// 1 if the program made a process of its own for a file (`CREATE_PROCESS`), so that ids alone say
-/// nothing; 0 otherwise.
-pub type SpacesFn = extern "C" fn() -> c_int;
+/// Returns 1 if the program gave a file a process of its own (`CREATE_PROCESS`), so that an id can
+/// mean several queues; 0 otherwise.
+pub type SecondaryProcessFn = extern "C" fn() -> c_int;
 
-/// A queue is about to be destroyed, suspended or not.
+/// For [`EndFn`]: a queue is about to be destroyed, suspended or not.
 pub const ENDS_QUEUE: u32 = 1;
-/// The program's runtime is about to be disabled.
+/// For [`EndFn`]: the program's runtime is about to be disabled.
 pub const ENDS_RUNTIME: u32 = 2;
 
-/// The library.
+/// The preloaded library's functions.
 pub struct Preloaded {
-    mark: MarkFn,
+    queues_created: QueuesCreatedFn,
     created: CreatedFn,
     record: RecordFn,
     hold: HoldFn,
     on_end: OnEndFn,
-    spaces: SpacesFn,
+    secondary_process: SecondaryProcessFn,
 }
 
 impl fmt::Debug for Preloaded {
@@ -95,75 +95,77 @@ impl fmt::Debug for Preloaded {
 }
 
 impl Preloaded {
-    /// Looks for it among what the program has loaded.
+    /// Finds the library among the program's loaded libraries.
     #[must_use]
     pub fn find() -> Option<Self> {
         let program = Library::this();
         /// A function by its name.
         macro_rules! function {
             ($name:literal) => {{
-                // SAFETY: only the library has symbols of these names, and this version of them has
-                // these types.
+                // SAFETY: only the library has symbols of these names, and in this version they
+                // have these types.
                 let found = unsafe { program.get($name) };
                 *found.ok()?
             }};
         }
         // A library that was preloaded is never unloaded.
         Some(Self {
-            mark: function!(b"xsched_kfd_watch_mark_v1\0"),
+            queues_created: function!(b"xsched_kfd_watch_mark_v1\0"),
             created: function!(b"xsched_kfd_watch_created_v1\0"),
             record: function!(b"xsched_kfd_watch_record_v1\0"),
             hold: function!(b"xsched_kfd_watch_hold_v1\0"),
             on_end: function!(b"xsched_kfd_watch_on_end_v1\0"),
-            spaces: function!(b"xsched_kfd_watch_spaces_v1\0"),
+            secondary_process: function!(b"xsched_kfd_watch_spaces_v1\0"),
         })
     }
 
-    /// A point in time, for [`Preloaded::created_since`].
+    /// The number of queues that the process has made, for [`Preloaded::created_since`].
     #[must_use]
-    pub fn mark(&self) -> u64 {
-        (self.mark)()
+    pub fn queues_created(&self) -> u64 {
+        (self.queues_created)()
     }
 
-    /// Queues that this thread has made since and that are still there.
+    /// The queues that this thread has made since the count was `before` and that still exist. At
+    /// most 16.
     #[must_use]
-    pub fn created_since(&self, mark: u64) -> Vec<Record> {
+    pub fn created_since(&self, before: u64) -> Vec<Record> {
         let mut queues = [WatchedQueue::default(); 16];
-        // SAFETY: there is room for so many.
-        let count = unsafe { (self.created)(mark, queues.as_mut_ptr(), queues.len()) };
+        // SAFETY: the array has room for as many queues as the call is told.
+        let count = unsafe { (self.created)(before, queues.as_mut_ptr(), queues.len()) };
         queues.iter().take(count).map(WatchedQueue::record).collect()
     }
 
-    /// Sets what is called before a queue is destroyed or the runtime disabled.
+    /// Sets the callback before a queue is destroyed or the runtime disabled.
     pub fn on_end(&self, call: Option<EndFn>) {
         (self.on_end)(call);
     }
 
-    /// Whether ids alone say which queue is meant.
+    /// Whether the program gave a file a process of its own, so that an id can mean several queues.
     #[must_use]
-    pub fn has_one_space(&self) -> bool {
-        (self.spaces)() == 0
+    pub fn has_secondary_process(&self) -> bool {
+        (self.secondary_process)() != 0
     }
 
-    fn asked(ask: impl FnOnce(*mut WatchedQueue) -> c_int) -> Option<Record> {
+    /// The record that a call writes, if it returns 1.
+    fn written(call: impl FnOnce(*mut WatchedQueue) -> c_int) -> Option<Record> {
         let mut queue = WatchedQueue::default();
-        (ask(&raw mut queue) == 1).then(|| queue.record())
+        (call(&raw mut queue) == 1).then(|| queue.record())
     }
 }
 
 impl Watcher for Preloaded {
     fn record(&self, id: u32) -> Option<Record> {
-        // SAFETY: there is room for a queue.
-        Self::asked(|queue| unsafe { (self.record)(id, queue) })
+        // SAFETY: the pointer is to a queue that may be written to.
+        Self::written(|queue| unsafe { (self.record)(id, queue) })
     }
 
     fn hold(&self, id: u32) -> Option<Record> {
-        // SAFETY: there is room for a queue.
-        Self::asked(|queue| unsafe { (self.hold)(id, 1, queue) })
+        // SAFETY: the pointer is to a queue that may be written to.
+        Self::written(|queue| unsafe { (self.hold)(id, 1, queue) })
     }
 
     fn release(&self, id: u32) -> Option<Record> {
-        // SAFETY: there is room for a queue.
-        Self::asked(|queue| unsafe { (self.hold)(id, 0, queue) })
+        // SAFETY: the pointer is to a queue that may be written to.
+        Self::written(|queue| unsafe { (self.hold)(id, 0, queue) })
     }
 }

@@ -1,5 +1,6 @@
-//! Which mechanism, and why. Looks, and changes nothing: nobody is made a debugger, and no queue is
-//! touched.
+//! Which mechanism to use, and why.
+//!
+//! The probe changes nothing: it attaches no debugger and makes no call about a queue.
 
 use std::fmt;
 use std::path::Path;
@@ -15,17 +16,17 @@ use crate::uapi::DEBUG_SINCE;
 use crate::version::{Version, Versioned};
 use crate::watching::Watcher;
 
-/// The variable that names a mechanism, against the probe's choice.
+/// The environment variable that names a mechanism and overrides the probe's choice.
 pub const MECHANISM_VARIABLE: &str = "XSCHED_KFD_MECHANISM";
-/// How long the patched driver may take for one queue.
+/// Milliseconds that the patched driver may take for one queue.
 const PATCHED_TIMEOUT_MS: u32 = 1_000;
 
-/// Where the probe looks, and what was asked for.
+/// Configuration of the probe.
 #[derive(Clone, Debug)]
-pub struct Places {
-    /// The driver's file.
+pub struct ProbeConfig {
+    /// The path of the driver's device file. Default: [`KFD_PATH`].
     pub driver: String,
-    /// What it says in sysfs.
+    /// The driver's folders in sysfs. Default: this machine's.
     pub sysfs: Sysfs,
     /// The value of [`MECHANISM_VARIABLE`].
     pub mechanism: Option<String>,
@@ -33,7 +34,7 @@ pub struct Places {
     pub patched: Option<String>,
 }
 
-impl Default for Places {
+impl Default for ProbeConfig {
     fn default() -> Self {
         Self {
             driver: KFD_PATH.to_owned(),
@@ -44,8 +45,8 @@ impl Default for Places {
     }
 }
 
-impl Places {
-    /// This machine, as the environment asks for it.
+impl ProbeConfig {
+    /// This machine, with [`MECHANISM_VARIABLE`] and [`OPT_IN_VARIABLE`] from the environment.
     #[must_use]
     pub fn from_environment() -> Self {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
@@ -60,31 +61,31 @@ impl Places {
 /// Whether a mechanism can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// The mechanism.
     pub kind: Kind,
-    /// Why not; `None` if it can.
+    /// Why it cannot be used; `None` if it can.
     pub why_not: Option<String>,
 }
 
-/// What the probe found.
+/// The probe's result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ProbeReport {
     /// The driver's version.
     pub version: Version,
-    /// Its GPUs and module.
+    /// The GPUs and the kernel module.
     pub topology: Topology,
     /// The library that watches calls is preloaded.
     pub is_watched: bool,
     /// All mechanisms.
     pub candidates: Vec<Candidate>,
-    /// The one to use; `None` if none can be, or not the one that was asked for.
+    /// The mechanism to use; `None` if none can be used, or not the requested one.
     pub choice: Option<Kind>,
-    /// Why that one, or why none, in words for the user.
+    /// The reason for the choice, or why there is none, as text for the user.
     pub because: String,
 }
 
-impl Found {
-    /// The GPU at a PCI address such as `0000:3b:00`, or the only one.
+impl ProbeReport {
+    /// The GPU at a PCI address such as `0000:3b:00`. With a single GPU, that GPU in any case.
     #[must_use]
     pub fn gpu_at(&self, pci: &str) -> Option<&Gpu> {
         let gpus = &self.topology.gpus;
@@ -92,7 +93,7 @@ impl Found {
         gpus.iter().find(|gpu| gpu.pci() == pci).or(only)
     }
 
-    /// Why waves on a GPU cannot be interrupted here, in words for the user; `None` if they can.
+    /// Why waves on a GPU cannot be interrupted here, as text for the user; `None` if they can.
     #[must_use]
     pub fn why_no_lv3(&self, gpu: &Gpu) -> Option<String> {
         let not_saved = self.topology.why_not_saved(gpu);
@@ -100,7 +101,7 @@ impl Found {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for ProbeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.choice {
             Some(kind) => write!(f, "{}: {kind}, {}", self.version, self.because),
@@ -109,35 +110,40 @@ impl fmt::Display for Found {
     }
 }
 
-/// Looks at this machine's driver.
+/// Opens this machine's driver and probes it.
 ///
 /// # Errors
-/// If there is no driver, or it cannot be opened or asked.
-pub fn probe(places: &Places) -> Result<(Arc<Versioned<Kfd>>, Found), KfdError> {
-    let driver = Arc::new(Versioned::open_at(Path::new(&places.driver))?);
-    let found = probe_driver(&driver, places, Preloaded::find().is_some());
+/// [`KfdError::NoDriver`], [`KfdError::NotOpened`], [`KfdError::UnsupportedMajor`], or the driver's
+/// error when it is asked for its version.
+pub fn probe(config: &ProbeConfig) -> Result<(Arc<Versioned<Kfd>>, ProbeReport), KfdError> {
+    let driver = Arc::new(Versioned::open_at(Path::new(&config.driver))?);
+    let found = probe_driver(&driver, config, Preloaded::find().is_some());
     Ok((driver, found))
 }
 
-/// The same for a driver that is open.
-pub fn probe_driver<D: Driver>(driver: &Versioned<D>, places: &Places, is_watched: bool) -> Found {
-    // Without sysfs nothing is known about GPUs, and nothing is suspended blindly.
-    let topology = Topology::read(&places.sysfs).unwrap_or_default();
+/// Probes a driver that is open.
+pub fn probe_driver<D: Driver>(
+    driver: &Versioned<D>,
+    config: &ProbeConfig,
+    is_watched: bool,
+) -> ProbeReport {
+    // Without sysfs the GPUs are unknown, and then no mechanism is chosen.
+    let topology = Topology::read(&config.sysfs).unwrap_or_default();
     let version = driver.version();
     let why_not = |kind| match kind {
         Kind::UpdateQueue => why_not_update(is_watched),
         Kind::DebugTrap => why_not_debug(version, &topology),
-        Kind::PreemptQueue => why_not_patched(places, &topology),
+        Kind::PreemptQueue => why_not_patched(config, &topology),
     };
     let candidates: Vec<_> =
         Kind::ALL.into_iter().map(|kind| Candidate { kind, why_not: why_not(kind) }).collect();
-    let (choice, because) = choose(&candidates, places.mechanism.as_deref(), &topology);
-    Found { version, topology, is_watched, candidates, choice, because }
+    let (choice, because) = choose(&candidates, config.mechanism.as_deref(), &topology);
+    ProbeReport { version, topology, is_watched, candidates, choice, because }
 }
 
 fn why_not_update(is_watched: bool) -> Option<String> {
     (!is_watched).then(|| {
-        "rings are not known; preload libxsched_kfd_watch.so (LD_PRELOAD), which sees them made"
+        "rings are unknown; preload libxsched_kfd_watch.so (LD_PRELOAD), which sees them made"
             .to_owned()
     })
 }
@@ -150,12 +156,12 @@ fn why_not_debug(version: Version, topology: &Topology) -> Option<String> {
     without.then(|| "it needs a hardware scheduler; amdgpu.sched_policy must not be 2".to_owned())
 }
 
-fn why_not_patched(places: &Places, topology: &Topology) -> Option<String> {
-    match places.patched.as_deref() {
+fn why_not_patched(config: &ProbeConfig, topology: &Topology) -> Option<String> {
+    match config.patched.as_deref() {
         None => Some(format!("it needs a patched driver, and {OPT_IN_VARIABLE} is not set")),
-        Some(marker) if topology.module.has_marker(marker) => None,
-        Some(marker) => Some(format!(
-            "the module's version is `{}` and lacks `{marker}`",
+        Some(signature) if topology.module.has_signature(signature) => None,
+        Some(signature) => Some(format!(
+            "the module's version is `{}` and lacks `{signature}`",
             topology.module.version_text()
         )),
     }
@@ -180,12 +186,12 @@ fn choose(
         return choose_asked(candidates, name);
     }
     if usable(Kind::UpdateQueue) {
-        let because = "the default: it needs no permission and leaves debuggers alone";
+        let because = "the default: it needs no permission, and debuggers can attach";
         return (Some(Kind::UpdateQueue), because.to_owned());
     }
     if usable(Kind::DebugTrap) {
-        let because = "since rings are not known for update-queue without the preloaded library; \
-                       no other debugger can attach meanwhile";
+        let because = "because update-queue needs the preloaded library, which knows the rings; no \
+                       other debugger can attach meanwhile";
         return (Some(Kind::DebugTrap), because.to_owned());
     }
     let why = |c: &Candidate| c.why_not.as_ref().map(|why| format!("{}: {why}", c.kind));
@@ -204,42 +210,43 @@ fn choose_asked(candidates: &[Candidate], name: &str) -> (Option<Kind>, String) 
     }
 }
 
-/// The mechanism of the probe's choice, and who sees which queues are made.
+/// Makes the mechanism of the probe's choice, and what observes which queues are made.
 ///
-/// HIP has to be initialised, and so its runtime enabled, before this is called.
+/// Initialise HIP first, which enables its runtime.
 ///
 /// # Errors
-/// [`KfdError::NoChoice`] if the probe chose none, or what the driver answered.
+/// [`KfdError::NoMechanism`] if the probe chose none, or the error of [`DebugTrap::shared`] or
+/// [`PatchedDriver::new`].
 pub fn assemble(
     driver: Arc<Versioned<Kfd>>,
-    found: &Found,
-    places: &Places,
+    found: &ProbeReport,
+    config: &ProbeConfig,
 ) -> Result<Assembled, KfdError> {
-    assemble_with(driver, found, places, DebugTrap::shared)
+    assemble_with(driver, found, config, DebugTrap::shared)
 }
 
-/// A mechanism, and who sees which queues are made.
+/// A mechanism, and what observes which queues are made.
 pub type Assembled = (Arc<dyn Mechanism>, Box<dyn Attribution>);
 
 /// Becomes the debugger of this process.
 type Debugger<D> = fn(Arc<Versioned<D>>) -> Result<Arc<DebugTrap<D>>, KfdError>;
 
-/// The same on any driver, which says how its debugger is had.
+/// [`assemble`] on any driver, with the function that attaches its debugger.
 fn assemble_with<D: Driver + 'static>(
     driver: Arc<Versioned<D>>,
-    found: &Found,
-    places: &Places,
+    found: &ProbeReport,
+    config: &ProbeConfig,
     debugger: Debugger<D>,
 ) -> Result<Assembled, KfdError> {
     let preloaded = Preloaded::find().map(Arc::new);
     let by_calls = preloaded.clone().map(|preloaded| Box::new(ByCalls(preloaded)));
     let by_calls = by_calls.map(|by| by as Box<dyn Attribution>);
     let watcher = preloaded.map(|preloaded| preloaded as Arc<dyn Watcher>);
-    let blind = || Box::new(crate::attribution::Blind) as Box<dyn Attribution>;
+    let none = || Box::new(crate::attribution::NoAttribution) as Box<dyn Attribution>;
     match found.choice {
         Some(Kind::UpdateQueue) => {
             let mechanism = Arc::new(UpdateQueue::new(driver, watcher));
-            Ok((mechanism, by_calls.unwrap_or_else(blind)))
+            Ok((mechanism, by_calls.unwrap_or_else(none)))
         }
         Some(Kind::DebugTrap) => {
             let trap = debugger(driver)?;
@@ -248,11 +255,11 @@ fn assemble_with<D: Driver + 'static>(
             Ok((trap, attribution))
         }
         Some(Kind::PreemptQueue) => {
-            let (asked, module) = (places.patched.as_deref(), &found.topology.module);
+            let (asked, module) = (config.patched.as_deref(), &found.topology.module);
             let patched = PatchedDriver::new(driver, asked, module, PATCHED_TIMEOUT_MS)?;
-            Ok((Arc::new(patched), by_calls.unwrap_or_else(blind)))
+            Ok((Arc::new(patched), by_calls.unwrap_or_else(none)))
         }
-        None => Err(KfdError::NoChoice { why: found.because.clone() }),
+        None => Err(KfdError::NoMechanism { why: found.because.clone() }),
     }
 }
 
@@ -262,13 +269,13 @@ mod tests {
     use crate::scripted::Fake;
     use crate::topology::tests::{MI308X, tree};
 
-    fn found(gpus: &[&str], parameters: &[(&str, &str)], watched: bool, minor: u32) -> Found {
+    fn found(gpus: &[&str], parameters: &[(&str, &str)], watched: bool, minor: u32) -> ProbeReport {
         let (_folder, sysfs) = tree(gpus, parameters);
         let fake = Fake::with_queues(0);
         fake.state().minor = minor;
-        let places = Places { sysfs, ..Places::default() };
-        let found = probe_driver(&fake.versioned(), &places, watched);
-        // It only looked.
+        let config = ProbeConfig { sysfs, ..ProbeConfig::default() };
+        let found = probe_driver(&fake.versioned(), &config, watched);
+        // The only call asked for the version.
         assert_eq!(fake.state().calls.len(), 1);
         found
     }
@@ -279,11 +286,11 @@ mod tests {
         assert_eq!(found(&[MI308X], &[], true, 17).choice, Some(Kind::UpdateQueue));
         let unwatched = found(&[MI308X], &[], false, 17);
         assert_eq!(unwatched.choice, Some(Kind::DebugTrap));
-        assert!(unwatched.to_string().starts_with("KFD 1.17: debug-trap, since rings"));
+        assert!(unwatched.to_string().starts_with("KFD 1.17: debug-trap, because update-queue"));
     }
 
     #[test]
-    fn what_cannot_be_says_why() {
+    fn an_unusable_mechanism_has_a_reason() {
         let old = found(&[MI308X], &[], false, 11);
         assert_eq!(old.choice, None);
         for part in ["libxsched_kfd_watch.so", "KFD 1.13", "XSCHED_KFD_PATCHED"] {
@@ -299,14 +306,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_taken_or_refused() {
+    fn a_requested_mechanism_is_chosen_or_refused() {
         let (_folder, sysfs) = tree(&[MI308X], &[]);
         let driver = Fake::with_queues(0).versioned();
         let asked = |mechanism: &str, patched: Option<&str>| {
             let mechanism = Some(mechanism.to_owned());
             let patched = patched.map(str::to_owned);
-            let places = Places { sysfs: sysfs.clone(), mechanism, patched, ..Places::default() };
-            probe_driver(&driver, &places, true)
+            let config =
+                ProbeConfig { sysfs: sysfs.clone(), mechanism, patched, ..ProbeConfig::default() };
+            probe_driver(&driver, &config, true)
         };
         assert_eq!(asked("debug-trap", None).choice, Some(Kind::DebugTrap));
         assert_eq!(asked("preempt-queue", Some("6.12.12")).choice, Some(Kind::PreemptQueue));
@@ -316,39 +324,39 @@ mod tests {
         assert!(refused.because.contains("lacks `_preempt`"), "{refused}");
         let refused = asked("best", None);
         assert!(refused.because.contains("update-queue, debug-trap"), "{refused}");
-        // That a patched driver is there is no reason to use it.
+        // A patched driver is not used without a request.
         let (_folder, sysfs) = tree(&[MI308X], &[]);
         let patched = Some("6.12".to_owned());
-        let places = Places { sysfs, patched, ..Places::default() };
-        assert_eq!(probe_driver(&driver, &places, true).choice, Some(Kind::UpdateQueue));
+        let config = ProbeConfig { sysfs, patched, ..ProbeConfig::default() };
+        assert_eq!(probe_driver(&driver, &config, true).choice, Some(Kind::UpdateQueue));
     }
 
     #[test]
-    fn what_is_chosen_is_assembled() {
+    fn the_chosen_mechanism_is_assembled() {
         let (_folder, sysfs) = tree(&[MI308X], &[]);
-        let places = Places { sysfs, ..Places::default() };
+        let config = ProbeConfig { sysfs, ..ProbeConfig::default() };
         let fake = Fake::with_queues(1);
         let driver = fake.versioned();
-        let found = probe_driver(&driver, &places, false);
-        let assemble = |found: &Found| {
+        let found = probe_driver(&driver, &config, false);
+        let assemble = |found: &ProbeReport| {
             let own = |driver| DebugTrap::own(driver).map(Arc::new);
-            assemble_with(Arc::clone(&driver), found, &places, own)
+            assemble_with(Arc::clone(&driver), found, &config, own)
         };
         let (mechanism, attribution) = assemble(&found).expect("the runtime is enabled");
         assert_eq!(mechanism.kind(), Kind::DebugTrap);
         assert!(attribution.before().is_ok());
-        let none = Found { choice: None, ..found.clone() };
+        let none = ProbeReport { choice: None, ..found.clone() };
         let error = assemble(&none).expect_err("none was chosen");
-        assert!(matches!(error, KfdError::NoChoice { .. }));
-        let update = Found { choice: Some(Kind::UpdateQueue), ..found };
-        let (mechanism, _) = assemble(&update).expect("it asks nothing");
+        assert!(matches!(error, KfdError::NoMechanism { .. }));
+        let update = ProbeReport { choice: Some(Kind::UpdateQueue), ..found };
+        let (mechanism, _) = assemble(&update).expect("it makes no call");
         assert_eq!(mechanism.kind(), Kind::UpdateQueue);
     }
 
     #[test]
     fn a_machine_without_the_driver_says_so() {
-        let places = Places { driver: "/nowhere/kfd".to_owned(), ..Places::default() };
-        let error = probe(&places).expect_err("there is none");
+        let config = ProbeConfig { driver: "/nowhere/kfd".to_owned(), ..ProbeConfig::default() };
+        let error = probe(&config).expect_err("there is none");
         assert_eq!(error, KfdError::NoDriver { path: "/nowhere/kfd".to_owned() });
         assert_eq!(error.to_string().lines().count(), 1);
     }

@@ -1,34 +1,35 @@
-//! A queue as the driver knows it.
+//! A queue of the driver.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::KfdError;
 use crate::uapi::{PRIORITY_MAX, QueueSnapshotEntry, QueueType};
 
-/// What `CREATE_QUEUE` said about a queue of this process.
+/// The properties of a queue, as `CREATE_QUEUE` was given or answered them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFacts {
-    /// The id, below [`crate::uapi::QUEUES_MAX`]. It is used again when the queue is gone.
+    /// The id, below [`crate::uapi::QUEUES_MAX`]. The driver reuses it after the queue's destruction.
     pub id: u32,
-    /// The GPU, or partition of one.
+    /// The id of the GPU or partition.
     pub gpu_id: u32,
     /// Address of the ring.
     pub ring_base: u64,
-    /// Its bytes, exactly: updates have to repeat it.
+    /// Bytes of the ring. Updates have to repeat this exact number.
     pub ring_size: u32,
-    /// 0 to [`PRIORITY_MAX`].
+    /// The priority, 0 to [`PRIORITY_MAX`].
     pub priority: u32,
-    /// What kind it is, by the number of [`QueueType`].
+    /// The number of a [`QueueType`].
     pub kind: u32,
-    /// Bytes of its save area; 0 if that is not known.
+    /// Bytes of the save area; 0 if unknown.
     pub save_bytes: u64,
-    /// When it was made, in the order of a watch on the calls; tells a queue from a later one with
-    /// the same id. `None` without a watch.
+    /// The queue's number among all that the preloaded library saw, which tells it from a later
+    /// queue with the same id. `None` without that library.
     pub created: Option<u64>,
 }
 
 impl QueueFacts {
-    /// What a snapshot says. It does not say the priority, which is taken to be 7, HIP's normal.
+    /// The properties that a snapshot shows. It does not show the priority, which is assumed to be
+    /// [`PRIORITY_NORMAL`].
     #[must_use]
     pub const fn of_snapshot(entry: &QueueSnapshotEntry) -> Self {
         Self {
@@ -36,31 +37,31 @@ impl QueueFacts {
             gpu_id: entry.gpu_id,
             ring_base: entry.ring_base,
             ring_size: entry.ring_size,
-            priority: NORMAL,
+            priority: PRIORITY_NORMAL,
             kind: entry.queue_type,
             save_bytes: entry.save_size as u64,
             created: None,
         }
     }
 
-    /// Whether waves run from it. Copies are not preempted.
+    /// Whether waves run from it. Queues for copies run none and are not preempted.
     #[must_use]
     pub fn runs_waves(&self) -> bool {
         QueueType::of(self.kind).is_some_and(QueueType::runs_waves)
     }
 }
 
-/// The priority that ROCm's runtime gives queues unless it is told otherwise
+/// The priority that ROCm's runtime gives queues by default
 /// (`HSA_AMD_QUEUE_PRIORITY_NORMAL`).
-pub const NORMAL: u32 = 7;
+pub const PRIORITY_NORMAL: u32 = 7;
 
 /// A queue that can be suspended.
 #[derive(Debug)]
 pub struct KfdQueue {
     facts: QueueFacts,
-    /// What updates repeat, since they replace it.
+    /// The priority that updates repeat, because an update replaces it.
     priority: AtomicU32,
-    /// What its owner is known to have set last.
+    /// The priority that the owner is known to have set last.
     owners: AtomicU32,
 }
 
@@ -68,7 +69,7 @@ impl KfdQueue {
     /// A queue of this process, or, for [`crate::mechanism::DebugTrap`], of the debugged one.
     ///
     /// # Errors
-    /// [`KfdError::OutOfRange`] if a fact cannot be.
+    /// [`KfdError::OutOfRange`] if the id or the priority is.
     pub fn new(facts: QueueFacts) -> Result<Self, KfdError> {
         KfdError::check_id(facts.id)?;
         check_priority(facts.priority)?;
@@ -76,7 +77,7 @@ impl KfdQueue {
         Ok(Self { facts, priority: priority(), owners: priority() })
     }
 
-    /// What is known of it.
+    /// Its properties.
     #[must_use]
     pub const fn facts(&self) -> &QueueFacts {
         &self.facts
@@ -88,26 +89,26 @@ impl KfdQueue {
         self.facts.id
     }
 
-    /// Its priority now, as far as this process set it.
+    /// Its priority, as far as this process knows it.
     #[must_use]
     pub fn priority(&self) -> u32 {
         self.priority.load(Ordering::Relaxed)
     }
 
-    /// Notes that it has another priority.
+    /// Notes that it has another priority, 0 to [`PRIORITY_MAX`], without a call to the driver.
     ///
     /// # Errors
-    /// [`KfdError::OutOfRange`] beyond [`PRIORITY_MAX`].
+    /// [`KfdError::OutOfRange`] above [`PRIORITY_MAX`].
     pub fn note_priority(&self, priority: u32) -> Result<(), KfdError> {
         check_priority(priority)?;
         self.priority.store(priority, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Takes over what its owner has set, if that is new: otherwise what was set here stays.
+    /// Takes over the owner's priority if the owner has changed it. Otherwise the noted one stays.
     ///
     /// # Errors
-    /// [`KfdError::OutOfRange`] beyond [`PRIORITY_MAX`].
+    /// [`KfdError::OutOfRange`] above [`PRIORITY_MAX`].
     pub(crate) fn note_owners(&self, priority: u32) -> Result<(), KfdError> {
         check_priority(priority)?;
         if self.owners.swap(priority, Ordering::Relaxed) != priority {

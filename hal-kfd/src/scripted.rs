@@ -1,4 +1,4 @@
-//! Drivers for tests: one whose answers are a function, and one with a few queues.
+//! Drivers for unit tests: one whose answers are a function, and one with a few queues.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,7 @@ impl Scripted {
 }
 
 impl Driver for Scripted {
-    // SAFETY: what is asked of the caller is what the trait asks.
+    // SAFETY: the caller's obligation is the trait's.
     unsafe fn ioctl(&self, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
         self.requests.lock().expect("no test panics with it").push(request);
         (self.answer.lock().expect("no test panics with it"))(request, argument)
@@ -165,7 +165,7 @@ fn read<T: FromBytes>(argument: &[u8]) -> T {
 }
 
 impl Driver for Fake {
-    // SAFETY: what is asked of the caller is what the trait asks.
+    // SAFETY: the caller's obligation is the trait's.
     unsafe fn ioctl(&self, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
         let mut state = self.state();
         let is_debug = request == uapi::DBG_TRAP.request;
@@ -305,7 +305,7 @@ impl FakeState {
         }
         let info = std::ptr::with_exposed_provenance_mut::<RuntimeInfo>(payload.info as usize);
         let state = RuntimeInfo { r_debug: 0, state: self.runtime, ttmp_setup: 1 };
-        // SAFETY: whoever calls lends room for it.
+        // SAFETY: the caller passes the address of a `RuntimeInfo` that it owns.
         unsafe { info.write(state) };
         self.is_debugged = true;
         Ok(0)
@@ -326,7 +326,7 @@ impl FakeState {
                 ..QueueSnapshotEntry::default()
             };
             if at < payload.count as usize {
-                // SAFETY: whoever calls lends room for so many.
+                // SAFETY: the caller passes room for `count` entries.
                 unsafe { entries.add(at).write(entry) };
             }
         }
@@ -335,7 +335,7 @@ impl FakeState {
 
     fn set_suspended(&mut self, ids: u64, count: u32, suspend: bool) -> Result<u32, Errno> {
         let ids = std::ptr::with_exposed_provenance_mut::<u32>(ids as usize);
-        // SAFETY: whoever calls lends so many ids.
+        // SAFETY: the caller passes the address of `count` ids.
         let ids = unsafe { std::slice::from_raw_parts_mut(ids, count as usize) };
         let mut done = 0;
         let bits = if suspend { std::mem::take(&mut self.suspend_bits) } else { 0 };

@@ -1,4 +1,4 @@
-//! Tracing another process for a moment, which the driver asks for when a debugger attaches.
+//! Tracing another process for a moment, which the driver requires when a debugger attaches.
 
 use nix::errno::Errno as NixErrno;
 use nix::sys::ptrace::{self, Options};
@@ -32,31 +32,31 @@ impl Traced {
         }
     }
 
-    /// Stops tracing. The process is stopped for an instant, since only then it can be let go.
+    /// Stops tracing. The process is stopped for an instant, because only then it can be detached.
     pub(crate) fn release(mut self) {
-        self.let_go();
+        self.detach();
     }
 
-    /// There is nothing to be done about errors: a process that is gone is not traced, and the
-    /// tracing ends with this thread at the latest.
-    fn let_go(&mut self) {
+    /// Detaches. Errors are ignored: a process that ended is not traced, and the tracing ends with
+    /// this thread at the latest.
+    fn detach(&mut self) {
         if std::mem::replace(&mut self.released, true) {
             return;
         }
         if ptrace::interrupt(self.pid).is_err() {
-            return self.bury();
+            return self.reap();
         }
-        // Only looked at: what is there is not taken from whoever else waits for the process.
+        // `WNOWAIT` leaves the state for another thread that waits for the process.
         let look = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT;
         let signal = loop {
             match waitid(Id::Pid(self.pid), look | WaitPidFlag::__WALL) {
-                // It was about to get a signal, which it still has to get.
+                // The process was about to receive this signal, which the detach delivers.
                 Ok(WaitStatus::PtraceEvent(_, signal, 0) | WaitStatus::Stopped(_, signal)) => {
                     break Some(signal);
                 }
                 Ok(WaitStatus::PtraceEvent(..) | WaitStatus::PtraceSyscall(_)) => break None,
                 Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => {
-                    return self.bury();
+                    return self.reap();
                 }
                 Ok(WaitStatus::Continued(_) | WaitStatus::StillAlive) | Err(NixErrno::EINTR) => {}
                 Err(_) => return,
@@ -65,9 +65,9 @@ impl Traced {
         _ = ptrace::detach(self.pid, signal);
     }
 
-    /// It has ended, which its parent does not learn before its tracer has taken note. If this
-    /// process is the parent, how it ended is left for whoever started it.
-    fn bury(&self) {
+    /// Takes note that the process has ended, which its parent learns only after its tracer. If this
+    /// process is the parent, the exit status is left for the code that started the child.
+    fn reap(&self) {
         if parent(self.pid) != Some(std::process::id()) {
             _ = waitpid(self.pid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL));
         }
@@ -83,7 +83,7 @@ fn parent(pid: Pid) -> Option<u32> {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        self.let_go();
+        self.detach();
     }
 }
 
@@ -121,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn how_a_child_ended_is_left_for_whoever_started_it() {
+    fn the_exit_status_of_a_child_is_left_for_its_parent() {
         let mut child = sleeper();
         let traced = Traced::seize(child.id());
         child.kill().expect("it is ours");
-        // Where tracing is forbidden there is nothing to end.
+        // Where tracing is forbidden, this is an error and drops nothing.
         drop(traced);
-        let status = child.wait().expect("nobody has taken it");
+        let status = child.wait().expect("the status is still there");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
     }
 

@@ -1,4 +1,4 @@
-//! The version is asked first; only then there is something that can make other calls.
+//! The driver's version, without which no other call is made.
 
 use std::fmt;
 use std::path::Path;
@@ -10,22 +10,22 @@ use crate::driver::{Driver, KFD_PATH, Kfd};
 use crate::error::KfdError;
 use crate::uapi::{self, Call};
 
-/// How often a call is made again that a signal interrupted. The driver's calls can be repeated;
-/// the limit is for a driver that never answers anything else.
+/// A call that a signal interrupts is repeated at most so often. The driver's calls can be repeated;
+/// the limit is for a driver that always answers `EINTR`.
 const INTERRUPTED_MAX: u32 = 64;
 
 /// The version of the driver's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// 1 so far.
+    /// The major version. There has been 1 only.
     pub major: u32,
-    /// What tells drivers apart.
+    /// The minor version, which grows with each new call.
     pub minor: u32,
 }
 
 impl Version {
-    /// Whether it is newer than what was read when this was written. What is used here has kept its
-    /// form in all versions so far.
+    /// Whether it is newer than [`uapi::NEWEST_KNOWN_MINOR`]. The calls that this crate makes have
+    /// kept their form in all versions so far.
     #[must_use]
     pub const fn is_newer_than_known(self) -> bool {
         self.minor > uapi::NEWEST_KNOWN_MINOR
@@ -38,8 +38,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// A driver that has said which version it is. All other calls need one of these, so that nothing
-/// is sent to a driver that may mean something else by it.
+/// A driver whose version is known. All calls but the one for the version go through it, so that
+/// none is made that means another call to the driver in hand.
 #[derive(Debug)]
 pub struct Versioned<D> {
     driver: D,
@@ -50,16 +50,16 @@ impl Versioned<Kfd> {
     /// Opens the driver of this machine and asks for its version.
     ///
     /// # Errors
-    /// [`KfdError::NoDriver`] or [`KfdError::NotOpened`] if it cannot be opened, and the errors of
+    /// [`KfdError::NoDriver`] or [`KfdError::NotOpened`] if it cannot be opened, and those of
     /// [`Versioned::ask`].
     pub fn open() -> Result<Self, KfdError> {
         Self::open_at(Path::new(KFD_PATH))
     }
 
-    /// Opens the driver at another place and asks for its version.
+    /// Opens the driver at another path and asks for its version.
     ///
     /// # Errors
-    /// As [`Versioned::open`].
+    /// Those of [`Versioned::open`].
     pub fn open_at(path: &Path) -> Result<Self, KfdError> {
         let opened = Kfd::open_at(path);
         Self::ask(opened.map_err(|error| KfdError::of_open(&path.to_string_lossy(), &error))?)
@@ -70,7 +70,7 @@ impl<D: Driver> Versioned<D> {
     /// Asks a driver for its version.
     ///
     /// # Errors
-    /// What the driver answered, or [`KfdError::OtherMajor`].
+    /// The driver's error, or [`KfdError::UnsupportedMajor`].
     pub fn ask(driver: D) -> Result<Self, KfdError> {
         let mut argument = uapi::GetVersion::default();
         let call = uapi::GET_VERSION;
@@ -79,7 +79,7 @@ impl<D: Driver> Versioned<D> {
         asked.map_err(|errno| KfdError::of_call(call.name, errno))?;
         let uapi::GetVersion { major, minor } = argument;
         if major != uapi::MAJOR {
-            return Err(KfdError::OtherMajor { major, minor });
+            return Err(KfdError::UnsupportedMajor { major, minor });
         }
         Ok(Self { driver, version: Version { major, minor } })
     }
@@ -90,10 +90,10 @@ impl<D: Driver> Versioned<D> {
         self.version
     }
 
-    /// Makes a call. `Ok(Err(_))` is what the driver answered, for whoever knows what that means.
+    /// Makes a call. `Ok(Err(_))` is the driver's errno, whose meaning depends on the call.
     ///
     /// # Errors
-    /// [`KfdError::TooOld`] if the driver has no such call; nothing was sent then.
+    /// [`KfdError::TooOld`] if the driver has no such call. No call was made then.
     ///
     /// # Safety
     /// Memory that the argument names by address must be valid for what the driver does with it, as
@@ -110,28 +110,28 @@ impl<D: Driver> Versioned<D> {
             let (needs, has) = (call.since, self.version.minor);
             return Err(KfdError::TooOld { call: call.name, needs, has });
         }
-        // SAFETY: the type is the call's, and the caller vouches for memory that it names.
+        // SAFETY: the type is the call's, and the caller's obligation covers memory that it names.
         Ok(unsafe { repeat(&self.driver, call.request, argument.as_mut_bytes()) })
     }
 }
 
-/// Arguments of calls that are made again have at most so many bytes.
+/// Bytes of the largest argument of a call that is repeated.
 const ARGUMENT_BYTES_MAX: usize = 128;
 
-/// Makes a call again when a signal interrupted it, with the argument as it was: the driver writes
-/// to it after an error too, and a count that it left there may be more than there is room for.
+/// Makes a call, and repeats it if a signal interrupts it. The argument is restored first: the
+/// driver writes to it after an error too, and may leave a count there that is larger than the room.
 ///
 /// # Safety
-/// As [`Driver::ioctl`].
+/// That of [`Driver::ioctl`].
 unsafe fn repeat(driver: &impl Driver, request: u32, argument: &mut [u8]) -> Result<u32, Errno> {
     let mut space = [0; ARGUMENT_BYTES_MAX];
     let Some(before) = space.get_mut(..argument.len()) else {
-        // SAFETY: passed on.
+        // SAFETY: the caller's obligation is passed on.
         return unsafe { driver.ioctl(request, argument) };
     };
     before.copy_from_slice(argument);
     for _ in 0..INTERRUPTED_MAX {
-        // SAFETY: passed on.
+        // SAFETY: the caller's obligation is passed on.
         match unsafe { driver.ioctl(request, argument) } {
             Err(Errno::INTR) => argument.copy_from_slice(before),
             answer => return answer,
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn another_major_version_is_refused() {
         let error = Versioned::ask(answers(2, 0)).expect_err("it is another interface");
-        assert_eq!(error, KfdError::OtherMajor { major: 2, minor: 0 });
+        assert_eq!(error, KfdError::UnsupportedMajor { major: 2, minor: 0 });
     }
 
     #[test]

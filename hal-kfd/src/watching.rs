@@ -1,36 +1,35 @@
-//! What is known of the calls that others in this process make to the driver.
+//! The calls to the driver that other code of this process makes, above all ROCm's runtime.
 //!
-//! ROCm's runtime updates its queues by itself: to take scratch memory back, or to change a
-//! priority. Such an update sets the percentage to 100, and so ends a suspension by
-//! [`crate::mechanism::UpdateQueue`] without anybody knowing. A [`Watcher`] sees it, and can hold
-//! it back.
+//! The runtime updates its queues by itself, to reclaim scratch memory or to change a priority. Such
+//! an update sets the percentage to 100, and so silently ends a suspension by
+//! [`crate::mechanism::UpdateQueue`]. A [`Watcher`] sees the update, and can hold it back.
 
 use std::fmt::Debug;
 
 use crate::queue::QueueFacts;
 
-/// What a watcher knows of a queue.
+/// A watcher's record of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it was created with, and what updates have made of it since.
+    /// Its properties after all updates.
     pub facts: QueueFacts,
-    /// The percentage that its owner wants, which may be held back.
+    /// The percentage that its owner set last, 0 to 100, even if it is held back.
     pub percentage: u32,
     /// Updates that its owner made.
     pub updates: u64,
-    /// Of those, updates that would have ended a suspension and were held back.
+    /// Of those, the updates that were held back because they would have ended a suspension.
     pub held_back: u64,
 }
 
-/// Sees the calls that others make.
+/// Sees the calls that queues' owners make.
 pub trait Watcher: Debug + Send + Sync {
-    /// What is known of a queue.
+    /// The record of a queue; `None` if there is no such queue.
     fn record(&self, id: u32) -> Option<Record>;
 
-    /// From now on, what its owner does to a queue is noted and does not make it active. Returns
-    /// when no call of its owner's is on its way any more.
+    /// Holds back the owner's updates of a queue from now on: they are noted and do not make it
+    /// active. Returns when no call of the owner's is under way.
     fn hold(&self, id: u32) -> Option<Record>;
 
-    /// Ends that. What the owner wants by now is the answer's.
+    /// Ends a hold. The record has the owner's last update.
     fn release(&self, id: u32) -> Option<Record>;
 }

@@ -1,21 +1,21 @@
 //! The device.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use xsched_core::level::Level;
 
 use crate::api::{About, FlagMemory, StreamApi};
-use crate::board::{Board, Lifted};
 use crate::config::StreamDeviceConfig;
-use crate::error::StreamError;
-use crate::flags::{FlagWord, Flags};
+use crate::error::{NoGate, StreamError};
+use crate::flags::Flags;
+use crate::inner::Inner;
 use crate::occupancy::Occupancy;
 use crate::page::SharedPage;
-use crate::probe::comes_back;
-use crate::selftest::{self, NoGate};
+use crate::probe::call_returns;
+use crate::registry::GateRegistry;
+use crate::selftest;
 use crate::shared::SharedGates;
-use crate::teardown::Leaving;
 use crate::word::GateWord;
 
 /// Entries assumed for a hardware queue whose depth was not measured: an H200's, measured.
@@ -35,22 +35,6 @@ impl<A: StreamApi> Clone for StreamDevice<A> {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Inner<A: StreamApi> {
-    pub(crate) api: Arc<A>,
-    pub(crate) board: Arc<Board<Option<FlagWord>>>,
-    pub(crate) occupancy: Occupancy,
-    pub(crate) config: StreamDeviceConfig,
-    pub(crate) entries_max: u32,
-    pub(crate) no_gate: Option<NoGate>,
-    pub(crate) flags: Mutex<Flags>,
-    pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
-    /// Pages that other processes have mapped as well.
-    pub(crate) shared: Mutex<Vec<(FlagMemory, Arc<SharedPage>)>>,
-    /// Streams that could not be destroyed, and words for which the device may still wait.
-    pub(crate) lost: AtomicU64,
-}
-
 impl<A: StreamApi> StreamDevice<A> {
     /// A device. Tries whether its streams can be held by gates, which takes some milliseconds of
     /// the device; if not, its queues are at Lv1 and [`StreamDevice::no_gate`] says why.
@@ -58,8 +42,8 @@ impl<A: StreamApi> StreamDevice<A> {
     /// # Errors
     /// If the driver refuses what every device needs.
     pub fn new(api: A, config: StreamDeviceConfig) -> Result<Self, StreamError<A::Error>> {
-        let board =
-            Board::start(config.blocked_after, config.hold_lease).map_err(StreamError::Thread)?;
+        let gates = GateRegistry::start(config.blocked_after, config.hold_lease)
+            .map_err(StreamError::Thread)?;
         let mut flags = Flags::default();
         let tested = if config.level_max < Level::Deactivate {
             Err(NoGate::Configured)
@@ -79,7 +63,7 @@ impl<A: StreamApi> StreamDevice<A> {
             entries_max: config.entries_max.unwrap_or(depth / SHARE).max(4),
             no_gate: tested.err(),
             api: Arc::new(api),
-            board,
+            gates,
             occupancy: Occupancy::default(),
             config,
             flags: Mutex::new(flags),
@@ -89,8 +73,8 @@ impl<A: StreamApi> StreamDevice<A> {
         };
         if inner.no_gate.is_none() && !config.probe_every.is_zero() {
             let api = Arc::downgrade(&inner.api);
-            let probe = move || api.upgrade().is_some_and(|api| comes_back(&*api));
-            inner.board.probe(config.probe_every, probe).map_err(StreamError::Thread)?;
+            let probe = move || api.upgrade().is_some_and(|api| call_returns(&*api));
+            inner.gates.probe(config.probe_every, probe).map_err(StreamError::Thread)?;
         }
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -129,17 +113,26 @@ impl<A: StreamApi> StreamDevice<A> {
     /// held one was silent for longer than its lease.
     #[must_use]
     pub fn forced_open(&self) -> u64 {
-        self.inner.board.forced()
+        self.inner.gates.forced()
     }
 
     /// Opens all gates, calls `f`, and closes again what is to be closed by then. For calls that
     /// wait for the whole device, and would not come back while a queue is held: freeing memory,
     /// loading code, raising the limit of the stack.
     pub fn with_gates_open<T>(&self, f: impl FnOnce() -> T) -> T {
-        let lifted: Lifted<'_, _> = self.inner.board.lift();
+        let open = self.inner.gates.open_all();
         let answer = f();
-        drop(lifted);
+        drop(open);
         answer
+    }
+
+    /// A function that tells whether all gates are forced open now: because a call was blocked, or
+    /// within [`StreamDevice::with_gates_open`]. A backend that stops queues in another way has to
+    /// resume them at the same times. Answers false once the device is gone.
+    #[must_use]
+    pub fn gates_open(&self) -> Box<dyn Fn() -> bool + Send> {
+        let gates = Arc::downgrade(&self.inner.gates);
+        Box::new(move || gates.upgrade().is_some_and(|gates| gates.all_open()))
     }
 
     /// Makes a shared page usable for gates of this device.
@@ -203,8 +196,10 @@ fn try_gate<A: StreamApi>(api: &A, flags: &mut Flags, depth: bool) -> Result<u32
     tested
 }
 
-impl<A: StreamApi> Inner<A> {
-    pub(crate) fn flags(&self) -> MutexGuard<'_, Flags> {
-        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+impl<A: StreamApi> GateWord<A> {
+    /// Whether the word was taken from this device.
+    #[must_use]
+    pub fn is_of(&self, device: &StreamDevice<A>) -> bool {
+        Arc::ptr_eq(&self.device, &device.inner)
     }
 }

@@ -8,15 +8,16 @@ use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Level};
 
 use crate::api::StreamApi;
-use crate::board::Member;
-use crate::config::{GateSource, StreamConfig};
-use crate::device::{Inner, StreamDevice};
+use crate::device::StreamDevice;
 use crate::error::StreamError;
 use crate::flags::FlagWord;
+use crate::inner::Inner;
 use crate::occupancy::Occupant;
 use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
+use crate::queue_config::{GateSource, StreamConfig};
+use crate::registry::Member;
 use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::submit::{Batch, Events, StreamSubmit};
 use crate::word::Taken;
@@ -121,7 +122,7 @@ fn halves<A: StreamApi>(
         None => (None, false, None),
     };
     let member = Arc::new(Member::new(word));
-    inner.board.add(&member);
+    inner.gates.add(&member);
     let queue = Arc::new(Queue {
         device: Arc::clone(inner),
         stream,

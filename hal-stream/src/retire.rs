@@ -1,4 +1,4 @@
-//! The half that sees completions.
+//! The half that polls completions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::api::StreamApi;
 use crate::error::StreamError;
 use crate::queue::{Fence, Queue, Seen};
 
-/// Sees the completions of a stream.
+/// Polls the completions of a stream.
 #[derive(Debug)]
 pub struct StreamRetire<A: StreamApi> {
     pub(crate) queue: Arc<Queue<A>>,
@@ -171,7 +171,7 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
         if self.fences.is_empty() || self.span.expected_ns.is_none_or(|ns| ns >= SPAN_NS) {
             busy_ns = busy_ns.saturating_add(self.measure());
         }
-        // Release: whoever sees it finds the events that came back.
+        // Release: a reader of the count finds the events that came back.
         self.queue.retired.store(count, Ordering::Release);
         self.queue.vacate(Instant::now());
         let busy = Duration::from_ns(busy_ns);
@@ -230,7 +230,7 @@ impl<A: StreamApi> StreamRetire<A> {
                     // If something was launched behind it, the fence came again, with an event.
                     let again = self.fences.read_chunk(2).is_ok_and(|two| {
                         let (first, second) = two.as_slices();
-                        first.iter().chain(second).all(|other| other.upto == fence.upto)
+                        first.iter().chain(second).all(|next| next.upto == fence.upto)
                     });
                     if again {
                         let _ = self.fences.pop();
@@ -299,7 +299,7 @@ impl<A: StreamApi> StreamRetire<A> {
             Some(Ok(elapsed)) => self.held.used_ns(elapsed, held_ns, self.span.expected_ns),
             _ => self.span.expected_ns.unwrap_or(0),
         };
-        // Then it contains work of others, and what was predicted is closer.
+        // Then it contains work of other queues, and the prediction is closer.
         let shared = queue.device.occupancy.shared_since(self.since);
         self.since = self.pace.begin;
         let undisturbed = was_open == 0 && self.held.open_ns == 0;
@@ -322,14 +322,14 @@ impl<A: StreamApi> StreamRetire<A> {
 
     fn give_back(&mut self, event: Option<A::Event>) {
         let Some(event) = event else { return };
-        // Whoever launches may have gone before.
+        // The launching half may have been dropped before.
         if self.back.is_abandoned() || self.back.push(event).is_err() {
             self.destroy(event);
         }
     }
 
     fn destroy(&self, event: A::Event) {
-        // SAFETY: made by the queue, and nobody else knows it any more.
+        // SAFETY: made by the queue, and nothing else refers to it any more.
         unsafe { self.queue.device.api.destroy_event(event) };
     }
 }

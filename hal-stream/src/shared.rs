@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::api::{FlagMemory, StreamApi};
-use crate::device::Inner;
 use crate::error::StreamError;
 use crate::flags::FlagWord;
+use crate::inner::Inner;
 use crate::page::{SHARED_WORDS, STRIDE, SharedPage};
 
 /// A shared page that a device can wait for. It keeps the device and the page alive.
@@ -78,7 +78,7 @@ impl<A: StreamApi> SharedGate<A> {
     /// The word, for a queue of this device.
     pub(crate) fn word_on(&self, device: &Inner<A>) -> Result<FlagWord, StreamError<A::Error>> {
         if !std::ptr::eq(Arc::as_ptr(&self.device), device) {
-            return Err(StreamError::WordOfAnother);
+            return Err(StreamError::WordOfOtherDevice);
         }
         Ok(FlagWord::first(self.memory))
     }

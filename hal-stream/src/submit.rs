@@ -30,7 +30,7 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) busy_until: Option<Instant>,
 }
 
-/// Of commands of an otherwise idle queue, one in so many is measured. The others count as
+/// Of commands of an otherwise idle queue, one in so many is measured. All other commands count as
 /// predicted.
 const MEASURED: u32 = 16;
 
@@ -97,7 +97,7 @@ impl<A: StreamApi> Events<A> {
         // SAFETY: both live as long as the queue.
         let recorded = unsafe { api.record(event, self.queue.stream) };
         if let Err(source) = recorded {
-            // SAFETY: made by us, and known to nobody else.
+            // SAFETY: made by us, and nothing else refers to it.
             unsafe { api.destroy_event(event) };
             return Err(StreamError::Driver { during: "recording an event", source });
         }
@@ -110,7 +110,7 @@ impl<A: StreamApi> Drop for Events<A> {
         let api = &self.queue.device.api;
         let entered = api.enter();
         while let Some(event) = self.spare.take().or_else(|| self.back.pop().ok()) {
-            // SAFETY: made by us, and nobody else knows it any more.
+            // SAFETY: made by us, and nothing else refers to it any more.
             unsafe { api.destroy_event(event) };
         }
         drop(entered);
@@ -135,7 +135,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let queue = Arc::clone(&self.queue);
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
-        let inside = queue.member.entries.enter();
+        let inside = queue.member.launches.begin();
         let prepared = self.prepare(payload, fence)?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
@@ -153,7 +153,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         if fence {
             let fenced = self.put_fence(cmd, prepared.light);
             match fenced {
-                // Whatever was launched, nobody will see it end.
+                // On a lost device no completion will be seen.
                 Err(error) if error.kind().is_sticky() => return Err(error),
                 Err(error) => tracing::debug!(%error, "a fence was not put"),
                 Ok(()) => {}
@@ -168,7 +168,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let queue = Arc::clone(&self.queue);
         let entered = queue.device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
-        let inside = queue.member.entries.enter();
+        let inside = queue.member.launches.begin();
         let fenced = match self.end {
             // Nothing was launched since, so it is the same fence once more.
             Some(end) => self.record_late(end).map(|()| self.end = None),
@@ -229,8 +229,8 @@ impl<A: StreamApi> StreamSubmit<A> {
         Ok(Prepared { at, expected_ns, light, gated })
     }
 
-    /// Whether everything in the stream has run, though nobody has seen it yet. Asked only when
-    /// that is to be expected.
+    /// Whether everything in the stream has run, though no poll has seen it yet. Asked only when
+    /// that is likely.
     fn has_ended(&self, now: Instant) -> bool {
         let api = &self.queue.device.api;
         let covered = self.batch.commands == 0;
@@ -272,7 +272,7 @@ impl<A: StreamApi> StreamSubmit<A> {
 
 impl<A: StreamApi> Drop for StreamSubmit<A> {
     fn drop(&mut self) {
-        // Of commands that no fence covers yet. It is destroyed with the others.
+        // Of commands that no fence covers yet. It is destroyed with the spare one.
         self.events.spare = self.batch.start.take().or(self.events.spare);
     }
 }

@@ -1,4 +1,4 @@
-//! Queues of streams on a device in memory, whose clock is set by hand.
+//! Queues of streams on a device in memory, whose clock the test sets.
 #![allow(unsafe_code, reason = "drivers' handles")]
 
 mod mock;
@@ -283,7 +283,7 @@ mod ends {
         assert_eq!(poll(&mut queue), Some((3, 50 * US)));
     }
 
-    /// Both have ended before anybody looks: the first is seen by the end, and the second is
+    /// Both have ended before the first poll: the first is seen by the end, and the second is
     /// measured all the same, though it is of a kind that is not known.
     #[test]
     fn a_fence_that_comes_again_is_where_the_next_is_measured_from() {
@@ -302,7 +302,7 @@ mod ends {
 
     /// A thread that launches now and then and never looks: the stream was empty in between.
     #[test]
-    fn idle_time_that_nobody_saw_is_not_counted() {
+    fn idle_time_between_two_polls_is_not_counted() {
         for kinds in [1, 3] {
             let mut device = device(sees_ends());
             let mut queue = open(&mut device, 200 * US);
@@ -323,7 +323,7 @@ mod ends {
         }
     }
 
-    /// As whoever missed it does. It stands for the same command, whose time is from its launch.
+    /// As the runtime does for a missed fence. It stands for the same command, whose time is from its launch.
     #[test]
     fn a_fence_that_is_put_again_says_the_same() {
         let mut device = device(sees_ends());
@@ -517,12 +517,12 @@ mod gates {
         let mut queue = open(&mut device, 0);
         queue.preempt.step(Step::Deactivate).expect("a step");
         launch(&mut queue, 0, 1, US);
-        let mut other = device.clone();
+        let mut again = device.clone();
         let mut late = device.with_gates_open(|| {
             device.api().pass(10 * US);
             assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(1));
             // A queue that comes now, and is held, is open as well.
-            let mut late = open(&mut other, 0);
+            let mut late = open(&mut again, 0);
             late.preempt.step(Step::Deactivate).expect("a step");
             launch(&mut late, 0, 1, US);
             device.api().pass(10 * US);
@@ -566,7 +566,11 @@ mod levels {
         let nature = Nature { blocking: true, ..Nature::default() };
         let mut blocking = self::device(nature);
         let stream = blocking.api().create_stream(None).expect("a stream");
-        assert_eq!(level_on(&mut blocking, stream), Level::Block, "a blocking stream of others'");
+        assert_eq!(
+            level_on(&mut blocking, stream),
+            Level::Block,
+            "a blocking stream of the caller"
+        );
         assert_eq!(open(&mut blocking, 0).caps.level, Level::Deactivate, "one of its own");
         let nature = Nature { own_ring: Some(false), ..Nature::default() };
         assert_eq!(open(&mut self::device(nature), 0).caps.level, Level::Block, "a shared ring");
@@ -643,7 +647,7 @@ mod self_test {
     #[test]
     fn a_device_that_holds_all_streams_is_noticed() {
         let nature = Nature { one_ring: true, ..Nature::default() };
-        assert_eq!(outcome(nature), Some(NoGate::OthersHeld));
+        assert_eq!(outcome(nature), Some(NoGate::OtherStreamsHeld));
     }
 
     #[test]
@@ -836,7 +840,7 @@ mod shared_words {
 
     /// A scheduler in another process holds the queue by a bit of its own.
     #[test]
-    fn the_bits_of_others_hold_as_well_and_stay() {
+    fn the_bits_of_other_processes_hold_as_well_and_stay() {
         let mut device = device(Nature::default());
         let memory = device.api().flag_memory(64).expect("memory");
         // SAFETY: it is used for this queue alone, and lives as long as the device.
@@ -880,7 +884,7 @@ mod shared_words {
 
     /// The holder is alive, and does not know that a launch waits for it.
     #[test]
-    fn a_launch_that_blocks_behind_a_gate_that_others_closed_opens_it() {
+    fn a_launch_that_blocks_behind_a_gate_of_another_process_opens_it() {
         let mut device = device(Nature { ring: Some(6), ..Nature::default() });
         let (ours, theirs) = page();
         let gate = device.share(ours).expect("a shared page").take(0).expect("a word");
@@ -903,7 +907,7 @@ mod shared_words {
     }
 
     #[test]
-    fn a_page_holds_a_queue_from_elsewhere_for_as_long_as_somebody_is_alive() {
+    fn a_hold_of_another_process_lasts_as_long_as_it_renews_its_lease() {
         let lease = Duration::from_millis(400);
         let mut config = StreamDeviceConfig::default();
         config.hold_lease = lease;
@@ -943,7 +947,7 @@ mod shared_words {
         let mut second = device(Nature::default());
         let config = StreamConfig::default().in_page(gate);
         let refused = second.open(QueueId::new(0, 0), config).map(drop);
-        assert!(matches!(refused, Err(StreamError::WordOfAnother)));
+        assert!(matches!(refused, Err(StreamError::WordOfOtherDevice)));
         assert_eq!(second.api().alive().0, 0, "a stream is left");
         assert_eq!(theirs.word(7).load(Ordering::SeqCst), 0);
     }
@@ -1216,7 +1220,7 @@ mod graphs {
         let again = first.open(QueueId::new(1, 0), config()).map(|_| ());
         assert!(matches!(again, Err(StreamError::WordTaken)), "{again:?}");
         let other = second.open(QueueId::new(0, 0), config()).map(|_| ());
-        assert!(matches!(other, Err(StreamError::WordOfAnother)), "{other:?}");
+        assert!(matches!(other, Err(StreamError::WordOfOtherDevice)), "{other:?}");
         assert_eq!((streams(&first), streams(&second)), before, "a stream was left");
         drop(queue);
         first.open(QueueId::new(1, 0), config()).expect("a queue");

@@ -6,7 +6,7 @@ the C++ XSched.
 Each thread has a stream with a priority and makes requests with a pause between them, as BERT-base does:
 about 6.4 ms of device time each. The commands are timed ones here, so that no GPU and no PyTorch are
 needed; in a program with PyTorch the stream is `torch.cuda.Stream().cuda_stream`, and what it launches
-gets into the XQueue by a launch interposer (docs/python.md). Prints a line per task and ends with 1 if
+gets into the XQueue by a launch interposer (docs/src/guides/python.md). Prints a line per task and ends with 1 if
 a request failed.
 """
 

@@ -23,12 +23,12 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 static LAUNCHER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// Threads that are in [`launch`].
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
-/// Nobody may call Python any more.
+/// No thread may call Python any more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// A `LaunchCallback` of the C interface.
 extern "C" fn launch(hwq: u64, number: usize) -> i32 {
-    // First in, then a look: whoever closes does it the other way round.
+    // First it counts itself in, then it looks. `close_launches` does it the other way round.
     INSIDE.fetch_add(1, Ordering::SeqCst);
     let result = if CLOSED.load(Ordering::SeqCst) { NOT_ALLOWED } else { ask(hwq, number) };
     INSIDE.fetch_sub(1, Ordering::SeqCst);
@@ -55,8 +55,8 @@ pub(crate) fn launch_address(py: Python<'_>, launcher: Py<PyAny>) -> usize {
     function as usize
 }
 
-/// Lets nobody in any more, and waits until nobody is in, but not longer than `limit_ms`. Whether
-/// nobody is.
+/// Lets no thread in any more, and waits until none is inside, for `limit_ms` at most. Returns
+/// whether none is.
 #[pyfunction]
 pub(crate) fn close_launches(py: Python<'_>, limit_ms: u64) -> bool {
     CLOSED.store(true, Ordering::SeqCst);
@@ -72,7 +72,7 @@ pub(crate) fn close_launches(py: Python<'_>, limit_ms: u64) -> bool {
     })
 }
 
-/// In the child of a fork: whoever was inside is not there.
+/// Starts anew in the child of a fork, which has none of the threads that were inside.
 #[pyfunction]
 pub(crate) fn reset_launches() {
     INSIDE.store(0, Ordering::SeqCst);

@@ -22,7 +22,7 @@ pub(crate) struct PythonPolicy {
     holds: bool,
     progress_every: Option<Duration>,
     observes: bool,
-    /// What went wrong first. From then on the object is not asked, and everybody runs.
+    /// The first error. From then on the object is not asked, and all queues run.
     failure: Option<PyErr>,
 }
 
@@ -97,7 +97,7 @@ impl PythonPolicy {
     }
 }
 
-/// Lets everybody run, so that a run whose policy failed comes to its end.
+/// Lets all queues run, so that a run whose policy failed comes to its end.
 fn release(queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
     for device in queues.devices() {
         out.floor(device, None, Urgency::NOW);
@@ -112,7 +112,7 @@ fn hint_of(hint: PolicyHint) -> Option<(&'static str, Option<u64>)> {
         PolicyHint::Timeslice(span) => Some(("timeslice_ns", Some(span.as_ns()))),
         PolicyHint::K(k) => Some(("k", Some(u64::from(k)))),
         PolicyHint::Ageing(age) => Some(("ageing_ns", age.map(Duration::as_ns))),
-        // One that is newer than this: nobody in Python knows it.
+        // A newer kind than these: the interface for Python has no name for it.
         _ => None,
     }
 }

@@ -23,7 +23,7 @@ NOT_ALLOWED = XResult.kXSchedErrorNotAllowed
 NOT_SUPPORTED = XResult.kXSchedErrorNotSupported
 
 #: No handle is this.
-NOBODY = 0x1234
+UNKNOWN = 0x1234
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_wrong_arguments_are_answered_and_explained(queues: Tuple[int, int]) -> 
         assert XSched.XQueueCreate(other, level, 0)[0] == INVALID
         assert xsched.last_error()
     assert XSched.HwQueueDestroy(other) == OK
-    assert XSched.XQueueCreate(NOBODY, 1, 0)[0] == NOT_FOUND
+    assert XSched.XQueueCreate(UNKNOWN, 1, 0)[0] == NOT_FOUND
     assert XSched.XQueueSetPreemptLevel(xq, 9) == INVALID
     assert XSched.XHintPriority(xq, 256) == INVALID
     assert XSched.XHintPriority(xq, -257) == INVALID
@@ -91,22 +91,22 @@ def test_wrong_arguments_are_answered_and_explained(queues: Tuple[int, int]) -> 
         XSched.XQueueWaitAll("queue")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("handle", [0, NOBODY, 2**64 - 1])
+@pytest.mark.parametrize("handle", [0, UNKNOWN, 2**64 - 1])
 def test_nobody_is_not_found(handle: int) -> None:
     answers = [
         XSched.XQueueDestroy(handle),
         XSched.XQueueGet(handle)[0],
         XSched.XQueueSetPreemptLevel(handle, 1),
         XSched.XQueueSetLaunchConfig(handle, 8, 4),
-        XSched.XQueueSubmit(handle, NOBODY),
-        XSched.XQueueWait(handle, NOBODY),
+        XSched.XQueueSubmit(handle, UNKNOWN),
+        XSched.XQueueWait(handle, UNKNOWN),
         XSched.XQueueWaitAll(handle),
         XSched.XQueueQuery(handle)[0],
         XSched.XQueueSuspend(handle, 0),
         XSched.XQueueResume(handle, 0),
         XSched.XQueueProfileHwCommandCount(handle)[0],
         XSched.HwQueueDestroy(handle),
-        XSched.HwQueueLaunch(handle, NOBODY),
+        XSched.HwQueueLaunch(handle, UNKNOWN),
         XSched.HwQueueSynchronize(handle),
         XSched.HwCommandDestroy(handle),
         XSched.XHintPriority(handle, 1),

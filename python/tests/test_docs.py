@@ -1,4 +1,4 @@
-"""The examples of docs/python.md run as they stand there."""
+"""The examples of docs/src/guides/python.md run as they stand there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.M | re.S)
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/src/guides/python.md").read_text(), re.M | re.S)
 
 
 def test_there_are_some() -> None:

@@ -210,7 +210,7 @@ def test_wrong_decisions_are_refused(small: dict[str, Any]) -> None:
                 out.run("q")  # type: ignore[arg-type]
             with pytest.raises(OverflowError):
                 out.wake_at(-1)
-            # Nobody has these.
+            # No queue has these.
             out.run(1 << 40)
             out.floor(77, 3)
             kept.append(out)

@@ -50,7 +50,7 @@ def test_what_a_function_raises_is_the_cause() -> None:
             command.wait()
         assert isinstance(caught.value.__cause__, KeyError)
         assert caught.value.call == "XQueueWait" and caught.value.result != 0
-        # Whoever waits for all is told as well, once.
+        # A wait for all raises it as well, once.
         with pytest.raises(xsched.UnknownError):
             queue.wait()
     with pytest.raises(xsched.XSchedError) as caught:

@@ -1,7 +1,7 @@
 """Python functions as commands.
 
 The C interface has one function for all of them, of the extension module, and a number for each. It
-lets nobody in while the interpreter ends.
+lets no thread in while the interpreter ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Launch = Callable[[HwQueueHandle], Optional[XResult]]
 
 #: How long the end of the program waits for functions that still run, in milliseconds.
 PATIENCE_MS = 5_000
-#: Most exceptions that are kept for whoever waits; the oldest go first.
+#: Most exceptions that are kept for calls that wait; the oldest go first.
 FAILURES_MAX = 256
 
 
@@ -44,7 +44,7 @@ class Callbacks:
         self._waiting: Dict[int, _Waiting] = {}
         self._of_command: Dict[HwCommandHandle, int] = {}
         self._of_queue: Dict[XQueueHandle, Set[int]] = {}
-        # With the queue, so that whoever waits for all of it learns as well.
+        # With the queue, so that a wait for all of it raises them as well.
         self._failures: Dict[HwCommandHandle, Tuple[XQueueHandle, BaseException]] = {}
 
     def add(self, function: Launch) -> int:
@@ -73,7 +73,7 @@ class Callbacks:
             self._failures.pop(command, None)
 
     def submitting(self, queue: XQueueHandle, command: HwCommandHandle) -> None:
-        """The command goes into a queue, or (0) did not. If it is dropped there, nobody says so."""
+        """The command goes into a queue, or (0) did not. A drop there is not announced."""
         with self._lock:
             number = self._of_command.get(command, 0)
             waiting = self._waiting.get(number)
@@ -95,7 +95,7 @@ class Callbacks:
             return self._failures.pop(command, (0, None))[1]
 
     def failure_in(self, queue: XQueueHandle) -> Optional[BaseException]:
-        """The first that a function in the queue raised and nobody has asked for, once."""
+        """The first that a function in the queue raised and no call has returned yet, once."""
         with self._lock:
             failed = (command for command, (where, _) in self._failures.items() if where == queue)
             return self._failures.pop(next(failed, 0), (0, None))[1]
@@ -146,7 +146,7 @@ LAUNCH: int = _native.launch_address(lambda queue, number: callbacks.call(queue,
 
 
 def _after_fork() -> None:
-    # What waited waits in the parent, and so does whoever had the lock.
+    # What waited waits in the parent, and so does the thread that had the lock.
     callbacks.__init__()  # type: ignore[misc]
     _native.reset_launches()
 

@@ -217,7 +217,7 @@ class Queue:
 
     def wait(self) -> None:
         """Waits for all that was submitted. Raises the first failure of a command since the last time,
-        even if somebody waited for that command."""
+        even if a thread has waited for that command."""
         error = error_of("XQueueWaitAll", XSched.XQueueWaitAll(self._handle))
         if error is not None:
             raise error from callbacks.failure_in(self._handle)
@@ -357,7 +357,7 @@ _borrowing = threading.Lock()
 
 def _after_fork() -> None:
     global _borrowing
-    # The queues are the parent's, and so is whoever had the lock.
+    # The queues are the parent's, and so is the thread that had the lock.
     _borrowed.clear()
     _borrowing = threading.Lock()
 
@@ -381,7 +381,7 @@ def priority(
     the same stream may nest and overlap: the latest that is still open counts.
 
     A queue does not see what is launched into its stream directly. That takes a launch interposer: see
-    docs/python.md.
+    docs/src/guides/python.md.
 
     Raises TypeError, ValueError, or what the library answered.
     """

@@ -75,7 +75,7 @@ def _samples(data: bytes) -> Samples:
 
 
 class Scenario:
-    """A checked scenario; docs/scenario.md says what is in one. It does not change."""
+    """A checked scenario; docs/src/reference/scenarios.md says what is in one. It does not change."""
 
     __slots__ = ("_raw",)
 
@@ -262,7 +262,7 @@ class DeviceOutcome:
     preempt_latency_ns: Samples
     #: Per such hold: until the victim's last instruction.
     quiet_latency_ns: Samples
-    #: Per such hold: until somebody else ran, if anybody did.
+    #: Per such hold: until another queue ran, if one did.
     start_latency_ns: Samples
     #: The part of `overhead_ns` for saving and restoring.
     switch_ns: int
@@ -348,7 +348,7 @@ class Outcome:
         return sum(check.violations for check in self.checks.values())
 
     def to_json(self) -> str:
-        """The figures as JSON, in the form that docs/report.md describes."""
+        """The figures as JSON, in the form that docs/src/reference/files.md describes."""
         return self._raw.to_json()
 
     def trace_json(self) -> str:
@@ -386,7 +386,7 @@ class Comparison:
     rows: Tuple[CompareRow, ...]
     #: Violations of all invariants in all runs.
     violations: int
-    #: In the form that docs/report.md describes.
+    #: In the form that docs/src/reference/files.md describes.
     json: str = field(repr=False)
 
 

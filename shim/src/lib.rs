@@ -130,8 +130,8 @@ impl Streams {
         eprintln!("xsched: a stream runs unscheduled: {}", why.to_string_lossy());
     }
 
-    /// Takes the XQueue of a stream away that is about to end, after everything in it has run. Its
-    /// hardware queue is answered, for whoever made it.
+    /// Destroys the XQueue of a stream that is about to end, after everything in it has run. Returns
+    /// the hardware queue, which the caller has to destroy if it made it.
     pub fn detach(&self, stream: u64) -> Option<u64> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let queues = known.as_mut()?.remove(&stream)?;
@@ -190,9 +190,9 @@ impl<F: FnOnce() -> c_int> Call<F> {
     }
 
     /// # Safety
-    /// `data` is the call, which nobody else touches meanwhile.
+    /// `data` is the call, which no other thread touches meanwhile.
     unsafe extern "C" fn run(_: u64, data: *mut c_void) -> XResult {
-        // SAFETY: as the caller promises: whoever submitted it waits.
+        // SAFETY: as the caller promises: the thread that submitted it waits.
         let call = unsafe { &mut *data.cast::<Self>() };
         let Some(launch) = call.launch.take() else { return ERROR_HARDWARE };
         let code = launch();

@@ -7,15 +7,19 @@
 //!
 //! [`run::run_with`] runs a policy of the caller's.
 //!
-//! [`comparators`] are models of other systems, to run instead of a policy.
+//! A [`scenario::System`] is a model of another system, to run instead of a policy.
 //!
 //! Every run is watched by the checkers of [`xsched_core::check`]. [`swarm`] draws random scenarios
 //! with faults and looks for violations.
 
+#[cfg(test)]
+extern crate self as xsched_sim;
+
 mod clock;
-pub mod comparators;
+mod comparators;
 mod device;
 mod engine;
+mod gate;
 pub mod outcome;
 pub mod replay;
 pub mod report;

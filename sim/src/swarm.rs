@@ -16,7 +16,6 @@ use xsched_core::hal::FaultRates;
 use xsched_core::level::Level;
 use xsched_policies::Any;
 
-use crate::comparators::Comparators;
 use crate::engine::{Disturbance, Faults, Setup};
 use crate::outcome::Outcome;
 use crate::run::run_setup;
@@ -104,7 +103,7 @@ pub fn swarm(options: &SwarmOptions, progress: &(dyn Fn(u64) + Sync)) -> SwarmSu
 fn run_seed(seed: u64) -> Result<Outcome, String> {
     let drawn = Drawn::new(seed);
     let policy = Box::new(drawn.policy.clone());
-    let run = || run_setup(&drawn.scenario, policy, drawn.setup.clone(), &mut |_| {});
+    let run = || run_setup(&drawn.scenario, None, policy, drawn.setup.clone(), &mut |_| {});
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(outcome)) => Ok(outcome),
         Ok(Err(error)) => Err(format!("the scenario was refused: {error}")),
@@ -176,14 +175,13 @@ impl Drawn {
             tasks,
             references: Vec::new(),
             fitted: Vec::new(),
-            comparators: Comparators::default(),
+            comparators: crate::scenario::Comparators::default(),
         };
         // From a generator of their own: what is drawn above stays the same for a seed when there
         // are more policies.
         let policy = draw_policy(fcfs, &mut scenario, &mut generator(seed, 78));
         let level = rng.random_range(1..=max_level);
         let setup = Setup {
-            system: None,
             level,
             seed,
             checks: true,

@@ -45,8 +45,8 @@ fn with_command(command: &str) -> Dist {
 
 /// The first `toml` block of the documentation.
 fn documented_example() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/scenario.md");
-    let page = std::fs::read_to_string(&path).expect("docs/scenario.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/reference/scenarios.md");
+    let page = std::fs::read_to_string(&path).expect("docs/src/reference/scenarios.md");
     let (_, rest) = page.split_once("```toml\n").expect("a toml block");
     let (example, _) = rest.split_once("```").expect("the end of the toml block");
     example.to_owned()

@@ -1,13 +1,17 @@
 //! Everything that CI does, in order, up to the first failure.
 
+use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use toml::Table;
 
-use crate::command::{cargo, run as run_command, run_and_keep};
+use crate::command::{cargo, run as run_command};
+use crate::package::PUBLISHED;
 use crate::{
-    MAIN_JOB, capi, fuzz, hip, kfd_vm, loom, proof, python, root, stress, target_dir, tidy,
+    apt, book, capi, demo, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, root, stress,
+    target_dir, test, tidy,
 };
 
 /// How long CI runs each fuzz target.
@@ -18,26 +22,36 @@ const STRESS_SECONDS: u32 = 60;
 /// The main experiment of the simulator.
 const SCENARIO: &str = "sim/scenarios/bert-mi308x.toml";
 
+/// Lints for code that must not panic: all but tests, chores and fuzz targets.
+const NO_PANICS: [&str; 4] =
+    ["clippy::unwrap_used", "clippy::expect_used", "clippy::panic", "clippy::unreachable"];
+
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 20] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run()),
-    ("clippy", |_| clippy()),
-    ("features", |_| features()),
-    ("tests", tests),
-    ("hip", |_| hip::run()),
-    ("capi", |_| capi::check::run()),
-    ("kfd-vm", |_| kfd_vm::run()),
-    ("python", |_| python::run(&python::Options { profile: "dev".into() })),
+    ("test", tests),
+    // These two run what the tests have built.
     ("stress", |_| stressing()),
     ("examples", |_| examples()),
-    ("loom", |_| loom::run(&loom::Options::default())),
+    ("clippy", |_| clippy()),
+    ("features", |_| features()),
     ("documentation", |_| documentation()),
-    ("proof", |_| proof::run()),
-    ("main job", |_| main_job()),
+    ("book", |_| book::run(&book::Options { check: true })),
+    ("package", |_| package::run()),
+    ("hip", |_| hip::run()),
+    ("kfd-vm", |_| kfd_vm::run()),
+    ("python", |_| python::run(&python::Options { profile: "dev".into() })),
+    // These three share a build.
+    ("main job", |_| demo::run()),
     ("simulator", |_| simulator()),
+    ("capi", |_| capi::check::run()),
+    // These two as well.
+    ("loom", |_| loom::run(&loom::Options::default())),
+    ("mutants", |_| mutants::run(&mutants::Options::default())),
+    ("proof", |_| proof::run()),
     ("fuzz", |_| fuzzing()),
 ];
 
@@ -59,7 +73,7 @@ pub fn run() -> Result<()> {
         result.with_context(|| format!("CI FAILED in step {number}, {name}"))?;
     }
     print_times(&times, start.elapsed());
-    for line in closing {
+    for line in apt::all_left_out().into_iter().chain(closing) {
         println!("{line}");
     }
     println!("CI passed");
@@ -82,17 +96,21 @@ fn format() -> Result<()> {
 }
 
 fn clippy() -> Result<()> {
-    run_command(&mut cargo("clippy --workspace --all-targets --all-features -- -D warnings"))?;
+    let workspace = "clippy --workspace --all-features --locked";
+    run_command(&mut cargo(&format!("{workspace} --all-targets -- -D warnings")))?;
+    let excluded = "--exclude xsched-xtask --exclude xsched-fuzz-targets";
+    let mut code = cargo(&format!("{workspace} {excluded} --lib --bins -- -D warnings"));
+    run_command(code.args(NO_PANICS.iter().flat_map(|lint| ["-D", lint])))?;
     let target = target_dir().join("proof");
     loom::clippy()?;
     let mut bare = cargo("clippy --manifest-path proof/Cargo.toml --release --locked --target-dir");
     run_command(bare.arg(target).args(["--", "-D", "warnings"]))
 }
 
-/// The lean crates without features and with each of them alone.
+/// The published crates without features and with each of them alone.
 fn features() -> Result<()> {
-    for folder in ["core", "policies"] {
-        let package = format!("clippy --package xsched-{folder} --no-default-features");
+    for (folder, name) in PUBLISHED {
+        let package = format!("clippy --package {name} --locked --no-default-features");
         run_command(&mut cargo(&format!("{package} -- -D warnings")))?;
         for feature in features_of(folder)? {
             run_command(&mut cargo(&format!("{package} --features {feature} -- -D warnings")))?;
@@ -103,7 +121,7 @@ fn features() -> Result<()> {
 
 fn features_of(folder: &str) -> Result<Vec<String>> {
     let path = root().join(folder).join("Cargo.toml");
-    let text = std::fs::read_to_string(&path);
+    let text = fs::read_to_string(&path);
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     let table: Table = text.parse().with_context(|| format!("{}", path.display()))?;
     let features = table.get("features").and_then(toml::Value::as_table);
@@ -116,38 +134,32 @@ fn features_of(folder: &str) -> Result<Vec<String>> {
 }
 
 fn tests(closing: &mut Vec<String>) -> Result<()> {
-    let mut command = cargo("test --workspace --all-features --locked");
-    *closing = run_and_keep(&mut command, "test result:")?;
+    *closing = test::run()?;
     Ok(())
 }
 
 fn stressing() -> Result<()> {
-    stress::run(&stress::Options { seconds: STRESS_SECONDS, seed: None })
+    stress::run(&stress::Options { seconds: STRESS_SECONDS, debug: true, seed: None })
 }
 
+/// Runs the runtime's examples.
 fn examples() -> Result<()> {
-    for example in ["quickstart", "custom_policy", "server"] {
-        run_command(&mut cargo(&format!(
-            "run --release -p xsched --all-features --example {example}"
-        )))?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join("runtime/examples"))? {
+        names.push(entry?.path().with_extension(""));
     }
-    Ok(())
+    names.sort();
+    ensure!(!names.is_empty(), "the runtime has no examples");
+    let built = target_dir().join("debug/examples");
+    names
+        .iter()
+        .filter_map(|path| path.file_name())
+        .try_for_each(|name| run_command(Command::new(built.join(name)).current_dir(root())))
 }
 
 fn documentation() -> Result<()> {
-    let mut command = cargo("doc --workspace --all-features --no-deps");
+    let mut command = cargo("doc --workspace --all-features --no-deps --locked");
     run_command(command.env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-/// The README's main job. It measures, so a machine that is busy with other things may spoil it:
-/// one run of three has to reach its goals.
-fn main_job() -> Result<()> {
-    let picture = target_dir().join("xsched-demo.svg");
-    let mut command = cargo(MAIN_JOB.strip_prefix("cargo ").unwrap_or(MAIN_JOB));
-    command.arg("--svg").arg(picture);
-    run_command(&mut command)
-        .or_else(|_| run_command(&mut command))
-        .or_else(|_| run_command(&mut command))
 }
 
 /// The main experiment, a comparison, and many random runs with faults.

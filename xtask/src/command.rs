@@ -1,9 +1,9 @@
 //! Running other programs.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// A cargo command line, split at spaces, to be run in the repository's root.
 pub(crate) fn cargo(args: &str) -> Command {
@@ -24,24 +24,24 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 /// As [`run`], and returns the lines of standard output that start with `prefix`.
 pub(crate) fn run_and_keep(command: &mut Command, prefix: &str) -> Result<Vec<String>> {
+    let (status, mut lines) = run_and_keep_all(command)?;
+    ensure!(status.success(), "`{}` ended with {status}", line(command));
+    lines.retain(|line| line.starts_with(prefix));
+    Ok(lines)
+}
+
+/// Runs it, and returns how it ended and the lines of standard output, which are printed too.
+pub(crate) fn run_and_keep_all(command: &mut Command) -> Result<(ExitStatus, Vec<String>)> {
     let line = show(command);
     let child = command.stdout(Stdio::piped()).spawn();
     let mut child = child.with_context(|| format!("cannot start `{line}`"))?;
-    let mut kept = Vec::new();
-    if let Some(out) = child.stdout.take() {
-        for text in BufReader::new(out).lines() {
-            let text = text.with_context(|| format!("cannot read what `{line}` prints"))?;
-            println!("{text}");
-            if text.starts_with(prefix) {
-                kept.push(text);
-            }
-        }
+    let mut lines = Vec::new();
+    for text in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        let text = text.with_context(|| format!("cannot read what `{line}` prints"))?;
+        println!("{text}");
+        lines.push(text);
     }
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("`{line}` ended with {status}");
-    }
-    Ok(kept)
+    Ok((child.wait()?, lines))
 }
 
 /// Whether a command can be started and succeeds. What it prints is dropped.
@@ -52,11 +52,12 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 
 /// Prints the command line and returns it.
 fn show(command: &Command) -> String {
-    let mut line = command.get_program().to_string_lossy().into_owned();
-    for arg in command.get_args() {
-        line.push(' ');
-        line.push_str(&arg.to_string_lossy());
-    }
+    let line = line(command);
     println!("$ {line}");
     line
+}
+
+fn line(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -6,8 +6,8 @@
 //! 3. The declarations again, against bindings that build only with HIP's headers.
 //! 4. The committed code object of the benches' kernels is what its source compiles to.
 //!
-//! The second and third need Debian's packages, and install them unless a HIP runtime is there
-//! already. The last needs clang 19 and lld, which are too large to install for it.
+//! The second and third need Debian's packages with HIP, the last clang 19 and lld; they are
+//! installed unless they are there.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,8 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::command::{cargo, run as run_command, succeeds};
+use crate::apt;
+use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir};
 
 /// The runtime, and the package that has it.
@@ -24,6 +25,8 @@ const RUNTIME: &str = "libamdhip64-5";
 const HEADERS: &str = "libamdhip64-dev";
 /// The compiler of the committed code object.
 const COMPILER: &str = "clang-19";
+/// The linker that it calls.
+const LINKER: &str = "lld-19";
 /// How it was called, but for the files.
 const COMPILE: &str = "-x hip --cuda-device-only --offload-arch=gfx942 -O3 -nogpuinc -nogpulib \
                        --no-gpu-bundle-output -mcode-object-version=5 -fuse-cuid=none";
@@ -35,32 +38,27 @@ const KERNELS: [(&str, &str); 2] = [
 /// Where headers are: AMD's, Debian's.
 const ROOTS: [&str; 2] = ["/opt/rocm", "/usr"];
 
-/// Does it. What needs a package that cannot be had is skipped, and said to be.
+/// Does it. What needs a package is left out only where there is no apt.
 ///
 /// # Errors
-/// If a check fails.
+/// If a check fails, or a package cannot be installed.
 pub fn run() -> Result<()> {
     declarations(&[], "cubecl-hip-sys", None)?;
-    if has_runtime() || install(RUNTIME) {
+    if has_runtime() || apt::install(&[RUNTIME])? {
         let real = "test --locked -p xsched-hal-hip --test real -- --ignored --nocapture";
         run_command(&mut cargo(real))?;
     } else {
-        skipped("the real HIP library", RUNTIME);
+        apt::left_out("the real HIP library", RUNTIME);
     }
-    let root = root_of_headers();
-    let root = root.or_else(|| if install(HEADERS) { root_of_headers() } else { None });
-    match root.filter(|_| has_runtime()) {
+    if root_of_headers().is_none() {
+        apt::install(&[HEADERS])?;
+    }
+    match root_of_headers().filter(|_| has_runtime()) {
         Some(root) => declarations(&["--features", "check-hip-sys"], "hip-sys", Some(root))?,
-        None => skipped("the declarations against hip-sys", HEADERS),
+        None => apt::left_out("the declarations against hip-sys", HEADERS),
     }
-    kernels()
-}
-
-/// Compiles the benches' kernels, if there is a compiler, and compares.
-fn kernels() -> Result<()> {
-    if !Command::new(COMPILER).arg("--version").output().is_ok_and(|said| said.status.success()) {
-        let made = KERNELS.map(|(_, made)| made).join(", ");
-        println!("hip: !!! NOT CHECKED: {made}. There is no {COMPILER} here !!!");
+    if !apt::program(COMPILER, &[COMPILER, LINKER])? || !apt::program("ld.lld-19", &[LINKER])? {
+        apt::left_out("what the benches' kernels compile to", COMPILER);
         return Ok(());
     }
     KERNELS.into_iter().try_for_each(|(source, committed)| compare(source, committed))
@@ -100,19 +98,4 @@ fn root_of_headers() -> Option<&'static str> {
 fn has_runtime() -> bool {
     let loader = Command::new("ldconfig").arg("-p").output();
     loader.is_ok_and(|answer| String::from_utf8_lossy(&answer.stdout).contains("libamdhip64.so"))
-}
-
-/// Installs a package. Whether that worked.
-fn install(package: &str) -> bool {
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        succeeds(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
-    };
-    println!("hip: installing {package}");
-    let command = ["install", "--yes", "--no-install-recommends", package];
-    apt(&command) || apt(&["update"]) && apt(&command)
-}
-
-fn skipped(what: &str, package: &str) {
-    println!("hip: !!! NOT CHECKED: {what}. Package {package} cannot be installed here !!!");
 }

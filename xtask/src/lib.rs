@@ -3,6 +3,7 @@
 //! | chore | what it does |
 //! |---|---|
 //! | [`tidy`] | checks the house rules that the compiler and clippy cannot check |
+//! | [`test`] | the tests that need nothing but Rust and a C compiler |
 //! | [`proof`] | shows that the core and the policies need neither std nor an allocator |
 //! | [`fuzz`] | runs the fuzz targets from the corpora that are checked in |
 //! | [`loom`] | runs the loom models of what threads share |
@@ -12,14 +13,18 @@
 //! | [`capi`] | the C API: its headers, its installation, and programs that use it |
 //! | [`kfd_vm`] | compares AMD's kernel driver, in a virtual machine, with the emulator |
 //! | [`python`] | installs the package for Python and tests it |
+//! | [`book`] | writes the generated parts of the book, builds it, checks its links |
 //! | [`ci`] | everything that CI does, in order |
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 
+mod apt;
+pub mod book;
 pub mod capi;
 pub mod ci;
 mod command;
+mod demo;
 pub mod fuzz;
 pub mod hip;
 pub mod kfd_vm;
@@ -29,12 +34,13 @@ pub mod package;
 pub mod proof;
 pub mod python;
 pub mod stress;
+pub mod test;
 pub mod tidy;
 
 /// The command of the README that does the main job.
 pub const MAIN_JOB: &str = "cargo run --release -- demo";
-/// The command of the README that tests everything.
-pub const TEST_JOB: &str = "cargo xtask ci";
+/// The command of the README that runs the tests.
+pub const TEST_JOB: &str = "cargo xtask test";
 
 /// The repository's root.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Runs the loom models of what threads share.
 //!
 //! They are unit tests that exist only with `--cfg loom`, which replaces what threads wait for; so
-//! they are built in a target folder of their own. `docs/loom.md` lists them.
+//! they are built in a target folder of their own. `docs/src/reference/models.md` lists them.
 
 use std::path::PathBuf;
 

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
-use xsched_xtask::{ci, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, stress, tidy};
+use xsched_xtask::{
+    book, ci, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, stress, test, tidy,
+};
 
 /// Repository chores.
 #[derive(Debug, Parser)]
@@ -21,6 +23,8 @@ struct Cli {
 enum Chore {
     /// Check the house rules that the compiler and clippy cannot check.
     Tidy,
+    /// Run the tests that need nothing but Rust and a C compiler.
+    Test,
     /// Build and run the binary that shows that the core needs neither std nor an allocator.
     Proof,
     /// Run the fuzz targets, or replay a finding.
@@ -46,6 +50,8 @@ enum Chore {
     /// Install the package for Python into a new environment, and test it. May install Debian's
     /// packages, and takes others from PyPI.
     Python(python::Options),
+    /// Write the generated parts of the book, build it, and check its links.
+    Book(book::Options),
     /// Do everything that CI does, up to the first failure.
     Ci,
 }
@@ -53,6 +59,7 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Cli::parse().chore {
         Chore::Tidy => tidy::run(),
+        Chore::Test => test::run().map(drop),
         Chore::Proof => proof::run(),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Stress(options) => stress::run(&options),
@@ -65,6 +72,7 @@ fn main() -> ExitCode {
         Chore::Install(options) => install::run(&options),
         Chore::KfdVm => kfd_vm::run(),
         Chore::Python(options) => python::run(&options),
+        Chore::Book(options) => book::run(&options),
         Chore::Ci => ci::run(),
     };
     match result {

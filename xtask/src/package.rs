@@ -7,17 +7,17 @@ use anyhow::Result;
 
 use crate::command::{cargo, run as run_command};
 
-/// The packages that are published.
-pub const PUBLISHED: [&str; 9] = [
-    "xsched",
-    "xsched-core",
-    "xsched-hal-cuda",
-    "xsched-hal-hip",
-    "xsched-hal-host",
-    "xsched-hal-kfd",
-    "xsched-hal-stream",
-    "xsched-policies",
-    "xsched-sim",
+/// The packages that are published, with their folders.
+pub const PUBLISHED: [(&str, &str); 9] = [
+    ("core", "xsched-core"),
+    ("hal-cuda", "xsched-hal-cuda"),
+    ("hal-hip", "xsched-hal-hip"),
+    ("hal-host", "xsched-hal-host"),
+    ("hal-kfd", "xsched-hal-kfd"),
+    ("hal-stream", "xsched-hal-stream"),
+    ("policies", "xsched-policies"),
+    ("runtime", "xsched"),
+    ("sim", "xsched-sim"),
 ];
 
 /// Does it.
@@ -27,5 +27,5 @@ pub const PUBLISHED: [&str; 9] = [
 pub fn run() -> Result<()> {
     // What is packaged is the work tree, with changes that are not committed.
     let mut command = cargo("package --locked --allow-dirty");
-    run_command(command.args(PUBLISHED.iter().flat_map(|name| ["--package", name])))
+    run_command(command.args(PUBLISHED.iter().flat_map(|(_, name)| ["--package", name])))
 }

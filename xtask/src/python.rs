@@ -15,6 +15,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::apt;
 use crate::command::{cargo, run as run_command, succeeds};
 use crate::{root, target_dir};
 
@@ -73,13 +74,7 @@ fn interpreter() -> Result<PathBuf> {
     if works(&name) {
         return Ok(name.into());
     }
-    println!("python: installing {}", PACKAGES.join(", "));
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        succeeds(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
-    };
-    let install = [&["install", "--yes", "--no-install-recommends"], &PACKAGES[..]].concat();
-    let _ = apt(&install) || apt(&["update"]) && apt(&install);
+    apt::install(&PACKAGES)?;
     // The shell may know another one first, without its parts.
     let found = [name.as_str(), "/usr/bin/python3"].into_iter().find(|name| works(name));
     found.map(PathBuf::from).context(

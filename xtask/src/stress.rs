@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::command::{cargo, run as run_command};
+use crate::test::BUILD;
 
 /// What to run.
 #[derive(Clone, Copy, Debug, Args)]
@@ -11,6 +12,9 @@ pub struct Options {
     /// How long, in seconds.
     #[arg(long, default_value_t = 600)]
     pub seconds: u32,
+    /// Run what the tests have built, with assertions and less optimisation.
+    #[arg(long)]
+    pub debug: bool,
     /// Where chance starts, to repeat a run; by default somewhere else each time.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -21,8 +25,8 @@ pub struct Options {
 /// # Errors
 /// If something hangs, is left over, or breaks the contract between queue and device.
 pub fn run(options: &Options) -> Result<()> {
-    let test = "test --release -p xsched --all-features --locked --test stress -- --nocapture";
-    let mut command = cargo(test);
+    let mut command = cargo(&format!("test {BUILD} --test stress"));
+    command.args((!options.debug).then_some("--release")).args(["--", "--nocapture"]);
     command.env("XSCHED_STRESS_SECONDS", options.seconds.to_string());
     if let Some(seed) = options.seed {
         command.env("XSCHED_STRESS_SEED", seed.to_string());

@@ -46,7 +46,7 @@ impl<A: StreamApi> Pair<A> {
     fn queue(self, stream: A::Stream, address: usize) -> Answer<Box<dyn Hardware>> {
         let api = self.below.api();
         let entered = api.enter().map_err(|error| Refusal::hardware(error.to_string()))?;
-        // SAFETY: whoever made the hardware queue promised that the stream is alive.
+        // SAFETY: the caller that made the hardware queue promised that the stream is alive.
         let kind = unsafe { api.stream_kind(stream) };
         drop(entered);
         kind.map_err(|error| Refusal::invalid(format!("the stream cannot be used: {error}")))?;
@@ -183,7 +183,7 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         config: XQueueConfig,
         side: &Arc<Side>,
     ) -> Answer<XQueue<Command>> {
-        // SAFETY: whoever made the hardware queue promised that the stream outlives it.
+        // SAFETY: the caller that made the hardware queue promised that the stream outlives it.
         let stream = unsafe { StreamConfig::default().on_stream(self.stream) };
         let mut stream = stream.level_max(level.min(Level::Deactivate));
         if let Some(us) = process().env.gate_spacing_us {
@@ -207,7 +207,7 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         let failed = |error: A::Error| Refusal::hardware(error.to_string());
         let api = self.pair.below.api();
         let entered = api.enter().map_err(failed)?;
-        // SAFETY: whoever made the hardware queue promised that the stream is alive.
+        // SAFETY: the caller that made the hardware queue promised that the stream is alive.
         let done = unsafe { api.synchronize(self.stream) };
         drop(entered);
         done.map_err(failed)

@@ -1,4 +1,4 @@
-//! Forks, exits, and closing the library: defined, as `docs/capi.md` says.
+//! Forks, exits, and closing the library: defined, as `docs/src/guides/c.md` says.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;

@@ -205,7 +205,7 @@ alone!(a_blocking_submit_returns_when_the_command_was_launched, {
     assert_eq!(XQueueSubmit(xq, counting(&CALLS)), kXSchedErrorNotAllowed);
     let other = std::thread::spawn(move || ok(XQueueSubmit(xq, counting(&CALLS))));
     pause();
-    // Dropped commands are never launched, and nobody waits for them.
+    // Dropped commands are never launched, and a blocking submission does not wait for them.
     ok(XQueueResume(xq, DROP));
     other.join().expect("it ends");
     assert_eq!(CALLS.load(Ordering::Acquire), 20);

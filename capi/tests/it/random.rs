@@ -1,6 +1,6 @@
 //! Random calls from many threads, with handles and numbers that are right, stale or made up. That
 //! the process lives and every thread comes back is what is shown; `AddressSanitizer` looks at the
-//! rest (`docs/capi.md` has the command).
+//! rest (`docs/src/guides/c.md` has the command).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,7 +79,7 @@ fn make(rng: &mut Pcg64Mcg, pool: &Pool) {
             let flags = i64::from(rng.random_ratio(1, 8));
             if let Ok(xq) = create(any(rng, &pool.hwqs), level, flags) {
                 let old = put(rng, &pool.xqs, xq);
-                // Nobody would let it go again.
+                // Nothing else would destroy it.
                 if old != xq {
                     let _ = XQueueDestroy(old);
                 }

@@ -8,7 +8,7 @@
 //!
 //! [`Recorded`] is a scheduler that writes down every call that it gets and every order that it
 //! gives. Fed back into a fresh scheduler, the calls give the same orders. The layout of every kind
-//! is in `docs/record.md`.
+//! is in `docs/src/reference/files.md`.
 
 mod body;
 mod name;

@@ -1,34 +1,77 @@
 //! The command line, from clap.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use clap::{Arg, Command};
 
-/// A section for each command that does something, with its arguments.
+/// From so many commands on, an argument that is the same in all of them is listed once.
+const COMMON: usize = 4;
+
+/// The lines of arguments, with how many commands have them.
+type Lines = BTreeMap<String, usize>;
+
+/// The arguments that many commands share, and a section for each command.
 pub(crate) fn reference() -> Result<String> {
-    let mut out = String::new();
     let mut command = xsched_cli::command();
     command.build();
-    section(&command, &mut Vec::new(), &mut out)?;
+    let mut lines = Lines::new();
+    count(&command, &mut lines);
+    let common = lines.iter().filter(|(_, times)| **times >= COMMON).map(|(line, _)| line.as_str());
+    let common: String = common.collect();
+    let mut out = format!("## Options of several commands\n\n{common}\n");
+    section(&command, &mut Vec::new(), &lines, &mut out)?;
     Ok(out)
 }
 
-fn section<'a>(command: &'a Command, path: &mut Vec<&'a str>, out: &mut String) -> Result<()> {
+/// The arguments of a command, help and hidden ones left out.
+fn arguments(command: &Command) -> impl Iterator<Item = &Arg> {
+    let shown = |argument: &&Arg| {
+        !argument.is_hide_set() && !["help", "version"].contains(&argument.get_id().as_str())
+    };
+    command.get_arguments().filter(shown)
+}
+
+fn count(command: &Command, lines: &mut Lines) {
+    for argument in arguments(command) {
+        *lines.entry(line(argument)).or_default() += 1;
+    }
+    for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
+        count(child, lines);
+    }
+}
+
+/// The arguments of one command: its own, and by name those that are listed once.
+fn own_arguments(command: &Command, lines: &Lines) -> String {
+    let is_common = |argument: &Arg| lines.get(&line(argument)).is_some_and(|n| *n >= COMMON);
+    let (common, own): (Vec<_>, Vec<_>) = arguments(command).partition(|a| is_common(a));
+    let mut out: String = own.into_iter().map(line).collect();
+    let names = common.iter().filter_map(|argument| argument.get_long());
+    let names: Vec<_> = names.map(|name| format!("`--{name}`")).collect();
+    if !names.is_empty() {
+        out.push_str(&format!("- Also {}.\n", names.join(", ")));
+    }
+    out
+}
+
+fn section<'a>(
+    command: &'a Command,
+    path: &mut Vec<&'a str>,
+    lines: &Lines,
+    out: &mut String,
+) -> Result<()> {
     path.push(command.get_name());
     let has_children = command.get_subcommands().any(|child| child.get_name() != "help");
     if !has_children {
         let about = command.get_long_about().or_else(|| command.get_about());
         let about = about.with_context(|| format!("`{}` has no text", path.join(" ")))?;
         out.push_str(&format!("## {}\n\n{}\n\n", path.join(" "), paragraph(&about.to_string())));
-        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
-            if !["help", "version"].contains(&argument.get_id().as_str()) {
-                out.push_str(&line(argument));
-            }
-        }
+        out.push_str(&own_arguments(command, lines));
         out.push('\n');
     }
     for child in command.get_subcommands() {
         if child.get_name() != "help" && !child.is_hide_set() {
-            section(child, path, out)?;
+            section(child, path, lines, out)?;
         }
     }
     path.pop();

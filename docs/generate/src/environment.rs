@@ -50,7 +50,7 @@ const VARIABLES: [Variable; 26] = [
     var("XSCHED_CUDA_LIB", "path", "the system's", "CUDA's driver library.", "hal-cuda/src/table.rs"),
     var("XSCHED_HIP_LIB", "path", "the system's", "HIP's runtime library.", "hal-hip/src/library.rs"),
     var("XSCHED_HIP_KERNELS", "path", "built in for gfx942", "Kernels of benches on HIP devices.", "hal-hip/src"),
-    var("XSCHED_HIP_WORK_KERNELS", "path", "built in for gfx942", "Kernels of `bench interrupt`.", "hal-hip/src"),
+    var("XSCHED_HIP_WORK_KERNELS", "path", "built in for gfx942", "Kernels of `bench interrupt`.", "lab/src/kernels"),
     var("XSCHED_KFD_MECHANISM", "update-queue, debug-trap, preempt-queue", "by what the driver has", "How a queue is interrupted.", "hal-kfd/src/probe.rs"),
     var("XSCHED_KFD_PATCHED", "text", "", "Allows `preempt-queue` if the driver's version contains this text.", "hal-kfd/src/mechanism/patched.rs"),
     var("XSCHED_LIB_DIR", "path", "the wheel's", "Where the Python package looks for the C libraries.", "python/xsched/_library.py"),
@@ -101,7 +101,7 @@ fn sources(path: &str) -> Result<String> {
 /// Fails if the product names a variable that is not in the list.
 fn nothing_is_missing() -> Result<()> {
     let product = ["capi/src", "shim", "runtime/src", "hal-host/src", "hal-stream/src"];
-    let more = ["hal-cuda/src", "hal-hip/src", "hal-kfd/src", "python/xsched", "sim/src"];
+    let more = ["hal-cuda/src", "hal-hip/src", "hal-kfd/src", "python/xsched", "sim/src", "lab/src"];
     // For tests and models, and the beginning of names in what a report keeps.
     let known = ["XSCHED_MUTANT", "XSCHED_LOOM_LONG", "XSCHED_EMULATED_KFD", "XSCHED_"];
     for folder in product.into_iter().chain(more) {

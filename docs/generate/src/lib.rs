@@ -10,6 +10,7 @@ mod h200;
 mod metrics;
 mod models;
 mod records;
+mod scenarios;
 mod simulated;
 mod suite;
 mod table;
@@ -27,10 +28,11 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 20] = [
+const PARTS: [Part; 23] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("metrics", metrics::reference),
+    ("scenario-keys", scenarios::keys),
     ("conformance", suite::checks),
     ("models", models::reference),
     ("h200-fixed-priority", h200::fixed_priority),
@@ -48,6 +50,8 @@ const PARTS: [Part; 20] = [
     ("predictions", simulated::predictions),
     ("bert-fit", simulated::bert_fit),
     ("bert-compare", simulated::bert_compare),
+    ("lv3", simulated::lv3),
+    ("paper", simulated::paper),
 ];
 
 /// Writes every generated part, or with `check` only compares; returns the parts that were stale.
@@ -128,11 +132,6 @@ struct FirstProgram;
 #[doc = include_str!("../../src/guides/rust.md")]
 struct Runtime;
 
-/// The code of the chapter on policies, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../src/guides/policies.md")]
-struct Policies;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,5 +152,61 @@ mod tests {
         let new = fill(stale, &mut used).expect("a part");
         assert!(!new.contains("old") && new.starts_with("a\n") && new.ends_with("<!-- end -->\nb\n"));
         assert_eq!(fill(&new, &mut used).expect("a part"), new);
+    }
+
+    /// The names of all functions of the workspace.
+    fn functions() -> std::collections::BTreeSet<String> {
+        let skip = [".git", "target", "node_modules"];
+        let walk = WalkDir::new(root()).into_iter().filter_entry(move |entry| {
+            !skip.iter().any(|name| entry.file_name().to_string_lossy() == *name)
+        });
+        let mut found = std::collections::BTreeSet::new();
+        for entry in walk.filter_map(Result::ok) {
+            if entry.path().extension().is_some_and(|extension| extension == "rs") {
+                let text = read(entry.path()).expect("a source file");
+                let names = text.split("fn ").skip(1);
+                let end = |name: &str| name.find(|c: char| !c.is_alphanumeric() && c != '_');
+                found.extend(names.map(|name| name[..end(name).unwrap_or(0)].to_owned()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_tests_that_the_defects_name_exist() {
+        let page = read(&root().join("docs/src/results/defects.md")).expect("the page");
+        let functions = functions();
+        let mut missing = Vec::new();
+        for code in page.split('`').skip(1).step_by(2) {
+            let test = code.rsplit_once("::").map(|(_, name)| name).filter(|name| *name != "*");
+            if let Some(name) = test.filter(|name| !functions.contains(*name)) {
+                missing.push(name);
+            }
+        }
+        assert_eq!(missing, [""; 0], "the page names tests that do not exist");
+    }
+
+    const BACKENDS: &str = "docs/src/guides/backends.md";
+    /// The hops of the reader's test in ARCHITECTURE.md: a page, and a link on it.
+    const HOPS: [(&str, &str); 9] = [
+        ("README.md", "docs/src/concepts/command.md"),
+        ("docs/src/concepts/command.md", "../../../core/src/queue/launch.rs"),
+        ("README.md", "docs/src/guides/policies.md"),
+        ("docs/src/guides/policies.md", "../../../core/src/policy.rs"),
+        ("docs/src/guides/policies.md", "../../../CONTRIBUTING.md#add-a-policy"),
+        ("CONTRIBUTING.md", "policies/src/any.rs"),
+        ("README.md", "docs/src/guides/backends.md"),
+        (BACKENDS, "../../../testkit/conformance/tests/minimal_backend/main.rs"),
+        (BACKENDS, "../../../CONTRIBUTING.md#add-a-backend"),
+    ];
+
+    #[test]
+    fn a_reader_gets_from_the_readme_to_the_rule_a_policy_and_a_backend() {
+        for (page, link) in HOPS {
+            let text = read(&root().join(page)).expect("a page");
+            assert!(text.contains(&format!("]({link})")), "{page} does not link to {link}");
+        }
+        let rule = read(&root().join("core/src/queue/launch.rs")).expect("a source file");
+        assert!(rule.contains("fn can_launch"), "the launch rule is elsewhere");
     }
 }

@@ -1,10 +1,11 @@
 //! Tables of what the simulator said, from records that it wrote.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::records::{list, number, record, source, text, whole};
-use crate::table::Table;
+use crate::table::{Table, percent};
+use crate::{read, root};
 
 /// What `xsched bench predict RECORD --json` wrote about records of an H200.
 pub(crate) fn predictions() -> Result<String> {
@@ -13,12 +14,13 @@ pub(crate) fn predictions() -> Result<String> {
     let paths = names.map(|name| format!("simulated/predict-{name}.json"));
     for (name, path) in names.iter().zip(&paths) {
         let of = record(path)?;
-        let pairs = whole(&of, "/pairs")?;
+        let counts = |cell: &&Value| cell["counts"] == Value::Bool(true);
+        let cells = list(&of, "cells")?.iter().filter(counts).count();
         table.row([
             format!("`{name}.json`"),
-            pairs.to_string(),
-            format!("{:.2} %", number(&of, "/median_percent")?),
-            format!("{:.1} %", number(&of, "/largest_percent")?),
+            cells.to_string(),
+            percent(number(&of, "/median_error")?, 2),
+            percent(number(&of, "/largest_error")?, 1),
         ]);
     }
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
@@ -85,4 +87,39 @@ fn figures(task: &Value) -> Result<String> {
         band.or_else(|_| number(task, &format!("/latency_ms/{name}")))
     };
     Ok(format!("{} {:.1} / {:.1}", text(task, "/name")?, figure("mean")?, figure("p99")?))
+}
+
+/// The assumptions and the main tables of what `xsched sim lv3` printed.
+pub(crate) fn lv3() -> Result<String> {
+    let path = root().join("benches/results/simulated/lv3.md");
+    let text = read(&path)?;
+    let mut sections = text.split("### ");
+    let mut out = sections.next().unwrap_or_default().to_owned();
+    let wanted = ["Commands of 0.5 ms", "From which T on", "Several victims at once"];
+    for section in sections.filter(|section| wanted.iter().any(|title| section.starts_with(title)))
+    {
+        out.push_str("### ");
+        out.push_str(section);
+    }
+    ensure!(out.matches("### ").count() == wanted.len(), "a table of lv3.md is missing");
+    Ok(out)
+}
+
+/// The summary of `xsched sim paper`.
+pub(crate) fn paper() -> Result<String> {
+    let path = "simulated/paper.json";
+    let of = record(path)?;
+    let figure = |key: &str| whole(&of, &format!("/{key}"));
+    let text = format!(
+        "{} values are simulated, {} of them fitted and {} predicted. Of {} values with a goal, {} \
+         meet it. Of {} published numbers with sourced parameters, {} are met within 15 %.\n",
+        figure("values")?,
+        figure("fitted")?,
+        figure("predicted")?,
+        figure("judged")?,
+        figure("met")?,
+        figure("sourced")?,
+        figure("near")?,
+    );
+    Ok(text + &source("xsched sim paper --out DIR", &[path]))
 }

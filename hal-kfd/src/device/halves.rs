@@ -1,4 +1,4 @@
-//! The halves of a queue.
+//! The halves of a queue at Lv3, each around a half of the device below.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,10 +11,10 @@ use xsched_core::queue::Retired;
 use xsched_core::time::Duration;
 
 use super::DeviceError;
-use super::holds::{Holds, Slot, Wish};
+use super::holds::{HoldOp, Holds, Slot};
 use crate::error::KfdError;
 
-/// Launches as the device below does.
+/// The half that launches, by the device below.
 #[derive(Debug)]
 pub struct KfdSubmit<S> {
     below: S,
@@ -56,15 +56,15 @@ where
     }
 }
 
-/// Watches completions as the device below does.
+/// The half that watches completions, by the device below.
 #[derive(Debug)]
 pub struct KfdRetire<R> {
     below: R,
     slot: Arc<Slot>,
-    /// The device below takes time for which it held the queue out of what it measures, and a
-    /// suspended queue is held there too.
+    /// The device below leaves the time of its own holds out of what it measures. A suspended queue
+    /// is held there too, so nothing is left to subtract.
     gated: bool,
-    /// Time suspended that has been taken out of what was measured.
+    /// Nanoseconds of suspension that were subtracted so far.
     seen_ns: u64,
 }
 
@@ -73,13 +73,13 @@ impl<R> KfdRetire<R> {
         Self { below, slot: Arc::clone(slot), gated, seen_ns: 0 }
     }
 
-    /// Device time without that for which the queue was suspended.
+    /// A completion whose device time leaves out the time of suspensions.
     fn without_stops(&mut self, mut retired: Retired) -> Retired {
         if !self.gated {
-            let stopped = self.slot.stopped_ns();
-            let news = Duration::from_ns(stopped.saturating_sub(self.seen_ns));
-            self.seen_ns = stopped;
-            retired.busy = Duration::from_ns(retired.busy.as_ns().saturating_sub(news.as_ns()));
+            let suspended_ns = self.slot.suspended_ns();
+            let new_ns = suspended_ns.saturating_sub(self.seen_ns);
+            self.seen_ns = suspended_ns;
+            retired.busy = Duration::from_ns(retired.busy.as_ns().saturating_sub(new_ns));
         }
         retired
     }
@@ -110,14 +110,14 @@ where
     }
 }
 
-/// Preempts: up to Lv2 as the device below does, at Lv3 by the driver.
+/// The half that preempts: up to Lv2 by the device below, at Lv3 by the driver.
 #[derive(Debug)]
 pub struct KfdPreempt<P> {
     below: P,
     slot: Arc<Slot>,
     holds: Arc<Holds>,
     stages: bool,
-    /// A step of ours waits for a commit.
+    /// A step at Lv3 waits for a commit.
     is_staged: bool,
 }
 
@@ -127,16 +127,16 @@ impl<P> KfdPreempt<P> {
         Self { below, slot, holds, stages, is_staged: false }
     }
 
-    fn interrupt(&mut self, wish: Wish) -> Result<StepDone, Fault> {
+    fn interrupt(&mut self, op: HoldOp) -> Result<StepDone, Fault> {
         if self.slot.queue.is_none() {
             return Err(Fault::NotSupported);
         }
         if self.stages {
-            self.holds.stage(&self.slot, wish);
+            self.holds.stage(&self.slot, op);
             self.is_staged = true;
             return Ok(StepDone::Later);
         }
-        done(self.holds.now(&self.slot, wish))
+        done(self.holds.now(&self.slot, op))
     }
 }
 
@@ -161,7 +161,7 @@ impl<P: Steps> Steps for KfdPreempt<P>
 where
     P::Error: std::error::Error + 'static,
 {
-    /// Lv3 if it is known which of the driver's queues this is.
+    /// Lv3 if the driver's queue is known, otherwise the level below.
     fn level(&self) -> Level {
         if self.slot.queue.is_some() { Level::Interrupt } else { self.below.level() }
     }
@@ -169,8 +169,8 @@ where
     fn step(&mut self, step: Step) -> Result<StepDone, Fault> {
         match step {
             Step::Deactivate | Step::Reactivate => self.below.step(step),
-            Step::Interrupt => self.interrupt(Wish::Stop),
-            Step::Restore => self.interrupt(Wish::Go),
+            Step::Interrupt => self.interrupt(HoldOp::Suspend),
+            Step::Restore => self.interrupt(HoldOp::Resume),
         }
     }
 
@@ -185,7 +185,7 @@ where
 }
 
 impl<P> Drop for KfdPreempt<P> {
-    /// Nobody could let it go later, and the device below may wait for what was launched.
+    /// Resumes the queue: after this nothing could, and the device below may wait for its commands.
     fn drop(&mut self) {
         self.holds.close(&self.slot);
     }

@@ -1,4 +1,4 @@
-//! Which queues are to be suspended, and which are.
+//! The queues of a device: which are to be suspended, and which are.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,12 @@ use crate::error::KfdError;
 use crate::mechanism::{Answers, Mechanism};
 use crate::queue::KfdQueue;
 
-/// What has happened out of the ordinary.
+/// Counts of events that a healthy program rarely causes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Times that all queues were let go because a call into the driver was blocked.
-    pub lifted: u64,
-    /// Queues that were suspended again because somebody else had let them go.
+    /// Times that all queues were resumed because a call into the driver was blocked.
+    pub released: u64,
+    /// Queues that were suspended again because their owner had made them active.
     pub reasserted: u64,
 }
 
@@ -22,25 +22,25 @@ pub struct Counts {
 #[derive(Debug)]
 pub(super) struct Slot {
     key: u64,
-    /// The driver's queue, if it is known and may be suspended.
+    /// The driver's queue; `None` if it is unknown, and then it is never suspended.
     pub(super) queue: Option<Arc<KfdQueue>>,
-    /// How the last step ended that was staged.
+    /// The result of the last staged step.
     ended: Mutex<Option<Result<(), KfdError>>>,
-    /// Launches entered and left: odd while one is under way.
+    /// Starts and ends of launches, counted together: odd while a launch is under way.
     entries: AtomicU64,
-    /// For how long it was suspended, in nanoseconds, up to the last time it was let go.
-    stopped_ns: AtomicU64,
+    /// Nanoseconds for which it was suspended, up to the last time it was resumed.
+    suspended_ns: AtomicU64,
 }
 
 impl Slot {
-    /// Notes that a launch is under way until the answer is dropped.
-    pub(super) fn enter(&self) -> Entered<'_> {
+    /// Notes that a launch is under way until the guard is dropped.
+    pub(super) fn enter(&self) -> LaunchGuard<'_> {
         self.entries.fetch_add(1, Ordering::Relaxed);
-        Entered(self)
+        LaunchGuard(self)
     }
 
-    /// The number of the launch that is under way.
-    pub(super) fn inside(&self) -> Option<u64> {
+    /// The number of the launch that is under way, if one is.
+    pub(super) fn launch_under_way(&self) -> Option<u64> {
         let entries = self.entries.load(Ordering::Relaxed);
         (entries % 2 == 1).then_some(entries)
     }
@@ -49,8 +49,8 @@ impl Slot {
         self.key
     }
 
-    pub(super) fn stopped_ns(&self) -> u64 {
-        self.stopped_ns.load(Ordering::Relaxed)
+    pub(super) fn suspended_ns(&self) -> u64 {
+        self.suspended_ns.load(Ordering::Relaxed)
     }
 
     pub(super) fn take_end(&self) -> Option<Result<(), KfdError>> {
@@ -62,58 +62,60 @@ impl Slot {
     }
 }
 
-/// A launch is under way.
-pub(super) struct Entered<'a>(&'a Slot);
+/// Marks a launch as under way for as long as it exists.
+pub(super) struct LaunchGuard<'a>(&'a Slot);
 
-impl Drop for Entered<'_> {
+impl Drop for LaunchGuard<'_> {
     fn drop(&mut self) {
         self.0.entries.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// What a queue is to do.
+/// What a step at Lv3 asks of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    Stop,
-    Go,
+pub(super) enum HoldOp {
+    Suspend,
+    Resume,
 }
 
-/// Queues that are to be suspended, each since when, and whether all are let go for the moment.
+/// The suspensions that were requested.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
-    pub(super) stopped: BTreeMap<u64, (Arc<Slot>, Instant)>,
-    pub(super) is_lifted: bool,
+pub(super) struct Requested {
+    /// Queues that are to be suspended, by key, with the time of the request.
+    suspended: BTreeMap<u64, (Arc<Slot>, Instant)>,
+    /// All queues run for the moment, because a call into the driver is blocked.
+    is_released: bool,
 }
 
-impl Wanted {
-    pub(super) fn queues(&self) -> Vec<Arc<KfdQueue>> {
-        self.stopped.values().filter_map(|(slot, _)| slot.queue.clone()).collect()
+impl Requested {
+    fn queues(&self) -> Vec<Arc<KfdQueue>> {
+        self.suspended.values().filter_map(|(slot, _)| slot.queue.clone()).collect()
     }
 }
 
-/// Says whether a queue is to be suspended. Apart from the rest, so that whoever waits for it does
-/// not keep the device.
+/// Whether any queue is to be suspended. The watchdog thread waits for it, and owns it apart from
+/// [`Holds`], so that the wait does not keep the device alive.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
-    rings: Mutex<bool>,
+pub(super) struct HeldFlag {
+    is_set: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
-    fn set(&self, rings: bool) {
-        let before = std::mem::replace(&mut *lock(&self.rings), rings);
-        if rings && !before {
+impl HeldFlag {
+    fn set(&self, is_set: bool) {
+        let before = std::mem::replace(&mut *lock(&self.is_set), is_set);
+        if is_set && !before {
             self.changed.notify_all();
         }
     }
 
-    /// Waits until a queue is to be suspended, at most for so long. True if one is.
+    /// Waits until a queue is to be suspended, for `at_most` at most. True if one is.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
-        let rings = lock(&self.rings);
-        if *rings {
+        let is_set = lock(&self.is_set);
+        if *is_set {
             return true;
         }
-        let waited = self.changed.wait_timeout(rings, at_most);
+        let waited = self.changed.wait_timeout(is_set, at_most);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -122,13 +124,13 @@ impl Bell {
 #[derive(Debug)]
 pub(super) struct Holds {
     mechanism: Arc<dyn Mechanism>,
-    /// Locked while the driver is called, so that one batch comes after the other.
-    wanted: Mutex<Wanted>,
-    staged: Mutex<Vec<(Arc<Slot>, Wish)>>,
+    /// Locked while the driver is called, so that batches follow each other.
+    requested: Mutex<Requested>,
+    staged: Mutex<Vec<(Arc<Slot>, HoldOp)>>,
     slots: Mutex<Vec<Weak<Slot>>>,
     next: AtomicU64,
-    bell: Arc<Bell>,
-    lifted: AtomicU64,
+    held_flag: Arc<HeldFlag>,
+    released: AtomicU64,
     reasserted: AtomicU64,
 }
 
@@ -140,12 +142,12 @@ impl Holds {
     pub(super) fn new(mechanism: Arc<dyn Mechanism>) -> Self {
         Self {
             mechanism,
-            wanted: Mutex::default(),
+            requested: Mutex::default(),
             staged: Mutex::default(),
             slots: Mutex::default(),
             next: AtomicU64::new(0),
-            bell: Arc::default(),
-            lifted: AtomicU64::new(0),
+            held_flag: Arc::default(),
+            released: AtomicU64::new(0),
             reasserted: AtomicU64::new(0),
         }
     }
@@ -156,19 +158,19 @@ impl Holds {
 
     pub(super) fn counts(&self) -> Counts {
         Counts {
-            lifted: self.lifted.load(Ordering::Relaxed),
+            released: self.released.load(Ordering::Relaxed),
             reasserted: self.reasserted.load(Ordering::Relaxed),
         }
     }
 
-    /// A queue was opened.
+    /// Adds a queue that was opened.
     pub(super) fn add(&self, queue: Option<Arc<KfdQueue>>) -> Arc<Slot> {
         let slot = Arc::new(Slot {
             key: self.next.fetch_add(1, Ordering::Relaxed),
             queue,
             ended: Mutex::default(),
             entries: AtomicU64::new(0),
-            stopped_ns: AtomicU64::new(0),
+            suspended_ns: AtomicU64::new(0),
         });
         let mut slots = lock(&self.slots);
         slots.retain(|slot| slot.strong_count() > 0);
@@ -181,122 +183,130 @@ impl Holds {
     }
 
     /// Carries out a step at once.
-    pub(super) fn now(&self, slot: &Arc<Slot>, wish: Wish) -> Result<(), KfdError> {
-        let mut wanted = lock(&self.wanted);
-        let mut answers = self.carry_out(&mut wanted, &[(Arc::clone(slot), wish)]);
+    pub(super) fn now(&self, slot: &Arc<Slot>, op: HoldOp) -> Result<(), KfdError> {
+        let mut requested = lock(&self.requested);
+        let mut answers = self.apply(&mut requested, &[(Arc::clone(slot), op)]);
         answers.pop().unwrap_or(Ok(()))
     }
 
     /// Leaves a step for the next commit.
-    pub(super) fn stage(&self, slot: &Arc<Slot>, wish: Wish) {
-        lock(&self.staged).push((Arc::clone(slot), wish));
+    pub(super) fn stage(&self, slot: &Arc<Slot>, op: HoldOp) {
+        lock(&self.staged).push((Arc::clone(slot), op));
     }
 
     /// Carries out what was staged.
     pub(super) fn commit(&self) {
-        let mut wanted = lock(&self.wanted);
-        // Only now, so that what is staged while another batch is under way comes along.
+        let mut requested = lock(&self.requested);
+        // Taken under the lock, so that steps staged while the batch before was under way are in
+        // this one.
         let batch = std::mem::take(&mut *lock(&self.staged));
-        let answers = self.carry_out(&mut wanted, &batch);
-        drop(wanted);
+        let answers = self.apply(&mut requested, &batch);
+        drop(requested);
         for ((slot, _), answer) in batch.iter().zip(answers) {
             slot.end(answer);
         }
     }
 
-    /// Stops first, then lets go, so that nobody is let go into a device that is still taken.
-    fn carry_out(&self, wanted: &mut Wanted, batch: &[(Arc<Slot>, Wish)]) -> Answers {
+    /// Suspends first, then resumes, so that no queue is resumed on a device that is still in use.
+    fn apply(&self, requested: &mut Requested, batch: &[(Arc<Slot>, HoldOp)]) -> Answers {
         let mut answers: Answers = vec![Ok(()); batch.len()];
-        for wish in [Wish::Stop, Wish::Go] {
-            let of_wish = |at: &usize| batch[*at].1 == wish && batch[*at].0.queue.is_some();
-            let places: Vec<usize> = (0..batch.len()).filter(of_wish).collect();
+        for op in [HoldOp::Suspend, HoldOp::Resume] {
+            let of_op = |at: &usize| batch[*at].1 == op && batch[*at].0.queue.is_some();
+            let places: Vec<usize> = (0..batch.len()).filter(of_op).collect();
             let queues: Vec<_> =
                 places.iter().filter_map(|at| batch[*at].0.queue.clone()).collect();
             if queues.is_empty() {
                 continue;
             }
-            let came = match wish {
-                // All are let go for the moment, and this one with them.
-                Wish::Stop if wanted.is_lifted => vec![Ok(()); queues.len()],
-                Wish::Stop => self.mechanism.suspend(&queues),
-                Wish::Go => self.mechanism.resume(&queues),
+            let came = match op {
+                // All queues run for the moment. This one is suspended with them afterwards.
+                HoldOp::Suspend if requested.is_released => vec![Ok(()); queues.len()],
+                HoldOp::Suspend => self.mechanism.suspend(&queues),
+                HoldOp::Resume => self.mechanism.resume(&queues),
             };
             for (at, answer) in places.into_iter().zip(came) {
-                self.note(wanted, &batch[at].0, wish, answer.is_ok());
+                self.note(requested, &batch[at].0, op, answer.is_ok());
                 answers[at] = answer;
             }
         }
         answers
     }
 
-    fn note(&self, wanted: &mut Wanted, slot: &Arc<Slot>, wish: Wish, done: bool) {
-        if wish == Wish::Stop && done {
-            wanted.stopped.entry(slot.key).or_insert_with(|| (Arc::clone(slot), Instant::now()));
-        } else if let Some((_, since)) = wanted.stopped.remove(&slot.key) {
+    fn note(&self, requested: &mut Requested, slot: &Arc<Slot>, op: HoldOp, done: bool) {
+        if op == HoldOp::Suspend && done {
+            requested
+                .suspended
+                .entry(slot.key)
+                .or_insert_with(|| (Arc::clone(slot), Instant::now()));
+        } else if let Some((_, since)) = requested.suspended.remove(&slot.key) {
             let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            slot.stopped_ns.fetch_add(ns, Ordering::Relaxed);
+            slot.suspended_ns.fetch_add(ns, Ordering::Relaxed);
         }
-        self.bell.set(!wanted.stopped.is_empty());
+        self.held_flag.set(!requested.suspended.is_empty());
     }
 
-    /// A queue is closed: it is let go, and what was staged for it is forgotten.
+    /// Closes a queue: resumes it, and drops the steps that were staged for it.
     pub(super) fn close(&self, slot: &Arc<Slot>) {
         let Some(queue) = &slot.queue else { return };
-        let mut wanted = lock(&self.wanted);
+        let mut requested = lock(&self.requested);
         lock(&self.staged).retain(|(staged, _)| staged.key != slot.key);
         let answer = self.mechanism.resume(std::slice::from_ref(queue));
         if let Some(Err(error)) = answer.first() {
-            tracing::warn!(queue = queue.id(), %error, "a queue could not be let go at its end");
+            tracing::warn!(queue = queue.id(), %error, "a queue could not be resumed at its end");
         }
         self.mechanism.forget(queue);
-        self.note(&mut wanted, slot, Wish::Go, true);
+        self.note(&mut requested, slot, HoldOp::Resume, true);
     }
 
-    pub(super) const fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+    pub(super) const fn held_flag(&self) -> &Arc<HeldFlag> {
+        &self.held_flag
     }
 
-    /// Lets all go for the moment, or suspends them again.
-    pub(super) fn lift(&self, lift: bool) {
-        let mut wanted = lock(&self.wanted);
-        if wanted.is_lifted == lift {
+    /// Resumes all queues for the moment (true), or suspends them again (false).
+    pub(super) fn set_released(&self, release: bool) {
+        let mut requested = lock(&self.requested);
+        if requested.is_released == release {
             return;
         }
-        wanted.is_lifted = lift;
-        let queues = wanted.queues();
-        let answers = if lift {
-            self.lifted.fetch_add(1, Ordering::Relaxed);
+        requested.is_released = release;
+        let queues = requested.queues();
+        let answers = if release {
+            self.released.fetch_add(1, Ordering::Relaxed);
             self.mechanism.resume(&queues)
         } else {
             self.mechanism.suspend(&queues)
         };
         for (queue, answer) in queues.iter().zip(answers) {
             if let Err(error) = answer {
-                tracing::warn!(queue = queue.id(), %error, "a queue could not be lifted or held");
+                let step = if release { "resumed" } else { "suspended again" };
+                tracing::warn!(queue = queue.id(), %error, "a queue could not be {step}");
             }
         }
     }
 
-    /// Suspends again what others have let go.
+    /// Suspends again the queues that their owner has made active.
     pub(super) fn reassert(&self) {
-        let wanted = lock(&self.wanted);
-        if wanted.is_lifted {
+        let requested = lock(&self.requested);
+        if requested.is_released {
             return;
         }
-        for queue in wanted.queues() {
+        for queue in requested.queues() {
             match self.mechanism.reassert(&queue) {
                 Ok(false) => {}
                 Ok(true) => {
-                    // Every time would fill a log: a runtime that does so does it again.
+                    // One warning is enough: a runtime that does so does it again and again.
                     if self.reasserted.fetch_add(1, Ordering::Relaxed) == 0 {
                         tracing::warn!(
                             queue = queue.id(),
-                            "somebody else has made a suspended queue active, so it was suspended \
-                             again; preload libxsched_kfd_watch.so, or set HSA_NO_SCRATCH_RECLAIM=1"
+                            "the queue's owner has made it active while it was suspended, so it \
+                             was suspended again; preload libxsched_kfd_watch.so, or set \
+                             HSA_NO_SCRATCH_RECLAIM=1"
                         );
                     }
                 }
-                Err(error) => tracing::warn!(queue = queue.id(), %error, "cannot look at a queue"),
+                Err(error) => {
+                    tracing::warn!(queue = queue.id(), %error, "the queue's state is unknown");
+                }
             }
         }
     }

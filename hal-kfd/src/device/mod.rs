@@ -1,9 +1,9 @@
-//! Another device's queues, and the driver's way to stop them in the midst of a command.
+//! A device that adds Lv3 to another device's queues.
 
-mod ends;
+mod exit;
 mod halves;
 mod holds;
-mod minder;
+mod watchdog;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use xsched_core::hal::{Backend, DeviceInfo, ErrorType, HalError, Halves};
 use xsched_core::id::QueueId;
 use xsched_core::level::{Level, Recovery};
 
-pub use ends::at_exit;
+pub use exit::at_exit;
 pub use halves::{KfdPreempt, KfdRetire, KfdSubmit};
 pub use holds::Counts;
 
@@ -27,22 +27,24 @@ use crate::queue::{KfdQueue, QueueFacts};
 use crate::topology::{Gpu, Sysfs};
 use holds::Holds;
 
-/// Says whether the device below has let its own holds go for the moment, because a call into the
-/// driver did not come back. Called often, from one thread.
-pub type Lifted = Box<dyn Fn() -> bool + Send>;
+/// Says whether the device below has opened its gates for the moment, because a call into the
+/// driver did not return. Called every few hundred microseconds, from one thread.
+pub type GatesOpen = Box<dyn Fn() -> bool + Send>;
 
-/// How a [`KfdDevice`] is set up.
+/// Configuration of a [`KfdDevice`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct KfdConfig {
-    /// The GPU, or partition; `None` if it is not known, and then nothing is predicted.
+    /// The GPU, or partition. Without it [`Backend::cost`] predicts nothing. Default: `None`.
     pub gpu: Option<Gpu>,
-    /// Steps wait for [`Backend::commit`], so that those that are decided together are one batch.
+    /// Steps wait for [`Backend::commit`], so that steps that are decided together are one batch.
+    /// Default: true.
     pub stages: bool,
-    /// A launch that is under way for longer while a queue is suspended lets all queues go until it
-    /// has ended. 200 µs to begin with.
+    /// A launch that takes longer while a queue is suspended counts as blocked: all queues are
+    /// resumed until it returns. Default: 200 µs.
     pub blocked_after: Duration,
-    /// Where what is known of a queue is held against what the driver lists.
+    /// Where the driver's list of queues is read, to check each queue before it gets Lv3. `None`
+    /// skips the check. Default: this machine's sysfs.
     pub sysfs: Option<Sysfs>,
 }
 
@@ -57,7 +59,7 @@ impl Default for KfdConfig {
     }
 }
 
-/// How a queue is opened: as the device below opens it, and up to which level.
+/// Configuration of a queue: that of the device below, and the highest level.
 #[derive(Clone, Copy, Debug)]
 pub struct KfdQueueConfig<C> {
     below: C,
@@ -66,21 +68,22 @@ pub struct KfdQueueConfig<C> {
 }
 
 impl<C> KfdQueueConfig<C> {
-    /// As the device below opens it, which must give it a hardware ring of its own.
+    /// A queue at up to Lv3, which the device below opens with `below`. To have Lv3 it must get a
+    /// hardware ring of its own.
     #[must_use]
     pub const fn new(below: C) -> Self {
         Self { below, level_max: Level::Interrupt, known: None }
     }
 
-    /// Sets the highest level. Below Lv3 the driver is left alone.
+    /// Sets the highest level. Below Lv3 no call to the driver is made for the queue.
     #[must_use]
     pub const fn level_max(mut self, level: Level) -> Self {
         self.level_max = level;
         self
     }
 
-    /// Says which queue the stream is, where the program knows, because it has seen the queue made
-    /// ([`crate::attribution`]). Nobody else's work may be in its ring.
+    /// Names the driver's queue of the stream, where the program knows it ([`crate::attribution`]).
+    /// No other stream may use the queue's ring.
     #[must_use]
     pub const fn known_as(mut self, queue: QueueFacts) -> Self {
         self.known = Some(queue);
@@ -88,17 +91,17 @@ impl<C> KfdQueueConfig<C> {
     }
 }
 
-/// An error of the device below, or of the driver.
+/// An error of a [`KfdDevice`].
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError<E: std::error::Error + 'static> {
-    /// Of the device below.
+    /// An error of the device below.
     #[error(transparent)]
     Below(E),
-    /// Of the driver.
+    /// An error of the driver.
     #[error(transparent)]
     Kfd(#[from] KfdError),
-    /// The thread that looks after suspended queues cannot be started.
-    #[error("the thread that looks after suspended queues cannot be started: {0}")]
+    /// The watchdog thread cannot be started.
+    #[error("the watchdog thread for suspended queues cannot be started: {0}")]
     Thread(std::io::Error),
 }
 
@@ -114,15 +117,16 @@ impl<E: HalError + std::error::Error + 'static> HalError for DeviceError<E> {
 
 /// Adds Lv3 to another device.
 ///
-/// Queues are opened below, where commands go through as they did. Which of the driver's queues
-/// each is, is seen while it is opened. One of which that cannot be told stays at the level that it
-/// has below, and [`KfdDevice::why_not`] says why.
+/// Queues are opened on the device below, and commands go to it unchanged. While a queue is opened,
+/// an [`Attribution`] finds out which of the driver's queues it is. If it cannot, the queue stays at
+/// the level of the device below, and [`KfdDevice::why_not`] says why.
 ///
-/// A hold at Lv3 is the one below and then the suspension, which stops the running command; the way
-/// back is the reverse. While a queue is suspended a thread looks after it: it lets all queues go
-/// for as long as a launch is blocked or the device below has let its own holds go, and suspends
-/// again what others have let go. A queue that is closed, and a program that ends, let everything
-/// go.
+/// A hold at Lv3 is the hold of the device below, followed by the suspension, which stops the
+/// running command. The release is the reverse.
+///
+/// While a queue is suspended, a watchdog thread resumes all queues for as long as a launch is
+/// blocked or the device below has opened its gates. It also suspends again the queues that their
+/// owner has made active. A queue is resumed before it is closed and before the program exits.
 #[derive(Debug)]
 pub struct KfdDevice<B> {
     below: B,
@@ -138,20 +142,20 @@ where
 {
     /// Adds Lv3 to a device.
     ///
-    /// `lifted` is the device's own answer, where it lets holds go by itself.
+    /// `gates_open` is for a device below that opens its gates by itself while a call is blocked.
     ///
     /// # Errors
-    /// [`DeviceError::Thread`].
+    /// [`DeviceError::Thread`] if the watchdog thread cannot be started.
     pub fn new(
         below: B,
         mechanism: Arc<dyn Mechanism>,
         attribution: Box<dyn Attribution>,
-        lifted: Option<Lifted>,
+        gates_open: Option<GatesOpen>,
         config: KfdConfig,
     ) -> Result<Self, DeviceError<B::Error>> {
         at_exit(&mechanism);
         let holds = Arc::new(Holds::new(mechanism));
-        let started = minder::start(&holds, lifted, config.blocked_after);
+        let started = watchdog::start(&holds, gates_open, config.blocked_after);
         started.map_err(DeviceError::Thread)?;
         Ok(Self { below, holds, attribution, config, why_not: None })
     }
@@ -161,24 +165,24 @@ where
         &self.below
     }
 
-    /// The device below.
+    /// The device below, to change it.
     pub const fn below_mut(&mut self) -> &mut B {
         &mut self.below
     }
 
-    /// Why the queue that was opened last has no Lv3, if it has not and was to have it.
+    /// Why the queue that was opened last has no Lv3. `None` if it has Lv3 or did not ask for it.
     pub const fn why_not(&self) -> Option<&Unattributed> {
         self.why_not.as_ref()
     }
 
-    /// How often something out of the ordinary has happened.
+    /// Counts of blocked launches and of updates by queues' owners.
     pub fn counts(&self) -> Counts {
         self.holds.counts()
     }
 
-    /// The queue that was made since, held against sysfs.
+    /// The queue that was made since `before`, checked against sysfs.
     fn attribute(&self, before: Result<Before, Unattributed>) -> Result<KfdQueue, Unattributed> {
-        let facts = self.attribution.the_one_since(&before?)?;
+        let facts = self.attribution.single_since(&before?)?;
         self.checked(facts)
     }
 
@@ -221,7 +225,7 @@ where
         let before = if wanted && known.is_none() {
             self.attribution.before()
         } else {
-            Err(Unattributed::NobodyLooks)
+            Err(Unattributed::NoObserver)
         };
         let halves = self.below.open(queue, below).map_err(DeviceError::Below)?;
         let attributed = match known {
@@ -232,7 +236,7 @@ where
         let found = attributed.and_then(|attributed| match attributed {
             Ok(queue) => Some(Arc::new(queue)),
             Err(why) => {
-                tracing::warn!("a queue is at {} and not at Lv3: {why}", halves.caps.level);
+                tracing::warn!("a queue has {} and not Lv3: {why}", halves.caps.level);
                 self.why_not = Some(why);
                 None
             }
@@ -254,15 +258,16 @@ where
         self.config.stages || self.below.stages()
     }
 
-    /// Suspends and resumes what was staged, by as few preemptions as the mechanism can. How each
-    /// ended is told by its queue.
+    /// Carries out the staged steps with as few preemptions as the mechanism needs. Each queue
+    /// reports the result of its own step.
     fn commit(&mut self) -> Result<(), Self::Error> {
         let below = self.below.commit().map_err(DeviceError::Below);
         self.holds.commit();
         below
     }
 
-    /// With the fixed parts as assumed: nobody has published any that were measured.
+    /// The cost of this GPU's interrupts. The fixed parts are assumed ([`crate::cost`]): no measured
+    /// ones are published.
     fn cost(&self) -> Option<CostModel> {
         let gpu = self.config.gpu.as_ref()?;
         let mechanism = self.holds.mechanism();

@@ -16,10 +16,10 @@ use crate::scripted::{Fake, FakeQueue, ring};
 use crate::topology::{Topology, tests};
 use crate::uapi::{DBG_TRAP, Operation};
 
-/// How long a hang takes.
+/// A test that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A device below, whose streams make a queue of the driver's or share one.
+/// A device below. Each of its streams makes `makes` queues of the driver.
 #[derive(Debug)]
 struct Below {
     fake: Fake,
@@ -103,19 +103,19 @@ impl Backend for Below {
     }
 }
 
-struct Bench {
+struct TestDevice {
     fake: Fake,
     device: KfdDevice<Below>,
 }
 
-fn bench(makes: usize, config: KfdConfig) -> Bench {
+fn test_device(makes: usize, config: KfdConfig) -> TestDevice {
     let fake = Fake::with_queues(0);
     fake.state().runtime = crate::uapi::runtime_state::ENABLED;
     let trap = Arc::new(DebugTrap::own(fake.versioned()).expect("the runtime is enabled"));
     let by = Box::new(BySnapshot(Arc::clone(&trap)));
     let below = Below { fake: fake.clone(), makes, level: Level::Deactivate, blocks: false };
     let device = KfdDevice::new(below, trap, by, None, config).expect("there is a thread");
-    Bench { fake, device }
+    TestDevice { fake, device }
 }
 
 fn config(stages: bool) -> KfdConfig {
@@ -132,14 +132,14 @@ fn open(device: &mut KfdDevice<Below>) -> Opened {
 fn until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "it never came to be that {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out: {what}");
         thread::sleep(Duration::from_micros(200));
     }
 }
 
 #[test]
 fn a_queue_of_its_own_is_held_by_the_driver() {
-    let Bench { fake, mut device } = bench(1, config(false));
+    let TestDevice { fake, mut device } = test_device(1, config(false));
     let mut queue = open(&mut device);
     assert_eq!((queue.caps.level, queue.preempt.level()), (Level::Interrupt, Level::Interrupt));
     assert_eq!(queue.preempt.step(Step::Deactivate), Ok(StepDone::Now(None)));
@@ -154,8 +154,8 @@ fn a_queue_of_its_own_is_held_by_the_driver() {
 }
 
 #[test]
-fn what_is_decided_together_is_one_preemption() {
-    let Bench { fake, mut device } = bench(1, config(true));
+fn steps_of_one_commit_are_one_preemption() {
+    let TestDevice { fake, mut device } = test_device(1, config(true));
     let mut queues: Vec<_> = (0..24).map(|_| open(&mut device)).collect();
     assert!(device.stages());
     for queue in &mut queues {
@@ -168,9 +168,9 @@ fn what_is_decided_together_is_one_preemption() {
     assert!((0..24).all(|id| !fake.is_active(id)));
     for queue in &mut queues {
         assert_eq!(queue.preempt.poll_step(), Ok(Some(StepDone::Now(None))));
-        assert_eq!(queue.preempt.poll_step(), Ok(None), "it is told once");
+        assert_eq!(queue.preempt.poll_step(), Ok(None), "the result is reported once");
     }
-    // One is let go and another held in one commit.
+    // A commit resumes one queue while others stay suspended.
     assert_eq!(queues[0].preempt.step(Step::Restore), Ok(StepDone::Later));
     assert!(device.commit().is_ok());
     assert_eq!(queues[0].preempt.poll_step(), Ok(Some(StepDone::Now(None))));
@@ -178,8 +178,8 @@ fn what_is_decided_together_is_one_preemption() {
 }
 
 #[test]
-fn a_step_that_fails_is_told_to_its_queue_alone() {
-    let Bench { fake, mut device } = bench(1, config(true));
+fn a_failed_step_is_reported_by_its_queue_alone() {
+    let TestDevice { fake, mut device } = test_device(1, config(true));
     let (mut one, mut two) = (open(&mut device), open(&mut device));
     fake.state().queues.remove(&0);
     assert_eq!(one.preempt.step(Step::Interrupt), Ok(StepDone::Later));
@@ -191,21 +191,21 @@ fn a_step_that_fails_is_told_to_its_queue_alone() {
 
 #[test]
 fn a_shared_ring_stays_below() {
-    let Bench { fake, mut device } = bench(0, config(false));
+    let TestDevice { fake, mut device } = test_device(0, config(false));
     let mut queue = open(&mut device);
     assert_eq!((queue.caps.level, queue.caps.interrupt), (Level::Deactivate, None));
     assert_eq!(device.why_not(), Some(&Unattributed::Shared));
     assert_eq!(queue.preempt.step(Step::Interrupt), Err(Fault::NotSupported));
     assert_eq!(queue.preempt.step(Step::Deactivate), Ok(StepDone::Now(None)));
     assert_eq!(fake.state().preemptions, 0);
-    let Bench { mut device, .. } = bench(2, config(false));
+    let TestDevice { mut device, .. } = test_device(2, config(false));
     assert_eq!(open(&mut device).caps.level, Level::Deactivate);
     assert!(matches!(device.why_not(), Some(Unattributed::Several { .. })));
 }
 
 #[test]
-fn a_lower_level_leaves_the_driver_alone() {
-    let Bench { fake, mut device } = bench(1, config(false));
+fn below_lv3_no_call_is_made() {
+    let TestDevice { fake, mut device } = test_device(1, config(false));
     let calls = fake.state().calls.len();
     let config = KfdQueueConfig::new(()).level_max(Level::Deactivate);
     let queue = device.open(QueueId::default(), config).expect("it opens");
@@ -214,8 +214,8 @@ fn a_lower_level_leaves_the_driver_alone() {
 }
 
 #[test]
-fn a_known_queue_is_taken_at_its_word_unless_it_copies() {
-    let Bench { fake, mut device } = bench(1, config(false));
+fn a_named_queue_gets_lv3_unless_it_is_for_copies() {
+    let TestDevice { fake, mut device } = test_device(1, config(false));
     let facts = *crate::scripted::queue(0).facts();
     let config = KfdQueueConfig::new(()).known_as(facts);
     let mut queue = device.open(QueueId::default(), config).expect("it opens");
@@ -229,9 +229,9 @@ fn a_known_queue_is_taken_at_its_word_unless_it_copies() {
 }
 
 #[test]
-fn a_queue_that_is_closed_is_let_go() {
+fn a_closed_queue_is_resumed() {
     for order in 0..3 {
-        let Bench { fake, mut device } = bench(1, config(false));
+        let TestDevice { fake, mut device } = test_device(1, config(false));
         let Halves { submit, retire, mut preempt, .. } = open(&mut device);
         assert_eq!(preempt.step(Step::Interrupt), Ok(StepDone::Now(None)));
         match order {
@@ -241,8 +241,8 @@ fn a_queue_that_is_closed_is_let_go() {
         }
         assert!(fake.is_active(0), "{order}");
     }
-    // What was staged for it is forgotten.
-    let Bench { fake, mut device } = bench(1, config(true));
+    // Its staged steps are dropped.
+    let TestDevice { fake, mut device } = test_device(1, config(true));
     let mut queue = open(&mut device);
     assert_eq!(queue.preempt.step(Step::Interrupt), Ok(StepDone::Later));
     drop(queue);
@@ -251,19 +251,19 @@ fn a_queue_that_is_closed_is_let_go() {
 }
 
 #[test]
-fn a_blocked_launch_lets_all_go() {
-    let Bench { fake, mut device } = bench(1, config(false));
+fn a_blocked_launch_resumes_all_queues() {
+    let TestDevice { fake, mut device } = test_device(1, config(false));
     device.below_mut().blocks = true;
     let (mut one, mut two) = (open(&mut device), open(&mut device));
     assert_eq!(one.preempt.step(Step::Interrupt), Ok(StepDone::Now(None)));
     let (sender, back) = mpsc::channel();
     let launch = thread::spawn(move || {
         let launched = two.submit.launch(CmdId(0), &(), true);
-        sender.send(launched).expect("somebody waits");
+        sender.send(launched).expect("the test waits");
         two
     });
     assert!(matches!(back.recv_timeout(PATIENCE), Ok(Ok(()))), "the launch never came back");
-    assert_eq!(device.counts().lifted, 1);
+    assert_eq!(device.counts().released, 1);
     until("it is held again", || !fake.is_active(0));
     assert_eq!(one.preempt.step(Step::Restore), Ok(StepDone::Now(None)));
     drop(launch.join().expect("it does not panic"));
@@ -271,35 +271,35 @@ fn a_blocked_launch_lets_all_go() {
 }
 
 #[test]
-fn holds_follow_those_below() {
+fn open_gates_below_resume_all_queues() {
     let fake = Fake::with_queues(0);
     let trap = Arc::new(DebugTrap::own(fake.versioned()).expect("the runtime is enabled"));
     let by = Box::new(BySnapshot(Arc::clone(&trap)));
     let below = Below { fake: fake.clone(), makes: 1, level: Level::Deactivate, blocks: false };
-    let is_lifted = Arc::new(AtomicBool::new(false));
-    let says = Arc::clone(&is_lifted);
-    let lifted: Lifted = Box::new(move || says.load(Ordering::Relaxed));
-    let mut device =
-        KfdDevice::new(below, trap, by, Some(lifted), config(false)).expect("there is a thread");
+    let is_released = Arc::new(AtomicBool::new(false));
+    let says = Arc::clone(&is_released);
+    let gates_open: GatesOpen = Box::new(move || says.load(Ordering::Relaxed));
+    let mut device = KfdDevice::new(below, trap, by, Some(gates_open), config(false))
+        .expect("there is a thread");
     let (mut one, mut two) = (open(&mut device), open(&mut device));
     assert_eq!(one.preempt.step(Step::Interrupt), Ok(StepDone::Now(None)));
-    is_lifted.store(true, Ordering::Relaxed);
-    until("it is let go", || fake.is_active(0));
+    is_released.store(true, Ordering::Relaxed);
+    until("it is resumed", || fake.is_active(0));
     // What is held meanwhile is held when that ends.
     assert_eq!(two.preempt.step(Step::Interrupt), Ok(StepDone::Now(None)));
     assert!(fake.is_active(1));
-    is_lifted.store(false, Ordering::Relaxed);
+    is_released.store(false, Ordering::Relaxed);
     until("both are held", || !fake.is_active(0) && !fake.is_active(1));
     assert_eq!(one.preempt.step(Step::Restore), Ok(StepDone::Now(None)));
     assert!(fake.is_active(0) && !fake.is_active(1));
 }
 
 #[test]
-fn a_third_party_is_overruled() {
+fn an_owners_update_is_reverted() {
     let fake = Fake::with_queues(1);
     let update = Arc::new(UpdateQueue::new(fake.versioned(), None));
     let below = Below { fake: fake.clone(), makes: 0, level: Level::Deactivate, blocks: false };
-    let blind = Box::new(crate::attribution::Blind);
+    let blind = Box::new(crate::attribution::NoAttribution);
     let mut device =
         KfdDevice::new(below, update, blind, None, config(false)).expect("there is a thread");
     let config = KfdQueueConfig::new(()).known_as(*crate::scripted::queue(0).facts());
@@ -312,25 +312,25 @@ fn a_third_party_is_overruled() {
 }
 
 #[test]
-fn ends_are_not_kept_waiting() {
-    let Bench { fake, mut device } = bench(1, config(false));
+fn queues_are_resumed_before_they_end() {
+    let TestDevice { fake, mut device } = test_device(1, config(false));
     let (mut one, mut two) = (open(&mut device), open(&mut device));
     for queue in [&mut one, &mut two] {
         assert_eq!(queue.preempt.step(Step::Interrupt), Ok(StepDone::Now(None)));
     }
     let known = [Arc::clone(device.holds.mechanism())];
-    ends::let_go(ENDS_QUEUE, 1, &known);
+    exit::resume_before(ENDS_QUEUE, 1, &known);
     assert!(!fake.is_active(0) && fake.is_active(1));
-    ends::let_go(ENDS_RUNTIME, 0, &known);
+    exit::resume_before(ENDS_RUNTIME, 0, &known);
     assert!(fake.is_active(0));
-    assert!(!fake.state().is_debugged, "nobody waits for the debugger");
-    // Both can still be let go and closed.
+    assert!(!fake.state().is_debugged, "the session has ended");
+    // Both can still be resumed and closed.
     assert_eq!(one.preempt.step(Step::Restore), Ok(StepDone::Now(None)));
 }
 
 #[test]
 fn time_suspended_is_not_device_time_below_gates() {
-    let Bench { mut device, .. } = bench(1, config(false));
+    let TestDevice { mut device, .. } = test_device(1, config(false));
     device.below_mut().level = Level::Block;
     let mut queue = open(&mut device);
     assert_eq!(queue.caps.deactivate, None);
@@ -348,10 +348,10 @@ fn costs_are_those_of_the_gpu_and_the_mechanism() {
     let (_folder, sysfs) = tests::tree(&[tests::MI308X], &[]);
     let gpu = Topology::read(&sysfs).expect("it is there").gpus.remove(0);
     let own = cost_model(&gpu);
-    let Bench { device, .. } = bench(1, KfdConfig { gpu: Some(gpu), ..config(true) });
+    let TestDevice { device, .. } = test_device(1, KfdConfig { gpu: Some(gpu), ..config(true) });
     let cost = device.cost().expect("the GPU is known");
     assert_eq!((cost.save_fixed, cost.restore_context), (own.save_fixed, own.restore_context));
     assert_eq!((cost.reach, cost.batches), (Reach::Device, true));
-    let Bench { device, .. } = bench(1, config(true));
+    let TestDevice { device, .. } = test_device(1, config(true));
     assert_eq!(device.cost(), None);
 }

@@ -1,46 +1,47 @@
-//! `DBG_TRAP`: suspend and resume, many queues with one preemption.
+//! The mechanism `debug-trap`: `DBG_TRAP` suspends and resumes many queues with one preemption.
 
-use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, OwnedFd};
+mod refusal;
+mod session;
+
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use super::ledger::Ledger;
+use refusal::{check_runtime, refused, refused_enable};
+use session::{Session, result_of};
+
 use super::{Answers, Kind, Mechanism};
 use crate::driver::{Driver, Kfd};
 use crate::error::KfdError;
 use crate::queue::{KfdQueue, QueueFacts};
 use crate::traced::Traced;
-use crate::uapi::{
-    DBG_TRAP, EC_QUEUE_NEW, FAILED_BIT, ID_MASK, INVALID_BIT, MODE_ENABLE, QUEUES_MAX,
-    QueueSnapshotEntry, RUNTIME_ENABLE, runtime_state,
-};
+use crate::uapi::{DBG_TRAP, FAILED_BIT, ID_MASK, QUEUES_MAX, QueueSnapshotEntry, runtime_state};
 use crate::version::Versioned;
 
 /// Suspends and resumes queues as a debugger does. Needs KFD 1.13 and HWS or MES scheduling.
 ///
-/// # What cannot happen
+/// # Order of calls
 ///
-/// The driver's calls have an order, and those that come in another wait for ever or do nothing.
-/// There is no way to make them here in another order:
+/// The driver expects its calls in a certain order. A call that comes too early or too late waits
+/// for ever or does nothing. This type makes them in the right order:
 ///
-/// * A debugger that comes before the runtime has called `RUNTIME_ENABLE` makes that call wait.
-///   [`DebugTrap::own`] finds out first whether it was called, without becoming the debugger.
-/// * `RUNTIME_ENABLE` that disables waits while there is a debugger, until that says that it may go
-///   on. ROCm's runtime makes it when it shuts down. It is told so beforehand, when the debugger
-///   attaches, and waits for nobody; [`crate::at_exit`] ends the session before that anyway.
-/// * Destroying a suspended queue waits until it is resumed. Whoever closes a queue resumes it
-///   first; [`crate::KfdDevice`] does.
-/// * A queue that the debugger has not seen cannot be suspended. It is shown to the debugger by a
-///   snapshot, here, whenever the driver says so; by the same token a queue that was destroyed and
-///   whose id was used again is noticed, by its ring.
+/// * A debugger that attaches before the runtime has called `RUNTIME_ENABLE` makes that call wait.
+///   [`DebugTrap::own`] first finds out whether the runtime has called it, without attaching.
+/// * A `RUNTIME_ENABLE` that disables waits for the debugger's permission. ROCm's runtime makes that
+///   call when it shuts down. [`DebugTrap::own`] gives the permission in advance when it attaches,
+///   and [`crate::at_exit`] ends the session before the shutdown anyway.
+/// * The destruction of a suspended queue waits until the queue is resumed. A queue's user resumes
+///   it before it closes it, as [`crate::KfdDevice`] does.
+/// * A queue that the debugger has not seen cannot be suspended. A snapshot shows it to the
+///   debugger, and is taken whenever the driver reports such a queue. The snapshot also reveals, by
+///   its ring, a new queue that has the id of a destroyed one.
 ///
-/// # What it costs otherwise
+/// # Side effects
 ///
-/// There can be one debugger: `rocgdb` and the like cannot attach meanwhile. Faults and asserts of
-/// kernels go to the debugger, so that error callbacks of queues may not come.
+/// A process can have one debugger: `rocgdb` cannot attach meanwhile. Faults and asserts of kernels
+/// go to the debugger, so that error callbacks of queues may not come.
 #[derive(Debug)]
 pub struct DebugTrap<D: Driver> {
     driver: Arc<Versioned<D>>,
@@ -49,15 +50,14 @@ pub struct DebugTrap<D: Driver> {
     grace: u32,
 }
 
-/// The session of this process, while somebody has it.
+/// The session of this process, while it exists.
 static OWN: Mutex<Weak<DebugTrap<Kfd>>> = Mutex::new(Weak::new());
 
 impl DebugTrap<Kfd> {
-    /// The debugger of this process, which there can be one of: that of whoever asked before, or a
-    /// new one.
+    /// The one debugger of this process: the existing one, or a new one.
     ///
     /// # Errors
-    /// As [`DebugTrap::own`].
+    /// Those of [`DebugTrap::own`].
     pub fn shared(driver: Arc<Versioned<Kfd>>) -> Result<Arc<Self>, KfdError> {
         let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(trap) = own.upgrade().filter(|trap| trap.is_open()) {
@@ -69,51 +69,30 @@ impl DebugTrap<Kfd> {
     }
 }
 
-/// What a debugger knows.
-#[derive(Debug, Default)]
-struct Session {
-    /// Where the driver announces exceptions. None were asked for, so nobody reads it. `None` when
-    /// the session has ended.
-    open: Option<(OwnedFd, OwnedFd)>,
-    held: Ledger,
-    /// Each queue that the debugger has seen, by id.
-    seen: BTreeMap<u32, Seen>,
-    /// Queues seen so far.
-    count: u64,
-}
-
-/// A queue that the debugger has seen.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    ring_base: u64,
-    /// Which of all that it has seen, from 1.
-    number: u64,
-}
-
 impl<D: Driver> DebugTrap<D> {
     /// Becomes the debugger of this process, which needs no permission. HIP has to be initialised.
     ///
     /// # Errors
     /// [`KfdError::RuntimeNotEnabled`], [`KfdError::QueuesBeforeRuntime`],
-    /// [`KfdError::DebuggerAttached`], [`KfdError::TooOld`], or that the driver cannot do it.
+    /// [`KfdError::DebuggerAttached`], [`KfdError::TooOld`], or [`KfdError::NotSupported`].
     pub fn own(driver: Arc<Versioned<D>>) -> Result<Self, KfdError> {
         check_runtime(&driver)?;
         Self::enable(driver, std::process::id())
     }
 
-    /// Becomes the debugger of another process, which is traced for the moment of the call and not
-    /// longer. That needs the permission to trace it (the same user and `ptrace_scope` 0, or
-    /// `CAP_SYS_PTRACE`); to be root is not enough for the driver without it.
+    /// Becomes the debugger of another process, which is traced only during this call. That needs
+    /// the permission to trace it: the same user and `ptrace_scope` 0, or `CAP_SYS_PTRACE`. For the
+    /// driver, root without that capability is not enough.
     ///
-    /// `pid` is the process as this one numbers it. If this process ends, however it does, the
-    /// driver resumes what was suspended (`kfd_process_notifier_release_internal`, read and not
-    /// run).
+    /// `pid` is the process's number in this process's namespace. When this process ends, for any
+    /// reason, the driver resumes the suspended queues (`kfd_process_notifier_release_internal`,
+    /// read and not run).
     ///
-    /// Older versions of the driver want the other process to be traced all the time, by the thread
-    /// that calls (read and not run; Linux 6.12.117 does not). There this is not supported.
+    /// Older versions of the driver require that the calling thread traces the other process all
+    /// the time (read and not run; Linux 6.12.117 does not). They are not supported.
     ///
     /// # Errors
-    /// As [`DebugTrap::own`], and [`KfdError::NotPermitted`], [`KfdError::NoSuchProcess`] and
+    /// Those of [`DebugTrap::own`], and [`KfdError::NotPermitted`], [`KfdError::NoSuchProcess`] and
     /// [`KfdError::NotSupported`].
     pub fn other(driver: Arc<Versioned<D>>, pid: u32) -> Result<Self, KfdError> {
         if pid == std::process::id() {
@@ -121,16 +100,16 @@ impl<D: Driver> DebugTrap<D> {
         }
         let traced = Traced::seize(pid)?;
         let enabled = Self::enable(driver, pid);
-        // The driver looks at the tracer only when the debugger attaches.
+        // The driver checks the tracer only when the debugger attaches.
         traced.release();
         let trap = enabled?;
         match trap.queues() {
-            // The list needs no runtime, so this is about who asks.
+            // The list needs no runtime, so the driver objects to the caller.
             Err(KfdError::RuntimeNotEnabled) => Err(KfdError::NotSupported {
                 call: DBG_TRAP.name,
                 errno: Errno::PERM,
                 advice: "this driver serves a debugger only while it traces; update it (Linux \
-                         6.12.117 is new enough), or let the program hold its own queues",
+                         6.12.117 is new enough), or have the program suspend its own queues",
             }),
             listed => listed.map(|_| trap),
         }
@@ -143,61 +122,61 @@ impl<D: Driver> DebugTrap<D> {
         let descriptor = write.as_raw_fd().unsigned_abs();
         let answered = driver.debug_enable(pid, descriptor)?;
         let info = answered.map_err(|errno| refused_enable(pid, errno))?;
-        let session = Session { open: Some((read, write)), ..Session::default() };
-        let trap = Self { driver, pid, session: Mutex::new(session), grace: 1 };
-        // Where this fails the session ends as `trap` does.
-        trap.keep_nobody_waiting()?;
+        let session = Mutex::new(Session::new(read, write));
+        let trap = Self { driver, pid, session, grace: 1 };
+        // On an error the session ends when `trap` is dropped.
+        trap.permit_runtime()?;
         match info.state {
             runtime_state::ENABLED => Ok(trap),
             runtime_state::DISABLED => Err(KfdError::RuntimeNotEnabled),
             state => {
                 let (answer, advice) = (u64::from(state), "the runtime failed to start");
-                Err(KfdError::Nonsense { call, answer, advice })
+                Err(KfdError::UnexpectedAnswer { call, answer, advice })
             }
         }
     }
 
-    /// Says beforehand what a runtime waits for that starts or ends while there is a debugger. What
-    /// the driver counts is permits, so one that nobody waits for yet is kept for whoever comes.
-    fn keep_nobody_waiting(&self) -> Result<(), KfdError> {
+    /// Gives in advance the permission that a runtime waits for when it starts or ends beside a
+    /// debugger. The driver counts permissions, and keeps one for the next call that needs it.
+    fn permit_runtime(&self) -> Result<(), KfdError> {
         let answered = self.driver.debug_permit_runtime(self.pid)?;
         answered.map(drop).map_err(|errno| refused(self.pid, errno))
     }
 
-    /// Sets for how long waves may go on before they are saved, in units of 1024 clocks of the GPU.
-    /// 1 to begin with, which is the least.
+    /// Sets how long waves may continue before they are saved, in units of 1024 clocks of the GPU.
+    /// The minimum and default is 1.
     #[must_use]
     pub const fn with_grace(mut self, grace: u32) -> Self {
         self.grace = if grace == 0 { 1 } else { grace };
         self
     }
 
-    /// Whose debugger this is.
+    /// The process that this is the debugger of.
     #[must_use]
     pub const fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Whether it is the debugger still.
+    /// Whether the session goes on.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.session().open.is_some()
     }
 
-    /// Stops being the debugger; everything is resumed. Does nothing the second time.
+    /// Ends the session, which resumes all queues. Does nothing the second time.
     ///
     /// # Errors
-    /// What the driver answered.
+    /// The driver's error.
     pub fn release(&self) -> Result<(), KfdError> {
-        self.leave(&mut self.session())
+        self.end_session(&mut self.session())
     }
 
-    fn leave(&self, session: &mut Session) -> Result<(), KfdError> {
+    fn end_session(&self, session: &mut Session) -> Result<(), KfdError> {
         if session.open.is_none() {
             return Ok(());
         }
         match self.driver.debug_disable(self.pid)? {
-            // Gone is released.
+            // A process that ended is not debugged either.
             Ok(_) | Err(Errno::SRCH) => {
                 *session = Session::default();
                 Ok(())
@@ -206,20 +185,20 @@ impl<D: Driver> DebugTrap<D> {
         }
     }
 
-    /// The queues of the process, whose ids can be used from now on.
+    /// The queues of the process. They are shown to the debugger, which may suspend them from now on.
     ///
     /// # Errors
-    /// What the driver answered.
+    /// [`KfdError::SessionEnded`], or the driver's error.
     pub fn queues(&self) -> Result<Vec<QueueFacts>, KfdError> {
         Ok(self.numbered_queues()?.into_iter().map(|(_, facts)| facts).collect())
     }
 
-    /// The same, each with a number that no other queue has had in this session: one that was made
-    /// in the place of another may have its id and its ring.
+    /// The queues of the process, each with a number that is unique in this session. A queue that
+    /// was made in the place of another may have its id and its ring.
     pub(crate) fn numbered_queues(&self) -> Result<Vec<(u64, QueueFacts)>, KfdError> {
         let mut session = self.session();
         if session.open.is_none() {
-            return Err(KfdError::Released);
+            return Err(KfdError::SessionEnded);
         }
         let entries = self.snapshot(&mut session)?;
         let number = |id| session.seen.get(&id).map_or(0, |seen| seen.number);
@@ -239,18 +218,18 @@ impl<D: Driver> DebugTrap<D> {
         let queues = answered.map_err(|errno| refused(self.pid, errno))?;
         if queues > entries.len() {
             let (call, answer) = (DBG_TRAP.name, queues as u64);
-            let advice = "a process cannot have so many queues; update XSched";
-            return Err(KfdError::Nonsense { call, answer, advice });
+            let advice = "a process has fewer queues; update XSched";
+            return Err(KfdError::UnexpectedAnswer { call, answer, advice });
         }
         entries.truncate(queues);
-        session.see(&entries);
+        session.record(&entries);
         Ok(entries)
     }
 
-    /// Suspends by one call what is not suspended yet.
-    fn stop(&self, session: &mut Session, queues: &[Arc<KfdQueue>]) -> Answers {
+    /// Suspends by one call the queues that are not suspended yet.
+    fn suspend_in(&self, session: &mut Session, queues: &[Arc<KfdQueue>]) -> Answers {
         if session.open.is_none() {
-            return vec![Err(KfdError::Released); queues.len()];
+            return vec![Err(KfdError::SessionEnded); queues.len()];
         }
         let is_new = |queue: &&Arc<KfdQueue>| !session.seen.contains_key(&queue.id());
         if queues.iter().any(|queue| is_new(&queue))
@@ -258,19 +237,19 @@ impl<D: Driver> DebugTrap<D> {
         {
             return vec![Err(error); queues.len()];
         }
-        let answers = self.stop_seen(session, queues);
+        let answers = self.suspend_seen(session, queues);
         let missed =
             |answer: &Result<(), KfdError>| matches!(answer, Err(KfdError::UnknownQueue { .. }));
         if !answers.iter().any(missed) || self.snapshot(session).is_err() {
             return answers;
         }
-        // New since the last snapshot, perhaps with the id of another that is gone.
-        let again = self.stop_seen(session, queues);
+        // Some are new since the last snapshot, perhaps with the id of a queue that was destroyed.
+        let again = self.suspend_seen(session, queues);
         answers.into_iter().zip(again).map(|(first, second)| first.or(second)).collect()
     }
 
-    fn stop_seen(&self, session: &mut Session, queues: &[Arc<KfdQueue>]) -> Answers {
-        let mut answers: Answers = queues.iter().map(|queue| session.know(queue)).collect();
+    fn suspend_seen(&self, session: &mut Session, queues: &[Arc<KfdQueue>]) -> Answers {
+        let mut answers: Answers = queues.iter().map(|queue| session.check_seen(queue)).collect();
         let mut ids: Vec<u32> = Vec::with_capacity(queues.len());
         for (queue, known) in queues.iter().zip(&answers) {
             if known.is_ok() && !session.held.has(queue) && !ids.contains(&queue.id()) {
@@ -284,7 +263,7 @@ impl<D: Driver> DebugTrap<D> {
         self.undo_failed(&ids);
         for (queue, answer) in queues.iter().zip(&mut answers) {
             if answer.is_ok() && !session.held.has(queue) {
-                *answer = came.clone().and_then(|()| outcome(&ids, queue.id()));
+                *answer = came.clone().and_then(|()| result_of(&ids, queue.id()));
                 if answer.is_ok() {
                     session.held.add(queue);
                 }
@@ -298,8 +277,8 @@ impl<D: Driver> DebugTrap<D> {
         self.in_session(session, answered)
     }
 
-    /// What a call came to. If the runtime has ended, the driver let everything go then, and the
-    /// session ends too: the next runtime would wait for us.
+    /// The result of a call. If the runtime has ended, the driver resumed all queues then. The
+    /// session ends too, because the next runtime would wait for its debugger.
     fn in_session(
         &self,
         session: &mut Session,
@@ -307,13 +286,13 @@ impl<D: Driver> DebugTrap<D> {
     ) -> Result<(), KfdError> {
         let answer = answered.map(drop).map_err(|errno| refused(self.pid, errno));
         if matches!(answer, Err(KfdError::RuntimeNotEnabled | KfdError::NoSuchProcess { .. })) {
-            _ = self.leave(session);
+            _ = self.end_session(session);
         }
         answer
     }
 
-    /// The driver counts a queue as suspended even if the GPU did not follow. There is nothing to
-    /// be done about an error: the GPU is about to be reset.
+    /// Resumes the queues that the GPU did not suspend, which the driver counts as suspended all the
+    /// same. An error is ignored: the GPU is about to be reset.
     fn undo_failed(&self, ids: &[u32]) {
         let failed = ids.iter().filter(|id| *id & FAILED_BIT != 0).map(|id| id & ID_MASK);
         let mut failed: Vec<u32> = failed.collect();
@@ -322,7 +301,7 @@ impl<D: Driver> DebugTrap<D> {
         }
     }
 
-    fn go(&self, session: &mut Session, queues: &[Arc<KfdQueue>]) -> Answers {
+    fn resume_in(&self, session: &mut Session, queues: &[Arc<KfdQueue>]) -> Answers {
         let held: Vec<bool> = queues.iter().map(|queue| session.held.has(queue)).collect();
         let mut ids: Vec<u32> = Vec::with_capacity(queues.len());
         for (queue, held) in queues.iter().zip(&held) {
@@ -336,13 +315,13 @@ impl<D: Driver> DebugTrap<D> {
         let came = self.call_resume(session, &mut ids);
         let answer = |(queue, held): (&Arc<KfdQueue>, bool)| match &came {
             _ if !held => Ok(()),
-            // The driver let everything go when the runtime ended.
+            // The driver resumed all queues when the runtime ended.
             Err(KfdError::RuntimeNotEnabled) => Ok(()),
-            came => came.clone().and_then(|()| outcome(&ids, queue.id())),
+            came => came.clone().and_then(|()| result_of(&ids, queue.id())),
         };
         let answers: Answers = queues.iter().zip(held).map(answer).collect();
         for (queue, answer) in queues.iter().zip(&answers) {
-            // One that is gone is not suspended either.
+            // A queue that was destroyed is not suspended either.
             if matches!(answer, Ok(()) | Err(KfdError::UnknownQueue { .. })) {
                 session.held.remove(queue);
             }
@@ -356,98 +335,6 @@ impl<D: Driver> DebugTrap<D> {
     }
 }
 
-impl Session {
-    /// Notes what a snapshot shows. What carries the mark of new queues is another than the one
-    /// that had its id before.
-    fn see(&mut self, entries: &[QueueSnapshotEntry]) {
-        let before = std::mem::take(&mut self.seen);
-        for entry in entries {
-            let ring_base = entry.ring_base;
-            let is_same =
-                |seen: &&Seen| entry.exceptions & EC_QUEUE_NEW == 0 && seen.ring_base == ring_base;
-            let number = match before.get(&entry.queue_id).filter(is_same) {
-                Some(seen) => seen.number,
-                None => {
-                    self.count += 1;
-                    self.count
-                }
-            };
-            self.seen.insert(entry.queue_id, Seen { ring_base, number });
-        }
-    }
-
-    /// Whether the debugger has seen this very queue.
-    fn know(&self, queue: &KfdQueue) -> Result<(), KfdError> {
-        match self.seen.get(&queue.id()) {
-            Some(seen) if seen.ring_base == queue.facts().ring_base => Ok(()),
-            _ => Err(KfdError::UnknownQueue { call: DBG_TRAP.name, queue: queue.id() }),
-        }
-    }
-}
-
-/// What became of a queue, by its id among those that came back.
-fn outcome(ids: &[u32], queue: u32) -> Result<(), KfdError> {
-    let call = DBG_TRAP.name;
-    match ids.iter().find(|id| *id & ID_MASK == queue) {
-        Some(id) if id & FAILED_BIT != 0 => Err(KfdError::PreemptionTimedOut { call }),
-        Some(id) if id & INVALID_BIT != 0 => Err(KfdError::UnknownQueue { call, queue }),
-        Some(_) => Ok(()),
-        None => {
-            let advice = "the id that came back is another; update XSched";
-            Err(KfdError::Nonsense { call, answer: u64::from(queue), advice })
-        }
-    }
-}
-
-/// Fails unless the runtime of this process has called `RUNTIME_ENABLE`.
-fn check_runtime<D: Driver>(driver: &Versioned<D>) -> Result<(), KfdError> {
-    // Who is the second to enable it is told so, and changes nothing.
-    match driver.runtime_enable(MODE_ENABLE)? {
-        Err(Errno::BUSY) => Ok(()),
-        Err(Errno::EXIST) => Err(KfdError::QueuesBeforeRuntime),
-        Err(errno) => Err(KfdError::of_call(RUNTIME_ENABLE.name, errno)),
-        Ok(_) => {
-            // We were the first. There is no debugger yet, so this does not wait.
-            let undone = driver.runtime_enable(0)?;
-            undone.map_err(|errno| KfdError::of_call(RUNTIME_ENABLE.name, errno))?;
-            Err(KfdError::RuntimeNotEnabled)
-        }
-    }
-}
-
-/// What an errno means when a debugger attaches.
-fn refused_enable(pid: u32, errno: Errno) -> KfdError {
-    let call = DBG_TRAP.name;
-    match errno {
-        Errno::ALREADY => KfdError::DebuggerAttached { pid },
-        Errno::PERM => KfdError::NotPermitted {
-            call,
-            errno,
-            advice: "run as the same user with kernel.yama.ptrace_scope=0 or with CAP_SYS_PTRACE",
-        },
-        Errno::INVAL => KfdError::NotSupported {
-            call,
-            errno,
-            advice: "debugging needs a hardware scheduler: amdgpu.sched_policy must not be 2",
-        },
-        Errno::BUSY => KfdError::NotSupported {
-            call,
-            errno,
-            advice: "a cooperative launch holds the GPU's barriers; try again after it",
-        },
-        _ => refused(pid, errno),
-    }
-}
-
-/// What an errno means later.
-fn refused(pid: u32, errno: Errno) -> KfdError {
-    match errno {
-        Errno::SRCH => KfdError::NoSuchProcess { pid },
-        Errno::PERM => KfdError::RuntimeNotEnabled,
-        _ => KfdError::of_call(DBG_TRAP.name, errno),
-    }
-}
-
 impl<D: Driver> Mechanism for DebugTrap<D> {
     fn kind(&self) -> Kind {
         Kind::DebugTrap
@@ -455,18 +342,18 @@ impl<D: Driver> Mechanism for DebugTrap<D> {
 
     fn suspend(&self, queues: &[Arc<KfdQueue>]) -> Answers {
         let mut session = self.session();
-        self.stop(&mut session, queues)
+        self.suspend_in(&mut session, queues)
     }
 
     fn resume(&self, queues: &[Arc<KfdQueue>]) -> Answers {
         let mut session = self.session();
-        self.go(&mut session, queues)
+        self.resume_in(&mut session, queues)
     }
 
     fn resume_all(&self) -> Answers {
         let mut session = self.session();
         let all = session.held.all();
-        self.go(&mut session, &all)
+        self.resume_in(&mut session, &all)
     }
 
     fn forget(&self, queue: &KfdQueue) {
@@ -475,8 +362,8 @@ impl<D: Driver> Mechanism for DebugTrap<D> {
         session.seen.remove(&queue.id());
     }
 
-    /// An update by others does not resume what a debugger suspended, so what was suspended here
-    /// is, until the session ends.
+    /// What this session remembers: an update by the owner does not resume a queue that a debugger
+    /// suspended.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
         Ok(self.session().held.has(queue))
     }
@@ -489,14 +376,14 @@ impl<D: Driver> Mechanism for DebugTrap<D> {
         self.release()
     }
 
-    /// One per GPU, however many queues.
+    /// One per GPU, for any number of queues.
     fn preemptions(&self, queues: usize) -> usize {
         queues.min(1)
     }
 }
 
 impl<D: Driver> Drop for DebugTrap<D> {
-    /// Stops being the debugger. There is nothing to be done about an error.
+    /// Ends the session. An error is ignored: nothing is left that could handle it.
     fn drop(&mut self) {
         _ = self.release();
     }

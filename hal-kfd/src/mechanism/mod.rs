@@ -1,8 +1,8 @@
-//! How queues are suspended and resumed. Three ways, one trait.
+//! How queues are suspended and resumed: three mechanisms behind one trait.
 
 mod debug;
-mod ledger;
 mod patched;
+mod suspended;
 mod update;
 
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ pub use update::UpdateQueue;
 use crate::error::KfdError;
 use crate::queue::KfdQueue;
 
-/// Which way.
+/// Which mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -31,7 +31,7 @@ impl Kind {
     /// All of them, the default first.
     pub const ALL: [Self; 3] = [Self::UpdateQueue, Self::DebugTrap, Self::PreemptQueue];
 
-    /// Its name.
+    /// The name, as `XSCHED_KFD_MECHANISM` takes it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// The one with this name.
+    /// The mechanism with this name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
@@ -54,58 +54,60 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// What became of each queue of a batch, in the batch's order.
+/// The results of a batch, one for each queue, in the batch's order.
 pub type Answers = Vec<Result<(), KfdError>>;
 
-/// Suspends and resumes queues. Answers come when it is in effect, which takes as long as the GPU
-/// needs to save or load the context of *all* queues on that GPU or partition, whoever owns them.
+/// Suspends and resumes queues.
 ///
-/// Calls may come from any thread. Suspending what is suspended, and resuming what is not, does
-/// nothing and succeeds: asking the driver again would cost another preemption.
+/// A call returns when its effect is complete. That takes as long as the GPU needs to save or load
+/// the contexts of *all* queues on that GPU or partition, of all processes.
+///
+/// Calls may come from any thread. Suspending a suspended queue, and resuming one that runs, does
+/// nothing and succeeds: another call to the driver would cost another preemption.
 pub trait Mechanism: Debug + Send + Sync {
-    /// Which it is.
+    /// Which mechanism this is.
     fn kind(&self) -> Kind;
 
-    /// Stops queues, each with its running waves saved.
+    /// Suspends queues. Their running waves are saved.
     fn suspend(&self, queues: &[Arc<KfdQueue>]) -> Answers;
 
-    /// Lets queues continue.
+    /// Resumes queues. Their saved waves continue.
     fn resume(&self, queues: &[Arc<KfdQueue>]) -> Answers;
 
-    /// Lets everything continue that was suspended here.
+    /// Resumes all queues that this mechanism has suspended.
     fn resume_all(&self) -> Answers;
 
-    /// Forgets a queue that is gone, without a call to the driver.
+    /// Forgets a queue that was destroyed, without a call to the driver.
     fn forget(&self, queue: &KfdQueue);
 
-    /// Whether a queue that was suspended here still is, as far as the driver shows it. Costs no
-    /// preemption.
+    /// Whether a queue that this mechanism suspended still is, as far as the driver shows it. Costs
+    /// no preemption.
     ///
     /// # Errors
-    /// What the driver answered.
+    /// The driver's error.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError>;
 
-    /// Suspends a queue again that was suspended here and that somebody else has let go. True if it
-    /// had to.
+    /// Suspends a queue again if its owner has made it active meanwhile. True if it had to.
     ///
     /// # Errors
-    /// What the driver answered.
+    /// The driver's error.
     fn reassert(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
         let _ = queue;
         Ok(false)
     }
 
-    /// What is suspended here at the moment.
+    /// The queues that this mechanism has suspended.
     fn held(&self) -> Vec<Arc<KfdQueue>>;
 
-    /// Lets everything continue, and gives up what the program's end would wait for.
+    /// Resumes all queues, and ends what the program's exit would wait for, such as a debugger's
+    /// session.
     ///
     /// # Errors
-    /// What the driver answered.
+    /// The first error of the driver.
     fn end(&self) -> Result<(), KfdError> {
         self.resume_all().into_iter().collect()
     }
 
-    /// Preemptions of the GPU that a batch of so many queues costs.
+    /// Preemptions of the GPU that a batch of `queues` queues costs.
     fn preemptions(&self, queues: usize) -> usize;
 }

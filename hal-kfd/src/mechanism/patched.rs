@@ -1,10 +1,10 @@
-//! 0x87 and 0x88 of a patched driver.
+//! The mechanism `preempt-queue`: calls 0x87 and 0x88 of a patched driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use super::ledger::Ledger;
+use super::suspended::SuspendedQueues;
 use super::{Answers, Kind, Mechanism};
 use crate::driver::Driver;
 use crate::error::KfdError;
@@ -13,55 +13,56 @@ use crate::topology::Module;
 use crate::uapi::patched::{PREEMPT_QUEUE, PreemptQueue, PreemptType, RESUME_QUEUE, ResumeQueue};
 use crate::version::Versioned;
 
-/// The variable that asks for the patched driver's calls, and says by which text in the module's
-/// version it is known.
+/// The environment variable that permits the patched driver's calls. Its value is the signature of
+/// the patched module: a text that the module's version contains.
 pub const OPT_IN_VARIABLE: &str = "XSCHED_KFD_PATCHED";
 
-/// An id that no queue has.
+/// An id that no queue can have.
 const IMPOSSIBLE: u32 = u32::MAX;
 
-/// Preempts a queue by itself through calls that somebody added to the driver.
+/// Preempts single queues by two calls that a patch adds to the driver.
 ///
-/// Why it has to be asked for, and what to make of it:
+/// It is used only on request, because the patch has risks:
 ///
-/// * The numbers belong to nobody. AMD's own driver package gives 0x87 to its next call, and
-///   another research driver has a call of 32 bytes at 0x88. The driver does not look at the size,
-///   so a resume sent there succeeds and resumes nothing: the queue would be suspended for ever.
+/// * The two numbers are not reserved. AMD's own driver package gives 0x87 to its next call, and
+///   another research driver has a call of 32 bytes at 0x88. The driver does not check the size, so
+///   a resume sent there succeeds and resumes nothing: the queue would stay suspended for ever.
 /// * As published, the patch takes the queue's place on the GPU from its `pipe` and `queue`
-///   fields, which the hardware scheduler never sets. It then acts on whatever the firmware has
-///   put there, behind the firmware's back, with a copy of the queue's state from before the save.
+///   fields, which the hardware scheduler never sets. It then acts on the queue that the firmware
+///   has put there, without the firmware's knowledge, with a copy of the queue's state from before
+///   the save.
 /// * Its times, 1 to 10 µs, are claims without a measurement.
 ///
-/// So it is used only if [`OPT_IN_VARIABLE`] names a text that the loaded module's version has, and
-/// if both numbers answer to an impossible queue as they should.
+/// So [`OPT_IN_VARIABLE`] has to name a text that the loaded module's version contains, and both
+/// calls have to answer to an impossible queue as the patch does.
 #[derive(Debug)]
 pub struct PatchedDriver<D: Driver> {
     driver: Arc<Versioned<D>>,
-    held: Mutex<Ledger>,
+    held: Mutex<SuspendedQueues>,
     timeout_ms: u32,
 }
 
 impl<D: Driver> PatchedDriver<D> {
-    /// Asks a driver that is known to be patched whether it has both calls.
+    /// Checks that the driver is patched and has both calls.
     ///
-    /// `asked` is the value of [`OPT_IN_VARIABLE`], and `module` the loaded module. A queue that
-    /// cannot be preempted within `timeout_ms` is not.
+    /// `opt_in` is the value of [`OPT_IN_VARIABLE`], and `module` the loaded module. A preemption or
+    /// resumption that takes longer than `timeout_ms` milliseconds fails.
     ///
     /// # Errors
-    /// [`KfdError::NotAskedFor`], [`KfdError::NotPatched`], [`KfdError::OtherMeaning`], or
+    /// [`KfdError::OptInMissing`], [`KfdError::NotPatched`], [`KfdError::CallMismatch`], or
     /// [`KfdError::NotSupported`] if there are no such calls.
     pub fn new(
         driver: Arc<Versioned<D>>,
-        asked: Option<&str>,
+        opt_in: Option<&str>,
         module: &Module,
         timeout_ms: u32,
     ) -> Result<Self, KfdError> {
-        let marker = asked.map(str::trim).filter(|marker| !marker.is_empty());
+        let signature = opt_in.map(str::trim).filter(|signature| !signature.is_empty());
         let variable = OPT_IN_VARIABLE;
-        let marker = marker.ok_or(KfdError::NotAskedFor { variable })?;
-        if !module.has_marker(marker) {
-            let (marker, version) = (marker.to_owned(), module.version_text());
-            return Err(KfdError::NotPatched { marker, version });
+        let signature = signature.ok_or(KfdError::OptInMissing { variable })?;
+        if !module.has_signature(signature) {
+            let (signature, version) = (signature.to_owned(), module.version_text());
+            return Err(KfdError::NotPatched { signature, version });
         }
         check_absent_queue(PREEMPT_QUEUE.number(), driver.preempt_queue(preempt(IMPOSSIBLE, 0))?)?;
         let resume = ResumeQueue { queue_id: IMPOSSIBLE, ..ResumeQueue::default() };
@@ -69,11 +70,15 @@ impl<D: Driver> PatchedDriver<D> {
         Ok(Self { driver, held: Mutex::default(), timeout_ms })
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn suspended(&self) -> MutexGuard<'_, SuspendedQueues> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stop(&self, held: &mut Ledger, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+    fn suspend_one(
+        &self,
+        held: &mut SuspendedQueues,
+        queue: &Arc<KfdQueue>,
+    ) -> Result<(), KfdError> {
         if held.has(queue) {
             return Ok(());
         }
@@ -83,7 +88,11 @@ impl<D: Driver> PatchedDriver<D> {
         Ok(())
     }
 
-    fn go(&self, held: &mut Ledger, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+    fn resume_one(
+        &self,
+        held: &mut SuspendedQueues,
+        queue: &Arc<KfdQueue>,
+    ) -> Result<(), KfdError> {
         if !held.has(queue) {
             return Ok(());
         }
@@ -103,22 +112,22 @@ fn preempt(queue_id: u32, timeout_ms: u32) -> PreemptQueue {
     PreemptQueue { queue_id, preempt_type: PreemptType::Save as u32, timeout_ms, pad: 0 }
 }
 
-/// What the calls answer when there is no such queue tells whether they are what they should be.
+/// Tells from a call's answer for an impossible queue whether it is the patch's call.
 fn check_absent_queue(number: u8, answered: Result<u32, Errno>) -> Result<(), KfdError> {
     match answered {
         Ok(_) => {
             let why = "it succeeds for a queue that cannot be";
-            Err(KfdError::OtherMeaning { number, why })
+            Err(KfdError::CallMismatch { number, why })
         }
         Err(Errno::INVAL | Errno::FAULT | Errno::NOENT | Errno::SRCH) => Ok(()),
         Err(errno @ Errno::NOTTY) => Err(KfdError::NotSupported {
             call: PREEMPT_QUEUE.name,
             errno,
-            advice: "the module has the marker and not the call; check that it was reloaded",
+            advice: "the module has the signature and not the call; check that it was reloaded",
         }),
         Err(_) => {
             let why = "its answer for a queue that cannot be is none that the patch gives";
-            Err(KfdError::OtherMeaning { number, why })
+            Err(KfdError::CallMismatch { number, why })
         }
     }
 }
@@ -136,41 +145,41 @@ impl<D: Driver> Mechanism for PatchedDriver<D> {
     }
 
     fn suspend(&self, queues: &[Arc<KfdQueue>]) -> Answers {
-        let mut held = self.ledger();
-        queues.iter().map(|queue| self.stop(&mut held, queue)).collect()
+        let mut held = self.suspended();
+        queues.iter().map(|queue| self.suspend_one(&mut held, queue)).collect()
     }
 
     fn resume(&self, queues: &[Arc<KfdQueue>]) -> Answers {
-        let mut held = self.ledger();
-        queues.iter().map(|queue| self.go(&mut held, queue)).collect()
+        let mut held = self.suspended();
+        queues.iter().map(|queue| self.resume_one(&mut held, queue)).collect()
     }
 
     fn resume_all(&self) -> Answers {
-        let all = self.ledger().all();
+        let all = self.suspended().all();
         self.resume(&all)
     }
 
     fn forget(&self, queue: &KfdQueue) {
-        self.ledger().remove(queue);
+        self.suspended().remove(queue);
     }
 
-    /// The patch has no call that tells.
+    /// What this mechanism remembers: the patch has no call that tells.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
-        Ok(self.ledger().has(queue))
+        Ok(self.suspended().has(queue))
     }
 
     fn held(&self) -> Vec<Arc<KfdQueue>> {
-        self.ledger().all()
+        self.suspended().all()
     }
 
-    /// One for each.
+    /// One for each queue.
     fn preemptions(&self, queues: usize) -> usize {
         queues
     }
 }
 
 impl<D: Driver> Drop for PatchedDriver<D> {
-    /// Resumes what is suspended: nobody could later. There is nothing to be done about an error.
+    /// Resumes all suspended queues. An error is ignored: nothing is left that could handle it.
     fn drop(&mut self) {
         _ = self.resume_all();
     }

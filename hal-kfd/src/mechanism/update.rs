@@ -1,10 +1,10 @@
-//! `UPDATE_QUEUE` with a percentage of 0, then 100.
+//! The mechanism `update-queue`: `UPDATE_QUEUE` with a percentage of 0, then 100.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use super::ledger::Ledger;
+use super::suspended::SuspendedQueues;
 use super::{Answers, Kind, Mechanism};
 use crate::driver::Driver;
 use crate::error::KfdError;
@@ -13,34 +13,33 @@ use crate::uapi::{self, UPDATE_QUEUE};
 use crate::version::Versioned;
 use crate::watching::{Record, Watcher};
 
-/// How often a resume is repeated because its owner updated the queue meanwhile.
+/// A resume is repeated at most so often because the queue's owner updated the queue meanwhile.
 const RACES_MAX: u32 = 4;
 
-/// Makes a queue inactive, as ROCm's runtime does itself to take scratch memory back. Needs no
-/// permission beyond the driver's own, and works on every version; for queues of this process only.
+/// Makes queues inactive, as ROCm's runtime does itself to reclaim scratch memory.
 ///
-/// Each queue costs a preemption of its own: the call has one id. The ring's address and exact size
-/// and the priority are repeated, because an update replaces them.
+/// It needs only the permission to open the driver, and works on every version, for queues of this
+/// process. Each queue costs a preemption of its own, because the call takes one id. The ring's
+/// address, its exact size and the priority are repeated, because an update replaces them.
 ///
-/// Its owner may make the queue active again by an update of its own. With a [`Watcher`] that is
-/// held back until the queue is resumed. Without one it is only noticed,
-/// by [`Mechanism::is_still_suspended`].
+/// The queue's owner may make the queue active again by an update. With a [`Watcher`] that update is
+/// held back until the queue is resumed. Without one [`Mechanism::is_still_suspended`] finds out.
 #[derive(Debug)]
 pub struct UpdateQueue<D: Driver> {
     driver: Arc<Versioned<D>>,
     watcher: Option<Arc<dyn Watcher>>,
-    held: Mutex<Ledger>,
+    held: Mutex<SuspendedQueues>,
 }
 
 impl<D: Driver> UpdateQueue<D> {
-    /// The mechanism on a driver.
+    /// The mechanism on a driver, with what sees the owners' updates, if anything does.
     #[must_use]
     pub fn new(driver: Arc<Versioned<D>>, watcher: Option<Arc<dyn Watcher>>) -> Self {
         Self { driver, watcher, held: Mutex::default() }
     }
 
-    /// The ledger is locked for the calls too: the driver does one at a time anyway.
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    /// The set is locked during calls too: the driver carries out one at a time anyway.
+    fn suspended(&self) -> MutexGuard<'_, SuspendedQueues> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,7 +56,7 @@ impl<D: Driver> UpdateQueue<D> {
         answered.map(|_| ()).map_err(refused)
     }
 
-    /// What the watcher knows, if it is this queue and not a later one with its id.
+    /// The watcher's record, if it is about this queue and not about a later one with its id.
     fn checked(&self, queue: &KfdQueue, record: Option<Record>) -> Result<Record, KfdError> {
         let facts = queue.facts();
         let unknown = KfdError::UnknownQueue { call: UPDATE_QUEUE.name, queue: facts.id };
@@ -70,7 +69,11 @@ impl<D: Driver> UpdateQueue<D> {
         Ok(record)
     }
 
-    fn stop(&self, held: &mut Ledger, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+    fn suspend_one(
+        &self,
+        held: &mut SuspendedQueues,
+        queue: &Arc<KfdQueue>,
+    ) -> Result<(), KfdError> {
         if held.has(queue) {
             return Ok(());
         }
@@ -80,7 +83,7 @@ impl<D: Driver> UpdateQueue<D> {
             return Ok(());
         };
         let record = self.checked(queue, watcher.hold(queue.id()));
-        // If its owner has suspended it, it only has to stay so.
+        // A queue that its owner has made inactive only has to stay so.
         let stopped = record.and_then(|record| match record.percentage {
             0 => Ok(()),
             _ => self.update(queue, 0),
@@ -92,24 +95,28 @@ impl<D: Driver> UpdateQueue<D> {
         stopped
     }
 
-    fn go(&self, held: &mut Ledger, queue: &Arc<KfdQueue>) -> Result<(), KfdError> {
+    fn resume_one(
+        &self,
+        held: &mut SuspendedQueues,
+        queue: &Arc<KfdQueue>,
+    ) -> Result<(), KfdError> {
         if !held.has(queue) {
             return Ok(());
         }
         let answer = match &self.watcher {
             None => self.update(queue, 100),
-            Some(watcher) => self.go_watched(&**watcher, queue),
+            Some(watcher) => self.resume_watched(&**watcher, queue),
         };
-        // One that is gone is not suspended either.
+        // A queue that was destroyed is not suspended either.
         if matches!(answer, Ok(()) | Err(KfdError::UnknownQueue { .. })) {
             held.remove(queue);
         }
         answer
     }
 
-    /// Sets what the queue's owner wants by now. If the owner updates it at the same time, the last
-    /// word has to be the owner's.
-    fn go_watched(&self, watcher: &dyn Watcher, queue: &KfdQueue) -> Result<(), KfdError> {
+    /// Sets the percentage that the queue's owner asked for last. If the owner updates the queue at
+    /// the same time, the owner's update must be the last.
+    fn resume_watched(&self, watcher: &dyn Watcher, queue: &KfdQueue) -> Result<(), KfdError> {
         let mut record = self.checked(queue, watcher.release(queue.id()))?;
         for _ in 0..RACES_MAX {
             if record.percentage > 0 {
@@ -144,22 +151,22 @@ impl<D: Driver> Mechanism for UpdateQueue<D> {
     }
 
     fn suspend(&self, queues: &[Arc<KfdQueue>]) -> Answers {
-        let mut held = self.ledger();
-        queues.iter().map(|queue| self.stop(&mut held, queue)).collect()
+        let mut held = self.suspended();
+        queues.iter().map(|queue| self.suspend_one(&mut held, queue)).collect()
     }
 
     fn resume(&self, queues: &[Arc<KfdQueue>]) -> Answers {
-        let mut held = self.ledger();
-        queues.iter().map(|queue| self.go(&mut held, queue)).collect()
+        let mut held = self.suspended();
+        queues.iter().map(|queue| self.resume_one(&mut held, queue)).collect()
     }
 
     fn resume_all(&self) -> Answers {
-        let all = self.ledger().all();
+        let all = self.suspended().all();
         self.resume(&all)
     }
 
     fn forget(&self, queue: &KfdQueue) {
-        let mut held = self.ledger();
+        let mut held = self.suspended();
         if held.has(queue) {
             if let Some(watcher) = &self.watcher {
                 _ = watcher.release(queue.id());
@@ -168,17 +175,18 @@ impl<D: Driver> Mechanism for UpdateQueue<D> {
         }
     }
 
-    /// Asks for the waves' state with nowhere to write it to: of an active queue the driver answers
-    /// `EINVAL` before it looks at the address, of an inactive one `EFAULT` after it
-    /// (`get_wave_state` in `kfd_device_queue_manager.c`, Linux 6.12; read and not run). A queue
-    /// may be inactive for other reasons as well, such as an eviction. Where save and restore is
-    /// off the answer is always that it is active.
+    /// Asks for the waves' state at a null address. For an active queue the driver answers `EINVAL`
+    /// before it looks at the address, for an inactive one `EFAULT` after it (`get_wave_state` in
+    /// `kfd_device_queue_manager.c`, Linux 6.12; read and not run).
+    ///
+    /// A queue may be inactive for other reasons as well, such as an eviction. Where save and
+    /// restore is off, the answer is always that the queue is active.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
-        Ok(self.ledger().has(queue) && self.asks_still_suspended(queue)?)
+        Ok(self.suspended().has(queue) && self.asks_still_suspended(queue)?)
     }
 
     fn reassert(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
-        let held = self.ledger();
+        let held = self.suspended();
         if !held.has(queue) || self.asks_still_suspended(queue)? {
             return Ok(false);
         }
@@ -186,17 +194,17 @@ impl<D: Driver> Mechanism for UpdateQueue<D> {
     }
 
     fn held(&self) -> Vec<Arc<KfdQueue>> {
-        self.ledger().all()
+        self.suspended().all()
     }
 
-    /// One for each: the call has one id.
+    /// One for each queue: the call takes one id.
     fn preemptions(&self, queues: usize) -> usize {
         queues
     }
 }
 
 impl<D: Driver> Drop for UpdateQueue<D> {
-    /// Resumes what is suspended: nobody could later. There is nothing to be done about an error.
+    /// Resumes all suspended queues. An error is ignored: nothing is left that could handle it.
     fn drop(&mut self) {
         _ = self.resume_all();
     }

@@ -19,7 +19,7 @@ pub const ID_MASK: u32 = !(FAILED_BIT | INVALID_BIT);
 /// The bit that every queue carries until a snapshot cleared it (`KFD_EC_MASK(EC_QUEUE_NEW)`).
 /// While it does, `SUSPEND_QUEUES` answers [`INVALID_BIT`] for it.
 pub const EC_QUEUE_NEW: u64 = exception(31);
-/// By which a runtime that starts or ends waits for its debugger, and the debugger lets it go on
+/// The exception on which a runtime that starts or ends waits until its debugger sends it
 /// (`KFD_EC_MASK(EC_PROCESS_RUNTIME)`).
 pub const EC_PROCESS_RUNTIME: u64 = exception(48);
 
@@ -31,9 +31,9 @@ pub const fn exception(code: u32) -> u64 {
 
 /// States of a process's runtime (`kfd_dbg_runtime_state`).
 pub mod runtime_state {
-    /// Nobody has called `RUNTIME_ENABLE`.
+    /// The runtime has not called `RUNTIME_ENABLE`.
     pub const DISABLED: u32 = 0;
-    /// It was called.
+    /// The runtime has called `RUNTIME_ENABLE`.
     pub const ENABLED: u32 = 1;
     /// It waits for the debugger.
     pub const ENABLED_BUSY: u32 = 2;

@@ -1,9 +1,9 @@
-//! The two calls of a driver that somebody patched, and the other meaning of one of their numbers.
+//! The two calls of a patched driver, and the other meaning of one of their numbers.
 //!
 //! They are in no kernel (every number from 0x7f to 0x8a answers `ENOTTY` on 6.1 and 6.12), and
 //! 0x87 is the next that AMD's own driver package would give to something of its own. The numbers,
 //! the 16 bytes and the kinds of preemption come from notes that were published about such a
-//! driver; the code of the driver was not. `docs/kfd.md` says what to make of it.
+//! driver; the code of the driver was not. `docs/src/guides/amd.md` says what to make of it.
 //!
 //! 0x88 has another meaning in the driver of GPreempt (USENIX ATC 2025): one call of 32 bytes that
 //! suspends and resumes. Since the driver does not look at the size, a resume of 16 bytes sent

@@ -18,7 +18,7 @@ const CREATE_PROCESS: c_ulong = 0x4b27;
 
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
 
-/// Held while an update is on its way, so that whoever suspends a queue knows that none is. Updates
+/// Locked while an update is under way, so that a suspension can wait until none is. Updates
 /// wait for each other in the driver anyway.
 static UPDATING: Mutex<()> = Mutex::new(());
 
@@ -26,7 +26,7 @@ fn updating() -> MutexGuard<'static, ()> {
     UPDATING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says whether others' updates of a queue are held back.
+/// Sets whether the owner's updates of a queue are held back.
 pub(crate) fn hold(id: u32, held: bool) -> Option<WatchedQueue> {
     let _none = updating();
     lock().hold(id, held)
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn ioctl(
             create(descriptor, request, argument)
         } else {
             if request & 0xffff == CREATE_PROCESS {
-                lock().has_other_spaces = true;
+                lock().has_secondary_process = true;
             }
             next(descriptor, request, argument)
         }
@@ -86,7 +86,7 @@ const fn is_create(number: u32) -> bool {
     number == uapi::CREATE_QUEUE.request || number == uapi::CREATE_QUEUE_88.request
 }
 
-/// Does something without changing `errno`.
+/// Runs `work` and restores `errno` afterwards.
 fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: it is this thread's.
     let place = unsafe { libc::__errno_location() };

@@ -1,17 +1,17 @@
-//! A library to preload (`LD_PRELOAD`) that sees the calls which a program and its libraries make
+//! A library to preload (`LD_PRELOAD`). It sees the calls that a program and its libraries make
 //! to AMD's kernel driver, at the C library's `ioctl`.
 //!
-//! * It knows each queue's ring, size and priority, and which thread made it, so that a stream can
-//!   be told from the queue that was made for it.
+//! * It knows each queue's ring, size and priority, and which thread made it, so that a stream's
+//!   queue can be found.
 //! * It sees when a queue's owner updates it. While XSched has the queue suspended, an update
-//!   reaches the driver with a percentage of 0 instead, and what the owner wanted is kept; it gets
-//!   that when XSched lets the queue go. The owner is told that its update succeeded. The
-//!   alternative, to let it through and suspend again, would cost two preemptions of the whole GPU
-//!   and let the queue run meanwhile.
-//! * Before a suspended queue is destroyed, or the runtime disabled, XSched is asked to let go:
+//!   reaches the driver with a percentage of 0 instead, and the owner's percentage is kept until
+//!   XSched resumes the queue. The owner's call returns success. Letting the update through and
+//!   suspending the queue again would cost two preemptions of the whole GPU, and the queue would
+//!   run meanwhile.
+//! * Before a queue is destroyed, or the runtime disabled, it has XSched resume suspended queues:
 //!   with a debugger attached the driver would wait for ever.
 //!
-//! Nothing else is changed or refused. Calls that do not go through the C library's `ioctl`, as
+//! It changes and refuses nothing else. Calls that do not go through the C library's `ioctl`, as
 //! XSched's own, are not seen; ROCm's go through it.
 #![allow(unsafe_code)]
 
@@ -25,11 +25,11 @@ use xsched_hal_kfd::preloaded::{EndFn, WatchedQueue};
 pub use interpose::ioctl;
 use table::lock;
 
-/// See [`xsched_hal_kfd::preloaded::MarkFn`].
+/// See [`xsched_hal_kfd::preloaded::QueuesCreatedFn`].
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_kfd_watch_mark_v1() -> u64 {
-    lock().mark()
+    lock().created()
 }
 
 /// See [`xsched_hal_kfd::preloaded::CreatedFn`].
@@ -88,9 +88,9 @@ pub extern "C" fn xsched_kfd_watch_on_end_v1(call: Option<EndFn>) {
     lock().on_end = call;
 }
 
-/// See [`xsched_hal_kfd::preloaded::SpacesFn`].
+/// See [`xsched_hal_kfd::preloaded::SecondaryProcessFn`].
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_kfd_watch_spaces_v1() -> c_int {
-    c_int::from(lock().has_other_spaces)
+    c_int::from(lock().has_secondary_process)
 }

@@ -1,4 +1,4 @@
-//! The queues of this process, as its calls tell.
+//! The queues of this process, as its calls show them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use xsched_hal_kfd::preloaded::{EndFn, WatchedQueue};
 use xsched_hal_kfd::uapi::{CreateQueue88, UpdateQueue};
 
-/// A queue, who made it, and whether it is suspended.
+/// A queue, the thread that made it, and whether its updates are held back.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     queue: WatchedQueue,
@@ -20,11 +20,11 @@ pub(crate) struct Table {
     queues: BTreeMap<u32, Entry>,
     /// Queues made so far.
     created: u64,
-    /// The process that all this is about: a child has none of its parent's queues.
+    /// The process of these queues: a child process has none of its parent's.
     process: i32,
-    /// There may be queues that others' ids are as well.
-    pub(crate) has_other_spaces: bool,
-    /// What is called before something that would wait for a suspended queue.
+    /// An id may mean several queues.
+    pub(crate) has_secondary_process: bool,
+    /// The callback before a call that would wait for a suspended queue.
     pub(crate) on_end: Option<EndFn>,
 }
 
@@ -34,12 +34,12 @@ impl Table {
             queues: BTreeMap::new(),
             created: 0,
             process: 0,
-            has_other_spaces: false,
+            has_secondary_process: false,
             on_end: None,
         }
     }
 
-    pub(crate) const fn mark(&self) -> u64 {
+    pub(crate) const fn created(&self) -> u64 {
         self.created
     }
 
@@ -62,7 +62,7 @@ impl Table {
         self.queues.insert(queue.id, Entry { queue, thread, is_held: false });
     }
 
-    /// A queue that was made as that one is gone. Another may have its id by now.
+    /// Removes the queue with this id and number. Another queue may have its id by now.
     pub(crate) fn destroy(&mut self, id: u32, created: u64) {
         if self.queues.get(&id).is_some_and(|entry| entry.queue.created == created) {
             self.queues.remove(&id);
@@ -83,7 +83,7 @@ impl Table {
         Some(entry.queue)
     }
 
-    /// The owner has updated a queue, or believes so.
+    /// Notes an update by the owner, which may be held back.
     pub(crate) fn update(&mut self, wanted: &UpdateQueue, held_back: bool) {
         let Some(entry) = self.queues.get_mut(&wanted.queue_id) else { return };
         let queue = &mut entry.queue;
@@ -93,8 +93,8 @@ impl Table {
         queue.held_back += u64::from(held_back);
     }
 
-    pub(crate) fn created_since(&self, mark: u64, thread: i32) -> Vec<WatchedQueue> {
-        let new = |entry: &&Entry| entry.queue.created > mark && entry.thread == thread;
+    pub(crate) fn created_since(&self, before: u64, thread: i32) -> Vec<WatchedQueue> {
+        let new = |entry: &&Entry| entry.queue.created > before && entry.thread == thread;
         let mut found: Vec<_> = self.queues.values().filter(new).map(|entry| entry.queue).collect();
         found.sort_unstable_by_key(|queue| queue.created);
         found
@@ -129,18 +129,18 @@ mod tests {
     }
 
     #[test]
-    fn queues_are_told_by_thread_and_time() {
+    fn queues_are_listed_by_thread_and_order() {
         let mut table = Table::new();
         table.create(&made(0), 1);
-        let mark = table.mark();
+        let before = table.created();
         table.create(&made(1), 1);
         table.create(&made(2), 2);
-        let ids = |table: &Table, mark, thread| -> Vec<u32> {
-            table.created_since(mark, thread).iter().map(|queue| queue.id).collect()
+        let ids = |table: &Table, before, thread| -> Vec<u32> {
+            table.created_since(before, thread).iter().map(|queue| queue.id).collect()
         };
-        assert_eq!(ids(&table, mark, 1), [1]);
+        assert_eq!(ids(&table, before, 1), [1]);
         assert_eq!(ids(&table, 0, 1), [0, 1]);
-        assert_eq!(ids(&table, mark, 3), [0_u32; 0]);
+        assert_eq!(ids(&table, before, 3), [0_u32; 0]);
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         let first = table.get(0).expect("it is there").created;
         table.hold(0, true);
         table.create(&made(0), 1);
-        // The news of the first one's end comes late.
+        // The destruction of the first one is noted late.
         table.destroy(0, first);
         let second = table.get(0).expect("it is there").created;
         assert!(second > first && !table.is_held(0));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_owner_wants_is_kept() {
+    fn the_owners_update_is_kept() {
         let mut table = Table::new();
         table.create(&made(0), 1);
         let wanted = UpdateQueue { priority: 11, percentage: 0x0264, ..Default::default() };

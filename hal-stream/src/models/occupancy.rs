@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use super::harness::{explore, join, start};
 use crate::occupancy::{Occupancy, Occupant};
 
-/// A queue with work counts, and one without does not, whoever was first.
+/// A queue with work counts as occupied and one without does not, in every order.
 #[test]
 fn a_launch_at_the_end() {
     explore("occupancy::a_launch_at_the_end", 6, || {

@@ -1,9 +1,9 @@
 //! What the simulator says about the same service on the same device.
 
 use xsched::core::level::Level;
-use xsched_sim::comparators::Comparators;
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run};
+use xsched_sim::scenario::Comparators;
 use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
 use super::device::Request;

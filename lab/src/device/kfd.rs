@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use xsched::core::hal::Backend;
 use xsched::core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig};
-use xsched_hal_kfd::attribution::{Attribution, Blind, ByCalls, BySnapshot};
+use xsched_hal_kfd::attribution::{Attribution, ByCalls, BySnapshot, NoAttribution};
 use xsched_hal_kfd::mechanism::{
     DebugTrap, Kind as Mechanisms, Mechanism, PatchedDriver, UpdateQueue,
 };
 use xsched_hal_kfd::preloaded::Preloaded;
-use xsched_hal_kfd::probe::{Found, Places, probe};
+use xsched_hal_kfd::probe::{ProbeConfig, ProbeReport, probe};
 use xsched_hal_kfd::topology::{Gpu as GpuFacts, Topology};
 use xsched_hal_kfd::{Kfd as Driver, KfdConfig, KfdDevice, KfdQueueConfig, Versioned};
 use xsched_hal_stream::{SharedPage, StreamApi, StreamCommand, StreamDevice};
@@ -44,7 +44,7 @@ impl DriverAccess {
     #[must_use]
     pub fn nothing() -> Self {
         let why = "only --hal kfd holds by the driver";
-        Self { attribution: Box::new(Blind), mechanism: Err(LabError::new(why)) }
+        Self { attribution: Box::new(NoAttribution), mechanism: Err(LabError::new(why)) }
     }
 }
 
@@ -54,8 +54,8 @@ pub struct Kfd {
     hip: Hip,
     ordinal: u32,
     driver: Arc<Versioned<Driver>>,
-    asked: Places,
-    found: Found,
+    asked: ProbeConfig,
+    found: ProbeReport,
     /// The GPU or its partitions, as the driver knows them.
     places: Vec<GpuFacts>,
     /// Queues that were there before this process made any.
@@ -81,7 +81,7 @@ impl Kfd {
     /// If there is no AMD kernel driver, or this user may not use it, or the device or the kernels
     /// cannot be had; in one line that says what to do.
     pub fn open(ordinal: u32) -> Result<Self, LabError> {
-        let asked = Places::from_environment();
+        let asked = ProbeConfig::from_environment();
         let (driver, found) = probe(&asked).map_err(LabError::new)?;
         // Before there are queues of our own.
         let before = queues(&asked.sysfs);
@@ -140,7 +140,7 @@ impl Kfd {
         }
         match self.debugger() {
             Ok(debugger) => Box::new(BySnapshot(debugger)),
-            Err(_) => Box::new(Blind),
+            Err(_) => Box::new(NoAttribution),
         }
     }
 
@@ -177,7 +177,7 @@ impl Kfd {
     fn with(&self, mechanism: Arc<dyn Mechanism>) -> Result<KfdDevice<Streams>, LabError> {
         let below = self.hip.streams().clone();
         // Where gates are opened because a call is blocked, suspended queues are let go as well.
-        let lifted = Some(below.lifted());
+        let lifted = Some(below.gates_open());
         let mut config = KfdConfig::default();
         config.gpu = self.places.first().cloned();
         let device = KfdDevice::new(below, mechanism, self.attribution(), lifted, config);

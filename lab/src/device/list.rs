@@ -4,7 +4,7 @@ use serde::Serialize;
 use xsched_hal_cuda::{CudaApi, StreamDevice, StreamDeviceConfig};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, Rings};
 use xsched_hal_kfd::mechanism::Kind;
-use xsched_hal_kfd::probe::{Found, Places, probe};
+use xsched_hal_kfd::probe::{ProbeConfig, ProbeReport, probe};
 use xsched_hal_kfd::topology::Gpu;
 use xsched_hal_stream::StreamApi;
 
@@ -100,7 +100,7 @@ fn hip() -> Vec<Entry> {
 /// What AMD's kernel driver says: which GPUs there are, and by which mechanism their waves can be
 /// interrupted. Opens no GPU.
 fn kfd() -> Vec<Entry> {
-    let found = match probe(&Places::from_environment()) {
+    let found = match probe(&ProbeConfig::from_environment()) {
         Ok((_, found)) => found,
         Err(error) => return vec![Entry::none("kfd", error.to_string())],
     };
@@ -112,7 +112,7 @@ fn kfd() -> Vec<Entry> {
     gpus.iter().map(|gpu| kfd_entry(gpu, &found, &version)).collect()
 }
 
-fn kfd_entry(gpu: &Gpu, found: &Found, version: &str) -> Entry {
+fn kfd_entry(gpu: &Gpu, found: &ProbeReport, version: &str) -> Entry {
     let (part, parts) = gpu.partition;
     let partition =
         if parts > 1 { format!(", partition {part} of {parts}") } else { String::new() };

@@ -69,8 +69,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// A word that is 0 at first. Its memory stays allocated to the end of the process: a stream may
-/// wait for it for longer than anybody knows.
+/// A word that is 0 at first. Its memory stays allocated to the end of the process: nothing tells
+/// for how long a stream may wait for it.
 #[derive(Debug)]
 pub struct PlacedWord {
     place: Place,
@@ -171,7 +171,7 @@ fn host_memory(api: &HipApi, kind: u32) -> Result<Addresses, HipError> {
     // SAFETY: the pointer may be written to.
     let code = unsafe { (api.library().table().hipHostMalloc)(&raw mut host, BYTES, flags) };
     HipError::check("hipHostMalloc", code)?;
-    // SAFETY: so many bytes were just allocated, and nobody knows of them.
+    // SAFETY: so many bytes were just allocated, and nothing else refers to them.
     unsafe { ptr::write_bytes(host.cast::<u8>(), 0, BYTES) };
     // SAFETY: it was just allocated by the runtime.
     let device = unsafe { device_address(api, host) }?;

@@ -35,8 +35,8 @@ pub struct WorkKernels {
     functions: Vec<(&'static str, HipFunction)>,
 }
 
-/// What kernels of one queue write to. Its memory stays allocated to the end of the process: nobody
-/// knows when a kernel that was made for it runs for the last time.
+/// What kernels of one queue write to. Its memory is never given back: nothing tells when a kernel
+/// that was made for it runs for the last time.
 #[derive(Debug)]
 pub struct WorkMemory {
     blocks: u32,
@@ -62,7 +62,7 @@ impl WorkKernels {
             |error: HipError| HipError::KernelsRefused { from: from.clone(), why: Box::new(error) };
         // What is a text has to end with zero, and nothing minds it.
         image.push(0);
-        // SAFETY: who builds it or names it promises that it is whole.
+        // SAFETY: its builder, or the user who names it, promises that it is whole.
         let module = unsafe { HipModule::load(api, &image) }.map_err(refused)?;
         let function = |kind| Ok((kind, module.function(&format!("xs_work_{kind}"))?));
         let functions: Result<Vec<_>, HipError> = WORK_KINDS.into_iter().map(function).collect();

@@ -114,7 +114,7 @@ pub(super) fn three(lab: &Lab) -> Result<Findings> {
     );
     findings.notes.push(
         "Medians over seeds. The MI308X data cannot tell kernel round robin from a host lock \
-         (docs/bert.md); the former is simulated."
+         (docs/src/results/bert.md); the former is simulated."
             .to_owned(),
     );
     Ok(findings)
@@ -216,7 +216,8 @@ pub(super) fn priorities(lab: &Lab) -> Result<Findings> {
         plot: Plot::Lines(lines),
     });
     findings.notes.push(
-        "The plan's goals for closed loops cannot be met by any scheduler (docs/bert.md), so low \
+        "The plan's goals for closed loops cannot be met by any scheduler \
+         (docs/src/results/bert.md), so low \
          over high is judged beside an endless low task alone. A ratio that preemption without any \
          cost does not reach either is called out of reach."
             .to_owned(),

@@ -3,8 +3,8 @@
 //! judges it.
 //!
 //! Nothing published enters a simulated value except through a parameter that says it was fitted,
-//! and a [`Row`] that depends on such a parameter is called fitted. `docs/paper.md` describes the
-//! experiments and the files.
+//! and a [`Row`] that depends on such a parameter is called fitted. `docs/src/results/paper.md`
+//! describes the experiments and the files.
 
 mod bert;
 mod files;

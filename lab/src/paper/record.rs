@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Distance, Row, Study, Summary, Verdict};
 
-/// The record of an experiment; `docs/paper.md` describes its JSON form.
+/// The record of an experiment; `docs/src/results/paper.md` describes its JSON form.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
     test_id: &'static str,

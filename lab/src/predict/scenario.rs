@@ -1,6 +1,6 @@
 //! The scenarios that stand for what the benches run.
 
-use xsched_sim::comparators::Comparators;
+use xsched_sim::scenario::Comparators;
 use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
 use crate::device::foreground::Foreground;

@@ -157,7 +157,7 @@ fn make(
 ) -> Result<Made, LabError> {
     let before = below.attribution.before();
     let stream = BareStream::new(api, ring).map_err(LabError::new)?;
-    let queue = before.and_then(|before| below.attribution.the_one_since(&before));
+    let queue = before.and_then(|before| below.attribution.single_since(&before));
     let queue = queue
         .map_err(|why| why.to_string())
         .and_then(|facts| KfdQueue::new(facts).map(Arc::new).map_err(|why| why.to_string()));

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::clock::Event;
-use crate::comparators::Admit;
+use crate::gate::Admit;
 
 impl Engine<'_> {
     /// Whether the next command of a queue may be launched, as far as the gate is concerned.

@@ -175,7 +175,7 @@ impl CheckFigures {
     }
 }
 
-/// The figures of one run. Serialised, this is the run document of `docs/report.md`.
+/// The figures of one run. Serialised, this is the run document of `docs/src/reference/files.md`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunFigures {
     /// Scenario name.

@@ -1,5 +1,5 @@
 //! From what a run produced to what a person or another program reads: figures, JSON, pictures,
-//! timelines, bands over seeds and comparisons. `docs/report.md` describes every form.
+//! timelines, bands over seeds and comparisons. `docs/src/reference/files.md` describes every form.
 //!
 //! - [`RunFigures`] holds the figures of one run; its JSON form is the run document.
 //! - [`Series`] holds the same run with consecutive seeds, with [`Bands`] and compared references.

@@ -1,12 +1,13 @@
-//! What a scenario says, as plain checked data. The TOML form is documented in `docs/scenario.md`;
-//! everything here is already in nanoseconds and already validated.
+//! What a scenario says, as plain checked data. The TOML form is documented in
+//! `docs/src/reference/scenarios.md`; everything here is already in nanoseconds and already
+//! validated.
 
 use std::sync::Arc;
 
 use xsched_core::cost::{CostModel, Reach};
 use xsched_core::time::Duration;
 
-use crate::comparators::Comparators;
+use super::system::Comparators;
 
 /// The version of the scenario schema that this program reads (`version = 1` in the file).
 pub const SCHEMA_VERSION: u32 = 1;

@@ -15,8 +15,8 @@ use crate::log::{Log, Note};
 use crate::subject::{PreemptOf, RetireOf, Subject, SubmitOf, Work};
 use crate::verdict::{Step, ensure, fail, skip};
 
-/// Looks at something this often while waiting for it.
-const GLANCE: Duration = Duration::from_micros(20);
+/// Between two looks at a condition that a check waits for.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 /// Commands that a queue's log has room for.
 const COMMANDS_MAX: usize = 8_192;
 /// Tries, each with commands twice as long as before, to come in time.
@@ -25,7 +25,7 @@ const TRIES: u32 = 6;
 const UNITS: u64 = 10;
 
 /// The halves of a subject's queue.
-pub(crate) type Open<S> = Halves<SubmitOf<S>, RetireOf<S>, Prompt<S>>;
+pub(crate) type Open<S> = Halves<SubmitOf<S>, RetireOf<S>, CommitEach<S>>;
 
 /// A device under test.
 pub(crate) struct Device<S: Subject>(Arc<Mutex<S::Backend>>);
@@ -45,26 +45,26 @@ impl<S: Subject> Device<S> {
     }
 }
 
-/// The half that preempts, with steps committed as soon as they are staged. So checks that are not
-/// about commits need not know of them.
-pub(crate) struct Prompt<S: Subject> {
+/// The half that preempts. It commits each step as soon as it is staged, so that checks that are not
+/// about commits need not make any.
+pub(crate) struct CommitEach<S: Subject> {
     inner: PreemptOf<S>,
     /// The device, if it stages steps.
     device: Option<Device<S>>,
 }
 
-impl<S: Subject> Prompt<S> {
+impl<S: Subject> CommitEach<S> {
     /// Only stages a step, where the device does.
     pub(crate) fn stage(&mut self, step: DeviceStep) -> Result<StepDone, Fault> {
         self.inner.step(step)
     }
 }
 
-impl<S: Subject> ErrorType for Prompt<S> {
+impl<S: Subject> ErrorType for CommitEach<S> {
     type Error = <PreemptOf<S> as ErrorType>::Error;
 }
 
-impl<S: Subject> Steps for Prompt<S> {
+impl<S: Subject> Steps for CommitEach<S> {
     fn level(&self) -> Level {
         self.inner.level()
     }
@@ -91,7 +91,7 @@ pub(crate) fn open<S: Subject>(subject: &S, device: &Device<S>, n: u32) -> Step<
     match opened {
         Ok(Halves { submit, retire, preempt: inner, caps }) => {
             let device = device.stages().then(|| Device(Arc::clone(&device.0)));
-            Ok(Halves { submit, retire, preempt: Prompt { inner, device }, caps })
+            Ok(Halves { submit, retire, preempt: CommitEach { inner, device }, caps })
         }
         Err(error) => fail(format!("queue {n} was not opened: {error:?}")),
     }
@@ -112,8 +112,8 @@ pub(crate) fn until<S: Subject>(
 ) -> Step {
     let start = Instant::now();
     while !holds()? {
-        ensure!(start.elapsed() < subject.patience(), "waited in vain: {what}");
-        thread::sleep(GLANCE);
+        ensure!(start.elapsed() < subject.patience(), "timed out waiting for {what}");
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -122,9 +122,9 @@ pub(crate) fn until<S: Subject>(
 pub(crate) fn stands_still<S: Subject>(s: &S, what: &str, number: impl Fn() -> u64) -> Step {
     let (start, before) = (Instant::now(), number());
     while start.elapsed() < s.settle() {
-        thread::sleep(GLANCE);
+        thread::sleep(POLL_INTERVAL);
         let now = number();
-        ensure!(now == before, "{what}, which it must not: {before} became {now}");
+        ensure!(now == before, "{what}: a count that must not change went from {before} to {now}");
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ pub(crate) struct Rig<'a, S: Subject> {
     pub(crate) subject: &'a S,
     pub(crate) submit: SubmitOf<S>,
     pub(crate) retire: RetireOf<S>,
-    pub(crate) preempt: Prompt<S>,
+    pub(crate) preempt: CommitEach<S>,
     pub(crate) caps: Caps,
     pub(crate) log: Arc<Log>,
     /// What was launched, for the case that it has to be launched again.
@@ -273,7 +273,7 @@ impl<'a, S: Subject> Rig<'a, S> {
         let answer = match self.retire.poll_retired() {
             Ok(None) => return Ok(None),
             Ok(Some(answer)) => answer,
-            Err(error) => return fail(format!("completions could not be asked for: {error:?}")),
+            Err(error) => return fail(format!("`poll_retired` failed: {error:?}")),
         };
         let (upto, seen) = (answer.upto.count(), self.seen);
         ensure!(upto <= self.launched(), "{upto} retired of {} launched", self.launched());
@@ -382,7 +382,7 @@ impl<'a, S: Subject> Rig<'a, S> {
                 Err(fault) => return fail(format!("{step:?} was refused: {fault}")),
             }
             ensure!(start.elapsed() < self.subject.patience(), "{step:?} has no end");
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
             done = self.preempt.poll_step().map(|done| done.unwrap_or(StepDone::Later));
         }
     }
@@ -453,7 +453,7 @@ impl<'a, S: Subject> Rig<'a, S> {
         Ok(())
     }
 
-    /// Lets go, as the core does, and launches again what the device has forgotten.
+    /// Releases as the core does, and launches again what the device has forgotten.
     pub(crate) fn release(&mut self) -> Step {
         if self.interrupted {
             self.step(DeviceStep::Restore)?;

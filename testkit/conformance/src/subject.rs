@@ -23,7 +23,7 @@ pub enum Work {
     Timed {
         /// Device time in nanoseconds.
         ns: u64,
-        /// Where it is noted.
+        /// The command's place in the log.
         note: Note,
     },
     /// Fail on the device. Notes nothing.
@@ -46,7 +46,7 @@ pub struct Claims {
     /// device cannot measure.
     pub busy_permille: u32,
     /// What is reported as busy leaves out time for which commands of other queues had the device.
-    /// If false, a queue may be busy all the time while others are.
+    /// If false, a queue's reported time may include time for which another queue had the device.
     pub busy_alone: bool,
     /// Queues that can be open at once, or `None` if there is no limit worth testing.
     pub queues_max: Option<u32>,
@@ -81,7 +81,7 @@ pub trait Subject: Send + Sync + 'static {
         > + Send
         + 'static;
 
-    /// What is claimed.
+    /// What the backend claims about this device.
     fn claims(&self) -> Claims;
 
     /// Opens the device freshly. Each check does so once.
@@ -104,12 +104,12 @@ pub trait Subject: Send + Sync + 'static {
         None
     }
 
-    /// How long the device may take for anything before it counts as hanging.
+    /// A device that takes longer for anything counts as hanging.
     fn patience(&self) -> Duration {
         Duration::from_secs(20)
     }
 
-    /// How long to watch that nothing happens.
+    /// For how long a check watches that nothing happens.
     fn settle(&self) -> Duration {
         Duration::from_millis(3)
     }
@@ -120,7 +120,7 @@ pub trait Subject: Send + Sync + 'static {
         5_000
     }
 
-    /// Where the random choices follow from. `XSCHED_SEED` in the environment, or 1.
+    /// The seed of random choices: `XSCHED_SEED` in the environment, or 1.
     fn seed(&self) -> u64 {
         let seed = std::env::var("XSCHED_SEED").ok();
         seed.and_then(|text| text.parse().ok()).unwrap_or(1)

@@ -25,7 +25,7 @@ pub fn trials<S: Subject>(name: &str, checks: Vec<Check<S>>, subject: S) -> Vec<
 }
 
 /// Runs the checks on the subjects as the arguments of the process say (the same as for any test),
-/// one after the other unless they say otherwise, because others on the machine disturb. Ends the
+/// one after the other by default, because checks that run at once disturb each other. Ends the
 /// process.
 pub fn main<S: Subject>(subjects: impl IntoIterator<Item = (&'static str, Vec<Check<S>>, S)>) -> ! {
     let all = subjects.into_iter().flat_map(|(name, checks, s)| trials(name, checks, s));

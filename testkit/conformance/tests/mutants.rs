@@ -56,7 +56,7 @@ fn inside() -> impl Iterator<Item = Trial> {
         (Flaw::DropsHeld, "deactivate::held_ones_run_later_once_and_in_order"),
         (Flaw::TurnsHeldRound, "deactivate::held_ones_run_later_once_and_in_order"),
         (Flaw::DropsHeld, "deactivate::again_and_again"),
-        (Flaw::KeepsTheUnit, "interrupt::others_get_the_device"),
+        (Flaw::KeepsTheUnit, "interrupt::other_queues_get_the_device"),
         (Flaw::Restarts, "interrupt::continues_where_it_was"),
         (Flaw::LosesState, "interrupt::continues_where_it_was"),
         (Flaw::LosesState, "interrupt::again_and_again"),

@@ -68,7 +68,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Measures both in turns, so that whatever disturbs the machine disturbs both.
+/// Measures both in turns, so that other load on the machine affects both.
 fn compare(name: &str, raw: impl Fn(), ours: impl Fn()) {
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

@@ -1,9 +1,9 @@
 //! The suite that every backend must pass, at Lv3 by each mechanism.
 //!
-//! Streams are the host device's queues up to Lv2. The driver is the emulated one, and whatever it
-//! says of a queue becomes of the stream: one that it takes off its run list is stopped in the
-//! midst of its command by the host device, and goes on when it is put back. So commands really
-//! stop and go on, and when they do is the driver's word. No GPU is involved.
+//! Streams are the host device's queues up to Lv2, and the driver is the emulated one. When the
+//! driver takes a queue off its run list, the host device stops the stream in the middle of its
+//! command; when the driver puts the queue back, the stream goes on. So commands really stop and go
+//! on when the driver says so. No GPU is involved.
 #![allow(unsafe_code, reason = "calls that make queues, and promises about commands")]
 
 use std::collections::BTreeMap;
@@ -21,7 +21,9 @@ use xsched_hal_kfd::attribution::{Attribution, Before, BySnapshot, Unattributed}
 use xsched_hal_kfd::mechanism::{DebugTrap, Kind, Mechanism, PatchedDriver, UpdateQueue};
 use xsched_hal_kfd::topology::Module;
 use xsched_hal_kfd::uapi;
-use xsched_hal_kfd::{Driver, KfdConfig, KfdDevice, KfdQueueConfig, NORMAL, QueueFacts, Versioned};
+use xsched_hal_kfd::{
+    Driver, KfdConfig, KfdDevice, KfdQueueConfig, PRIORITY_NORMAL, QueueFacts, Versioned,
+};
 use xsched_kfd_emulated::{Config, InProcess, Private};
 use zerocopy::IntoBytes;
 
@@ -77,7 +79,7 @@ impl Bridge {
             gpu_id: GPU,
             queue_type: uapi::QueueType::ComputeAql as u32,
             percentage: 100,
-            priority: NORMAL,
+            priority: PRIORITY_NORMAL,
             ..uapi::CreateQueue88::default()
         };
         let mut made = uapi::CreateQueue { base, ..uapi::CreateQueue::default() };
@@ -205,7 +207,7 @@ impl Attribution for ByModel {
     }
 
     fn made_since(&self, before: &Before) -> Result<Vec<QueueFacts>, Unattributed> {
-        let Before::Queues(known) = before else { return Err(Unattributed::NobodyLooks) };
+        let Before::Queues(known) = before else { return Err(Unattributed::NoObserver) };
         let new = self.queues().into_iter().filter(|(_, ring_base)| !known.contains(ring_base));
         Ok(new
             .map(|(id, ring_base)| QueueFacts {
@@ -213,7 +215,7 @@ impl Attribution for ByModel {
                 gpu_id: GPU,
                 ring_base,
                 ring_size: RING_BYTES,
-                priority: NORMAL,
+                priority: PRIORITY_NORMAL,
                 kind: 2,
                 save_bytes: 0,
                 created: None,
@@ -287,7 +289,7 @@ impl Subject for Interrupting {
             Work::Timed { ns, note } => {
                 let command = HostCommand::new(move || note.run_for(ns, || false));
                 // SAFETY: it reads the clock and touches atomics, in memory that it gives up after
-                // it has ended. Others wait for none of them.
+                // it has ended. No other thread waits for it.
                 unsafe { command.interruptible() }
             }
             // Not `panic!`, which would print.

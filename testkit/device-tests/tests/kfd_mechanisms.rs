@@ -126,7 +126,7 @@ fn all() -> Vec<(Process, Box<dyn Mechanism>)> {
 }
 
 #[test]
-fn queues_stop_and_go_on_by_each_mechanism() {
+fn each_mechanism_suspends_and_resumes() {
     for (process, mechanism) in all() {
         let name = mechanism.kind();
         let queues: Vec<_> = (0..3).map(|number| process.create(number)).collect();
@@ -167,12 +167,12 @@ fn as_many_queues_as_a_process_can_have() {
 }
 
 #[test]
-fn a_queue_that_died_and_another_with_its_id() {
+fn a_destroyed_queue_and_another_with_its_id() {
     for (process, mechanism) in all() {
         let name = mechanism.kind();
         let (old, other) = (process.create(0), process.create(1));
         assert_eq!(mechanism.suspend(std::slice::from_ref(&old)), [Ok(())], "{name}");
-        // As whoever closes a queue has to.
+        // A queue's user resumes it before it destroys it.
         assert_eq!(mechanism.resume(std::slice::from_ref(&old)), [Ok(())], "{name}");
         mechanism.forget(&old);
         assert_eq!(process.destroy(&old), Ok(0), "{name}");
@@ -186,8 +186,8 @@ fn a_queue_that_died_and_another_with_its_id() {
 }
 
 #[test]
-fn nobody_suspends_the_successor_of_a_queue_that_died() {
-    // The patched driver knows ids alone; `docs/kfd.md` says so.
+fn the_successor_of_a_destroyed_queue_is_not_suspended() {
+    // The patched driver knows ids alone; `docs/src/guides/amd.md` says so.
     for (process, mechanism) in all().into_iter().take(2) {
         let old = process.create(0);
         assert_eq!(mechanism.suspend(std::slice::from_ref(&old)), [Ok(())]);
@@ -208,11 +208,11 @@ fn a_queue_that_is_suspended_can_be_destroyed_once_it_is_let_go() {
     let trap = process.trap();
     let queue = process.create(0);
     assert_eq!(trap.suspend(std::slice::from_ref(&queue)), [Ok(())]);
-    // The driver would keep whoever destroys it waiting for ever.
+    // The real driver would make this call wait for ever.
     assert_eq!(process.destroy(&queue), Err(Errno::DEADLK));
     assert_eq!(trap.resume(std::slice::from_ref(&queue)), [Ok(())]);
     assert_eq!(process.destroy(&queue), Ok(0));
-    // By updates nobody is kept.
+    // A queue that an update suspended can be destroyed.
     let update = process.update();
     let queue = process.create(1);
     assert_eq!(update.suspend(std::slice::from_ref(&queue)), [Ok(())]);
@@ -371,7 +371,7 @@ fn streams_are_told_by_what_is_new() {
     let by = BySnapshot(Arc::new(process.trap()));
     let before = by.before().expect("it can be asked");
     let queue = process.create(1);
-    let found = by.the_one_since(&before).expect("one was made");
+    let found = by.single_since(&before).expect("one was made");
     assert_eq!((found.id, found.ring_base), (queue.id(), ring(1)));
 }
 
@@ -385,7 +385,7 @@ fn the_other_meaning_of_0x88_is_refused() {
         let error = error.expect_err("it is another driver");
         let expected = matches!(
             error,
-            KfdError::OtherMeaning { .. } | KfdError::NotSupported { errno: Errno::NOTTY, .. }
+            KfdError::CallMismatch { .. } | KfdError::NotSupported { errno: Errno::NOTTY, .. }
         );
         assert!(expected, "{private:?}: {error}");
         assert_eq!(process.preemptions(), 0);
@@ -403,7 +403,8 @@ fn other_versions_and_schedulers() {
     assert!(!old.is_active(&queue));
     let without = Process::new(Config { sched_policy: 2, ..Config::mi308x() });
     without.enable_runtime();
-    let error = DebugTrap::own(Arc::clone(&without.versioned)).expect_err("nobody schedules");
+    let error =
+        DebugTrap::own(Arc::clone(&without.versioned)).expect_err("there is no hardware scheduler");
     let told = error.to_string();
     assert!(told.contains("sched_policy"), "{told}");
 }

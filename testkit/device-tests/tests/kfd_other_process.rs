@@ -33,7 +33,7 @@ const ROLE: &str = "XSCHED_TEST_ROLE";
 const TARGET: &str = "XSCHED_TEST_TARGET";
 /// What a target ends with that ends in order.
 const IN_ORDER: i32 = 7;
-/// Starts of lines that are meant for whoever started this process.
+/// The start of lines that are meant for the parent process.
 const MARK: &str = "> ";
 
 /// This test in a role, on the emulated driver if it is in none yet.
@@ -68,12 +68,12 @@ fn is_scheduler_on(test: &str, config: Config) -> bool {
     }
 }
 
-/// Says something to whoever started this process.
+/// Sends a line to the parent process.
 fn say(what: impl std::fmt::Display) {
     println!("\n{MARK}{what}");
 }
 
-/// What whoever started this process asks for. Ends this process if nobody is there any more.
+/// The parent's next request. Exits if the parent has ended.
 fn asked() -> String {
     let mut line = String::new();
     let bytes = stdin().read_line(&mut line).expect("a line");
@@ -159,7 +159,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // A test that failed leaves nobody behind; otherwise it has ended.
+        // After a failed test the process still runs.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -167,7 +167,7 @@ impl Drop for Other {
 
 /// A program that keeps streams busy, each in a ring of its own.
 fn target() -> ! {
-    // Whoever wants to may trace it, where only parents may otherwise.
+    // Any process may trace it, where otherwise only parents may.
     // SAFETY: the call takes numbers alone.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
     // As long as the process is there.
@@ -204,7 +204,7 @@ fn keep_busy(api: &HipApi, kernels: &Kernels, stream: HipStream, word: &'static 
     }
 }
 
-/// A program that has the driver open, and whose runtime starts when it is told to.
+/// A program that has the driver open, and that starts its runtime on request.
 fn bare_target() -> ! {
     let driver = Kfd::open().expect("the emulated driver");
     Versioned::ask(&driver).expect("it answers");
@@ -289,7 +289,7 @@ fn queues_of_another_process_stop_and_go_on() {
     assert_eq!(both.len(), 2);
     assert_eq!(trap.suspend(&both), [Ok(()), Ok(())]);
     target.stands_still();
-    // Nobody else can meanwhile.
+    // No other debugger can attach meanwhile.
     let mut second = Other::attacher(test, pid);
     let refused = second.ask("attach");
     assert_eq!(refused, KfdError::DebuggerAttached { pid }.to_string());
@@ -316,7 +316,7 @@ fn nothing_stays_suspended_when_the_one_that_attached_is_killed() {
     other.child.kill().expect("it is ours");
     assert_eq!(other.ended().signal(), Some(libc::SIGKILL));
     target.goes_on();
-    let trap = attach(target.pid()).expect("nobody else is there any more");
+    let trap = attach(target.pid()).expect("the other debugger has ended");
     assert_eq!(trap.suspend(&queues(&trap)), [Ok(())]);
     target.stands_still();
     drop(trap);
@@ -341,7 +341,7 @@ fn a_target_that_dies_in_the_middle_is_named() {
     assert_eq!(trap.resume(&all), [Err(KfdError::NoSuchProcess { pid })]);
     assert!(trap.held().is_empty() && !trap.is_open());
     assert_eq!(trap.resume(&all), [Ok(())], "it is suspended no more");
-    assert_eq!(trap.suspend(&all), [Err(KfdError::Released)]);
+    assert_eq!(trap.suspend(&all), [Err(KfdError::SessionEnded)]);
     assert_eq!(
         (trap.release(), attach(pid).err()),
         (Ok(()), Some(KfdError::NoSuchProcess { pid }))
@@ -396,5 +396,5 @@ fn a_driver_that_wants_debuggers_to_trace_all_the_time_is_refused() {
     assert!(matches!(error, KfdError::NotSupported { errno: rustix::io::Errno::PERM, .. }));
     target.goes_on();
     target.tell("end");
-    assert_eq!(target.ended().code(), Some(IN_ORDER), "nobody keeps it");
+    assert_eq!(target.ended().code(), Some(IN_ORDER), "nothing makes it wait");
 }

@@ -20,7 +20,7 @@ use xsched_conformance::{Claims, Subject, Work, checks};
 use xsched_core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig, Rings};
 use xsched_hal_kfd::mechanism::Kind;
-use xsched_hal_kfd::probe::{MECHANISM_VARIABLE, Places, assemble, probe};
+use xsched_hal_kfd::probe::{MECHANISM_VARIABLE, ProbeConfig, assemble, probe};
 use xsched_hal_kfd::{KfdConfig, KfdDevice, KfdQueueConfig};
 use xsched_hal_stream::{Spacing, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};
 use xsched_kfd_emulated::Config;
@@ -88,12 +88,14 @@ impl Subject for Emulated {
 
     fn device(&self) -> Result<Self::Backend, String> {
         let below = self.below()?;
-        let places =
-            Places { mechanism: Some(self.kind.name().to_owned()), ..Places::from_environment() };
+        let places = ProbeConfig {
+            mechanism: Some(self.kind.name().to_owned()),
+            ..ProbeConfig::from_environment()
+        };
         let (driver, found) = probe(&places).map_err(|error| error.to_string())?;
         let made = assemble(driver, &found, &places).map_err(|error| error.to_string())?;
         let (mechanism, attribution) = made;
-        let lifted = below.lifted();
+        let lifted = below.gates_open();
         let mut config = KfdConfig::default();
         config.blocked_after = PATIENCE;
         (config.stages, config.gpu) = (self.stages, found.topology.gpus.first().cloned());

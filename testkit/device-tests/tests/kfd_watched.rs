@@ -67,7 +67,7 @@ impl Program {
         let (ring_base, ring_size) = (self.ring(number), RING_BYTES);
         let mut update =
             uapi::UpdateQueue { ring_base, queue_id: id, ring_size, percentage, priority };
-        assert_eq!(self.call(&uapi::UPDATE_QUEUE, &mut update), 0, "its owner is told so");
+        assert_eq!(self.call(&uapi::UPDATE_QUEUE, &mut update), 0, "the call reports success");
     }
 
     fn destroy(&self, id: u32) {
@@ -80,19 +80,19 @@ impl Program {
 fn attribute(by: &ByCalls, make: impl FnOnce()) -> Arc<KfdQueue> {
     let before = by.before().expect("it is preloaded");
     make();
-    let facts = by.the_one_since(&before).expect("one was made");
+    let facts = by.single_since(&before).expect("one was made");
     Arc::new(KfdQueue::new(facts).expect("it can be"))
 }
 
 fn tell_queues(by: &ByCalls, program: &Program) {
     let before = by.before().expect("it is preloaded");
-    assert_eq!(by.the_one_since(&before), Err(Unattributed::Shared));
+    assert_eq!(by.single_since(&before), Err(Unattributed::Shared));
     let copies = program.create(0, 1);
-    assert_eq!(by.the_one_since(&before), Err(Unattributed::Shared), "it runs no waves");
+    assert_eq!(by.single_since(&before), Err(Unattributed::Shared), "it runs no waves");
     std::thread::scope(|scope| {
         // Another thread's is not taken for this one's.
         let other = scope.spawn(|| program.create(1, 2)).join().expect("it does not panic");
-        assert_eq!(by.the_one_since(&before), Err(Unattributed::Shared));
+        assert_eq!(by.single_since(&before), Err(Unattributed::Shared));
         program.destroy(other);
     });
     program.destroy(copies);
@@ -126,7 +126,7 @@ fn end_in_time(by: &ByCalls, program: &Program, driver: &Arc<Versioned<Kfd>>) {
     at_exit(&mechanism);
     let queue = attribute(by, || _ = program.create(0, 2));
     assert_eq!(trap.suspend(std::slice::from_ref(&queue)), [Ok(())]);
-    // Without being let go first, this would wait for ever; and so would the next.
+    // Without a resume before it, this call would wait for ever, and so would the next.
     program.destroy(queue.id());
     assert!(trap.held().is_empty());
     let mut disable = uapi::RuntimeEnable::default();

@@ -1,5 +1,5 @@
 //! All constants, compared when this is compiled. What is a cast of a number in HIP's headers, such
-//! as `HIP_LAUNCH_PARAM_END`, is in nobody's bindings.
+//! as `HIP_LAUNCH_PARAM_END`, is in none of the bindings.
 
 use xsched_hal_hip::raw;
 

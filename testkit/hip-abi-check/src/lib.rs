@@ -1,7 +1,7 @@
-//! Compares what `xsched-hal-hip` declares of HIP with bindings that others generated from AMD's
+//! Compares what `xsched-hal-hip` declares of HIP with other projects' bindings, generated from AMD's
 //! headers. If it compiles, all types agree; its tests say that no function was left out.
 //!
-//! * `cubecl-hip-sys`: HIP 6.1 to 7.14, whatever `hipconfig` says is installed, the newest without
+//! * `cubecl-hip-sys`: HIP 6.1 to 7.14, the version that `hipconfig` reports, the newest without
 //!   one.
 //! * `hip-sys`, with the feature `check-hip-sys`: HIP 5.4.
 

@@ -51,14 +51,14 @@ pub(crate) struct Device {
     /// All streams but the default one.
     streams: Mutex<Vec<Arc<Stream>>>,
     default: OnceLock<Arc<Stream>>,
-    /// Cooperative kernels are carried out here, whatever stream they are launched in.
+    /// Where cooperative kernels of all streams are carried out.
     cooperative: OnceLock<Arc<Stream>>,
     turns: Turns,
     pub(crate) units: Units,
 }
 
-/// The units, for rings that can be stopped in the middle of a kernel: who is stopped leaves its
-/// unit to others. In no order.
+/// The units, for rings that can be stopped in the middle of a kernel: a stopped kernel leaves its
+/// unit to other commands, in no order.
 #[derive(Debug, Default)]
 pub(crate) struct Units(AtomicU32);
 

@@ -34,7 +34,7 @@ const KIND: u32 = 2;
 const PRIORITY: u32 = 7;
 /// Bytes of a ring, and what it is aligned to.
 const RING_BYTES: u32 = 1 << 16;
-/// Bytes of the area for saved waves, which nobody writes to.
+/// Bytes of the area for saved waves, which is never written to.
 const SAVE_BYTES: u32 = 0x00ba_6000;
 /// Queues in the page.
 const QUEUES_MAX: usize = 1_024;
@@ -71,8 +71,8 @@ unsafe impl Sync for Driver {}
 unsafe impl Send for Driver {}
 
 static DRIVER: LazyLock<Option<Driver>> = LazyLock::new(|| {
-    let wanted = env::var(VARIABLE).is_ok_and(|value| value.trim() == "1");
-    if wanted { Driver::open() } else { None }
+    let is_on = env::var(VARIABLE).is_ok_and(|value| value.trim() == "1");
+    if is_on { Driver::open() } else { None }
 });
 
 /// Opens the driver, if rings are to be queues, and tells it that there is a runtime. To be called
@@ -147,7 +147,7 @@ impl Driver {
 
     fn call(&self, request: c_ulong, argument: *mut c_void) -> bool {
         // SAFETY: the argument is the request's, and lives until the call returns. Not a raw system
-        // call, so that whoever watches `ioctl` sees it.
+        // call, so that a library that watches `ioctl` sees it.
         unsafe { libc::ioctl(self.file, request, argument) == 0 }
     }
 }
@@ -308,7 +308,7 @@ impl Queue {
         Some(code)
     }
 
-    /// What the handler does: stops while the queue is not active, and lets others have the unit.
+    /// The signal handler: stops while the queue is not active, and frees the unit for other queues.
     /// Atomics, the clock, and system calls alone.
     fn on_signal(&self) {
         if self.is_active() {
@@ -360,7 +360,7 @@ fn mask(how: c_int) {
 /// Sleeps for a moment, in a handler too.
 fn nap() {
     let time = libc::timespec { tv_sec: 0, tv_nsec: UNIT_NS };
-    // SAFETY: the time lives as long as the call, and what is left of it is not asked for.
+    // SAFETY: the time lives as long as the call, and the remaining time is not requested.
     unsafe { libc::nanosleep(&raw const time, ptr::null_mut()) };
 }
 
@@ -384,7 +384,7 @@ extern "C" fn handler(_: c_int) {
     *errno = before;
 }
 
-/// `None` if somebody else has the signal.
+/// `None` if the program already uses the signal.
 fn install_handler() -> Option<()> {
     // SAFETY: zero is valid in all fields: the default action, no flags, an empty mask.
     let (mut action, mut there): (libc::sigaction, libc::sigaction) =

@@ -4,9 +4,9 @@
 //! one promises where a scheduler could notice:
 //!
 //! * Streams run their commands in order, asynchronously. A stream that was made with a mask of
-//!   compute units has a hardware ring of its own. All others share at most 4 rings for each of
+//!   compute units has a hardware ring of its own. All other streams share at most 4 rings for each of
 //!   three priorities (`GPU_MAX_HW_QUEUES`), and a ring is strictly in order: a command that waits
-//!   stops all that was launched into the ring after it, by whatever stream.
+//!   stops all that any stream launched into the ring after it.
 //! * A ring takes 1,024 commands (`XSCHED_EMULATED_DEPTH`); a launch into a full one blocks.
 //! * The legacy default stream waits for all blocking streams, and they for it.
 //! * So many kernels run at once as the device has units for (`XSCHED_EMULATED_UNITS`, 1 if it is
@@ -17,8 +17,8 @@
 //!   queue of that driver, which can stop it in the middle of a kernel. The driver is told that
 //!   there is a runtime by the first call of any function, and that there is none any more when the
 //!   program ends.
-//! * Cooperative kernels are carried out in a ring of the device's own, whatever stream they are
-//!   launched in, and the stream waits for that.
+//! * Cooperative kernels of all streams are carried out in a ring of the device's own, and their
+//!   stream waits for that.
 //! * What is launched into a stream that is being captured becomes a graph: a row of kernels, fills
 //!   and copies, which runs in the ring of the stream that it is launched in. Nothing else can be
 //!   captured.

@@ -13,7 +13,7 @@ use crate::code::{
 
 /// What HIP aligns allocations to.
 const ALIGN: usize = 256;
-/// What fresh memory is filled with, so that nobody relies on zeros.
+/// What fresh memory is filled with, so that no program relies on zeros.
 const FRESH: u8 = 0xa5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,6 @@ fn overlap(blocks: &BTreeMap<usize, Block>, start: usize, bytes: usize) -> bool 
 pub(crate) fn word(address: usize) -> &'static AtomicU32 {
     let word: *const AtomicU32 = ptr::with_exposed_provenance(address);
     // SAFETY: the launch found it in the table, aligned, and freeing waits for what was launched;
-    // nobody keeps the answer for longer. Whoever has the memory too writes atomically.
+    // no caller keeps the answer for longer. Other threads write to the memory atomically.
     unsafe { &*word }
 }

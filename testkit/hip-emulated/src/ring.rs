@@ -96,7 +96,7 @@ pub(crate) struct Item {
     pub(crate) work: Work,
 }
 
-/// A ring. Its thread ends when nobody can launch into it any more.
+/// A ring. Its thread ends when no handle is left that could launch into it.
 #[derive(Debug)]
 pub(crate) struct Ring {
     entries: Arc<Entries>,
@@ -202,7 +202,7 @@ fn carry_out_in(device: &Device, queue: &Queue, work: Work) {
                 true
             })
         }
-        // Waiting is not stopped, and the host's functions are not the device's; but nobody goes on
+        // Waiting is not stopped, and the host's functions are not the device's; but nothing goes on
         // after them whose queue is stopped.
         wait @ (Work::AwaitRecord(_)
         | Work::AwaitWord { .. }
@@ -232,7 +232,7 @@ fn carry_out_in(device: &Device, queue: &Queue, work: Work) {
 }
 
 fn carry_out_one(device: &Device, work: Work) {
-    // A lost device carries nothing out, and nobody waits for it.
+    // A lost device carries nothing out, and no call waits for it.
     let lost = || device.error().is_some();
     match work {
         Work::Record(record) => record.complete(),

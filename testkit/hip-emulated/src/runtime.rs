@@ -217,7 +217,7 @@ impl Runtime {
         self.tables().failures.insert(call, (code, times));
     }
 
-    /// The error that was asked for, if the call is to fail.
+    /// The error that a test has injected, if the call is to fail.
     pub(crate) fn demanded(&self, call: &str) -> Answer {
         let mut tables = self.tables();
         let Some((code, times)) = tables.failures.get_mut(call) else { return Ok(()) };

@@ -51,7 +51,7 @@ extern "C" fn xs_spin(block: *const u8) -> u32 {
     let [cycles, stamps] = unsafe { arguments(block) };
     let stamp = |at| {
         if stamps != 0 {
-            // SAFETY: whoever launched it promised two words there.
+            // SAFETY: the launch's caller promised two words there.
             unsafe { word(stamps, at) }.store(now_ns(), Ordering::SeqCst);
         }
     };
@@ -74,7 +74,7 @@ extern "C" fn xs_clock(block: *const u8) -> u32 {
     // SAFETY: it is known with two arguments.
     let [words, rounds] = unsafe { arguments(block) };
     for n in 1..=rounds {
-        // SAFETY: whoever launched it promised 8 words and one for each round.
+        // SAFETY: the launch's caller promised 8 words and one for each round.
         let (question, answer) = unsafe { (word(words, 0), word(words, FIRST - 1 + n as usize)) };
         while question.load(Ordering::SeqCst) < n {
             if now_ns() - start > PATIENCE_NS {

@@ -132,7 +132,7 @@ impl Stream {
         self.launch_after(Work::Nothing, vec![(together, number)]).map(drop)
     }
 
-    /// Launches something that has to wait for others. Its number.
+    /// Launches a command that waits for other commands. Returns its number.
     fn launch_after(self: &Arc<Self>, work: Work, mut after: Vec<(Arc<Self>, u64)>) -> Answer<u64> {
         self.device.check()?;
         let _launching = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,7 +140,7 @@ impl Stream {
         let number = self.launched() + 1;
         let item = Item { stream: Arc::clone(self), number, after, work };
         self.ring.push(item, self.device.depth());
-        // Only now: others wait for all up to this, maybe in the same ring.
+        // Only now: other streams wait for all up to this, maybe in the same ring.
         self.launched.store(number, Ordering::Release);
         Ok(number)
     }

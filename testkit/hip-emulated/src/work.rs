@@ -39,7 +39,7 @@ extern "C" fn work(block: *const u8) -> u32 {
         let now = now_ns();
         for beater in 0..beaters as usize {
             if now - before > PAUSE_NS {
-                // SAFETY: whoever launched it promised two words for each.
+                // SAFETY: the launch's caller promised two words for each.
                 unsafe { word(beats, 2 * beater + 1) }.store(now, Ordering::SeqCst);
             }
             // SAFETY: as above.
@@ -48,7 +48,7 @@ extern "C" fn work(block: *const u8) -> u32 {
         before = now;
     }
     for block in 0..blocks as usize {
-        // SAFETY: whoever launched it promised two words for each.
+        // SAFETY: the launch's caller promised two words for each.
         let (sum, count) = unsafe { (word(sums, 2 * block), word(sums, 2 * block + 1)) };
         sum.fetch_add(mix(state ^ block as u64), Ordering::SeqCst);
         count.fetch_add(1, Ordering::SeqCst);

@@ -20,7 +20,7 @@ const EXTRA_END: (usize, usize) = (3, 0);
 /// Exports functions under their names.
 macro_rules! exports {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)+) => {$(
-        // SAFETY: the name is HIP's, and nobody else defines it in this library.
+        // SAFETY: the name is HIP's, and this library defines it once.
         #[unsafe(no_mangle)]
         extern "C" fn $name($($arg: $type),*) -> u32 {
             let body = || -> Answer { $body };
@@ -43,7 +43,7 @@ fn put(to: *mut *mut c_void, address: Address) -> Answer {
     Ok(())
 }
 
-/// HIP's extra parameters as CUDA wants them.
+/// HIP's extra parameters in the form of CUDA's.
 fn converted(extra: *mut *mut c_void) -> Answer<Option<[*mut c_void; 5]>> {
     if extra.is_null() {
         return Ok(None);

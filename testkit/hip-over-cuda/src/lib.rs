@@ -10,7 +10,7 @@
 //!
 //! * A mask of compute units is ignored. Such a stream is blocking, as HIP's is, and shares what
 //!   CUDA has it share.
-//! * A wait for a word is always the front end's, whatever `GPU_STREAMOPS_CP_WAIT` says, and looks
+//! * A wait for a word is always the front end's, for any `GPU_STREAMOPS_CP_WAIT`, and looks
 //!   at all its bits. There is no signal memory, and no fine-grained memory of the device.
 //! * Graphs and cooperative launches are CUDA's: such a kernel is in its stream's own ring.
 //! * Modules are PTX or CUDA binaries. Kernels are loaded when they are looked up, not when they

@@ -15,7 +15,7 @@ pub enum Private {
 /// How long the device takes, in nanoseconds of the host's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// For each change of the run list, whatever is on it.
+    /// For each change of the run list, with any number of queues.
     pub fixed_ns: u64,
     /// For each queue that was running and had to be saved and restored.
     pub queue_ns: u64,

@@ -18,7 +18,7 @@ const AWAKE_NS: u64 = 100_000;
 
 /// The emulated driver, called directly: no file, no system call.
 ///
-/// Addresses are the calling process's, whoever is said to call. A wrong one answers `EFAULT`, as
+/// Addresses are always the calling process's, for any `pid`. A wrong one answers `EFAULT`, as
 /// the kernel's does. A call that would block for ever answers `EDEADLK`, which no KFD call does,
 /// and [`InProcess::blocked`] says what it waited for.
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ impl InProcess {
         };
     }
 
-    /// Says whether processes may pause others as `CAP_CHECKPOINT_RESTORE` allows.
+    /// Sets whether processes may pause each other, as `CAP_CHECKPOINT_RESTORE` allows.
     pub fn allow_checkpoints(&self, allow: bool) {
         self.lock().host.may_checkpoint = allow;
     }
@@ -169,7 +169,7 @@ impl Driver for InProcess {
         let mut state = self.lock();
         let State { model, host, .. } = &mut *state;
         let outcome = model.call_with(caller, request, argument, host);
-        // Nobody looks at them here, and they must not pile up.
+        // In the process they have no use, and must not accumulate.
         model.take_changes();
         match outcome {
             Outcome::Answer { result, at_ns } => {

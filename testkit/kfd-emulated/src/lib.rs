@@ -10,7 +10,7 @@
 //! | [`control`] | how a program on the emulated driver makes it fail |
 //!
 //! What was compared with the real driver and what was only read in its source is in
-//! `docs/kfd-vm.md`. Nothing here shows that a GPU can be preempted.
+//! `docs/src/guides/amd.md`. Nothing here shows that a GPU can be preempted.
 #![allow(unsafe_code)]
 
 pub mod answers;

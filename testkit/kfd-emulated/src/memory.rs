@@ -45,7 +45,7 @@ pub(crate) fn write(pid: u32, address: u64, from: &[u8]) -> Result<(), Errno> {
         let place = address.checked_add(at).ok_or(Errno::FAULT)?;
         let [ours, theirs] = vectors(piece.as_ptr().cast_mut(), place, piece.len())?;
         // SAFETY: `ours` is a slice that is only read; `theirs` is checked by the kernel. What is
-        // written is what the process asked for by a call that writes there.
+        // written is the answer of the process's own call, which writes there.
         let moved = unsafe {
             libc::process_vm_writev(pid.cast_signed(), &raw const ours, 1, &raw const theirs, 1, 0)
         };

@@ -1,6 +1,6 @@
 //! What the driver shares with the program that plays the hardware: one slot for each queue id.
 //!
-//! The page is what `mmap` of the emulated `/dev/kfd` shows, at offset 0. Whoever runs a queue's
+//! The page is what `mmap` of the emulated `/dev/kfd` shows, at offset 0. Code that runs a queue's
 //! commands keeps to this:
 //!
 //! * It puts its thread and the signal by which that can be stopped into the slot, then sets
@@ -61,8 +61,8 @@ pub(crate) struct Page {
     slots: *mut Slot,
 }
 
-// SAFETY: the slots are atomics in shared memory, which any thread may touch; the mapping is ended
-// by whoever owns this, once.
+// SAFETY: the slots are atomics in shared memory, which any thread may touch; the mapping ends once,
+// when its owner is dropped.
 unsafe impl Send for Page {}
 
 impl Page {
@@ -77,7 +77,7 @@ impl Page {
         Ok(Self { slots: start.cast() })
     }
 
-    /// A queue's slot. Ids beyond the last share one slot.
+    /// A queue's slot. Ids above the last share one slot.
     pub(crate) const fn slot(&self, id: u32) -> &Slot {
         let id = if id < QUEUES_MAX { id } else { QUEUES_MAX - 1 };
         // SAFETY: the mapping has so many slots, lives as long as this, and zeros are valid.
@@ -113,7 +113,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this one's, and nobody has a reference into it any more.
+        // SAFETY: this value owns the mapping, and no reference into it is left.
         let _ = unsafe { munmap(self.slots.cast(), PAGE_BYTES) };
     }
 }

@@ -265,7 +265,7 @@ fn a_ring_stops_and_goes_on_in_the_middle_of_a_kernel() {
     });
 }
 
-/// The page of this process, as whoever runs queues sees it.
+/// The page of this process, as the code that runs queues sees it.
 fn page(file: &std::fs::File) -> &'static [Slot] {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     let (null, protection) = (std::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
@@ -316,7 +316,7 @@ fn calls_that_block_go_on_when_they_can() {
     assert_eq!(process.detach(pid), Ok(0));
     std::thread::sleep(Duration::from_millis(100));
     assert!(!disabling.is_finished());
-    process.attach(pid).expect("nobody else is attached");
+    process.attach(pid).expect("no other debugger is attached");
     let mut event =
         uapi::SendRuntimeEvent { exceptions: 1 << 47, ..uapi::SendRuntimeEvent::default() };
     assert_eq!(process.trap(pid, Operation::SendRuntimeEvent, &mut event), Ok(0));

@@ -287,5 +287,5 @@ fn check_seed<P: Policy>(
 
 /// The code of the chapter on policies, compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/policies.md")]
+#[doc = include_str!("../../../docs/src/guides/policies.md")]
 struct PoliciesChapter;

@@ -6,8 +6,8 @@
 //! 4. Programs that know nothing of XQueues, with an interposer.
 //! 5. The examples, built by CMake, on the host device and on the emulated HIP runtime.
 //!
-//! Programs find the libraries by `LD_LIBRARY_PATH` alone. What needs a compiler or CMake that is
-//! not there is skipped, and said to be; one C compiler and one C++ compiler must be.
+//! Programs find the libraries by `LD_LIBRARY_PATH` alone. gcc and g++ must be there; clang,
+//! pkg-config and CMake are installed from Debian's packages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,15 +20,16 @@ use object::{Object, ObjectSymbol};
 use super::headers;
 use super::install::{self, LIBRARIES, symbols};
 use super::interpose;
-use crate::command::{cargo, run as run_command, succeeds};
+use crate::apt;
+use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir};
 
-/// Compilers, with what makes one compile a file as what.
-const COMPILERS: [(&str, &[&str]); 4] = [
-    ("gcc", &["-x", "c", "-std=c11"]),
-    ("clang", &["-x", "c", "-std=c11"]),
-    ("g++", &["-x", "c++", "-std=c++17"]),
-    ("clang++", &["-x", "c++", "-std=c++17"]),
+/// Compilers, with their packages and what makes one compile a file as what.
+const COMPILERS: [(&str, &str, &[&str]); 4] = [
+    ("gcc", "gcc", &["-x", "c", "-std=c11"]),
+    ("clang-19", "clang-19", &["-x", "c", "-std=c11"]),
+    ("g++", "g++", &["-x", "c++", "-std=c++17"]),
+    ("clang++-19", "clang-19", &["-x", "c++", "-std=c++17"]),
 ];
 pub(super) const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 /// The program that calls everything.
@@ -51,20 +52,17 @@ pub fn run() -> Result<()> {
     fs::create_dir_all(&made)?;
     let all = made.join("headers.c");
     fs::write(&all, format!("{INCLUDES}int main(void) {{ return (int)kXSchedSuccess; }}\n"))?;
-    let mut compiled = [0, 0];
-    for (at, (compiler, language)) in COMPILERS.iter().enumerate() {
-        if !succeeds(Command::new(compiler).arg("--version")) {
-            println!("capi: !!! NOT CHECKED with {compiler}: it is not there !!!");
+    for (compiler, package, language) in COMPILERS {
+        if !apt::program(compiler, &[package])? {
+            apt::left_out("the C API with another compiler", compiler);
             continue;
         }
-        compiled[at / 2] += 1;
         let include = format!("-I{}", prefix.join("include").display());
         let mut command = Command::new(compiler);
-        command.args(*language).args(WARNINGS).args(["-fsyntax-only", &include]).arg(&all);
+        command.args(language).args(WARNINGS).args(["-fsyntax-only", &include]).arg(&all);
         run_command(&mut command)?;
         program(&prefix, compiler, language, &made.join(format!("all-{compiler}")))?;
     }
-    ensure!(compiled.iter().all(|n| *n > 0), "install a C and a C++ compiler, such as gcc and g++");
     run_command(&mut cargo("build --release --locked -p xsched-hip-emulated"))?;
     bench(&prefix)?;
     interpose::run(&prefix, &made)?;
@@ -113,14 +111,15 @@ fn program(prefix: &Path, compiler: &str, language: &[&str], to: &Path) -> Resul
 
 /// What a compiler needs, as pkg-config says.
 fn flags(prefix: &Path) -> Result<Vec<String>> {
-    let mut command = Command::new("pkg-config");
-    command.args(["--cflags", "--libs", "xsched"]);
-    let Ok(said) = command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).output() else {
-        println!("capi: !!! NOT CHECKED: xsched.pc. There is no pkg-config !!!");
+    if !apt::program("pkg-config", &["pkg-config"])? {
+        apt::left_out("xsched.pc", "pkg-config");
         let (include, lib) = (prefix.join("include"), prefix.join("lib"));
         let flags = [format!("-I{}", include.display()), format!("-L{}", lib.display())];
         return Ok(flags.into_iter().chain(["-lpreempt".to_owned()]).collect());
-    };
+    }
+    let mut command = Command::new("pkg-config");
+    command.args(["--cflags", "--libs", "xsched"]);
+    let said = command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).output()?;
     ensure!(said.status.success(), "pkg-config: {}", String::from_utf8_lossy(&said.stderr));
     let text = String::from_utf8(said.stdout).context("pkg-config says something else")?;
     Ok(text.split_whitespace().map(str::to_owned).collect())
@@ -128,8 +127,8 @@ fn flags(prefix: &Path) -> Result<Vec<String>> {
 
 /// Builds the examples by CMake, and runs them on both devices.
 fn examples(prefix: &Path) -> Result<()> {
-    if !succeeds(Command::new("cmake").arg("--version")) {
-        println!("capi: !!! NOT CHECKED: the examples and the CMake package. No cmake here !!!");
+    if !apt::program("cmake", &["cmake", "make"])? {
+        apt::left_out("the examples in C++ and the CMake package", "cmake");
         return Ok(());
     }
     let hip = target_dir().join("release/libxsched_hip_emulated.so");

@@ -93,7 +93,8 @@ fn link(name: &str, lib: &Path) -> Result<()> {
     let mut script = OsString::from("-Wl,--version-script=");
     script.push(version_script(name));
     command.arg(script);
-    // Whatever cannot be taken back stays when somebody closes it. See docs/capi.md.
+    // The library stays loaded when a program closes it: its threads and hooks do. See
+    // docs/src/guides/c.md.
     command.args(["-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,--gc-sections", "-Wl,--strip-debug"]);
     command.args(symbols(name)?.iter().map(|symbol| format!("-Wl,-u,{symbol}")));
     command.arg(target_dir().join(format!("release/lib{name}.a")));
@@ -125,10 +126,11 @@ mod tests {
 
     #[test]
     fn version_scripts_name_what_the_documentation_lists() {
-        let text = fs::read_to_string(root().join("docs/capi.md")).expect("the documentation");
+        let page = root().join("docs/src/guides/c.md");
+        let text = fs::read_to_string(page).expect("the documentation");
         for name in LIBRARIES {
             for symbol in symbols(name).expect("a script") {
-                assert!(text.contains(&format!("`{symbol}`")), "docs/capi.md lacks {symbol}");
+                assert!(text.contains(&format!("`{symbol}`")), "the guide lacks {symbol}");
             }
         }
     }

@@ -123,7 +123,7 @@ impl Archive {
         self.entries += 1;
         let (bytes, named) = (content.len() as u32, name.len() as u32 + 1);
         // Number, mode, user, group, links, time, bytes, the archive's device, the entry's, the
-        // name's bytes, a sum that nobody looks at.
+        // name's bytes, a sum that the kernel ignores.
         let fields = [self.entries, mode, 0, 0, 1, 0, bytes, 0, 0, device.0, device.1, named, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {

@@ -7,7 +7,7 @@
 //! 3. The same program runs on the emulated driver. The two transcripts must be the same, so that
 //!    the emulator cannot drift from the driver.
 //!
-//! `docs/kfd-vm.md` says what that proves and what it cannot.
+//! `docs/src/guides/amd.md` says what that proves and what it cannot.
 
 mod initramfs;
 mod packages;
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::apt;
 use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir};
 
@@ -36,7 +37,7 @@ const MEMORY_MIB: u32 = 512;
 const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr \
                            no_timer_check tsc=reliable random.trust_cpu=on";
 
-/// Does it. Skipped, with a line that cannot be missed, only if a package cannot be had.
+/// Does it. The real driver is left out only where there is no apt.
 ///
 /// # Errors
 /// If something cannot be built or booted, or an answer is not the expected one.
@@ -47,9 +48,8 @@ pub fn run() -> Result<()> {
     let parts = match packages::get(&folder)? {
         Ok(parts) => parts,
         Err(package) => {
-            println!(
-                "kfd-vm: !!! NOT CHECKED: the real driver. Package {package} cannot be had here !!!"
-            );
+            ensure!(!apt::is_here(), "package {package} cannot be had");
+            apt::left_out("the real driver of AMD's GPUs", package);
             return emulator(&programs, &folder, &root().join(TABLE));
         }
     };

@@ -16,7 +16,8 @@ pub(super) fn check(manifests: &[Manifest<'_>]) -> Vec<Finding> {
         let mut found = |key, message: String| {
             findings.push(manifest.finding(key, "metadata", message));
         };
-        let is_listed = manifest.package().is_some_and(|name| PUBLISHED.contains(&name));
+        let is_listed =
+            manifest.package().is_some_and(|name| PUBLISHED.iter().any(|p| p.1 == name));
         if manifest.is_published() != is_listed {
             found(
                 "publish",

@@ -1,6 +1,7 @@
 use super::*;
 use crate::scripted::{Fake, queue, queue_at};
 use crate::uapi::Operation;
+use crate::uapi::RUNTIME_ENABLE;
 
 fn own(fake: &Fake) -> DebugTrap<Fake> {
     DebugTrap::own(fake.versioned()).expect("the runtime is enabled")
@@ -25,7 +26,7 @@ fn many_queues_cost_one_preemption() {
 }
 
 #[test]
-fn what_is_so_already_costs_nothing() {
+fn repeated_calls_cost_nothing() {
     let fake = Fake::with_queues(1);
     let trap = own(&fake);
     let one = queue(0);
@@ -53,7 +54,7 @@ fn an_id_that_is_used_again_is_noticed() {
     let fake = Fake::with_queues(2);
     let trap = own(&fake);
     assert_eq!(trap.suspend(&[queue(1)]), [Ok(())]);
-    // Queue 0 dies, and another gets its id. The debugger has seen the old one.
+    // Queue 0 is destroyed, and another gets its id. The debugger has seen the old one.
     let mut other = Fake::with_queues(1).state().queues[&0];
     other.ring_base = 0xdead_0000;
     fake.state().queues.insert(0, other);
@@ -64,7 +65,7 @@ fn an_id_that_is_used_again_is_noticed() {
 }
 
 #[test]
-fn one_that_is_gone_keeps_no_other_from_stopping() {
+fn a_destroyed_queue_does_not_keep_others_from_being_suspended() {
     let fake = Fake::with_queues(2);
     let trap = own(&fake);
     let answers = trap.suspend(&[queue(0), queue(9), queue(1)]);
@@ -72,7 +73,7 @@ fn one_that_is_gone_keeps_no_other_from_stopping() {
     assert!(matches!(answers[1], Err(KfdError::UnknownQueue { queue: 9, .. })));
     fake.state().queues.remove(&0);
     let answers = trap.resume(&[queue(0), queue(1)]);
-    // Those are others' handles of the same ids, and so not what was suspended.
+    // These are other handles of the same ids, so they are not the suspended queues.
     assert_eq!(answers, [Ok(()), Ok(())]);
     let answers = trap.resume_all();
     assert!(matches!(answers[0], Err(KfdError::UnknownQueue { queue: 0, .. })));
@@ -82,7 +83,7 @@ fn one_that_is_gone_keeps_no_other_from_stopping() {
 }
 
 #[test]
-fn a_gpu_that_does_not_follow_leaves_nothing_suspended() {
+fn a_failed_preemption_leaves_nothing_suspended() {
     let fake = Fake::with_queues(1);
     let trap = own(&fake);
     fake.state().suspend_bits = FAILED_BIT;
@@ -90,7 +91,7 @@ fn a_gpu_that_does_not_follow_leaves_nothing_suspended() {
     let answer = trap.suspend(std::slice::from_ref(&one));
     assert_eq!(answer, [Err(KfdError::PreemptionTimedOut { call: "DBG_TRAP" })]);
     assert_eq!(trap.is_still_suspended(&one), Ok(false));
-    assert!(fake.is_active(0), "the driver was told to let it go");
+    assert!(fake.is_active(0), "the driver was told to resume it");
     let answer = {
         fake.fail(DBG_TRAP.request, Errno::IO);
         trap.suspend(&[one])
@@ -102,9 +103,9 @@ fn a_gpu_that_does_not_follow_leaves_nothing_suspended() {
 fn a_debugger_never_comes_before_the_runtime() {
     let fake = Fake::with_queues(0);
     fake.state().runtime = runtime_state::DISABLED;
-    let error = DebugTrap::own(fake.versioned()).expect_err("nobody has enabled it");
+    let error = DebugTrap::own(fake.versioned()).expect_err("the runtime is not enabled");
     assert_eq!(error, KfdError::RuntimeNotEnabled);
-    // It is as it was, and nobody waits.
+    // The runtime is as it was, and no call waits.
     assert_eq!(fake.state().runtime, runtime_state::DISABLED);
     assert_eq!(fake.count(DBG_TRAP.request, Some(Operation::Enable)), 0);
     let fake = Fake::with_queues(1);
@@ -114,7 +115,7 @@ fn a_debugger_never_comes_before_the_runtime() {
 }
 
 #[test]
-fn a_runtime_that_ended_meanwhile_is_not_kept_waiting() {
+fn a_runtime_that_ended_meanwhile_does_not_wait() {
     let fake = Fake::with_queues(1);
     let versioned = fake.versioned();
     fake.state().runtime = runtime_state::DISABLED;
@@ -131,16 +132,16 @@ fn a_runtime_that_ends_beside_a_debugger_does_not_wait_and_ends_the_session() {
     let trap = own(&fake);
     let one = queue(0);
     assert_eq!(trap.suspend(std::slice::from_ref(&one)), [Ok(())]);
-    // It would panic if it had to wait.
+    // The fake driver panics where the real one would wait.
     assert_eq!(fake.versioned().runtime_enable(0), Ok(Ok(0)));
     assert!(fake.is_active(0), "the driver lets everything go then");
     assert_eq!(trap.resume(std::slice::from_ref(&one)), [Ok(())]);
     assert!(trap.held().is_empty() && !trap.is_open() && !fake.state().is_debugged);
-    assert_eq!(trap.suspend(&[one]), [Err(KfdError::Released)]);
+    assert_eq!(trap.suspend(&[one]), [Err(KfdError::SessionEnded)]);
 }
 
 #[test]
-fn without_the_leave_to_end_there_is_no_session() {
+fn without_the_runtime_permission_there_is_no_session() {
     let fake = Fake::with_queues(1);
     let versioned = fake.versioned();
     fake.state().failing_operation = Some((Operation::SendRuntimeEvent, Errno::IO));
@@ -169,8 +170,8 @@ fn the_end_resumes_everything() {
     assert_eq!(trap.release(), Ok(()));
     assert!(fake.is_active(0) && fake.is_active(1));
     assert_eq!(trap.release(), Ok(()));
-    assert_eq!(trap.suspend(&[queue(0)]), [Err(KfdError::Released)]);
-    assert_eq!(trap.queues(), Err(KfdError::Released));
+    assert_eq!(trap.suspend(&[queue(0)]), [Err(KfdError::SessionEnded)]);
+    assert_eq!(trap.queues(), Err(KfdError::SessionEnded));
     drop(trap);
     assert_eq!(fake.count(DBG_TRAP.request, Some(Operation::Disable)), 1);
 }
@@ -185,10 +186,10 @@ fn old_drivers_are_not_asked() {
 }
 
 #[test]
-fn more_queues_than_there_can_be_are_nonsense() {
+fn more_queues_than_possible_are_refused() {
     let fake = Fake::with_queues(1025);
     let trap = own(&fake);
-    assert!(matches!(trap.queues(), Err(KfdError::Nonsense { answer: 1025, .. })));
+    assert!(matches!(trap.queues(), Err(KfdError::UnexpectedAnswer { answer: 1025, .. })));
     let fake = Fake::with_queues(1024);
     assert_eq!(own(&fake).queues().expect("there are so many").len(), 1024);
 }

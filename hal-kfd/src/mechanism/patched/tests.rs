@@ -10,11 +10,11 @@ fn patched() -> (Fake, PatchedDriver<Fake>) {
     let fake = Fake::with_queues(2);
     fake.state().has_patch = true;
     let driver = PatchedDriver::new(fake.versioned(), Some("_preempt"), &module(), 1_000);
-    (fake, driver.expect("it is patched and asked for"))
+    (fake, driver.expect("it is patched and permitted"))
 }
 
 #[test]
-fn queues_are_stopped_and_go_on() {
+fn queues_are_suspended_and_resumed() {
     let (fake, driver) = patched();
     let queues = [queue(0), queue(1)];
     assert_eq!(driver.suspend(&queues), [Ok(()), Ok(())]);
@@ -25,7 +25,7 @@ fn queues_are_stopped_and_go_on() {
     assert_eq!(driver.resume(&queues[..1]), [Ok(())]);
     assert!(fake.is_active(0));
     drop(driver);
-    assert!(fake.is_active(1), "what is left goes on in the end");
+    assert!(fake.is_active(1), "the drop resumes what is suspended");
 }
 
 #[test]
@@ -40,24 +40,27 @@ fn a_queue_that_is_gone_is_unknown() {
 }
 
 #[test]
-fn it_has_to_be_asked_for() {
+fn it_needs_the_opt_in() {
     let fake = Fake::with_queues(1);
     fake.state().has_patch = true;
     for asked in [None, Some(""), Some("  ")] {
         let refused = PatchedDriver::new(fake.versioned(), asked, &module(), 1_000);
         let variable = OPT_IN_VARIABLE;
-        assert_eq!(refused.expect_err("nobody asked"), KfdError::NotAskedFor { variable });
+        assert_eq!(
+            refused.expect_err("the variable is not set"),
+            KfdError::OptInMissing { variable }
+        );
     }
     let stock = Module { version: Some("6.12.12".to_owned()), ..Module::default() };
     let refused = PatchedDriver::new(fake.versioned(), Some("_preempt"), &stock, 1_000);
     assert!(matches!(refused, Err(KfdError::NotPatched { .. })));
-    // Only the version was asked for.
+    // The only call asked for the version.
     let versions = fake.count(uapi::GET_VERSION.request, None);
     assert_eq!(versions, fake.state().calls.len());
 }
 
 #[test]
-fn a_module_without_the_calls_is_found_out() {
+fn a_module_without_the_calls_is_refused() {
     let fake = Fake::with_queues(1);
     let refused = PatchedDriver::new(fake.versioned(), Some("_preempt"), &module(), 1_000);
     let error = refused.expect_err("it has none");
@@ -65,8 +68,8 @@ fn a_module_without_the_calls_is_found_out() {
 }
 
 #[test]
-fn another_meaning_of_a_number_is_found_out() {
-    // GPreempt's driver: 0x87 is nothing, and 0x88 takes 32 bytes and succeeds with zeros in them.
+fn another_call_under_the_number_is_refused() {
+    // GPreempt's driver has no 0x87, and its 0x88 takes 32 bytes and succeeds with zeros in them.
     for (preempt, resume, number) in [
         (Ok(0), Ok(0), 0x87),
         (Err(Errno::INVAL), Ok(0), 0x88),
@@ -82,6 +85,6 @@ fn another_meaning_of_a_number_is_found_out() {
         let driver = Arc::new(Versioned::ask(driver).expect("it answers"));
         let refused = PatchedDriver::new(driver, Some("_preempt"), &module(), 1_000);
         let error = refused.expect_err("it is another call");
-        assert!(matches!(error, KfdError::OtherMeaning { number: n, .. } if n == number));
+        assert!(matches!(error, KfdError::CallMismatch { number: n, .. } if n == number));
     }
 }

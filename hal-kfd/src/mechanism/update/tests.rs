@@ -9,7 +9,7 @@ fn mechanism(fake: &Fake) -> UpdateQueue<Fake> {
 }
 
 #[test]
-fn a_queue_is_stopped_and_goes_on_with_its_priority() {
+fn a_queue_is_suspended_and_resumed_with_its_priority() {
     let fake = Fake::with_queues(3);
     fake.state().queues.get_mut(&1).expect("it is there").priority = 11;
     let (update, one) = (mechanism(&fake), queue(1));
@@ -25,7 +25,7 @@ fn a_queue_is_stopped_and_goes_on_with_its_priority() {
 }
 
 #[test]
-fn what_is_so_already_costs_nothing() {
+fn repeated_calls_cost_nothing() {
     let fake = Fake::with_queues(1);
     let (update, one) = (mechanism(&fake), queue(0));
     assert_eq!(update.resume(&[Arc::clone(&one)]), [Ok(())]);
@@ -37,7 +37,7 @@ fn what_is_so_already_costs_nothing() {
 }
 
 #[test]
-fn causes_are_told_apart() {
+fn errnos_map_to_errors() {
     let request = UPDATE_QUEUE.request;
     let call = UPDATE_QUEUE.name;
     let cases = [
@@ -52,14 +52,14 @@ fn causes_are_told_apart() {
         let (update, one) = (mechanism(&fake), queue(0));
         fake.fail(request, errno);
         assert_eq!(update.suspend(std::slice::from_ref(&one)), [Err(expected)]);
-        // Nothing is noted as suspended that is not.
+        // A failed suspension is not noted.
         assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
         assert!(!fake.is_active(0));
     }
 }
 
 #[test]
-fn one_that_fails_keeps_no_other_from_stopping() {
+fn a_failure_does_not_keep_others_from_being_suspended() {
     let fake = Fake::with_queues(2);
     let update = mechanism(&fake);
     let answers = update.suspend(&[queue(0), queue(9), queue(1)]);
@@ -70,14 +70,14 @@ fn one_that_fails_keeps_no_other_from_stopping() {
 }
 
 #[test]
-fn a_queue_that_died_is_not_suspended_any_more() {
+fn a_destroyed_queue_is_no_longer_suspended() {
     let fake = Fake::with_queues(1);
     let (update, one) = (mechanism(&fake), queue(0));
     assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
     fake.state().queues.clear();
     let gone = update.resume(std::slice::from_ref(&one));
     assert!(matches!(gone[0], Err(KfdError::UnknownQueue { .. })));
-    // Its id is another's now, which must not be touched.
+    // Another queue has its id now, which must stay as it is.
     fake.state().queues = Fake::with_queues(1).state().queues.clone();
     fake.state().queues.get_mut(&0).expect("it is there").ring_base = 0xdead_0000;
     assert_eq!(update.resume(std::slice::from_ref(&one)), [Ok(())]);
@@ -89,7 +89,7 @@ fn a_queue_that_died_is_not_suspended_any_more() {
 }
 
 #[test]
-fn a_third_party_that_makes_it_active_is_noticed() {
+fn an_owner_that_makes_it_active_is_noticed() {
     let fake = Fake::with_queues(1);
     let (update, one) = (mechanism(&fake), queue(0));
     assert_eq!(update.suspend(std::slice::from_ref(&one)), [Ok(())]);
@@ -103,7 +103,7 @@ fn a_third_party_that_makes_it_active_is_noticed() {
 }
 
 #[test]
-fn what_is_left_goes_on_in_the_end() {
+fn the_drop_resumes_what_is_suspended() {
     let fake = Fake::with_queues(2);
     let update = mechanism(&fake);
     assert_eq!(update.suspend(&[queue(0), queue(1)]), [Ok(()), Ok(())]);
@@ -116,7 +116,7 @@ fn what_is_left_goes_on_in_the_end() {
 struct Watched {
     record: Mutex<Option<Record>>,
     is_held: AtomicBool,
-    /// The owner updates the queue so often, just after it was released.
+    /// How often the owner updates the queue just after a release.
     races: AtomicU64,
 }
 
@@ -160,7 +160,7 @@ fn watched(fake: &Fake, watch: &Arc<Watched>) -> UpdateQueue<Fake> {
 }
 
 #[test]
-fn what_the_owner_wants_by_now_is_what_it_gets() {
+fn a_resume_sets_the_owners_last_update() {
     let fake = Fake::with_queues(1);
     let watch = Watched::over(100, 5);
     let (update, one) = (watched(&fake, &watch), queue(0));
@@ -184,7 +184,7 @@ fn a_queue_that_its_owner_suspended_stays_so() {
 }
 
 #[test]
-fn an_owner_that_updates_again_and_again_does_not_keep_us() {
+fn an_owner_that_updates_all_the_time_does_not_delay_a_resume_for_ever() {
     let fake = Fake::with_queues(1);
     let watch = Watched::over(100, 5);
     let (update, one) = (watched(&fake, &watch), queue(0));
@@ -210,7 +210,7 @@ fn another_queue_with_the_same_id_is_not_touched() {
 }
 
 #[test]
-fn what_was_set_here_stays_unless_the_owner_sets_another() {
+fn a_noted_priority_stays_unless_the_owner_sets_another() {
     let fake = Fake::with_queues(1);
     let watch = Watched::over(100, 5);
     let (update, one) = (watched(&fake, &watch), queue(0));

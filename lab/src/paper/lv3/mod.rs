@@ -1,6 +1,6 @@
 //! What an MI308X would do at Lv3 under three assumptions about its driver, beside Lv1 and Lv2:
 //! experiments 7.3.1 and 7.3.2 of the test plan. Nobody has measured a wave save of gfx942, so none
-//! of this is a measurement; `docs/lv3.md` has the tables.
+//! of this is a measurement; `docs/src/results/lv3.md` has the tables.
 //!
 //! Two runs for each level and length of the commands. For `quiet` the winner stays until the
 //! victim has stopped and disturbs nobody. For `start` the two take turns, as `mi308x.toml` has it,

@@ -1,4 +1,4 @@
-//! The tables of `docs/lv3.md`.
+//! The tables of `docs/src/results/lv3.md`.
 
 use std::fmt::Write as _;
 

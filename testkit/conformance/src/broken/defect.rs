@@ -56,9 +56,9 @@ defects! {
     BusyTooLong: "retire::busy_time_is_plausible";
     /// Reports a sixteenth of the busy time.
     BusyTooShort: "retire::busy_time_is_plausible";
-    /// Waits for a completion when asked for one.
+    /// Blocks in `poll_retired` until there is a completion.
     PollBlocks: "retire::asking_does_not_block";
-    /// Never wakes anybody.
+    /// Never wakes the waker.
     NeverWakes: "wake::asked_before_the_launch";
     /// Does not wake for what is there already.
     LosesReadyWakes: "wake::asked_after_the_end";
@@ -87,7 +87,7 @@ defects! {
     /// Answers some deactivations without doing anything.
     SkipsSomeDeactivates: "deactivate::again_and_again";
     /// Answers an interrupt without doing anything.
-    IgnoresInterrupt: "interrupt::nothing_runs", "interrupt::others_get_the_device";
+    IgnoresInterrupt: "interrupt::nothing_runs", "interrupt::other_queues_get_the_device";
     /// Takes long to interrupt.
     InterruptsLate: "interrupt::nothing_runs";
     /// Answers a restore without doing anything.
@@ -104,7 +104,7 @@ defects! {
     SkipsSomeInterrupts: "interrupt::again_and_again";
     /// Answers a step before it is committed.
     AnswersBeforeCommits: "commit::nothing_is_answered_before";
-    /// Carries out what the first queue has staged, and forgets the others'.
+    /// Carries out the first queue's staged steps, and forgets those of other queues.
     CommitsOnlyTheFirst: "commit::all_that_is_staged", "commit::holds_and_ends_together";
     /// Cannot commit if nothing is staged.
     RefusesEmptyCommits: "commit::with_nothing_staged";
@@ -123,7 +123,7 @@ defects! {
     /// Reports failed commands as good.
     HidesFailures:
         "failure::is_reported_for_the_one_that_failed", "failure::within_a_batch_is_in_its_range";
-    /// After a failure all others are reported as failed.
+    /// After a failure all later commands are reported as failed.
     BlamesLaterOnes: "failure::is_reported_for_the_one_that_failed";
     /// Loses commands that are launched while a step is under way.
     LosesLaunchesDuringSteps: "threads::halves_at_once";

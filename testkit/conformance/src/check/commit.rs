@@ -20,10 +20,10 @@ pub(super) fn checks<S: Subject>() -> Vec<Check<S>> {
         "`Backend::commit`: one queue's hold and the end of another one's",
         holds_and_ends_together;
         "commit::with_nothing_staged",
-        "`Backend::commit`: whoever asks twice must not be told that it failed",
+        "`Backend::commit`: a second commit with nothing staged succeeds",
         with_nothing_staged;
         "commit::after_a_queue_has_gone",
-        "`Backend::commit`: a queue that goes with a step staged is nobody's business",
+        "`Backend::commit`: a queue that was closed with a step staged does no harm",
         after_a_queue_has_gone;
         "commit::costs_one_preemption",
         "`Backend::commit`: several holds decided together cost one preemption",
@@ -78,7 +78,7 @@ fn answered<S: Subject>(rig: &mut Rig<'_, S>, step: DeviceStep) -> Step {
     rig.stepped(step, done.flatten()).map(drop)
 }
 
-/// Queues with a command that runs or waits for its turn, and others behind it.
+/// Queues with a command that runs or waits for its turn, and more commands behind it.
 fn busy<'a, S: Subject>(
     s: &'a S,
     device: &Device<S>,
@@ -133,7 +133,7 @@ fn apply<S: Subject>(device: &Device<S>, rigs: &mut [Rig<'_, S>], step: DeviceSt
     Ok(())
 }
 
-/// Holds all, or lets all go, by one commit: as deep as one step leads.
+/// Holds or releases all queues by one commit, by one step each.
 fn together<S: Subject>(device: &Device<S>, rigs: &mut [Rig<'_, S>], hold: bool) -> Step {
     let (down, up) = pair(&rigs[0])?;
     apply(device, rigs, if hold { down } else { up })

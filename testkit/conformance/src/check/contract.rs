@@ -14,7 +14,7 @@ use xsched_core::window::WindowConfig;
 
 use super::{Check, list};
 use crate::log::Log;
-use crate::rig::{Prompt, device, empty, open, timed};
+use crate::rig::{CommitEach, device, empty, open, timed};
 use crate::subject::{RetireOf, Subject, SubmitOf};
 use crate::verdict::{Step, Stop, ensure, fail};
 
@@ -37,7 +37,7 @@ struct Driver<'a, S: Subject> {
     queue: Queue<Vec<CommandSlot>>,
     submit: Checked<SubmitOf<S>, &'a Contract>,
     retire: Checked<RetireOf<S>, &'a Contract>,
-    preempt: Checked<Prompt<S>, &'a Contract>,
+    preempt: Checked<CommitEach<S>, &'a Contract>,
     contract: &'a Contract,
     caps: Caps,
     start: Instant,
@@ -74,7 +74,7 @@ impl<S: Subject> Driver<'_, S> {
             }
         }
         let answer = self.retire.poll_retired();
-        match answer.or_else(|e| fail(format!("completions could not be asked for: {e:?}")))? {
+        match answer.or_else(|e| fail(format!("`poll_retired` failed: {e:?}")))? {
             Some(retired) => self.queue.handle_signal(self.now(), Signal::Retired(retired)),
             None => self.queue.handle_timeout(self.now()),
         }
@@ -180,7 +180,7 @@ impl<S: Subject> Driver<'_, S> {
             self.drive()?;
             let (retired, submitted) = (self.queue.retired(), self.queue.submitted());
             let in_time = start.elapsed() < self.subject.patience();
-            ensure!(in_time, "{retired} of {submitted} retired; the others never do");
+            ensure!(in_time, "{retired} of {submitted} retired; the rest never does");
             std::thread::sleep(Duration::from_micros(20));
         }
         self.verify()

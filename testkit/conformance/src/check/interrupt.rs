@@ -17,9 +17,9 @@ pub(super) fn checks<S: Subject>() -> Vec<Check<S>> {
         "interrupt::nothing_runs",
         "invariant 3, Hold: at Lv3 nothing runs",
         nothing_runs;
-        "interrupt::others_get_the_device",
+        "interrupt::other_queues_get_the_device",
         "Lv3 is there for this: another queue runs while this one is stopped",
-        others_get_the_device;
+        other_queues_get_the_device;
         "interrupt::continues_where_it_was",
         "invariant 1, Order: what was stopped goes on as if nothing had happened",
         continues_where_it_was;
@@ -69,7 +69,7 @@ fn nothing_runs<S: Subject>(subject: &S) -> Step {
     in_time(subject, LATE, |ns| Ok(held(subject, &device(subject)?, 0, ns)?.is_some()))
 }
 
-fn others_get_the_device<S: Subject>(subject: &S) -> Step {
+fn other_queues_get_the_device<S: Subject>(subject: &S) -> Step {
     in_time(subject, LATE, |ns| {
         let device = device(subject)?;
         // As many as can run at once are stopped.
@@ -254,7 +254,7 @@ fn held_a_moment<S: Subject>(
     }
     pause(rng, unit_ns / 10);
     if rng.chance(150) {
-        // Long enough for what runs to be seen running, whoever else uses the machine.
+        // Long enough to see a command run on a busy machine.
         thread::sleep(Duration::from_nanos(unit_ns));
     }
     let (after, launched) = (number(low), low.launched());

@@ -83,7 +83,7 @@ fn watch_all<S: Subject>(subject: &S, retire: &mut impl Retire, shared: &Shared)
     while !shared.done.load(Ordering::Acquire) || seen < shared.launched.load(Ordering::Acquire) {
         ensure!(start.elapsed() < patience, "waited in vain for command {seen}");
         let answer = retire.poll_retired();
-        let answer = answer.or_else(|e| fail(format!("completions not asked for: {e:?}")))?;
+        let answer = answer.or_else(|e| fail(format!("`poll_retired` failed: {e:?}")))?;
         let Some(answer) = answer else {
             thread::yield_now();
             continue;
@@ -151,8 +151,8 @@ fn halves_at_once<S: Subject>(subject: &S) -> Step {
         let end = launch_all(subject, submit, &log, room, &shared);
         shared.done.store(true, Ordering::Release);
         let ended = [stepper.join(), watcher.join()].into_iter();
-        let others = ended.map(|end| end.unwrap_or_else(|_| fail("a half panicked")));
-        others.fold(end, Result::and)
+        let answers = ended.map(|end| end.unwrap_or_else(|_| fail("a half panicked")));
+        answers.fold(end, Result::and)
     })?;
     let launched = shared.launched.load(Ordering::Acquire);
     ensure!(launched > 0, "nothing was launched");

@@ -55,7 +55,7 @@ impl Bell {
 fn ask<S: Subject>(rig: &mut Rig<'_, S>) -> Step<Arc<Bell>> {
     let bell = Arc::new(Bell::default());
     if !rig.retire.wake_on_retire(&Waker::from(Arc::clone(&bell))) {
-        return skip("the device does not wake anybody");
+        return skip("the device wakes no waker");
     }
     Ok(bell)
 }

@@ -15,7 +15,7 @@ use xsched_hal_stream::StreamApi;
 use crate::Entry;
 use crate::case::{Case, micros, millis};
 use crate::scene::{
-    BLOCKED_AFTER, Busy, COMMAND_US, Command, IN_FLIGHT, NAP, Probe, Queue, Scene, held,
+    BLOCKED_AFTER, COMMAND_US, Command, IN_FLIGHT, LoadGenerator, NAP, Probe, Queue, Scene, held,
 };
 
 const PTX: &str = concat!(include_str!("extra.ptx"), "\0");
@@ -47,9 +47,9 @@ enum Call {
     StackLimit,
 }
 
-/// Who makes it, while the victim is held.
+/// Which thread makes the call, while the victim is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum Caller {
     /// The victim's thread. Another keeps the winner's queue busy.
     Victim,
     /// The thread of the winner, whose queue has more to launch meanwhile.
@@ -60,11 +60,11 @@ enum Who {
 
 /// How it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum LaunchPath {
     /// Behind the queues' back.
     Raw,
     /// In [`StreamDevice::with_gates_open`].
-    Unheld,
+    GatesOpen,
 }
 
 /// The call, with everything made that it needs.
@@ -132,7 +132,7 @@ impl Call {
                 let (command, stream) = (self.command(extra, second), scene.stream());
                 let device = scene.device.clone();
                 Box::new(move || {
-                    // SAFETY: the stream is never destroyed, and whoever calls enters the device.
+                    // SAFETY: the stream is never destroyed, and the caller enters the device.
                     let launched = unsafe { command.launch_into(device.api(), stream) };
                     launched.map_err(|error| error.to_string())
                 })
@@ -142,7 +142,7 @@ impl Call {
                 // SAFETY: it writes an address.
                 let code = unsafe { (table.mem_alloc)(&raw mut at, 4 << 20) };
                 assert_eq!(code, 0, "no memory");
-                // SAFETY: allocated above, and used by nobody.
+                // SAFETY: allocated above, and used by nothing else.
                 Box::new(move || answer(unsafe { (table.mem_free)(at) }))
             }
             Self::HostFree => {
@@ -153,7 +153,7 @@ impl Call {
                 let at = at.expose_provenance();
                 Box::new(move || {
                     let at = std::ptr::with_exposed_provenance_mut(at);
-                    // SAFETY: allocated above, and used by nobody.
+                    // SAFETY: allocated above, and used by nothing else.
                     answer(unsafe { (table.host_free)(at) })
                 })
             }
@@ -249,17 +249,21 @@ impl Extra {
 }
 
 /// Makes a call on this thread and says how long it took.
-fn timed(device: &StreamDevice<CudaApi>, way: Way, ready: Ready) -> Result<Duration, String> {
+fn timed(
+    device: &StreamDevice<CudaApi>,
+    path: LaunchPath,
+    ready: Ready,
+) -> Result<Duration, String> {
     let _entered = device.api().enter().map_err(|error| error.to_string())?;
     let begin = Instant::now();
-    let done = if way == Way::Unheld { device.with_gates_open(ready) } else { ready() };
+    let done = if path == LaunchPath::GatesOpen { device.with_gates_open(ready) } else { ready() };
     done.map(|()| begin.elapsed())
 }
 
 /// How long a call takes when nothing is held and the device is idle.
 fn base(case: &Case, scene: &Scene, call: Call, extra: &Extra) -> Duration {
     let ready = call.ready(scene, extra, false);
-    let took = timed(&scene.device, Way::Raw, ready);
+    let took = timed(&scene.device, LaunchPath::Raw, ready);
     let _entered = scene.device.api().enter().expect("the device");
     // SAFETY: the context is current.
     assert_eq!(unsafe { (scene.table().ctx_synchronize)() }, 0, "the device failed");
@@ -273,21 +277,26 @@ pub(crate) fn entries() -> Vec<Entry> {
     for call in Call::ALL {
         let survey = format!("survey/{}", call.name());
         all.push(Entry::new(survey, move |case| survey_case(case, call)));
-        for (who, suffix) in
-            [(Who::Victim, "victim"), (Who::Winner, "winner"), (Who::LastWinner, "last-winner")]
-        {
-            for (way, suffix_2) in [(Way::Raw, "raw"), (Way::Unheld, "unheld")] {
-                // Unloading a module keeps no other call from coming back: it waits for whatever
+        for (caller, suffix) in [
+            (Caller::Victim, "victim"),
+            (Caller::Winner, "winner"),
+            (Caller::LastWinner, "last-winner"),
+        ] {
+            for (path, suffix_2) in [(LaunchPath::Raw, "raw"), (LaunchPath::GatesOpen, "unheld")] {
+                // Unloading a module keeps no other call from coming back: it waits for what
                 // is held as synchronizing with the device does, and only the hold's end ends that.
-                if call == Call::ModuleUnload && way == Way::Raw && who != Who::LastWinner {
+                if call == Call::ModuleUnload
+                    && path == LaunchPath::Raw
+                    && caller != Caller::LastWinner
+                {
                     continue;
                 }
                 let name = format!("call/{}/{suffix}/{suffix_2}", call.name());
-                all.push(Entry::new(name, move |case| raw_case(case, call, who, way)));
+                all.push(Entry::new(name, move |case| raw_case(case, call, caller, path)));
             }
         }
         if call.is_launch() {
-            let name = |who: &str| format!("call/{}/{who}/queue", call.name());
+            let name = |caller: &str| format!("call/{}/{caller}/queue", call.name());
             all.push(Entry::new(name("winner"), move |case| winner_launches(case, call)));
             all.push(Entry::new(name("victim"), move |case| victim_launches(case, call)));
         }
@@ -321,25 +330,25 @@ type Made = Receiver<(Result<Duration, String>, Ahead)>;
 fn call_as_winner(
     scene: &Scene,
     queues: (&Queue, &Queue),
-    who: Who,
-    way: Way,
+    caller: Caller,
+    path: LaunchPath,
     ready: Ready,
 ) -> Made {
     let (made, result) = mpsc::channel();
     let (winner, victim) = (queues.0.clone(), queues.1.clone());
-    let ahead = occupy(scene, &winner, &victim, if who == Who::Winner { MORE } else { 0 });
+    let ahead = occupy(scene, &winner, &victim, if caller == Caller::Winner { MORE } else { 0 });
     let device = scene.device.clone();
     thread::spawn(move || {
         let none = Ahead { winner: Duration::ZERO, victim: Duration::ZERO };
         let _ = match ahead {
-            Ok(ahead) => made.send((timed(&device, way, ready), ahead)),
+            Ok(ahead) => made.send((timed(&device, path, ready), ahead)),
             Err(error) => made.send((Err(error), none)),
         };
     });
     result
 }
 
-fn raw_case(case: &Case, call: Call, who: Who, way: Way) {
+fn raw_case(case: &Case, call: Call, caller: Caller, path: LaunchPath) {
     let scene = Scene::open(case);
     let (winner, victim) = (scene.winner(), scene.victim());
     warm(case, &scene, &[&winner, &victim]);
@@ -350,9 +359,9 @@ fn raw_case(case: &Case, call: Call, who: Who, way: Way) {
     case.step("making the call while the victim is held");
     let mut busy = None;
     let forced = scene.device.forced_open();
-    let made = if who == Who::Victim {
+    let made = if caller == Caller::Victim {
         scene.feed(&victim, VICTIM_LONG);
-        let its = busy.insert(Busy::start(winner.clone(), scene.spin(COMMAND_US)));
+        let its = busy.insert(LoadGenerator::start(winner.clone(), scene.spin(COMMAND_US)));
         let ahead = match held(&victim, millis(1_000)) {
             Ok(victim) => Ahead { winner: micros(COMMAND_US * u64::from(IN_FLIGHT)), victim },
             Err(error) => return case.fail(error),
@@ -360,10 +369,10 @@ fn raw_case(case: &Case, call: Call, who: Who, way: Way) {
         its.forget();
         let (made, result) = mpsc::channel();
         let device = scene.device.clone();
-        thread::spawn(move || made.send((timed(&device, way, ready), ahead)));
+        thread::spawn(move || made.send((timed(&device, path, ready), ahead)));
         result
     } else {
-        call_as_winner(&scene, (&winner, &victim), who, way, ready)
+        call_as_winner(&scene, (&winner, &victim), caller, path, ready)
     };
     let Some((took, ahead)) = came_back(case, &scene, &made) else { return };
     let forced = scene.device.forced_open() - forced;
@@ -373,9 +382,9 @@ fn raw_case(case: &Case, call: Call, who: Who, way: Way) {
         ahead.winner.as_micros(),
         ahead.victim.as_micros()
     ));
-    let bound = alone + ahead.winner + ahead.victim + patience(who, way);
+    let bound = alone + ahead.winner + ahead.victim + patience(caller, path);
     case.within("the call", took, bound);
-    if way == Way::Unheld {
+    if path == LaunchPath::GatesOpen {
         case.check(forced == 0, "gates were forced open though they were open");
     }
     if let Some(busy) = &busy {
@@ -390,13 +399,13 @@ fn raw_case(case: &Case, call: Call, who: Who, way: Way) {
 }
 
 /// What it takes, besides work that is ahead, until a call is no longer kept by a closed gate.
-fn patience(who: Who, way: Way) -> Duration {
-    match (who, way) {
-        (_, Way::Unheld) => Duration::ZERO,
+fn patience(caller: Caller, path: LaunchPath) -> Duration {
+    match (caller, path) {
+        (_, LaunchPath::GatesOpen) => Duration::ZERO,
         // The next launch of the winner is blocked by it.
-        (Who::Victim | Who::Winner, _) => BLOCKED_AFTER + micros(COMMAND_US),
+        (Caller::Victim | Caller::Winner, _) => BLOCKED_AFTER + micros(COMMAND_US),
         // The winner's end is seen, and the hold ends with it.
-        (Who::LastWinner, _) => NAP,
+        (Caller::LastWinner, _) => NAP,
     }
 }
 
@@ -474,7 +483,7 @@ fn winner_launches(case: &Case, call: Call) {
     all_ends(case, &[&winner, &victim]);
 }
 
-/// The victim's next command is such a one. It waits for its turn, and nobody waits for it.
+/// The victim's next command is such a one. It waits for its turn, and nothing waits for it.
 fn victim_launches(case: &Case, call: Call) {
     let scene = Scene::open(case);
     let (winner, victim) = (scene.winner(), scene.victim());
@@ -489,7 +498,7 @@ fn victim_launches(case: &Case, call: Call) {
     case.step("submitting while the victim is held");
     let forced = scene.device.forced_open();
     scene.feed(&victim, VICTIM_LONG);
-    let busy = Busy::start(winner.clone(), scene.spin(COMMAND_US));
+    let busy = LoadGenerator::start(winner.clone(), scene.spin(COMMAND_US));
     if let Err(error) = held(&victim, millis(1_000)) {
         return case.fail(error);
     }
@@ -512,7 +521,7 @@ fn victim_launches(case: &Case, call: Call) {
     all_ends(case, &[&winner, &victim]);
 }
 
-/// Which calls of other threads hang with this one. Nobody launches through a queue, so the hold is
+/// Which calls of other threads hang with this one. No queue launches, so the hold is
 /// what ends it.
 fn survey_case(case: &Case, call: Call) {
     const HOLD: Duration = millis(30);
@@ -535,7 +544,7 @@ fn survey_case(case: &Case, call: Call) {
     let (made, result) = mpsc::channel();
     let device = scene.device.clone();
     let begin = Instant::now();
-    thread::spawn(move || made.send(timed(&device, Way::Raw, ready)));
+    thread::spawn(move || made.send(timed(&device, LaunchPath::Raw, ready)));
     thread::sleep(HOLD);
     victim.resume();
     let took = match result.recv_timeout(HANGS) {

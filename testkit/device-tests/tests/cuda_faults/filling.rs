@@ -21,7 +21,9 @@ use xsched_hal_stream::StreamApi;
 
 use crate::Entry;
 use crate::case::{Case, micros, millis, until};
-use crate::scene::{BLOCKED_AFTER, Busy, COMMAND_US, NAP, PROBED_AFTER, Probe, Queue, Scene, held};
+use crate::scene::{
+    BLOCKED_AFTER, COMMAND_US, LoadGenerator, NAP, PROBED_AFTER, Probe, Queue, Scene, held,
+};
 
 const HANGS: Duration = Duration::from_secs(4);
 /// For so long the stream stays full.
@@ -99,7 +101,7 @@ fn on_stream(case: &Case, scene: &Scene) -> (Queue, CuStream) {
     (victim, stream)
 }
 
-/// A user fills a held stream. His launch blocks; nobody else does for longer than it takes to
+/// A user fills a held stream. That launch blocks; no other call does for longer than it takes to
 /// notice that, and all of it runs in the end.
 fn filled(case: &Case, by_winner: bool) {
     let scene = Scene::open(case);
@@ -107,7 +109,7 @@ fn filled(case: &Case, by_winner: bool) {
     let probes = Probe::measured(&scene);
     case.step("holding the victim");
     scene.feed(&victim, 40);
-    let busy = by_winner.then(|| Busy::start(winner.clone(), scene.spin(COMMAND_US)));
+    let busy = by_winner.then(|| LoadGenerator::start(winner.clone(), scene.spin(COMMAND_US)));
     if !by_winner {
         victim.hold(Level::Deactivate);
     }
@@ -117,7 +119,7 @@ fn filled(case: &Case, by_winner: bool) {
     case.step("filling the stream");
     let forced = scene.device.forced_open();
     let _ = Probe::longest(&probes, millis(10));
-    busy.iter().for_each(Busy::forget);
+    busy.iter().for_each(LoadGenerator::forget);
     let filler = Filler::start(&scene, stream);
     case.check(filler.blocks(), "the user's launches never block");
     case.note(format_args!("a launch blocks after {}", filler.made()));
@@ -190,7 +192,7 @@ impl Policy for Silent {
         out: &mut Decisions<'_>,
     ) {
         if self.asked.swap(false, Ordering::Relaxed) {
-            *self.since.lock().expect("nobody panics with it") = Some(Instant::now());
+            *self.since.lock().expect("no thread panics with it") = Some(Instant::now());
             thread::sleep(Duration::from_secs(2));
         }
         self.inner.decide(now, changed, queues, out);
@@ -206,7 +208,7 @@ fn silent(case: &Case) {
     let scene = Scene::with(case, policy);
     let (winner, (victim, stream)) = (scene.winner(), on_stream(case, &scene));
     scene.feed(&victim, 100);
-    let busy = Busy::start(winner.clone(), scene.spin(COMMAND_US));
+    let busy = LoadGenerator::start(winner.clone(), scene.spin(COMMAND_US));
     if let Err(error) = held(&victim, millis(1_000)) {
         return case.fail(error);
     }
@@ -219,7 +221,7 @@ fn silent(case: &Case) {
     if let Err(error) = busy.end() {
         case.fail(error);
     }
-    let fell = || *since.lock().expect("nobody panics with it");
+    let fell = || *since.lock().expect("no thread panics with it");
     case.check(until(HANGS, || fell().is_some()), "the policy was not asked");
     let Some(fell) = fell() else { return };
     let opened = until(HANGS, || scene.runtime.times_failed_open() >= 1);

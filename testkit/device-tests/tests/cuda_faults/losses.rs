@@ -89,7 +89,7 @@ fn all_lost(
     for _ in 0..count {
         match ended.recv_timeout(HANGS + millis(500)) {
             Ok(waiter) => waiters.push(waiter),
-            Err(_) => return case.fail("somebody waits for ever"),
+            Err(_) => return case.fail("a waiter waits for ever"),
         }
     }
     let Ok(told) = told.recv_timeout(millis(500)) else {

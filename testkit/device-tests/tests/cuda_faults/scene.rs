@@ -32,10 +32,10 @@ pub(crate) const COMMAND_US: u64 = 100;
 pub(crate) const IN_FLIGHT: u32 = 8;
 /// `StreamDeviceConfig::blocked_after`, the stated bound of a call that is blocked.
 pub(crate) const BLOCKED_AFTER: Duration = micros(200);
-/// What keeps other calls into the driver from coming back, though no launch of ours, is noticed
+/// A call that blocks all calls into the driver, though no launch of ours, is noticed
 /// after so long.
 pub(crate) const PROBED_AFTER: Duration = micros(3_000);
-/// Between two looks of whoever looks for completions, at most.
+/// The longest delay between two polls for completions.
 pub(crate) const NAP: Duration = micros(500);
 
 pub(crate) struct Scene {
@@ -72,7 +72,7 @@ impl Scene {
         self.device.api().table()
     }
 
-    /// The queue that holds the others.
+    /// The queue for which the other queues are held.
     pub(crate) fn winner(&self) -> Queue {
         let config = XQueueConfig {
             hints: Hints::with_priority(Priority::MAX),
@@ -191,13 +191,13 @@ pub(crate) fn held(queue: &Queue, patience: Duration) -> Result<Duration, String
 
 /// A thread that keeps a queue busy, and how long the longest of its steps took: one submission,
 /// and the wait for an earlier one.
-pub(crate) struct Busy {
+pub(crate) struct LoadGenerator {
     stop: Arc<AtomicBool>,
     longest_ns: Arc<AtomicU64>,
     ended: Receiver<Result<u64, String>>,
 }
 
-impl Busy {
+impl LoadGenerator {
     pub(crate) fn start(queue: Queue, command: Command) -> Self {
         let (stop, longest_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (end, ended) = mpsc::channel();
@@ -315,11 +315,11 @@ impl Probe {
             let _entered = device.api().enter().expect("the device");
             while !its.0.load(Ordering::Relaxed) {
                 let begin = Instant::now();
-                *since.lock().expect("nobody panics with it") = Some(begin);
+                *since.lock().expect("no thread panics with it") = Some(begin);
                 // Whether it succeeds does not matter here.
                 let _ = call(device.api());
                 its.1.fetch_max(ns(begin.elapsed()), Ordering::Relaxed);
-                *since.lock().expect("nobody panics with it") = None;
+                *since.lock().expect("no thread panics with it") = None;
                 made.fetch_add(1, Ordering::Relaxed);
                 thread::sleep(PAUSE);
             }
@@ -338,7 +338,7 @@ impl Probe {
         });
         let longest = |probe: &Self| {
             let ended = Duration::from_nanos(probe.longest_ns.swap(0, Ordering::Relaxed));
-            let since = *probe.since.lock().expect("nobody panics with it");
+            let since = *probe.since.lock().expect("no thread panics with it");
             ended.max(since.map_or(Duration::ZERO, |since| since.elapsed()))
         };
         all.iter().map(longest).collect()

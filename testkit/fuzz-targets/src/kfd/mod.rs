@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use xsched_hal_kfd::mechanism::{Answers, DebugTrap, Kind, Mechanism, PatchedDriver, UpdateQueue};
 use xsched_hal_kfd::topology::Module;
-use xsched_hal_kfd::{KfdError, KfdQueue, NORMAL, QueueFacts, Versioned};
+use xsched_hal_kfd::{KfdError, KfdQueue, PRIORITY_NORMAL, QueueFacts, Versioned};
 
 use driver::{Arbitrary, Bytes};
 
@@ -82,7 +82,7 @@ fn queues(choices: &mut Bytes) -> Vec<Arc<KfdQueue>> {
             gpu_id: 1 + id % 3,
             ring_base: 0x7000_0000_0000,
             ring_size: 4_096,
-            priority: NORMAL,
+            priority: PRIORITY_NORMAL,
             kind: 2,
             save_bytes: 0,
             created: None,

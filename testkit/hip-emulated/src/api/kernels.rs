@@ -103,11 +103,11 @@ exports! {
         }
         let device = runtime().current()?;
         device.check()?;
-        let fits = IMAGE.iter().enumerate().all(|(at, wanted)| {
+        let fits = IMAGE.iter().enumerate().all(|(at, expected)| {
             // SAFETY: HIP's caller promises that it is an image, which is as long as what it starts
             // with demands; this stops at the first byte that is another one.
             let byte = unsafe { image.add(at).read() };
-            byte == *wanted
+            byte == *expected
         });
         if !fits {
             return Err(INVALID_IMAGE);

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char};
 
 use crate::code::{Answer, INVALID_VALUE};
 
-/// Where a caller wants a value. HIP's caller promises that it can be written to, if not null.
+/// An out-parameter. HIP's caller promises that it can be written to, if not null.
 #[repr(transparent)]
 #[derive(Debug)]
 pub(crate) struct Out<T>(*mut T);
@@ -43,11 +43,11 @@ impl Text {
     }
 }
 
-/// Exports functions under their names. Each first answers the error that was asked for, if one
+/// Exports functions under their names. Each first answers the error that a test injected, if one
 /// was, and then what its body says.
 macro_rules! exports {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)+) => {$(
-        // SAFETY: the name is HIP's or our own, and nobody else defines it in this library.
+        // SAFETY: the name is HIP's or our own, and this library defines it once.
         #[unsafe(no_mangle)]
         extern "C" fn $name($($arg: $type),*) -> u32 {
             let body = || -> $crate::code::Answer { $body };

@@ -184,7 +184,7 @@ fn suspend_unknown(script: &mut Script<'_>) -> io::Result<()> {
     script.value(&format!("ids={:#010x},{:#010x}", ids[0], ids[1]))
 }
 
-/// Numbers beyond the driver's table.
+/// Numbers above the driver's table.
 fn private(script: &mut Script<'_>) -> io::Result<()> {
     let mut words = Words::new().with(0, u32::MAX).with(4, 2).with(8, 1);
     script.call("0x87 PREEMPT_QUEUE (local patch)", 0xc010_4b87, &mut words)?;

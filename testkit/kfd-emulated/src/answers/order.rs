@@ -60,7 +60,7 @@ fn pending(file: RawFd, request: u32, mut words: Words) -> Pending {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let answer = super::ioctl(file, request, words.address());
-        // Nobody may listen any more.
+        // The receiver may be gone.
         let _ = sender.send(answer);
     });
     Pending(receiver)

@@ -48,14 +48,14 @@ pub fn compare(expected: &str, found: &str) -> Result<usize, String> {
     let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
     let mut differences = Vec::new();
     for at in 0..expected.len().max(found.len()) {
-        let (wanted, got) = (expected.get(at), found.get(at));
-        if wanted != got {
+        let (in_table, answered) = (expected.get(at), found.get(at));
+        if in_table != answered {
             let show = |line: Option<&&str>| line.copied().unwrap_or("(nothing)").to_owned();
             differences.push(format!(
                 "line {}:\n  expected {}\n  found    {}",
                 at + 1,
-                show(wanted),
-                show(got)
+                show(in_table),
+                show(answered)
             ));
         }
     }

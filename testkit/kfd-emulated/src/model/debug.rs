@@ -288,7 +288,7 @@ impl Model {
         done
     }
 
-    /// Whether a queue is on this GPU, and can be suspended if that is asked for: a debugger has to
+    /// Whether a queue is on this GPU and, for a suspension, can be suspended: a debugger has to
     /// have seen it.
     fn follows(&self, target: u32, id: u32, gpu: usize, suspend: bool) -> bool {
         let queue = self.queue_of(target, plain(id), Errno::FAULT);
@@ -336,7 +336,7 @@ impl Model {
         self.queue_of(pid, id, Errno::FAULT).is_ok_and(|queue| queue.exceptions & EC_QUEUE_NEW != 0)
     }
 
-    /// Which exceptions the process's debugger asked for.
+    /// The exceptions that the process's debugger has requested.
     #[must_use]
     pub fn exceptions_enabled(&self, pid: u32) -> u64 {
         let process = self.processes.get(&pid);

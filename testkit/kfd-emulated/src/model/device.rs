@@ -105,7 +105,7 @@ impl Model {
     }
 
     /// Writes a line to those who listen to a GPU: `EVENT DETAIL`, the event in hexadecimal.
-    /// Everybody gets everything: which events a listener asked for is not looked at.
+    /// Each listener gets all events: its choice of events is ignored.
     pub(super) fn tell(&mut self, gpu: usize, line: &str) {
         let resets = self.nodes[gpu].resets;
         let text = format!("{line} {resets:x}\n");

@@ -1,7 +1,7 @@
 //! The state of amdkfd for all processes, and what each call does to it.
 //!
 //! No clock, no threads, no system calls: time is an argument, memory of processes and their
-//! debuggers are asked for through [`Host`], and what others should see is a list of [`Change`]s.
+//! debuggers are asked for through [`Host`], and what the system should show is a list of [`Change`]s.
 
 mod debug;
 mod device;
@@ -58,7 +58,7 @@ pub trait Host {
     fn may_checkpoint(&mut self, pid: u32) -> bool;
 }
 
-/// Something that others can see.
+/// A change that other processes can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A process has opened the driver, or a debugger has on its behalf.
@@ -76,7 +76,7 @@ pub enum Change {
         gpu_id: u32,
         /// Bytes of its ring.
         bytes: u32,
-        /// `queue_type` in sysfs: 0 for compute, whatever the packets' format.
+        /// `queue_type` in sysfs: 0 for compute with any packet format.
         kind: u32,
     },
     /// A queue is gone.
@@ -223,8 +223,8 @@ impl Model {
         }
     }
 
-    /// A process ended: its queues go, whatever state they are in, and a debugger's hold over
-    /// others ends.
+    /// A process ended: its queues are destroyed in any state, and its sessions as debugger of other
+    /// processes end.
     pub fn exit(&mut self, pid: u32) {
         let debugged = self.processes.iter().filter(|(_, process)| {
             process.debugged.as_ref().is_some_and(|debugged| debugged.by == pid)
@@ -245,7 +245,7 @@ impl Model {
         }
     }
 
-    /// What others can see by now and could not before, in order.
+    /// The changes that other processes can see and that were not taken yet, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }

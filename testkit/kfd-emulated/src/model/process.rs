@@ -21,7 +21,7 @@ pub(super) struct Runtime {
     pub(super) state: RuntimeState,
     pub(super) r_debug: u64,
     pub(super) ttmp: bool,
-    /// How often a debugger has let a waiting call go on that nobody has taken yet.
+    /// Permissions that a debugger has given and that no waiting call has used yet.
     pub(super) permits: u32,
 }
 
@@ -66,7 +66,7 @@ impl Process {
     }
 }
 
-/// Why a queue does not run although its owner wants it to.
+/// Why a queue that its owner made active does not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stopped {
     /// By a debugger's `SUSPEND_QUEUES`.

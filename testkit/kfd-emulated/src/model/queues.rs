@@ -97,7 +97,7 @@ impl Model {
         if queue.stopped.suspended {
             return Err(Block::Destroy { id }.into());
         }
-        // Gone whatever the device says: the driver frees it after an error as well.
+        // The driver frees the queue after an error as well.
         let result = if is_active { self.preempting(gpu, |_| {}) } else { Ok(()) };
         if let Some(process) = self.processes.get_mut(&pid) {
             process.queues.remove(&id);
@@ -106,7 +106,7 @@ impl Model {
             }
         }
         self.changes.push(Change::Destroyed { pid, id });
-        // A queue that goes with its GPU is no error for whoever destroys it.
+        // The destruction of a queue whose GPU was reset succeeds.
         result.or_else(|errno| if errno == Errno::TIME { Err(errno) } else { Ok(()) })?;
         Ok(0)
     }

@@ -126,10 +126,10 @@ impl Supervisor {
     }
 }
 
-/// What stands for a target when only its kind is asked for.
+/// A stand-in for a target of which only the kind matters.
 fn stand_in(target: &Target) -> Result<CString, Errno> {
     let path = match target {
-        // A device that everybody may use.
+        // A device that all users may open.
         Target::Driver | Target::Control => PathBuf::from("/dev/null"),
         Target::Sysfs(path) => path.clone(),
     };

@@ -29,7 +29,7 @@ const fn jump(k: u32, if_equal: u8, otherwise: u8) -> libc::sock_filter {
     libc::sock_filter { code, jt: if_equal, jf: otherwise, k }
 }
 
-/// The program: another architecture's calls and all others are let through.
+/// The BPF program. It lets through calls of other architectures and all calls that are not listed.
 fn program() -> [libc::sock_filter; ANSWERED.len() + 5] {
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let give = libc::BPF_RET | libc::BPF_K;

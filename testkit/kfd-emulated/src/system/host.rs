@@ -29,7 +29,7 @@ pub(super) struct System<'a> {
     pub(super) listener: &'a Listener,
     /// The present call.
     pub(super) call: u64,
-    /// Everybody may pause processes, as root may.
+    /// All processes may pause processes, as root may.
     pub(super) as_root: bool,
 }
 

@@ -50,7 +50,7 @@ const REST: Duration = Duration::from_millis(50);
 pub struct Options {
     /// The driver and its GPUs.
     pub config: Config,
-    /// Everybody may do what `CAP_CHECKPOINT_RESTORE` allows, as root may.
+    /// All processes may do what `CAP_CHECKPOINT_RESTORE` allows, as root may.
     pub as_root: bool,
     /// How long the driver waits for what runs to stop, in milliseconds, before it answers `ETIME`
     /// and resets the GPUs. 9000 unless set otherwise, as in the module.
@@ -234,7 +234,7 @@ impl Supervisor {
             Ok(bytes) if bytes > 0 => {
                 let text = String::from_utf8_lossy(&line[..bytes]);
                 let answer = control::carry_out(&mut self.model, text.trim());
-                // Whoever asked may be gone.
+                // The client may be gone.
                 let _ = rustix::io::write(file, answer.as_bytes());
             }
             _ => {
@@ -245,7 +245,7 @@ impl Supervisor {
         let _ = self.apply_changes();
     }
 
-    /// Shows others what has changed, and says which queues were stopped.
+    /// Publishes what has changed, and returns the queues that were stopped.
     fn apply_changes(&mut self) -> io::Result<Vec<(u32, u32)>> {
         let mut stopped = Vec::new();
         for change in self.model.take_changes() {
@@ -358,7 +358,7 @@ impl Supervisor {
         self.opened.get(&pid).ok_or(Errno::SRCH)
     }
 
-    /// The driver knows a process from now on, and wants to know when it has ended. One that has
+    /// The driver knows a process from now on, and watches for its end. One that has
     /// ended by now is forgotten.
     fn look_after(&mut self, pid: u32) -> io::Result<()> {
         let number = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;

@@ -36,12 +36,12 @@ impl Listener {
         if done >= 0 { Ok(done) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Takes a call. `None` if whoever made it is gone.
+    /// Takes a call. `None` if the thread that made it has ended.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub(super) fn take(&self) -> io::Result<Option<Call>> {
-        // SAFETY: integers, for which zero is valid; the kernel wants it to be zero.
+        // SAFETY: integers, for which zero is valid; the kernel requires zero.
         let mut notif: libc::seccomp_notif = unsafe { std::mem::zeroed() };
         match self.ioctl(libc::SECCOMP_IOCTL_NOTIF_RECV, &mut notif) {
             Ok(_) => {}
@@ -72,7 +72,7 @@ impl Listener {
             Answer::Result(Err(errno)) => (0, -errno.raw_os_error(), 0),
         };
         let mut response = libc::seccomp_notif_resp { id, val, error, flags };
-        // The only failure is that nobody waits for it.
+        // It fails only if no thread waits for the answer.
         let _ = self.ioctl(libc::SECCOMP_IOCTL_NOTIF_SEND, &mut response);
     }
 

@@ -1,0 +1,117 @@
+//! Making and destroying hardware queues and XQueues.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use xsched::XQueueConfig;
+use xsched_core::level::Level;
+use xsched_core::window::WindowConfig;
+
+use crate::command::is_inside_callback;
+use crate::hwqueue::HwQueue;
+use crate::platform::Hardware;
+use crate::process::Process;
+use crate::queue::{LOOK, Queue, WINDOW, known_flags, outside_callbacks};
+use crate::refusal::{Answer, Refusal};
+use crate::side::Side;
+use crate::types::XQueueCreateFlag;
+
+/// For how long the end of a queue is waited for on the device's side.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// Gives hardware a handle.
+pub(crate) fn create_hwq(process: &Process, hardware: Box<dyn Hardware>) -> Answer<Arc<HwQueue>> {
+    let full = || Refusal::not_allowed("there are too many hardware queues; destroy some");
+    process.hwqs.add(|handle| HwQueue::new(handle, hardware)).ok_or_else(full)
+}
+
+/// Waits until everything that was launched on a hardware queue has run.
+pub(crate) fn synchronize_hwq(process: &Process, handle: u64) -> Answer {
+    let hwq = process.hwq(handle)?;
+    if is_inside_callback() {
+        return Err(Refusal::not_allowed("a callback cannot wait for a hardware queue"));
+    }
+    let xqueue = *hwq.xqueue();
+    if let Some(queue) = xqueue.and_then(|handle| process.queues.get(handle)) {
+        queue.wait_launched_commands();
+    }
+    hwq.hardware.synchronize()
+}
+
+/// Destroys a hardware queue that has no XQueue.
+pub(crate) fn destroy_hwq(process: &Process, handle: u64) -> Answer {
+    let hwq = process.hwq(handle)?;
+    let xqueue = hwq.xqueue();
+    if xqueue.is_some() {
+        return Err(Refusal::not_allowed("the hardware queue has an XQueue; destroy that first"));
+    }
+    // Still locked, so that no XQueue is made meanwhile, which the program could not destroy.
+    process.hwqs.remove(handle);
+    drop(xqueue);
+    Ok(())
+}
+
+/// Makes an XQueue, or finds the one that the hardware queue has.
+pub(crate) fn create(process: &Process, hwq: u64, level: i64, flags: i64) -> Answer<u64> {
+    let number = u8::try_from(level).ok().and_then(Level::from_number);
+    let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
+    let flags = known_flags(flags, XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64)?;
+    let hwq = process.hwq(hwq)?;
+    let mut attached = hwq.xqueue();
+    if let Some(there) = attached.filter(|there| process.queues.get(*there).is_some()) {
+        tracing::warn!("the hardware queue has an XQueue already; its handle is answered");
+        return Ok(there);
+    }
+    // It may have been destroyed while this waited.
+    process.hwq(hwq.handle)?;
+    let blocks = flags != 0;
+    let side = Arc::new(Side::new(hwq.handle, blocks));
+    let config = XQueueConfig {
+        level,
+        capacity: process.env.capacity,
+        window: WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32),
+        ..XQueueConfig::default()
+    };
+    let xq = hwq.hardware.open(level, config, &side)?;
+    if xq.caps().level < level {
+        return Err(above(&hwq, xq.caps().level));
+    }
+    let make = |handle| Queue::new(handle, xq, Arc::clone(&hwq), side, blocks);
+    let queue = process.queues.add(make);
+    let queue =
+        queue.ok_or_else(|| Refusal::not_allowed("there are too many XQueues; destroy some"))?;
+    process.commands.open_queue(queue.handle, process.env.capacity as u64);
+    *attached = Some(queue.handle);
+    Ok(queue.handle)
+}
+
+fn above(hwq: &HwQueue, level: Level) -> Refusal {
+    let why = hwq.hardware.why_no_higher();
+    let level = level.number();
+    Refusal::not_supported(format!("the hardware queue can do level {level} at most: {why}"))
+}
+
+/// Lets everything of an XQueue run, and destroys it.
+pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
+    process.queue(handle)?;
+    outside_callbacks()?;
+    let queue = process.queues.remove(handle);
+    // Of two at a time, the second finds nothing.
+    let queue = queue.map_or_else(|| process.queue(handle), Ok)?;
+    {
+        let mut attached = queue.hwq().xqueue();
+        if *attached == Some(handle) {
+            *attached = None;
+        }
+    }
+    queue.finish();
+    process.commands.close_queue(handle);
+    let side = Arc::clone(queue.side());
+    drop(queue);
+    // The device's halves have it too; when they have gone, nothing touches the stream any more.
+    let end = Instant::now() + CLOSING;
+    while Arc::strong_count(&side) > 1 && Instant::now() < end {
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}

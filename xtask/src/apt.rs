@@ -1,0 +1,68 @@
+//! Debian's packages, for chores that need more than Rust and a C compiler.
+//!
+//! Where there is apt, what a chore needs is installed, and the chore fails if that fails. Elsewhere
+//! the check is left out, and [`left_out`] says so at once and at the end of CI.
+
+use std::process::Command;
+use std::sync::Mutex;
+
+use anyhow::{Result, ensure};
+
+use crate::command::succeeds;
+
+static LEFT_OUT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Whether there is apt.
+pub(crate) fn is_here() -> bool {
+    succeeds(Command::new("apt-get").arg("--version"))
+}
+
+/// Installs packages, unless there is no apt. Whether there is.
+///
+/// # Errors
+/// If one of them cannot be installed.
+pub(crate) fn install(packages: &[&str]) -> Result<bool> {
+    if !is_here() {
+        return Ok(false);
+    }
+    let names = packages.join(" ");
+    println!("apt: installing {names}");
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        succeeds(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
+    let works = apt(&install) || apt(&["update"]) && apt(&install);
+    ensure!(works, "apt-get cannot install {names}; run `apt-get install {names}` as root");
+    Ok(true)
+}
+
+/// Makes sure that a program can be run, and installs its packages if need be. Whether it can.
+///
+/// # Errors
+/// If it cannot be installed though there is apt.
+pub(crate) fn program(name: &str, packages: &[&str]) -> Result<bool> {
+    let runs = || succeeds(Command::new(name).arg("--version"));
+    if runs() {
+        return Ok(true);
+    }
+    if !install(packages)? {
+        return Ok(false);
+    }
+    ensure!(runs(), "`{name} --version` fails though {} is installed", packages.join(" "));
+    Ok(true)
+}
+
+/// Notes that a check was left out for want of something.
+pub(crate) fn left_out(check: &str, want: &str) {
+    let line = format!("NOT CHECKED: {check}, for want of {want}");
+    println!("!!! {line} !!!");
+    if let Ok(mut lines) = LEFT_OUT.lock() {
+        lines.push(line);
+    }
+}
+
+/// What was left out so far.
+pub(crate) fn all_left_out() -> Vec<String> {
+    LEFT_OUT.lock().map(|lines| lines.clone()).unwrap_or_default()
+}
