@@ -1,64 +1,99 @@
-//! Pages of HTML that need no other file.
+//! HTML pages that need no other file.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
-/// A cell of a table.
-#[derive(Debug)]
-pub(crate) struct Cell {
-    class: Option<&'static str>,
+/// A page under construction. Text is escaped unless a method says otherwise.
+#[derive(Clone, Debug)]
+pub struct Page {
     html: String,
 }
 
-impl Cell {
-    /// A cell with this text.
-    pub(crate) fn text(text: &str) -> Self {
-        Self::html(escape(text))
-    }
-
-    /// A cell with this HTML.
-    pub(crate) const fn html(html: String) -> Self {
-        Self { class: None, html }
-    }
-
-    /// The cell with a class of the style sheet.
-    pub(crate) fn class(self, class: &'static str) -> Self {
-        Self { class: Some(class), ..self }
-    }
+/// A cell of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    class: &'static str,
+    html: String,
 }
 
-/// A page with this title and this HTML below its heading.
-pub(crate) fn page([title, heading]: [&str; 2], style: &str, body: &str) -> String {
-    let (title, heading) = (escape(title), escape(heading));
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}\
-         </title><style>{style}</style></head><body>\n<h1>{heading}</h1>\n{body}</body></html>\n"
-    )
-}
-
-/// A table with this header.
-pub(crate) fn table(
-    header: &[impl AsRef<str>],
-    rows: impl IntoIterator<Item = Vec<Cell>>,
-) -> String {
-    let mut text = "<table><tr>".to_owned();
-    for name in header {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "<th>{}</th>", escape(name.as_ref()));
+impl Page {
+    /// Starts a page with a title for the window, a style sheet and a heading.
+    #[must_use]
+    pub fn new(title: &str, style: &str, heading: &str) -> Self {
+        let (title, heading) = (escape(title), escape(heading));
+        let html = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
+             <style>{style}</style></head><body>\n<h1>{heading}</h1>\n"
+        );
+        Self { html }
     }
-    text += "</tr>\n";
-    for row in rows {
-        text += "<tr>";
-        for Cell { class, html } in row {
-            let class = class.map(|class| format!(" class=\"{class}\"")).unwrap_or_default();
-            let _ = write!(text, "<td{class}>{html}</td>");
+
+    /// Adds the heading of a section.
+    pub fn heading(&mut self, text: &str) {
+        self.html(format_args!("<h2>{}</h2>\n", escape(text)));
+    }
+
+    /// Adds a paragraph.
+    pub fn paragraph(&mut self, text: &str) {
+        self.html(format_args!("<p>{}</p>\n", escape(text)));
+    }
+
+    /// Adds a table with a header.
+    pub fn table(&mut self, header: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) {
+        self.html("<table><tr>");
+        for name in header {
+            self.html(format_args!("<th>{}</th>", escape(name)));
         }
-        text += "</tr>\n";
+        self.html("</tr>\n");
+        for row in rows {
+            self.html("<tr>");
+            for Cell { class, html } in row {
+                match class {
+                    "" => self.html(format_args!("<td>{html}</td>")),
+                    class => self.html(format_args!("<td class=\"{class}\">{html}</td>")),
+                }
+            }
+            self.html("</tr>\n");
+        }
+        self.html("</table>\n");
     }
-    text + "</table>\n"
+
+    /// Adds HTML as it is.
+    pub fn html(&mut self, html: impl Display) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.html, "{html}");
+    }
+
+    /// Ends the page.
+    #[must_use]
+    pub fn finish(mut self) -> String {
+        self.html("</body></html>\n");
+        self.html
+    }
 }
 
-/// The text with the characters replaced that mean something to HTML.
-pub(crate) fn escape(text: &str) -> String {
+impl Cell {
+    /// A cell with text.
+    #[must_use]
+    pub fn text(text: impl AsRef<str>) -> Self {
+        Self::html(escape(text.as_ref()))
+    }
+
+    /// A cell with HTML as it is.
+    #[must_use]
+    pub const fn html(html: String) -> Self {
+        Self { class: "", html }
+    }
+
+    /// Gives the cell a class of the style sheet.
+    #[must_use]
+    pub fn class(self, class: &'static str) -> Self {
+        Self { class, ..self }
+    }
+}
+
+/// Escapes the characters that HTML gives a meaning.
+#[must_use]
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -67,17 +102,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_escaped_and_html_is_not() {
-        let row = vec![Cell::text("a < b").class("n"), Cell::html("<b>c</b>".to_owned())];
-        let table = table(&["x & y", "z"], [row]);
-        assert_eq!(
-            table,
-            "<table><tr><th>x &amp; y</th><th>z</th></tr>\n\
-             <tr><td class=\"n\">a &lt; b</td><td><b>c</b></td></tr>\n</table>\n"
-        );
-        let page = page(["a\"b", "h"], "p{}", "<p>t</p>\n");
-        assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"), "{page}");
-        assert!(page.contains("<title>a&quot;b</title><style>p{}</style>"), "{page}");
-        assert!(page.ends_with("<body>\n<h1>h</h1>\n<p>t</p>\n</body></html>\n"), "{page}");
+    fn text_is_escaped_and_html_is_not() {
+        let mut page = Page::new("a & b", "td{}", "<a>");
+        page.table(&["x < y"], [vec![Cell::text("\"1\" > 0").class("n")]]);
+        page.html("<svg/>");
+        let html = page.finish();
+        for part in [
+            "<title>a &amp; b</title>",
+            "<h1>&lt;a&gt;</h1>",
+            "<th>x &lt; y</th>",
+            "<td class=\"n\">&quot;1&quot; &gt; 0</td>",
+            "<svg/></body>",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Experiments: benches on real devices, their records, verdicts, charts and predictions, and the
-//! commands that run them. Each bench runs on any device that implements [`device::BenchDevice`],
-//! and answers with a record that says what it was measured on.
+//! commands that run them. Each bench runs on any device that implements
+//! [`device::BenchDevice`], and answers with a record that says what it was measured on.
 
 pub mod bench;
 pub mod commands;
@@ -9,7 +9,7 @@ pub mod demo;
 pub mod device;
 mod draw;
 mod error;
-mod html;
+pub mod html;
 pub mod interrupt;
 pub mod judge;
 pub mod kernels;

@@ -1,10 +1,7 @@
-//! One page with everything: rows beside the published figures, and the pictures. It needs nothing
-//! else, neither files nor a network.
-
-use std::fmt::Write;
+//! One page with everything: rows beside the published figures, and the pictures.
 
 use super::{Row, Study, Summary, Verdict};
-use crate::html::{self, Cell, escape};
+use crate::html::{Cell, Page, escape};
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#222;max-width:1100px;margin:2em auto;\
 padding:0 1em}h2{margin-top:2.2em;border-bottom:1px solid #ccc}table{border-collapse:collapse;\
@@ -12,27 +9,16 @@ width:100%;margin:1em 0}th,td{border-bottom:1px solid #ddd;padding:.25em .6em;te
 vertical-align:top}td.n{text-align:right;white-space:nowrap}.pass{color:#00664d}.fail{color:#b30000;\
 font-weight:bold}.other{color:#666}svg{max-width:100%;height:auto}details{color:#555}";
 
-/// The columns of an experiment's table.
-const HEADER: [&str; 8] = [
-    "value",
-    "paper or plan",
-    "artifact or measurement",
-    "simulated",
-    "off by",
-    "goal",
-    "verdict",
-    "parameters",
-];
-
 /// The page for these experiments.
 #[must_use]
 pub fn page(studies: &[Study]) -> String {
-    let mut body = summary(studies);
+    let heading = "The paper's experiments in the simulator";
+    let mut page = Page::new("XSched in the simulator", STYLE, heading);
+    page.html(summary(studies));
     for study in studies {
-        section(&mut body, study);
+        section(&mut page, study);
     }
-    let titles = ["XSched in the simulator", "The paper's experiments in the simulator"];
-    html::page(titles, STYLE, &body)
+    page.finish()
 }
 
 fn summary(studies: &[Study]) -> String {
@@ -57,28 +43,34 @@ fn summary(studies: &[Study]) -> String {
     )
 }
 
-fn section(body: &mut String, study: &Study) {
-    let mut text = format!(
-        "<h2>{} {}</h2>\n<p class=\"other\">Simulated devices: {}. {} observations of the \
-         invariants, {} violations.</p>\n",
-        escape(study.id),
-        escape(study.name),
-        escape(study.hardware),
-        study.observed,
-        study.violations,
-    );
-    text += &html::table(&HEADER, study.rows.iter().map(line));
+fn section(page: &mut Page, study: &Study) {
+    let Study { id, name, hardware, observed, violations, .. } = study;
+    page.heading(&format!("{id} {name}"));
+    page.html(format_args!(
+        "<p class=\"other\">Simulated devices: {}. {observed} observations of the invariants, \
+         {violations} violations.</p>\n",
+        escape(hardware)
+    ));
+    let header = [
+        "value",
+        "paper or plan",
+        "artifact or measurement",
+        "simulated",
+        "off by",
+        "goal",
+        "verdict",
+        "parameters",
+    ];
+    page.table(&header, study.rows.iter().map(cells));
     for note in &study.notes {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "<p>{}</p>", escape(note));
+        page.paragraph(note);
     }
     for (_, svg) in &study.figures {
-        let _ = writeln!(text, "<div>{svg}</div>");
+        page.html(format_args!("<div>{svg}</div>\n"));
     }
-    body.push_str(&text);
 }
 
-fn line(row: &Row) -> Vec<Cell> {
+fn cells(row: &Row) -> Vec<Cell> {
     let verdict = row.verdict();
     let class = match verdict {
         Verdict::Pass => "pass",
@@ -88,25 +80,29 @@ fn line(row: &Row) -> Vec<Cell> {
     let missing = row.missing.iter().map(|what| format!(": {what}")).collect::<String>();
     let ideal = row.ideal.filter(|_| verdict == Verdict::OutOfReach);
     let ideal = ideal.map(|ideal| format!(" (free preemption: {ideal:.3})")).unwrap_or_default();
-    let basis = row.basis.iter().map(|basis| {
-        let words = format!("{}: {}: {}", basis.parameter, basis.kind, basis.note);
-        format!("<li>{}</li>", escape(&words))
-    });
-    let verdict = format!("{verdict}{}{ideal}", escape(&missing));
-    let parameters = format!(
-        "<details><summary>{} ({})</summary><ul>{}</ul></details>",
-        row.standing(),
-        row.parameters(),
-        basis.collect::<String>(),
-    );
+    let shown = |value: Option<String>| Cell::text(value.unwrap_or_default());
     vec![
         Cell::text(&row.what),
         Cell::text(row.paper),
         Cell::text(row.artifact),
-        Cell::text(&row.shown()).class("n"),
-        Cell::html(row.distance().map(|distance| distance.to_string()).unwrap_or_default()),
-        Cell::html(row.goal.map(|goal| goal.to_string()).unwrap_or_default()),
-        Cell::html(verdict).class(class),
-        Cell::html(parameters),
+        Cell::text(row.shown()).class("n"),
+        shown(row.distance().map(|distance| distance.to_string())),
+        shown(row.goal.map(|goal| goal.to_string())),
+        Cell::text(format!("{verdict}{missing}{ideal}")).class(class),
+        parameters(row),
     ]
+}
+
+/// What the value depends on, to be unfolded.
+fn parameters(row: &Row) -> Cell {
+    let basis = row.basis.iter().map(|basis| {
+        let words = format!("{}: {}: {}", basis.parameter, basis.kind, basis.note);
+        format!("<li>{}</li>", escape(&words))
+    });
+    Cell::html(format!(
+        "<details><summary>{} ({})</summary><ul>{}</ul></details>",
+        row.standing(),
+        row.parameters(),
+        basis.collect::<String>(),
+    ))
 }

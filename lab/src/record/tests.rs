@@ -1,6 +1,7 @@
 //! Each file that is kept below `benches/results` is read by all code that reads files of its kind.
 //! A file that cannot be read, or is of a kind that is not known here, fails the test.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -54,16 +55,28 @@ fn kind(path: &Path) -> Result<&'static str, String> {
     }
     let value: Value = serde_json::from_str(&text).map_err(|error| format!("{place}: {error}"))?;
     let has = |key: &str| value.get(key).is_some();
-    let checked = match () {
-        () if has("through") => typed::<ThroughC>(&value).and_then(ThroughC::check).map(|()| "C"),
-        () if has("bench") => bench(&value, &text, &place).map(|()| "bench"),
-        () if has("criteria") => typed::<Demo>(&value).and_then(Demo::check).map(|()| "demo"),
-        () if has("devices") => {
-            typed::<Devices>(&value).and_then(Devices::check).map(|()| "devices")
-        }
-        () if has("cases") => typed::<Faults>(&value).and_then(Faults::check).map(|()| "faults"),
-        () if has("command_us") => typed::<Early>(&value).and_then(Early::check).map(|()| "early"),
-        () => Err("records of this kind are not known".to_owned()),
+    let checked = if has("through") {
+        typed::<ThroughC>(&value).and_then(ThroughC::check).map(|()| "C")
+    } else if has("record") {
+        typed::<Predicted>(&value).and_then(Predicted::check).map(|()| "prediction")
+    } else if has("runs") {
+        typed::<Comparison>(&value).and_then(Comparison::check).map(|()| "comparison")
+    } else if has("checks") {
+        typed::<Run>(&value).and_then(Run::check).map(|()| "run")
+    } else if has("judged") {
+        typed::<Paper>(&value).and_then(Paper::check).map(|()| "paper")
+    } else if has("bench") {
+        bench(&value, &text, &place).map(|()| "bench")
+    } else if has("criteria") {
+        typed::<Demo>(&value).and_then(Demo::check).map(|()| "demo")
+    } else if has("devices") {
+        typed::<Devices>(&value).and_then(Devices::check).map(|()| "devices")
+    } else if has("cases") {
+        typed::<Faults>(&value).and_then(Faults::check).map(|()| "faults")
+    } else if has("command_us") {
+        typed::<Early>(&value).and_then(Early::check).map(|()| "early")
+    } else {
+        Err("records of this kind are not known".to_owned())
     };
     checked.map_err(|why| format!("{place}: {why}"))
 }
@@ -223,6 +236,92 @@ impl Early {
     }
 }
 
+/// What `xsched bench predict --json` wrote.
+#[derive(Deserialize)]
+struct Predicted {
+    figures: Vec<String>,
+    cells: Vec<PredictedCell>,
+    median_error: f64,
+    largest_error: f64,
+}
+
+#[derive(Deserialize)]
+struct PredictedCell {
+    pairs: Vec<Option<PredictedPair>>,
+}
+
+#[derive(Deserialize)]
+struct PredictedPair {
+    measured: f64,
+    predicted: f64,
+    error: f64,
+}
+
+impl Predicted {
+    fn check(self) -> Result<(), String> {
+        ensure(!self.cells.is_empty() && self.median_error <= self.largest_error, "no errors")?;
+        let whole = self.cells.iter().all(|cell| cell.pairs.len() == self.figures.len());
+        ensure(whole, "a figure is missing")?;
+        let follows = |pair: &PredictedPair| {
+            let error = (pair.predicted - pair.measured).abs() / pair.measured.abs();
+            (error - pair.error).abs() <= 1e-9 * error.max(1.0)
+        };
+        let mut pairs = self.cells.iter().flat_map(|cell| cell.pairs.iter().flatten());
+        ensure(pairs.all(follows), "an error does not follow from its figures")
+    }
+}
+
+/// What `xsched sim run --json` wrote.
+#[derive(Deserialize)]
+struct Run {
+    tasks: Vec<Value>,
+    checks: BTreeMap<String, Check>,
+}
+
+#[derive(Deserialize)]
+struct Check {
+    observed: u64,
+    violations: u64,
+}
+
+impl Run {
+    fn check(self) -> Result<(), String> {
+        ensure(!self.tasks.is_empty(), "no tasks")?;
+        ensure(self.checks.values().any(|check| check.observed > 0), "nothing was checked")?;
+        ensure(self.checks.values().all(|check| check.violations == 0), "a violation")
+    }
+}
+
+/// What `xsched sim compare --json` wrote.
+#[derive(Deserialize)]
+struct Comparison {
+    runs: Vec<Run>,
+}
+
+impl Comparison {
+    fn check(self) -> Result<(), String> {
+        ensure(self.runs.len() > 1, "nothing to compare")?;
+        self.runs.into_iter().try_for_each(Run::check)
+    }
+}
+
+/// The summary that `xsched sim paper` wrote.
+#[derive(Deserialize)]
+struct Paper {
+    values: u64,
+    predicted: u64,
+    fitted: u64,
+    judged: u64,
+    met: u64,
+}
+
+impl Paper {
+    fn check(self) -> Result<(), String> {
+        ensure(self.predicted + self.fitted == self.values, "a value is neither")?;
+        ensure(self.met <= self.judged && self.judged <= self.values, "more met than judged")
+    }
+}
+
 #[test]
 fn each_kept_file_is_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/results");
@@ -237,7 +336,7 @@ fn each_kept_file_is_read() {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
-    for kind in ["bench", "C", "demo", "devices", "early", "faults", "text"] {
+    for kind in ["bench", "C", "demo", "devices", "early", "faults", "prediction", "run", "text"] {
         assert!(kinds.contains(&kind), "no file of the kind {kind}: is this still the folder?");
     }
 }
