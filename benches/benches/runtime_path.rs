@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use xsched::core::hal::{Noop, NoopQueue};
-use xsched::core::level::Level;
-use xsched::core::message::HoldState;
-use xsched::core::window::WindowConfig;
+use xsched_core::hal::{Noop, NoopQueue};
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
+use xsched_core::window::WindowConfig;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_benches::clockwork::Clockwork;
@@ -67,7 +67,7 @@ fn round_trip(queue: &XQueue<u64>, count: u64) {
 
 fn hold(queue: &XQueue<u64>, count: u64) {
     for _ in 0..count.div_ceil(2) {
-        queue.hold(Level::Block);
+        queue.suspend(Level::Block);
         queue.resume();
     }
 }
@@ -133,7 +133,7 @@ fn paths(amount: Amount, queues: &[XQueue<u64>]) -> bool {
     println!("{:<58} {:>9} {:>9}", "work", "median", "goal");
     let mut reached = true;
     let ns = median(amount, || submit(queue, count));
-    reached &= line("submit, nobody else active", ns, 60.0);
+    reached &= line("submit, no other thread active", ns, 60.0);
     let ns = beside_a_busy_reaper(&queues[1], || median(amount, || submit(queue, count)));
     reached &= line("submit, the reaper spins for another queue", ns, 150.0);
     let ns = slowest(&on_threads(amount, &queues[..QUEUES]));
@@ -146,7 +146,7 @@ fn paths(amount: Amount, queues: &[XQueue<u64>]) -> bool {
 
 /// Keeps the reaper of the device awake meanwhile: it never rests while it is told to hurry.
 fn beside_a_busy_reaper(other: &XQueue<u64>, work: impl FnOnce() -> f64) -> f64 {
-    other.hold(Level::Block);
+    other.suspend(Level::Block);
     // What cannot be launched is waited for until the end.
     let ticket = other.submit(0);
     let stop = AtomicBool::new(false);
@@ -260,7 +260,7 @@ fn commits(amount: Amount) -> Result<bool, Unpleasant> {
         std::thread::sleep(Duration::from_micros(500));
         let _ = device.take_commit();
         let start = Instant::now();
-        queue.hold(Level::Deactivate);
+        queue.suspend(Level::Deactivate);
         if !reached(&|| hold(HoldState::Held(Level::Deactivate))) {
             return Err("a hold had no effect within 10 s".into());
         }
@@ -319,7 +319,7 @@ fn allocations(amount: Amount, queue: &XQueue<u64>) -> bool {
     let work = || {
         submit(queue, count);
         round_trip(queue, count);
-        queue.hold(Level::Block);
+        queue.suspend(Level::Block);
         for n in 0..64 {
             let _ = queue.try_submit(n);
         }

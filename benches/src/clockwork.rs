@@ -13,7 +13,7 @@ use xsched_core::level::{Caps, Level};
 use xsched_core::queue::{Outcome, Retired};
 
 /// The device. Each command ends `delay` after its launch; with a bell, a thread that sleeps until
-/// then wakes whoever asked for it.
+/// then wakes the thread that asked for it.
 #[derive(Clone, Debug)]
 pub struct Clockwork {
     shared: Arc<Shared>,

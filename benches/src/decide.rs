@@ -1,18 +1,25 @@
 //! What a policy's decision costs by itself: the time is taken inside the scheduler, around each
 //! call of the policy.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::rc::Rc;
 
 use xsched_core::hint::{Hints, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::message::Report;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Changed, Decisions, Event, Policy, policy_state};
 use xsched_core::rng::SplitMix64;
 use xsched_core::scheduler::{Attach, Heap, QueueTable, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
 use xsched_policies::Any;
+
+policy_state! {
+    /// The first word of what a policy keeps for a queue.
+    struct Word {
+        first: u64,
+    }
+}
 
 /// Times of calls of `decide`, in nanoseconds, less that of the clock.
 #[derive(Clone, Debug, Default)]
@@ -162,7 +169,11 @@ impl Rig {
     fn look_elsewhere(&self) {
         let table = self.scheduler.table();
         for info in table.iter() {
-            black_box((info.report, table.verdict(info.id), table.data(info.id).map(Cell::get)));
+            black_box((
+                info.report,
+                table.verdict(info.id),
+                table.state::<Word>(info.id).map(|state| state.get().first),
+            ));
         }
     }
 

@@ -25,7 +25,7 @@ const BATCH: usize = 1_000;
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Queues become ready and idle below one that stays ready: nothing changes for anybody.
+    /// Queues become ready and idle below one that stays ready: no verdict changes.
     Low,
     /// The top queue becomes ready and idle while no other is ready: by priority, all others are
     /// held and released.

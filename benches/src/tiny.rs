@@ -7,8 +7,8 @@ use std::thread::Thread;
 use std::time::Instant;
 
 use xsched::XQueue;
-use xsched::core::hal::{Backend, Retire, Submit};
-use xsched::core::id::{CmdId, QueueId};
+use xsched_core::hal::{Backend, Retire, Submit};
+use xsched_core::id::{CmdId, QueueId};
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
 /// Looks at the device before going to sleep. The runtime's waiter takes 256, each of which takes

@@ -226,7 +226,7 @@ impl Queue {
         } else if flag(XQueueSuspendFlag::kQueueSuspendFlagWaitAll) {
             self.hold_after(Drain::All)?;
         } else {
-            self.xq.hold(Level::Interrupt);
+            self.xq.suspend(Level::Interrupt);
         }
         self.suspender.store(this_thread(), Ordering::Relaxed);
         if self.closing.load(Ordering::SeqCst) {
@@ -241,7 +241,7 @@ impl Queue {
     }
 
     fn hold_after(&self, drain: Drain) -> Answer {
-        Ok(self.xq.hold_after(drain, Level::Interrupt, None)?)
+        Ok(self.xq.suspend_after(drain, Level::Interrupt, None)?)
     }
 
     /// Waits until a hold is in effect, and at level 1 until what was launched has run. Ends with
@@ -254,7 +254,7 @@ impl Queue {
                 HoldState::Held(_) => true,
                 _ => false,
             };
-            if in_effect || !stats.held_by_hand || stats.lost {
+            if in_effect || !stats.suspended || stats.lost {
                 return;
             }
             self.wait_number(stats.launched);
@@ -283,7 +283,7 @@ impl Queue {
     pub(crate) fn resume(&self, drop_commands: bool) {
         self.suspender.store(0, Ordering::Relaxed);
         // As with the C++ XSched, a queue that is not suspended is left alone, flags and all.
-        if !self.xq.stats().held_by_hand {
+        if !self.xq.stats().suspended {
             return;
         }
         if drop_commands {
@@ -295,7 +295,7 @@ impl Queue {
 
     /// Lets it go for the process's exit, without what has not been launched.
     pub(crate) fn abandon(&self) {
-        self.xq.hold(Level::Block);
+        self.xq.suspend(Level::Block);
         self.xq.resume_and_drop();
     }
 

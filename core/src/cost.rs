@@ -5,11 +5,11 @@
 //! command and what was launched since the last gate, and pays for gates all the time. Lv3 waits
 //! for the save of the context and pays for saving and restoring each time.
 //!
-//! Who pays at Lv3 depends on the device's [`Reach`]. Where one queue can be taken off by itself,
-//! the others go on. Where the driver takes every queue off the device and puts those back that may
-//! go on, as AMD's does (`unmap_queues_cpsch` and `map_queues_cpsch` in the kernel's amdkfd), each
-//! interrupt and each restore stops everybody for as long as the whole operation takes, the one
-//! for whom the hold is made included.
+//! Which queues pay at Lv3 depends on the device's [`Reach`]. Where one queue can be taken off by
+//! itself, the other queues go on. Where the driver takes every queue off the device and puts those
+//! back that may go on, as AMD's does (`unmap_queues_cpsch` and `map_queues_cpsch` in the kernel's
+//! amdkfd), each interrupt and each restore stops every queue for as long as the whole operation
+//! takes, including the queue that the hold is made for.
 //!
 //! What an operation really takes is known only on the device: [`History`] compares.
 
@@ -63,8 +63,9 @@ pub struct Load {
     pub command: Duration,
     /// Share of the whole context in use, in permille: how much of the device its waves fill.
     pub context_permille: u32,
-    /// The same of the others that run at that moment: those who share the victim's hardware ring,
-    /// and under [`Reach::Device`] everybody. Both together count for at most the whole context.
+    /// Permille of the context that other queues use at that moment: those that share the victim's
+    /// hardware ring, and under [`Reach::Device`] all. Both together count for at most the whole
+    /// context.
     pub others_permille: u32,
     /// Another queue is interrupted in the same batch, so that the fixed parts are paid already.
     pub joins: bool,
@@ -90,8 +91,9 @@ impl CostModel {
         self
     }
 
-    /// Predicted time from a hold to the victim's last instruction (`quiet`), at its worst. Nobody
-    /// knows where in the call that suspends the waves stop: all of its fixed part counts.
+    /// Predicted time from a hold to the victim's last instruction (`quiet`), at its worst. It is
+    /// not known when the waves stop during the call that suspends them, so all of the call's fixed
+    /// part counts.
     #[must_use]
     pub fn quiet(&self, level: Level, load: &Load) -> Duration {
         let all = load.command.times(load.in_flight);
@@ -111,9 +113,9 @@ impl CostModel {
         }
     }
 
-    /// Predicted time from a hold to when somebody else can run on the device (`start`), at its
-    /// worst. Under [`Reach::Device`] that is the end of the operation, which first puts the others
-    /// back.
+    /// Predicted time from a hold to when another queue can run on the device (`start`), at its
+    /// worst. Under [`Reach::Device`] that is the end of the operation, which first puts the other
+    /// queues back.
     #[must_use]
     pub fn start(&self, level: Level, load: &Load) -> Duration {
         match level {
@@ -165,7 +167,7 @@ impl CostModel {
         self.restore_fixed + scale(self.restore_context, context_permille)
     }
 
-    /// Predicted device time that one hold and its release take from everybody.
+    /// Predicted device time that one hold and its release take from all queues.
     #[must_use]
     pub fn overhead(&self, level: Level, load: &Load) -> Duration {
         match level {
@@ -180,8 +182,8 @@ impl CostModel {
         }
     }
 
-    /// What a hold that nobody can wait for costs: the time until somebody else can start, and the
-    /// device time that everybody loses. A microsecond of either counts the same.
+    /// Cost of a hold that is urgent: the time until another queue can start, and the device time
+    /// that all queues lose. A microsecond of either counts the same.
     #[must_use]
     pub fn price(&self, level: Level, load: &Load) -> Duration {
         self.start(level, load) + self.overhead(level, load)
@@ -213,8 +215,8 @@ impl CostModel {
 }
 
 /// By how much what was measured differs from what was predicted, for one kind of operation. The
-/// fixed part is what nobody knows beforehand (a third party has printed 425 µs where others speak
-/// of 1 to 10), so the difference is one of time and not a factor.
+/// fixed part is not known beforehand (published figures reach from 1 to 425 µs), so the difference
+/// is one of time and not a factor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
     off_ns: i64,
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_partition_everybody_pays() {
+    fn on_a_partition_every_queue_pays() {
         let cost = partition(50);
         let alone = Load { context_permille: 500, ..load(100) };
         let beside = Load { others_permille: 900, ..alone };
@@ -346,7 +348,7 @@ mod tests {
         assert_eq!(
             queue.suspend(&beside),
             queue.suspend(&alone),
-            "others are none of its business"
+            "it does not pay for other queues"
         );
     }
 

@@ -14,7 +14,7 @@ impl Priority {
     pub const NO_EXECUTE: Self = Self(-256);
     /// The lowest priority that runs.
     pub const MIN: Self = Self(-255);
-    /// What a queue has that nobody gave a priority.
+    /// The priority of a queue without this hint.
     pub const DEFAULT: Self = Self(0);
     /// The highest priority.
     pub const MAX: Self = Self(255);

@@ -4,7 +4,7 @@ use core::fmt;
 use core::num::NonZeroU32;
 
 /// A queue in a scheduler's table. The generation tells a reused table slot from its former owner,
-/// so a stale id is answered with "not found" instead of somebody else's queue.
+/// so a stale id is answered with "not found" instead of another queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId {
     // Plus one, so that an optional id takes no more room: tables are full of them.

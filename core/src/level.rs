@@ -138,6 +138,15 @@ impl Step {
     }
 }
 
+/// How the level of a hold is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LevelChoice {
+    /// Always this level.
+    Exactly(Level),
+    /// The cheapest level up to this one that is fast enough, by the device's cost model.
+    UpTo(Level),
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

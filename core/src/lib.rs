@@ -43,5 +43,6 @@ pub mod record;
 pub mod rng;
 pub mod scheduler;
 pub mod store;
+pub mod table;
 pub mod time;
 pub mod window;

@@ -20,7 +20,7 @@ pub enum Order {
         /// How deep. The queue goes as deep as it can, up to this.
         level: Level,
     },
-    /// Report when this many commands have retired; somebody waits for it.
+    /// Report when this many commands have retired: another queue waits for that.
     Watch {
         /// Number of commands.
         upto: u64,

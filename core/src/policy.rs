@@ -7,10 +7,15 @@ use core::fmt;
 use crate::hint::{PolicyHint, Priority};
 use crate::id::{DeviceId, QueueId};
 use crate::level::Level;
-use crate::scheduler::bits::members;
-use crate::scheduler::table::{DeviceSlot, NONE, QueueSlot};
-use crate::scheduler::{QueueInfo, QueueTable};
+use crate::table::bits::members;
+use crate::table::slot::{DeviceSlot, NONE, QueueSlot};
 use crate::time::{Duration, Instant};
+
+pub use crate::policy_state;
+pub use crate::table::{
+    DEVICE_WORDS, Field, PolicyState, QUEUE_WORDS, QueueInfo, QueueTable, StateCell, Urgency,
+    Verdict,
+};
 
 /// A scheduling policy.
 ///
@@ -158,8 +163,8 @@ pub enum Changed<'a> {
         devices: &'a [DeviceId],
     },
     /// Anything may have: compute every verdict. Also after a policy switch, when all verdicts are
-    /// back to [`Verdict::Run`] and no device has a floor. Who passes questions on must not make
-    /// this of another one: see [`Changed::queues`].
+    /// back to [`Verdict::Run`] and no device has a floor. A policy that forwards `decide` must not
+    /// replace another value by this one: see [`Changed::queues`].
     All,
 }
 
@@ -224,46 +229,6 @@ impl fmt::Debug for ChangedQueues<'_> {
         f.debug_list().entries(self.iter()).finish()
     }
 }
-
-/// How soon a held queue must be off the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Urgency(Duration);
-
-impl Urgency {
-    /// As soon as the device can.
-    pub const NOW: Self = Self(Duration::ZERO);
-    /// Whenever it has finished what is in flight.
-    pub const WHENEVER: Self = Self(Duration::MAX);
-
-    /// Within this time, by the cheapest level that makes it.
-    #[must_use]
-    pub const fn within(span: Duration) -> Self {
-        Self(span)
-    }
-
-    /// The time.
-    #[must_use]
-    pub const fn span(self) -> Duration {
-        self.0
-    }
-}
-
-/// What a policy says about a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It should run.
-    Run,
-    /// It should hold.
-    Hold(Urgency),
-}
-
-/// Five words per queue that belong to the policy in charge. Zero when the queue is attached and
-/// when the policy changes.
-pub type PolicyData = [u64; 5];
-
-/// Twelve words per device that belong to the policy in charge. Zero at first and when the policy
-/// changes.
-pub type DeviceData = [u64; 12];
 
 /// Where [`Policy::decide`] puts its verdicts.
 ///

@@ -92,7 +92,7 @@ impl Window {
         } else {
             WindowConfig::fixed(config.threshold, config.batch)
         };
-        // Whatever the batch: whoever waits for each command puts a fence behind each.
+        // Whatever the batch: a program that waits for each command puts a fence behind each.
         self.device_max = caps.in_flight_max(1);
         self.margin = 0;
         self.resize();

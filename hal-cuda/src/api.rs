@@ -1,19 +1,19 @@
 //! CUDA's streams, as XSched needs them.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::marker::PhantomData;
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicU32;
 
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
 use crate::command::{Body, CudaCommand, CudaKernel};
+use crate::driver::{Entered, about, attribute, check, written};
 use crate::error::CudaError;
-use crate::spin::Kernels;
+use crate::kernels::Kernels;
 use crate::table::{
-    ATTRIBUTE_MEM_OPS, ATTRIBUTE_UNITS, CuContext, CuDevice, CuEvent, CuResult, CuStream,
-    EVENT_DEFAULT, HOST_ALLOC, HOST_REGISTER, LAUNCH_PARAMS, NOT_READY, STREAM_LEGACY,
-    STREAM_NON_BLOCKING, STREAM_PER_THREAD, SUCCESS, Table, WAIT_EQUAL, load,
+    ATTRIBUTE_MEM_OPS, CuContext, CuDevice, CuEvent, CuResult, CuStream, EVENT_DEFAULT, HOST_ALLOC,
+    HOST_REGISTER, LAUNCH_PARAMS, NOT_READY, STREAM_LEGACY, STREAM_NON_BLOCKING, STREAM_PER_THREAD,
+    Table, WAIT_EQUAL, load,
 };
 
 /// Time after a store to a flag in host memory for which a command may still start, in
@@ -32,21 +32,6 @@ pub struct CudaApi {
     about: About,
     mem_ops: bool,
     kernels: Kernels,
-}
-
-/// Answers of calls that write a value.
-pub(crate) fn written<T>(
-    table: &Table,
-    call: &'static str,
-    mut value: T,
-    ask: impl FnOnce(*mut T) -> CuResult,
-) -> Result<T, CudaError> {
-    check(table, call, ask(&raw mut value))?;
-    Ok(value)
-}
-
-pub(crate) fn check(table: &Table, call: &'static str, code: CuResult) -> Result<(), CudaError> {
-    if code == SUCCESS { Ok(()) } else { Err(CudaError::of(table, call, code)) }
 }
 
 /// Devices that can be used.
@@ -139,7 +124,7 @@ impl CudaApi {
         self.context
     }
 
-    /// Kernels for tests and benches.
+    /// The kernels of this crate.
     #[must_use]
     pub const fn kernels(&self) -> &Kernels {
         &self.kernels
@@ -186,86 +171,11 @@ impl CudaApi {
     }
 }
 
-fn attribute(table: &Table, number: i32, device: CuDevice) -> Result<i32, CudaError> {
-    // SAFETY: it writes a number.
-    let ask = |value| unsafe { (table.device_attribute)(value, number, device) };
-    written(table, "cuDeviceGetAttribute", 0, ask)
-}
-
-/// A text that a call writes.
-fn text(
-    table: &Table,
-    call: &'static str,
-    ask: impl FnOnce(*mut c_char, c_int) -> CuResult,
-) -> Result<String, CudaError> {
-    let mut bytes = [0_u8; 256];
-    // One less, so that there is an end whatever is written.
-    check(table, call, ask(bytes.as_mut_ptr().cast(), 255))?;
-    let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
-    Ok(text.to_string_lossy().into_owned())
-}
-
-fn about(table: &Table, device: CuDevice) -> Result<About, CudaError> {
-    // SAFETY: it writes an answer to where it is asked to.
-    let version = |value| unsafe { (table.driver_version)(value) };
-    let version = written(table, "cuDriverGetVersion", 0, version)?;
-    // SAFETY: it writes a text of at most this length.
-    let name = |at, length| unsafe { (table.device_name)(at, length, device) };
-    // SAFETY: it writes a text of at most this length.
-    let pci = |at, length| unsafe { (table.device_pci)(at, length, device) };
-    let (mut least, mut greatest) = (0, 0);
-    // SAFETY: it writes two numbers.
-    let code = unsafe { (table.ctx_priorities)(&raw mut least, &raw mut greatest) };
-    check(table, "cuCtxGetStreamPriorityRange", code)?;
-    let pci = text(table, "cuDeviceGetPCIBusId", pci)?.to_lowercase();
-    Ok(About {
-        device: text(table, "cuDeviceGetName", name)?,
-        // Without the function, of which devices have only one.
-        pci: pci.split('.').next().unwrap_or_default().to_owned(),
-        driver: format!("CUDA {}.{}", version / 1_000, version % 1_000 / 10),
-        library: table.library.clone(),
-        units: u32::try_from(attribute(table, ATTRIBUTE_UNITS, device)?).unwrap_or(0),
-        priorities: (least, greatest),
-    })
-}
-
 impl Drop for CudaApi {
     fn drop(&mut self) {
         if self.primary {
             // SAFETY: retained when it was made. Nothing can be done about an error.
             let _ = unsafe { (self.table.primary_release)(self.device) };
-        }
-    }
-}
-
-/// A context is current on this thread; what was before is again when this is dropped.
-#[derive(Debug)]
-pub struct Entered {
-    table: &'static Table,
-    pushed: bool,
-    /// Stays on its thread.
-    here: PhantomData<*mut ()>,
-}
-
-impl Entered {
-    fn of(table: &'static Table, context: CuContext) -> Result<Self, CudaError> {
-        // SAFETY: it writes a handle.
-        let ask = |current| unsafe { (table.ctx_current)(current) };
-        let pushed = written(table, "cuCtxGetCurrent", CuContext::NULL, ask)? != context;
-        if pushed {
-            // SAFETY: the context is alive as long as the device.
-            check(table, "cuCtxPushCurrent", unsafe { (table.ctx_push)(context) })?;
-        }
-        Ok(Self { table, pushed, here: PhantomData })
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        if self.pushed {
-            let mut context = CuContext::NULL;
-            // SAFETY: it writes a handle. It was pushed on this thread, as this is not `Send`.
-            let _ = unsafe { (self.table.ctx_pop)(&raw mut context) };
         }
     }
 }
@@ -484,7 +394,7 @@ impl StreamApi for CudaApi {
                 self.check("cuGraphLaunch", unsafe { launch(*graph, stream) })
             }
             // SAFETY: as promised by the caller.
-            Body::Exec(exec) => unsafe { exec.launch(self, stream) },
+            Body::Exec(exec) => unsafe { exec.launch(stream) },
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::error::CudaError;
-use crate::exec::CudaGraphExec;
-use crate::table::{CuDevicePtr, CuFunction, CuGraphExec};
+use crate::table::{CuDevicePtr, CuFunction, CuGraphExec, CuStream};
 
 /// Bytes of parameters that a [`CudaKernel`] has room for.
 pub const PARAMETERS_MAX: usize = 64;
@@ -75,6 +75,15 @@ impl CudaKernel {
     }
 }
 
+/// What launches itself, such as an executable graph with gates.
+pub(crate) trait Executable: fmt::Debug + Send + Sync {
+    /// Launches it.
+    ///
+    /// # Safety
+    /// The stream is alive and of the same context, which is current.
+    unsafe fn launch(&self, stream: CuStream) -> Result<(), CudaError>;
+}
+
 /// A command that is launched without a closure: a kernel, a graph, a copy or a fill.
 ///
 /// Its pointers and handles are alive until it has run. The caller of the unsafe function that made
@@ -88,7 +97,7 @@ pub(crate) enum Body {
     Copy { to: CuDevicePtr, from: CuDevicePtr, bytes: usize },
     Fill { to: CuDevicePtr, value: u32, words: usize },
     Graph(CuGraphExec),
-    Exec(CudaGraphExec),
+    Exec(Arc<dyn Executable>),
 }
 
 impl CudaCommand {
@@ -115,12 +124,6 @@ impl CudaCommand {
     #[must_use]
     pub const unsafe fn fill(to: CuDevicePtr, value: u32, words: usize) -> Self {
         Self(Body::Fill { to, value, words })
-    }
-
-    /// A graph, as one command. See [`CudaGraphExec::command`].
-    #[must_use]
-    pub(crate) const fn exec(exec: CudaGraphExec) -> Self {
-        Self(Body::Exec(exec))
     }
 
     /// An executable graph of the caller's, as one command. It is launched on one thread at a time,

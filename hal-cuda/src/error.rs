@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the CUDA driver.
 
 use std::ffi::{CStr, c_char};
 
@@ -6,33 +6,7 @@ use xsched_core::fault::Fault;
 use xsched_core::hal::HalError;
 use xsched_hal_stream::GraphError;
 
-use crate::table::{CuResult, SUCCESS, Table};
-
-/// Why there is no driver.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// No library.
-    #[error(
-        "no CUDA driver ({tried}); {}",
-        if *chosen { "correct or unset XSCHED_CUDA_LIB" }
-        else { "install it, or name it in XSCHED_CUDA_LIB" }
-    )]
-    Library {
-        /// What was tried, and what the system said.
-        tried: String,
-        /// `XSCHED_CUDA_LIB` named it.
-        chosen: bool,
-    },
-    /// It lacks a function.
-    #[error("{library} lacks {symbol}; it is no CUDA driver, or one older than 12.0: update it")]
-    Symbol {
-        /// The library.
-        library: String,
-        /// The function.
-        symbol: &'static str,
-    },
-}
+use crate::table::{CuResult, LoadError, SUCCESS, Table};
 
 /// An error of the CUDA driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use xsched_hal_stream::{GateWord, StreamApi, StreamDevice};
 
-use crate::api::{CudaApi, written};
-use crate::command::CudaCommand;
+use crate::api::CudaApi;
+use crate::command::{Body, CudaCommand, Executable};
+use crate::driver::{need, written};
 use crate::error::CudaError;
-use crate::graph::need;
 use crate::table::{CuEvent, CuGraph, CuGraphExec, CuStream};
 
 /// An executable graph: `CUgraphExec`. A clone is the same one.
@@ -75,26 +75,31 @@ impl CudaGraphExec {
     /// queue measure it.
     #[must_use]
     pub fn command(&self) -> CudaCommand {
-        CudaCommand::exec(self.clone())
+        CudaCommand(Body::Exec(Arc::<Exec>::clone(&self.0)))
     }
+}
 
-    /// Launches it.
-    ///
-    /// # Safety
-    /// The stream is alive and of the same context, which is current.
-    pub(crate) unsafe fn launch(&self, api: &CudaApi, stream: CuStream) -> Result<(), CudaError> {
-        let Exec { exec, gated, .. } = &*self.0;
+impl Executable for Exec {
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn launch(&self, stream: CuStream) -> Result<(), CudaError> {
+        let api = self.device.api();
         let launch = need(api.table().graph_launch, "cuGraphLaunch")?;
         // The driver asks for one thread at a time, and the event goes with the last launch.
-        let mut gated = gated.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gated = self.gated.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: it lives as long as this; for the stream, as promised by the caller.
-        api.check("cuGraphLaunch", unsafe { launch(*exec, stream) })?;
+        api.check("cuGraphLaunch", unsafe { launch(self.exec, stream) })?;
         if let Some(gated) = &mut *gated {
             gated.launched = true;
             // SAFETY: both are alive.
             gated.untold = unsafe { api.record(gated.event, stream) }.is_err();
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Exec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exec").field("exec", &self.exec).finish_non_exhaustive()
     }
 }
 

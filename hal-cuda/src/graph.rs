@@ -5,8 +5,9 @@ use std::ptr::null_mut;
 
 use xsched_hal_stream::{GateWord, GraphError, GraphNode, StreamApi, StreamDevice, gates_in_graph};
 
-use crate::api::{CudaApi, Entered, written};
+use crate::api::CudaApi;
 use crate::command::{CudaCommand, CudaKernel};
+use crate::driver::{Entered, need, written};
 use crate::error::CudaError;
 use crate::exec::CudaGraphExec;
 use crate::table::{
@@ -56,11 +57,6 @@ pub struct CudaGraph {
     /// The word that gates in the graph wait for, once there are any.
     gate: Option<GateWord<CudaApi>>,
     gates: usize,
-}
-
-/// A function that a driver may lack.
-pub(crate) fn need<T>(function: Option<T>, symbol: &'static str) -> Result<T, CudaError> {
-    function.ok_or(CudaError::Missing { symbol })
 }
 
 /// A length for the driver, and back.

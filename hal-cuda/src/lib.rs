@@ -1,29 +1,49 @@
-//! CUDA streams for XSched, by the driver API, which is loaded at run time: this links and says
-//! "no CUDA driver" on a machine without one.
+//! CUDA devices as backends of XSched, by the driver API.
+//!
+//! Nothing is linked. The driver, `libcuda.so.1` or the library that `XSCHED_CUDA_LIB` names, is
+//! loaded when a device is opened, so a program with this crate builds and starts on a machine
+//! without one, where [`CudaApi::open`] answers [`CudaError::Load`].
 //!
 //! ```no_run
-//! use xsched_hal_cuda::{CudaApi, StreamDevice, StreamDeviceConfig};
+//! use xsched_core::hal::{Backend, Submit};
+//! use xsched_core::id::{CmdId, QueueId};
+//! use xsched_hal_cuda::{
+//!     CudaApi, CudaCommand, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
+//! };
 //!
-//! let device = StreamDevice::new(CudaApi::open(0)?, StreamDeviceConfig::default())?;
+//! let mut device = StreamDevice::new(CudaApi::open(0)?, StreamDeviceConfig::default())?;
 //! println!("{}: {}", device.about().device, device.level());
+//! let mut queue = device.open(QueueId::new(0, 0), StreamConfig::default())?;
+//! let empty = CudaCommand::kernel(device.api().kernels().empty());
+//! queue.submit.launch(CmdId(0), &StreamCommand::native(empty), true)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! * [`CudaApi`] is a device, by its primary context; [`StreamDevice`] makes a backend of it.
+//! * [`CudaCommand`] is a command: a kernel ([`CudaKernel`]), a copy, a fill or a graph.
+//! * [`CudaGraph`] is a graph with gates of its own, so that a hold need not wait for its end.
+//! * [`Kernels`] are kernels of a known length, for calibrated load.
+//! * [`table`] has the driver's functions that are used.
 #![allow(unsafe_code)]
 
 mod api;
 mod command;
+mod driver;
 mod error;
 mod exec;
 mod graph;
+mod kernels;
 mod spin;
 pub mod table;
 
-pub use api::{CudaApi, Entered, current_device, device_count};
+pub use api::{CudaApi, current_device, device_count};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
-pub use error::{CudaError, LoadError};
+pub use driver::Entered;
+pub use error::CudaError;
 pub use exec::CudaGraphExec;
 pub use graph::{CudaGraph, NodeTimes};
-pub use spin::Kernels;
+pub use kernels::Kernels;
+pub use table::LoadError;
 pub use xsched_hal_stream::{
     ClockRead, GateWord, Holder, SharedGate, SharedGates, SharedPage, Spacing, SpinApi, SpinRate,
     StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,

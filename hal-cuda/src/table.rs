@@ -8,8 +8,6 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use crate::error::LoadError;
-
 /// `CUresult`.
 pub type CuResult = c_int;
 /// `CUdevice`.
@@ -255,6 +253,32 @@ unsafe fn symbol<T: Copy>(
     // SAFETY: as promised by the caller.
     let found = unsafe { library.get::<T>(symbol) };
     found.map(|found| *found).map_err(|_| LoadError::Symbol { library: name.to_owned(), symbol })
+}
+
+/// Why there is no driver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// No library.
+    #[error(
+        "no CUDA driver ({tried}); {}",
+        if *chosen { "correct or unset XSCHED_CUDA_LIB" }
+        else { "install it, or name it in XSCHED_CUDA_LIB" }
+    )]
+    Library {
+        /// What was tried, and what the system said.
+        tried: String,
+        /// `XSCHED_CUDA_LIB` named it.
+        chosen: bool,
+    },
+    /// It lacks a function.
+    #[error("{library} lacks {symbol}; it is no CUDA driver, or one older than 12.0: update it")]
+    Symbol {
+        /// The library.
+        library: String,
+        /// The function.
+        symbol: &'static str,
+    },
 }
 
 /// Libraries that are tried, unless `XSCHED_CUDA_LIB` names one.

@@ -1,8 +1,7 @@
 //! A device behind the interface that all vendors' streams have.
 
 use std::collections::HashSet;
-use std::ffi::{c_char, c_int, c_void};
-use std::marker::PhantomData;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
@@ -10,46 +9,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
+use crate::driver::{Entered, HipEvent, HipStream, about, full_mask};
 use crate::error::HipError;
+use crate::kernels::Kernels;
 use crate::library::HipLibrary;
 use crate::lowering::WaitLowering;
 use crate::native::HipNative;
 use crate::raw;
 use crate::raw::Handle;
-use crate::spin::Kernels;
 
 /// Bytes of the device's memory that a command that does nothing writes to.
 const SCRATCH_BYTES: usize = 64;
-
-/// A stream's handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HipStream(usize);
-
-impl HipStream {
-    /// A stream of the program's, by its `hipStream_t`. 0 and 1 are the legacy default stream.
-    #[must_use]
-    pub fn from_raw(stream: Handle) -> Self {
-        Self(stream.expose_provenance())
-    }
-
-    /// Its `hipStream_t`.
-    #[must_use]
-    pub fn as_raw(self) -> Handle {
-        ptr::with_exposed_provenance_mut(self.0)
-    }
-}
-
-/// An event's handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HipEvent(usize);
-
-impl HipEvent {
-    /// Its `hipEvent_t`.
-    #[must_use]
-    pub fn as_raw(self) -> Handle {
-        ptr::with_exposed_provenance_mut(self.0)
-    }
-}
 
 /// What kind of streams are made without a priority.
 ///
@@ -100,7 +70,7 @@ pub struct HipApi {
     scratch: usize,
     /// The streams that were made here with a ring of their own.
     own_rings: Mutex<HashSet<usize>>,
-    /// For benches.
+    /// The kernels of a known length, once they are loaded.
     pub(crate) spin: OnceLock<Kernels>,
 }
 
@@ -247,40 +217,6 @@ impl Drop for HipApi {
         // SAFETY: it was allocated, and only commands of this device's queues refer to it; freeing
         // waits for them. There is nothing to be done about an error.
         let _ = unsafe { (self.library.table().hipFree)(scratch) };
-    }
-}
-
-/// Makes a device current on a thread until it is dropped.
-#[derive(Debug)]
-pub struct Entered<'a> {
-    library: &'a HipLibrary,
-    /// What was current before, if that was another one.
-    before: Option<c_int>,
-    /// What is current is the thread's.
-    _thread: PhantomData<*const ()>,
-}
-
-impl<'a> Entered<'a> {
-    fn of(library: &'a HipLibrary, device: c_int) -> Result<Self, HipError> {
-        let table = library.table();
-        let mut before = device;
-        // SAFETY: the number may be written to.
-        HipError::check("hipGetDevice", unsafe { (table.hipGetDevice)(&raw mut before) })?;
-        let before = (before != device).then_some(before);
-        if before.is_some() {
-            // SAFETY: it takes any number.
-            HipError::check("hipSetDevice", unsafe { (table.hipSetDevice)(device) })?;
-        }
-        Ok(Self { library, before, _thread: PhantomData })
-    }
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        if let Some(before) = self.before {
-            // SAFETY: it takes any number. There is nothing to be done about an error.
-            let _ = unsafe { (self.library.table().hipSetDevice)(before) };
-        }
     }
 }
 
@@ -501,70 +437,5 @@ impl StreamApi for HipApi {
     unsafe fn launch_native(&self, command: &HipNative, stream: HipStream) -> Result<(), HipError> {
         // SAFETY: the caller promises that the stream is alive and the device current.
         unsafe { command.launch(&self.library, stream) }
-    }
-}
-
-/// A mask with so many compute units in it.
-fn full_mask(units: u32) -> Vec<u32> {
-    let words = units.max(1).div_ceil(32);
-    let used = |word: u32| units.max(1).saturating_sub(word * 32).min(32);
-    (0..words).map(|word| u32::MAX >> (32 - used(word))).collect()
-}
-
-/// Asks a device what it is.
-fn about(library: &HipLibrary, device: c_int) -> Result<About, HipError> {
-    let table = library.table();
-    let (mut units, mut least, mut most) = (0, 0, 0);
-    let attribute = raw::ATTRIBUTE_MULTIPROCESSOR_COUNT;
-    // SAFETY: the number may be written to.
-    let code = unsafe { (table.hipDeviceGetAttribute)(&raw mut units, attribute, device) };
-    HipError::check("hipDeviceGetAttribute", code)?;
-    // SAFETY: both numbers may be written to.
-    let code = unsafe { (table.hipDeviceGetStreamPriorityRange)(&raw mut least, &raw mut most) };
-    HipError::check("hipDeviceGetStreamPriorityRange", code)?;
-    let name = text("hipDeviceGetName", |to, bytes| {
-        // SAFETY: so many bytes may be written to.
-        unsafe { (table.hipDeviceGetName)(to, bytes, device) }
-    })?;
-    let pci = text("hipDeviceGetPCIBusId", |to, bytes| {
-        // SAFETY: so many bytes may be written to.
-        unsafe { (table.hipDeviceGetPCIBusId)(to, bytes, device) }
-    })?;
-    let version = library.version()?;
-    let (major, minor, patch) = (version / 10_000_000, version / 100_000 % 100, version % 100_000);
-    Ok(About {
-        device: if name.is_empty() { "AMD GPU".to_owned() } else { name },
-        // Without the function, which is 0.
-        pci: pci.split('.').next().unwrap_or_default().to_ascii_lowercase(),
-        driver: format!("HIP {major}.{minor}.{patch}"),
-        library: library.name().to_owned(),
-        units: units.unsigned_abs(),
-        priorities: (least, most),
-    })
-}
-
-/// A text that a call writes.
-fn text(
-    call: &'static str,
-    write: impl FnOnce(*mut c_char, c_int) -> raw::Code,
-) -> Result<String, HipError> {
-    let mut bytes = [0_u8; 256];
-    // One byte less, so that it ends with a zero whatever the call does.
-    HipError::check(call, write(bytes.as_mut_ptr().cast(), 255))?;
-    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(text).trim().to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn masks_have_all_units() {
-        assert_eq!(full_mask(80), [u32::MAX, u32::MAX, 0xffff]);
-        assert_eq!(full_mask(64), [u32::MAX, u32::MAX]);
-        assert_eq!(full_mask(1), [1]);
-        assert_eq!(full_mask(0), [1]);
-        assert_eq!(full_mask(304).iter().map(|word| word.count_ones()).sum::<u32>(), 304);
     }
 }

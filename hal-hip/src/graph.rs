@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use xsched_hal_stream::StreamApi;
 
-use crate::api::{HipApi, HipStream};
+use crate::api::HipApi;
+use crate::driver::HipStream;
 use crate::error::HipError;
 use crate::library::HipLibrary;
-use crate::native::HipNative;
+use crate::native::{Executable, HipNative};
 use crate::raw;
 use crate::raw::{Handle, Table};
 
@@ -93,20 +94,23 @@ impl HipGraph {
         let (destroy, _commands) = (calls.exec_destroy, commands.to_vec());
         Ok(Self(Arc::new(Made { _library, exec, destroy, _commands })))
     }
+}
 
-    /// Launches it.
-    ///
-    /// # Safety
-    /// The stream is alive, and its device is the graph's and current.
-    pub(crate) unsafe fn launch(
-        &self,
-        library: &HipLibrary,
-        stream: HipStream,
-    ) -> Result<(), HipError> {
+impl HipNative {
+    /// A graph as one command.
+    #[must_use]
+    pub fn graph(graph: HipGraph) -> Self {
+        Self::executable(graph.0)
+    }
+}
+
+impl Executable for Made {
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn launch(&self, library: &HipLibrary, stream: HipStream) -> Result<(), HipError> {
         let symbol = "hipGraphLaunch";
         let launch = library.table().hipGraphLaunch;
         let launch = launch.ok_or(HipError::Lacks { symbol, what: WHAT })?;
-        let exec = ptr::with_exposed_provenance_mut(self.0.exec);
+        let exec = ptr::with_exposed_provenance_mut(self.exec);
         // SAFETY: it lives as long as this, and the caller promises that the stream does.
         HipError::check(symbol, unsafe { launch(exec, stream.as_raw()) })
     }

@@ -4,6 +4,21 @@
 //! ([`HipLibrary`]), so programs with this crate build and start on machines without ROCm and get
 //! an error that says what was tried.
 //!
+//! ```no_run
+//! use xsched_core::hal::{Backend, Submit};
+//! use xsched_core::id::{CmdId, QueueId};
+//! use xsched_hal_hip::{HipApi, HipConfig};
+//! use xsched_hal_stream::{SpinApi, StreamCommand, StreamConfig, StreamDevice};
+//!
+//! let api = HipApi::open(HipConfig::default())?;
+//! api.load_spin_kernels()?;
+//! let mut device = StreamDevice::new(api, Default::default())?;
+//! let mut queue = device.open(QueueId::new(0, 0), StreamConfig::default())?;
+//! let empty = device.api().empty_kernel()?;
+//! queue.submit.launch(CmdId(0), &StreamCommand::native(empty), true)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! * [`HipApi`] is a device.
 //! * [`HipNative`] is a command: a kernel, a graph, a fill or a copy.
 //! * [`HipGraph`] is a row of commands that is launched as one.
@@ -17,20 +32,27 @@
 
 mod api;
 mod arguments;
+mod driver;
 mod error;
+mod function;
 mod graph;
+mod kernels;
 mod library;
 mod lowering;
 mod memory;
+mod module;
 mod native;
 pub mod raw;
 mod spin;
 
-pub use api::{Entered, HipApi, HipConfig, HipEvent, HipStream, Rings};
+pub use api::{HipApi, HipConfig, Rings};
 pub use arguments::{Argument, Arguments};
+pub use driver::{Entered, HipEvent, HipStream};
 pub use error::{HipError, Tried};
+pub use function::HipFunction;
 pub use graph::HipGraph;
 pub use library::{HipLibrary, LIBRARY_VARIABLE};
 pub use lowering::WaitLowering;
-pub use native::{Direction, HipFunction, HipModule, HipNative};
+pub use module::HipModule;
+pub use native::{Direction, HipNative};
 pub use spin::KERNELS_VARIABLE;

@@ -1,100 +1,16 @@
-//! Commands that are launched without a closure, and where kernels come from.
+//! Commands that are launched without a closure.
 
-use std::ffi::{CString, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
+use std::fmt::Debug;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::api::{HipApi, HipStream};
 use crate::arguments::Arguments;
+use crate::driver::HipStream;
 use crate::error::HipError;
-use crate::graph::HipGraph;
+use crate::function::HipFunction;
 use crate::library::HipLibrary;
 use crate::raw;
-use crate::raw::Handle;
-
-/// A module of kernels that is loaded on a device, until the last clone and the last of its
-/// functions are gone.
-///
-/// Load modules before anything is held: loading and unloading may wait for the device.
-#[derive(Clone, Debug)]
-pub struct HipModule(Arc<Loaded>);
-
-#[derive(Debug)]
-struct Loaded {
-    library: Arc<HipLibrary>,
-    module: usize,
-}
-
-impl HipModule {
-    /// Loads a code object, a bundle of them, or whatever else the runtime takes, on a device.
-    ///
-    /// # Errors
-    /// If the runtime refuses it.
-    ///
-    /// # Safety
-    /// It is complete and well-formed: the runtime learns its length from what is in it.
-    pub unsafe fn load(api: &HipApi, image: &[u8]) -> Result<Self, HipError> {
-        let _entered = api.enter_device()?;
-        let library = Arc::clone(api.library());
-        let mut module: Handle = ptr::null_mut();
-        // SAFETY: the handle may be written to; the caller promises that the image is one.
-        let code =
-            unsafe { (library.table().hipModuleLoadData)(&raw mut module, image.as_ptr().cast()) };
-        HipError::check("hipModuleLoadData", code)?;
-        Ok(Self(Arc::new(Loaded { library, module: module.expose_provenance() })))
-    }
-
-    /// The kernel of this name.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn function(&self, name: &str) -> Result<HipFunction, HipError> {
-        let name = CString::new(name).map_err(|_| HipError::KernelName)?;
-        let Loaded { library, module } = &*self.0;
-        let mut function: Handle = ptr::null_mut();
-        // SAFETY: the handle may be written to, the module is loaded, and the name ends with zero.
-        let code = unsafe {
-            (library.table().hipModuleGetFunction)(
-                &raw mut function,
-                ptr::with_exposed_provenance_mut(*module),
-                name.as_ptr(),
-            )
-        };
-        HipError::check("hipModuleGetFunction", code)?;
-        Ok(HipFunction {
-            function: function.expose_provenance(),
-            _module: Some(Arc::clone(&self.0)),
-        })
-    }
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        let module = ptr::with_exposed_provenance_mut(self.module);
-        // SAFETY: it was loaded, and nothing refers to it any more. There is nothing to be done
-        // about an error.
-        let _ = unsafe { (self.library.table().hipModuleUnload)(module) };
-    }
-}
-
-/// A kernel. Keeps its module loaded.
-#[derive(Clone, Debug)]
-pub struct HipFunction {
-    function: usize,
-    _module: Option<Arc<Loaded>>,
-}
-
-impl HipFunction {
-    /// A kernel that other code has loaded, by its `hipFunction_t`.
-    ///
-    /// # Safety
-    /// It is one, and its module stays loaded as long as the answer, all its clones and all
-    /// commands that were made with it.
-    #[must_use]
-    pub unsafe fn from_raw(function: Handle) -> Self {
-        Self { function: function.expose_provenance(), _module: None }
-    }
-}
 
 /// From where to where a copy goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,11 +43,20 @@ impl Direction {
 #[derive(Clone, Debug)]
 pub struct HipNative(Kind);
 
+/// What launches itself, such as a graph.
+pub(crate) trait Executable: Debug + Send + Sync {
+    /// Launches it.
+    ///
+    /// # Safety
+    /// The stream is alive, and its device is that of this and current.
+    unsafe fn launch(&self, library: &HipLibrary, stream: HipStream) -> Result<(), HipError>;
+}
+
 #[derive(Clone, Debug)]
 enum Kind {
     Kernel { function: HipFunction, shape: Shape, arguments: Passed },
     Cooperative { function: HipFunction, shape: Shape, arguments: Box<Arguments> },
-    Graph(HipGraph),
+    Graph(Arc<dyn Executable>),
     Fill { to: usize, value: u8, bytes: usize },
     Copy { to: usize, from: usize, bytes: usize, direction: Direction },
 }
@@ -209,10 +134,8 @@ impl HipNative {
         Self(Kind::Cooperative { function: function.clone(), shape, arguments })
     }
 
-    /// A graph as one command.
-    #[must_use]
-    pub const fn graph(graph: HipGraph) -> Self {
-        Self(Kind::Graph(graph))
+    pub(crate) const fn executable(executable: Arc<dyn Executable>) -> Self {
+        Self(Kind::Graph(executable))
     }
 
     /// Sets `bytes` bytes of the device's memory to `value`.

@@ -1,4 +1,4 @@
-//! Kernels that take time, for benches: `kernels/spin.hip`.
+//! Commands of a known length, and the device's clock: `kernels/spin.hip`.
 
 use std::env;
 use std::fs;
@@ -9,9 +9,11 @@ use xsched_hal_stream::{FlagMemory, SpinApi};
 use crate::api::HipApi;
 use crate::arguments::Arguments;
 use crate::error::HipError;
-use crate::native::{HipFunction, HipModule, HipNative};
+use crate::kernels::Kernels;
+use crate::module::HipModule;
+use crate::native::HipNative;
 
-/// The variable of the environment that names the file with the benches' kernels. If it is set and
+/// The variable of the environment that names the file with these kernels. If it is set and
 /// not empty, nothing else is tried.
 pub const KERNELS_VARIABLE: &str = "XSCHED_HIP_KERNELS";
 /// The file beside the program, if the variable names none.
@@ -21,33 +23,21 @@ const BUILT_IN: &[u8] = include_bytes!("../kernels/spin.gfx942.hsaco");
 /// What the last of the three is called.
 const BUILT_IN_NAME: &str = "the code object for gfx942 that is part of this program";
 
-/// The kernels of `kernels/spin.hip`, loaded on a device.
-#[derive(Debug)]
-pub(crate) struct Kernels {
-    nothing: HipFunction,
-    spin: HipFunction,
-    clock: HipFunction,
-}
-
-impl Kernels {
-    /// Loads them on a device. `from` is where the image is from.
-    fn load(api: &HipApi, from: &str, image: Vec<u8>) -> Result<Self, HipError> {
-        let refused = |error: HipError| HipError::KernelsRefused {
-            from: from.to_owned(),
-            why: Box::new(error),
-        };
-        let mut image = image;
-        // What is a text has to end with zero, and nothing minds it.
-        image.push(0);
-        // SAFETY: its builder, or the user who names it, promises that it is whole.
-        let module = unsafe { HipModule::load(api, &image) }.map_err(refused)?;
-        let function = |name| module.function(name).map_err(refused);
-        Ok(Self {
-            nothing: function("xs_nothing")?,
-            spin: function("xs_spin")?,
-            clock: function("xs_clock")?,
-        })
-    }
+/// Loads the kernels on a device. `from` is where the image is from.
+fn load(api: &HipApi, from: &str, image: Vec<u8>) -> Result<Kernels, HipError> {
+    let refused =
+        |error: HipError| HipError::KernelsRefused { from: from.to_owned(), why: Box::new(error) };
+    let mut image = image;
+    // What is a text has to end with zero, and nothing minds it.
+    image.push(0);
+    // SAFETY: its builder, or the user who names it, promises that it is whole.
+    let module = unsafe { HipModule::load(api, &image) }.map_err(refused)?;
+    let function = |name| module.function(name).map_err(refused);
+    Ok(Kernels {
+        nothing: function("xs_nothing")?,
+        spin: function("xs_spin")?,
+        clock: function("xs_clock")?,
+    })
 }
 
 /// The file that the environment names, or the one beside the program if it is there.
@@ -71,10 +61,8 @@ impl HipApi {
             return Ok(());
         }
         let kernels = match file() {
-            Some(path) => {
-                Kernels::load(self, &path.display().to_string(), Self::read_kernels(&path)?)?
-            }
-            None => Kernels::load(self, BUILT_IN_NAME, BUILT_IN.to_vec())?,
+            Some(path) => load(self, &path.display().to_string(), Self::read_kernels(&path)?)?,
+            None => load(self, BUILT_IN_NAME, BUILT_IN.to_vec())?,
         };
         // Another thread may have been faster, and then its kernels are as good.
         let _ = self.spin.set(kernels);

@@ -38,8 +38,8 @@
 //! stops all queues of a GPU, or partition of one, of all processes, for as long as the GPU takes to
 //! save their contexts and to load those that go on.
 //!
-//! This crate has not run on an MI308X yet. `docs/src/guides/amd.md` in the repository says what was checked,
-//! and how.
+//! This crate has not run on an MI308X yet. `docs/src/guides/amd.md` in the repository says what
+//! was checked, and how.
 #![allow(unsafe_code)]
 
 pub mod attribution;

@@ -13,6 +13,15 @@ type Launch<A> =
 ///
 /// It is launched with the device current, exactly once. Arguments that the launch call copies, as
 /// kernel parameters are, need not outlive it.
+///
+/// ```
+/// use xsched_hal_stream::{StreamApi, StreamCommand};
+///
+/// fn of_known_length<A: StreamApi>(native: A::Native) -> StreamCommand<A> {
+///     // 250 µs of device time.
+///     StreamCommand::native(native).expected_ns(250_000)
+/// }
+/// ```
 pub struct StreamCommand<A: StreamApi> {
     pub(crate) body: Body<A>,
     pub(crate) kind: u32,

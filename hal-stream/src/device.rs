@@ -36,11 +36,11 @@ impl<A: StreamApi> Clone for StreamDevice<A> {
 }
 
 impl<A: StreamApi> StreamDevice<A> {
-    /// A device. Tries whether its streams can be held by gates, which takes some milliseconds of
-    /// the device; if not, its queues are at Lv1 and [`StreamDevice::no_gate`] says why.
+    /// Opens a device, and tests whether gates hold its streams, which takes some milliseconds of
+    /// the device. If they do not, its queues are at Lv1 and [`StreamDevice::no_gate`] says why.
     ///
     /// # Errors
-    /// If the driver refuses what every device needs.
+    /// [`StreamError::Thread`] if the system refuses a thread.
     pub fn new(api: A, config: StreamDeviceConfig) -> Result<Self, StreamError<A::Error>> {
         let gates = GateRegistry::start(config.blocked_after, config.hold_lease)
             .map_err(StreamError::Thread)?;
@@ -116,9 +116,16 @@ impl<A: StreamApi> StreamDevice<A> {
         self.inner.gates.forced()
     }
 
-    /// Opens all gates, calls `f`, and closes again what is to be closed by then. For calls that
-    /// wait for the whole device, and would not come back while a queue is held: freeing memory,
-    /// loading code, raising the limit of the stack.
+    /// Opens all gates, calls `f`, and closes the gates of the queues that are held by then. For
+    /// calls that wait for the whole device, and would not return while a queue is held: freeing
+    /// memory, loading code, raising the limit of the stack.
+    ///
+    /// ```
+    /// # use xsched_hal_stream::{StreamApi, StreamDevice};
+    /// fn free_memory<A: StreamApi>(device: &StreamDevice<A>, free: impl FnOnce()) {
+    ///     device.with_gates_open(free);
+    /// }
+    /// ```
     pub fn with_gates_open<T>(&self, f: impl FnOnce() -> T) -> T {
         let open = self.inner.gates.open_all();
         let answer = f();

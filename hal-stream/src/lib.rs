@@ -1,5 +1,34 @@
 //! GPU streams as hardware queues, for any vendor whose driver has streams, events and waits for a
-//! word in memory: see [`StreamApi`].
+//! word in memory.
+//!
+//! A driver implements [`StreamApi`]; [`StreamDevice`] makes a backend of it. A queue launches
+//! [`StreamCommand`]s into its stream and sees them complete by events. *Gates*, waits for a word
+//! in memory, lie between the commands: closing a gate is one store of the host, and holds what
+//! was launched and has not started (Lv2). A device whose gates fail their self-test has queues at
+//! Lv1, and [`StreamDevice::no_gate`] says why.
+//!
+//! ```
+//! use xsched_core::hal::Backend;
+//! use xsched_core::id::QueueId;
+//! use xsched_hal_stream::{
+//!     Spacing, StreamApi, StreamConfig, StreamDevice, StreamDeviceConfig, StreamError,
+//! };
+//!
+//! fn open_queue<A: StreamApi>(api: A) -> Result<(), StreamError<A::Error>> {
+//!     let mut device = StreamDevice::new(api, StreamDeviceConfig::default())?;
+//!     if let Some(why) = device.no_gate() {
+//!         println!("queues are at Lv1: {why}");
+//!     }
+//!     // A gate after each 100 µs of predicted work.
+//!     let config = StreamConfig::default().spacing(Spacing::of_ns(100_000));
+//!     let queue = device.open(QueueId::new(0, 0), config)?;
+//!     println!("{}", queue.caps.level);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! `xsched-hal-cuda` and `xsched-hal-hip` are such drivers. A program gives the device to the
+//! runtime of the crate `xsched`, which opens the queues.
 #![allow(unsafe_code)]
 
 mod api;

@@ -11,6 +11,20 @@ use crate::inner::Inner;
 use crate::page::{SHARED_WORDS, STRIDE, SharedPage};
 
 /// A shared page that a device can wait for. It keeps the device and the page alive.
+///
+/// ```
+/// use xsched_hal_stream::{SharedPage, StreamApi, StreamConfig, StreamDevice};
+///
+/// fn held_by_another_process<A: StreamApi>(
+///     device: &StreamDevice<A>,
+/// ) -> Result<StreamConfig<A>, Box<dyn std::error::Error>> {
+///     let page = SharedPage::create()?;
+///     println!("the scheduler opens {}", page.path().display());
+///     let gates = device.share(page)?;
+///     let gate = gates.take(0).ok_or("the first word was taken before")?;
+///     Ok(StreamConfig::default().in_page(gate))
+/// }
+/// ```
 pub struct SharedGates<A: StreamApi> {
     device: Arc<Inner<A>>,
     page: Arc<SharedPage>,

@@ -1,22 +1,22 @@
-//! Ageing: whoever has waited for too long has the device for a moment.
+//! Ageing: a queue that has waited for too long has the device for a moment.
 //!
 //! A ready queue that has been kept from running for the *age* gets a turn: the device to itself
 //! until it has used a twentieth of the age (100 µs to 5 ms) of device time, as measured, or has
-//! nothing left to run. Who has waited longest comes first, and after each turn the ordinary order
-//! holds for as long as the turn took, so that turns never take more than half of the time.
+//! nothing left to run. The queue that has waited longest comes first, and after each turn the
+//! ordinary order holds for as long as the turn took, so that turns never take more than half of
+//! the time.
 //!
 //! So a queue waits at most 17/16 of the age, and a turn and a rest for each of the queues of its
-//! device that are due before it. What a turn takes is its device time, the time until the others
-//! are off the device, and one command if commands cannot be interrupted.
+//! device that are due before it. What a turn takes is its device time, the time until the other
+//! queues are off the device, and one command if commands cannot be interrupted.
 
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::policy::{Decisions, Event, Urgency, Verdict};
-use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::policy::{Decisions, Event, PolicyState, QueueInfo, QueueTable, Urgency, Verdict};
 use xsched_core::time::{Duration, Instant};
 
-use crate::ready::{Key, Place, Ready, update};
+use crate::ready::{AgedTurn, Key, Place, Ready};
 
-/// The class of the queue whose turn it is. All others come after it.
+/// The class of the queue whose turn it is. All other queues come after it.
 pub(crate) const AGED: u16 = 0;
 
 /// Turns in the age, and bounds of a turn.
@@ -27,13 +27,6 @@ const TURN_MAX: Duration = Duration::from_ms(5);
 const LOOKS: u64 = 16;
 /// Reports in a turn.
 const REPORTS: u64 = 4;
-
-/// A device's words: when the turn began (0: there is none), what it has used, until when the
-/// ordinary order holds, and when to look again.
-const STARTED: usize = 8;
-const USED: usize = 9;
-const REST: usize = 10;
-const LOOK: usize = 11;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -56,33 +49,30 @@ impl Ageing {
     }
 
     /// Counts what the queue uses whose turn it is.
-    pub(crate) fn observe(queue: QueueId, event: Event, ready: &Ready<'_>) {
+    pub(crate) fn observe<D: PolicyState>(queue: QueueId, event: Event, ready: &Ready<'_, D>) {
         if let Event::Progress { busy } = event
             && ready.place(queue) == Place::Chosen
             && ready.key(queue).class == AGED
         {
-            update(ready.words(), |words| {
-                words[USED] = words[USED].saturating_add(busy.as_ns());
-            });
+            ready.update_aged_turn(|turn| turn.used += busy);
         }
     }
 
     /// Ends a turn that is over and begins the next one: the engine chooses after this, and sees a
     /// queue of the class [`AGED`]. Only queues of a class after `beyond` have turns. `key` is what
     /// a queue is ordered by otherwise.
-    pub(crate) fn step(
+    pub(crate) fn step<D: PolicyState>(
         self,
         now: Instant,
         device: DeviceId,
-        (queues, ready): (&QueueTable<'_>, &Ready<'_>),
+        (queues, ready): (&QueueTable<'_>, &Ready<'_, D>),
         out: &mut Decisions<'_>,
         beyond: u16,
         key: impl Fn(&QueueInfo) -> Option<Key>,
     ) {
-        let started = Instant::from_ns(ready.words().get()[STARTED]);
+        let AgedTurn { started, used, .. } = ready.aged_turn();
         let aged = ready.chosen().find(|&queue| ready.key(queue).class == AGED);
         if let Some(queue) = aged {
-            let used = Duration::from_ns(ready.words().get()[USED]);
             if used < self.turn() && now < started + self.age {
                 return out.wake_at(started + self.age);
             }
@@ -95,25 +85,25 @@ impl Ageing {
         }
         if started > Instant::ZERO {
             let rest = now + now.since(started).min(self.age);
-            update(ready.words(), |words| (words[STARTED], words[REST]) = (0, rest.as_ns()));
+            ready.update_aged_turn(|turn| (turn.started, turn.rest) = (Instant::ZERO, rest));
         }
         self.look(now, device, (queues, ready), out, beyond);
     }
 
     /// Gives the queue that has waited longest a turn, if it is due.
-    fn look(
+    fn look<D: PolicyState>(
         self,
         now: Instant,
         device: DeviceId,
-        (queues, ready): (&QueueTable<'_>, &Ready<'_>),
+        (queues, ready): (&QueueTable<'_>, &Ready<'_, D>),
         out: &mut Decisions<'_>,
         beyond: u16,
     ) {
         if ready.best().is_none() {
             return;
         }
-        let words = ready.words().get();
-        let next = Instant::from_ns(words[LOOK].max(words[REST]));
+        let AgedTurn { look, rest, .. } = ready.aged_turn();
+        let next = look.max(rest);
         if now < next {
             return out.wake_at(next);
         }
@@ -123,14 +113,13 @@ impl Ageing {
         let due = longest.map(|id| ready.since(id) + self.age);
         if let Some((queue, _)) = longest.zip(due).filter(|(_, due)| *due <= now) {
             ready.put_back(queue, Key { class: AGED, within: 0 });
-            update(ready.words(), |words| {
-                (words[STARTED], words[USED]) = (now.as_ns().max(1), 0);
-            });
+            let started = now.max(Instant::from_ns(1));
+            ready.update_aged_turn(|turn| (turn.started, turn.used) = (started, Duration::ZERO));
             return out.wake_at(now + self.age);
         }
         let soonest = now + Duration::from_ns(self.age.as_ns() / LOOKS);
         let next = due.map_or(soonest, |due| due.max(soonest));
-        update(ready.words(), |words| words[LOOK] = next.as_ns());
+        ready.update_aged_turn(|turn| turn.look = next);
         out.wake_at(next);
     }
 }

@@ -1,10 +1,10 @@
 //! Active window first.
 //!
-//! On each device the ready queues of the active window run, and all others hold. Without a ready
-//! queue of the active window, everybody runs. A queue belongs to the active window while its hint
-//! says so. [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run.
-//! With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) the others have a turn now
-//! and then.
+//! On each device the ready queues of the active window run, and all other queues hold. Without a
+//! ready queue of the active window, every queue runs. A queue belongs to the active window while
+//! its hint says so. [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never
+//! run. With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) the other queues have a
+//! turn now and then.
 
 use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::Instant;

@@ -4,8 +4,8 @@
 //! used its weight's part of the device time, as measured. A queue of priority 0 weighs 1,024, and
 //! each step of priority weighs a fifth more: a step up gives 1.2 times the device time beside a
 //! queue one step below. Priorities beyond ±37 count as ±37 (0.0012 to 851 times the part of
-//! priority 0). A queue that is new, or has slept, starts where the others are: it does not make up
-//! for the time before. [`Priority::NO_EXECUTE`] queues never run.
+//! priority 0). A queue that is new, or has slept, starts where the other queues are: it does not
+//! make up for the time before. [`Priority::NO_EXECUTE`] queues never run.
 
 use xsched_core::hint::Priority;
 use xsched_core::scheduler::QueueInfo;

@@ -1,29 +1,37 @@
 //! What deadline and class policies have in common: each ready queue has a key, and the lowest keys
 //! of a device run. A queue without a key holds, ready or not.
 //!
-//! Idle queues are mostly left alone: an idle device lets everybody start at once, and a decision
-//! costs nothing for queues that have nothing to do. So a queue that becomes ready on a busy device
-//! may launch what fits into its window before the hold arrives. If that is not for it to do, it is
-//! held when it becomes idle again, until its like may run: it does so once, not every time.
+//! Idle queues are mostly left alone: on an idle device every queue may start at once, and a
+//! decision costs nothing for queues that have nothing to do. So a queue that becomes ready on a
+//! busy device may launch what fits into its window before the hold arrives. If its key does not
+//! allow that, it is held when it becomes idle again, until queues of its key may run: so it
+//! happens once, and not with each command.
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::policy::{Changed, Decisions, Event, Urgency, Verdict};
-use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::policy::{
+    Changed, Decisions, Event, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+};
 use xsched_core::time::{Duration, Instant};
 
 use crate::ageing::{AGED, Ageing};
 use crate::engine::each_changed;
-use crate::ready::{Key, Place, Ready, update};
+use crate::ready::{Key, Place};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 
 /// The class of all queues where there are no strict classes; the highest priority otherwise.
 const FIRST: u16 = AGED + 1;
 
-/// A device's words: the key of those that ran when queues were parked.
-const PARKED_CLASS: usize = 2;
-const PARKED_KEY: usize = 3;
+policy_state! {
+    /// What the policy remembers about a device: the key of those that ran when queues were parked.
+    struct ParkedUnder {
+        class: u16,
+        within: u64,
+    }
+}
+
+type Ready<'t> = crate::ready::Ready<'t, ParkedUnder>;
 
 /// How many of the ready queues of a device run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +42,7 @@ pub(crate) enum Width {
     Class,
 }
 
-/// What makes a policy of its own.
+/// The rules of one policy.
 pub(crate) trait Rules: Copy {
     /// Whether a queue may starve, so that there can be ageing.
     const STRICT: bool;
@@ -66,13 +74,13 @@ pub(crate) trait Rules: Copy {
     }
 }
 
-/// A policy by such rules.
+/// A policy that orders queues by [`Rules`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chooser<R> {
     pub(crate) rules: R,
     classes: bool,
     ageing: Option<Ageing>,
-    /// When the next key changes by itself; nobody has to be looked at before.
+    /// When the next key changes by itself; no queue has to be looked at before.
     next: Option<Instant>,
 }
 
@@ -92,15 +100,11 @@ impl<R: Rules> Chooser<R> {
         self
     }
 
-    /// Starts afresh, as after a policy switch: another way of deciding was in charge.
+    /// Starts afresh, as after a policy switch.
     pub(crate) fn forget(&mut self, queues: &QueueTable<'_>) {
         self.next = None;
-        for words in queues.iter().filter_map(|info| queues.data(info.id)) {
-            words.set([0; 5]);
-        }
-        for words in queues.devices().filter_map(|device| queues.device_data(device)) {
-            words.set([0; 12]);
-        }
+        queues.iter().for_each(|info| queues.clear_state(info.id));
+        queues.devices().for_each(|device| queues.clear_device_state(device));
     }
 
     pub(crate) fn progress_every(&self) -> Option<Duration> {
@@ -131,7 +135,7 @@ impl<R: Rules> Chooser<R> {
     ) {
         let Some(info) = queues.get(queue) else { return };
         let Some(ready) = Ready::on(queues, info.device) else { return };
-        // Whoever leaves the table leaves the order as well.
+        // A queue that leaves the table leaves the order as well.
         if event == Event::Detached {
             ready.remove(queue);
         } else if self.ageing.is_some() {
@@ -219,7 +223,7 @@ impl<R: Rules> Chooser<R> {
         let lowest = ready.chosen().map(|queue| ready.key(queue)).next();
         let beaten = lowest.is_some_and(|lowest| match self.rules.width() {
             Width::Class => lowest < key,
-            // Who comes first among its like is not known before it is ready.
+            // Its place within its class is not known before it is ready.
             Width::Top(_) => lowest.class < key.class,
         });
         let aged = lowest.is_some_and(|lowest| lowest.class == AGED);
@@ -231,18 +235,16 @@ impl<R: Rules> Chooser<R> {
                 Width::Top(_) => u64::MAX,
             };
             let under = Key { within, ..lowest };
-            // Whoever was parked under a better one may go once that has.
+            // A queue that was parked under a better key is released with that.
             let under = parked_under(ready).map_or(under, |before| before.min(under));
             ready.park(queue);
-            update(ready.words(), |words| {
-                (words[PARKED_CLASS], words[PARKED_KEY]) = (u64::from(under.class), under.within);
-            });
+            ready.update(|parked| (parked.class, parked.within) = (under.class, under.within));
             return out.set(queue, HOLD);
         }
         out.set(queue, Verdict::Run);
     }
 
-    /// Lets the best run. At equal keys whoever runs goes on.
+    /// Lets the queues with the best keys run. At equal keys a queue that runs goes on.
     fn choose(
         &self,
         now: Instant,
@@ -324,9 +326,8 @@ fn choose_class(ready: &Ready<'_>, out: &mut Decisions<'_>, barred: impl Fn(Key)
 
 /// The best key that ran when a queue was parked that still is.
 fn parked_under(ready: &Ready<'_>) -> Option<Key> {
-    let words = ready.words().get();
-    let under = Key { class: words[PARKED_CLASS] as u16, within: words[PARKED_KEY] };
-    ready.any_parked().then_some(under)
+    let ParkedUnder { class, within } = ready.state();
+    ready.any_parked().then_some(Key { class, within })
 }
 
 /// Lets idle queues go, once those run that are no better than they may be.

@@ -2,18 +2,18 @@
 //!
 //! A queue's deadline is so long after it became ready as its hint says. On each device the ready
 //! queue with the earliest deadline runs ([`Edf`]), or the K earliest ([`Kedf`], K = 1 by default).
-//! A queue without a hint has a day, so it comes after all that have a sensible one, and among its
-//! like whoever became ready first goes first. At equal deadlines whoever runs goes on. Idle queues
-//! take no place. [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never
-//! run.
+//! A queue without a hint has a day, so it comes after all queues with a sensible one, and of two
+//! such queues the one that became ready first goes first. At equal deadlines a queue that runs
+//! goes on. Idle queues take no place.
+//! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run.
 //!
 //! On a device that interrupts (Lv3), with commands of one queue in sequence, EDF meets every
 //! deadline that any policy could meet, less the time that interrupting takes (Liu and Layland,
 //! "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment", 1973).
 //!
 //! A queue that is never idle keeps the deadline of the moment when it became ready: it is one long
-//! request. Wait for each request to give the next one a deadline of its own. So nobody starves who
-//! has a deadline: in time it is the earliest.
+//! request. Wait for each request to give the next one a deadline of its own. So no queue with a
+//! deadline starves: in time its deadline is the earliest.
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::scheduler::QueueInfo;

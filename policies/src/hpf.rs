@@ -1,8 +1,8 @@
 //! Highest priority first, per device.
 //!
 //! On each device the ready queues of the highest priority run, all of them; every queue below
-//! holds (idle ones too, so that their first command does not slip through). A device without a
-//! ready queue lets everybody run.
+//! holds (idle ones too, so that their first command does not slip through). On a device without a
+//! ready queue every queue may run.
 //! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run. Unhinted
 //! queues have priority 0.
 //!

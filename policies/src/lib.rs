@@ -23,8 +23,8 @@
 //! The strict ones (hpf, hhpf, chpf, lax, awf and strict classes) let low priorities starve, unless
 //! [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) gives them a turn now and then: a
 //! ready queue that was kept from running for the age has the device to itself until it has used a
-//! twentieth of the age of device time (100 µs to 5 ms), whoever waited longest first, and after
-//! each turn the ordinary order holds for as long as the turn took.
+//! twentieth of the age of device time (100 µs to 5 ms), the queue that has waited longest first,
+//! and after each turn the ordinary order holds for as long as the turn took.
 //!
 //! Names are accepted in capitals too, and in full: `highest_priority_first`, say.
 #![no_std]

@@ -4,36 +4,45 @@
 //! level has the device, first come first served within a level. A queue that has used its slice
 //! (10 ms of device time on level 0, as measured, and twice as much on each level after it) goes to
 //! the end of the next level; on level 3 it goes to the end of that. A queue of a lower level takes
-//! the device at once, and who had it keeps the first place in its line. Whoever has waited for 100
-//! ms (ten slices of level 0) goes one level up, to the end of the line there, and who was idle for
-//! as long starts afresh on level 0. So nobody starves: with n ready queues, one that waits has the
-//! device after half a second and a slice of level 0 for each of the others, at the latest.
+//! the device at once, and the queue that had it keeps the first place in its line. A queue that
+//! has waited for 100 ms (ten slices of level 0) goes one level up, to the end of the line there,
+//! and one that was idle for as long starts afresh on level 0. So no queue starves: with n ready
+//! queues, one that waits has the device after half a second and a slice of level 0 for each other
+//! queue, at the latest.
 //!
 //! Hints for queues do not count, except that [`Priority::NO_EXECUTE`] queues never run.
 //! [`PolicyHint::Timeslice`] sets the slice of level 0.
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
-use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::policy::{
+    Changed, Decisions, Event, Policy, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+};
 use xsched_core::time::{Duration, Instant};
 
 use crate::engine::each_changed;
-use crate::ready::{Key, Place, Ready, update};
+use crate::ready::{Key, Place};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// The last level.
 const LAST: u16 = 3;
-/// Slices of level 0 that nobody waits or idles for longer without a change of level.
+/// A queue that waits or idles for this many slices of level 0 changes its level.
 const PATIENCE: u64 = 10;
 /// Reports in a slice of level 0, and looks at all queues in the time of patience, at most.
 const REPORTS: u64 = 20;
 const LOOKS: u64 = 20;
 
-/// A device's words: until when its device time is accounted for, and when to look for queues that
-/// have waited for too long.
-const ACCOUNTED: usize = 2;
-const LOOK: usize = 3;
+policy_state! {
+    /// What the policy remembers about a device.
+    struct Device {
+        /// Until when its device time is accounted for.
+        accounted: Instant,
+        /// When to look for queues that have waited for too long.
+        look: Instant,
+    }
+}
+
+type Ready<'t> = crate::ready::Ready<'t, Device>;
 
 /// The policy. See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -71,9 +80,9 @@ impl Policy for Mlfq {
         let Some(ready) = Ready::on(queues, info.device) else { return };
         match event {
             Event::Progress { busy } => {
-                ready.set_own(queue, ready.own(queue).saturating_add(busy.as_ns()));
+                ready.set_used(queue, ready.used(queue).saturating_add(busy.as_ns()));
                 if ready.place(queue) == Place::Chosen {
-                    update(ready.words(), |words| words[ACCOUNTED] = now.as_ns());
+                    ready.update(|device| device.accounted = now);
                 }
             }
             Event::Detached => ready.remove(queue),
@@ -142,7 +151,7 @@ impl Mlfq {
         }
         ready.remove(info.id);
         if now.since(ready.since(info.id)) >= self.patience() {
-            ready.set_own(info.id, 0);
+            ready.set_used(info.id, 0);
             ready.set_tag(info.id, 0);
         }
         wait(now, info.id, ready.tag(info.id) as u16, &ready, out);
@@ -160,7 +169,7 @@ impl Mlfq {
         }
     }
 
-    /// Who has waited for too long goes one level up.
+    /// Queues that have waited for too long go one level up.
     fn promote(
         &self,
         now: Instant,
@@ -172,7 +181,7 @@ impl Mlfq {
         if ready.best().is_none_or(|(_, best)| best.class == LAST && ready.chosen_count() == 0) {
             return;
         }
-        let look = Instant::from_ns(ready.words().get()[LOOK]);
+        let look = ready.state().look;
         if now < look {
             return out.wake_at(look);
         }
@@ -184,7 +193,7 @@ impl Mlfq {
             let level = ready.key(info.id).class;
             let due = ready.since(info.id) + self.patience();
             if due <= now && level > 0 {
-                ready.set_own(info.id, 0);
+                ready.set_used(info.id, 0);
                 ready.set_tag(info.id, u32::from(level - 1));
                 wait(now, info.id, level - 1, ready, out);
             } else if level > 0 {
@@ -192,19 +201,19 @@ impl Mlfq {
             }
         }
         next = next.max(first.min(now + self.patience())).max(soonest);
-        update(ready.words(), |words| words[LOOK] = next.as_ns());
+        ready.update(|device| device.look = next);
         out.wake_at(next);
     }
 
     fn choose(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         if let Some(queue) = ready.chosen().next() {
             let key = ready.key(queue);
-            let running = now.since(Instant::from_ns(ready.words().get()[ACCOUNTED]));
-            let used = Duration::from_ns(ready.own(queue)) + running;
+            let running = now.since(ready.state().accounted);
+            let used = Duration::from_ns(ready.used(queue)) + running;
             let slice = self.slice_of(key.class);
             if used >= slice {
                 let level = (key.class + 1).min(LAST);
-                ready.set_own(queue, 0);
+                ready.set_used(queue, 0);
                 ready.set_tag(queue, u32::from(level));
                 wait(now, queue, level, ready, out);
             } else if ready.best().is_some_and(|(_, best)| best.class < key.class) {
@@ -217,9 +226,9 @@ impl Mlfq {
         }
         if let Some(queue) = ready.choose_best() {
             out.set(queue, Verdict::Run);
-            update(ready.words(), |words| words[ACCOUNTED] = now.as_ns());
+            ready.update(|device| device.accounted = now);
             let left = self.slice_of(ready.key(queue).class).as_ns();
-            out.wake_at(now + Duration::from_ns(left.saturating_sub(ready.own(queue))));
+            out.wake_at(now + Duration::from_ns(left.saturating_sub(ready.used(queue))));
         } else {
             while let Some(parked) = ready.release_parked() {
                 out.set(parked, Verdict::Run);

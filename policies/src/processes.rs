@@ -4,20 +4,20 @@
 //! The largest utilisation hint of a process's queues on a device is its percentage there. Without
 //! the strict option, percentages are proportions. With it they are also upper bounds: each process
 //! has a budget that grows by its percentage of the time, up to that of one timeslice, and shrinks
-//! by the device time that it uses, as measured. Below zero it waits, though nobody else may want
-//! the device.
+//! by the device time that it uses, as measured. Below zero it waits, even if no other process
+//! wants the device.
 //!
 //! There is room for [`PLACES`] processes, counted once for each device. A further one takes part
 //! in the turns of another process of its device; on a device without any it is not scheduled.
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
-use xsched_core::policy::{Changed, Decisions, DeviceData, Event, PolicyData, Urgency, Verdict};
-use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::policy::{
+    Changed, Decisions, Event, PolicyState, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+};
 use xsched_core::time::{Duration, Instant};
 
 use crate::engine::each_changed;
-use crate::ready::update;
 use crate::share::{SOON, shortest_turn};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
@@ -32,23 +32,49 @@ const SCALE: u64 = 1 << 10;
 /// Permille in a whole.
 const WHOLE: u64 = 1_000;
 
-/// A device's words: the place that has the turn plus one, until when its device time is accounted
-/// for, until when the device waits for it, the usage that newcomers start at, since when budgets
-/// have not grown, whether the places are those of this table, and when the turn began.
-const TURN: usize = 0;
-const ACCOUNTED: usize = 1;
-const GRACE: usize = 2;
-const START: usize = 3;
-const GROWN: usize = 4;
-const KNOWN: usize = 5;
-const BEGUN: usize = 6;
+/// A place in the table plus one, or a process's place plus one; 0 is none.
+type Link = u32;
 
-/// A queue's words: its place plus one, whether it counts as ready, and its neighbours among the
-/// queues of the place, plus one.
-const PLACE: usize = 0;
-const READY: usize = 1;
-const NEXT: usize = 2;
-const PREVIOUS: usize = 3;
+fn link(place: usize) -> Link {
+    place as u32 + 1
+}
+
+fn place_of(link: Link) -> Option<usize> {
+    (link as usize).checked_sub(1)
+}
+
+policy_state! {
+    /// What the policy remembers about a device.
+    struct Device {
+        /// The process that has the turn.
+        turn: Link,
+        /// Whether the processes are those of this table.
+        known: bool,
+        /// Until when its device time is accounted for.
+        accounted: Instant,
+        /// Until when the device waits for the process that has the turn; zero if that is not idle.
+        grace: Instant,
+        /// The usage that new processes start at.
+        start: u64,
+        /// Since when budgets have not grown.
+        grown: Instant,
+        /// When the turn began.
+        begun: Instant,
+    }
+}
+
+policy_state! {
+    /// What the policy remembers about a queue.
+    struct Member {
+        /// Its process.
+        process: Link,
+        /// Its neighbours among the queues of the process.
+        next: Link,
+        previous: Link,
+        /// Whether it counts as ready.
+        ready: bool,
+    }
+}
 
 /// A process on a device.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +86,7 @@ struct Process {
     /// Those of them that are ready.
     ready: u32,
     /// The first of its queues, as its place in the table plus one.
-    head: u64,
+    head: Link,
     /// Its percentage, in permille, and whether a hint of one of its queues says so.
     permille: u32,
     hinted: bool,
@@ -110,23 +136,23 @@ fn permille(info: &QueueInfo) -> u32 {
     }
 }
 
-fn words(queues: &QueueTable<'_>, queue: QueueId) -> PolicyData {
-    queues.data(queue).map_or([0; 5], core::cell::Cell::get)
+fn member(queues: &QueueTable<'_>, queue: QueueId) -> Member {
+    queues.state(queue).map_or_else(Member::zeroed, |state| state.get())
 }
 
-fn set(queues: &QueueTable<'_>, queue: QueueId, change: impl FnOnce(&mut PolicyData)) {
-    if let Some(cell) = queues.data(queue) {
-        update(cell, change);
+fn set(queues: &QueueTable<'_>, queue: QueueId, change: impl FnOnce(&mut Member)) {
+    if let Some(state) = queues.state(queue) {
+        state.update(change);
     }
 }
 
-fn of_device(queues: &QueueTable<'_>, device: DeviceId) -> DeviceData {
-    queues.device_data(device).map_or([0; 12], core::cell::Cell::get)
+fn of_device(queues: &QueueTable<'_>, device: DeviceId) -> Device {
+    queues.device_state(device).map_or_else(Device::zeroed, |state| state.get())
 }
 
-fn set_device(queues: &QueueTable<'_>, device: DeviceId, change: impl FnOnce(&mut DeviceData)) {
-    if let Some(cell) = queues.device_data(device) {
-        update(cell, change);
+fn set_device(queues: &QueueTable<'_>, device: DeviceId, change: impl FnOnce(&mut Device)) {
+    if let Some(state) = queues.device_state(device) {
+        state.update(change);
     }
 }
 
@@ -159,7 +185,7 @@ impl Processes {
         queues: &QueueTable<'_>,
     ) {
         let Some(info) = queues.get(queue) else { return };
-        let Some(place) = (words(queues, queue)[PLACE] as usize).checked_sub(1) else { return };
+        let Some(place) = place_of(member(queues, queue).process) else { return };
         match event {
             Event::Progress { busy } => {
                 let Some(process) = self.places.get_mut(place) else { return };
@@ -167,8 +193,8 @@ impl Processes {
                 let spent = i64::try_from(busy.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX);
                 process.budget = process.budget.saturating_sub(spent);
                 process.unreported = Duration::ZERO;
-                if of_device(queues, info.device)[TURN] == place as u64 + 1 {
-                    set_device(queues, info.device, |words| words[ACCOUNTED] = now.as_ns());
+                if of_device(queues, info.device).turn == link(place) {
+                    set_device(queues, info.device, |device| device.accounted = now);
                 }
             }
             Event::Detached => self.leave(info, place, queues),
@@ -199,8 +225,8 @@ impl Processes {
     fn meet(&mut self, queues: &QueueTable<'_>) -> bool {
         let mut afresh = false;
         for device in queues.devices() {
-            afresh |= of_device(queues, device)[KNOWN] == 0;
-            set_device(queues, device, |words| words[KNOWN] = 1);
+            afresh |= !of_device(queues, device).known;
+            set_device(queues, device, |device| device.known = true);
         }
         if afresh {
             self.places = [FREE; PLACES];
@@ -215,16 +241,16 @@ impl Processes {
         queues: &QueueTable<'t>,
     ) -> impl Iterator<Item = QueueId> + use<'t> {
         let queues = *queues;
-        let known = move |link: u64| queues.at((link as usize).checked_sub(1)?).map(|info| info.id);
+        let known = move |link: Link| queues.at(place_of(link)?).map(|info| info.id);
         let head = self.places.get(place).map_or(0, |process| process.head);
-        core::iter::successors(known(head), move |&id| known(words(&queues, id)[NEXT]))
+        core::iter::successors(known(head), move |&id| known(member(&queues, id).next))
     }
 
     /// The place of a queue's process, which may be a new one.
     fn place(&mut self, info: &QueueInfo, queues: &QueueTable<'_>) -> Option<usize> {
-        let known = words(queues, info.id)[PLACE] as usize;
-        if known > 0 {
-            return Some(known - 1);
+        let known = place_of(member(queues, info.id).process);
+        if known.is_some() {
+            return known;
         }
         let same = |p: &Process| p.queues > 0 && p.id == info.process && p.device == info.device;
         let free = |p: &Process| p.queues == 0;
@@ -238,7 +264,7 @@ impl Processes {
     fn join(&mut self, info: &QueueInfo, place: usize, queues: &QueueTable<'_>) {
         let process = &mut self.places[place];
         if process.queues == 0 {
-            let used = of_device(queues, info.device)[START];
+            let used = of_device(queues, info.device).start;
             let permille = UNHINTED;
             *process = Process { id: info.process, device: info.device, permille, used, ..FREE };
         }
@@ -247,32 +273,32 @@ impl Processes {
             (process.permille, process.hinted) = (permille(info).max(before), true);
         }
         process.queues += 1;
-        let (link, next) = (info.id.index() as u64 + 1, process.head);
-        process.head = link;
-        set(queues, info.id, |words| {
-            (words[PLACE], words[NEXT], words[PREVIOUS]) = (place as u64 + 1, next, 0);
+        let (first, next) = (link(info.id.index()), process.head);
+        process.head = first;
+        set(queues, info.id, |member| {
+            (member.process, member.next, member.previous) = (link(place), next, 0);
         });
-        if let Some(second) = queues.at((next as usize).wrapping_sub(1)) {
-            set(queues, second.id, |words| words[PREVIOUS] = link);
+        if let Some(second) = place_of(next).and_then(|index| queues.at(index)) {
+            set(queues, second.id, |member| member.previous = first);
         }
     }
 
     fn leave(&mut self, info: &QueueInfo, place: usize, queues: &QueueTable<'_>) {
-        let own = words(queues, info.id);
-        let neighbour = |link: u64| queues.at((link as usize).wrapping_sub(1)).map(|info| info.id);
-        match neighbour(own[PREVIOUS]) {
-            Some(previous) => set(queues, previous, |words| words[NEXT] = own[NEXT]),
-            None => self.places[place].head = own[NEXT],
+        let own = member(queues, info.id);
+        let neighbour = |link: Link| queues.at(place_of(link)?).map(|info| info.id);
+        match neighbour(own.previous) {
+            Some(previous) => set(queues, previous, |member| member.next = own.next),
+            None => self.places[place].head = own.next,
         }
-        if let Some(next) = neighbour(own[NEXT]) {
-            set(queues, next, |words| words[PREVIOUS] = own[PREVIOUS]);
+        if let Some(next) = neighbour(own.next) {
+            set(queues, next, |member| member.previous = own.previous);
         }
-        set(queues, info.id, |words| *words = [0; 5]);
+        queues.clear_state(info.id);
         let process = &mut self.places[place];
         process.queues = process.queues.saturating_sub(1);
-        process.ready = process.ready.saturating_sub(u32::from(own[READY] != 0));
-        if process.queues == 0 && of_device(queues, info.device)[TURN] == place as u64 + 1 {
-            set_device(queues, info.device, |words| words[TURN] = 0);
+        process.ready = process.ready.saturating_sub(u32::from(own.ready));
+        if process.queues == 0 && of_device(queues, info.device).turn == link(place) {
+            set_device(queues, info.device, |device| device.turn = 0);
         }
         self.weigh(place, queues);
     }
@@ -292,10 +318,10 @@ impl Processes {
         let held = place.is_some_and(|place| self.places[place].held);
         out.set(info.id, if runs && !held { Verdict::Run } else { HOLD });
         let Some(place) = place else { return };
-        if (words(queues, info.id)[READY] != 0) == ready {
+        if member(queues, info.id).ready == ready {
             return;
         }
-        set(queues, info.id, |words| words[READY] = u64::from(ready));
+        set(queues, info.id, |member| member.ready = ready);
         if !ready {
             self.places[place].ready -= 1;
         } else {
@@ -309,12 +335,11 @@ impl Processes {
     /// A process has something to run again.
     fn wake(&mut self, place: usize, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         let device = self.places[place].device;
-        let words = of_device(queues, device);
-        if words[TURN] == place as u64 + 1 {
+        if of_device(queues, device).turn == link(place) {
             return;
         }
         self.catch_up(device, Some(place), queues);
-        let start = of_device(queues, device)[START];
+        let start = of_device(queues, device).start;
         let earliest = start.saturating_sub(2 * self.lead(device));
         self.places[place].used = self.places[place].used.max(earliest);
         if !self.places[place].held {
@@ -322,17 +347,18 @@ impl Processes {
         }
     }
 
-    /// A process that nobody waits for has one long turn, in which the usage that others start at
-    /// goes on with its own: it is the least of those who could run, other than `but`.
+    /// Moves on the usage that other processes start at: the least of those that could run, other
+    /// than `but`. A process without competition has one long turn, in which that usage goes on
+    /// with its own.
     fn catch_up(&self, device: DeviceId, but: Option<usize>, queues: &QueueTable<'_>) {
-        let turn = (of_device(queues, device)[TURN] as usize).checked_sub(1);
+        let turn = place_of(of_device(queues, device).turn);
         let takes_part = |(place, process): &(usize, &Process)| {
             let works = process.ready > 0 || Some(*place) == turn;
             process.device == device && process.queues > 0 && works && Some(*place) != but
         };
         let all = self.places.iter().enumerate().filter(takes_part);
         if let Some(least) = all.map(|(_, process)| process.used).min() {
-            set_device(queues, device, |words| words[START] = words[START].max(least));
+            set_device(queues, device, |device| device.start = device.start.max(least));
         }
     }
 
@@ -354,35 +380,35 @@ impl Processes {
         out: &mut Decisions<'_>,
     ) {
         self.grow(now, device, queues);
-        let turn = (of_device(queues, device)[TURN] as usize).checked_sub(1);
+        let turn = place_of(of_device(queues, device).turn);
         if let Some(place) = turn {
             if self.goes_on(now, place, queues, out) {
                 return;
             }
             self.catch_up(device, None, queues);
             self.hold(place, true, queues, out);
-            // Until it reports; or it would be the next again if somebody asks before that.
-            let accounted = Instant::from_ns(of_device(queues, device)[ACCOUNTED]);
+            // Until it reports: otherwise it would be the next again in a decision before that.
+            let accounted = of_device(queues, device).accounted;
             self.places[place].unreported = now.since(accounted);
             self.places[place].expected = now + self.report_within();
-            set_device(queues, device, |words| (words[TURN], words[GRACE]) = (0, 0));
+            set_device(queues, device, |device| (device.turn, device.grace) = (0, Instant::ZERO));
         }
         let next =
             self.behind_most(now, device, turn).or_else(|| self.behind_most(now, device, None));
-        let Some(place) = next else { return self.nobody(now, device, queues, out) };
+        let Some(place) = next else { return self.no_turn(now, device, queues, out) };
         self.hold(place, false, queues, out);
         self.places[place].unreported = Duration::ZERO;
         let used = self.places[place].used;
-        set_device(queues, device, |words| {
-            (words[TURN], words[ACCOUNTED]) = (place as u64 + 1, now.as_ns());
-            words[BEGUN] = now.as_ns();
-            words[START] = words[START].max(used);
+        set_device(queues, device, |device| {
+            (device.turn, device.accounted, device.begun) = (link(place), now, now);
+            device.start = device.start.max(used);
         });
         self.goes_on(now, place, queues, out);
     }
 
-    /// Nobody may have the turn: held processes go if nobody is ready, or wait for their budgets.
-    fn nobody(
+    /// No process may have the turn: held ones are released if none is ready, or wait for their
+    /// budgets.
+    fn no_turn(
         &mut self,
         now: Instant,
         device: DeviceId,
@@ -416,8 +442,8 @@ impl Processes {
         out: &mut Decisions<'_>,
     ) -> bool {
         let process = &self.places[place];
-        let words = of_device(queues, process.device);
-        let running = now.since(Instant::from_ns(words[ACCOUNTED]));
+        let device = of_device(queues, process.device);
+        let running = now.since(device.accounted);
         let next = self
             .behind_most(now, process.device, Some(place))
             .map(|next| self.places[next].used(now));
@@ -434,11 +460,11 @@ impl Processes {
             left = left.min(Duration::from_ns(budget.unsigned_abs() / WHOLE));
         }
         if process.ready == 0 {
-            let grace = match words[GRACE] {
-                0 => now + Duration::from_ns(self.timeslice.as_ns() / GRACES),
-                until => Instant::from_ns(until),
+            let grace = match device.grace {
+                Instant::ZERO => now + Duration::from_ns(self.timeslice.as_ns() / GRACES),
+                until => until,
             };
-            set_device(queues, process.device, |words| words[GRACE] = grace.as_ns());
+            set_device(queues, process.device, |device| device.grace = grace);
             // It may be back at once.
             if next.is_none() || grace <= now || left == Duration::ZERO {
                 return false;
@@ -446,11 +472,10 @@ impl Processes {
             out.wake_at(grace);
             return true;
         }
-        set_device(queues, process.device, |words| words[GRACE] = 0);
-        let begun = Instant::from_ns(words[BEGUN]);
+        set_device(queues, process.device, |device| device.grace = Instant::ZERO);
         // Each of its queues has to be put on the device.
         let shortest = shortest_turn(self.timeslice, process.device, queues);
-        let shortest = begun + shortest.times(u64::from(process.ready.max(1)));
+        let shortest = device.begun + shortest.times(u64::from(process.ready.max(1)));
         if left == Duration::ZERO && now >= shortest {
             return false;
         }
@@ -494,7 +519,7 @@ impl Processes {
         if !self.strict {
             return;
         }
-        let span = now.since(Instant::from_ns(of_device(queues, device)[GROWN])).as_ns();
+        let span = now.since(of_device(queues, device).grown).as_ns();
         let timeslice = self.timeslice.as_ns();
         let least = self.least_budget();
         for process in self.places.iter_mut().filter(|p| p.device == device) {
@@ -503,7 +528,7 @@ impl Processes {
             let more = i64::try_from(grown(span)).unwrap_or(i64::MAX);
             process.budget = process.budget.saturating_add(more).min(most);
         }
-        set_device(queues, device, |words| words[GROWN] = now.as_ns());
+        set_device(queues, device, |device| device.grown = now);
     }
 }
 

@@ -3,8 +3,8 @@
 //! As [`up`](crate::up), with processes in the place of queues: on each device the processes that
 //! have a ready queue take turns, and all queues of a process run in its turn. A process has the
 //! largest of the percentages that its queues on the device were given. Without hints it counts as
-//! 1 %, with hints of 0 % as 0.1 %. What others do not use is shared in the same proportions. Turns
-//! follow a timeslice, 5 ms by default, and device time is measured.
+//! 1 %, with hints of 0 % as 0.1 %. What some processes do not use is shared in the same
+//! proportions. Turns follow a timeslice, 5 ms by default, and device time is measured.
 //! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run.
 //!
 //! There is room for 64 processes, counted once for each device. A further one takes part in the

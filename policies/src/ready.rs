@@ -1,22 +1,17 @@
-//! The ready queues of a device, in the order of a key: those that wait, as a heap, and those that
-//! were chosen to run, as a list. Both run through the words that the table keeps for the policy,
-//! so there is no memory to run out of.
+//! The ready queues of a device, in the order of a key.
 //!
+//! Those that wait are in a heap, and those that were chosen to run in a list.
 //! The heap is a pairing heap: looking at the best is constant, inserting too, and taking one out
 //! takes the logarithm of their number on average.
 //!
-//! A queue's words: what it is ordered by; the first child and the next sibling (or list member);
-//! the previous one, the place, a tag and the class; one word that is the policy's own; since when
-//! it waits. A device's words: the root of the heap and the head of the list; the number of those
-//! chosen and the head of a list of parked ones; ten words that are the policy's own. Links are
-//! stored plus one, so that zeroed words are an empty set.
-
-use core::cell::Cell;
+//! Both run through the state that the table keeps for the policy, so there is no memory to run out
+//! of. Links are places in the table plus one: a zeroed state is an empty set.
 
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::policy::{DeviceData, PolicyData};
-use xsched_core::scheduler::{QueueInfo, QueueTable};
-use xsched_core::time::Instant;
+use xsched_core::policy::{
+    DEVICE_WORDS, Field, PolicyState, QUEUE_WORDS, QueueInfo, QueueTable, StateCell, policy_state,
+};
+use xsched_core::time::{Duration, Instant};
 
 /// Where a queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,187 +40,254 @@ impl Key {
     pub(crate) const CLASS_MAX: u16 = 1_023;
 }
 
-/// The bits of a [`Place`]; the tag is above them, and the class above that.
-const PLACE: u32 = 3;
-/// Bits of a tag.
-const TAG_BITS: u32 = 20;
-const TAG: u32 = ((1 << TAG_BITS) - 1) << 2;
-const CLASS_AT: u32 = 2 + TAG_BITS;
-
-/// The device's words whose upper halves are heads of lists.
-const CHOSEN: usize = 0;
-const PARKED: usize = 1;
-
 /// A place in the table plus one; 0 is none.
 type Link = u32;
 
-/// See the module.
+impl Field for Place {
+    const BITS: u32 = 2;
+
+    #[inline]
+    fn to_bits(self) -> u64 {
+        self as u64
+    }
+
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
+        match bits {
+            1 => Self::Waiting,
+            2 => Self::Chosen,
+            3 => Self::Parked,
+            _ => Self::Out,
+        }
+    }
+}
+
+/// A class of a [`Key`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ready<'t> {
+struct Class(u16);
+
+impl Field for Class {
+    const BITS: u32 = 10;
+
+    #[inline]
+    fn to_bits(self) -> u64 {
+        u64::from(self.0)
+    }
+
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
+        Self(bits as u16)
+    }
+}
+
+/// A number below 2^20.
+#[derive(Clone, Copy, Debug)]
+struct Tag(u32);
+
+impl Field for Tag {
+    const BITS: u32 = 20;
+
+    #[inline]
+    fn to_bits(self) -> u64 {
+        u64::from(self.0)
+    }
+
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
+        Self(bits as u32)
+    }
+}
+
+policy_state! {
+    /// What the policy remembers about a queue.
+    struct Node {
+        /// Its key, with `class`.
+        within: u64,
+        /// The first of those below it in the heap.
+        child: Link,
+        /// The next one below the same parent, or in the list.
+        next: Link,
+        /// The parent if it is the first child; otherwise the one before.
+        previous: Link,
+        place: Place,
+        tag: Tag,
+        class: Class,
+        /// What it has used, in the unit of the policy.
+        used: u64,
+        /// Since when it waits.
+        since: Instant,
+    }
+}
+
+policy_state! {
+    /// Where the heap and the lists of a device begin.
+    struct Heads {
+        /// The best of those that wait.
+        root: Link,
+        /// The latest of those that were chosen.
+        chosen: Link,
+        chosen_count: u32,
+        /// The latest of those that were parked.
+        parked: Link,
+    }
+}
+
+policy_state! {
+    /// The turn of a queue that has waited for too long: see [`crate::ageing`].
+    pub(crate) struct AgedTurn {
+        /// When it began; zero if there is none.
+        pub(crate) started: Instant,
+        /// The device time that it has used.
+        pub(crate) used: Duration,
+        /// Until when the ordinary order holds.
+        pub(crate) rest: Instant,
+        /// When to look for such a queue again.
+        pub(crate) look: Instant,
+    }
+}
+
+/// The lists of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Chosen,
+    Parked,
+}
+
+impl Heads {
+    fn list(&mut self, list: List) -> &mut Link {
+        match list {
+            List::Chosen => &mut self.chosen,
+            List::Parked => &mut self.parked,
+        }
+    }
+}
+
+/// What the policy remembers about a device: `D` is its own.
+type Device<'t, D> = StateCell<'t, (Heads, (AgedTurn, D)), DEVICE_WORDS>;
+
+/// The ready queues of a device; see the module. `D` is what the policy remembers of the device
+/// beside them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready<'t, D: PolicyState> {
     queues: QueueTable<'t>,
-    words: &'t Cell<DeviceData>,
+    device: Device<'t, D>,
 }
 
-fn halves(word: u64) -> (u32, u32) {
-    (word as u32, (word >> 32) as u32)
-}
-
-fn joined(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
-/// Changes the words of a queue or of a device.
-pub(crate) fn update<W: Copy>(cell: &Cell<W>, change: impl FnOnce(&mut W)) {
-    let mut words = cell.get();
-    change(&mut words);
-    cell.set(words);
-}
-
-impl<'t> Ready<'t> {
+impl<'t, D: PolicyState> Ready<'t, D> {
     /// Those of a device; `None` if there is no such device.
     pub(crate) fn on(queues: &QueueTable<'t>, device: DeviceId) -> Option<Self> {
-        Some(Self { queues: *queues, words: queues.device_data(device)? })
+        Some(Self { queues: *queues, device: queues.device_state(device)? })
     }
 
     fn info(&self, link: Link) -> Option<&'t QueueInfo> {
         self.queues.at((link as usize).checked_sub(1)?)
     }
 
-    fn cell(&self, link: Link) -> Option<&'t Cell<PolicyData>> {
-        self.queues.data_at((link as usize).checked_sub(1)?)
+    fn cell(&self, link: Link) -> Option<StateCell<'t, Node, QUEUE_WORDS>> {
+        self.queues.state_at((link as usize).checked_sub(1)?)
     }
 
-    fn get(&self, link: Link) -> PolicyData {
-        self.cell(link).map_or([0; 5], Cell::get)
+    fn get(&self, link: Link) -> Node {
+        self.cell(link).map_or_else(Node::zeroed, |cell| cell.get())
     }
 
-    fn set(&self, link: Link, change: impl FnOnce(&mut PolicyData)) {
+    fn set(&self, link: Link, change: impl FnOnce(&mut Node)) {
         if let Some(cell) = self.cell(link) {
-            update(cell, change);
+            cell.update(change);
         }
     }
 
-    fn child(&self, link: Link) -> Link {
-        halves(self.get(link)[1]).0
+    fn heads(&self) -> Heads {
+        self.device.get().0
     }
 
-    fn next(&self, link: Link) -> Link {
-        halves(self.get(link)[1]).1
-    }
-
-    fn previous(&self, link: Link) -> Link {
-        halves(self.get(link)[2]).0
-    }
-
-    fn set_child(&self, link: Link, child: Link) {
-        self.set(link, |words| words[1] = joined(child, halves(words[1]).1));
+    fn set_heads(&self, change: impl FnOnce(&mut Heads)) {
+        self.device.update(|(heads, _)| change(heads));
     }
 
     fn set_next(&self, link: Link, next: Link) {
-        self.set(link, |words| words[1] = joined(halves(words[1]).0, next));
+        self.set(link, |node| node.next = next);
     }
 
     fn set_previous(&self, link: Link, previous: Link) {
-        self.set(link, |words| words[2] = joined(previous, halves(words[2]).1));
+        self.set(link, |node| node.previous = previous);
     }
 
     fn set_place(&self, link: Link, place: Place) {
-        self.set(link, |words| {
-            let (previous, rest) = halves(words[2]);
-            words[2] = joined(previous, rest & !PLACE | place as u32);
-        });
-    }
-
-    /// A number that a queue carries, below 2^20.
-    pub(crate) fn tag(&self, queue: QueueId) -> u32 {
-        (halves(self.get(Self::link(queue))[2]).1 & TAG) >> 2
-    }
-
-    /// Sets it.
-    pub(crate) fn set_tag(&self, queue: QueueId, tag: u32) {
-        self.set(Self::link(queue), |words| {
-            let (previous, rest) = halves(words[2]);
-            words[2] = joined(previous, rest & !TAG | tag << 2 & TAG);
-        });
-    }
-
-    fn set_key(&self, link: Link, key: Key) {
-        self.set(link, |words| {
-            let (previous, rest) = halves(words[2]);
-            let class = u32::from(key.class.min(Key::CLASS_MAX)) << CLASS_AT;
-            words[0] = key.within;
-            words[2] = joined(previous, rest & (PLACE | TAG) | class);
-        });
+        self.set(link, |node| node.place = place);
     }
 
     fn key_of(&self, link: Link) -> Key {
-        let words = self.get(link);
-        Key { class: (halves(words[2]).1 >> CLASS_AT) as u16, within: words[0] }
+        let node = self.get(link);
+        Key { class: node.class.0, within: node.within }
     }
 
     fn root(&self) -> Link {
-        halves(self.words.get()[0]).0
+        self.heads().root
     }
 
     fn set_root(&self, root: Link) {
-        update(self.words, |words| words[0] = joined(root, halves(words[0]).1));
+        self.set_heads(|heads| heads.root = root);
         self.set_previous(root, 0);
-    }
-
-    fn head(&self, list: usize) -> Link {
-        halves(self.words.get()[list]).1
-    }
-
-    fn set_head(&self, list: usize, head: Link) {
-        update(self.words, |words| words[list] = joined(halves(words[list]).0, head));
-    }
-
-    fn enlist(&self, link: Link, list: usize, place: Place) {
-        let head = self.head(list);
-        self.set(link, |words| words[1] = joined(0, head));
-        self.set_previous(link, 0);
-        self.set_place(link, place);
-        self.set_previous(head, link);
-        self.set_head(list, link);
     }
 
     fn link(queue: QueueId) -> Link {
         queue.index() as u32 + 1
     }
 
-    /// The device's words; the first two are taken.
-    pub(crate) const fn words(&self) -> &'t Cell<DeviceData> {
-        self.words
+    /// What the policy remembers about the device.
+    pub(crate) fn state(&self) -> D {
+        self.device.get().1.1
     }
 
-    /// The word of a queue that is the policy's own.
-    pub(crate) fn own(&self, queue: QueueId) -> u64 {
-        self.get(Self::link(queue))[3]
+    /// Changes some of that.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut D)) {
+        self.device.update(|(_, (_, own))| change(own));
+    }
+
+    /// The turn of a queue that has waited for too long.
+    pub(crate) fn aged_turn(&self) -> AgedTurn {
+        self.device.get().1.0
+    }
+
+    /// Changes some of it.
+    pub(crate) fn update_aged_turn(&self, change: impl FnOnce(&mut AgedTurn)) {
+        self.device.update(|(_, (turn, _))| change(turn));
+    }
+
+    /// A number that a queue carries, below 2^20: a weight, or a level.
+    pub(crate) fn tag(&self, queue: QueueId) -> u32 {
+        self.get(Self::link(queue)).tag.0
     }
 
     /// Sets it.
-    pub(crate) fn set_own(&self, queue: QueueId, own: u64) {
-        self.set(Self::link(queue), |words| words[3] = own);
+    pub(crate) fn set_tag(&self, queue: QueueId, tag: u32) {
+        self.set(Self::link(queue), |node| node.tag = Tag(tag));
+    }
+
+    /// What a queue has used, in the unit of the policy.
+    pub(crate) fn used(&self, queue: QueueId) -> u64 {
+        self.get(Self::link(queue)).used
+    }
+
+    /// Sets it.
+    pub(crate) fn set_used(&self, queue: QueueId, used: u64) {
+        self.set(Self::link(queue), |node| node.used = used);
     }
 
     /// Since when a queue waits.
     pub(crate) fn since(&self, queue: QueueId) -> Instant {
-        Instant::from_ns(self.get(Self::link(queue))[4])
+        self.get(Self::link(queue)).since
     }
 
     /// Sets it.
     pub(crate) fn set_since(&self, queue: QueueId, since: Instant) {
-        self.set(Self::link(queue), |words| words[4] = since.as_ns());
+        self.set(Self::link(queue), |node| node.since = since);
     }
 
     /// Where a queue is.
     pub(crate) fn place(&self, queue: QueueId) -> Place {
-        match halves(self.get(Self::link(queue))[2]).1 & PLACE {
-            1 => Place::Waiting,
-            2 => Place::Chosen,
-            3 => Place::Parked,
-            _ => Place::Out,
-        }
+        self.get(Self::link(queue)).place
     }
 
     /// The key that a queue came in with. It keeps it when it goes.
@@ -235,21 +297,21 @@ impl<'t> Ready<'t> {
 
     /// How many are chosen.
     pub(crate) fn chosen_count(&self) -> u32 {
-        halves(self.words.get()[1]).0
+        self.heads().chosen_count
     }
 
     fn count_chosen(&self, change: i32) {
-        update(self.words, |words| {
-            let (count, rest) = halves(words[1]);
-            words[1] = joined(count.saturating_add_signed(change), rest);
+        self.set_heads(|heads| {
+            heads.chosen_count = heads.chosen_count.saturating_add_signed(change);
         });
     }
 
     /// Those that are chosen, the latest first.
-    pub(crate) fn chosen(&self) -> impl Iterator<Item = QueueId> + use<'t> {
+    pub(crate) fn chosen(&self) -> impl Iterator<Item = QueueId> + use<'t, D> {
         let this = *self;
         let known = move |link: Link| this.info(link).map(|info| (link, info.id));
-        core::iter::successors(known(self.head(CHOSEN)), move |(link, _)| known(this.next(*link)))
+        let next = move |link: Link| known(this.get(link).next);
+        core::iter::successors(known(self.heads().chosen), move |(link, _)| next(*link))
             .map(|(_, id)| id)
     }
 
@@ -262,10 +324,11 @@ impl<'t> Ready<'t> {
     /// Puts a queue among those that wait. It must be out.
     pub(crate) fn insert(&self, queue: QueueId, key: Key) {
         let link = Self::link(queue);
-        self.set(link, |words| words[1] = 0);
-        self.set_key(link, key);
-        self.set_previous(link, 0);
-        self.set_place(link, Place::Waiting);
+        let class = Class(key.class.min(Key::CLASS_MAX));
+        self.set(link, |node| {
+            (node.child, node.next, node.previous) = (0, 0, 0);
+            (node.place, node.class, node.within) = (Place::Waiting, class, key.within);
+        });
         self.set_root(self.meld(self.root(), link));
     }
 
@@ -275,8 +338,8 @@ impl<'t> Ready<'t> {
         match self.place(queue) {
             Place::Out => return,
             Place::Waiting => self.unheap(link),
-            Place::Chosen => self.unlist(link, CHOSEN),
-            Place::Parked => self.unlist(link, PARKED),
+            Place::Chosen => self.unlist(link, List::Chosen),
+            Place::Parked => self.unlist(link, List::Parked),
         }
         self.set_place(link, Place::Out);
     }
@@ -286,7 +349,7 @@ impl<'t> Ready<'t> {
         let (queue, _) = self.best()?;
         let link = Self::link(queue);
         self.unheap(link);
-        self.enlist(link, CHOSEN, Place::Chosen);
+        self.enlist(link, List::Chosen);
         self.count_chosen(1);
         Some(queue)
     }
@@ -297,32 +360,45 @@ impl<'t> Ready<'t> {
         self.insert(queue, key);
     }
 
-    fn unlist(&self, link: Link, list: usize) {
-        let (before, after) = (self.previous(link), self.next(link));
+    fn enlist(&self, link: Link, list: List) {
+        let head = *self.heads().list(list);
+        let place = match list {
+            List::Chosen => Place::Chosen,
+            List::Parked => Place::Parked,
+        };
+        self.set(link, |node| {
+            (node.child, node.next, node.previous, node.place) = (0, head, 0, place);
+        });
+        self.set_previous(head, link);
+        self.set_heads(|heads| *heads.list(list) = link);
+    }
+
+    fn unlist(&self, link: Link, list: List) {
+        let Node { previous: before, next: after, .. } = self.get(link);
         if before == 0 {
-            self.set_head(list, after);
+            self.set_heads(|heads| *heads.list(list) = after);
         } else {
             self.set_next(before, after);
         }
         self.set_previous(after, before);
-        if list == CHOSEN {
+        if list == List::Chosen {
             self.count_chosen(-1);
         }
     }
 
     /// Puts a queue that is out among the parked.
     pub(crate) fn park(&self, queue: QueueId) {
-        self.enlist(Self::link(queue), PARKED, Place::Parked);
+        self.enlist(Self::link(queue), List::Parked);
     }
 
     /// Whether one is parked.
     pub(crate) fn any_parked(&self) -> bool {
-        self.head(PARKED) != 0
+        self.heads().parked != 0
     }
 
     /// Takes one of the parked out.
     pub(crate) fn release_parked(&self) -> Option<QueueId> {
-        let id = self.info(self.head(PARKED))?.id;
+        let id = self.info(self.heads().parked)?.id;
         self.remove(id);
         Some(id)
     }
@@ -337,23 +413,22 @@ impl<'t> Ready<'t> {
         } else {
             (first, second)
         };
-        let child = self.child(above);
-        self.set_next(below, child);
-        self.set_previous(below, above);
+        let child = self.get(above).child;
+        self.set(below, |node| (node.next, node.previous) = (child, above));
         self.set_previous(child, below);
-        self.set_child(above, below);
+        self.set(above, |node| node.child = below);
         above
     }
 
     fn unheap(&self, link: Link) {
-        let orphans = self.meld_siblings(self.child(link));
+        let orphans = self.meld_siblings(self.get(link).child);
         if link == self.root() {
             self.set_root(orphans);
             return;
         }
-        let (before, after) = (self.previous(link), self.next(link));
-        if self.child(before) == link {
-            self.set_child(before, after);
+        let Node { previous: before, next: after, .. } = self.get(link);
+        if self.get(before).child == link {
+            self.set(before, |node| node.child = after);
         } else {
             self.set_next(before, after);
         }
@@ -365,8 +440,8 @@ impl<'t> Ready<'t> {
     fn meld_siblings(&self, first: Link) -> Link {
         let (mut left, mut pairs) = (first, 0);
         while left != 0 {
-            let right = self.next(left);
-            let rest = if right == 0 { 0 } else { self.next(right) };
+            let right = self.get(left).next;
+            let rest = if right == 0 { 0 } else { self.get(right).next };
             self.set_next(left, 0);
             self.set_next(right, 0);
             let pair = self.meld(left, right);
@@ -377,7 +452,7 @@ impl<'t> Ready<'t> {
         }
         let mut heap = 0;
         while pairs != 0 {
-            let rest = self.next(pairs);
+            let rest = self.get(pairs).next;
             self.set_next(pairs, 0);
             heap = self.meld(heap, pairs);
             pairs = rest;

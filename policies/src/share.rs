@@ -8,11 +8,12 @@
 //! right. What a queue still used after its turn counts as well.
 //!
 //! A queue that becomes ready goes on at the virtual time of those that are ready, or a round
-//! behind it if it was behind: nobody saves up more than that by sleeping, nobody has to wait
-//! because others are new, and who is idle for a moment between two requests loses nothing. A queue
-//! that becomes idle while others are ready is held until it has a turn or nobody is ready. If it
-//! had the turn and the turn is not over, the device waits a fiftieth of a timeslice for it first:
-//! commands that cannot be stopped would otherwise take its turn in every pause, however short.
+//! behind it if it was behind: no queue saves up more than that by sleeping, none has to wait
+//! because other queues are new, and one that is idle for a moment between two requests loses
+//! nothing. A queue that becomes idle while other queues are ready is held until it has a turn or
+//! none is ready. If it had the turn and the turn is not over, the device waits a fiftieth of a
+//! timeslice for it first: commands that cannot be stopped would otherwise take its turn in every
+//! pause, however short.
 //!
 //! With strict classes, only the ready queues of the highest class take turns. When another class
 //! comes to the top, its queues are looked at once: those that became ready meanwhile go on at the
@@ -20,13 +21,14 @@
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::policy::{Changed, Decisions, Event, Urgency, Verdict};
-use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::policy::{
+    Changed, Decisions, Event, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+};
 use xsched_core::time::{Duration, Instant};
 
 use crate::ageing::{AGED, Ageing};
 use crate::engine::each_changed;
-use crate::ready::{Key, Place, Ready, update};
+use crate::ready::{Key, Place};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// Virtual nanoseconds of a queue of weight 1 in a nanosecond of device time.
@@ -38,23 +40,32 @@ pub(crate) const WEIGHT_MAX: u32 = 1_000_000;
 /// How often queues report progress in a timeslice.
 const REPORTS: u64 = 20;
 
-/// A device's words beyond those of [`Ready`]: the virtual time that newcomers start at, the weight
-/// of all ready queues, and until when the turn's device time is accounted for.
-const VIRTUAL: usize = 2;
-const WEIGHT: usize = 3;
-const ACCOUNTED: usize = 4;
-/// Until when the device waits for the queue that has the turn; 0 if that is not idle.
-const GRACE: usize = 5;
 /// Graces in a timeslice.
 const GRACES: u64 = 50;
 /// What timers are ahead at least.
 pub(crate) const SOON: Duration = Duration::from_ns(1);
-/// The class that the virtual time and the weight are of.
-const CLASS: usize = 6;
-/// When the turn began.
-const BEGUN: usize = 7;
 /// A whole context, in permille.
 const WHOLE_CONTEXT: u32 = 1_000;
+
+policy_state! {
+    /// What the policy remembers about a device.
+    struct Round {
+        /// The class that the virtual time and the weight are of.
+        class: u16,
+        /// The virtual time that new queues start at.
+        start: u64,
+        /// The weight of all ready queues of the class.
+        weight: u64,
+        /// Until when the device time of the turn is accounted for.
+        accounted: Instant,
+        /// Until when the device waits for the queue that has the turn; zero if that is not idle.
+        grace: Instant,
+        /// When the turn began.
+        begun: Instant,
+    }
+}
+
+type Ready<'t> = crate::ready::Ready<'t, Round>;
 
 /// Length of a round, unless a hint says otherwise.
 pub(crate) const TIMESLICE: Duration = Duration::from_ms(5);
@@ -150,7 +161,7 @@ impl Share {
         match event {
             Event::Progress { busy } => {
                 let used = self.virtual_ns(info, busy);
-                ready.set_own(queue, ready.own(queue).saturating_add(used));
+                ready.set_used(queue, ready.used(queue).saturating_add(used));
                 self.accounted(now, queue, &ready);
                 Ageing::observe(queue, event, &ready);
             }
@@ -163,9 +174,9 @@ impl Share {
     /// have used until then.
     fn accounted(&self, now: Instant, queue: QueueId, ready: &Ready<'_>) {
         match ready.place(queue) {
-            Place::Chosen => update(ready.words(), |words| words[ACCOUNTED] = now.as_ns()),
+            Place::Chosen => ready.update(|round| round.accounted = now),
             Place::Waiting if ready.key(queue).class != AGED => {
-                ready.put_back(queue, Key { within: ready.own(queue), ..ready.key(queue) });
+                ready.put_back(queue, Key { within: ready.used(queue), ..ready.key(queue) });
             }
             _ => {}
         }
@@ -202,8 +213,8 @@ impl Share {
             if place == Place::Chosen && ready.best().is_some() {
                 // It may be back at once. Once it is idle, nothing else gives it more time.
                 let until = now + self.grace();
-                update(ready.words(), |words| {
-                    words[GRACE] = if words[GRACE] == 0 { until.as_ns() } else { words[GRACE] };
+                ready.update(|round| {
+                    round.grace = if round.grace == Instant::ZERO { until } else { round.grace };
                 });
             } else if place != Place::Parked {
                 self.retire(info, &ready, out);
@@ -211,7 +222,7 @@ impl Share {
             return;
         }
         if place == Place::Chosen {
-            update(ready.words(), |words| words[GRACE] = 0);
+            ready.update(|round| round.grace = Instant::ZERO);
         } else if place == Place::Parked {
             ready.remove(info.id);
         }
@@ -236,20 +247,20 @@ impl Share {
         let weight = (self.weight)(info).clamp(1, WEIGHT_MAX);
         ready.set_tag(info.id, weight);
         ready.set_since(info.id, now);
-        let within = ready.own(info.id);
-        if self.classes && ready.words().get()[CLASS] != u64::from(class) {
+        let within = ready.used(info.id);
+        if self.classes && ready.state().class != class {
             return ready.insert(info.id, Key { class: class + 1, within });
         }
         // First of all its weight: how long a round is in virtual time depends on it.
-        update(ready.words(), |words| words[WEIGHT] += u64::from(weight));
+        ready.update(|round| round.weight += u64::from(weight));
         let start = within.max(self.earliest(ready));
-        ready.set_own(info.id, start);
+        ready.set_used(info.id, start);
         ready.insert(info.id, Key { class, within: start });
     }
 
-    /// Where a queue starts at least that becomes ready: a round behind the others.
+    /// Where a queue that becomes ready starts at least: a round behind the other queues.
     fn earliest(&self, ready: &Ready<'_>) -> u64 {
-        ready.words().get()[VIRTUAL].saturating_sub(2 * self.lead(ready))
+        ready.state().start.saturating_sub(2 * self.lead(ready))
     }
 
     /// A queue has nothing to run.
@@ -278,8 +289,8 @@ impl Share {
         }
         ready.set_tag(info.id, weight);
         if self.counts(info.id, ready) {
-            update(ready.words(), |words| {
-                words[WEIGHT] = words[WEIGHT] + u64::from(weight) - u64::from(before);
+            ready.update(|round| {
+                round.weight = round.weight + u64::from(weight) - u64::from(before);
             });
         }
     }
@@ -287,28 +298,28 @@ impl Share {
     /// Whether the weight of a ready queue is part of the device's.
     fn counts(&self, queue: QueueId, ready: &Ready<'_>) -> bool {
         let class = ready.key(queue).class;
-        !self.classes || u64::from(class) == ready.words().get()[CLASS]
+        !self.classes || class == ready.state().class
     }
 
     fn leave(&self, queue: QueueId, ready: &Ready<'_>) {
         let place = ready.place(queue);
         if matches!(place, Place::Waiting | Place::Chosen) && self.counts(queue, ready) {
             let weight = u64::from(ready.tag(queue));
-            update(ready.words(), |words| words[WEIGHT] = words[WEIGHT].saturating_sub(weight));
+            ready.update(|round| round.weight = round.weight.saturating_sub(weight));
         }
         if place == Place::Chosen {
-            self.catch_up(queue, ready.own(queue), ready);
+            self.catch_up(queue, ready.used(queue), ready);
         }
         ready.remove(queue);
     }
 
-    /// A queue that nobody of its class waits for has one long turn, in which the virtual time that
-    /// others start at goes on with its own.
+    /// Moves on the virtual time that other queues start at, while no queue of the class waits for
+    /// the one that has the turn: that has one long turn then.
     fn catch_up(&self, chosen: QueueId, used: u64, ready: &Ready<'_>) {
         let class = ready.key(chosen).class;
         let alone = ready.best().is_none_or(|(_, key)| key.class > class);
         if alone && class != AGED && self.counts(chosen, ready) {
-            update(ready.words(), |words| words[VIRTUAL] = words[VIRTUAL].max(used));
+            ready.update(|round| round.start = round.start.max(used));
         }
     }
 
@@ -327,16 +338,14 @@ impl Share {
             all.filter(|info| matches!(place(info), Place::Waiting | Place::Chosen))
         };
         let placed = |info: &&QueueInfo| ready.key(info.id).class == class;
-        let own = |info: &QueueInfo| ready.own(info.id);
+        let own = |info: &QueueInfo| ready.used(info.id);
         let now = members().filter(placed).map(own).min();
         let now = now.or_else(|| members().map(own).max()).unwrap_or(0);
         let weight = members().map(|info| u64::from(ready.tag(info.id))).sum();
-        update(ready.words(), |words| {
-            (words[CLASS], words[VIRTUAL], words[WEIGHT]) = (u64::from(class), now, weight);
-        });
+        ready.update(|round| (round.class, round.start, round.weight) = (class, now, weight));
         for info in members().filter(|info| ready.key(info.id).class == class + 1) {
-            let within = ready.own(info.id).max(self.earliest(ready));
-            ready.set_own(info.id, within);
+            let within = ready.used(info.id).max(self.earliest(ready));
+            ready.set_used(info.id, within);
             ready.put_back(info.id, Key { class, within });
         }
     }
@@ -355,14 +364,14 @@ impl Share {
                 let within = self.used(now, info, &ready);
                 Some(Key { class: self.class(info), within })
             };
-            let running = ready.words().get()[CLASS] as u16;
+            let running = ready.state().class;
             ageing.step(now, device, (queues, &ready), out, running + 1, key);
         }
         if self.goes_on(now, queues, &ready, out) {
             return;
         }
         let class = ready.best().map_or(0, |(_, key)| key.class & !1);
-        if self.classes && class != AGED && u64::from(class) != ready.words().get()[CLASS] {
+        if self.classes && class != AGED && class != ready.state().class {
             self.enter_class(device, queues, &ready, class);
             release_parked(&ready, out);
         }
@@ -388,9 +397,8 @@ impl Share {
             return info.ready;
         };
         let used = self.used(now, info, ready);
-        let until = Instant::from_ns(ready.words().get()[GRACE]);
+        let Round { grace: until, begun, .. } = ready.state();
         let end = next.within.saturating_add(self.lead(ready));
-        let begun = Instant::from_ns(ready.words().get()[BEGUN]);
         let shortest = begun + shortest_turn(self.timeslice, info.device, queues);
         let over = used >= end && now >= shortest;
         if next.class == class && !over && (info.ready || now < until) {
@@ -418,16 +426,16 @@ impl Share {
         ready: &Ready<'_>,
         out: &mut Decisions<'_>,
     ) {
-        update(ready.words(), |words| {
-            (words[ACCOUNTED], words[BEGUN], words[GRACE]) = (now.as_ns(), now.as_ns(), 0);
+        ready.update(|round| {
+            (round.accounted, round.begun, round.grace) = (now, now, Instant::ZERO);
         });
         let Some(info) = queues.get(id) else { return };
         let class = ready.key(id).class;
         if class == AGED {
             return;
         }
-        let own = ready.own(id);
-        update(ready.words(), |words| words[VIRTUAL] = words[VIRTUAL].max(own));
+        let own = ready.used(id);
+        ready.update(|round| round.start = round.start.max(own));
         if let Some((_, next)) = ready.best().filter(|(_, next)| next.class == class) {
             let end = next.within.saturating_add(self.lead(ready));
             let slice = self.device_time(info, end.saturating_sub(own));
@@ -439,13 +447,13 @@ impl Share {
     /// The virtual time of the queue that has the turn, with what it is taken to have used since
     /// its last report.
     fn used(&self, now: Instant, info: &QueueInfo, ready: &Ready<'_>) -> u64 {
-        let accounted = Instant::from_ns(ready.words().get()[ACCOUNTED]);
-        ready.own(info.id).saturating_add(self.virtual_ns(info, now.since(accounted)))
+        let accounted = ready.state().accounted;
+        ready.used(info.id).saturating_add(self.virtual_ns(info, now.since(accounted)))
     }
 
     /// How far a queue gets ahead of the next one in its turn, in virtual time.
     fn lead(&self, ready: &Ready<'_>) -> u64 {
-        self.timeslice.as_ns().saturating_mul(SCALE) / (4 * ready.words().get()[WEIGHT].max(1))
+        self.timeslice.as_ns().saturating_mul(SCALE) / (4 * ready.state().weight.max(1))
     }
 
     /// How long the device waits for a queue whose turn is not over and that has become idle.

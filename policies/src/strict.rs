@@ -19,7 +19,7 @@ use crate::up::Up;
 use crate::wfq::Wfq;
 
 /// A policy that can be inside of classes. Only policies of this crate are: they have to keep the
-/// classes of a device apart in the words that the table keeps for them.
+/// classes of a device apart in the state that the table keeps for them.
 pub trait Classed: Policy + sealed::Classed {}
 
 impl<P: Policy + sealed::Classed> Classed for P {}

@@ -277,7 +277,7 @@ fn places_are_for_ready_queues_and_per_device() {
     assert!(rig.scheduler.table().iter().all(|info| info.running));
 }
 
-/// At equal deadlines nobody changes places, however often the scheduler is asked.
+/// At equal deadlines no queue changes its place, however often the scheduler is asked.
 #[test]
 fn ties_do_not_flap() {
     let mut rig = Rig::new("edf");

@@ -4,7 +4,7 @@
 use xsched_core::hint::{Hints, Laxity, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::message::{Order, Report};
-use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict, policy_state};
 use xsched_core::scheduler::{Attach, Heap, QueueInfo, QueueTable, Scheduler};
 use xsched_core::time::{Duration, Instant};
 
@@ -169,7 +169,7 @@ fn timers_make_queues_take_turns() {
     assert!(!rig.scheduler.hint_policy(PolicyHint::K(2)));
 }
 
-// Grouping by process: all queues of the favoured process run, or everybody if it is idle.
+// Grouping by process: all queues of the favoured process run, or all queues if it is idle.
 
 struct Favoured(ProcessId);
 
@@ -353,6 +353,13 @@ struct Shares {
     until: Instant,
 }
 
+policy_state! {
+    struct Period {
+        /// Device time used in this period.
+        used: Duration,
+    }
+}
+
 impl Policy for Shares {
     fn name(&self) -> &'static str {
         "shares"
@@ -363,10 +370,8 @@ impl Policy for Shares {
     }
 
     fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        // Word 0: device time used in this period.
-        if let (Event::Progress { busy }, Some(data)) = (event, queues.data(queue)) {
-            let [used, a, b, c, d] = data.get();
-            data.set([used + busy.as_ns(), a, b, c, d]);
+        if let (Event::Progress { busy }, Some(period)) = (event, queues.state::<Period>(queue)) {
+            period.update(|period| period.used += busy);
         }
     }
 
@@ -380,14 +385,14 @@ impl Policy for Shares {
         if now >= self.until {
             self.until = now + self.period;
             for queue in queues.iter() {
-                queues.data(queue.id).expect("in the table").set([0; 5]);
+                queues.clear_state(queue.id);
             }
         }
-        let period = self.period.as_ns();
+        let period = self.period;
         each(queues, out, |queue| {
             let share = u64::from(queue.hints.utilization.unwrap_or(100));
-            let [used, ..] = queues.data(queue.id).expect("in the table").get();
-            used < period * share / 100
+            let used = queues.state::<Period>(queue.id).expect("in the table").get().used;
+            used < period.times(share).per(100)
         });
         out.wake_at(self.until);
     }
@@ -420,15 +425,21 @@ fn shares_of_measured_device_time_are_enforced() {
     assert_eq!(rig.orders(), "-1", "counted from the start of the period");
 }
 
-// Measured device time: weighted fair, whoever is too far ahead of the last holds.
+// Measured device time: weighted fair, a queue that is too far ahead of the last holds.
 
 struct Fair {
     lead: u64,
 }
 
+policy_state! {
+    struct Progress {
+        virtual_ns: u64,
+    }
+}
+
 impl Fair {
     fn progress(queues: &QueueTable<'_>, queue: &QueueInfo) -> u64 {
-        queues.data(queue.id).map_or(0, |data| data.get()[0])
+        queues.state::<Progress>(queue.id).map_or(0, |state| state.get().virtual_ns)
     }
 }
 
@@ -442,19 +453,19 @@ impl Policy for Fair {
     }
 
     fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        let (Some(info), Some(data)) = (queues.get(queue), queues.data(queue)) else { return };
-        let mut words = data.get();
+        let (Some(info), Some(state)) = (queues.get(queue), queues.state(queue)) else { return };
+        let Progress { mut virtual_ns } = state.get();
         match event {
-            Event::Progress { busy } => words[0] += busy.as_ns() / u64::from(info.hints.weight),
-            // Whoever comes back does not claim the time that it was idle for.
+            Event::Progress { busy } => virtual_ns += busy.as_ns() / u64::from(info.hints.weight),
+            // A queue that becomes ready does not claim the time that it was idle for.
             Event::Ready => {
                 let others = queues.iter().filter(|q| q.ready && q.id != queue);
                 let least = others.map(|q| Self::progress(queues, q)).min();
-                words[0] = words[0].max(least.unwrap_or(0));
+                virtual_ns = virtual_ns.max(least.unwrap_or(0));
             }
             _ => return,
         }
-        data.set(words);
+        state.set(Progress { virtual_ns });
     }
 
     fn decide(
@@ -488,7 +499,7 @@ fn measured_device_time_is_shared_by_weight() {
     rig.use_device(heavy, ms(7));
     assert_eq!(rig.orders(), "-1");
     rig.idle(light);
-    assert_eq!(rig.orders(), "+1", "nobody to wait for");
+    assert_eq!(rig.orders(), "+1", "no queue to wait for");
     rig.use_device(heavy, ms(90));
     rig.ready(light);
     assert_eq!(rig.orders(), "", "the time it was idle for is not made up");
@@ -498,20 +509,31 @@ fn measured_device_time_is_shared_by_weight() {
 
 struct Budget;
 
+policy_state! {
+    #[derive(PartialEq, Eq)]
+    struct Rounds {
+        left: u32,
+        done: u64,
+        last: u64,
+    }
+}
+
 impl Policy for Budget {
     fn name(&self) -> &'static str {
         "budget"
     }
 
     fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        let Some(data) = queues.data(queue) else { return };
-        let [left, rounds, ..] = data.get();
+        let Some(state) = queues.state(queue) else { return };
+        let Rounds { left, done, .. } = state.get();
         match event {
-            Event::Attached => data.set([2, 0, 0, 0, u64::MAX]),
-            Event::Ready => data.set([left.saturating_sub(1), rounds + 1, 0, 0, u64::MAX]),
+            Event::Attached => state.set(Rounds { left: 2, done: 0, last: u64::MAX }),
+            Event::Ready => state.update(|rounds: &mut Rounds| {
+                (rounds.left, rounds.done) = (left.saturating_sub(1), done + 1);
+            }),
             Event::Hinted => {
                 let weight = queues.get(queue).map_or(0, |info| info.hints.weight);
-                data.set([u64::from(weight), 0, 0, 0, 0]);
+                state.set(Rounds { left: weight, done: 0, last: 0 });
             }
             _ => {}
         }
@@ -525,8 +547,8 @@ impl Policy for Budget {
         out: &mut Decisions<'_>,
     ) {
         let mut judge = |queue: QueueId| {
-            if let Some(data) = queues.data(queue) {
-                out.set(queue, if data.get()[0] > 0 { Verdict::Run } else { HOLD });
+            if let Some(state) = queues.state::<Rounds>(queue) {
+                out.set(queue, if state.get().left > 0 { Verdict::Run } else { HOLD });
             }
         };
         match changed {
@@ -537,7 +559,7 @@ impl Policy for Budget {
 }
 
 #[test]
-fn each_queue_has_words_for_the_policy() {
+fn each_queue_has_a_state_for_the_policy() {
     let mut rig = Rig::new(Budget);
     let a = rig.attach(Hints::default());
     let b = rig.attach(Hints::default());
@@ -550,7 +572,10 @@ fn each_queue_has_words_for_the_policy() {
     rig.ready(b);
     assert_eq!(rig.orders(), "");
     let (id, _) = rig.queues[a];
-    assert_eq!(rig.scheduler.table().data(id).unwrap().get(), [0, 2, 0, 0, u64::MAX]);
+    assert_eq!(
+        rig.scheduler.table().state::<Rounds>(id).unwrap().get(),
+        Rounds { left: 0, done: 2, last: u64::MAX }
+    );
     let mut hints = Hints::default();
     hints.set_weight(4).unwrap();
     rig.scheduler.set_hints(rig.now, id, hints).unwrap();
@@ -558,7 +583,10 @@ fn each_queue_has_words_for_the_policy() {
     rig.scheduler.detach(rig.now, id).unwrap();
     let again = rig.attach(Hints::default());
     let (id, _) = rig.queues[again];
-    assert_eq!(rig.scheduler.table().data(id).unwrap().get(), [2, 0, 0, 0, u64::MAX]);
+    assert_eq!(
+        rig.scheduler.table().state::<Rounds>(id).unwrap().get(),
+        Rounds { left: 2, done: 0, last: u64::MAX }
+    );
 }
 
 // Floors and verdicts together, per device: the active window goes first everywhere.

@@ -37,8 +37,8 @@ fn panic(_: &PanicInfo<'_>) -> ! {
     _exit(PANICKED)
 }
 
-/// The prebuilt core library can unwind, so its tables name this. With `panic = "abort"` nobody
-/// calls it.
+/// The prebuilt core library can unwind, so its tables name this. With `panic = "abort"` it is
+/// never called.
 #[expect(unsafe_code, reason = "the linker looks for this name")]
 // SAFETY: nothing else in the binary has this name.
 #[unsafe(no_mangle)]
@@ -92,7 +92,7 @@ enum Failure {
     NotRunning = 16,
     /// The low queue's commands are not done.
     LowNotDone = 17,
-    /// There were orders or anomalies at the end that nobody expected.
+    /// There were orders or anomalies at the end that were not expected.
     NotClean = 18,
 }
 

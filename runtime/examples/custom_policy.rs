@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration as Span;
 
-use xsched::core::time::Duration;
 use xsched::{Runtime, XQueueConfig};
+use xsched_core::time::Duration;
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -3,20 +3,18 @@
 //!
 //! `cargo run --release -p xsched --example quickstart`
 
-use std::error::Error;
 use std::time::{Duration, Instant};
 
-use xsched::core::hint::{Hints, Priority};
 use xsched::policies::hpf::Hpf;
-use xsched::{Runtime, XQueueConfig};
+use xsched::prelude::*;
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The highest priority first. The host device runs commands on threads of this process.
     let runtime = Runtime::new(Hpf::default())?;
     let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
 
-    let with_priority = |priority| -> Result<XQueueConfig, Box<dyn Error>> {
+    let with_priority = |priority| -> Result<XQueueConfig, Box<dyn std::error::Error>> {
         let hints = Hints::with_priority(Priority::new(priority)?);
         Ok(XQueueConfig { hints, ..XQueueConfig::default() })
     };

@@ -7,10 +7,10 @@ use std::error::Error;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use xsched::core::hint::{Hints, Priority};
-use xsched::core::window::WindowConfig;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, SubmitError, XQueue, XQueueConfig};
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::window::WindowConfig;
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
 const REQUESTS: u32 = 100;
@@ -58,7 +58,7 @@ impl Client {
             let latencies = latencies.clone();
             self.queue.on_retired(ticket, move |outcome| {
                 if outcome.is_ok() {
-                    // Nobody listens any more if the client has gone.
+                    // There is no listener if the client has gone.
                     let _ = latencies.send(start.elapsed());
                 }
             })?;

@@ -35,12 +35,21 @@ pub enum Error {
     /// The device of the queue is lost.
     #[error("the device is lost; reopen it and make a new queue")]
     DeviceLost,
-    /// The ticket belongs to another runtime, whose scheduler knows nothing of this one.
-    #[error("the ticket belongs to another runtime; queues wait only for queues of their own")]
+    /// The ticket or the device belongs to another runtime, whose scheduler knows nothing of this
+    /// one.
+    #[error("it belongs to another runtime; use the runtime that it came from")]
     OtherRuntime,
     /// The configuration asks for a queue without room for commands.
     #[error("a queue needs room for at least one command; set its capacity to 1 or more")]
     NoCapacity,
+    /// The configuration asks for a queue with room for too many commands.
+    #[error("a queue has room for at most {most} commands, not {asked}; set a smaller capacity")]
+    TooMuchCapacity {
+        /// The capacity that was asked for.
+        asked: usize,
+        /// The largest there is.
+        most: usize,
+    },
     /// There is a recording already.
     #[error("the runtime is being recorded already; finish that recording first")]
     AlreadyRecording,

@@ -3,62 +3,95 @@
 //! Commands go into an [`XQueue`] instead of a hardware queue; a policy decides which XQueues run.
 //! This crate puts the state machines of [`xsched_core`] on real threads:
 //!
-//! * Whoever submits launches, as long as the queue runs and its in-flight window is open. What
-//!   cannot be launched now waits in a ring of fixed size, and the device's *pump* thread launches
-//!   it later.
-//! * Whoever waits looks for completions. The device's *reaper* thread does when nobody waits.
+//! * The submitting thread launches, as long as the queue runs and its in-flight window is open.
+//!   What cannot be launched now waits in a ring of fixed size, and the device's *pump* thread
+//!   launches it later.
+//! * The waiting thread looks for completions. The device's *reaper* thread does when no thread
+//!   waits.
 //! * One *scheduler* thread asks the policy. If it panics or is silent past its lease, its holds
-//!   end (a *watchdog* sees to that without asking it); holds by hand stay.
+//!   end (a *watchdog* sees to that without asking it); suspended queues stay suspended.
 //!
-//! ```
-//! use xsched::core::hal::{Noop, NoopQueue};
-//! use xsched::core::hint::{Hints, Priority};
-//! use xsched::{Runtime, XQueueConfig};
+//! # Quick start
 //!
-//! // A device that does nothing; a real one comes from a backend crate.
-//! static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+//! With `xsched = { version = "0.1", features = ["host"] }`:
+//!
+#![cfg_attr(feature = "host", doc = "```")]
+#![cfg_attr(not(feature = "host"), doc = "```ignore")]
+//! use xsched::host::{HostCommand, HostConfig, HostDevice};
+//! use xsched::prelude::*;
+//!
 //! let runtime = Runtime::new(xsched::policies::hpf::Hpf::default())?;
-//! let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
-//! let urgent = Hints::with_priority(Priority::MAX);
-//! let queue = device.queue(XQueueConfig { hints: urgent, ..Default::default() }, ())?;
-//!
-//! let ticket = queue.submit(7)?;
+//! let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
+//! let hints = Hints::with_priority(Priority::MAX);
+//! let config = XQueueConfig { hints, ..XQueueConfig::default() };
+//! let queue = device.queue(config, ())?;
+//! let ticket = queue.submit(HostCommand::new(|| println!("urgent")))?;
 //! queue.wait(ticket)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Features
+//!
+//! * `host`, `cuda`, `hip`, `kfd`: the backends, as the modules of these names.
+//! * `metrics`: figures of the queues for Prometheus, see `Metrics`.
 #![forbid(unsafe_code)]
 
-mod alarm;
 mod clock;
-mod commit;
+mod completion;
 mod device;
 mod error;
-mod hub;
 mod lock;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
-mod nap;
-mod parker;
-mod policy;
+mod panics;
 mod queue;
-mod recorder;
+mod record;
 mod runtime;
 mod scheduler;
-mod shared;
 mod stats;
 mod sync;
 mod urgency;
-mod waiting;
+mod workers;
 
+pub use device::{CommandOf, Device};
 pub use error::{Error, SubmitError, WaitError};
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
-pub use queue::{Drain, Ticket, XQueue};
-pub use recorder::{RecordStats, Recording, RecordingError};
-pub use runtime::{CommandOf, Device, Runtime, RuntimeConfig, XQueueConfig};
+pub use queue::{Completion, Drain, Submission, Ticket, XQueue, XQueueConfig};
+pub use record::{RecordStats, RecordingError};
+pub use runtime::{Runtime, RuntimeConfig};
+pub use scheduler::Recording;
 pub use stats::Stats;
-pub use waiting::{Completion, Submission};
-pub use xsched_core as core;
+#[cfg(feature = "cuda")]
+pub use xsched_hal_cuda as cuda;
+#[cfg(feature = "hip")]
+pub use xsched_hal_hip as hip;
+#[cfg(feature = "host")]
+pub use xsched_hal_host as host;
+#[cfg(feature = "kfd")]
+pub use xsched_hal_kfd as kfd;
 pub use xsched_policies as policies;
+
+pub use xsched_core::cost::CostModel;
+pub use xsched_core::fault::Fault;
+pub use xsched_core::hint::{Hints, PolicyHint, Priority};
+pub use xsched_core::id::ProcessId;
+pub use xsched_core::level::{Caps, Level};
+pub use xsched_core::message::HoldState;
+pub use xsched_core::scheduler::SchedulerError;
+pub use xsched_core::window::WindowConfig;
+
+/// What a backend implements, and a device that does nothing.
+pub mod hal {
+    pub use xsched_core::hal::*;
+}
+
+/// What most programs need: `use xsched::prelude::*`.
+pub mod prelude {
+    pub use crate::{
+        Completion, Device, Drain, Error, Hints, Level, Priority, Runtime, RuntimeConfig, Stats,
+        SubmitError, Ticket, WaitError, WindowConfig, XQueue, XQueueConfig,
+    };
+}

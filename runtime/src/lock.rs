@@ -1,8 +1,8 @@
 //! The lock around what a queue's threads share.
 //!
 //! It is held for some tens of nanoseconds, never across a call to a device or to the user's code,
-//! and taken twice for each command; so releasing it is a plain store, and nobody is ever put on a
-//! list. Whoever finds it taken spins, then yields, then sleeps for short spans: the last lets a
+//! and taken twice for each command; so releasing it is a plain store, and no thread is ever put on
+//! a list. A thread that finds it taken spins, then yields, then sleeps for short spans: that lets a
 //! holder go on that has lost its processor to a waiter of higher priority.
 //!
 //! In models it is loom's lock: how a thread spins and sleeps is not what they are about.
@@ -40,12 +40,12 @@ impl<T> Lock<T> {
 
 #[cfg(loom)]
 impl<T> Lock<T> {
-    /// The lock if nobody has it.
+    /// The lock if no thread has it.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.0.try_lock().ok()
     }
 
-    /// The lock if nobody has it for long.
+    /// The lock if no thread has it for long.
     pub(crate) fn try_lock_patiently(&self) -> Option<Guard<'_, T>> {
         self.try_lock()
     }
@@ -58,12 +58,12 @@ impl<T> Lock<T> {
 
 #[cfg(not(loom))]
 impl<T> Lock<T> {
-    /// The lock if nobody has it.
+    /// The lock if no thread has it.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.0.try_lock()
     }
 
-    /// The lock if nobody has it for long.
+    /// The lock if no thread has it for long.
     pub(crate) fn try_lock_patiently(&self) -> Option<Guard<'_, T>> {
         (0..SPINS).find_map(|_| {
             let guard = self.0.try_lock();

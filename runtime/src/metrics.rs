@@ -11,8 +11,8 @@ use prometheus_client::registry::{Registry, Unit};
 use xsched_core::id::QueueId;
 use xsched_core::message::HoldState;
 
-use crate::hub::Hub;
 use crate::runtime::Runtime;
+use crate::scheduler::SchedulerHandle;
 use crate::stats::Stats;
 
 /// Reads the figures when they are scraped; between scrapes it costs nothing. Register it with a
@@ -22,14 +22,14 @@ use crate::stats::Stats;
 /// before. A queue's figures end with it.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    hub: Weak<Hub>,
+    scheduler: Weak<SchedulerHandle>,
 }
 
 impl Runtime {
     /// The figures of the runtime and its queues. Does not keep the runtime alive.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        Metrics { hub: Arc::downgrade(self.hub()) }
+        Metrics { scheduler: Arc::downgrade(self.scheduler()) }
     }
 }
 
@@ -55,20 +55,20 @@ impl Metrics {
 
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(hub) = self.hub.upgrade() else { return Ok(()) };
+        let Some(scheduler) = self.scheduler.upgrade() else { return Ok(()) };
         let to = &mut encoder;
-        let all = hub.snapshots();
+        let all = scheduler.snapshots();
         let stats: Vec<_> = all
             .iter()
             .map(|(id, snapshot)| (labels(*id), Stats::from_snapshot(snapshot)))
             .collect();
         let queues: Vec<Named<'_>> =
             stats.iter().map(|(labels, stats)| (labels.clone(), stats)).collect();
-        let open = hub.times_failed_open();
+        let open = scheduler.times_failed_open();
         let name = "xsched_failed_open";
         let help = "Times all holds were ended because the scheduler could not be trusted";
         one(to, name, help, &ConstCounter::new(open))?;
-        let scheduling = i64::from(!hub.is_gone());
+        let scheduling = i64::from(!scheduler.is_gone());
         one(to, "xsched_scheduling", "Whether the scheduler works", &ConstGauge::new(scheduling))?;
         counters(to, &queues)?;
         gauges(to, &queues)
@@ -103,8 +103,8 @@ fn gauges(to: &mut DescriptorEncoder<'_>, queues: &[Named<'_>]) -> fmt::Result {
     family(to, "xsched_threshold", help, None, queues, |s| gauge(u64::from(s.threshold)))?;
     let help = "Level of the hold in effect, 0 without one";
     family(to, "xsched_held_level", help, None, queues, |s| gauge(held_level(s)))?;
-    let help = "Whether a hold by hand is in effect";
-    family(to, "xsched_held_by_hand", help, None, queues, |s| gauge(s.held_by_hand.into()))?;
+    let help = "Whether the user has suspended the queue";
+    family(to, "xsched_suspended", help, None, queues, |s| gauge(s.suspended.into()))?;
     let help = "Whether the device is lost";
     family(to, "xsched_lost", help, None, queues, |s| gauge(s.lost.into()))
 }

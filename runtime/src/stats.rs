@@ -2,9 +2,17 @@
 
 use std::time::Duration;
 
-use xsched_core::message::HoldState;
+use xsched_core::message::{HoldState, Report};
+use xsched_core::queue::Anomalies;
 
-use crate::shared::Snapshot;
+/// What [`Stats`] are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    pub(crate) report: Report,
+    pub(crate) threshold: u32,
+    pub(crate) batch: u32,
+    pub(crate) anomalies: Anomalies,
+}
 
 /// Figures of a queue at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +30,8 @@ pub struct Stats {
     pub busy: Duration,
     /// Whether it runs, and how deep it is held.
     pub hold: HoldState,
-    /// Whether a hold by hand is in effect.
-    pub held_by_hand: bool,
+    /// Whether the user has suspended the queue; see [`crate::XQueue::suspend`].
+    pub suspended: bool,
     /// Whether a hold of the scheduler was ended because the scheduler could not be trusted.
     pub failed_open: bool,
     /// Whether its next command waits for another queue.
@@ -52,7 +60,7 @@ impl Stats {
             failed: report.failures,
             busy: Duration::from_nanos(report.busy.as_ns()),
             hold: report.hold,
-            held_by_hand: report.suspended,
+            suspended: report.suspended,
             failed_open: report.failed_open,
             waiting: report.waiting.is_some(),
             lost: report.lost,

@@ -2,24 +2,22 @@
 //! `--cfg loom`, forms of it under which the models in `models` try the orders in which threads
 //! can run. See `docs/loom.md`.
 //!
-//! `Arc` and `Weak` are the standard ones everywhere, since nobody waits for them.
+//! `Arc` and `Weak` are the standard ones everywhere, since no thread waits for them.
 
 #[cfg(loom)]
 mod modelled;
 
 #[cfg(loom)]
-pub(crate) use modelled::{Condvar, Mutex, MutexGuard, atomic, mpsc, mutant, thread, thread_local};
+pub(crate) use modelled::{Condvar, Mutex, MutexGuard, atomic, mpsc, thread, thread_local};
 #[cfg(not(loom))]
 pub(crate) use std::{
     sync::{Condvar, Mutex, MutexGuard, atomic, mpsc},
     thread, thread_local,
 };
 
-/// Whether a deliberate defect is in force that a model has to notice. Never outside of models.
-#[cfg(not(loom))]
-#[inline(always)]
-pub(crate) const fn mutant(_: &str) -> bool {
-    false
+/// Locks. A lock whose holder panicked still guards data that each step leaves consistent.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A bound that decides how soon, never whether: in models a small one does, and leaves fewer

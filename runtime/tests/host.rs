@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use xsched::core::fault::Fault;
-use xsched::core::hint::{Hints, Priority};
-use xsched::core::level::Level;
-use xsched::core::message::HoldState;
-use xsched::core::window::WindowConfig;
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
 use xsched::{Device, Drain, Runtime, WaitError, XQueue, XQueueConfig};
+use xsched_core::fault::Fault;
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
+use xsched_core::window::WindowConfig;
 use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
 
 fn host(runtime: &Runtime) -> Device<HostDevice> {
@@ -107,7 +107,7 @@ fn holds_by_hand_stop_at_every_level() {
         for _ in 0..16 {
             queue.submit(sleeper(Duration::from_micros(300))).unwrap();
         }
-        queue.hold(level);
+        queue.suspend(level);
         soon("the hold is in effect", || matches!(queue.stats().hold, HoldState::Held(_)));
         // At Lv1 what is in flight ends, at Lv2 the command that runs.
         soon("nothing ends any more", || {
@@ -137,7 +137,7 @@ fn waits_of_many_threads_on_one_queue_all_end() {
                     let span = Duration::from_micros((thread * 7 + n) % 90);
                     let ticket = queue.submit(sleeper(span)).unwrap();
                     if n % 3 == thread % 3 {
-                        // Some give up early, and must leave the others somebody who looks.
+                        // Some give up early, and must leave a thread that looks for the rest.
                         let _ = queue.wait_timeout(ticket, Duration::from_micros(n % 200));
                     } else {
                         queue.wait(ticket).unwrap();
@@ -146,7 +146,7 @@ fn waits_of_many_threads_on_one_queue_all_end() {
             });
         }
     });
-    queue.hold_after(Drain::Idle, Level::Block, Some(Duration::from_secs(20))).unwrap();
+    queue.suspend_after(Drain::Idle, Level::Block, Some(Duration::from_secs(20))).unwrap();
     assert_eq!(queue.stats().retired, 600);
 }
 
@@ -173,7 +173,7 @@ fn a_stop_that_takes_its_time_is_seen_by_a_reaper_that_rests() {
     for _ in 0..10 {
         // Longer than the reaper stays awake.
         std::thread::sleep(Duration::from_millis(5));
-        queue.hold(Level::Interrupt);
+        queue.suspend(Level::Interrupt);
         soon("held", || queue.stats().hold == HoldState::Held(Level::Interrupt));
         queue.resume();
         soon("running", || queue.stats().hold == HoldState::Running);

@@ -67,7 +67,7 @@ pub struct DeviceOutcome {
     pub preempt_latency_ns: Vec<u64>,
     /// For each such hold: until the victim's last instruction.
     pub quiet_latency_ns: Vec<u64>,
-    /// For each such hold: until somebody else ran, if anybody did before it ended.
+    /// For each such hold: until another queue ran, if one did before the hold ended.
     pub start_latency_ns: Vec<u64>,
     /// The part of `overhead_ns` that saving and restoring took.
     pub switch_ns: u64,

@@ -92,6 +92,23 @@ pub fn never_holds(policy: &str) -> bool {
 
 /// Runs a scenario once. `progress` gets the share that is done, 0 to 1, now and then.
 ///
+/// ```
+/// use std::path::Path;
+///
+/// use xsched_sim::run::{RunOptions, run};
+/// use xsched_sim::scenario::Scenario;
+///
+/// let text = "version = 1\nname = \"one\"\n[[device]]\nname = \"d\"\n[[task]]\nname = \"t\"\n\
+///     arrival = { kind = \"closed\", think_ms = 0 }\nrequests = 3\n\
+///     command = { kind = \"constant\", us = 100 }\ncommands = 4\n";
+/// let scenario = Scenario::parse(text, Path::new("one.toml"))?;
+/// let options = RunOptions { policy: Some("hpf".to_owned()), ..RunOptions::default() };
+/// let outcome = run(&scenario, &options, &mut |_| {})?;
+/// assert_eq!(outcome.tasks[0].latencies_ns.len(), 3);
+/// assert_eq!(outcome.tasks[0].device_time_ns, 3 * 4 * 100_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the policy or system or the level does not exist, or a device cannot do the level.
 pub fn run(

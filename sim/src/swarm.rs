@@ -1,8 +1,8 @@
 //! Swarm runs: random scenarios with random faults, looking for violated invariants.
 //!
 //! Everything follows from one seed. A run has two phases: in the first, things go wrong (refused
-//! launches, lost fences, failed commands and steps, slow launches, a stalled scheduler, holds by
-//! hand, a vanished client, a lost device); in the second, they no longer do, and every task that
+//! launches, lost fences, failed commands and steps, slow launches, a stalled scheduler, user
+//! holds, a vanished client, a lost device); in the second, they no longer do, and every task that
 //! still can must finish.
 
 use std::fmt::Write as _;
@@ -65,6 +65,15 @@ pub struct SwarmFailure {
 }
 
 /// Runs the seeds and collects what is found. `progress` gets the number of seeds done.
+///
+/// ```
+/// use xsched_sim::swarm::{SwarmOptions, swarm};
+///
+/// let summary = swarm(&SwarmOptions { first_seed: 1, seeds: 2, threads: 1 }, &|_| {});
+/// assert_eq!(summary.runs, 2);
+/// assert!(summary.failures.is_empty(), "{:?}", summary.failures);
+/// ```
+#[must_use]
 pub fn swarm(options: &SwarmOptions, progress: &(dyn Fn(u64) + Sync)) -> SwarmSummary {
     let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);

@@ -186,7 +186,7 @@ fn a_command_that_never_got_its_turn_back_is_restored_only_once() {
     assert_eq!(outcome.devices[0].busy_ns, (200 + 6) * US + stops * 3 * US);
 }
 
-/// A device whose driver takes everybody off for each interrupt and each restore.
+/// A device whose driver stops all queues for each interrupt and each restore.
 fn partition(batches: bool) -> DeviceSpec {
     let (save_fixed_ns, restore_fixed_ns) = (10 * US, 20 * US);
     DeviceSpec { save_fixed_ns, restore_fixed_ns, reach: Reach::Device, batches, ..sharing(0.0) }
@@ -245,7 +245,7 @@ fn saving_stalls_everybody_on_the_device() {
 
 #[test]
 fn equal_queues_share_what_an_urgent_one_leaves_them() {
-    // Whoever is let go first must not always be the same one.
+    // The queue that is let go first must not always be the same one.
     for level in [1, 2, 3] {
         for device in [device(), exclusive()] {
             let endless = Dist::Constant(10 * MS);
@@ -441,7 +441,7 @@ fn every_request_waits_however_many_there_are_and_however_full_the_queue() {
 }
 
 /// When a consumer of high priority is through that waits for a producer of low priority, while
-/// somebody in between always has work.
+/// a third task always has work.
 fn inherited(level: u8, after: Option<usize>) -> u64 {
     let producer = once("p", 4, 10 * US);
     let consumer = TaskSpec { priority: 2, after, start_ns: 5 * US, ..once("c", 1, 10 * US) };

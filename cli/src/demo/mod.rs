@@ -2,8 +2,8 @@
 
 mod print;
 
-use xsched::core::level::Level;
-use xsched::core::policy::Policy;
+use xsched_core::level::Level;
+use xsched_core::policy::Policy;
 use xsched_lab::console::Ending;
 use xsched_lab::console::output::{Outputs, Places};
 use xsched_lab::console::progress::Progress;

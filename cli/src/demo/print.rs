@@ -180,7 +180,7 @@ fn line(criterion: &Criterion) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xsched::core::level::Level;
+    use xsched_core::level::Level;
     use xsched_lab::demo::judge::judge;
     use xsched_lab::demo::workload::tasks;
     use xsched_sim::outcome::{Outcome, TaskOutcome};

@@ -31,7 +31,7 @@ impl FailOpenCheck {
     /// # Errors
     /// If it did not.
     pub fn suspended(asked: bool, in_effect: bool) -> Verdict {
-        let what = "a user hold was ended by somebody else";
+        let what = "a user hold was not ended by the user";
         require(!asked || in_effect, Invariant::FailOpen, what, 0, 1)
     }
 }

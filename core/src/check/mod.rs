@@ -36,7 +36,7 @@ pub enum Invariant {
     Wakeup,
     /// A queue that a runnable queue waits for may run.
     Inversion,
-    /// A silent scheduler holds nobody.
+    /// A silent scheduler holds no queue.
     FailOpen,
     /// Every buffer keeps to its capacity.
     Bounded,

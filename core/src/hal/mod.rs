@@ -23,8 +23,8 @@
 //! Under [`crate::level::Recovery::Replay`] a held device forgets: what the answer of the hold step
 //! names and everything behind it, and whatever is launched until the release. If such a launch
 //! comes and the hold step did not name that command or one before it, the answer of the release
-//! names it. All of that is launched again. A fence that covers nothing forgotten is put or refused
-//! as ever. Drivers do not ask for the release while a launch is on its way.
+//! names it. All of that is launched again. A fence that covers no forgotten command is put or
+//! refused as usual. Drivers do not ask for the release while a launch is on its way.
 
 mod adapter;
 mod checked;
@@ -109,18 +109,18 @@ pub trait Retire: ErrorType {
     /// If the device cannot be asked.
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error>;
 
-    /// Has `waker` woken once, from any thread, as soon as there is a completion that
-    /// [`Retire::poll_retired`] has not reported; at once if there is one already. A later call
-    /// replaces the waker of an earlier one. False if the device cannot do that: its completions
-    /// must be looked for.
+    /// Wakes `waker` once, from any thread, as soon as there is a completion that
+    /// [`Retire::poll_retired`] has not reported; at once if there is one already.
+    ///
+    /// A later call replaces the waker of an earlier one. Returns false if the device cannot do
+    /// that: the driver must poll for its completions.
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {
         let _ = waker;
         false
     }
 
     /// When a command that was launched will probably be reported, if a fence covers it; `None` if
-    /// that cannot be said. Nothing depends on it but how soon a device is looked at that cannot
-    /// wake anybody.
+    /// that cannot be said. It only decides how soon the driver polls a device that cannot wake it.
     fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
         let _ = cmd;
         None
@@ -218,7 +218,7 @@ pub trait Backend: ErrorType {
     }
 
     /// Carries out the steps that were staged since the last commit, for devices where several
-    /// holds decided together cost one preemption. The others have nothing to do.
+    /// holds decided together cost one preemption. Other devices have nothing to do.
     ///
     /// It may take as long as the device needs. Meanwhile [`Steps::step`] of any queue must not
     /// wait for it: what is staged then is for the next commit. From its return on,

@@ -88,7 +88,7 @@ impl<P: ?Sized> Submit for NoopHalf<'_, P> {
     }
 
     fn fence(&mut self, upto: CmdId) -> Result<(), NoMoreQueues> {
-        // Release: whoever sees the fence sees everything before the launch.
+        // Release: the thread that sees the fence sees everything before the launch.
         self.queue.fenced.store(upto.count(), Ordering::Release);
         Ok(())
     }

@@ -82,7 +82,7 @@ mod noop {
             device.open(QueueId::default(), ()).unwrap();
         assert_eq!(caps.level, Level::Interrupt);
         submit.launch(CmdId(0), &(), false).unwrap();
-        assert_eq!(retire.poll_retired(), Ok(None), "without a fence nobody learns of it");
+        assert_eq!(retire.poll_retired(), Ok(None), "without a fence it is not reported");
         submit.launch(CmdId(1), &(), true).unwrap();
         assert_eq!(retire.poll_retired().unwrap().unwrap().upto, CmdId(1));
         assert_eq!(retire.poll_retired(), Ok(None));

@@ -68,7 +68,7 @@ impl Hold {
         !self.deactivated && !self.interrupted && self.step.is_none()
     }
 
-    /// Nobody wants a hold, and none is left on the device: the usual case.
+    /// Neither scheduler nor user wants a hold, and none is left on the device: the usual case.
     pub(super) fn is_absent(&self) -> bool {
         self.ordered.is_none() && self.suspended.is_none() && self.device_is_free()
     }

@@ -90,7 +90,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         Some(true)
     }
 
-    /// The next command passes, and with it whoever waits for it.
+    /// The next command passes the launch point, and with it a request for its completion.
     fn pass_launch_point(&mut self) {
         let requested = self.slot(self.cursor).requested;
         self.cursor += 1;
@@ -118,7 +118,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.last_launch = self.last_launch.max(self.cursor);
         let unseen = self.cursor.saturating_sub(self.fenced);
         let fence = unseen >= u64::from(self.window.batch())
-            // Without a fence on its way nobody would ever learn of anything.
+            // Without a fence on its way no completion would ever be seen.
             || self.fenced <= self.device_retired
             || self.requested == self.cursor
             || self.watch == self.cursor;
@@ -129,8 +129,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
         Action::Launch { cmd, fence }
     }
 
-    /// A fence on demand: when somebody waits for a command that none covers, or when commands are
-    /// on the device and none of their fences is still to come.
+    /// A fence on demand: when the completion of a command was requested that no fence covers, or
+    /// when commands are on the device and none of their fences is still to come.
     pub(super) fn next_fence(&mut self) -> Option<Action> {
         let covered = self.fenced.max(self.device_retired);
         // What the device has forgotten will be launched again, and fenced then.

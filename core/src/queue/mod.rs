@@ -85,7 +85,7 @@ pub enum Action {
     },
 }
 
-/// What a driver saw.
+/// What a driver saw on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Commands have retired.
@@ -171,7 +171,8 @@ pub struct Anomalies {
     pub failed_steps: u64,
 }
 
-/// The machine. `R` lends the command slots: `&mut [CommandSlot]`, an array, a boxed slice.
+/// The state machine of one XQueue. `R` lends the command slots: `&mut [CommandSlot]`, an array, a
+/// boxed slice.
 #[derive(Debug)]
 pub struct Queue<R> {
     ring: R,
@@ -194,7 +195,8 @@ pub struct Queue<R> {
     fenced: u64,
     /// The device refused a fence; the next one waits until something has changed.
     fence_refused: bool,
-    /// Somebody waits for this many commands, all of which have passed the launch point.
+    /// Completions were requested up to this many commands, all of which have passed the launch
+    /// point.
     requested: u64,
     /// Settled commands between `retired` and `cursor`.
     settled: u64,
@@ -304,7 +306,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         let cmd = CmdId(self.submitted);
         *self.slot_mut(cmd.0) = slot;
         self.submitted += 1;
-        // Whoever watches for this command must learn that it exists now.
+        // The scheduler watches for this command and must learn that it exists now.
         self.report_due |= self.submitted == self.watch;
         Ok(cmd)
     }
@@ -353,7 +355,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.stop_waiting();
     }
 
-    /// Something happened on the device. Poll for actions and reports afterwards.
+    /// Takes a signal: something happened on the device. Poll for actions and reports afterwards.
     pub fn handle_signal(&mut self, now: Instant, signal: Signal) {
         match signal {
             Signal::FailOpen => {
@@ -373,8 +375,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
     }
 
-    /// The scheduler says something. Poll for actions and reports afterwards. An order older than
-    /// the newest known one is ignored and counted.
+    /// Takes an order of the scheduler. Poll for actions and reports afterwards.
+    ///
+    /// An order older than the newest known one is ignored and counted.
     pub fn handle_order(&mut self, order: Order) {
         match order {
             Order::Run { .. } | Order::Hold { .. } => {
@@ -394,14 +397,16 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
     }
 
-    /// What the driver must do now, or `None`. Call again until `None`. The same as
-    /// [`Queue::poll_step`], then [`Queue::poll_launch`].
+    /// What the driver must do now, or `None`. Call again until `None`.
+    ///
+    /// This is [`Queue::poll_step`], then [`Queue::poll_launch`].
     #[must_use]
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
         self.poll_step().or_else(|| self.poll_launch(now))
     }
 
-    /// The next step to ask the device for, or `None`. For drivers that launch on another thread.
+    /// The next step to ask the device for, or `None`. For drivers in which the thread that
+    /// delivers orders does not launch.
     #[must_use]
     pub fn poll_step(&mut self) -> Option<Action> {
         self.next_step().map(|(step, seq)| Action::Step { step, seq })
@@ -457,7 +462,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
         counting.then(|| self.last_progress + self.fence_wait)
     }
 
-    /// Time has passed. Calling it early or for nothing does nothing. Poll for actions afterwards.
+    /// Tells the queue that time has passed. Calling it early or for nothing does nothing. Poll for
+    /// actions afterwards.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_some_and(|due| now >= due) {
             self.fenced = self.fenced.min(self.device_retired);

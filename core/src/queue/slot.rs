@@ -10,7 +10,7 @@ pub struct CommandSlot {
     wait_queue: QueueId,
     wait_cmd: CmdId,
     kind: Kind,
-    /// Somebody waits for it.
+    /// Its completion was requested.
     pub(crate) requested: bool,
     /// Nothing of it is, or will be, on the device; it retires when all before it have.
     pub(crate) settled: bool,

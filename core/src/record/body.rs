@@ -4,9 +4,9 @@ use super::name::Name;
 use crate::cost::{CostModel, Reach};
 use crate::hint::{Hints, Laxity, PolicyHint, Priority};
 use crate::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
-use crate::level::Level;
+use crate::level::{Level, LevelChoice};
 use crate::message::{Cursor, ORDER_BYTES, Order, REPORT_BYTES, Report};
-use crate::scheduler::{Attach, LevelChoice};
+use crate::scheduler::Attach;
 use crate::time::Duration;
 
 /// What an entry says. Those up to [`Body::Reconsider`] are what a scheduler was fed and what it
@@ -58,7 +58,7 @@ pub enum Body {
         /// What it waits for.
         wait: Option<EventRef>,
     },
-    /// Somebody began to wait for a command.
+    /// A thread began to wait for a command.
     Wait {
         /// The command.
         cmd: CmdId,
@@ -130,7 +130,7 @@ pub struct QueueNote {
     pub capacity: u32,
 }
 
-/// Who wrote an entry. The entries of one source are in order.
+/// The source of an entry. The entries of one source are in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The scheduler.

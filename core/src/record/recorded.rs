@@ -4,10 +4,12 @@ use super::{Body, Entry, Name, Start};
 use crate::cost::CostModel;
 use crate::hint::{Hints, PolicyHint};
 use crate::id::{CmdId, DeviceId, EventRef, QueueId};
+use crate::level::LevelChoice;
 use crate::message::{Order, Report};
 use crate::policy::Policy;
-use crate::scheduler::{Attach, LevelChoice, QueueTable, Scheduler, SchedulerError};
+use crate::scheduler::{Attach, Scheduler, SchedulerError};
 use crate::scheduler::{Stats, Storage};
+use crate::table::QueueTable;
 use crate::time::Instant;
 
 /// Where entries go. Must not block for long: the scheduler waits for it.
@@ -70,7 +72,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         self.tape.take()
     }
 
-    /// The tape, for entries of others.
+    /// The tape, for entries of other sources.
     pub const fn tape(&mut self) -> Option<&mut T> {
         self.tape.as_mut()
     }

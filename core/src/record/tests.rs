@@ -155,7 +155,7 @@ fn what_holds_cost_is_in_every_record() {
     let mut scheduler = Recorded::new(Scheduler::new(Runs, Heap::new(4, 3, 2)));
     let now = Instant::from_ns(1);
     let cost = CostModel { save_fixed: Duration::from_us(3), ..CostModel::default() };
-    // Said when the device was opened, before anybody records.
+    // Said when the device was opened, before recording began.
     scheduler.set_cost(now, DeviceId(1), cost).unwrap();
     assert!(scheduler.set_cost(now, DeviceId(3), cost).is_err());
     assert!(scheduler.start(now, Vec::new()).is_none());

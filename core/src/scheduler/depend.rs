@@ -3,9 +3,9 @@
 
 use super::SchedulerError;
 use super::state::{State, dirty};
-use super::table::{END, Edge, NONE};
 use crate::id::{CmdId, EventRef, QueueId};
 use crate::policy::{Event, Policy};
+use crate::table::slot::{END, Edge, NONE};
 use crate::time::Instant;
 
 impl<P: Policy> State<'_, P> {
@@ -96,7 +96,7 @@ impl<P: Policy> State<'_, P> {
         }
     }
 
-    /// Tells those that wait for commands which have retired by now.
+    /// Answers the waits for commands that have retired by now.
     pub(super) fn satisfy_waiters(&mut self, index: usize) {
         let retired = self.queues[index].info.report.retired;
         let mut at = self.queues[index].waiters;
@@ -111,7 +111,7 @@ impl<P: Policy> State<'_, P> {
         }
     }
 
-    /// Those that waited for a queue which is gone or lost wait no longer; their commands fail.
+    /// Ends waits for a queue that is gone or lost: the commands that wait fail.
     pub(super) fn abandon_waiters(&mut self, now: Instant, index: usize) {
         while self.queues[index].waiters != NONE {
             let waiter = self.queues[index].waiters as usize;
@@ -168,8 +168,8 @@ impl<P: Policy> State<'_, P> {
         if !self.needs_launch(event) {
             return claims(event.queue.index());
         }
-        // Waiting for a command that nobody has submitted yet is not a claim to the device: it must
-        // not keep those from running whose progress may be needed for that submission.
+        // Waiting for a command that has not been submitted yet is not a claim to the device: it
+        // must not hold queues whose progress that submission may need.
         let target = &self.queues[event.queue.index()].info;
         target.ready && target.report.submitted > event.cmd.0
     }

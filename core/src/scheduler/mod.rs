@@ -8,12 +8,10 @@
 //! State per event does not depend on the number of queues: the table keeps lists of what changed
 //! and an index of priorities per device. Orders cost what they cost, one each.
 
-pub(crate) mod bits;
 mod depend;
 mod orders;
 mod state;
 mod storage;
-pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +23,6 @@ use heapless::Vec;
 #[cfg(feature = "alloc")]
 pub use storage::Heap;
 pub use storage::{Inline, Parts, Slices, Storage};
-pub use table::{DeviceSlot, Edge, QueueInfo, QueueSlot, QueueTable};
 
 use crate::cost::CostModel;
 use crate::hint::{Hints, PolicyHint};
@@ -33,9 +30,12 @@ use crate::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
 use crate::level::Level;
 use crate::message::{Order, Report};
 use crate::policy::Policy;
+use crate::table::slot::{END, NONE};
 use crate::time::Instant;
 use state::State;
-use table::{END, NONE};
+
+pub use crate::level::LevelChoice;
+pub use crate::table::{DeviceSlot, Edge, QueueInfo, QueueSlot, QueueTable};
 
 /// Changed queues that are listed between two decisions; if there are more, all of them are noted
 /// in the table. More devices make the next decision a full one.
@@ -69,15 +69,6 @@ impl Default for Attach {
             context_permille: 1_000,
         }
     }
-}
-
-/// How the level of a hold is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LevelChoice {
-    /// Always this level.
-    Exactly(Level),
-    /// The cheapest level up to this one that is fast enough, by the device's cost model.
-    UpTo(Level),
 }
 
 /// Why a call was refused.
@@ -153,7 +144,7 @@ pub(crate) struct Lists {
     stats: Stats,
 }
 
-/// The machine. `P` decides, `S` lends the tables.
+/// The state machine of a scheduler. `P` decides, `S` lends the tables.
 #[derive(Debug)]
 pub struct Scheduler<P, S> {
     policy: P,
@@ -335,8 +326,10 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     }
 
     /// Asks whether the next command of `waiter`, number `cmd`, may wait for `event`, and remembers
-    /// it if so. Returns false if there is nothing to wait for: the event is reached, or it belongs
-    /// to an earlier command of the same queue.
+    /// the wait if so.
+    ///
+    /// Returns false if there is nothing to wait for: the event is reached, or it belongs to an
+    /// earlier command of the same queue.
     ///
     /// # Errors
     /// [`SchedulerError::WouldDeadlock`], [`SchedulerError::UnknownQueue`] for either queue, and
@@ -365,7 +358,8 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         self.lists.wake.get()
     }
 
-    /// Time has passed. Calling it early or for nothing does nothing. Poll for orders afterwards.
+    /// Tells the scheduler that time has passed. Calling it early or for nothing does nothing. Poll
+    /// for orders afterwards.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.lists.wake.get().is_some_and(|due| now >= due) {
             self.lists.wake.set(None);
@@ -379,8 +373,10 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         self.lists.changed_all = true;
     }
 
-    /// The same, and all queues count as changed: the recovery path after doubt, also about what
-    /// was decided for idle queues.
+    /// Makes the next decision a full one in which all queues, idle ones too, count as changed.
+    ///
+    /// It is the recovery path after missed updates: see [`Scheduler::reconsider_all`] for the
+    /// cheaper one.
     pub fn invalidate_all(&mut self) {
         self.state().all_changed();
     }

@@ -1,12 +1,12 @@
 //! Orders: the difference between what was decided and what was last ordered.
 
 use super::state::{State, dirty};
-use super::table::{END, NONE};
 use crate::cost::Load;
 use crate::id::QueueId;
 use crate::level::Level;
 use crate::message::{HoldState, Order, Report};
 use crate::policy::{Policy, Verdict};
+use crate::table::slot::{END, NONE};
 use crate::time::{Duration, Instant};
 
 impl<P: Policy> State<'_, P> {
@@ -115,8 +115,8 @@ impl<P: Policy> State<'_, P> {
         device.measured.correct(device.cost).choose(slot.level, within, &load)
     }
 
-    /// The most that a queue and the others can have on the device. What the others' waves fill is
-    /// not known, so it is all that the queue leaves them.
+    /// The most that a queue and the other queues can have on the device. What the others' waves
+    /// fill is not known, so it counts as all that the queue leaves them.
     pub(super) fn load(&self, index: usize) -> Load {
         let slot = &self.queues[index];
         Load {

@@ -1,12 +1,14 @@
 //! Events: queues that come, go, report and change, and the policy's turn.
 
-use super::bits::Set;
-use super::table::{DeviceSlot, END, Edge, NONE, QueueInfo, QueueSlot, QueueTable};
-use super::{Attach, LevelChoice, Lists, SchedulerError};
+use super::{Attach, Lists, SchedulerError};
 use crate::hint::Hints;
 use crate::id::{DeviceId, QueueId};
+use crate::level::LevelChoice;
 use crate::message::{HoldState, Report};
 use crate::policy::{Changed, ChangedQueues, Decisions, Event, Policy, Verdict};
+use crate::table::bits::Set;
+use crate::table::slot::{DeviceSlot, END, Edge, NONE, QueueInfo, QueueSlot};
+use crate::table::{DEVICE_WORDS, QUEUE_WORDS, QueueTable};
 use crate::time::{Duration, Instant};
 
 /// The tables, the lists and the policy, borrowed apart from each other.
@@ -215,13 +217,13 @@ impl<P: Policy> State<'_, P> {
         for device in self.devices.iter_mut() {
             device.floor = 0;
             device.floor_wanted.set(0);
-            device.data.set([0; 12]);
+            device.words.set([0; DEVICE_WORDS]);
         }
         for index in 0..self.queues.len() {
             let slot = &mut self.queues[index];
             if slot.live {
                 slot.verdict.set(Verdict::Run);
-                slot.data.set([0; 5]);
+                slot.words.set([0; QUEUE_WORDS]);
                 self.refresh_run(index);
             }
         }
@@ -242,7 +244,7 @@ impl<P: Policy> State<'_, P> {
             self.mark_listed();
         }
         let lists = &mut *self.lists;
-        // Whoever changed, changed on a device.
+        // Every change is on a device.
         let changed = !lists.changed_devices.is_empty();
         if !(lists.changed_all || changed || lists.timer_fired) {
             return;
@@ -307,7 +309,7 @@ impl<P: Policy> State<'_, P> {
         }
     }
 
-    /// Looks at the queues between the old floor and the new one, and at no others.
+    /// Looks only at the queues between the old floor and the new one.
     fn apply_floor(&mut self, device: usize) {
         let slot = &mut self.devices[device];
         let (old, new) = (slot.floor as usize, slot.floor_wanted.get() as usize);
@@ -348,7 +350,7 @@ impl<P: Policy> State<'_, P> {
     }
 
     /// From now on changed queues are noted in the table, where there is room for all: the list of
-    /// them is full, or somebody wants them in table order.
+    /// them is full, or they are needed in table order.
     #[cold]
     fn mark_listed(&mut self) {
         self.lists.changed_marked = true;

@@ -1,6 +1,6 @@
 //! Where a scheduler's tables live.
 
-use super::table::{DeviceSlot, Edge, QueueSlot};
+use crate::table::{DeviceSlot, Edge, QueueSlot};
 
 /// The tables, borrowed.
 #[derive(Debug)]

@@ -18,8 +18,23 @@ use std::vec::Vec;
 use super::*;
 use crate::hint::Priority;
 use crate::message::HoldState;
-use crate::policy::{Changed, Decisions, Event, Urgency, Verdict};
+use crate::policy::{Changed, Decisions, Event, Urgency, Verdict, policy_state};
 use crate::time::Duration;
+
+policy_state! {
+    /// A state that fills all words of a queue.
+    #[derive(PartialEq, Eq)]
+    pub(super) struct Full {
+        pub(super) first: u64,
+        pub(super) second: u64,
+        pub(super) third: u64,
+        pub(super) fourth: u64,
+        pub(super) last: u64,
+    }
+}
+
+pub(super) const EMPTY: Full = Full { first: 0, second: 0, third: 0, fourth: 0, last: 0 };
+pub(super) const FULL: Full = Full { first: 1, second: 2, third: 3, fourth: 4, last: 5 };
 
 /// What the puppet says the next time it is asked, and what it has seen.
 #[derive(Debug, Default)]

@@ -117,21 +117,6 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The README's code, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
-/// The code of the chapter on a first program, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../src/start/program.md")]
-struct FirstProgram;
-
-/// The code of the chapter on the runtime, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../src/guides/rust.md")]
-struct Runtime;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +135,9 @@ mod tests {
         let mut used = Vec::new();
         let stale = "a\n<!-- xsched-book metrics -->\nold\n<!-- end -->\nb\n";
         let new = fill(stale, &mut used).expect("a part");
-        assert!(!new.contains("old") && new.starts_with("a\n") && new.ends_with("<!-- end -->\nb\n"));
+        assert!(
+            !new.contains("old") && new.starts_with("a\n") && new.ends_with("<!-- end -->\nb\n")
+        );
         assert_eq!(fill(&new, &mut used).expect("a part"), new);
     }
 
@@ -173,17 +160,19 @@ mod tests {
     }
 
     #[test]
-    fn the_tests_that_the_defects_name_exist() {
-        let page = read(&root().join("docs/src/results/defects.md")).expect("the page");
+    fn the_tests_that_pages_name_exist() {
+        let pages = ["docs/src/results/defects.md", "docs/src/reference/models.md"];
+        let pages = pages.map(|page| read(&root().join(page)).expect("a page")).concat();
+        let pages = pages.lines().filter(|line| !line.starts_with("```")).collect::<String>();
         let functions = functions();
         let mut missing = Vec::new();
-        for code in page.split('`').skip(1).step_by(2) {
+        for code in pages.split('`').skip(1).step_by(2) {
             let test = code.rsplit_once("::").map(|(_, name)| name).filter(|name| *name != "*");
             if let Some(name) = test.filter(|name| !functions.contains(*name)) {
                 missing.push(name);
             }
         }
-        assert_eq!(missing, [""; 0], "the page names tests that do not exist");
+        assert_eq!(missing, [""; 0], "the pages name tests that do not exist");
     }
 
     const BACKENDS: &str = "docs/src/guides/backends.md";

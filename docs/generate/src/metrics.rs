@@ -1,7 +1,7 @@
 //! The metrics, as a runtime with one queue gives them.
 
 use anyhow::{Context, Result};
-use xsched::core::hal::{Noop, NoopQueue};
+use xsched_core::hal::{Noop, NoopQueue};
 use xsched::policies::hpf::Hpf;
 use xsched::{Runtime, XQueueConfig};
 
@@ -21,7 +21,8 @@ fn table(text: &str) -> Result<String> {
     let mut table = Table::new(["metric", "kind", "of", "meaning"]);
     let lines: Vec<_> = text.lines().collect();
     for line in &lines {
-        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) else {
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' '))
+        else {
             continue;
         };
         let kind = lines.iter().find_map(|l| l.strip_prefix(&format!("# TYPE {name} ")));

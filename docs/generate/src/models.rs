@@ -52,7 +52,8 @@ fn models(source: &str) -> Vec<Model> {
             doc.push(' ');
         } else if let Some(call) = line.strip_prefix("explore(\"") {
             let (name, rest) = call.split_once('"').unwrap_or((call, ""));
-            let bound = rest.chars().filter(char::is_ascii_digit).collect();
+            let digits = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
+            let bound = digits.chars().take_while(char::is_ascii_digit).collect();
             found.push(Model { name: name.into(), bound, proves: first_sentence(&doc) });
             doc.clear();
         } else if line.is_empty() || line == "}" {
@@ -95,7 +96,7 @@ mod tests {
     #[test]
     fn models_are_found_with_their_first_sentence() {
         let source = "/// A wait returns. Later too.\n#[test]\nfn a() {\n    \
-                      explore(\"waiting::a\", 3, || {\n});\n}\n/// No model.\nfn b() {\n}\n";
+                      explore(\"waiting::a\", long(3, 12), || {\n});\n}\n/// No model.\nfn b() {\n}\n";
         let model = Model {
             name: "waiting::a".into(),
             bound: "3".into(),

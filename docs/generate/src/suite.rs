@@ -43,8 +43,9 @@ mod tests {
 
     #[test]
     fn checks_are_found_in_the_source() {
-        let source = "list! {\n \"a::b\",\n \"one \\\n   two\",\n f;\n \"a::c\", \"three\", g;\n    }\n\"d\"";
-        let found = named(source);
+        let list = " \"a::b\",\n \"one \\\n   two\",\n f;\n \"a::c\", \"three\", g;";
+        let source = format!("list! {{\n{list}\n    }}\n\"d\"");
+        let found = named(&source);
         assert_eq!(found.len(), 2);
         assert_eq!(found[0], ("a::b".into(), "one two".into()));
         assert_eq!(found[1].1, "three");

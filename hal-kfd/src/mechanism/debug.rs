@@ -350,12 +350,6 @@ impl<D: Driver> Mechanism for DebugTrap<D> {
         self.resume_in(&mut session, queues)
     }
 
-    fn resume_all(&self) -> Answers {
-        let mut session = self.session();
-        let all = session.held.all();
-        self.resume_in(&mut session, &all)
-    }
-
     fn forget(&self, queue: &KfdQueue) {
         let mut session = self.session();
         session.held.remove(queue);

@@ -75,7 +75,9 @@ pub trait Mechanism: Debug + Send + Sync {
     fn resume(&self, queues: &[Arc<KfdQueue>]) -> Answers;
 
     /// Resumes all queues that this mechanism has suspended.
-    fn resume_all(&self) -> Answers;
+    fn resume_all(&self) -> Answers {
+        self.resume(&self.held())
+    }
 
     /// Forgets a queue that was destroyed, without a call to the driver.
     fn forget(&self, queue: &KfdQueue);

@@ -154,11 +154,6 @@ impl<D: Driver> Mechanism for PatchedDriver<D> {
         queues.iter().map(|queue| self.resume_one(&mut held, queue)).collect()
     }
 
-    fn resume_all(&self) -> Answers {
-        let all = self.suspended().all();
-        self.resume(&all)
-    }
-
     fn forget(&self, queue: &KfdQueue) {
         self.suspended().remove(queue);
     }

@@ -160,11 +160,6 @@ impl<D: Driver> Mechanism for UpdateQueue<D> {
         queues.iter().map(|queue| self.resume_one(&mut held, queue)).collect()
     }
 
-    fn resume_all(&self) -> Answers {
-        let all = self.suspended().all();
-        self.resume(&all)
-    }
-
     fn forget(&self, queue: &KfdQueue) {
         let mut held = self.suspended();
         if held.has(queue) {

@@ -5,9 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched::core::level::Level;
-use xsched::core::message::HoldState;
-use xsched::core::rng::SplitMix64;
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
+use xsched_core::rng::SplitMix64;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, XQueue};
 
@@ -281,7 +281,7 @@ impl<B: Bench> Subject<'_, B> {
             std::hint::spin_loop();
         }
         let held = Instant::now();
-        queue.hold(level);
+        queue.suspend(level);
         while !matches!(queue.stats().hold, HoldState::Held(deep) if deep >= level) {
             if held.elapsed() > PATIENCE {
                 queue.resume();

@@ -6,8 +6,8 @@ mod pair;
 mod shape;
 
 use serde::Serialize;
-use xsched::core::hint::Priority;
-use xsched::core::window::WindowConfig;
+use xsched_core::hint::Priority;
+use xsched_core::window::WindowConfig;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_hal_cuda::{

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched::policies::any::Any;
 use xsched::{Runtime, XQueue};
 

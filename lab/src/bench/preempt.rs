@@ -5,9 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched::core::level::Level;
-use xsched::core::message::HoldState;
-use xsched::core::rng::SplitMix64;
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
+use xsched_core::rng::SplitMix64;
 use xsched::policies::fcfs::Fcfs;
 use xsched::{Device, Runtime, XQueue};
 
@@ -223,7 +223,7 @@ impl<B: Bench> Subject<B> {
     fn sample(&mut self, times: &mut Times) -> Result<Sampled, LabError> {
         let (level, victim) = (self.level, &mut self.victim);
         let held_ns = victim.now_ns();
-        self.queue.hold(level);
+        self.queue.suspend(level);
         let detect_ns = until("the hold did not come into effect", || {
             let held = matches!(self.queue.stats().hold, HoldState::Held(deep) if deep >= level);
             held.then(|| victim.now_ns().saturating_sub(held_ns))

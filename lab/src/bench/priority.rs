@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched::core::rng::SplitMix64;
+use xsched_core::rng::SplitMix64;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime};
 

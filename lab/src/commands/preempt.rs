@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 use serde::Serialize;
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
 

@@ -1,7 +1,7 @@
 //! The devices that the demo can run on.
 
 use serde::Serialize;
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched::{Runtime, XQueue, XQueueConfig};
 use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
 use xsched_sim::scenario::{Concurrency, DeviceSpec};
@@ -130,7 +130,7 @@ impl DemoDevice for HostDemo {
             restore_fixed_ns: 15_000,
             restore_context_ns: 0,
             grace_ns: 0,
-            reach: xsched::core::cost::Reach::Queue,
+            reach: xsched_core::cost::Reach::Queue,
             batches: false,
             wake_ns: [].into(),
             queue_wake_ns: [].into(),

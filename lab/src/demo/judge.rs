@@ -1,7 +1,7 @@
 //! Whether the priority took effect.
 
 use serde::Serialize;
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched_sim::report::{LatencyFigures, RunFigures};
 
 use super::device::Request;

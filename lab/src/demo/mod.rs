@@ -9,8 +9,8 @@ pub mod workload;
 
 use std::time::Duration;
 
-use xsched::core::level::Level;
-use xsched::core::policy::Policy;
+use xsched_core::level::Level;
+use xsched_core::policy::Policy;
 use xsched::policies::Any;
 use xsched::policies::fcfs::Fcfs;
 use xsched_sim::outcome::{Outcome, TaskOutcome};

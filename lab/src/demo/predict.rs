@@ -1,6 +1,6 @@
 //! What the simulator says about the same service on the same device.
 
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run};
 use xsched_sim::scenario::Comparators;

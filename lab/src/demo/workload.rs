@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched::core::hint::{Hints, OutOfRange, Priority};
-use xsched::core::level::Level;
-use xsched::core::rng::SplitMix64;
-use xsched::core::window::WindowConfig;
+use xsched_core::hint::{Hints, OutOfRange, Priority};
+use xsched_core::level::Level;
+use xsched_core::rng::SplitMix64;
+use xsched_core::window::WindowConfig;
 use xsched::policies::Any;
 use xsched::{Runtime, XQueue, XQueueConfig};
 use xsched_sim::outcome::TaskOutcome;

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched::core::rng::SplitMix64;
+use xsched_core::rng::SplitMix64;
 
 use super::processes::Elsewhere;
 use super::task::Runner;

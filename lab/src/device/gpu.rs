@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched_hal_cuda::{CudaApi, CudaGraph};
 use xsched_hal_hip::{HipApi, HipConfig, HipGraph, HipLibrary, HipNative};
 use xsched_hal_stream::{

@@ -4,8 +4,8 @@ use std::hint;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xsched::core::hal::{Backend, Halves, LevelAdapter, Retire, Submit};
-use xsched::core::id::{CmdId, QueueId};
+use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Submit};
+use xsched_core::id::{CmdId, QueueId};
 use xsched_hal_host::{
     BusyLoop, HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit,
 };

@@ -1,6 +1,6 @@
 //! What the experiments with interrupts need of a device.
 
-use xsched::core::hal::Backend;
+use xsched_core::hal::Backend;
 
 use super::load::{Kind, Load, Share, Worker};
 use super::tenants::Tenant;

@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use xsched::core::hal::Backend;
-use xsched::core::level::Level;
+use xsched_core::hal::Backend;
+use xsched_core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig};
-use xsched_hal_kfd::attribution::{Attribution, NoAttribution, ByCalls, BySnapshot};
+use xsched_hal_kfd::attribution::{Attribution, ByCalls, BySnapshot, NoAttribution};
 use xsched_hal_kfd::mechanism::{
     DebugTrap, Kind as Mechanisms, Mechanism, PatchedDriver, UpdateQueue,
 };
 use xsched_hal_kfd::preloaded::Preloaded;
-use xsched_hal_kfd::probe::{ProbeReport, ProbeConfig, probe};
+use xsched_hal_kfd::probe::{ProbeConfig, ProbeReport, probe};
 use xsched_hal_kfd::topology::{Gpu as GpuFacts, Topology};
 use xsched_hal_kfd::{Kfd as Driver, KfdConfig, KfdDevice, KfdQueueConfig, Versioned};
 use xsched_hal_stream::{SharedPage, StreamApi, StreamCommand, StreamDevice};

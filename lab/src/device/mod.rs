@@ -18,8 +18,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use serde::Serialize;
-use xsched::core::hal::{Backend, Retire, Steps, Submit};
-use xsched::core::level::Level;
+use xsched_core::hal::{Backend, Retire, Steps, Submit};
+use xsched_core::level::Level;
 use xsched_hal_stream::SharedPage;
 
 /// Why an experiment came to no end.

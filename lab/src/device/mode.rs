@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 
 use crate::device::task::Way;
 use crate::device::{Described, LabError, Making};

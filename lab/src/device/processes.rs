@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched::policies::hpf::Hpf;
 use xsched::{Runtime, XQueue};
 use xsched_hal_stream::{Holder, SharedPage};
@@ -208,7 +208,7 @@ fn attend<C: Clone + Send + Sync + 'static>(
             && pause != paused
         {
             if pause {
-                queue.hold(Level::Block);
+                queue.suspend(Level::Block);
             } else {
                 queue.resume();
             }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use xsched::core::hint::{Hints, Priority};
-use xsched::core::id::ProcessId;
-use xsched::core::window::WindowConfig;
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::id::ProcessId;
+use xsched_core::window::WindowConfig;
 use xsched::{Device, XQueue, XQueueConfig};
 use xsched_hal_stream::SharedPage;
 

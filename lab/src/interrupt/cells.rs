@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use xsched::core::rng::SplitMix64;
+use xsched_core::rng::SplitMix64;
 
 use super::log::Watch;
 use super::queues::Queues;

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched::core::hal::{Backend, Retire, Submit};
-use xsched::core::id::{CmdId, QueueId};
+use xsched_core::hal::{Backend, Retire, Submit};
+use xsched_core::id::{CmdId, QueueId};
 
 use super::queues::Queues;
 use crate::device::LabError;

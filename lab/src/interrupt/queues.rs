@@ -4,11 +4,11 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Halves, Retire, StepDone, Steps, Submit};
-use xsched::core::id::{CmdId, QueueId};
-use xsched::core::level::{Level, Step};
-use xsched::core::queue::Outcome;
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Backend, Halves, Retire, StepDone, Steps, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Level, Step};
+use xsched_core::queue::Outcome;
 
 use crate::device::interruptible::Kit;
 use crate::device::load::{Load, Sums, Worker};

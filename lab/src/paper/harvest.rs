@@ -7,7 +7,7 @@ use super::lab::{HPF, How, Lab, Measure, NATIVE, Trial, figure, only, over, perc
 use super::{Basis, Findings, Goal, Result, Row};
 
 /// A way to share, and what is published for production and opportunistic job.
-struct Way {
+struct Method {
     name: &'static str,
     how: How<'static>,
     paper: (&'static str, &'static str),
@@ -18,7 +18,7 @@ struct Way {
 /// TGS looks every 5 s how production does, and needs many such looks.
 const TGS_WARMUP_NS: u64 = 100_000_000_000;
 
-impl Way {
+impl Method {
     /// What is special about this way.
     fn prepare(&self, scenario: &mut Scenario) {
         match self.name {
@@ -39,8 +39,8 @@ const fn way(
     how: How<'static>,
     paper: (&'static str, &'static str),
     artifact: (&'static str, &'static str),
-) -> Way {
-    Way { name, how, paper, artifact, goals: None }
+) -> Method {
+    Method { name, how, paper, artifact, goals: None }
 }
 
 /// 8.1.1.
@@ -54,7 +54,7 @@ pub(super) fn training(lab: &Lab) -> Result<Findings> {
         way("time slices", How::system("timeslice"), ("", ""), ("", "")),
         way("MPS", How::system("mps"), ("", ""), ("", "")),
         way("w/o progressive", How::system("sync"), ("", ""), ("", "")),
-        Way { goals, ..way("XSched, hpf Lv2", held, ("0.99", "0.20"), ("1.015", "0.225")) },
+        Method { goals, ..way("XSched, hpf Lv2", held, ("0.99", "0.20"), ("1.015", "0.225")) },
     ];
     let mut findings = shares(lab, "harvest-train", &ways)?;
     amd(lab, &mut findings)?;
@@ -142,7 +142,7 @@ pub(super) fn mixed(lab: &Lab) -> Result<Findings> {
 }
 
 /// The rate of each job over that alone, for each way to share.
-fn shares(lab: &Lab, name: &str, ways: &[Way]) -> Result<Findings> {
+fn shares(lab: &Lab, name: &str, ways: &[Method]) -> Result<Findings> {
     let mut findings = Findings::default();
     let fitted = lab.fitted(name)?;
     let alone = |who: &str| -> Result<Measure> {

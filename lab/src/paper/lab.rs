@@ -30,7 +30,7 @@ enum Kind {
 
 /// Highest priority first.
 pub(super) const HPF: &str = "hpf";
-/// What the device does when nobody schedules.
+/// What the device does without a scheduler.
 pub(super) const NATIVE: How<'_> = How::policy("fcfs", 1);
 
 impl<'a> How<'a> {
@@ -74,7 +74,7 @@ impl Lab {
         Self { small, cost: 1, observed: AtomicU64::new(0), violations: AtomicU64::new(0) }
     }
 
-    /// The same with all costs doubled that nobody has measured.
+    /// A laboratory in which all costs that were never measured are doubled.
     pub(super) fn with_double_costs(small: bool) -> Self {
         Self { cost: 2, ..Self::new(small) }
     }

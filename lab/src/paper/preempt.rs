@@ -76,7 +76,7 @@ pub(super) fn levels(lab: &Lab) -> Result<Findings> {
     Ok(findings)
 }
 
-/// 4.1.1 of the plan: the same on an MI308X, where nobody has measured Lv3.
+/// 4.1.1 of the plan: the same on an MI308X, where Lv3 was never measured.
 fn amd(lab: &Lab, findings: &mut Findings) -> Result<()> {
     let p99 = |level| hold(lab, "mi308x", T_MS, level).map(|trial| figure(&trial, p99_us));
     let (block, gate, save) = (p99(1)?, p99(2)?, p99(3)?);

@@ -27,7 +27,7 @@ const XSCHED_MEAN: [(usize, &str); 3] = [(FITTED, "8.54"), (2, "20.87"), (4, "58
 const FITTED: usize = 1;
 
 /// A way to run the clients.
-struct Way {
+struct Method {
     name: &'static str,
     how: How<'static>,
     k: Option<u32>,
@@ -35,11 +35,11 @@ struct Way {
     artifact: Option<[&'static str; 5]>,
 }
 
-const WAYS: [Way; 4] = [
-    Way { name: "unscheduled", how: NATIVE, k: None, artifact: None },
-    Way { name: "Paella", how: How::system("paella"), k: None, artifact: Some(PAELLA) },
-    Way { name: "kedf Lv1, K = 8", how: KEDF, k: Some(8), artifact: Some(XSCHED) },
-    Way { name: "kedf Lv1, K = 16", how: KEDF, k: Some(16), artifact: None },
+const WAYS: [Method; 4] = [
+    Method { name: "unscheduled", how: NATIVE, k: None, artifact: None },
+    Method { name: "Paella", how: How::system("paella"), k: None, artifact: Some(PAELLA) },
+    Method { name: "kedf Lv1, K = 8", how: KEDF, k: Some(8), artifact: Some(XSCHED) },
+    Method { name: "kedf Lv1, K = 16", how: KEDF, k: Some(16), artifact: None },
 ];
 const KEDF: How<'_> = How::policy("kedf", 1);
 
@@ -49,7 +49,7 @@ struct Point {
     p99_ms: Vec<f64>,
 }
 
-impl Way {
+impl Method {
     fn point(&self, lab: &Lab, per_s: f64) -> Result<std::result::Result<Point, String>> {
         let mut point = Point { mean_ms: Vec::new(), p99_ms: Vec::new() };
         for seed in 1..=lab.count(SEEDS) {
@@ -163,7 +163,7 @@ fn compared(paella: &Points, points: &Points) -> (Measure, Option<Band>) {
     }
 }
 
-fn rows(way: &Way, points: &Points, basis: &[&[Basis]], to: &mut Findings) {
+fn rows(way: &Method, points: &Points, basis: &[&[Basis]], to: &mut Findings) {
     for (index, rate) in RATES.iter().enumerate() {
         let last = index == RATES.len() - 1;
         if way.artifact.is_none() && !last {

@@ -102,7 +102,7 @@ const NEAR: f64 = 0.15;
 const SWAY: f64 = 0.05;
 
 impl Basis {
-    /// Whether it is a cost of a device that nobody has measured.
+    /// Whether it is a cost of a device that was never measured.
     #[must_use]
     pub fn is_assumed_cost(&self) -> bool {
         let key = self.parameter.rsplit('.').next().unwrap_or_default();

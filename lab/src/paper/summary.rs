@@ -29,7 +29,7 @@ pub struct Summary {
     pub sourced: usize,
     /// Of these, those within 15 % of the paper's number or, where that is another, the artifact's.
     pub near: usize,
-    /// The others, each with its distance and the reason.
+    /// The values that are not near, each with its distance and the reason.
     pub far: Vec<String>,
 }
 

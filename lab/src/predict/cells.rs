@@ -1,6 +1,6 @@
 //! What the simulator says about each combination of a bench.
 
-use xsched::core::policy::Policy;
+use xsched_core::policy::Policy;
 use xsched::policies::any::Any;
 use xsched::policies::hpf::Hpf;
 use xsched_sim::outcome::Outcome;

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched::core::rng::SplitMix64;
+use xsched_core::rng::SplitMix64;
 use xsched_hal_stream::ClockProbe;
 
 use super::{Gate, PATIENCE, Witness, since_ns};

@@ -30,7 +30,7 @@ fn turn_of(age: Duration) -> Duration {
 
 proptest! {
     #[test]
-    fn nobody_waits_longer_than_promised_and_the_urgent_keep_half(
+    fn no_queue_waits_longer_than_promised_and_the_urgent_keep_half(
         policy in prop::sample::select(&STRICT[..]),
         age_ms in 2u64..40,
         others in prop::collection::vec((0u8..8, 1u64..30, 0u64..40), 1..8),

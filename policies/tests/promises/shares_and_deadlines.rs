@@ -70,7 +70,7 @@ proptest! {
 
     /// Percentages are bounds under the strict partition.
     #[test]
-    fn nobody_exceeds_a_strict_percentage(
+    fn no_process_exceeds_a_strict_percentage(
         queues in prop::collection::vec((1u8..=60, prop::option::of((1u64..100, 1u64..100))), 1..5),
     ) {
         let mut rig = Rig::new("spup", None);

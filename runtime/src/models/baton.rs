@@ -1,6 +1,6 @@
 //! Two handles submit: the ring, the launching half as a baton, and the pump.
 
-use super::{Bench, explore, join, long, notices, start};
+use super::{Bench, explore, join, long, start};
 
 /// Commands reach the device once each, in the order of their numbers and as who they are, and none
 /// is left behind without the pump being asked.
@@ -19,11 +19,4 @@ fn two_submitters() {
         join(pump);
         bench.assert_launched();
     });
-}
-
-const TWO: &str = "models::baton::two_submitters";
-
-#[test]
-fn nobody_looks_again() {
-    notices(TWO, "no second look", "launched each once");
 }

@@ -23,12 +23,12 @@ pub(super) struct Ledger {
     pub(super) completed: u64,
     reported: u64,
     deactivated: bool,
-    /// Somebody was told that the queue is held at Lv2: nothing starts.
+    /// A thread was told that the queue is held at Lv2: nothing starts.
     held: bool,
-    /// Somebody was told so while nothing was in a launch: nothing is launched.
+    /// A thread was told so while nothing was in a launch: nothing is launched.
     shut: bool,
     waker: Option<Waker>,
-    /// A step that waits for a commit, and whether one has been carried out that nobody asked for.
+    /// A step that waits for a commit, and whether one has been carried out that was not asked for.
     staged: Option<Step>,
     stepped: bool,
 }
@@ -49,10 +49,10 @@ impl Ledger {
 pub(super) struct Board {
     ledger: Mutex<Ledger>,
     /// Something to start.
-    bell: Condvar,
+    changed: Condvar,
     /// Commands that may be in flight.
     window: u64,
-    /// It wakes nobody: its completions must be looked for.
+    /// It does not notify: its completions must be looked for.
     silent: bool,
     /// Its steps wait for a commit.
     stages: bool,
@@ -78,7 +78,7 @@ impl Board {
         if let Some(step) = ledger.staged.take() {
             ledger.deactivated = step == Step::Deactivate;
             ledger.stepped = true;
-            self.bell.notify_one();
+            self.changed.notify_one();
         }
     }
 
@@ -105,7 +105,7 @@ impl Board {
         for _ in 0..commands {
             let mut ledger = self.lock();
             while ledger.deactivated || ledger.launched.len() as u64 == ledger.started {
-                ledger = self.bell.wait(ledger).unwrap_or_else(PoisonError::into_inner);
+                ledger = self.changed.wait(ledger).unwrap_or_else(PoisonError::into_inner);
             }
             assert!(!ledger.held, "a command started on a held queue");
             ledger.started += 1;
@@ -162,7 +162,7 @@ impl Submit for Launcher {
         if fence {
             ledger.fences.push(cmd.count());
         }
-        self.0.bell.notify_one();
+        self.0.changed.notify_one();
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl Steps for Preempter {
             return Ok(StepDone::Later);
         }
         ledger.deactivated = step == Step::Deactivate;
-        self.0.bell.notify_one();
+        self.0.changed.notify_one();
         Ok(StepDone::Now(None))
     }
 

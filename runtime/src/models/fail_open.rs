@@ -8,9 +8,8 @@ use xsched_core::level::Level;
 use xsched_core::message::{HoldState, Order};
 
 use super::board::Board;
-use super::{Bench, ID, explore, join, notices, start};
-use crate::hub::Member;
-use crate::scheduler::look;
+use super::{Bench, ID, explore, join, start};
+use crate::scheduler::{ScheduledQueue, look};
 
 const HOLD: Order = Order::Hold { epoch: 1, level: Level::Deactivate };
 
@@ -25,32 +24,26 @@ fn assert_runs(bench: &Bench) {
 fn the_scheduler_ends() {
     explore("fail_open::the_scheduler_ends", 3, || {
         let bench = Bench::new(1);
-        bench.hub.register(ID, Arc::clone(&bench.queue) as _);
+        bench.scheduler.register(ID, Arc::clone(&bench.queue) as _);
         let device = bench.start_device(1);
-        let hub = Arc::clone(&bench.hub);
+        let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
-            hub.deliver(ID, HOLD);
-            hub.set_gone();
+            handle.deliver(ID, HOLD);
+            handle.set_gone();
         });
-        let hub = Arc::clone(&bench.hub);
-        let watchdog = start(move || hub.fail_open());
+        let handle = Arc::clone(&bench.scheduler);
+        let watchdog = start(move || handle.fail_open());
         bench.submit(0);
         join(watchdog);
         join(scheduler);
-        bench.threads.stop();
-        crate::device::pump_round(bench.threads.pump_work(), &mut Vec::new());
+        bench.workers.stop();
+        crate::workers::pump_round(bench.workers.pump_list(), &mut Vec::new());
         // Only if it was launched.
         join(device);
         assert_runs(&bench);
         bench.end_without_reaper();
-        bench.hub.detach(ID);
+        bench.scheduler.detach(ID);
     });
-}
-
-#[test]
-fn the_scheduler_ends_without_a_word() {
-    let model = "models::fail_open::the_scheduler_ends";
-    notices(model, "gone without failing open", "held for ever");
 }
 
 /// A queue that was held before it was known here, by a scheduler that ends, runs.
@@ -58,22 +51,16 @@ fn the_scheduler_ends_without_a_word() {
 fn the_scheduler_ends_while_a_queue_is_made() {
     explore("fail_open::the_scheduler_ends_while_a_queue_is_made", 5, || {
         let bench = Bench::new(1);
-        let hub = Arc::clone(&bench.hub);
+        let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
-            hub.deliver(ID, HOLD);
-            hub.set_gone();
+            handle.deliver(ID, HOLD);
+            handle.set_gone();
         });
-        bench.hub.register(ID, Arc::clone(&bench.queue) as _);
+        bench.scheduler.register(ID, Arc::clone(&bench.queue) as _);
         join(scheduler);
         assert_runs(&bench);
-        bench.hub.detach(ID);
+        bench.scheduler.detach(ID);
     });
-}
-
-#[test]
-fn early_orders_outlive_the_scheduler() {
-    let model = "models::fail_open::the_scheduler_ends_while_a_queue_is_made";
-    notices(model, "early orders outlive the scheduler", "held for ever");
 }
 
 /// A scheduler that is silent, wakes up, holds a queue and is silent again, all in one round: the
@@ -83,26 +70,21 @@ fn silent_twice_in_a_round() {
     explore("fail_open::silent_twice_in_a_round", 5, || {
         // A lease of nothing: each round has been too long.
         let bench = Bench::with(Board::new(1, false), Duration::ZERO);
-        bench.hub.register(ID, Arc::clone(&bench.queue) as _);
-        bench.hub.ring(ID);
-        let hub = Arc::clone(&bench.hub);
+        bench.scheduler.register(ID, Arc::clone(&bench.queue) as _);
+        bench.scheduler.notify(ID);
+        let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
-            hub.wait(&mut None);
-            hub.deliver(ID, HOLD);
+            handle.wait(&mut None);
+            handle.deliver(ID, HOLD);
         });
-        let hub = Arc::clone(&bench.hub);
+        let handle = Arc::clone(&bench.scheduler);
         let mut watchdog = Watchdog::new(xsched_core::time::Duration::ZERO);
-        look(&mut watchdog, &hub);
+        look(&mut watchdog, &handle);
         join(scheduler);
-        look(&mut watchdog, &hub);
+        look(&mut watchdog, &handle);
         assert_runs(&bench);
-        bench.hub.detach(ID);
+        bench.scheduler.detach(ID);
     });
-}
-
-#[test]
-fn the_watchdog_blames_once() {
-    notices("models::fail_open::silent_twice_in_a_round", "blamed once", "held for ever");
 }
 
 /// Orders for a queue that has gone are dropped, not kept for it.
@@ -110,17 +92,11 @@ fn the_watchdog_blames_once() {
 fn orders_for_a_queue_that_goes() {
     explore("fail_open::orders_for_a_queue_that_goes", 5, || {
         let bench = Bench::new(1);
-        bench.hub.register(ID, Arc::clone(&bench.queue) as _);
-        let hub = Arc::clone(&bench.hub);
-        let scheduler = start(move || drop(hub.deliver(ID, HOLD)));
-        bench.hub.detach(ID);
+        bench.scheduler.register(ID, Arc::clone(&bench.queue) as _);
+        let handle = Arc::clone(&bench.scheduler);
+        let scheduler = start(move || drop(handle.deliver(ID, HOLD)));
+        bench.scheduler.detach(ID);
         join(scheduler);
-        assert_eq!(bench.hub.early_orders(), 0, "kept for ever");
+        assert_eq!(bench.scheduler.early_orders(), 0, "kept for ever");
     });
-}
-
-#[test]
-fn orders_for_queues_that_have_gone_are_kept() {
-    let model = "models::fail_open::orders_for_a_queue_that_goes";
-    notices(model, "orders for queues that have gone", "kept for ever");
 }

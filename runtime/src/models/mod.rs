@@ -1,9 +1,9 @@
-//! Loom models of what the runtime's threads share. They run the code of the runtime itself, on a
+//! Loom models of what the runtime's workers share. They run the code of the runtime itself, on a
 //! device made of a lock and a condition, in every order of steps that a bound on preemptions
 //! allows. `cargo xtask loom` runs them; `docs/loom.md` lists them.
 //!
-//! Each model has mutants: deliberate defects in the code, that it must notice. A mutant runs the
-//! model again in a process of its own, with the defect in force, and expects it to fail.
+//! Each model has mutants: deliberate defects in the code, that it must notice. They are in
+//! `testkit/mutants/runtime.toml`; `cargo xtask mutants` applies them to a copy.
 
 mod baton;
 mod board;
@@ -12,6 +12,7 @@ mod fail_open;
 mod harness;
 mod holding;
 mod mailbox;
+mod question;
 mod reaper;
 mod recorder;
 mod shutdown;
@@ -26,17 +27,16 @@ use xsched_core::level::{Caps, Level};
 use xsched_core::queue::{Queue, QueueConfig};
 use xsched_core::window::WindowConfig;
 
-use crate::commit::commit_round;
-use crate::device::{Reaper, Threads, pump_round};
-use crate::hub::Hub;
-use crate::shared::{Api, Parts, Shared};
+use crate::queue::{Api, QueueParams, SharedQueue};
+use crate::scheduler::SchedulerHandle;
 use crate::sync::mpsc;
+use crate::workers::{Reaper, Workers, commit_round, pump_round};
 
 use board::{Board, Launcher, Preempter, Retirer};
-use harness::{explore, join, long, notices, start};
+use harness::{explore, join, long, start};
 
 /// The queue that the models are about.
-type Subject = Shared<Launcher, Retirer, Preempter>;
+type Subject = SharedQueue<Launcher, Retirer, Preempter>;
 
 /// What would end the watchdog's thread.
 fn watchdog() -> mpsc::Sender<()> {
@@ -48,8 +48,8 @@ fn watchdog() -> mpsc::Sender<()> {
 struct Bench {
     queue: Arc<Subject>,
     board: Arc<Board>,
-    hub: Arc<Hub>,
-    threads: Arc<Threads>,
+    scheduler: Arc<SchedulerHandle>,
+    workers: Arc<Workers>,
     /// Commands with their names.
     submitted: Arc<std::sync::Mutex<Vec<(CmdId, u64)>>>,
 }
@@ -65,39 +65,39 @@ impl Bench {
 
     /// A queue on this device, with a lease.
     fn with(board: Board, lease: Duration) -> Self {
-        let (board, hub) = (Arc::new(board), Arc::new(Hub::new(lease, watchdog())));
+        let (board, handle) = (Arc::new(board), Arc::new(SchedulerHandle::new(lease, watchdog())));
         let threshold = u32::try_from(board.window()).expect("windows are small");
-        let threads = Arc::new(Threads::without_threads(board.stages()));
+        let workers = Arc::new(Workers::new(board.stages()));
         let (submit, retire, preempt) = Board::halves(&board);
         let level = Level::Deactivate;
         let window = WindowConfig::fixed(threshold, 1);
         let caps = Caps::up_to(level, 64);
         let machine_config = QueueConfig { window, level, ..QueueConfig::default() };
         let slots = vec![Default::default(); 4].into_boxed_slice();
-        let queue = Shared::new(Parts {
+        let queue = SharedQueue::new(QueueParams {
             id: ID,
             caps,
             machine: Queue::new(slots, machine_config, caps),
             submit,
             retire,
             preempt,
-            hub: Arc::clone(&hub),
-            threads: Arc::clone(&threads),
+            scheduler: Arc::clone(&handle),
+            workers: Arc::clone(&workers),
             capacity: 4,
         });
-        Self { queue, board, hub, threads, submitted: Arc::default() }
+        Self { queue, board, scheduler: handle, workers, submitted: Arc::default() }
     }
 
     /// Submits a command under this name.
     fn submit(&self, name: u64) -> CmdId {
         let cmd = self.queue.submit(name).expect("there is room");
-        self.submitted.lock().expect("nobody panics").push((cmd, name));
+        self.submitted.lock().expect("no thread panics").push((cmd, name));
         cmd
     }
 
     /// What was submitted, with names.
     fn submitted(&self) -> Vec<(CmdId, u64)> {
-        self.submitted.lock().expect("nobody panics").clone()
+        self.submitted.lock().expect("no thread panics").clone()
     }
 
     /// Whether everything was launched, each command once and in its turn.
@@ -111,16 +111,16 @@ impl Bench {
         self.board
     }
 
-    /// The same without a reaper: nobody will look at what is left.
+    /// Ends without a reaper: no thread will look at what is left.
     fn end_without_reaper(&self) {
-        self.threads.stop();
-        self.threads.reaper().forget();
+        self.workers.stop();
+        self.workers.reaper().forget();
     }
 
-    /// Starts the reaper, which ends when there is nothing left to see to and nobody who could
+    /// Starts the reaper, which ends when there is nothing left to see to and no thread that could
     /// change that.
     fn start_reaper(&self) -> loom::thread::JoinHandle<()> {
-        let work = Arc::clone(self.threads.reaper());
+        let work = Arc::clone(self.workers.reaper());
         start(move || {
             let mut reaper = Reaper::default();
             while reaper.round(&work) {}
@@ -129,16 +129,16 @@ impl Bench {
 
     /// Starts the pump, which ends as the reaper does.
     fn start_pump(&self) -> loom::thread::JoinHandle<()> {
-        let work = Arc::clone(self.threads.pump_work());
+        let work = Arc::clone(self.workers.pump_list());
         start(move || {
             let mut members = Vec::new();
             while pump_round(&work, &mut members) {}
         })
     }
 
-    /// Starts the thread that commits, which ends as the others do.
+    /// Starts the thread that commits, which ends as the reaper does.
     fn start_committer(&self) -> loom::thread::JoinHandle<()> {
-        let committer = Arc::clone(self.threads.committer().expect("the board stages"));
+        let committer = Arc::clone(self.workers.committer().expect("the board stages"));
         let board = Arc::clone(&self.board);
         start(move || {
             let mut members = Vec::new();

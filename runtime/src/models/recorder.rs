@@ -7,8 +7,8 @@ use xsched_core::id::CmdId;
 use xsched_core::record::{Body, Entry, HEADER_BYTES, Source};
 use xsched_core::time::Instant;
 
-use super::{ID, explore, join, notices, start};
-use crate::recorder::{Shelf, Tape, write};
+use super::{ID, explore, join, start};
+use crate::record::{Shelf, Tape, write};
 
 /// Entries that each tape brings: more than a chunk of the model holds.
 const EACH: u64 = 3;
@@ -53,26 +53,9 @@ fn the_file_ends() {
             let lost = lost_by(&file[HEADER_BYTES..], stats.entries);
             assert_eq!(lost, stats.lost, "a loss is not in the file");
         });
-        // Nobody lives that long in a model.
+        // No model lives that long.
         shelf.close(Duration::from_secs(3_600));
         tapes.into_iter().for_each(join);
         join(writer);
     });
-}
-
-const FILE: &str = "models::recorder::the_file_ends";
-
-#[test]
-fn a_tape_ends_quietly() {
-    notices(FILE, "a tape ends quietly", "deadlock");
-}
-
-#[test]
-fn two_looks_at_the_shelf() {
-    notices(FILE, "two looks at the shelf", "went missing");
-}
-
-#[test]
-fn losses_are_not_counted() {
-    notices(FILE, "losses are not counted", "went missing");
 }

@@ -1,6 +1,6 @@
 //! A submitter against completions.
 
-use super::{Bench, explore, join, long, notices};
+use super::{Bench, explore, join, long};
 
 /// No more commands are in flight than the window allows, and none is stuck.
 #[test]
@@ -21,17 +21,4 @@ fn a_full_window() {
         join(reaper);
         board.assert_launched(submitted);
     });
-}
-
-const FULL: &str = "models::window::a_full_window";
-
-#[test]
-fn the_pump_is_asked_once_only() {
-    notices(FULL, "the pump stays asked", "deadlock");
-}
-
-#[test]
-fn whoever_comes_launches() {
-    // A command without its payload fails instead of reaching the device.
-    notices(FULL, "out of turn", "deadlock");
 }

@@ -1,10 +1,10 @@
 //! The forms for models.
 //!
 //! Time does not pass in a model. A wait with a time limit of a millisecond or less ends at once,
-//! after others had a chance to run; a longer one does not end by itself, so nothing that a model
+//! after the other threads had a chance to run; a longer one does not end by itself, so nothing that a model
 //! shows relies on such a limit.
 
-use std::sync::{LockResult, OnceLock, TryLockError, TryLockResult};
+use std::sync::{LockResult, TryLockError, TryLockResult};
 use std::time::Duration;
 
 pub(crate) use loom::sync::atomic;
@@ -13,12 +13,6 @@ pub(crate) use loom::thread_local;
 /// Limits up to this end at once.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// Whether this deliberate defect was asked for, in the environment variable `XSCHED_MUTANT`.
-pub(crate) fn mutant(name: &str) -> bool {
-    static NAME: OnceLock<Option<String>> = OnceLock::new();
-    NAME.get_or_init(|| std::env::var("XSCHED_MUTANT").ok()).as_deref() == Some(name)
-}
-
 /// As loom's, with a guard that knows what it guards.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T: ?Sized>(loom::sync::Mutex<T>);
@@ -26,7 +20,7 @@ pub(crate) struct Mutex<T: ?Sized>(loom::sync::Mutex<T>);
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a loom::sync::Mutex<T>,
-    /// Nothing only while somebody waits with it.
+    /// Nothing only while a thread waits with it.
     guard: Option<loom::sync::MutexGuard<'a, T>>,
 }
 
@@ -53,14 +47,14 @@ impl<T: ?Sized> std::ops::Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // infallible: whoever waits with it has it back before it is used again
+        // infallible: a thread that waits with it has it back before it is used again
         self.guard.as_ref().expect("a guard")
     }
 }
 
 impl<T: ?Sized> std::ops::DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // infallible: whoever waits with it has it back before it is used again
+        // infallible: a thread that waits with it has it back before it is used again
         self.guard.as_mut().expect("a guard")
     }
 }
@@ -118,7 +112,7 @@ pub(crate) mod thread {
     #[derive(Debug, Default)]
     struct Token {
         there: Mutex<bool>,
-        bell: Condvar,
+        changed: Condvar,
     }
 
     /// A thread that can be unparked.
@@ -134,7 +128,7 @@ pub(crate) mod thread {
     impl Thread {
         pub(crate) fn unpark(&self) {
             *self.0.there.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            self.0.bell.notify_one();
+            self.0.changed.notify_one();
         }
     }
 
@@ -142,7 +136,7 @@ pub(crate) mod thread {
         let Thread(token) = current();
         let mut there = token.there.lock().unwrap_or_else(PoisonError::into_inner);
         while !*there {
-            there = token.bell.wait(there).unwrap_or_else(PoisonError::into_inner);
+            there = token.changed.wait(there).unwrap_or_else(PoisonError::into_inner);
         }
         *there = false;
     }
@@ -153,66 +147,5 @@ pub(crate) mod thread {
     }
 }
 
-/// Channels, as far as answers need them.
-pub(crate) mod mpsc {
-    pub(crate) use std::sync::mpsc::RecvTimeoutError;
-    use std::sync::{Arc, PoisonError};
-    use std::time::Duration;
-
-    // Nobody in a model waits for these.
-    pub(crate) use std::sync::mpsc::{Receiver, Sender, channel};
-
-    use super::{Condvar, Mutex};
-
-    #[derive(Debug)]
-    struct Channel<T> {
-        /// A message, and whether there may be one.
-        state: Mutex<(Option<T>, bool)>,
-        bell: Condvar,
-    }
-
-    #[derive(Debug)]
-    pub(crate) struct SyncSender<T>(Arc<Channel<T>>);
-
-    #[derive(Debug)]
-    pub(crate) struct SyncReceiver<T>(Arc<Channel<T>>);
-
-    /// A channel for one message.
-    pub(crate) fn sync_channel<T>(room: usize) -> (SyncSender<T>, SyncReceiver<T>) {
-        assert_eq!(room, 1, "models know channels for one message only");
-        let state = Mutex::new((None, true));
-        let channel = Arc::new(Channel { state, bell: Condvar::new() });
-        (SyncSender(Arc::clone(&channel)), SyncReceiver(channel))
-    }
-
-    impl<T> SyncSender<T> {
-        pub(crate) fn send(&self, message: T) -> Result<(), T> {
-            self.0.state.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(message);
-            self.0.bell.notify_one();
-            Ok(())
-        }
-    }
-
-    impl<T> Drop for SyncSender<T> {
-        fn drop(&mut self) {
-            self.0.state.lock().unwrap_or_else(PoisonError::into_inner).1 = false;
-            self.0.bell.notify_one();
-        }
-    }
-
-    impl<T> SyncReceiver<T> {
-        /// Ends with a message, or when there is no sender any more.
-        pub(crate) fn recv_timeout(&self, _: Duration) -> Result<T, RecvTimeoutError> {
-            let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-            loop {
-                if let Some(message) = state.0.take() {
-                    return Ok(message);
-                }
-                if !state.1 {
-                    return Err(RecvTimeoutError::Disconnected);
-                }
-                state = self.0.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-    }
-}
+/// Channels: no thread of a model waits for these.
+pub(crate) use std::sync::mpsc;

@@ -3,17 +3,17 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use xsched::core::cost::CostModel;
-use xsched::core::fault::Fault;
-use xsched::core::hal::{
-    Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt, StepDone,
-};
-use xsched::core::id::QueueId;
-use xsched::core::level::{Caps, Level, Step};
-use xsched::core::message::HoldState;
 use xsched::policies::fcfs::Fcfs;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, WaitError, XQueueConfig};
+use xsched_core::cost::CostModel;
+use xsched_core::fault::Fault;
+use xsched_core::hal::{
+    Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt, StepDone,
+};
+use xsched_core::id::QueueId;
+use xsched_core::level::{Caps, Level, Step};
+use xsched_core::message::HoldState;
 
 use crate::device::{ByHand, Half, Hand};
 use crate::{TestQueue, config, soon};
@@ -35,7 +35,7 @@ struct Plan {
 #[derive(Default)]
 struct Desk {
     plan: Mutex<Plan>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Desk {
@@ -45,7 +45,7 @@ impl Desk {
 
     fn block(&self, on: bool) {
         self.get().blocked = on;
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 
     fn commits(&self) -> Vec<Vec<Step>> {
@@ -131,7 +131,7 @@ impl Backend for Staged {
         let steps = std::mem::take(&mut plan.staged);
         plan.inside = true;
         while plan.blocked {
-            plan = self.0.bell.wait(plan).unwrap();
+            plan = self.0.changed.wait(plan).unwrap();
         }
         plan.inside = false;
         if plan.panics {
@@ -190,12 +190,12 @@ fn what_is_decided_in_one_round_is_one_commit() {
     }
     let (hand, urgent) = scene.queue(5);
     let ticket = urgent.submit(2.into()).unwrap();
-    soon("everybody is held", || victims.iter().all(|(_, queue)| is_held(queue)));
+    soon("all are held", || victims.iter().all(|(_, queue)| is_held(queue)));
     assert_eq!(scene.desk.commits(), [[Step::Deactivate; 5]]);
     hand.complete(1);
     urgent.wait(ticket).unwrap();
     let runs = |queue: &TestQueue| queue.stats().hold == HoldState::Running;
-    soon("everybody runs", || victims.iter().all(|(_, queue)| runs(queue)));
+    soon("all run", || victims.iter().all(|(_, queue)| runs(queue)));
     assert_eq!(scene.desk.commits(), [[Step::Deactivate; 5], [Step::Reactivate; 5]]);
     for (hand, queue) in &victims {
         hand.complete(1);
@@ -213,14 +213,14 @@ fn nobody_waits_for_a_commit_that_takes_its_time() {
     let (hand, urgent) = slow.queue(5);
     let ticket = urgent.submit(2.into()).unwrap();
     soon("it commits", || slow.desk.get().inside);
-    // Whoever is urgent has its command on the device, and the scheduler goes on.
+    // The urgent queue has its command on the device, and the scheduler goes on.
     hand.complete(1);
     urgent.wait(ticket).unwrap();
     let (low_hand, low) = other.queue(0);
     low.submit(3.into()).unwrap();
     let (_, high) = other.queue(5);
     high.submit(4.into()).unwrap();
-    soon("others are held", || is_held(&low));
+    soon("the other queue is held", || is_held(&low));
     assert!(runtime.is_scheduling() && runtime.times_failed_open() == 0);
     assert_eq!(victim.stats().hold, HoldState::Resuming, "the end of its hold waits as well");
     slow.desk.block(false);
@@ -256,7 +256,7 @@ fn a_commit_that_panics_loses_the_queues_whose_steps_it_had() {
     let (_, queue) = scene.queue(0);
     let (hand, other) = scene.queue(0);
     let ticket = queue.submit(1.into()).unwrap();
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     let ended = queue.wait_timeout(ticket, Duration::from_secs(10));
     assert_eq!(ended, Err(WaitError::Failed(Fault::DeviceLost)));
     let ticket = other.submit(2.into()).unwrap();
@@ -271,7 +271,7 @@ fn a_queue_may_go_while_its_step_is_staged() {
     let (hand, queue) = scene.queue(0);
     queue.submit(1.into()).unwrap();
     let holder = queue.clone();
-    let holds = std::thread::spawn(move || holder.hold(Level::Deactivate));
+    let holds = std::thread::spawn(move || holder.suspend(Level::Deactivate));
     soon("it commits", || scene.desk.get().inside);
     drop(queue);
     scene.desk.block(false);
@@ -286,7 +286,7 @@ fn a_queue_may_go_while_its_step_is_staged() {
 fn a_hold_that_would_not_pay_is_not_as_deep() {
     let runtime = Runtime::new(Hpf::default()).unwrap();
     // Closing a gate takes longer than everything that can be in flight.
-    let gate_close = xsched::core::time::Duration::from_ms(10);
+    let gate_close = xsched_core::time::Duration::from_ms(10);
     let cost = CostModel { gate_close, ..CostModel::default() };
     let scene = Scene::with(&runtime, Some(cost));
     assert_eq!(runtime.cost(&scene.device).unwrap(), cost);

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
-use xsched::core::hal::{Retire, StepDone, Submit};
-use xsched::core::id::{CmdId, QueueId};
-use xsched::core::level::{Caps, Level};
-use xsched::core::queue::{Outcome, Retired};
-use xsched::core::time::Duration;
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
+use xsched_core::hal::{Retire, StepDone, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Caps, Level};
+use xsched_core::queue::{Outcome, Retired};
+use xsched_core::time::Duration;
 
 /// What a command of the device is: a number, and something with a destructor if need be.
 pub(crate) struct Job {
@@ -47,7 +47,7 @@ pub(crate) struct Line {
 #[derive(Default)]
 pub(crate) struct Hand {
     line: Mutex<Line>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Hand {
@@ -69,7 +69,7 @@ impl Hand {
 
     pub(crate) fn block(&self, on: bool) {
         self.get().blocked = on;
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 }
 
@@ -93,7 +93,7 @@ impl Submit for Half {
         let mut line = self.0.get();
         line.inside = true;
         while line.blocked {
-            line = self.0.bell.wait(line).unwrap();
+            line = self.0.changed.wait(line).unwrap();
         }
         line.inside = false;
         if line.lost {

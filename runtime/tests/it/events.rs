@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use xsched::core::fault::Fault;
-use xsched::core::level::Level;
-use xsched::core::scheduler::SchedulerError;
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
 use xsched::{Error, WaitError};
+use xsched_core::fault::Fault;
+use xsched_core::level::Level;
+use xsched_core::scheduler::SchedulerError;
 
 use crate::device::Hand;
 use crate::{bench, config, lone, soon};
@@ -21,7 +21,7 @@ fn what_follows_a_wait_is_launched_after_the_event() {
     let second = device.queue(config(0, Level::Block, 4), two.clone()).unwrap();
     let before = second.submit(1.into()).unwrap();
     let event = first.submit(1.into()).unwrap();
-    let waits = second.submit_wait(event).unwrap().expect("it has not retired");
+    let waits = second.enqueue_wait(event).unwrap().expect("it has not retired");
     let after = second.submit(2.into()).unwrap();
     assert_eq!(second.wait(before), Ok(()));
     assert_eq!(second.wait_timeout(after, MOMENT), Err(WaitError::Timeout));
@@ -31,8 +31,8 @@ fn what_follows_a_wait_is_launched_after_the_event() {
     assert_eq!(second.wait(waits), Ok(()));
     assert_eq!(two.get().log, [1, 2]);
     // Now there is nothing to wait for.
-    assert_eq!(second.submit_wait(event).unwrap(), None);
-    assert_eq!(second.submit_wait(after).unwrap(), None);
+    assert_eq!(second.enqueue_wait(event).unwrap(), None);
+    assert_eq!(second.enqueue_wait(after).unwrap(), None);
 }
 
 /// W-C6: the urgent queue waits for one that the policy holds; under plain priority both stop.
@@ -46,7 +46,7 @@ fn who_is_waited_for_may_run() {
     high.flush().unwrap();
     let event = low.submit(1.into()).unwrap();
     assert_eq!(low.wait_timeout(event, MOMENT), Err(WaitError::Timeout), "it is held");
-    assert!(high.submit_wait(event).unwrap().is_some());
+    assert!(high.enqueue_wait(event).unwrap().is_some());
     let last = high.submit(2.into()).unwrap();
     high_hand.get().at_once = true;
     // The last one too: it may have been launched just before.
@@ -64,7 +64,7 @@ fn queues_may_wait_for_each_other_back_and_forth() {
     let mut last = one.submit(0.into()).unwrap();
     for n in 0..100 {
         let (from, to) = if n % 2 == 0 { (&one, &two) } else { (&two, &one) };
-        to.submit_wait(last).unwrap();
+        to.enqueue_wait(last).unwrap();
         last = to.submit(n.into()).unwrap();
         from.submit(n.into()).unwrap();
     }
@@ -79,7 +79,7 @@ fn waiting_for_a_command_that_does_not_exist_cannot_be_asked_for() {
     let first = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
     let (_, stranger) = lone(4);
     let ticket = stranger.submit(1.into()).unwrap();
-    assert!(matches!(first.submit_wait(ticket), Err(Error::OtherRuntime)));
+    assert!(matches!(first.enqueue_wait(ticket), Err(Error::OtherRuntime)));
     assert_eq!(first.wait(ticket), Err(WaitError::WrongQueue));
 }
 
@@ -90,7 +90,7 @@ fn a_wait_for_a_queue_that_is_lost_fails_and_the_next_command_runs() {
     let first = device.queue(config(0, Level::Block, 4), one.clone()).unwrap();
     let second = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
     let event = first.submit(1.into()).unwrap();
-    let waits = second.submit_wait(event).unwrap().unwrap();
+    let waits = second.enqueue_wait(event).unwrap().unwrap();
     let after = second.submit(1.into()).unwrap();
     one.get().lost = true;
     assert_eq!(second.wait(after), Ok(()));
@@ -106,7 +106,7 @@ fn an_event_of_a_queue_that_has_gone_is_reached() {
     let second = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
     let event = first.submit(1.into()).unwrap();
     drop(first);
-    soon("the queue has gone", || second.submit_wait(event).unwrap().is_none());
+    soon("the queue has gone", || second.enqueue_wait(event).unwrap().is_none());
     let last = second.submit(1.into()).unwrap();
     assert_eq!(second.wait(last), Ok(()));
 }
@@ -121,9 +121,9 @@ fn the_table_of_waits_has_an_end() {
     let second = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
     let third = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
     let event = first.submit(1.into()).unwrap();
-    assert!(second.submit_wait(event).unwrap().is_some());
-    let refused = third.submit_wait(event);
+    assert!(second.enqueue_wait(event).unwrap().is_some());
+    let refused = third.enqueue_wait(event);
     assert!(matches!(refused, Err(Error::Scheduler(SchedulerError::WaitTableFull))));
     one.complete(1);
-    soon("there is room again", || third.submit_wait(event).is_ok());
+    soon("there is room again", || third.enqueue_wait(event).is_ok());
 }

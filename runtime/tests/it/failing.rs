@@ -1,22 +1,22 @@
 //! What happens when something of ours, or the device, fails. The process must live, and queues
-//! that the scheduler holds must run again; holds by hand stay.
+//! that the scheduler holds must run again; suspended queues stay suspended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use xsched::core::fault::Fault;
-use xsched::core::hint::PolicyHint;
-use xsched::core::id::QueueId;
-use xsched::core::level::Level;
-use xsched::core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
-use xsched::core::scheduler::QueueTable;
-use xsched::core::time::Instant;
 use xsched::policies::hpf::Hpf;
-use xsched::{Error, SubmitError, WaitError};
+use xsched::{Error, Runtime, RuntimeConfig, SubmitError, WaitError, XQueueConfig};
+use xsched_core::fault::Fault;
+use xsched_core::hint::PolicyHint;
+use xsched_core::id::QueueId;
+use xsched_core::level::Level;
+use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+use xsched_core::scheduler::QueueTable;
+use xsched_core::time::Instant;
 
-use crate::device::Hand;
-use crate::{bench, config, soon};
+use crate::device::{ByHand, Hand, Job};
+use crate::{TestQueue, bench, config, soon};
 
 /// Holds every queue, and fails in some way once `now` is set.
 struct Failing {
@@ -59,7 +59,7 @@ fn a_policy_that_panics_ends_its_holds_and_nothing_else() {
     let (runtime, device) = bench(policy);
     let held = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
     let by_hand = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
-    by_hand.hold(Level::Block);
+    by_hand.suspend(Level::Block);
     held.flush().unwrap();
     let tickets = [held.submit(0.into()).unwrap(), by_hand.submit(0.into()).unwrap()];
     now.store(true, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl Policy for Grenade {
     fn holds(&self) -> bool {
         panic!("as the test wants it")
     }
-    fn progress_every(&self) -> Option<xsched::core::time::Duration> {
+    fn progress_every(&self) -> Option<xsched_core::time::Duration> {
         panic!("as the test wants it")
     }
     fn configure(&mut self, _: PolicyHint) -> bool {
@@ -117,43 +117,12 @@ fn no_panic_of_a_policy_gets_out() {
     let ticket = queue.submit(0.into()).unwrap();
     assert_eq!(queue.wait(ticket), Ok(()));
     runtime.set_policy(Grenade).unwrap();
-    let timeslice = PolicyHint::Timeslice(xsched::core::time::Duration::from_ms(1));
+    let timeslice = PolicyHint::Timeslice(xsched_core::time::Duration::from_ms(1));
     assert!(!runtime.hint_policy(timeslice).unwrap());
     let ticket = queue.submit(0.into()).unwrap();
     assert_eq!(queue.wait(ticket), Ok(()));
     assert_eq!(runtime.times_failed_open(), 2);
     assert!(runtime.is_scheduling());
-}
-
-/// A defect of ours: the scheduler's thread ends.
-#[cfg(feature = "inject")]
-#[test]
-fn without_a_scheduler_queues_run_and_waits_for_others_fail() {
-    for panics in [true, false] {
-        let (_, policy) = failing(|_| {});
-        let (runtime, device) = bench(policy);
-        let held = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
-        let by_hand = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
-        by_hand.hold(Level::Block);
-        held.flush().unwrap();
-        let first = by_hand.submit(0.into()).unwrap();
-        let waits = held.submit_wait(first).unwrap().unwrap();
-        let last = held.submit(0.into()).unwrap();
-        assert_eq!(held.wait_timeout(last, Duration::from_millis(5)), Err(WaitError::Timeout));
-        runtime.break_scheduler(panics);
-        assert_eq!(held.wait(last), Ok(()));
-        assert_eq!(held.wait(waits), Err(WaitError::Failed(Fault::Abandoned)));
-        let waited = by_hand.wait_timeout(first, Duration::from_millis(20));
-        assert_eq!(waited, Err(WaitError::Timeout));
-        assert!(!runtime.is_scheduling());
-        assert!(runtime.times_failed_open() > 0);
-        let refused = device.queue(config(0, Level::Block, 4), Hand::at_once());
-        assert!(matches!(refused, Err(Error::SchedulerGone)));
-        assert!(matches!(runtime.set_policy(Hpf::default()), Err(Error::SchedulerGone)));
-        assert!(matches!(held.submit_wait(first), Err(Error::SchedulerGone)));
-        by_hand.resume();
-        assert_eq!(by_hand.wait(first), Ok(()));
-    }
 }
 
 #[test]
@@ -193,7 +162,7 @@ fn losing_the_device_fails_everything_with_a_typed_error() {
 }
 
 #[test]
-fn shutting_down_with_work_left_hangs_nobody() {
+fn shutting_down_with_work_left_hangs_no_thread() {
     for _ in 0..50 {
         let (runtime, device) = bench(Hpf::default());
         let hand = Hand::at_once();
@@ -225,4 +194,94 @@ fn a_backend_that_panics_loses_its_queue_and_no_other() {
     other.wait_all();
     let tickets: Vec<_> = (0..8).map(|n| other.submit(n.into()).unwrap()).collect();
     assert!(tickets.into_iter().all(|ticket| other.wait(ticket).is_ok()));
+}
+
+/// A runtime whose policy hangs while `now` is set, with a short lease, and a queue that it holds.
+fn hanging(queues: usize) -> (Arc<AtomicBool>, Runtime, xsched::Device<ByHand>, TestQueue) {
+    let (now, policy) = failing(|now| {
+        while now.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    });
+    let lease = Duration::from_millis(5);
+    let config = RuntimeConfig { queues, lease, ..RuntimeConfig::default() };
+    let runtime = Runtime::with_config(policy, config).unwrap();
+    let device = runtime.device(ByHand).unwrap();
+    let queue = device.queue(config_of(0), Hand::at_once()).unwrap();
+    queue.flush().unwrap();
+    (now, runtime, device, queue)
+}
+
+fn config_of(priority: i32) -> XQueueConfig {
+    config(priority, Level::Block, 4)
+}
+
+#[test]
+fn a_queue_that_was_not_made_in_time_leaves_no_place_behind() {
+    let (now, _runtime, device, queue) = hanging(4);
+    now.store(true, Ordering::Relaxed);
+    queue.set_hints(Default::default());
+    for _ in 0..8 {
+        let late = device.queue(config_of(0), Hand::at_once());
+        assert!(matches!(late, Err(Error::SchedulerSilent)), "{late:?}");
+    }
+    now.store(false, Ordering::Relaxed);
+    soon("the scheduler is back", || queue.flush().is_ok());
+    let made: Vec<_> = (0..3).map(|_| device.queue(config_of(0), Hand::at_once())).collect();
+    assert!(made.iter().all(Result::is_ok), "{made:?}");
+}
+
+#[test]
+fn a_wait_that_was_refused_is_not_enqueued_later() {
+    let (now, _runtime, device, queue) = hanging(4);
+    let other = device.queue(config_of(0), Hand::at_once()).unwrap();
+    other.suspend(Level::Block);
+    let ticket = other.submit(0.into()).unwrap();
+    now.store(true, Ordering::Relaxed);
+    queue.set_hints(Default::default());
+    let late = queue.enqueue_wait(ticket);
+    assert!(matches!(late, Err(Error::SchedulerSilent)), "{late:?}");
+    now.store(false, Ordering::Relaxed);
+    soon("the scheduler is back", || queue.flush().is_ok());
+    assert_eq!(queue.stats().submitted, 0);
+}
+
+#[test]
+fn a_device_of_another_runtime_is_refused() {
+    let (one, device) = bench(Hpf::default());
+    let (other, _) = bench(Hpf::default());
+    assert!(one.cost(&device).is_ok());
+    assert!(matches!(other.cost(&device), Err(Error::OtherRuntime)));
+}
+
+#[test]
+fn a_capacity_that_no_memory_holds_is_refused() {
+    let (_, device) = bench(Hpf::default());
+    for capacity in [XQueueConfig::CAPACITY_MAX + 1, usize::MAX] {
+        let config = XQueueConfig { capacity, ..config_of(0) };
+        let refused = device.queue(config, Hand::at_once());
+        assert!(matches!(refused, Err(Error::TooMuchCapacity { .. })), "{refused:?}");
+    }
+}
+
+/// Its destructor panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("as the test wants it");
+    }
+}
+
+#[test]
+fn a_command_whose_destructor_panics_stops_no_queue() {
+    let (_, device) = bench(Hpf::default());
+    let hand = Hand::at_once();
+    let queue = device.queue(config_of(0), hand.clone()).unwrap();
+    for number in 0..40_u64 {
+        let luggage = number.is_multiple_of(2).then(|| Box::new(Bomb) as Box<dyn Send>);
+        queue.submit(Job { number, luggage }).unwrap();
+    }
+    queue.wait_all();
+    assert_eq!(hand.get().log.len(), 40);
 }

@@ -1,14 +1,14 @@
-//! Holds by hand, and settings that change while a queue is held. Each test named after a defect of
+//! Suspended queues, and settings that change while a queue is held. Each test named after a defect of
 //! the C++ XSched (v1.2.0) shows that it is not here.
 
 use std::time::Duration;
 
-use xsched::core::fault::Fault;
-use xsched::core::level::Level;
-use xsched::core::message::HoldState;
-use xsched::core::window::WindowConfig;
 use xsched::policies::fcfs::Fcfs;
 use xsched::{Drain, WaitError};
+use xsched_core::fault::Fault;
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
+use xsched_core::window::WindowConfig;
 
 use crate::device::Hand;
 use crate::{bench, config, lone, soon};
@@ -16,7 +16,7 @@ use crate::{bench, config, lone, soon};
 #[test]
 fn nothing_is_launched_into_a_held_queue() {
     let (hand, queue) = lone(4);
-    queue.hold(Level::Block);
+    queue.suspend(Level::Block);
     let ticket = queue.submit(1.into()).unwrap();
     assert_eq!(queue.wait_timeout(ticket, Duration::from_millis(20)), Err(WaitError::Timeout));
     assert!(hand.get().log.is_empty());
@@ -31,7 +31,7 @@ fn nothing_is_launched_into_a_held_queue() {
 fn a_deeper_hold_reaches_the_device() {
     let (hand, queue) = lone(4);
     let ticket = queue.submit(1.into()).unwrap();
-    queue.hold(Level::Interrupt);
+    queue.suspend(Level::Interrupt);
     assert!(hand.get().deactivated);
     assert_eq!(queue.stats().hold, HoldState::Held(Level::Deactivate));
     hand.complete(1);
@@ -48,13 +48,13 @@ fn holds_and_resumes_may_overlap_with_waits() {
     let hand = Hand::at_once();
     let queue = device.queue(config(0, Level::Deactivate, 4), hand.clone()).unwrap();
     for round in 0..200 {
-        queue.hold(Level::Deactivate);
+        queue.suspend(Level::Deactivate);
         let waiter = queue.clone();
         let waiting = std::thread::spawn(move || waiter.wait_all());
         queue.submit(round.into()).unwrap();
         let resumer = queue.clone();
         let resuming = std::thread::spawn(move || resumer.resume());
-        queue.hold(Level::Block);
+        queue.suspend(Level::Block);
         resuming.join().unwrap();
         queue.resume();
         waiting.join().unwrap();
@@ -72,7 +72,7 @@ fn settings_of_a_held_queue_change_at_once() {
     for n in 0..12 {
         queue.submit(n.into()).unwrap();
     }
-    queue.hold(Level::Block);
+    queue.suspend(Level::Block);
     queue.set_window(WindowConfig::fixed(4, 100));
     assert_eq!((queue.stats().threshold, queue.stats().batch), (4, 4));
     assert_eq!(queue.set_level(Level::Interrupt), Level::Deactivate, "the device's highest");
@@ -99,7 +99,7 @@ fn the_level_of_a_queue_is_one_that_the_device_can_do() {
 fn resuming_can_drop_what_was_not_launched() {
     let (hand, queue) = lone(4);
     let running = queue.submit(0.into()).unwrap();
-    queue.hold(Level::Block);
+    queue.suspend(Level::Block);
     let dropped = queue.submit(1.into()).unwrap();
     queue.resume_and_drop();
     let after = queue.submit(2.into()).unwrap();
@@ -120,7 +120,7 @@ fn a_launch_that_blocks_in_the_driver_blocks_nobody_else() {
     let stuck = std::thread::spawn(move || submitter.submit(0.into()).unwrap());
     soon("the launch is in the driver", || hand.get().inside);
     let second = queue.submit(1.into()).unwrap();
-    queue.hold(Level::Block);
+    queue.suspend(Level::Block);
     assert_eq!(queue.stats().submitted, 2);
     hand.block(false);
     let first = stuck.join().unwrap();
@@ -132,17 +132,17 @@ fn a_launch_that_blocks_in_the_driver_blocks_nobody_else() {
     assert_eq!(queue.wait(second), Ok(()));
 }
 
-/// W-C3: a hold that waits first keeps nobody but its caller.
+/// W-C3: a suspension that waits first keeps no thread but its caller.
 #[test]
 fn holding_after_everything_has_retired() {
     let (hand, queue) = lone(4);
     let before = queue.submit(1.into()).unwrap();
     let moment = Some(Duration::from_millis(20));
-    assert_eq!(queue.hold_after(Drain::All, Level::Block, moment), Err(WaitError::Timeout));
-    assert!(!queue.stats().held_by_hand);
+    assert_eq!(queue.suspend_after(Drain::All, Level::Block, moment), Err(WaitError::Timeout));
+    assert!(!queue.stats().suspended);
     let holder = std::thread::spawn({
         let queue = queue.clone();
-        move || queue.hold_after(Drain::All, Level::Block, None)
+        move || queue.suspend_after(Drain::All, Level::Block, None)
     });
     hand.complete(1);
     holder.join().unwrap().unwrap();
@@ -150,7 +150,7 @@ fn holding_after_everything_has_retired() {
     let after = queue.submit(2.into()).unwrap();
     assert_eq!(queue.wait_timeout(after, Duration::from_millis(20)), Err(WaitError::Timeout));
     // Held already: it does not wait for what cannot run.
-    assert_eq!(queue.hold_after(Drain::All, Level::Block, None), Ok(()));
+    assert_eq!(queue.suspend_after(Drain::All, Level::Block, None), Ok(()));
     hand.get().at_once = true;
     queue.resume();
     assert_eq!(queue.wait(after), Ok(()));
@@ -159,22 +159,22 @@ fn holding_after_everything_has_retired() {
 #[test]
 fn holding_at_a_moment_of_rest() {
     let (hand, queue) = lone(4);
-    queue.hold_after(Drain::Idle, Level::Block, None).unwrap();
-    assert!(queue.stats().held_by_hand);
+    queue.suspend_after(Drain::Idle, Level::Block, None).unwrap();
+    assert!(queue.stats().suspended);
     queue.resume();
     let first = queue.submit(1.into()).unwrap();
     let holder = std::thread::spawn({
         let queue = queue.clone();
-        move || queue.hold_after(Drain::Idle, Level::Block, None)
+        move || queue.suspend_after(Drain::Idle, Level::Block, None)
     });
     std::thread::sleep(Duration::from_millis(5));
     let second = queue.submit(2.into()).unwrap();
     hand.complete(1);
     assert_eq!(queue.wait(first), Ok(()));
     std::thread::sleep(Duration::from_millis(5));
-    assert!(!queue.stats().held_by_hand, "it never rested");
+    assert!(!queue.stats().suspended, "it never rested");
     hand.complete(2);
     holder.join().unwrap().unwrap();
     assert_eq!(queue.wait(second), Ok(()));
-    assert!(queue.stats().held_by_hand);
+    assert!(queue.stats().suspended);
 }

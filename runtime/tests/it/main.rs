@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use device::{ByHand, Hand, Job};
-use xsched::core::hint::{Hints, Priority};
-use xsched::core::level::Level;
-use xsched::core::policy::Policy;
-use xsched::core::window::WindowConfig;
 use xsched::policies::fcfs::Fcfs;
 use xsched::{Runtime, XQueue, XQueueConfig};
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::level::Level;
+use xsched_core::policy::Policy;
+use xsched_core::window::WindowConfig;
 
 pub(crate) type TestQueue = XQueue<Job>;
 

@@ -1,7 +1,7 @@
 //! What Prometheus sees.
 
-use xsched::core::level::Level;
 use xsched::policies::fcfs::Fcfs;
+use xsched_core::level::Level;
 
 use crate::device::Hand;
 use crate::{bench, config};
@@ -18,7 +18,7 @@ fn every_queue_has_its_figures_while_it_is_there() {
         first.submit(n.into()).unwrap();
     }
     first.wait_all();
-    second.hold(Level::Block);
+    second.suspend(Level::Block);
     second.submit(1.into()).unwrap();
     let text = metrics.encode();
     for line in [

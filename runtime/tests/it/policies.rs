@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xsched::WaitError;
-use xsched::core::hint::{Hints, Priority};
-use xsched::core::level::Level;
-use xsched::core::message::HoldState;
 use xsched::policies::fcfs::Fcfs;
 use xsched::policies::hpf::Hpf;
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
 
 use crate::device::Hand;
 use crate::{bench, config, soon};
@@ -99,7 +99,7 @@ fn devices_are_scheduled_apart() {
     assert_eq!(low.wait(ticket), Ok(()));
 }
 
-/// Nobody gives hints; one thread is less urgent to the operating system than the other.
+/// No hints are given; one thread is less urgent to the operating system than the other.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_priority_of_the_submitting_thread_counts() {

@@ -4,14 +4,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration as Span;
 
 use xsched::WaitError;
-use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
-use xsched::core::hal::{Retire, StepDone, Submit};
-use xsched::core::id::{CmdId, QueueId};
-use xsched::core::level::{Caps, Level, Recovery};
-use xsched::core::queue::{Outcome, Retired};
-use xsched::core::time::Duration;
 use xsched::policies::fcfs::Fcfs;
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
+use xsched_core::hal::{Retire, StepDone, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Caps, Level, Recovery};
+use xsched_core::queue::{Outcome, Retired};
+use xsched_core::time::Duration;
 
 use crate::{config, soon};
 
@@ -38,7 +38,7 @@ struct Line {
 #[derive(Default)]
 struct Forgetful {
     line: Mutex<Line>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Forgetful {
@@ -65,7 +65,7 @@ impl Submit for Half {
         let mut line = self.0.get();
         line.inside = true;
         while line.blocked == Some(*number) {
-            line = self.0.bell.wait(line).unwrap();
+            line = self.0.changed.wait(line).unwrap();
         }
         line.inside = false;
         if line.held {
@@ -159,7 +159,7 @@ fn what_was_forgotten_is_launched_again_in_order() {
     }
     device.get().allowed = 2;
     soon("two have run", || device.get().ran.len() == 2);
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     for n in 6..12 {
         queue.submit(n).unwrap();
     }
@@ -181,13 +181,13 @@ fn a_launch_on_its_way_holds_the_release_up() {
         move || queue.submit(1).unwrap()
     });
     soon("it is inside", || device.get().inside);
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     queue.resume();
     let last = queue.submit(2).unwrap();
     device.get().allowed = usize::MAX;
     assert_eq!(queue.wait_timeout(last, Span::from_millis(20)), Err(WaitError::Timeout));
     device.get().blocked = None;
-    device.bell.notify_all();
+    device.changed.notify_all();
     submitter.join().unwrap();
     assert_eq!(queue.wait(last), Ok(()));
     assert_eq!(device.get().ran, [0, 1, 2]);
@@ -201,7 +201,7 @@ fn holds_and_launches_at_random_lose_and_repeat_nothing() {
         let holder = queue.clone();
         scope.spawn(move || {
             for n in 0..2_000u64 {
-                holder.hold(Level::Deactivate);
+                holder.suspend(Level::Deactivate);
                 (0..n % 97).for_each(|_| std::hint::spin_loop());
                 holder.resume();
                 (0..n % 89).for_each(|_| std::hint::spin_loop());

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use xsched::core::fault::Fault;
-use xsched::core::level::Level;
 use xsched::policies::fcfs::Fcfs;
 use xsched::{SubmitError, WaitError, XQueueConfig};
+use xsched_core::fault::Fault;
+use xsched_core::level::Level;
 
 use crate::device::{Hand, Job};
 use crate::{bench, config, lone, soon};
@@ -76,7 +76,7 @@ fn the_in_flight_threshold_is_kept_and_the_pump_goes_on() {
 }
 
 #[test]
-fn commands_from_the_failed_one_on_give_the_error_to_everybody_who_waits() {
+fn commands_from_the_failed_one_on_give_the_error_to_every_waiter() {
     let (hand, queue) = lone(8);
     hand.get().fail = Some(1);
     let tickets: Vec<_> = (0..3).map(|n| queue.submit(n.into()).unwrap()).collect();
@@ -187,7 +187,7 @@ fn dropping_the_last_handle_lets_everything_run_and_frees_the_hardware_queue() {
     for n in 0..6 {
         queue.submit(n.into()).unwrap();
     }
-    queue.hold(Level::Block);
+    queue.suspend(Level::Block);
     drop(queue);
     hand.get().at_once = true;
     hand.complete(2);
@@ -203,7 +203,7 @@ fn a_handle_may_be_dropped_by_the_command_that_holds_it() {
     let other_hand = Hand::at_once();
     let other = device.queue(config(0, Level::Block, 4), other_hand.clone()).unwrap();
     let own = queue.clone();
-    queue.hold(Level::Block);
+    queue.suspend(Level::Block);
     // One is dropped by the launch, one with what is dropped, one by a launch on another queue.
     for (n, luggage) in [(0, Some(own)), (1, None), (2, Some(queue.clone()))] {
         let luggage = luggage.map(|queue| Box::new(queue) as Box<dyn Send>);
@@ -294,7 +294,7 @@ fn a_cancelled_command_makes_no_room_before_it_retires() {
     let hand = Arc::new(Hand::default());
     let small = XQueueConfig { capacity: 2, ..config(0, Level::Block, 1) };
     let queue = device.queue(small, hand.clone()).unwrap();
-    queue.hold(Level::Block);
+    queue.suspend(Level::Block);
     let first = queue.submit(0.into()).unwrap();
     let second = queue.submit(1.into()).unwrap();
     assert!(queue.cancel(first) && queue.cancel(second));
@@ -308,6 +308,98 @@ fn a_cancelled_command_makes_no_room_before_it_retires() {
     let third = block_on(third).unwrap();
     assert_eq!(queue.wait(third), Ok(()));
     assert_eq!(hand.get().log, [2]);
+}
+
+#[test]
+fn a_completion_that_is_dropped_leaves_no_waker() {
+    let (_hand, queue) = lone(8);
+    let ticket = queue.submit(1.into()).unwrap();
+    let count = Arc::new(Count(AtomicU64::new(0)));
+    let waker = Waker::from(count.clone());
+    let mut future = Box::pin(queue.completion(ticket));
+    assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!(Arc::strong_count(&count), 3);
+    drop(future);
+    assert_eq!(Arc::strong_count(&count), 2);
+}
+
+#[test]
+fn completions_that_are_awaited_late_keep_their_outcomes() {
+    let (_, device) = bench(Fcfs);
+    let small = XQueueConfig { capacity: 4, ..config(0, Level::Block, 2) };
+    let queue = device.queue(small, Hand::at_once()).unwrap();
+    let completion = |n: u64| queue.completion(queue.submit(n.into()).unwrap());
+    let completions: Vec<_> = (0..200).map(completion).collect();
+    queue.wait_all();
+    for completion in completions {
+        assert_eq!(block_on(completion), Ok(()));
+    }
+}
+
+#[test]
+fn waiters_do_not_make_a_submit_slower() {
+    let (_, device) = bench(Fcfs);
+    let large = XQueueConfig { capacity: 32_768, ..config(0, Level::Block, 1) };
+    let hand = Arc::new(Hand::default());
+    let queue = device.queue(large, hand.clone()).unwrap();
+    let submit_1_000 = || {
+        let start = std::time::Instant::now();
+        for n in 0..1_000 {
+            queue.submit(n.into()).unwrap();
+        }
+        start.elapsed()
+    };
+    let alone = (0..5).map(|_| submit_1_000()).min().unwrap();
+    let count = Arc::new(Count(AtomicU64::new(0)));
+    let waker = Waker::from(count);
+    let mut waiting: Vec<_> = (0..10_000)
+        .map(|n| Box::pin(queue.completion(queue.ticket_of(n % 5_000).unwrap())))
+        .collect();
+    for future in &mut waiting {
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let beside = (0..5).map(|_| submit_1_000()).min().unwrap();
+    assert!(beside < alone * 20 + Duration::from_millis(2), "{beside:?}, alone {alone:?}");
+    hand.get().at_once = true;
+    hand.complete(1);
+    queue.wait_all();
+}
+
+#[test]
+fn callbacks_come_on_a_thread_of_their_own_also_for_a_wrong_ticket() {
+    let (_, queue) = lone(1);
+    let (_hand, stranger) = lone(1);
+    let ticket = stranger.submit(0.into()).unwrap();
+    let (sender, threads) = std::sync::mpsc::channel();
+    let say = move |outcome| sender.send((outcome, std::thread::current().id())).unwrap();
+    queue.on_retired(ticket, say).unwrap();
+    let (outcome, thread) = threads.recv().unwrap();
+    assert_eq!(outcome, Err(WaitError::WrongQueue));
+    assert_ne!(thread, std::thread::current().id());
+}
+
+/// Panics when it is woken.
+struct Alarmed;
+
+impl Wake for Alarmed {
+    fn wake(self: Arc<Self>) {
+        panic!("as the test wants it");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_being_woken() {
+    let (hand, queue) = lone(8);
+    let ticket = queue.submit(1.into()).unwrap();
+    let count = Arc::new(Count(AtomicU64::new(0)));
+    let (bad, good) = (Waker::from(Arc::new(Alarmed)), Waker::from(count.clone()));
+    let mut futures: Vec<_> = (0..20).map(|_| Box::pin(queue.completion(ticket))).collect();
+    for (n, future) in futures.iter_mut().enumerate() {
+        let waker = if n.is_multiple_of(4) { &bad } else { &good };
+        assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    }
+    hand.complete(1);
+    soon("the other fifteen are woken", || count.0.load(Ordering::SeqCst) == 15);
 }
 
 /// The smallest executor.

@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Breach, Checked, Contract, Deactivate, ErrorType, FaultRates};
-use xsched::core::hal::{
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Backend, Breach, Checked, Contract, Deactivate, ErrorType, FaultRates};
+use xsched_core::hal::{
     Faulty, Halves, Interrupt, LevelAdapter, Lv3, Preempt, Retire, StepDone, Submit,
 };
-use xsched::core::id::{CmdId, QueueId};
-use xsched::core::level::{Caps, Level};
-use xsched::core::queue::{Outcome, Retired};
-use xsched::core::rng::SplitMix64;
-use xsched::core::time::Duration;
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Caps, Level};
+use xsched_core::queue::{Outcome, Retired};
+use xsched_core::rng::SplitMix64;
+use xsched_core::time::Duration;
 use xsched_hal_host::HostCommand;
 
 /// What must be zero in the end.
@@ -156,7 +156,7 @@ impl<B: Backend<Submit: Submit<Payload = HostCommand>>> Backend for Careful<B> {
 }
 
 /// A device that does nothing with its commands, completes them when it likes, and fails at times.
-/// Every other queue wakes whoever waits.
+/// Every other queue wakes its waiters.
 pub(crate) struct Moody {
     chance: SplitMix64,
 }

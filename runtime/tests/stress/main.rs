@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use device::{Careful, Ledger, Moody};
 use worker::{Lane, Tally, Worker};
-use xsched::core::rng::SplitMix64;
 use xsched::policies::hpf::Hpf;
 use xsched::{Runtime, RuntimeConfig};
+use xsched_core::rng::SplitMix64;
 use xsched_hal_host::{HostConfig, HostDevice};
 
 const WORKERS: u64 = 4;
@@ -70,7 +70,7 @@ fn nothing_hangs_leaks_or_breaks_the_contract() {
     assert!(runtime.is_scheduling(), "seed {seed}: the scheduler has ended");
     #[cfg(feature = "metrics")]
     let metrics = runtime.metrics();
-    // Queues that were dropped with work to do finish it although nobody has the runtime any more.
+    // Queues that were dropped with work to do finish it although no handle of the runtime is left.
     drop((lane, runtime));
     println!("{rounds} rounds: {summary}; {ledger}");
     assert_eq!(ledger.breaches(), 0, "seed {seed}: {ledger}");

@@ -8,13 +8,13 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use xsched::core::hint::{Hints, Priority};
-use xsched::core::level::Level;
-use xsched::core::rng::SplitMix64;
-use xsched::core::scheduler::SchedulerError;
-use xsched::core::window::WindowConfig;
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
 use xsched::{Device, Drain, Error, Runtime, SubmitError, Ticket, WaitError, XQueue, XQueueConfig};
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::level::Level;
+use xsched_core::rng::SplitMix64;
+use xsched_core::scheduler::SchedulerError;
+use xsched_core::window::WindowConfig;
 use xsched_hal_host::{HostCommand, HostDevice};
 
 use crate::device::{Careful, Cargo, Ledger, Moody};
@@ -76,7 +76,7 @@ impl<'a> Worker<'a> {
         while !self.lane.rest.load(Ordering::Relaxed) {
             self.act();
         }
-        // Nothing is held by hand any more; then everything must retire, whatever waits for what.
+        // No queue is suspended any more; then everything must retire, whatever waits for what.
         self.queues.iter().for_each(XQueue::resume);
         self.lane.barrier.wait();
         for queue in &self.queues {
@@ -115,7 +115,7 @@ impl<'a> Worker<'a> {
             95 => self.start_and_forget(&queue),
             96 | 97 => drop(self.queues.swap_remove(at)),
             _ => {
-                // A callback that has a handle keeps the queue, and with it a hold by hand.
+                // A callback that has a handle keeps the queue, and keeps it suspended.
                 self.call_back(&queue);
                 queue.resume();
                 self.queues.swap_remove(at);
@@ -206,13 +206,13 @@ impl<'a> Worker<'a> {
         match self.chance.below(4) {
             0 => {
                 let span = Duration::from_micros(self.chance.below(300));
-                let _ = queue.hold_after(Drain::All, level, Some(span));
+                let _ = queue.suspend_after(Drain::All, level, Some(span));
             }
             1 => {
                 let span = Duration::from_micros(self.chance.below(300));
-                let _ = queue.hold_after(Drain::Idle, level, Some(span));
+                let _ = queue.suspend_after(Drain::Idle, level, Some(span));
             }
-            _ => queue.hold(level),
+            _ => queue.suspend(level),
         }
         count(&self.lane.tally.holds);
     }
@@ -230,7 +230,7 @@ impl<'a> Worker<'a> {
 
     fn wait_for_another(&mut self, queue: &XQueue<Cargo>) {
         let Some(ticket) = self.ticket() else { return };
-        match queue.submit_wait(ticket) {
+        match queue.enqueue_wait(ticket) {
             Ok(Some(_)) => count(&self.lane.tally.events),
             Ok(None)
             | Err(

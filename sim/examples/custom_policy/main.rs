@@ -1,4 +1,4 @@
-//! Simulates the policy next to it, and others for comparison.
+//! Simulates the policy next to it, and built-in policies for comparison.
 //!
 //! `cargo run --release -p xsched-sim --example custom_policy`
 

@@ -1,14 +1,24 @@
 //! A policy of one's own: on each device the ready queues take turns, each for a slice of device
-//! time. Who has used the fewest slices goes first.
+//! time. The queue that has used the fewest slices goes first.
 
 use xsched_core::hint::Priority;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
-use xsched_core::scheduler::{QueueInfo, QueueTable};
+use xsched_core::policy::{
+    Changed, Decisions, Event, Policy, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+};
 use xsched_core::time::{Duration, Instant};
 
 /// Its slice of device time.
 pub(crate) struct TakeTurns(pub(crate) Duration);
+
+policy_state! {
+    /// What the table keeps for the policy with each queue.
+    struct Usage { used: Duration }
+}
+
+fn used(queue: QueueId, queues: &QueueTable<'_>) -> Duration {
+    queues.state::<Usage>(queue).map_or(Duration::ZERO, |state| state.get().used)
+}
 
 fn wants(queue: &&QueueInfo) -> bool {
     queue.ready && queue.hints.priority != Priority::NO_EXECUTE
@@ -18,34 +28,32 @@ fn wants(queue: &&QueueInfo) -> bool {
 impl Policy for TakeTurns {
     fn name(&self) -> &'static str { "take-turns" }
 
-    // How often queues shall report the device time that they have used.
+    // How often queues report the device time that they have used.
     fn progress_every(&self) -> Option<Duration> { Some(self.0.per(4)) }
 
-    // What happened. The table keeps a few words per queue for us: the first is the time used.
+    // What happened.
     fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        let (Some(info), Some(own)) = (queues.get(queue), queues.data(queue)) else { return };
-        let used = |other: &QueueInfo| queues.data(other.id).map(|words| words.get()[0]);
-        let more = match event {
-            Event::Progress { busy } => busy.as_ns(),
-            // Whoever comes, or comes back, starts where the others are.
+        let Some((info, own)) = queues.get(queue).zip(queues.state::<Usage>(queue)) else { return };
+        match event {
+            Event::Progress { busy } => own.update(|own| own.used += busy),
+            // A queue that becomes ready starts where the others are.
             Event::Ready => {
                 let others = queues.on_device(info.device).filter(wants).filter(|q| q.id != queue);
-                others.filter_map(used).min().unwrap_or(0).saturating_sub(own.get()[0])
+                let least = others.map(|q| used(q.id, queues)).min().unwrap_or_default();
+                own.update(|own| own.used = own.used.max(least));
             }
-            _ => return,
-        };
-        own.update(|words| [words[0] + more, words[1], words[2], words[3], words[4]]);
+            _ => {}
+        }
     }
 
-    // Who runs, from the table alone.
+    // Which queues run, from the table alone.
     fn decide(&mut self, _: Instant, _: Changed<'_>, queues: &QueueTable<'_>,
         out: &mut Decisions<'_>) {
         for device in queues.devices() {
-            let slice_ns = self.0.as_ns().max(1);
-            let slices = |q: &&QueueInfo| queues.data(q.id).map(|w| w.get()[0] / slice_ns);
+            let slices = |q: &&QueueInfo| used(q.id, queues).as_ns() / self.0.as_ns().max(1);
             let turn = queues.on_device(device).filter(wants).min_by_key(slices).map(|q| q.id);
             for queue in queues.on_device(device) {
-                // Nobody's turn: whoever comes first may start.
+                // While no queue is ready, each may start as soon as it becomes ready.
                 let may = queue.hints.priority != Priority::NO_EXECUTE;
                 let runs = may && turn.is_none_or(|turn| turn == queue.id);
                 out.set(queue.id, if runs { Verdict::Run } else { Verdict::Hold(Urgency::NOW) });

@@ -1,6 +1,6 @@
 //! Spatial sharing like that of NVIDIA's Multi-Process Service: kernels of different processes run
 //! at the same time. Each process gets an equal part of the units, but no more than its limit (the
-//! active thread percentage); what one cannot use goes to the others. A kernel runs at the rate of
+//! active thread percentage); what one cannot use goes to the rest. A kernel runs at the rate of
 //! the units it gets, and the kernels of one process divide what that has. Every kernel is taken to
 //! be able to fill the device, and processes do not disturb each other otherwise.
 //!

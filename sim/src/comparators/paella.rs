@@ -100,9 +100,9 @@ impl LaunchGate for Dispatcher {
         self.in_flight[device] += 1;
         self.jobs[task].in_flight += 1;
         let waits = |job: &Job| job.device == device && job.could_go();
-        let others = self.jobs.iter().filter(|job| waits(job)).count();
-        // Nobody is deprived by a task that has the device to itself: it catches up by all of it.
-        let fair_ns = if others > 0 { work_ns as f64 / (1 + others) as f64 } else { 0.0 };
+        let waiting = self.jobs.iter().filter(|job| waits(job)).count();
+        // A task that has the device to itself deprives no task, and catches up by all of its work.
+        let fair_ns = if waiting > 0 { work_ns as f64 / (1 + waiting) as f64 } else { 0.0 };
         for job in self.jobs.iter_mut().filter(|job| waits(job)) {
             job.deficit_ns += fair_ns;
         }

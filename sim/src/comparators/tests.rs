@@ -41,7 +41,7 @@ fn rate_control_learns_grows_and_cuts() {
         Comparators { tgs_interval_ns: 100 * MS, tgs_window_ns: 10 * MS, ..Comparators::default() };
     let tasks = [task("production", None, 1), task("opportunistic", None, 0)];
     let mut gate = tgs::RateControl::new(&parameters, &tasks);
-    assert_eq!(gate.admit(0, 1, 1), Admit::Now, "nobody else is there");
+    assert_eq!(gate.admit(0, 1, 1), Admit::Now, "no production task has launched");
     gate.launched(0, 0, 50 * MS);
     assert_eq!(gate.admit(MS, 1, 1), Admit::At(100 * MS), "the rate is being learnt");
     gate.launched(150 * MS, 0, 50 * MS);
@@ -98,7 +98,7 @@ fn requests_go_by_priority_and_then_by_arrival() {
     assert!(!gate.admit_request(3, 3));
     assert_eq!(gate.next_request(), None);
     gate.request_over(0);
-    assert!(!gate.admit_request(0, 4), "others are before it");
+    assert!(!gate.admit_request(0, 4), "requests that waited longer go first");
     assert_eq!(gate.next_request(), Some(3));
     assert!(gate.admit_request(3, 3));
     gate.request_over(3);
@@ -117,7 +117,7 @@ fn a_task_catches_up_when_it_has_the_device_to_itself() {
         gate.admit(0, 0, 1_000);
         gate.admit(0, 1, 1);
         gate.retired(over, 1);
-        let next = gate.woken().expect("there is room and somebody waits");
+        let next = gate.woken().expect("there is room and a task waits");
         gate.launched(0, next, 100);
         next
     };

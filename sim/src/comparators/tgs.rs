@@ -1,10 +1,11 @@
 //! Rate control like that of TGS: on each device the tasks of the highest priority are production,
-//! the others opportunistic. The control watches at what rate the production tasks launch work. It
-//! learns their undisturbed rate while the opportunistic tasks wait, then lets these launch a
-//! little in every window and more and more of it while the production rate stays near the learnt
+//! all further tasks are opportunistic. The control watches at what rate the production tasks launch
+//! work. It learns their undisturbed rate while the opportunistic tasks wait, then lets these launch
+//! a little in every window and more and more of it while the production rate stays near the learnt
 //! one: by a factor at first, then by additions; when the rate drops, the allowance is cut by a
 //! factor. Production tasks that launch nothing for a whole interval free the device for the
-//! others. Kernels are never stopped, and one may always go in each window, however long it is.
+//! opportunistic tasks. Kernels are never stopped, and one may always go in each window, however
+//! long it is.
 //!
 //! Source: Wu, Zhang, Bai, Liu and Jin, "Transparent GPU Sharing in Container Clouds for Deep
 //! Learning Workloads" (NSDI 2023), and the constants of the authors' public code: a window of
@@ -55,10 +56,10 @@ struct Control {
     phase: Phase,
     /// When the present interval ends.
     judged_at_ns: u64,
-    /// Work that was launched in it, by production and by the others.
+    /// Work that was launched in it, by production and by opportunistic tasks.
     produced_ns: u64,
     taken_ns: u64,
-    /// Production rate without the others.
+    /// Production rate without opportunistic tasks.
     learnt: f64,
     /// Opportunistic rate that is allowed.
     allowed: f64,
@@ -109,7 +110,7 @@ impl Control {
         }
     }
 
-    /// An interval is over in which production and the others launched at these rates.
+    /// An interval is over in which production and opportunistic tasks launched at these rates.
     fn judge(&mut self, produced: f64, taken: f64, parameters: &Comparators) {
         if produced == 0.0 {
             self.phase = Phase::Free;

@@ -1,6 +1,6 @@
 //! Quotas like those of vCUDA containers: each process may use a fixed part of the device time, and
-//! its launches wait once the part of the present window is used up. What it does not use is lost,
-//! for itself and for the others, so the device idles although there is work. A command that
+//! its launches wait once the part of the present window is used up. What it does not use is lost
+//! for all processes, so the device idles although there is work. A command that
 //! overdraws the quota is paid for by the following windows.
 //!
 //! Source: Gu et al., "GaiaGPU: Sharing GPUs in Container Clouds" (ISPA 2018), and the public code

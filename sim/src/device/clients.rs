@@ -14,7 +14,7 @@ const NOTHING: f64 = 1e-3;
 pub(crate) enum Split {
     /// One process at a time.
     Slices {
-        /// How long, while others want the device.
+        /// How long, while other processes want the device.
         slice_ns: u64,
         /// Device time of a change.
         switch_ns: u64,
@@ -182,8 +182,8 @@ impl Clients {
     }
 }
 
-/// Divides the device among the processes that run something: equally, but nobody gets more than
-/// its limit, and what one leaves goes to the others. The commands of a process divide its part.
+/// Divides the device among the processes that run something: equally, but none gets more than
+/// its limit, and what one leaves goes to the rest. The commands of a process divide its part.
 fn share_out(running: &mut [Running], limits: &[f64]) {
     let limit = |client: usize| limits.get(client).copied().unwrap_or(1.0);
     let mut clients: Vec<usize> = running.iter().map(|r| r.client).collect();

@@ -2,7 +2,7 @@
 //!
 //! A command is ready once it has arrived (launch latency). The device starts the head of a ready
 //! stream according to its [`Concurrency`], unless a closed gate is in front of it or its stream is
-//! interrupted. Urgent streams go before others, and where one command runs at a time also between
+//! interrupted. Urgent streams go first, and where one command runs at a time also between
 //! two waves of blocks of a command. Gates cost device time whenever they are passed. Saving stalls
 //! the whole device; restoring lengthens the command that continues. Where an interrupt reaches the
 //! whole device, [`partition`] has it.
@@ -35,7 +35,7 @@ pub(crate) enum Note {
     Stopped { stream: u32, cmd: u64, since_ns: u64, finished: bool },
     /// A stream that was being held runs nothing any more.
     Quiet { stream: u32, held_at_ns: u64 },
-    /// Somebody who may run has started after others were told to stop.
+    /// A stream that may run has started after another stream was told to stop.
     Begun { stream: u32, held_at_ns: u64 },
     /// A save or restore took device time.
     Switched { stream: u32, from_ns: u64, to_ns: u64, save: bool },
@@ -71,7 +71,7 @@ pub(crate) struct Device {
     staged: Vec<Staged>,
     /// The operation that goes on.
     operation: Vec<Staged>,
-    /// Since when somebody who may run waits for those who were told to stop.
+    /// Since when a stream that may run waits for streams that were told to stop.
     waits_since_ns: Option<u64>,
 }
 
@@ -239,7 +239,7 @@ impl World {
         let urgent = s.urgent;
         self.check_quiet(stream);
         if urgent {
-            // Its next command is set up when this one has ended, and whoever waits is faster.
+            // Its next command is set up when this one has ended, and a stream that waits is faster.
             self.start_next(device);
         }
         self.line_up(stream);

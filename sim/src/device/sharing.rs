@@ -16,8 +16,8 @@ pub(crate) enum Sharing {
     Clients(Clients),
 }
 
-/// The turns of streams that are not urgent come after all others, and this is the first of them:
-/// that of a stream that an urgent one has interrupted.
+/// The first turn of streams that are not urgent: that of a stream that an urgent one has
+/// interrupted. The turns of urgent streams come before.
 pub(super) const NEXT: u64 = 1 << 63;
 
 /// Streams that wait for the device, each with its turn, in order of turns.

@@ -80,7 +80,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The head may not start, whoever's turn it is.
+    /// The head may not start, even if it is the stream's turn.
     pub(crate) fn is_blocked(&self) -> bool {
         let at_gate = |head: &Launched| head.gated && !head.started;
         self.interrupted || (self.closed && self.fifo.front().is_some_and(at_gate))
@@ -122,7 +122,7 @@ impl Stream {
         head.left_ns - self.after_wave_ns
     }
 
-    /// The head's wave is over and others follow.
+    /// The head's wave is over and further waves follow.
     pub(crate) fn next_wave(&mut self) -> bool {
         let left_ns = std::mem::take(&mut self.after_wave_ns);
         if let Some(head) = self.fifo.front_mut().filter(|_| left_ns > 0) {

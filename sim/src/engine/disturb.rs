@@ -89,7 +89,7 @@ impl Engine<'_> {
             Disturbance::Prioritise { task, priority } => {
                 let priority = Priority::new(i32::from(priority)).unwrap_or_default();
                 let hints = Hints::with_priority(priority);
-                // Somebody who has gone cannot be given a priority; nothing is lost.
+                // A queue that has gone cannot be given a priority; nothing is lost.
                 let _ = self.scheduler.set_hints(now, self.queues[task].id, hints);
                 self.scheduler_due = true;
             }

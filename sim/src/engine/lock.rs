@@ -84,7 +84,7 @@ impl Engine<'_> {
     pub(super) fn keep_lock(&mut self, task: usize) -> bool {
         let thread = &self.threads[task];
         let Some(lock) = thread.lock.filter(|_| thread.has_lock) else { return self.lock(task) };
-        // Whoever was just given the lock does something with it first.
+        // The thread that was just given the lock does something with it first.
         if std::mem::take(&mut self.threads[task].just_granted) {
             return true;
         }
@@ -95,7 +95,7 @@ impl Engine<'_> {
         self.lock(task)
     }
 
-    /// A thread is gone; nobody waits for it.
+    /// A thread is gone; it no longer waits for the lock.
     pub(super) fn forget_lock(&mut self, task: usize) {
         if let Some(lock) = self.threads[task].lock {
             self.locks[lock].waiters.retain(|(waiter, _)| *waiter != task as u32);

@@ -45,7 +45,7 @@ impl Engine<'_> {
         if self.inbox.front().is_some_and(|(at, ..)| *at <= now_ns) {
             if let Some((_, queue, report)) = self.inbox.pop_front() {
                 let id = self.queues[queue as usize].id;
-                // A queue that has gone meanwhile is nobody's business any more.
+                // A queue that has gone meanwhile needs no orders.
                 let _ = self.scheduler.handle_report(now, id, &report);
                 self.scheduler_due = true;
             }

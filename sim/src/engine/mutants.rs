@@ -1,5 +1,5 @@
-//! Deliberate defects: the checker of each invariant notices the one that breaks it, and nobody
-//! complains about the same run without it.
+//! Deliberate defects: the checker of each invariant notices the one that breaks it, and no
+//! checker complains about the same run without it.
 
 #[path = "../../tests/theory/build.rs"]
 mod build;

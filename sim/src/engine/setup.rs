@@ -110,7 +110,7 @@ impl<'a> Engine<'a> {
     fn make_locks(&mut self) {
         for (i, process) in self.scenario.processes.iter().enumerate() {
             let rng = sample::generator(self.setup.seed, LOCK_STREAM + i as u64);
-            // A process without a lock has one that nobody takes, so that indices agree.
+            // A process without a lock has one that no thread takes, so that indices agree.
             let order = process.lock.unwrap_or(crate::scenario::LockOrder::Fair);
             self.locks.push(Lock::new(order, process.lock_handoff_ns, rng));
         }

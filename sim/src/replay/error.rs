@@ -83,7 +83,7 @@ pub enum ReplayError {
         /// How many there may be.
         max: u32,
     },
-    /// Nobody waited for anything.
+    /// No thread waited for anything.
     #[error("the record has no request: no command that was waited for has retired")]
     NoRequests,
     /// The times in it make no sense.

@@ -173,7 +173,7 @@ fn devices(workload: &Workload) -> Vec<DeviceSpec> {
         gate_ns: 0,
         gate_close_ns: 0,
         gate_spacing_ns: 0,
-        // Once the device is free, whoever takes it over still has to start.
+        // Once the device is free, the queue that takes it over still has to start.
         save_fixed_ns: overheads.hold_ns.saturating_add(overheads.request_ns),
         save_context_ns: 0,
         // What restoring takes is in the recorded device time of the command that was restored.
@@ -189,7 +189,7 @@ fn devices(workload: &Workload) -> Vec<DeviceSpec> {
 }
 
 /// A task that went on until the end of the run does so in one that is scheduled otherwise too, so
-/// that the load of the others stays the same. Otherwise it makes its requests and no more.
+/// that the load of the other tasks stays the same. Otherwise it makes its requests and no more.
 fn spec(
     task: &Task,
     process: usize,

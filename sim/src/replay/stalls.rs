@@ -4,8 +4,8 @@
 //! thread that computes, or drives it, may have to wait for a processor. So the time between two
 //! completions that were seen is given out to the commands that ran in it: first to the one that
 //! completed, then, if its device time does not fit in there because it was interrupted, or is one
-//! of several that completed together, to times before that nobody has claimed, back to its submit.
-//! What is left of the time before a completion is a stall of the command that completed.
+//! of several that completed together, to times before that no command has claimed, back to its
+//! submit. What is left of the time before a completion is a stall of the command that completed.
 
 use super::trace::Trace;
 
@@ -16,7 +16,7 @@ const LOOK_BACK: usize = 1_000;
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     end_ns: u64,
-    /// What nobody has claimed of it.
+    /// What no command has claimed of it.
     free_ns: u64,
     /// The command that should have run: place of its queue among the traces, and its index.
     owner: Option<(usize, usize)>,
@@ -79,7 +79,7 @@ fn claim(batch: &Batch, before_ns: u64, gaps: &mut Vec<Gap>) {
     let owner = Some((batch.trace, batch.first));
     let mut rest_ns = batch.work_ns.saturating_sub(own_ns);
     let free_ns = own_ns.saturating_sub(batch.work_ns);
-    // Where nobody had work goes first.
+    // Times at which no queue had work go first.
     for take_stalls in [false, true] {
         for gap in gaps.iter_mut().rev().take(LOOK_BACK) {
             if rest_ns == 0 || gap.end_ns <= batch.from_ns {

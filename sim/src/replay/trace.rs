@@ -138,7 +138,7 @@ impl Trace {
         self.pending = last + 1;
     }
 
-    /// The groups that are through. A queue that nobody ever waited for is one group.
+    /// The groups that are through. A queue without any wait is one group.
     pub(super) fn complete(&self) -> Vec<Group> {
         if self.groups.is_empty() && self.pending > self.open {
             return vec![Group { first: self.open, last: self.pending - 1 }];

@@ -377,7 +377,7 @@ mod tests {
         let both = verdict(reference(24.0, 50.0, true));
         assert_eq!(both.to_string(), "off by 100.0%, outside band");
         let mut unknown = reference(1.0, 1.0, false);
-        unknown.metric = Metric::Throughput { task: Some("nobody".into()) };
+        unknown.metric = Metric::Throughput { task: Some("unknown".into()) };
         assert_eq!(verdict(unknown), Verdict::NoSamples);
     }
 

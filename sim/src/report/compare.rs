@@ -28,6 +28,16 @@ impl Combination {
 
 /// Every policy with every level, policies first, repetitions left out. A policy for which
 /// `never_holds` is true comes once.
+///
+/// ```
+/// use xsched_sim::report::combinations;
+/// use xsched_sim::run::never_holds;
+///
+/// let policies = ["fcfs", "hpf"].map(str::to_owned);
+/// let labels = combinations(&policies, &[1, 2], never_holds).into_iter().map(|one| one.label());
+/// assert_eq!(labels.collect::<Vec<_>>(), ["fcfs", "hpf Lv1", "hpf Lv2"]);
+/// ```
+#[must_use]
 pub fn combinations(
     policies: &[String],
     levels: &[u8],

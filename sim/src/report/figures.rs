@@ -379,6 +379,6 @@ mod tests {
         assert_eq!(get(Metric::Latency { task: None, stat: Stat::Mean }), Some(2.5));
         assert_eq!(get(Metric::Throughput { task: fast }), Some(4.0));
         assert_eq!(get(Metric::Throughput { task: None }), Some(2.0));
-        assert_eq!(get(Metric::Throughput { task: Some("nobody".into()) }), None);
+        assert_eq!(get(Metric::Throughput { task: Some("unknown".into()) }), None);
     }
 }

@@ -15,10 +15,10 @@ impl Source<'_> {
         let none = RawComparators::default();
         let raw = raw.comparators.as_ref().map_or(&none, |table| table.get_ref());
         let known = Comparators { system, ..Comparators::default() };
-        self.rate_control(raw, known).and_then(|known| self.others(raw, known))
+        self.rate_control(raw, known).and_then(|known| self.further(raw, known))
     }
 
-    fn others(&self, raw: &RawComparators, known: Comparators) -> Result<Comparators> {
+    fn further(&self, raw: &RawComparators, known: Comparators) -> Result<Comparators> {
         let window_ns = self.positive_time(&raw.vcuda_window)?;
         let most = 1..=65_536;
         Ok(Comparators {

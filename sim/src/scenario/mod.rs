@@ -63,6 +63,10 @@ const MAX_TOTAL_COMMANDS: u128 = 1_000_000_000_000;
 
 impl Scenario {
     /// Reads and checks a scenario file. Trace files are looked up relative to its folder.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake in the file or in one that it names, or that one cannot be read.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let bytes = read_file(path).map_err(|error| {
             ScenarioError::new(path, 1, "file", &format!("cannot be read: {error}"))
@@ -72,12 +76,31 @@ impl Scenario {
 
     /// Checks a scenario that is already in memory. `file` is its name for messages, and trace
     /// files are looked up in the folder that it names.
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use xsched_sim::scenario::Scenario;
+    ///
+    /// let text = "version = 1\nname = \"x\"\nduration_ms = 5\n\
+    ///     [[device]]\nname = \"d\"\nmax_level = 4\n";
+    /// let error = Scenario::parse(text, Path::new("x.toml")).expect_err("there is no level 4");
+    /// assert_eq!(error.to_string(), "x.toml:6: device[0].max_level: must be 1 to 3, is 4");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Scenario::load`].
     pub fn parse(text: &str, file: &Path) -> Result<Self, ScenarioError> {
         Self::parse_with(text, file, &mut read_file)
     }
 
-    /// As [`Scenario::parse`], with a function that stands for the file system: it gets the path of
-    /// a trace or device file and returns its content. It is called once for each different path.
+    /// Checks a scenario with a function that stands for the file system: it gets the path of a
+    /// trace or device file and returns its content. It is called once for each different path.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scenario::load`].
     pub fn parse_with(
         text: &str,
         file: &Path,
@@ -88,7 +111,11 @@ impl Scenario {
         check::scenario(&source, &raw, read)
     }
 
-    /// As [`Scenario::parse_with`], of bytes that need not be UTF-8.
+    /// Checks a scenario in bytes that need not be UTF-8, as [`Scenario::parse_with`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scenario::load`], and if the bytes are not UTF-8.
     pub fn parse_bytes(
         bytes: &[u8],
         file: &Path,

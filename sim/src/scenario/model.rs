@@ -13,6 +13,8 @@ use super::system::Comparators;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// A whole experiment: devices, processes, tasks and how long to run them.
+///
+/// [`Scenario::load`] and [`Scenario::parse`] make one; all fields can be changed before a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Short name, used in reports. 1 to 64 characters of `[A-Za-z0-9._-]`.
@@ -30,8 +32,8 @@ pub struct Scenario {
     pub warmup_ns: u64,
     /// The policy to use when the command line names none.
     pub policy: String,
-    /// How many queues the policy K-EDF lets run at once; `None` leaves it to the policy. Others
-    /// take no notice.
+    /// How many queues the policy K-EDF lets run at once; `None` leaves it to the policy.
+    /// Other policies ignore it.
     pub k: Option<u32>,
     /// The timeslice of policies that have one, 100 µs to 10 s; `None` leaves it to the policy.
     pub timeslice_ns: Option<u64>,
@@ -155,7 +157,7 @@ pub enum LockOrder {
     /// First come, first served; released after every launch.
     Fair,
     /// The owner keeps it from launch to launch until it has to wait for something else, or until
-    /// somebody has waited for `switch_ns`; then a random waiter gets it.
+    /// another thread has waited for `switch_ns`; then a random waiter gets it.
     Unfair {
         /// How long a waiter waits before it may take the lock from a launching owner.
         switch_ns: u64,
@@ -264,7 +266,7 @@ pub enum Arrival {
     },
 }
 
-/// The request that comes after so many others.
+/// The request that comes after `before` requests.
 pub(crate) fn recorded_request(
     requests: &[RecordedRequest],
     repeat_from: Option<usize>,
@@ -342,8 +344,8 @@ pub struct TaskSpec {
     /// Waves of blocks of each command, at least 1, on a device that runs one command at a time:
     /// between two of them an urgent stream may take the device over.
     pub waves: u32,
-    /// Its stream has the most urgent priority that the device knows: it goes before others that
-    /// wait, but not twice in a row while others wait.
+    /// Its stream has the most urgent priority that the device knows: it goes before other
+    /// streams that wait, but not twice in a row while they wait.
     pub urgent_stream: bool,
     /// Requests that may be submitted and not yet complete; 1 waits for each.
     pub outstanding: u32,

@@ -1,4 +1,4 @@
-//! Names that others refer to.
+//! Names that other tables of the file refer to.
 
 use std::collections::HashMap;
 

@@ -86,7 +86,7 @@ impl FromStr for System {
 pub struct Comparators {
     /// The system to run instead of a policy when the command line names neither.
     pub system: Option<System>,
-    /// `timeslice`: how long a process has the device while others want it.
+    /// `timeslice`: how long a process has the device while other processes want it.
     pub slice_ns: u64,
     /// `timeslice`: device time of changing from one process to another.
     pub switch_ns: u64,

@@ -13,7 +13,7 @@ fn endless(command_ns: u64) -> TaskSpec {
     TaskSpec { commands: 10_000, command: Dist::Constant(command_ns), ..task("victim") }
 }
 
-/// The victim and somebody who takes the device away at random times and for long, without
+/// The victim and a task that takes the device away at random times and for long, without
 /// disturbing it otherwise.
 fn preempted(device: DeviceSpec, level: u8, latency_ns: u64, victim: TaskSpec) -> Outcome {
     let urgent = TaskSpec {

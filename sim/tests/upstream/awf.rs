@@ -1,5 +1,5 @@
 //! Active window first. Defects: all devices count as one, and a process stays the active one after
-//! its end, for whoever gets its number next.
+//! its end, for the queue that gets its number next.
 
 use xsched_core::id::{ProcessId, QueueId};
 use xsched_core::policy::{Changed, Decisions, Event, Policy};

@@ -32,7 +32,7 @@ pub(crate) struct Cfs {
 impl Cfs {
     fn account(&mut self, now: Instant, queue: &QueueInfo) {
         let priority = self.priorities.get(queue).unwrap_or(0);
-        // The defect: a node is made for whoever is seen, ready or not.
+        // The defect: a node is made for every queue that is seen, ready or not.
         let node = self.nodes.entry(handle(queue)).or_default();
         if node.running {
             let weight = WEIGHT * 1.2_f64.powi(i32::from(priority));

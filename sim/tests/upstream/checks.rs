@@ -1,5 +1,5 @@
-//! What every policy of a kind has to keep, whoever wrote it. Each check sets up what broke the C++
-//! library's algorithm, and says in words what is wrong.
+//! What every policy of a kind has to keep, of this project or not. Each check sets up what broke
+//! the C++ library's algorithm, and says in words what is wrong.
 
 use xsched_core::hint::{Hints, Laxity, PolicyHint, Priority};
 use xsched_core::policy::Policy;
@@ -51,7 +51,7 @@ fn has_at_least(spell: &Spell, queue: usize, part: f64, who: &str) -> Found {
     require(share >= part, || format!("{who} ran {:.1} % of the time", share * 100.0))
 }
 
-/// A queue that must not execute does not, even with nobody else there.
+/// A queue that must not execute does not, even alone on the device.
 pub(crate) fn no_execute(mut policy: Tried) -> Found {
     let mut rig = Rig::new(&mut *policy);
     let queue = rig.busy(0, priority(-256));
@@ -152,7 +152,7 @@ pub(crate) fn newcomer_starves_nobody(mut policy: Tried) -> Found {
     has_at_least(&spell, new, 0.4, "the new queue")
 }
 
-/// A queue that has worked for 1.5 s may pause without waiting for whoever came in the pause.
+/// A queue that has worked for 1.5 s may pause without waiting for queues that came in the pause.
 pub(crate) fn pause_starves_nobody(mut policy: Tried) -> Found {
     let mut rig = Rig::new(&mut *policy);
     let old = rig.busy(0, Hints::default());
@@ -211,7 +211,7 @@ pub(crate) fn wakes_held(mut policy: Tried) -> Found {
     require(together == 0, || format!("two queues ran together for {together} of 40 steps"))
 }
 
-/// Whoever comes after a queue with a hint, in its place of the table, does not have that hint.
+/// A queue that takes the slot of a queue with a hint does not have that hint.
 fn hints_end(mut policy: Tried, old: Hints, rival: Hints) -> Found {
     let mut rig = Rig::new(&mut *policy);
     let first = rig.busy(0, old);
@@ -255,17 +255,17 @@ pub(crate) fn windows_end(mut policy: Tried) -> Found {
     has_at_least(&spell, other, 0.95, "who is as good as the other one")
 }
 
-/// All queues run as soon as a policy that holds nobody is in charge.
+/// All queues run as soon as a policy that holds no queue is in charge.
 pub(crate) fn switch_is_carried_out(driver: Driver, mut policies: [Tried; 2]) -> Found {
     let [holding, lenient] = &mut policies;
     let mut rig = Rig::driven(&mut **holding, driver);
     let low = rig.busy(0, priority(1));
     rig.busy(0, priority(5));
     rig.run_ms(5);
-    require(rig.held(low), || "nobody was held before the switch".to_owned())?;
+    require(rig.held(low), || "no queue was held before the switch".to_owned())?;
     rig.switch(&mut **lenient);
     let spell = rig.run_ms(1_000);
-    has_at_least(&spell, low, 0.99, "a queue that nobody holds any more")
+    has_at_least(&spell, low, 0.99, "a queue that is no longer held")
 }
 
 /// What was hinted before a switch counts after it.

@@ -10,12 +10,12 @@ use xsched_core::time::Instant;
 use super::hints::HintMap;
 use super::{HOLD, RUN};
 
-/// A priority as it was hinted. Nobody hints the default.
+/// A priority as it was hinted. No queue hints the default.
 pub(crate) fn hinted(hints: &Hints) -> Option<i16> {
     (hints.priority != Priority::DEFAULT).then(|| hints.priority.get().clamp(-255, 255))
 }
 
-/// Holds whoever of these is below the highest that is ready. If nobody is, everybody runs.
+/// Holds each of these queues that is below the highest ready one. If none is ready, all run.
 pub(crate) fn highest<'t>(
     queues: impl Iterator<Item = &'t QueueInfo> + Clone,
     out: &mut Decisions<'_>,

@@ -116,7 +116,7 @@ impl Policy for Pup {
         let works = self.line.front().is_some_and(|process| ready(process.id));
         if let Some(until) = self.until {
             if works && now < until {
-                // The defect: whoever has come since is left as it is, which is running.
+                // The defect: a queue that has come since is left as it is, which is running.
                 return out.wake_at(until);
             }
             if let Some(mut process) = self.line.pop_front() {

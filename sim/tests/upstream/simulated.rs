@@ -120,7 +120,7 @@ fn one_of_two(scenario: &Scenario, policy: Tried, from_ns: u64, to_ns: u64) -> F
     match count.map(|count| count > 0) {
         [true, false] | [false, true] => Ok(()),
         [true, true] => Err(format!("both tasks ran in one slice: {count:?} commands")),
-        [false, false] => Err("nobody ran".to_owned()),
+        [false, false] => Err("no queue ran".to_owned()),
     }
 }
 

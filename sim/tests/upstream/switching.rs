@@ -31,7 +31,7 @@ fn all_names_of_the_original_are_policies() {
 fn a_switch_of_policies_is_carried_out_at_once() {
     let check = |driver| checks::switch_is_carried_out(driver, [build("hpf"), build("fcfs")]);
     let found = check(Driver::SwitchesOnPaper).expect_err("the defect goes unnoticed");
-    assert!(found.contains("nobody holds any more ran 0.0 %"), "{found}");
+    assert!(found.contains("is no longer held ran 0.0 %"), "{found}");
     assert_eq!(check(Driver::Ours), Ok(()));
 }
 

@@ -1,5 +1,5 @@
-//! Utilisation partition. Defects: once anybody has a hint, who has none never runs, even when
-//! nobody else has work; and one queue runs on all devices together.
+//! Utilisation partition. Defects: once a queue has a hint, a queue without one never runs, even
+//! when no other queue has work; and one queue runs on all devices together.
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;

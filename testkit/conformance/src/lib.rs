@@ -1,7 +1,7 @@
 //! The one suite of checks that every device backend must pass.
 //!
-//! A backend's author implements [`Subject`] in an integration test: how a device is opened, what
-//! it claims, and how a command that takes a certain time is made. Every [`Check`] then becomes a
+//! A backend's author implements [`Subject`] in an integration test. It says how a device is opened,
+//! what the device claims, and how a command of a given duration is made. Every [`Check`] becomes a
 //! test of its own:
 //!
 //! ```no_run
@@ -33,13 +33,13 @@
 //! `tests/minimal_backend` is a complete example: a backend at Lv1 in under 100 lines, and its
 //! [`Subject`].
 //!
-//! What a command does is seen in a [`Log`], which it writes through a [`Note`]: when it started,
-//! that it makes progress, when it ended. What the device *says* is held against what *happened*.
-//! Asserts about order and holds are strict. Where a check can only tell something if a step comes
-//! in time (such as while a command runs), it tries again with longer commands before it fails.
+//! A command writes what it does into a [`Log`] through a [`Note`]: when it started, that it makes
+//! progress, when it ended. The suite compares what the device *reports* with what *happened*.
+//! Asserts about order and holds are strict. A check that shows something only if a step comes in
+//! time, such as while a command runs, is repeated with longer commands before it fails.
 //!
-//! [`broken`] has a device with one defect at a time, wrapped around any other: the suite's own
-//! tests show that each check fails for the defect that it is for.
+//! [`broken`] wraps any device and adds one defect at a time. The suite's own tests show that each
+//! check fails for its defect.
 
 pub mod broken;
 mod check;

@@ -1,4 +1,4 @@
-//! What commands did, as noted by themselves.
+//! The log of what commands did, which the commands write themselves.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a backend's author says about the device under test.
+//! The description of the device under test, which a backend's author implements.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ pub type RetireOf<S> = <<S as Subject>::Backend as Backend>::Retire;
 /// The half of a subject's backend that preempts.
 pub type PreemptOf<S> = <<S as Subject>::Backend as Backend>::Preempt;
 
-/// What a command under test has to do.
+/// What a command under test does.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// End as soon as possible. Notes nothing.
+    /// It ends as soon as possible and notes nothing.
     Empty,
-    /// Take this much device time or more, and note start, progress and end: see [`Note`].
+    /// It takes this much device time or more, and notes start, progress and end: see [`Note`].
     Timed {
         /// Device time in nanoseconds.
         ns: u64,
         /// The command's place in the log.
         note: Note,
     },
-    /// Fail on the device. Notes nothing.
+    /// It fails on the device and notes nothing.
     Failing,
 }
 
-/// What a backend claims about the device under test, and how fast that is.
+/// What a backend claims about the device under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The level that its queues have.
@@ -42,19 +42,19 @@ pub struct Claims {
     pub unit_ns: u64,
     /// An interrupt stops a running command. If false it may wait for its end.
     pub stops_commands: bool,
-    /// Of the device time of commands, at least so many permille are reported as busy. 0 if the
+    /// The least share of commands' device time that is reported as busy, in permille. 0 if the
     /// device cannot measure.
     pub busy_permille: u32,
-    /// What is reported as busy leaves out time for which commands of other queues had the device.
+    /// The reported busy time leaves out time for which commands of other queues had the device.
     /// If false, a queue's reported time may include time for which another queue had the device.
     pub busy_alone: bool,
-    /// Queues that can be open at once, or `None` if there is no limit worth testing.
+    /// The number of queues that can be open at once, or `None` if there is no limit worth testing.
     pub queues_max: Option<u32>,
 }
 
 impl Claims {
-    /// One unit, a time unit of 300 µs, commands are stopped at Lv3, nine tenths of the time are
-    /// reported, any number of queues.
+    /// Claims with one unit, a time unit of 300 µs, commands that are stopped at Lv3, nine tenths of
+    /// the time reported, and any number of queues.
     #[must_use]
     pub const fn at(level: Level) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Claims {
 
 /// A device under test.
 pub trait Subject: Send + Sync + 'static {
-    /// What is launched.
+    /// A command.
     type Command: Clone + Send + Sync + 'static;
     /// The backend.
     type Backend: Backend<
@@ -84,10 +84,10 @@ pub trait Subject: Send + Sync + 'static {
     /// What the backend claims about this device.
     fn claims(&self) -> Claims;
 
-    /// Opens the device freshly. Each check does so once.
+    /// Opens the device anew. Each check does so once.
     ///
     /// # Errors
-    /// Why it cannot be opened. Fails the check.
+    /// The reason, as text, if it cannot be opened. The check fails then.
     fn device(&self) -> Result<Self::Backend, String>;
 
     /// The configuration for a queue. May depend on the device, to make a stream on it, say.
@@ -114,7 +114,7 @@ pub trait Subject: Send + Sync + 'static {
         Duration::from_millis(3)
     }
 
-    /// Rounds of the checks that do something again and again. They end after 8,000, or 0.5 s, in
+    /// Rounds of the checks that repeat something. They end after 8,000 rounds, or 0.5 s, in
     /// any case.
     fn rounds(&self) -> u32 {
         5_000

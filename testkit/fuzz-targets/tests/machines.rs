@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use xsched_core::rng::SplitMix64;
 use xsched_fuzz_targets::corpus;
 use xsched_fuzz_targets::machines::{
-    Difference, QueueMutant, SchedulerMutant, Tally, queue_machine, run_queue, run_scheduler,
+    Counters, Difference, QueueMutant, SchedulerMutant, queue_machine, run_queue, run_scheduler,
     scheduler_machine,
 };
 
@@ -47,7 +47,7 @@ fn inputs() -> impl Iterator<Item = Vec<u8>> {
 }
 
 /// How many inputs show the defect.
-fn caught(run: impl Fn(&[u8]) -> Result<Tally, Difference>) -> usize {
+fn caught(run: impl Fn(&[u8]) -> Result<Counters, Difference>) -> usize {
     inputs().filter(|bytes| run(bytes).is_err()).count()
 }
 
@@ -81,11 +81,11 @@ fn a_difference_says_what_led_to_it() {
 #[test]
 fn a_run_depends_on_its_bytes_alone() {
     for bytes in inputs().take(20) {
-        let tally =
-            |run: Result<Tally, Difference>| run.expect("no defect").iter().collect::<Vec<_>>();
-        let queue = || tally(run_queue(&bytes, QueueMutant::None));
+        let counters =
+            |run: Result<Counters, Difference>| run.expect("no defect").iter().collect::<Vec<_>>();
+        let queue = || counters(run_queue(&bytes, QueueMutant::None));
         assert_eq!(queue(), queue());
-        let scheduler = || tally(run_scheduler(&bytes, SchedulerMutant::None));
+        let scheduler = || counters(run_scheduler(&bytes, SchedulerMutant::None));
         assert_eq!(scheduler(), scheduler());
     }
 }
@@ -104,14 +104,16 @@ fn inputs_of_any_length_end() {
 /// Runs every input of a target's corpus, and adds up what happened.
 fn run_corpus(
     name: &str,
-    run: impl Fn(&[u8]) -> Result<Tally, Difference>,
+    run: impl Fn(&[u8]) -> Result<Counters, Difference>,
 ) -> BTreeMap<&'static str, u64> {
     let inputs = corpus(name);
     assert!(inputs.len() >= 20, "{} inputs for {name}", inputs.len());
     let mut total = BTreeMap::new();
     for (file, bytes) in inputs {
         match run(&bytes) {
-            Ok(tally) => tally.iter().for_each(|(what, n)| *total.entry(what).or_default() += n),
+            Ok(counters) => {
+                counters.iter().for_each(|(what, n)| *total.entry(what).or_default() += n)
+            }
             Err(difference) => panic!("{}: {difference}", file.display()),
         }
     }
@@ -185,7 +187,7 @@ fn the_corpus_of_schedulers_reaches_everything() {
             "orders to run",
             "orders to watch",
             "overtaken reports",
-            "somebody held",
+            "a queue held",
             "table full",
             "wait table full",
             "waits for nothing",

@@ -29,7 +29,7 @@ const ORDERS_MAX: usize = 10_000;
 /// let low = given.queue(Hints::default())?;
 /// let high = given.queue(Hints::with_priority(Priority::new(5)?))?;
 /// given.ready(low)?;
-/// assert_eq!(given.running(), [low, high], "nobody is in the way");
+/// assert_eq!(given.running(), [low, high], "no queue is in the way");
 /// given.ready(high)?;
 /// assert_eq!(given.running(), [high]);
 /// given.idle(high)?;

@@ -19,7 +19,7 @@
 //! | promise | by default | otherwise |
 //! |---|---|---|
 //! | a device is not left idle while a queue is ready | at no time | [`Declared::idle_gap`] |
-//! | whoever stays ready is let run | within 500 ms | [`Declared::wait_max`] |
+//! | a queue that stays ready is let run | within 500 ms | [`Declared::wait_max`] |
 //! | devices do not depend on each other | | [`Declared::independent`] |
 //! | a decision costs nothing for idle queues | | [`Declared::scans`] |
 //! | few timers | 20,000 per second and device | [`Declared::timers_per_s`] |
@@ -125,11 +125,11 @@ impl Declared {
             // A device waits while the highest priority is on another one.
             "hhpf" => Self { idle_gap: None, independent: false, ..Self::strict() },
             "up" | "wfq" | "cfs" => sharing,
-            // Half a second, and a slice for each of the others.
+            // Half a second, and a slice for each other queue.
             "mlfq" => Self { wait_max: Some(Duration::from_ms(570)), ..Self::default() },
             // A turn is one of all queues of a process.
             "pup" => Self { scans: Scans::Always, ..sharing },
-            // And what a process does not use of its part, nobody uses.
+            // And what a process does not use of its part stays unused.
             "spup" => Self { idle_gap: None, scans: Scans::Always, ..sharing },
             _ => Self::default(),
         }
@@ -147,7 +147,7 @@ pub enum Check {
     Starvation,
     /// No queue with `NO_EXECUTE` may run, ready or not, unless the policy never holds a queue.
     NoExecute,
-    /// A full decision right after the others changes nothing.
+    /// A full decision right after incremental ones changes nothing.
     Full,
     /// Deciding twice instead of once, or once more without a change, gives the same orders.
     Idempotent,
@@ -159,7 +159,7 @@ pub enum Check {
     Reuse,
     /// What a decision looks at and sets does not grow with the number of idle queues, except as
     /// declared.
-    Work,
+    DecisionCost,
     /// Timers do not fire more often than declared, not at once again and again, and fall silent
     /// when no queue is ready.
     Timers,

@@ -13,7 +13,7 @@ use crate::below;
 use crate::given::obey;
 use crate::queues::{Queue, draw_hints};
 use crate::rules::{Waits, no_execute};
-use crate::watch::{Tally, Watched};
+use crate::watch::{Counters, Watched};
 use crate::{Broken, Check, Declared, Report, require};
 use xsched_sim::sample::{Rng, generator};
 
@@ -88,8 +88,8 @@ pub(super) struct Rig<P> {
     timers: u64,
     waits: Waits,
     /// What the policy did, full decisions for checking left out.
-    pub(super) tally: Tally,
-    seen: Tally,
+    pub(super) counters: Counters,
+    seen: Counters,
 }
 
 impl<P: Policy> Rig<P> {
@@ -114,8 +114,8 @@ impl<P: Policy> Rig<P> {
             orders: Vec::new(),
             timers: 0,
             waits: Waits::new(declared, slots, DEVICES),
-            tally: Tally::default(),
-            seen: Tally::default(),
+            counters: Counters::default(),
+            seen: Counters::default(),
         }
     }
 
@@ -140,7 +140,7 @@ impl<P: Policy> Rig<P> {
             self.enter(number % DEVICES, number as u32 % PROCESSES, hints)?;
             self.settle()?;
         }
-        (self.tally, self.timers) = (Tally::default(), 0);
+        (self.counters, self.timers) = (Counters::default(), 0);
         self.run_until(self.plan.until_ns)?;
         let most = self.declared.timers_per_s * DEVICES as u64 * self.now_ns / 1_000_000_000;
         require(self.timers <= most, Check::Timers, || {
@@ -176,9 +176,9 @@ impl<P: Policy> Rig<P> {
 
     /// Adds what was seen to a report.
     pub(super) fn count(&self, report: &mut Report) {
-        report.decisions += self.tally.decisions;
-        report.looked_at += self.tally.looked_at;
-        report.verdicts += self.tally.verdicts;
+        report.decisions += self.counters.decisions;
+        report.looked_at += self.counters.looked_at;
+        report.verdicts += self.counters.verdicts;
         report.orders += self.orders.len() as u64;
         report.timers += self.timers;
         report.longest_wait = report.longest_wait.max(self.waits.longest_wait);
@@ -283,7 +283,7 @@ impl<P: Policy> Rig<P> {
         let id = self.queues[index].id;
         if goes {
             self.detach(id)?;
-            // Nobody decides in between now and then: the slot is reused at once.
+            // There is no decision in between: the slot is reused at once.
             if self.numbers.is_multiple_of(2) {
                 self.settle()?;
             }
@@ -297,15 +297,15 @@ impl<P: Policy> Rig<P> {
     /// The policy decides, the queues obey, and what must be true is looked at.
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
         self.give_orders()?;
-        let tally = self.scheduler.policy().tally;
-        let decided = tally.decisions > self.seen.decisions;
-        self.tally.decisions += tally.decisions - self.seen.decisions;
-        self.tally.looked_at += tally.looked_at - self.seen.looked_at;
-        self.tally.verdicts += tally.verdicts - self.seen.verdicts;
+        let counters = self.scheduler.policy().counters;
+        let decided = counters.decisions > self.seen.decisions;
+        self.counters.decisions += counters.decisions - self.seen.decisions;
+        self.counters.looked_at += counters.looked_at - self.seen.looked_at;
+        self.counters.verdicts += counters.verdicts - self.seen.verdicts;
         if self.plan.full && decided {
             self.decide_fully()?;
         }
-        self.seen = self.scheduler.policy().tally;
+        self.seen = self.scheduler.policy().counters;
         let table = self.scheduler.table();
         self.waits.look(self.now_ns, &table)?;
         no_execute(self.scheduler.policy(), &table)

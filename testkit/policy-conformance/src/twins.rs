@@ -85,14 +85,14 @@ pub(super) fn with_bystanders<P: Policy>(
         Scans::Always => return Ok(()),
     };
     let plan = plan.of_a_twin(WORK_MS);
-    let alone = ran(make, declared, plan)?.tally;
-    let among = ran(make, declared, Plan { bystanders: BYSTANDERS, ..plan })?.tally;
+    let alone = ran(make, declared, plan)?.counters;
+    let among = ran(make, declared, Plan { bystanders: BYSTANDERS, ..plan })?.counters;
     // One more than the rate says, for where the first one falls.
     let scans = if per_second == 0 { 0 } else { per_second * WORK_MS / 1_000 + 1 };
     let scanned = scans * (DEVICES * (BYSTANDERS + plan.queues)) as u64;
     let most = 2 * (alone.looked_at + alone.verdicts) + 4 * alone.decisions + 2 * scanned;
     let work = among.looked_at + among.verdicts;
-    require(work <= most, Check::Work, || {
+    require(work <= most, Check::DecisionCost, || {
         format!(
             "with {} idle queues it looks at {} and sets {} verdicts in {} decisions; without \
              them {}, {} and {}",

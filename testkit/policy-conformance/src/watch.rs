@@ -8,7 +8,7 @@ use xsched_core::time::{Duration, Instant};
 
 /// What a policy did.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Counters {
     pub(super) decisions: u64,
     pub(super) looked_at: u64,
     pub(super) verdicts: u64,
@@ -20,12 +20,12 @@ pub(super) struct Tally {
 pub(super) struct Watched<P> {
     policy: P,
     again: bool,
-    pub(super) tally: Tally,
+    pub(super) counters: Counters,
 }
 
 impl<P> Watched<P> {
     pub(super) fn new(policy: P, again: bool) -> Self {
-        Self { policy, again, tally: Tally::default() }
+        Self { policy, again, counters: Counters::default() }
     }
 }
 
@@ -57,7 +57,7 @@ impl<P: Policy> Policy for Watched<P> {
     fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         let looked_at = queues.looked_at();
         self.policy.observe(now, queue, event, queues);
-        self.tally.looked_at += queues.looked_at() - looked_at;
+        self.counters.looked_at += queues.looked_at() - looked_at;
     }
 
     fn decide(
@@ -69,9 +69,9 @@ impl<P: Policy> Policy for Watched<P> {
     ) {
         let (looked_at, calls) = (queues.looked_at(), out.calls());
         self.policy.decide(now, changed, queues, out);
-        self.tally.decisions += 1;
-        self.tally.looked_at += queues.looked_at() - looked_at;
-        self.tally.verdicts += u64::from(out.calls() - calls);
+        self.counters.decisions += 1;
+        self.counters.looked_at += queues.looked_at() - looked_at;
+        self.counters.verdicts += u64::from(out.calls() - calls);
         if self.again {
             self.policy.decide(now, changed, queues, out);
             let nothing = Changed::Some { queues: ChangedQueues::NONE, devices: &[] };

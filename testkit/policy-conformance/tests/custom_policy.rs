@@ -14,7 +14,11 @@ const SLICE: Duration = Duration::from_ms(1);
 fn a_turn_ends_after_a_slice() {
     let mut given = Given::new(TakeTurns(SLICE));
     let queues = [(); 3].map(|()| given.queue(Hints::default()).unwrap());
-    assert_eq!(given.running(), queues, "nobody's turn: whoever comes first may start");
+    assert_eq!(
+        given.running(),
+        queues,
+        "no queue has its turn: the first to become ready may start"
+    );
     for queue in queues {
         given.ready(queue).unwrap();
     }

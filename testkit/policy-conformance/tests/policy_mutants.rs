@@ -230,9 +230,9 @@ fn hints_that_stay_with_the_slot() {
 #[test]
 fn work_for_idle_queues() {
     let looks = || rule(|_, _, queues, out| lowest(queues, out, |_| 0));
-    assert_eq!(caught(looks, Declared::strict()), Some(Check::Work));
+    assert_eq!(caught(looks, Declared::strict()), Some(Check::DecisionCost));
     let declared = Declared { scans: Scans::PerSecond(10), ..Declared::strict() };
-    assert_eq!(caught(looks, declared), Some(Check::Work));
+    assert_eq!(caught(looks, declared), Some(Check::DecisionCost));
     // Not by iterators, which are counted, but verdict by verdict.
     let sets = || {
         rule(|_, _, queues, out| {
@@ -242,7 +242,7 @@ fn work_for_idle_queues() {
             }
         })
     };
-    assert_eq!(caught(sets, Declared::strict()), Some(Check::Work));
+    assert_eq!(caught(sets, Declared::strict()), Some(Check::DecisionCost));
     assert_eq!(caught(sets, plain()), None);
 }
 

@@ -8,6 +8,7 @@
 //! | `line-width` | lines of at most 100 columns, unless a string or an address is what is long |
 //! | `arrow` | the code of workspace crates depends on each other in one direction |
 //! | `test-arrow` | the tests of published crates depend on paths, without circles |
+//! | `module-cycle` | the modules of the runtime import each other in one direction |
 //! | `dependency` | few dependencies for the crates that work without std |
 //! | `metadata` | published packages say of themselves what a registry shows |
 //! | `link` | links between documents lead somewhere |
@@ -18,6 +19,7 @@
 //! breaks it.
 
 mod arrows;
+mod cycles;
 mod documents;
 mod lengths;
 mod manifests;
@@ -82,6 +84,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
 fn check_tree(tree: &Tree) -> Vec<Finding> {
     let (sources, mut findings) = source::read_all(tree);
     findings.extend(lengths::check(tree, &sources));
+    findings.extend(cycles::check(&sources));
     let manifests = manifests::read(tree, &mut findings);
     findings.extend(arrows::check(&manifests));
     findings.extend(metadata::check(&manifests));

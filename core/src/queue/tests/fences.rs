@@ -39,7 +39,7 @@ fn the_tail_is_fenced_when_the_last_fence_retired() {
     rig.submit(4);
     assert_eq!(rig.act(), "0* 1 2 3");
     rig.retire(0);
-    assert_eq!(rig.act(), "fence3", "nobody would hear of the tail otherwise");
+    assert_eq!(rig.act(), "fence3", "the tail would not be seen otherwise");
     rig.retire(3);
     assert_eq!(rig.act(), "");
     assert_eq!(rig.counts(), (4, 4, 4));
@@ -251,7 +251,7 @@ fn a_refused_fence_is_tried_again_but_not_in_a_circle() {
         assert!(tries < 10, "a device that refuses fences must not keep the driver in a circle");
         rig.signal(Signal::FenceFailed);
     }
-    let due = rig.queue.poll_timeout().expect("somebody must try again later");
+    let due = rig.queue.poll_timeout().expect("there is a timer to try again");
     rig.now = due;
     rig.queue.handle_timeout(due);
     assert_eq!(rig.act(), "fence2");
@@ -301,7 +301,7 @@ fn a_window_changed_while_held_counts_after_the_hold() {
 
 #[test]
 fn the_device_is_never_given_more_than_it_has_room_for() {
-    // Whoever submits and waits puts a fence behind every command.
+    // A program that submits and waits puts a fence behind every command.
     for level in Level::ALL {
         let caps = Caps::up_to(level, 32);
         let mut rig = Rig::on(64, window(64, 32), caps);

@@ -394,7 +394,7 @@ fn steps_and_launches_can_be_polled_apart() {
     assert_eq!(
         rig.queue.poll_launch(rig.now),
         Some(Action::Fence { upto: CmdId(3) }),
-        "no launch before the device is released, whoever asks"
+        "no launch before the device is released, whatever asks for it"
     );
 }
 

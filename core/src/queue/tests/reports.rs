@@ -150,7 +150,7 @@ fn progress_is_reported_as_often_as_asked() {
     rig.act();
     rig.report();
     rig.retire_as(0, 900, Outcome::Ok);
-    assert_eq!(rig.report(), None, "nobody asked");
+    assert_eq!(rig.report(), None, "no watch was ordered");
     rig.queue.handle_order(Order::Progress { every: Duration::from_us(500) });
     rig.retire_as(1, 100, Outcome::Ok);
     assert_eq!(rig.report().unwrap().busy, Duration::from_us(1_000));

@@ -38,7 +38,7 @@ fn circles_through_commands_deep_in_the_queues_are_found() {
     assert_eq!(admit(&mut rig, q[2], 20, event(q[1], 15)), Ok(true));
     assert_eq!(admit(&mut rig, q[0], 3, event(q[2], 25)), DEADLOCK);
     assert_eq!(admit(&mut rig, q[0], 5, event(q[2], 20)), DEADLOCK);
-    // Before 20, queue 2 waits for nothing; after its own 5, queue 0 blocks nobody.
+    // Before 20, queue 2 waits for nothing; after its own 5, queue 0 blocks no queue.
     assert_eq!(admit(&mut rig, q[0], 3, event(q[2], 19)), Ok(true));
     assert_eq!(admit(&mut rig, q[0], 6, event(q[2], 25)), Ok(true));
 }
@@ -77,7 +77,7 @@ fn what_is_reached_needs_no_wait() {
 }
 
 #[test]
-fn waits_that_are_over_stand_in_nobodys_way() {
+fn waits_that_are_over_block_nothing() {
     let (mut rig, q) = queues(2);
     assert_eq!(admit(&mut rig, q[0], 0, event(q[1], 0)), Ok(true));
     rig.submit(q[1], 1);
@@ -123,7 +123,7 @@ fn asking_again_for_the_same_command_takes_no_more_room() {
     }
     // Or gives up, and the next command waits for something else.
     assert_eq!(admit(&mut rig, q[0], 3, event(q[1], 0)), Ok(true));
-    assert_eq!(admit(&mut rig, q[1], 1, event(q[0], 9)), Ok(true), "nobody waits for 1 any more");
+    assert_eq!(admit(&mut rig, q[1], 1, event(q[0], 9)), Ok(true), "no queue waits for 1 any more");
 }
 
 #[test]

@@ -240,7 +240,7 @@ proptest! {
     }
 }
 
-/// A queue that leaves takes its bits along; those of others, in its slot, stay.
+/// A queue that leaves takes its bits along; those of other queues, in its slot, stay.
 #[test]
 fn bits_of_others_stay_when_a_slot_changes_hands() {
     let mut account = Account::new();

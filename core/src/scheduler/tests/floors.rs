@@ -21,7 +21,7 @@ fn the_highest_ready_priority_runs_and_ties_run_together() {
 }
 
 #[test]
-fn an_idle_device_lets_everybody_run() {
+fn an_idle_device_lets_every_queue_run() {
     let mut rig = Rig::hpf();
     let queues: Vec<_> = [-255, 0, 255].map(|p| rig.attach(p)).into();
     assert_eq!(rig.orders(), "");
@@ -96,7 +96,7 @@ fn a_new_queue_is_held_before_its_first_command() {
     assert!(!rig.running(low), "at once");
     assert_eq!(rig.orders(), "1 hold1");
     let higher = rig.attach(9);
-    assert_eq!(rig.orders(), "", "an idle queue takes nothing from others");
+    assert_eq!(rig.orders(), "", "an idle queue takes nothing from other queues");
     rig.submit(higher, 1);
     assert_eq!(rig.orders(), "0 hold1");
 }
@@ -144,11 +144,11 @@ fn a_policy_switch_takes_effect_at_the_next_poll_and_keeps_hints() {
     rig.submit(low, 1);
     rig.submit(high, 1);
     assert_eq!(rig.orders(), "");
-    rig.s.table().data(low).unwrap().set([1; 5]);
+    rig.s.table().state(low).unwrap().set(FULL);
     let hpf = Puppet::default();
     hpf.0.borrow_mut().hpf = true;
     rig.s.set_policy(hpf.clone());
-    assert_eq!(rig.s.table().data(low).unwrap().get(), [0; 5], "the words belong to a policy");
+    assert_eq!(rig.s.table().state::<Full>(low).unwrap().get(), EMPTY, "the state is a policy's");
     assert_eq!(rig.orders(), "0 hold1");
     assert_eq!(rig.s.table().get(high).unwrap().hints, hints(5));
     let old = rig.s.set_policy(Puppet::default());

@@ -36,16 +36,16 @@ fn nothing_is_done_for_a_queue_that_is_gone() {
         let wait = s.admit_wait(other, CmdId(0), event(id, 0));
         assert_eq!(wait, Err(SchedulerError::UnknownQueue));
         assert_eq!(s.table().verdict(id), None);
-        assert!(s.table().data(id).is_none());
+        assert!(s.table().state::<Full>(id).is_none());
         assert_eq!(s.table().ready_since(id), None);
     }
     rig.say(gone, HOLD);
     rig.say(never, HOLD);
-    assert_eq!(rig.orders(), "", "a verdict about nobody is nothing");
+    assert_eq!(rig.orders(), "", "a verdict about an unknown queue does nothing");
 }
 
 #[test]
-fn a_full_table_says_so_until_somebody_leaves() {
+fn a_full_table_says_so_until_a_queue_leaves() {
     let mut rig = Rig::new();
     let queues: Vec<_> = (0..8).map(|_| rig.attach(0)).collect();
     let full = rig.s.attach(rig.now, Attach::default());
@@ -116,13 +116,13 @@ fn the_table_shows_what_is_known() {
     assert_eq!(table.top_ready(DeviceId(1)), Some(Priority::new(9).unwrap()));
     assert_eq!(table.top_ready(DeviceId(7)), None);
     assert_eq!(table.verdict(a), Some(Verdict::Run));
-    table.data(a).unwrap().set([1, 2, 3, 4, 5]);
-    assert_eq!(table.data(a).unwrap().get(), [1, 2, 3, 4, 5]);
-    assert_eq!(table.data(b).unwrap().get(), [0; 5]);
+    table.state(a).unwrap().set(FULL);
+    assert_eq!(table.state::<Full>(a).unwrap().get(), FULL);
+    assert_eq!(table.state::<Full>(b).unwrap().get(), EMPTY);
 }
 
 #[test]
-fn coming_and_going_are_observed() {
+fn attaching_and_detaching_are_observed() {
     let mut rig = Rig::new();
     let a = rig.attach(0);
     rig.submit(a, 1);
@@ -151,13 +151,13 @@ fn a_reused_slot_starts_from_scratch() {
     let low = rig.attach(1);
     rig.submit(high, 1);
     assert_eq!(rig.orders(), "1 hold1");
-    rig.s.table().data(low).unwrap().set([7; 5]);
+    rig.s.table().state(low).unwrap().set(FULL);
     rig.detach(low);
     rig.drain(high);
     let fresh = rig.attach(1);
     assert_eq!(fresh.index(), low.index());
     assert_eq!(rig.orders(), "", "it runs, as a new queue does");
-    assert_eq!(rig.s.table().data(fresh).unwrap().get(), [0; 5]);
+    assert_eq!(rig.s.table().state::<Full>(fresh).unwrap().get(), EMPTY);
     let info = *rig.s.table().get(fresh).unwrap();
     assert_eq!((info.held, info.report), (None, Report::default()));
     rig.submit(high, 1);

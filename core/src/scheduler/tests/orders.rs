@@ -119,7 +119,7 @@ fn more_changes_than_the_list_has_room_for_are_still_known() {
         held += 1;
     }
     assert_eq!(held, 100);
-    assert_eq!(puppet.0.borrow().asked.as_deref(), Some(&queues[..65]), "and about no others");
+    assert_eq!(puppet.0.borrow().asked.as_deref(), Some(&queues[..65]), "and about no other queue");
     assert_eq!(s.stats().full_decisions, 1, "the first");
     s.handle_report(now, queues[70], &ready).unwrap();
     assert_eq!(s.poll_order(now), None);

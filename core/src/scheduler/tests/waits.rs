@@ -37,7 +37,7 @@ fn a_held_queue_inherits_from_who_waits_for_it_and_gives_it_back() {
 fn inheritance_passes_along_a_chain() {
     let (mut rig, low, middle, high) = three();
     rig.wait(middle, event(low, 0));
-    assert_eq!(rig.orders(), "0 watch1", "whoever waits is held itself");
+    assert_eq!(rig.orders(), "0 watch1", "the waiting queue is held itself");
     rig.wait(high, event(middle, 1));
     assert!(rig.running(low) && rig.running(middle));
     let orders = rig.orders();
@@ -64,7 +64,7 @@ fn inheritance_ends_when_the_waiter_gives_up_or_is_held() {
     assert_eq!(sorted(&orders), ["0 run", "0 watch3"]);
     rig.report(high, |r| r.suspended = true);
     let orders = rig.orders();
-    assert_eq!(sorted(&orders), ["0 hold1", "1 run"], "whoever is suspended lends nothing");
+    assert_eq!(sorted(&orders), ["0 hold1", "1 run"], "a suspended queue passes nothing on");
     rig.report(high, |r| r.suspended = false);
     let orders = rig.orders();
     assert_eq!(sorted(&orders), ["0 run", "1 hold1"]);
@@ -78,7 +78,7 @@ fn a_user_hold_beats_inheritance() {
     rig.orders();
     assert!(rig.running(low), "as far as the scheduler is concerned");
     assert!(!rig.ready(high), "but nothing will come of it for now");
-    assert!(rig.running(middle), "so others may use the device");
+    assert!(rig.running(middle), "so another queue may use the device");
     rig.report(low, |r| r.suspended = false);
     assert!(rig.ready(high));
     rig.orders();
@@ -86,7 +86,7 @@ fn a_user_hold_beats_inheritance() {
 }
 
 #[test]
-fn waiting_for_a_command_that_nobody_has_submitted_claims_nothing() {
+fn waiting_for_a_command_that_was_not_submitted_claims_nothing() {
     let (mut rig, low, middle, high) = three();
     rig.wait(high, event(low, 7));
     assert!(!rig.ready(high));
@@ -107,7 +107,7 @@ fn readiness_follows_a_chain() {
     rig.wait(c, event(b, 0));
     rig.wait(b, event(a, 0));
     rig.orders();
-    assert!(!rig.ready(b) && !rig.ready(c), "nobody has submitted what all wait for");
+    assert!(!rig.ready(b) && !rig.ready(c), "what all wait for was not submitted");
     rig.submit(a, 1);
     assert!(rig.ready(a) && rig.ready(b) && rig.ready(c));
     rig.report(a, |r| r.suspended = true);
@@ -170,7 +170,7 @@ fn waiting_for_a_queue_that_goes_ends_with_an_error() {
     rig.attach(0);
     rig.report(waiter, |r| r.waiting = None);
     rig.wait(waiter, event(target, 0));
-    assert_eq!(rig.orders(), "1 gone", "nor for whoever has its place now");
+    assert_eq!(rig.orders(), "1 gone", "nor for the queue that has its place now");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn waiting_for_a_lost_queue_ends() {
 }
 
 #[test]
-fn circles_that_nobody_asked_about_are_broken() {
+fn circles_that_were_not_admitted_are_broken() {
     let mut rig = Rig::new();
     let queues: Vec<_> = (0..3).map(|_| rig.attach(0)).collect();
     for &queue in &queues {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use xsched::Device;
-use xsched::core::hal::{Backend, Halves, Retire, Steps, Submit};
-use xsched::core::id::{CmdId, QueueId};
-use xsched::core::level::{Level, Step};
-use xsched::core::rng::SplitMix64;
+use xsched_core::hal::{Backend, Halves, Retire, Steps, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Level, Step};
+use xsched_core::rng::SplitMix64;
 use xsched_hal_cuda::{ClockProbe, CudaApi, GateWord, Stamps, StreamConfig, StreamDevice};
 
 use super::{Made, Plan, Queue};
@@ -221,7 +221,7 @@ impl Holds<'_> {
         let graph_ns = self.plan.kernel_ns * u64::from(self.plan.kernels);
         thread::sleep(Duration::from_nanos(graph_ns / 8 + random.below(graph_ns)));
         let held_at = Instant::now();
-        self.queue.hold(Level::Deactivate);
+        self.queue.suspend(Level::Deactivate);
         let last_ns = self.settle()?;
         // The device is idle now, so there is room to read its clock.
         let clock = DeviceClock::estimate(probe, self.origin)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use xsched::Device;
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched_hal_cuda::{CudaApi, CudaKernel, StreamCommand, StreamDevice};
 
 use super::shape::{BERT_BASE_FP32, BERT_LARGE_FP16, Shape};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use xsched::core::rng::SplitMix64;
+use xsched_core::rng::SplitMix64;
 
 /// How the kernels of one request of a model are distributed, all times in nanoseconds. Quantiles
 /// are nearest ranks.

@@ -1,10 +1,10 @@
 //! What an MI308X would do at Lv3 under three assumptions about its driver, beside Lv1 and Lv2:
-//! experiments 7.3.1 and 7.3.2 of the test plan. Nobody has measured a wave save of gfx942, so none
+//! experiments 7.3.1 and 7.3.2 of the test plan. A wave save of gfx942 was never measured, so none
 //! of this is a measurement; `docs/src/results/lv3.md` has the tables.
 //!
 //! Two runs for each level and length of the commands. For `quiet` the winner stays until the
-//! victim has stopped and disturbs nobody. For `start` the two take turns, as `mi308x.toml` has it,
-//! and the winner's command is short.
+//! victim has stopped and disturbs no other queue. For `start` the two take turns, as `mi308x.toml`
+//! has it, and the winner's command is short.
 
 mod page;
 
@@ -64,14 +64,14 @@ const HALVINGS: u32 = 6;
 
 /// How the victim is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Method {
     /// Always so, on the device of the assumption with this number.
     Level(u8, usize),
     /// As the cost model says.
     ByCost(usize),
 }
 
-impl Way {
+impl Method {
     const fn assumption(self) -> usize {
         match self {
             Self::Level(_, of) | Self::ByCost(of) => of,
@@ -92,7 +92,7 @@ pub struct Figures {
     pub start_p99_us: f64,
     /// The same: the mean.
     pub start_mean_us: f64,
-    /// Device time that saving and restoring took from everybody, for each hold. Gates are left
+    /// Device time that saving and restoring took from all queues, for each hold. Gates are left
     /// out: Lv2 and Lv3 have the same.
     pub lost_us: f64,
     /// Holds that were looked at, the fewer of the two runs.
@@ -136,7 +136,7 @@ pub struct Crowd {
 pub struct Round {
     /// 99th percentile of the time from the winner's request to its end, in microseconds.
     pub request_p99_us: f64,
-    /// Device time that saving and restoring took from everybody, in microseconds.
+    /// Device time that saving and restoring took from all queues, in microseconds.
     pub lost_us: f64,
 }
 
@@ -218,13 +218,13 @@ impl Bench {
             violations += found;
             Ok::<_, super::PaperError>(figures)
         };
-        let without = [of(Way::Level(1, 0))?, of(Way::Level(2, 0))?];
-        let lv3 = [of(Way::Level(3, 0))?, of(Way::Level(3, 1))?, of(Way::Level(3, 2))?];
-        let by_cost = [of(Way::ByCost(0))?, of(Way::ByCost(1))?, of(Way::ByCost(2))?];
+        let without = [of(Method::Level(1, 0))?, of(Method::Level(2, 0))?];
+        let lv3 = [of(Method::Level(3, 0))?, of(Method::Level(3, 1))?, of(Method::Level(3, 2))?];
+        let by_cost = [of(Method::ByCost(0))?, of(Method::ByCost(1))?, of(Method::ByCost(2))?];
         Ok((Line { length_us, without, lv3, by_cost }, violations))
     }
 
-    fn figures(&self, way: Way, length_us: f64) -> Result<(Figures, u64)> {
+    fn figures(&self, way: Method, length_us: f64) -> Result<(Figures, u64)> {
         let quiet = self.run(way, length_us, true)?;
         let start = self.run(way, length_us, false)?;
         let violations =
@@ -248,10 +248,10 @@ impl Bench {
         Ok((figures, found))
     }
 
-    fn run(&self, way: Way, length_us: f64, stays: bool) -> Result<Outcome> {
+    fn run(&self, way: Method, length_us: f64, stays: bool) -> Result<Outcome> {
         let scenario = self.scenario(way, length_us, stays);
-        let level = if let Way::Level(level, _) = way { level } else { 3 };
-        let by_cost = matches!(way, Way::ByCost(_));
+        let level = if let Method::Level(level, _) = way { level } else { 3 };
+        let by_cost = matches!(way, Method::ByCost(_));
         let options =
             RunOptions { level: Some(level), by_cost, checks: true, ..RunOptions::default() };
         Ok(run(&scenario, &options, &mut |_| {})?)
@@ -259,13 +259,13 @@ impl Bench {
 
     /// The gaps between the winner's requests are long enough for the victim to be back and to have
     /// filled its window, and as long again at random, so that holds meet any moment of a command.
-    fn scenario(&self, way: Way, length_us: f64, stays: bool) -> Scenario {
+    fn scenario(&self, way: Method, length_us: f64, stays: bool) -> Scenario {
         let mut scenario = self.scenario.clone();
         let device = &self.devices[way.assumption()];
         let cost = |fixed: u64, context: u64| fixed + 2 * context;
         let suspend_ns = cost(device.save_fixed_ns, device.save_context_ns);
         let resume_ns = cost(device.restore_fixed_ns, device.restore_context_ns);
-        let deep = way != Way::Level(1, 0) && way != Way::Level(2, 0);
+        let deep = way != Method::Level(1, 0) && way != Method::Level(2, 0);
         let length_ns = (length_us * 1e3).round() as u64;
         let (least_ns, span_ns) = (2 * THRESHOLD * length_ns, 4 * THRESHOLD * length_ns);
         let min_ns = least_ns + if deep { resume_ns } else { 0 };
@@ -293,7 +293,7 @@ impl Bench {
     }
 
     fn round(&self, victims: u32, of: usize, batches: bool) -> Result<Round> {
-        let mut scenario = self.scenario(Way::Level(3, of), T_US as f64, false);
+        let mut scenario = self.scenario(Method::Level(3, of), T_US as f64, false);
         scenario.devices[0].batches = batches;
         scenario.tasks[1].count = victims;
         // Each has to be back before the next round.
@@ -341,8 +341,8 @@ impl Bench {
         let (mut low, mut high) = (lines[worse].0.length_us as f64, upper.length_us as f64);
         for _ in 0..HALVINGS {
             let middle = (low * high).sqrt();
-            let (lv2, _) = self.figures(Way::Level(2, 0), middle)?;
-            let (lv3, _) = self.figures(Way::Level(3, of), middle)?;
+            let (lv2, _) = self.figures(Method::Level(2, 0), middle)?;
+            let (lv3, _) = self.figures(Method::Level(3, of), middle)?;
             if what(&lv3) < what(&lv2) { high = middle } else { low = middle }
         }
         Ok(Some((low * high).sqrt()))
@@ -405,7 +405,7 @@ mod tests {
     fn at_lv3_everybody_waits_for_the_call() {
         let bench = Bench::new(60).unwrap();
         for (of, suspend_us, resume_us) in [(0, 19.2, 19.2), (1, 425.0, 387.0), (2, 5e3, 5e3)] {
-            let (figures, _) = bench.figures(Way::Level(3, of), 500.0).unwrap();
+            let (figures, _) = bench.figures(Method::Level(3, of), 500.0).unwrap();
             // The gate in front of the next command closes first.
             let call_us = suspend_us + 1.0;
             assert!((figures.quiet_p50_us - call_us).abs() < 0.01, "{figures:?}");

@@ -36,7 +36,7 @@ pub struct Bar {
     pub values: Vec<Option<f64>>,
     /// Heights of lighter and thinner bars beside them.
     pub lighter: Vec<Option<f64>>,
-    /// What others have published, marked across the bar.
+    /// What was published elsewhere, marked across the bar.
     pub published: Vec<Option<f64>>,
 }
 

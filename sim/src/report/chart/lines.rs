@@ -35,7 +35,7 @@ impl Line {
         Self { name: name.into(), points, shape: Shape::Curve, style: None }
     }
 
-    /// Points without a line, as for what others have measured.
+    /// Points without a line, as for measurements from elsewhere.
     pub fn marks(name: impl Into<String>, points: &[(f64, f64)]) -> Self {
         Self { shape: Shape::Marks, ..Self::new(name, points.to_vec()) }
     }

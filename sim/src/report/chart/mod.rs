@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, SvgError>;
 /// A figure.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What the figure is called among others, part of a file's name; not shown.
+    /// What the figure is called, part of a file's name; not shown.
     pub name: &'static str,
     /// Above the diagram. There is room for about 95 characters.
     pub title: String,
@@ -35,7 +35,7 @@ pub struct Chart {
 /// The diagram of a figure.
 #[derive(Clone, Debug)]
 pub enum Plot {
-    /// Curves, and points of what others have measured.
+    /// Curves, and points of measurements from elsewhere.
     Lines(Vec<Line>),
     /// The same on axes that begin near the smallest values instead of at 0.
     Near(Vec<Line>),

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xsched::WaitError;
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched_hal_cuda::table::{CuFunction, CuModule, CuResult, HOST_ALLOC};
 use xsched_hal_cuda::{CudaApi, CudaCommand, CudaKernel, StreamCommand, StreamDevice};
 use xsched_hal_stream::StreamApi;
@@ -534,7 +534,7 @@ fn survey_case(case: &Case, call: Call) {
     let probes = Probe::measured(&scene);
     case.step("holding the victim");
     scene.feed(&victim, VICTIM_LONG);
-    victim.hold(Level::Deactivate);
+    victim.suspend(Level::Deactivate);
     let behind = match held(&victim, millis(1_000)) {
         Ok(behind) => behind,
         Err(error) => return case.fail(error),

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use xsched::core::level::Level;
+use xsched_core::level::Level;
 use xsched::policies::hpf::Hpf;
 use xsched_hal_cuda::CudaApi;
 
@@ -37,7 +37,7 @@ pub(crate) fn health(case: &Case) {
     case.figure("first command", begin.elapsed());
     case.step("holding");
     scene.feed(&queue, 12);
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     if let Err(error) = held(&queue, millis(1_000)) {
         case.fail(error);
     }
@@ -72,7 +72,7 @@ fn exit_held(case: &Case) {
     let scene = Scene::open(case);
     let queue = scene.victim();
     scene.feed(&queue, 12);
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     if let Err(error) = held(&queue, millis(1_000)) {
         case.fail(error);
     }
@@ -85,7 +85,7 @@ pub(crate) fn hold_for_ever() {
         let scene = Scene::open(case);
         let queue = scene.victim();
         scene.feed(&queue, 12);
-        queue.hold(Level::Deactivate);
+        queue.suspend(Level::Deactivate);
         held(&queue, millis(1_000)).expect("a hold");
         println!("READY");
         let _ = std::io::stdout().flush();

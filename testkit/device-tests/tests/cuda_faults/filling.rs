@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xsched::RuntimeConfig;
-use xsched::core::hint::PolicyHint;
-use xsched::core::id::QueueId;
-use xsched::core::level::Level;
-use xsched::core::policy::{Changed, Decisions, Event, Policy};
-use xsched::core::scheduler::QueueTable;
-use xsched::core::time::Instant as At;
+use xsched_core::hint::PolicyHint;
+use xsched_core::id::QueueId;
+use xsched_core::level::Level;
+use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::scheduler::QueueTable;
+use xsched_core::time::Instant as At;
 use xsched::policies::hpf::Hpf;
 use xsched_hal_cuda::StreamConfig;
 use xsched_hal_cuda::table::CuStream;
@@ -111,7 +111,7 @@ fn filled(case: &Case, by_winner: bool) {
     scene.feed(&victim, 40);
     let busy = by_winner.then(|| LoadGenerator::start(winner.clone(), scene.spin(COMMAND_US)));
     if !by_winner {
-        victim.hold(Level::Deactivate);
+        victim.suspend(Level::Deactivate);
     }
     if let Err(error) = held(&victim, millis(1_000)) {
         return case.fail(error);

@@ -4,10 +4,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Steps, Submit};
-use xsched::core::id::{CmdId, QueueId};
-use xsched::core::level::{Level, Step};
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Backend, Steps, Submit};
+use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::{Level, Step};
 use xsched::{SubmitError, Ticket, WaitError, XQueueConfig};
 use xsched_hal_cuda::table::NOT_READY;
 use xsched_hal_cuda::{CudaCommand, CudaKernel, Spacing, StreamCommand, StreamConfig};
@@ -164,7 +164,7 @@ fn trap_while_held(case: &Case) {
     let (held_one, other) = (scene.victim(), scene.winner());
     let told = sentinel(&scene);
     scene.feed(&held_one, 30);
-    held_one.hold(Level::Deactivate);
+    held_one.suspend(Level::Deactivate);
     if let Err(error) = held(&held_one, millis(1_000)) {
         return case.fail(error);
     }
@@ -243,7 +243,7 @@ fn dropped(case: &Case, count: u64) {
     for _ in 0..count {
         queue.submit(scene.count(COMMAND_US, &counter)).expect("a command");
     }
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     if let Err(error) = held(&queue, millis(1_000)) {
         return case.fail(error);
     }
@@ -295,7 +295,7 @@ fn dropped_from_stream(case: &Case) {
     for _ in 0..20 {
         queue.submit(command.clone()).expect("a command");
     }
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     if let Err(error) = held(&queue, millis(1_000)) {
         return case.fail(error);
     }
@@ -328,7 +328,7 @@ fn dropped_commands(case: &Case) {
     let command = scene.count(COMMAND_US, &counter);
     let tickets: Vec<Ticket> =
         (0..40).map(|_| queue.submit(command.clone()).expect("a command")).collect();
-    queue.hold(Level::Deactivate);
+    queue.suspend(Level::Deactivate);
     if let Err(error) = held(&queue, millis(1_000)) {
         return case.fail(error);
     }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched::core::hint::{Hints, Priority};
-use xsched::core::level::Level;
-use xsched::core::message::HoldState;
-use xsched::core::policy::Policy;
-use xsched::core::window::WindowConfig;
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
+use xsched_core::policy::Policy;
+use xsched_core::window::WindowConfig;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, WaitError, XQueue, XQueueConfig};
 use xsched_hal_cuda::table::{CuStream, STREAM_NON_BLOCKING, Table};

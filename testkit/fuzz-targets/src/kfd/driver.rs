@@ -152,7 +152,7 @@ impl Driver for Arbitrary {
             }
         }
         if nr_of(request) == nr::SMI_EVENTS {
-            // A file that is closed must not be anybody else's.
+            // A file that is closed must not belong to another owner.
             let file = std::fs::File::open("/dev/null").map_err(|_| Errno::MFILE)?;
             Argument(argument).set_u32(4, file.into_raw_fd().cast_unsigned());
             return Ok(0);

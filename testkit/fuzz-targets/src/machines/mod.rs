@@ -70,10 +70,10 @@ impl From<Violation> for Difference {
 }
 
 /// What came of a step of a run.
-type Outcome<T = ()> = Result<T, Difference>;
+type Checked<T = ()> = Result<T, Difference>;
 
 /// The model and the machine must agree on `what`.
-fn same<T: PartialEq + fmt::Debug>(what: impl fmt::Display, model: T, machine: T) -> Outcome {
+fn same<T: PartialEq + fmt::Debug>(what: impl fmt::Display, model: T, machine: T) -> Checked {
     if model == machine {
         return Ok(());
     }
@@ -81,7 +81,7 @@ fn same<T: PartialEq + fmt::Debug>(what: impl fmt::Display, model: T, machine: T
 }
 
 /// Something that must hold.
-fn require(holds: bool, what: impl fmt::Display) -> Outcome {
+fn require(holds: bool, what: impl fmt::Display) -> Checked {
     if holds { Ok(()) } else { Err(Difference(what.to_string())) }
 }
 
@@ -115,9 +115,9 @@ impl Log {
 /// How often something worth knowing happened in a run. A check that never sees a replay checks
 /// none.
 #[derive(Clone, Debug, Default)]
-pub struct Tally(BTreeMap<&'static str, u64>);
+pub struct Counters(BTreeMap<&'static str, u64>);
 
-impl Tally {
+impl Counters {
     fn count(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
     }

@@ -13,7 +13,7 @@ use super::bytes::Bytes;
 use super::device::{Device, Did};
 use super::queue_checks::Checks;
 use super::queue_model::{Model, Next, Place};
-use super::{Difference, Log, Outcome, Tally, require, same};
+use super::{Checked, Counters, Difference, Log, require, same};
 
 /// Operations in one run.
 const OPERATIONS_MAX: usize = 400;
@@ -81,16 +81,16 @@ impl QueueMutant {
 ///
 /// # Errors
 /// The first difference that shows.
-pub fn run_queue(data: &[u8], mutant: QueueMutant) -> Result<Tally, Difference> {
+pub fn run_queue(data: &[u8], mutant: QueueMutant) -> Result<Counters, Difference> {
     let mut run = Run::new(Bytes::new(data), mutant);
     if run.course().is_ok() {
-        return Ok(run.tally);
+        return Ok(run.counters);
     }
     // Once more, to say what happened.
     let mut run = Run::new(Bytes::new(data), mutant);
     run.log = Log::on();
     let outcome = run.course();
-    outcome.map_err(|difference| run.log.explain(&difference)).map(|()| run.tally)
+    outcome.map_err(|difference| run.log.explain(&difference)).map(|()| run.counters)
 }
 
 /// What will go wrong next.
@@ -142,12 +142,12 @@ pub(super) struct Run<'a> {
     pub(super) progress_every: Duration,
     /// Commands have retired since the last report was taken.
     pub(super) progressed: bool,
-    pub(super) tally: Tally,
+    pub(super) counters: Counters,
     pub(super) log: Log,
 }
 
 impl<'a> Run<'a> {
-    fn course(&mut self) -> Outcome {
+    fn course(&mut self) -> Checked {
         for _ in 0..OPERATIONS_MAX {
             if self.bytes.is_empty() {
                 break;
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
             last_report: Report::default(),
             progress_every: Duration::MAX,
             progressed: false,
-            tally: Tally::default(),
+            counters: Counters::default(),
             log: Log::default(),
         }
     }
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
     }
 
     /// Carries out everything the queue asks for, and compares.
-    pub(super) fn settle(&mut self) -> Outcome {
+    pub(super) fn settle(&mut self) -> Checked {
         self.checks.hold.sync(&self.queue)?;
         let faulty = self.faults.launches + self.faults.fences > 0;
         let mut fences = 0;
@@ -251,7 +251,7 @@ impl<'a> Run<'a> {
         self.compare()
     }
 
-    fn act(&mut self, expected: Next, action: Action, limit: u64) -> Outcome {
+    fn act(&mut self, expected: Next, action: Action, limit: u64) -> Checked {
         match action {
             Action::Step { step, seq } => {
                 same("the next step", expected, Next::Step(step))?;
@@ -270,22 +270,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn launch(&mut self, cmd: CmdId, fence: bool, limit: u64) -> Outcome {
+    fn launch(&mut self, cmd: CmdId, fence: bool, limit: u64) -> Checked {
         self.checks.launched(cmd, limit)?;
         self.model.launched(cmd.0);
-        self.tally.count(if fence { "launched with a fence" } else { "launched without" });
+        self.counters.count(if fence { "launched with a fence" } else { "launched without" });
         let refused = self.faults.launches > 0;
         self.faults.launches -= usize::from(refused);
         self.entered = Some(Entered { cmd: cmd.0, fence, refused });
         if std::mem::take(&mut self.faults.slow) {
-            self.tally.count("slow launches");
+            self.counters.count("slow launches");
             return Ok(());
         }
         self.leave_launch()
     }
 
     /// The launch that was entered, if one was, returns.
-    pub(super) fn leave_launch(&mut self) -> Outcome {
+    pub(super) fn leave_launch(&mut self) -> Checked {
         let Some(Entered { cmd, fence, refused }) = self.entered.take() else { return Ok(()) };
         if refused {
             self.refuse(cmd);
@@ -306,14 +306,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn give(&mut self, cmd: u64, fence: bool) -> Outcome {
+    fn give(&mut self, cmd: u64, fence: bool) -> Checked {
         let gated = self.model.level.min(self.model.caps.level) >= Level::Deactivate;
         require(self.device.launch(cmd, fence, gated), "a launch while the device forgets")?;
         self.checks.room(self.device.entries())
     }
 
     fn refuse(&mut self, cmd: u64) {
-        self.tally.count("refused launches");
+        self.counters.count("refused launches");
         self.checks.order.refused();
         self.checks.more_fences();
         self.checks.window.retired(1);
@@ -324,11 +324,11 @@ impl<'a> Run<'a> {
         self.signal(Signal::LaunchFailed { cmd: CmdId(cmd), fault });
     }
 
-    fn fence(&mut self, upto: CmdId) -> Outcome {
-        self.tally.count("fences on demand");
+    fn fence(&mut self, upto: CmdId) -> Checked {
+        self.counters.count("fences on demand");
         if self.faults.fences > 0 {
             self.faults.fences -= 1;
-            self.tally.count("refused fences");
+            self.counters.count("refused fences");
             self.checks.lost_fence();
             self.checks.more_fences();
             self.signal(Signal::FenceFailed);
@@ -338,13 +338,13 @@ impl<'a> Run<'a> {
         self.checks.room(self.device.entries())
     }
 
-    fn step(&mut self, step: Step, seq: u32) -> Outcome {
+    fn step(&mut self, step: Step, seq: u32) -> Checked {
         self.seq = seq;
         let faults = &mut self.faults;
         let refusals = if step.is_hold() { &mut faults.holds } else { &mut faults.releases };
         let result = if *refusals > 0 {
             *refusals -= 1;
-            self.tally.count("failed steps");
+            self.counters.count("failed steps");
             Err(Fault::Timeout)
         } else {
             let forgets = step.is_hold() && self.recovery(step) == Some(Recovery::Replay);
@@ -355,7 +355,7 @@ impl<'a> Run<'a> {
             let not_started = self.device.not_started();
             let first = self.device.step(step);
             if let Some(first) = first.filter(|_| forgets) {
-                self.tally.count("forgotten by the device");
+                self.counters.count("forgotten by the device");
                 self.checks.order.replayed(CmdId(first), not_started);
                 self.checks.more_fences();
             }
@@ -374,7 +374,7 @@ impl<'a> Run<'a> {
     }
 
     /// The answer to the outstanding step gets to the queue.
-    pub(super) fn answer_step(&mut self) -> Outcome {
+    pub(super) fn answer_step(&mut self) -> Checked {
         let Some((seq, result)) = self.answer.take() else { return Ok(()) };
         let mut told = result;
         if self.mutates(QueueMutant::LoseReplay, 1) && told.is_ok() {
@@ -387,10 +387,10 @@ impl<'a> Run<'a> {
             let settled = self.model.count(|c| c.place == Place::Passed);
             let back = self.model.stepped(result);
             if back > 0 {
-                self.tally.count("replays");
+                self.counters.count("replays");
             }
             if self.model.count(|c| c.place == Place::Passed) < settled {
-                self.tally.count("replays of what needs no device");
+                self.counters.count("replays of what needs no device");
             }
             self.checks.window.retired(back);
         }
@@ -408,7 +408,7 @@ impl<'a> Run<'a> {
     pub(super) fn advance(&mut self) -> Result<bool, Difference> {
         let (did, lost) = self.device.advance();
         if lost {
-            self.tally.count("lost fences");
+            self.counters.count("lost fences");
             self.checks.lost_fence();
         }
         self.log.note(|| format!("  device: {did:?}"));
@@ -429,7 +429,7 @@ impl<'a> Run<'a> {
             let commands = self.model.told(retired.upto.0, retired.outcome);
             self.checks.window.retired(commands);
             self.progressed |= commands > 0;
-            self.tally.count("completions");
+            self.counters.count("completions");
         }
         if self.mutates(QueueMutant::SkipRetire, 3) {
             return true;
@@ -439,7 +439,7 @@ impl<'a> Run<'a> {
     }
 
     /// Everything works from now on, and everything has to retire.
-    fn finish(&mut self) -> Outcome {
+    fn finish(&mut self) -> Checked {
         self.faults = Faults::default();
         (self.device.fail_next, self.device.lose_next) = (false, false);
         self.leave_launch()?;
@@ -470,7 +470,7 @@ impl<'a> Run<'a> {
             self.timeout();
         }
         let (submitted, retired) = (self.queue.submitted(), self.queue.retired());
-        self.tally.count(if self.model.lost { "ended lost" } else { "ended well" });
+        self.counters.count(if self.model.lost { "ended lost" } else { "ended well" });
         self.checks.order_drained(self.model.lost)?;
         Ok(WakeupCheck::ended(true, submitted, retired)?)
     }

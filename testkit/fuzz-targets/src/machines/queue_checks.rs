@@ -9,7 +9,7 @@ use xsched_core::time::Duration;
 
 use super::queue::Run;
 use super::queue_model::Place;
-use super::{Outcome, require, same};
+use super::{Checked, require, same};
 
 /// The checkers, and what is excused.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(super) struct Holding {
 
 impl Holding {
     /// The queue may have changed its mind.
-    pub(super) fn sync(&mut self, queue: &Queue<Vec<CommandSlot>>) -> Outcome {
-        // What still runs on a lost device is nobody's promise.
+    pub(super) fn sync(&mut self, queue: &Queue<Vec<CommandSlot>>) -> Checked {
+        // There is no promise about what still runs on a lost device.
         let lost = queue.is_lost();
         let state = if lost { HoldState::Running } else { queue.hold_state() };
         if self.said.replace(state) == Some(state) {
@@ -54,7 +54,7 @@ impl Holding {
     }
 
     /// The device carried out a step; `running` if a command is on it.
-    pub(super) fn stepped(&mut self, step: Step, running: bool) -> Outcome {
+    pub(super) fn stepped(&mut self, step: Step, running: bool) -> Checked {
         match step {
             Step::Interrupt => self.check.stopped(),
             // What was stopped continues, past its gate.
@@ -81,13 +81,13 @@ impl Checks {
         }
     }
 
-    pub(super) fn launched(&mut self, cmd: CmdId, limit: u64) -> Outcome {
+    pub(super) fn launched(&mut self, cmd: CmdId, limit: u64) -> Checked {
         self.order.launched(cmd)?;
         self.window.launched(limit)?;
         Ok(self.hold.check.launched(cmd)?)
     }
 
-    pub(super) fn started(&mut self, cmd: CmdId, gated: bool) -> Outcome {
+    pub(super) fn started(&mut self, cmd: CmdId, gated: bool) -> Checked {
         self.order.started(cmd)?;
         Ok(self.hold.check.started(cmd, gated)?)
     }
@@ -98,7 +98,7 @@ impl Checks {
     }
 
     /// The device holds so many entries.
-    pub(super) fn room(&self, entries: u64) -> Outcome {
+    pub(super) fn room(&self, entries: u64) -> Checked {
         let room = self.entries + self.more_fences;
         require(entries <= room, format_args!("{entries} entries on a device with room for {room}"))
     }
@@ -117,18 +117,18 @@ impl Checks {
         self.more_fences += 1;
     }
 
-    pub(super) fn may_need_timer(&self) -> Outcome {
+    pub(super) fn may_need_timer(&self) -> Checked {
         require(self.lost_fence, "a timer is needed although no fence was lost")
     }
 
-    pub(super) fn order_drained(&self, lost: bool) -> Outcome {
+    pub(super) fn order_drained(&self, lost: bool) -> Checked {
         if lost { Ok(()) } else { Ok(self.order.drained()?) }
     }
 }
 
 impl Run<'_> {
     /// Compares everything that can be seen.
-    pub(super) fn compare(&mut self) -> Outcome {
+    pub(super) fn compare(&mut self) -> Checked {
         self.compare_counters()?;
         self.compare_hold()?;
         self.compare_statuses()?;
@@ -136,7 +136,7 @@ impl Run<'_> {
         self.check_fences()
     }
 
-    fn compare_counters(&mut self) -> Outcome {
+    fn compare_counters(&mut self) -> Checked {
         let (queue, model) = (&self.queue, &self.model);
         same("submitted", model.commands.len() as u64, queue.submitted())?;
         same("launched", model.count(|c| c.passed), queue.launched())?;
@@ -166,7 +166,7 @@ impl Run<'_> {
         Ok(self.checks.ring.look(report.submitted - report.retired)?)
     }
 
-    fn compare_hold(&mut self) -> Outcome {
+    fn compare_hold(&mut self) -> Checked {
         let (queue, model) = (&self.queue, &self.model);
         let report = queue.report();
         same("the hold", model.hold_state(), queue.hold_state())?;
@@ -174,17 +174,17 @@ impl Run<'_> {
         same("suspended", model.suspended.is_some(), report.suspended)?;
         same("failed open", model.failed_open, report.failed_open)?;
         match queue.hold_state() {
-            HoldState::Held(level) => self.tally.count(
+            HoldState::Held(level) => self.counters.count(
                 ["held at Lv1", "held at Lv2", "held at Lv3"][usize::from(level.number()) - 1],
             ),
-            HoldState::Holding => self.tally.count("holding"),
-            HoldState::Resuming => self.tally.count("resuming"),
+            HoldState::Holding => self.counters.count("holding"),
+            HoldState::Resuming => self.counters.count("resuming"),
             HoldState::Running => {}
         }
         Ok(())
     }
 
-    fn compare_statuses(&mut self) -> Outcome {
+    fn compare_statuses(&mut self) -> Checked {
         let total = self.model.commands.len();
         self.checks.final_before.resize(total, false);
         same("the next command", Status::Unknown, self.queue.status(CmdId(total as u64)))?;
@@ -202,7 +202,7 @@ impl Run<'_> {
     }
 
     /// A wait for the command returns now.
-    fn check_wait(&mut self, cmd: CmdId, status: Status) -> Outcome {
+    fn check_wait(&mut self, cmd: CmdId, status: Status) -> Checked {
         let command = &self.model.commands[cmd.0 as usize];
         if let Some(fault) = command.fault {
             self.checks.wait.failed(cmd, CmdId(cmd.count()), fault);
@@ -222,7 +222,7 @@ impl Run<'_> {
     }
 
     /// The last report that was given says all that the scheduler must know.
-    fn compare_report(&mut self) -> Outcome {
+    fn compare_report(&mut self) -> Checked {
         let (now, last) = (self.queue.report(), self.last_report);
         if std::mem::take(&mut self.progressed) {
             let unsaid = now.busy - last.busy;
@@ -240,7 +240,7 @@ impl Run<'_> {
     }
 
     /// Whatever is on the device and unseen has a fence to come, and so has what is waited for.
-    fn check_fences(&mut self) -> Outcome {
+    fn check_fences(&mut self) -> Checked {
         let forgotten = self.model.forgotten.map_or(usize::MAX, |n| n as usize);
         let commands = self.model.commands.iter().enumerate().take(forgotten);
         let mut unseen = commands.filter(|(_, c)| c.place == Place::Device).map(|(n, _)| n as u64);
@@ -257,7 +257,7 @@ impl Run<'_> {
             return require(timer, "a fence was lost, and there is no timer");
         }
         let told = |n| self.device.will_tell(n);
-        require(told(first), format_args!("nobody will learn of command {first}"))?;
+        require(told(first), format_args!("no message will tell of command {first}"))?;
         let wanted =
             |n: &usize| self.model.commands[*n].wanted || self.model.watch == *n as u64 + 1;
         let passed = self.model.launch_point().min(forgotten);

@@ -9,10 +9,10 @@ use xsched_core::time::Duration;
 
 use super::queue::{COMMANDS_MAX, QueueMutant, Run, window};
 use super::queue_model::Place;
-use super::{Outcome, require, same};
+use super::{Checked, require, same};
 
 /// An operation, and how often it is drawn.
-type Operation = (fn(&mut Run<'_>) -> Outcome, &'static str, usize);
+type Operation = (fn(&mut Run<'_>) -> Checked, &'static str, usize);
 
 const OPERATIONS: &[Operation] = &[
     (submit, "submit", 10),
@@ -22,7 +22,7 @@ const OPERATIONS: &[Operation] = &[
     (hold, "order to hold", 6),
     (enqueue_wait, "submit a wait", 2),
     (reached, "an event is reached", 4),
-    (want, "somebody waits", 3),
+    (want, "a completion is requested", 3),
     (late_answer, "late answers", 6),
     (all_is_well, "all is well", 4),
     (cancel, "cancel", 2),
@@ -50,7 +50,7 @@ const OPERATIONS: &[Operation] = &[
 
 impl Run<'_> {
     /// Does what the bytes say.
-    pub(super) fn operation(&mut self) -> Outcome {
+    pub(super) fn operation(&mut self) -> Checked {
         let total: usize = OPERATIONS.iter().map(|(.., weight)| weight).sum();
         let mut drawn = self.bytes.below(total);
         for (operation, name, weight) in OPERATIONS {
@@ -83,7 +83,7 @@ impl Run<'_> {
     pub(super) fn order(&mut self, ahead: u32, hold: Option<Level>) {
         let epoch = self.model.epoch.wrapping_add(ahead);
         if epoch < self.model.epoch {
-            self.tally.count("epochs that wrap around");
+            self.counters.count("epochs that wrap around");
         }
         self.model.order(epoch, hold);
         let (order, lost) = match hold {
@@ -111,25 +111,25 @@ impl Run<'_> {
     pub(super) fn timeout(&mut self) {
         if self.queue.poll_timeout().is_some_and(|due| self.now >= due) {
             self.checks.timer_fired();
-            self.tally.count("timers");
+            self.counters.count("timers");
         }
         self.queue.handle_timeout(self.now);
     }
 }
 
-fn submit(run: &mut Run<'_>) -> Outcome {
+fn submit(run: &mut Run<'_>) -> Checked {
     for _ in 0..run.bytes.up_to(4) {
         submit_one(run, None)?;
     }
     Ok(())
 }
 
-fn enqueue_wait(run: &mut Run<'_>) -> Outcome {
+fn enqueue_wait(run: &mut Run<'_>) -> Checked {
     let event = run.any_event();
     submit_one(run, Some(event))
 }
 
-fn submit_one(run: &mut Run<'_>, wait: Option<EventRef>) -> Outcome {
+fn submit_one(run: &mut Run<'_>, wait: Option<EventRef>) -> Checked {
     if run.model.commands.len() >= COMMANDS_MAX {
         return Ok(());
     }
@@ -145,41 +145,41 @@ fn submit_one(run: &mut Run<'_>, wait: Option<EventRef>) -> Outcome {
     same("the answer to a submission", expected, answer)?;
     match answer {
         Ok(_) => run.model.submit(wait),
-        Err(SubmitError::Full) => run.tally.count("full"),
-        Err(SubmitError::Lost) => run.tally.count("submitted to a lost device"),
+        Err(SubmitError::Full) => run.counters.count("full"),
+        Err(SubmitError::Lost) => run.counters.count("submitted to a lost device"),
     }
     Ok(())
 }
 
-fn advance(run: &mut Run<'_>) -> Outcome {
+fn advance(run: &mut Run<'_>) -> Checked {
     for _ in 0..run.bytes.up_to(12) {
         run.advance()?;
     }
     Ok(())
 }
 
-fn tell(run: &mut Run<'_>) -> Outcome {
+fn tell(run: &mut Run<'_>) -> Checked {
     run.tell();
     Ok(())
 }
 
-fn run(run: &mut Run<'_>) -> Outcome {
+fn run(run: &mut Run<'_>) -> Checked {
     let ahead = run.bytes.up_to(3) as u32;
     run.order(ahead, None);
     Ok(())
 }
 
-fn hold(run: &mut Run<'_>) -> Outcome {
+fn hold(run: &mut Run<'_>) -> Checked {
     let level = run.any_level();
     let ahead = run.bytes.up_to(3) as u32;
     run.order(ahead, Some(level));
     Ok(())
 }
 
-fn stale(run: &mut Run<'_>) -> Outcome {
+fn stale(run: &mut Run<'_>) -> Checked {
     let back = run.bytes.pick(&[0, 1, 5, 1 << 20, 1 << 31]);
     let hold = run.bytes.flag().then_some(Level::Block);
-    run.tally.count("stale orders");
+    run.counters.count("stale orders");
     let mut epoch = run.model.epoch.wrapping_sub(back);
     run.model.order(epoch, hold);
     if run.mutates(QueueMutant::ObeyStale, 1) {
@@ -192,17 +192,17 @@ fn stale(run: &mut Run<'_>) -> Outcome {
     Ok(())
 }
 
-fn reached(run: &mut Run<'_>) -> Outcome {
+fn reached(run: &mut Run<'_>) -> Checked {
     let ok = run.bytes.below(4) != 3;
     let other = run.any_event();
     // Mostly what it waits for; now and then something else.
     let event = run.queue.waiting().filter(|_| other.cmd.0 != 3).unwrap_or(other);
-    run.tally.count("events");
+    run.counters.count("events");
     run.reach(event, ok);
     Ok(())
 }
 
-fn want(run: &mut Run<'_>) -> Outcome {
+fn want(run: &mut Run<'_>) -> Checked {
     let Some(cmd) = run.any_command() else { return Ok(()) };
     let command = &mut run.model.commands[cmd as usize];
     command.wanted |= command.place != Place::Retired;
@@ -210,28 +210,28 @@ fn want(run: &mut Run<'_>) -> Outcome {
     Ok(())
 }
 
-fn cancel(run: &mut Run<'_>) -> Outcome {
+fn cancel(run: &mut Run<'_>) -> Checked {
     let Some(cmd) = run.any_command() else { return Ok(()) };
     let expected = run.model.cancel(cmd as usize);
     if expected && run.mutates(QueueMutant::IgnoreCancel, 1) {
         return Ok(());
     }
     if expected {
-        run.tally.count("cancelled");
+        run.counters.count("cancelled");
     }
     same("the answer to a cancellation", expected, run.queue.cancel(CmdId(cmd)))
 }
 
-fn drop_pending(run: &mut Run<'_>) -> Outcome {
+fn drop_pending(run: &mut Run<'_>) -> Checked {
     run.model.drop_pending();
     run.queue.drop_pending();
-    run.tally.count("dropped");
+    run.counters.count("dropped");
     Ok(())
 }
 
-fn suspend(run: &mut Run<'_>) -> Outcome {
+fn suspend(run: &mut Run<'_>) -> Checked {
     let level = run.any_level();
-    run.tally.count("user holds");
+    run.counters.count("user holds");
     run.model.suspended = Some(level);
     if run.mutates(QueueMutant::IgnoreHand, 1) {
         return Ok(());
@@ -240,38 +240,38 @@ fn suspend(run: &mut Run<'_>) -> Outcome {
     Ok(())
 }
 
-fn resume(run: &mut Run<'_>) -> Outcome {
+fn resume(run: &mut Run<'_>) -> Checked {
     let drop = run.bytes.below(3) == 2;
     run.resume(drop);
     Ok(())
 }
 
-fn refuse_launches(run: &mut Run<'_>) -> Outcome {
+fn refuse_launches(run: &mut Run<'_>) -> Checked {
     run.faults.launches = run.bytes.up_to(3);
     Ok(())
 }
 
-fn slow_launch(run: &mut Run<'_>) -> Outcome {
+fn slow_launch(run: &mut Run<'_>) -> Checked {
     run.faults.slow = true;
     Ok(())
 }
 
-fn fail_command(run: &mut Run<'_>) -> Outcome {
+fn fail_command(run: &mut Run<'_>) -> Checked {
     run.device.fail_next = true;
     Ok(())
 }
 
-fn refuse_fences(run: &mut Run<'_>) -> Outcome {
+fn refuse_fences(run: &mut Run<'_>) -> Checked {
     run.faults.fences = run.bytes.pick(&[1, 2, 100_000]);
     Ok(())
 }
 
-fn lose_fence(run: &mut Run<'_>) -> Outcome {
+fn lose_fence(run: &mut Run<'_>) -> Checked {
     run.device.lose_next = true;
     Ok(())
 }
 
-fn fail_steps(run: &mut Run<'_>) -> Outcome {
+fn fail_steps(run: &mut Run<'_>) -> Checked {
     if run.bytes.flag() {
         run.faults.holds = 1;
     } else {
@@ -280,20 +280,20 @@ fn fail_steps(run: &mut Run<'_>) -> Outcome {
     Ok(())
 }
 
-fn late_steps(run: &mut Run<'_>) -> Outcome {
+fn late_steps(run: &mut Run<'_>) -> Checked {
     run.faults.late_steps = run.bytes.flag();
     Ok(())
 }
 
-fn late_answer(run: &mut Run<'_>) -> Outcome {
+fn late_answer(run: &mut Run<'_>) -> Checked {
     if run.answer.is_some() {
-        run.tally.count("late answers");
+        run.counters.count("late answers");
     }
     if run.bytes.flag() { run.leave_launch() } else { run.answer_step() }
 }
 
 /// Nothing stands in the way for a moment.
-fn all_is_well(run: &mut Run<'_>) -> Outcome {
+fn all_is_well(run: &mut Run<'_>) -> Checked {
     run.leave_launch()?;
     run.answer_step()?;
     run.order(1, None);
@@ -305,7 +305,7 @@ fn all_is_well(run: &mut Run<'_>) -> Outcome {
 }
 
 /// Something that no driver should say. It is counted, and nothing else changes.
-fn nonsense(run: &mut Run<'_>) -> Outcome {
+fn nonsense(run: &mut Run<'_>) -> Checked {
     let beyond = run.queue.next_launch().0 + run.bytes.pick(&[0, 1, 1 << 40]);
     let retired = Retired {
         upto: CmdId(beyond),
@@ -322,51 +322,51 @@ fn nonsense(run: &mut Run<'_>) -> Outcome {
         2 => Signal::LaunchFailed { cmd: CmdId(over), fault },
         _ => Signal::Stepped { seq, result: Ok(Some(CmdId(0))) },
     };
-    run.tally.count("nonsense");
+    run.counters.count("nonsense");
     run.model.nonsense += u64::from(!run.model.lost);
     run.signal(signal);
     Ok(())
 }
 
-fn repeat(run: &mut Run<'_>) -> Outcome {
+fn repeat(run: &mut Run<'_>) -> Checked {
     if let Some(retired) = run.last_told {
         run.signal(Signal::Retired(retired));
     }
     Ok(())
 }
 
-fn set_window(run: &mut Run<'_>) -> Outcome {
+fn set_window(run: &mut Run<'_>) -> Checked {
     let config = window(&mut run.bytes);
-    run.tally.count(if config.adaptive { "adaptive windows" } else { "fixed windows" });
+    run.counters.count(if config.adaptive { "adaptive windows" } else { "fixed windows" });
     run.queue.set_window(config);
     let window = run.queue.window();
     require(window.threshold() <= config.threshold, "a window wider than asked for")?;
     require(window.batch() <= window.threshold(), "a batch larger than the window")
 }
 
-fn set_level(run: &mut Run<'_>) -> Outcome {
+fn set_level(run: &mut Run<'_>) -> Checked {
     let level = run.any_level();
     run.model.level = level;
     run.queue.set_level(level);
     Ok(())
 }
 
-fn timeout(run: &mut Run<'_>) -> Outcome {
+fn timeout(run: &mut Run<'_>) -> Checked {
     run.now += Duration::from_us(run.bytes.pick(&[1, 100, 10_000]));
     run.timeout();
     Ok(())
 }
 
-fn fail_open(run: &mut Run<'_>) -> Outcome {
+fn fail_open(run: &mut Run<'_>) -> Checked {
     run.model.fail_open();
     if run.model.failed_open {
-        run.tally.count("failed open");
+        run.counters.count("failed open");
     }
     run.signal(Signal::FailOpen);
     Ok(())
 }
 
-fn watch(run: &mut Run<'_>) -> Outcome {
+fn watch(run: &mut Run<'_>) -> Checked {
     let upto = run.model.commands.len() as u64 + 4;
     let upto = upto.saturating_sub(run.bytes.below(12) as u64);
     run.model.watch = upto;
@@ -374,7 +374,7 @@ fn watch(run: &mut Run<'_>) -> Outcome {
     Ok(())
 }
 
-fn progress(run: &mut Run<'_>) -> Outcome {
+fn progress(run: &mut Run<'_>) -> Checked {
     let every = Duration::from_us(run.bytes.pick(&[25, 0, u64::MAX]));
     run.progress_every = every;
     run.queue.handle_order(Order::Progress { every });
@@ -382,7 +382,7 @@ fn progress(run: &mut Run<'_>) -> Outcome {
 }
 
 /// Rarely: there is not much to see afterwards.
-fn lose(run: &mut Run<'_>) -> Outcome {
+fn lose(run: &mut Run<'_>) -> Checked {
     if run.bytes.below(64) == 63 {
         run.model.lose();
         run.signal(Signal::Lost);

@@ -16,7 +16,7 @@ use xsched_policies::Any;
 use super::bytes::Bytes;
 use super::device::{Device, Did};
 use super::scheduler_model::Model;
-use super::{Difference, Log, Outcome, Tally, require, same};
+use super::{Checked, Counters, Difference, Log, require, same};
 
 /// Operations in one run.
 const OPERATIONS_MAX: usize = 400;
@@ -76,16 +76,16 @@ impl SchedulerMutant {
 ///
 /// # Errors
 /// The first difference that shows.
-pub fn run_scheduler(data: &[u8], mutant: SchedulerMutant) -> Result<Tally, Difference> {
+pub fn run_scheduler(data: &[u8], mutant: SchedulerMutant) -> Result<Counters, Difference> {
     let mut run = Run::new(Bytes::new(data), mutant);
     if run.course().is_ok() {
-        return Ok(run.tally);
+        return Ok(run.counters);
     }
     // Once more, to say what happened.
     let mut run = Run::new(Bytes::new(data), mutant);
     run.log = Log::on();
     let outcome = run.course();
-    outcome.map_err(|difference| run.log.explain(&difference)).map(|()| run.tally)
+    outcome.map_err(|difference| run.log.explain(&difference)).map(|()| run.counters)
 }
 
 /// A queue, its device, and the messages between it and the scheduler.
@@ -143,7 +143,7 @@ pub(super) struct Run<'a> {
     pub(super) now: Instant,
     mutant: SchedulerMutant,
     mutations: u64,
-    pub(super) tally: Tally,
+    pub(super) counters: Counters,
     pub(super) log: Log,
 }
 
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
             now: Instant::ZERO,
             mutant,
             mutations: 0,
-            tally: Tally::default(),
+            counters: Counters::default(),
             log: Log::default(),
         };
         for _ in 0..run.bytes.up_to(slots) {
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
         run
     }
 
-    fn course(&mut self) -> Outcome {
+    fn course(&mut self) -> Checked {
         for _ in 0..OPERATIONS_MAX {
             if self.bytes.is_empty() {
                 break;
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
     }
 
     /// The queue asks for what it needs, and the device obeys.
-    pub(super) fn act(&mut self, n: usize) -> Outcome {
+    pub(super) fn act(&mut self, n: usize) -> Checked {
         let now = self.now;
         let actor = &mut self.actors[n];
         for round in 0.. {
@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
         }
         if let Some(report) = actor.queue.poll_report() {
             if actor.outbox.replace(report).is_some() {
-                self.tally.count("overtaken reports");
+                self.counters.count("overtaken reports");
             }
             self.log.note(|| format!("  {n} says {report:?}"));
         }
@@ -257,7 +257,9 @@ impl<'a> Run<'a> {
                 }
                 Order::Reached { .. } => self.mutates(SchedulerMutant::LoseReached, 3),
                 Order::Watch { .. } => self.mutates(SchedulerMutant::LoseWatch, 1),
-                Order::Progress { .. } => return Err(Difference("progress for nobody".into())),
+                Order::Progress { .. } => {
+                    return Err(Difference("progress that no queue asked for".into()));
+                }
             };
             if let Order::Run { epoch } = order
                 && self.mutates(SchedulerMutant::HoldAll, 1)
@@ -278,7 +280,7 @@ impl<'a> Run<'a> {
     /// A queue gets the oldest order on its way. Returns false if there is none.
     pub(super) fn deliver_order(&mut self, n: usize) -> Result<bool, Difference> {
         let Some(order) = self.actors[n].inbox.pop_front() else { return Ok(false) };
-        self.tally.count(match order {
+        self.counters.count(match order {
             Order::Run { .. } => "orders to run",
             Order::Hold { .. } => "orders to hold",
             Order::Watch { .. } => "orders to watch",
@@ -292,7 +294,7 @@ impl<'a> Run<'a> {
     }
 
     /// All messages arrive, and everything is compared.
-    pub(super) fn settle(&mut self) -> Outcome {
+    pub(super) fn settle(&mut self) -> Checked {
         for round in 0.. {
             require(round < ROUNDS_MAX, "messages never stop")?;
             let mut busy = false;
@@ -320,8 +322,8 @@ impl<'a> Run<'a> {
         same("an order after a full decision about all queues", None, again)
     }
 
-    fn compare(&mut self) -> Outcome {
-        self.tally.count("comparisons");
+    fn compare(&mut self) -> Checked {
+        self.counters.count("comparisons");
         let running = self.model.running();
         same("queues", self.model.queues.len(), self.scheduler.table().iter().count())?;
         for actor in &self.actors {
@@ -335,7 +337,7 @@ impl<'a> Run<'a> {
             same(format_args!("{name} ready"), self.model.is_ready(known), info.ready)?;
             let mut runs = running.contains(&actor.id);
             if !runs && info.running && self.model.is_on_circle(known) {
-                self.tally.count("circles of waits");
+                self.counters.count("circles of waits");
                 runs = true;
             }
             same(format_args!("{name} running"), runs, info.running)?;
@@ -353,11 +355,11 @@ impl<'a> Run<'a> {
         }
         same("circles", 0, self.scheduler.stats().circles)?;
         let held = self.actors.len() - running.len();
-        self.tally.count(["nobody held", "somebody held"][usize::from(held > 0)]);
+        self.counters.count(["no queue held", "a queue held"][usize::from(held > 0)]);
         Ok(())
     }
 
-    fn check_inversion(&self, suspended: bool, runs: bool, awaits: Option<EventRef>) -> Outcome {
+    fn check_inversion(&self, suspended: bool, runs: bool, awaits: Option<EventRef>) -> Checked {
         let Some(event) = awaits else { return Ok(()) };
         let target = self.scheduler.table().get(event.queue);
         let target_held = target.is_none_or(|target| !target.running);
@@ -383,7 +385,7 @@ impl<'a> Run<'a> {
 
     /// Everything works from now on, and everything has to retire: first under the policy in
     /// charge, then under none.
-    fn finish(&mut self) -> Outcome {
+    fn finish(&mut self) -> Checked {
         for n in 0..self.actors.len() {
             self.resume(n, false)?;
             let id = self.actors[n].id;
@@ -399,11 +401,11 @@ impl<'a> Run<'a> {
                 WakeupCheck::ended(true, submitted, retired)?;
             }
         }
-        self.tally.count("ended well");
+        self.counters.count("ended well");
         Ok(())
     }
 
-    fn drain(&mut self) -> Outcome {
+    fn drain(&mut self) -> Checked {
         for round in 0.. {
             require(round < ROUNDS_MAX, "the last phase never ends")?;
             self.settle()?;
@@ -421,7 +423,7 @@ impl<'a> Run<'a> {
         self.settle()
     }
 
-    /// What a queue waits for and nobody has submitted is submitted.
+    /// What a queue waits for and no thread has submitted is submitted.
     fn submit_awaited(&mut self, n: usize) -> Result<bool, Difference> {
         let Some(event) = self.actors[n].queue.waiting() else { return Ok(false) };
         let target = self.actors.iter().position(|actor| actor.id == event.queue);
@@ -435,7 +437,7 @@ impl<'a> Run<'a> {
 }
 
 /// A queue that may run runs, and one that may not is held, as deep as it was told.
-fn check_hold(name: &str, actor: &Actor, runs: bool) -> Outcome {
+fn check_hold(name: &str, actor: &Actor, runs: bool) -> Checked {
     let report = actor.queue.report();
     if report.lost {
         return Ok(());
@@ -444,7 +446,7 @@ fn check_hold(name: &str, actor: &Actor, runs: bool) -> Outcome {
     match (runs, actor.suspended) {
         (true, false) => same(format_args!("{name} hold"), HoldState::Running, report.hold),
         (false, false) => {
-            require(!report.failed_open, format_args!("{name} obeys nobody"))?;
+            require(!report.failed_open, format_args!("{name} obeys no orders"))?;
             same(format_args!("{name} hold"), HoldState::Held(expected), report.hold)
         }
         (_, true) => {
@@ -464,7 +466,7 @@ pub(super) fn policy(hpf: bool) -> Any {
 
 impl Run<'_> {
     /// The queue loses its device.
-    pub(super) fn lose(&mut self, n: usize) -> Outcome {
+    pub(super) fn lose(&mut self, n: usize) -> Checked {
         let outcome =
             xsched_core::queue::Outcome::Failed { from: CmdId(0), fault: Fault::DeviceLost };
         let upto = CmdId(self.actors[n].queue.retired().saturating_sub(1));

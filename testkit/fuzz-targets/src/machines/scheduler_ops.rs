@@ -9,13 +9,13 @@ use xsched_core::scheduler::{Attach, LevelChoice, SchedulerError};
 
 use super::scheduler::{Actor, Run, SchedulerMutant, policy};
 use super::scheduler_model::Known;
-use super::{Outcome, require, same};
+use super::{Checked, require, same};
 
 /// Commands that one queue takes in one run.
 const COMMANDS_MAX: u64 = 200;
 
 /// An operation on a queue that exists, and how often it is drawn.
-type Operation = (fn(&mut Run<'_>, usize) -> Outcome, &'static str, usize);
+type Operation = (fn(&mut Run<'_>, usize) -> Checked, &'static str, usize);
 
 const OPERATIONS: &[Operation] = &[
     (submit, "submit", 10),
@@ -36,14 +36,14 @@ const OPERATIONS: &[Operation] = &[
     (switch, "another policy", 2),
     (fail_open, "fail open", 2),
     (set_level, "another level", 2),
-    (want, "somebody waits", 2),
+    (want, "a completion is requested", 2),
     (nonsense, "nonsense", 1),
     (lose, "lose the device", 1),
 ];
 
 impl Run<'_> {
     /// Does what the bytes say.
-    pub(super) fn operation(&mut self) -> Outcome {
+    pub(super) fn operation(&mut self) -> Checked {
         let total: usize = OPERATIONS.iter().map(|(.., weight)| weight).sum();
         let mut drawn = self.bytes.below(total);
         for (operation, name, weight) in OPERATIONS {
@@ -65,7 +65,7 @@ impl Run<'_> {
         self.bytes.pick(&[0, 1, 2, 1, 3, 0, 2, 255, -255, -256])
     }
 
-    pub(super) fn attach(&mut self) -> Outcome {
+    pub(super) fn attach(&mut self) -> Checked {
         let mut actor = Actor::new(&mut self.bytes);
         actor.level = self.bytes.pick(&[Level::Interrupt, Level::Deactivate, Level::Block]);
         let priority = self.any_priority();
@@ -88,18 +88,18 @@ impl Run<'_> {
                 let report = actor.queue.report();
                 self.model.queues.push(Known { id, device: device.0, priority, report });
                 self.actors.push(actor);
-                self.tally.count("attached");
+                self.counters.count("attached");
                 Ok(())
             }
             Err(SchedulerError::TableFull) => {
-                self.tally.count("table full");
+                self.counters.count("table full");
                 Ok(())
             }
             Err(error) => same("attaching", None, Some(error)),
         }
     }
 
-    pub(super) fn set_priority(&mut self, n: usize, priority: i16) -> Outcome {
+    pub(super) fn set_priority(&mut self, n: usize, priority: i16) -> Checked {
         let id = self.actors[n].id;
         if let Some(known) = self.model.get_mut(id) {
             known.priority = priority;
@@ -111,7 +111,7 @@ impl Run<'_> {
         same("the answer to a hint", Ok(()), answer)
     }
 
-    pub(super) fn resume(&mut self, n: usize, drop: bool) -> Outcome {
+    pub(super) fn resume(&mut self, n: usize, drop: bool) -> Checked {
         let actor = &mut self.actors[n];
         actor.suspended = false;
         actor.queue.resume(drop);
@@ -130,23 +130,23 @@ fn hints(priority: i16) -> Hints {
     Hints::with_priority(Priority::new(priority.into()).unwrap_or_default())
 }
 
-fn submit(run: &mut Run<'_>, n: usize) -> Outcome {
+fn submit(run: &mut Run<'_>, n: usize) -> Checked {
     for _ in 0..run.bytes.up_to(5) {
         let queue = &mut run.actors[n].queue;
         if queue.submitted() < COMMANDS_MAX && queue.submit(run.now).is_err() {
-            run.tally.count("full or lost");
+            run.counters.count("full or lost");
         }
     }
     run.act(n)
 }
 
-fn work(run: &mut Run<'_>, n: usize) -> Outcome {
+fn work(run: &mut Run<'_>, n: usize) -> Checked {
     let steps = run.bytes.up_to(12);
     run.work(n, steps)?;
     Ok(())
 }
 
-fn work_all(run: &mut Run<'_>, _: usize) -> Outcome {
+fn work_all(run: &mut Run<'_>, _: usize) -> Checked {
     let steps = run.bytes.up_to(24);
     for n in 0..run.actors.len() {
         run.work(n, steps)?;
@@ -154,34 +154,34 @@ fn work_all(run: &mut Run<'_>, _: usize) -> Outcome {
     Ok(())
 }
 
-fn report(run: &mut Run<'_>, n: usize) -> Outcome {
+fn report(run: &mut Run<'_>, n: usize) -> Checked {
     run.deliver_report(n, false)?;
     Ok(())
 }
 
-fn repeat_report(run: &mut Run<'_>, n: usize) -> Outcome {
+fn repeat_report(run: &mut Run<'_>, n: usize) -> Checked {
     run.deliver_report(n, true)?;
     Ok(())
 }
 
-fn orders(run: &mut Run<'_>, _: usize) -> Outcome {
+fn orders(run: &mut Run<'_>, _: usize) -> Checked {
     run.give_orders()?;
     Ok(())
 }
 
-fn order(run: &mut Run<'_>, n: usize) -> Outcome {
+fn order(run: &mut Run<'_>, n: usize) -> Checked {
     for _ in 0..run.bytes.up_to(3) {
         run.deliver_order(n)?;
     }
     Ok(())
 }
 
-fn settle(run: &mut Run<'_>, _: usize) -> Outcome {
+fn settle(run: &mut Run<'_>, _: usize) -> Checked {
     run.settle()
 }
 
 /// The queue's next command is to wait for a command of another queue, which may be in the future.
-fn wait(run: &mut Run<'_>, n: usize) -> Outcome {
+fn wait(run: &mut Run<'_>, n: usize) -> Checked {
     let Some(event) = any_event(run) else { return Ok(()) };
     let (waiter, cmd) = (run.actors[n].id, CmdId(run.actors[n].queue.submitted()));
     let expected = run.model.admit(waiter, cmd, event);
@@ -192,15 +192,15 @@ fn wait(run: &mut Run<'_>, n: usize) -> Outcome {
     same("the answer to a wait", expected, answer)?;
     match answer {
         Ok(true) => {
-            run.tally.count("waits");
+            run.counters.count("waits");
             if run.actors[n].queue.enqueue_wait(run.now, event).is_err() {
-                run.tally.count("admitted waits that were not submitted");
+                run.counters.count("admitted waits that were not submitted");
             }
         }
-        Ok(false) => run.tally.count("waits for nothing"),
-        Err(SchedulerError::WouldDeadlock) => run.tally.count("deadlocks refused"),
-        Err(SchedulerError::WaitTableFull) => run.tally.count("wait table full"),
-        Err(_) => run.tally.count("waits for the gone"),
+        Ok(false) => run.counters.count("waits for nothing"),
+        Err(SchedulerError::WouldDeadlock) => run.counters.count("deadlocks refused"),
+        Err(SchedulerError::WaitTableFull) => run.counters.count("wait table full"),
+        Err(_) => run.counters.count("waits for the gone"),
     }
     run.act(n)
 }
@@ -218,46 +218,46 @@ fn any_event(run: &mut Run<'_>) -> Option<EventRef> {
     (cmd < COMMANDS_MAX).then_some(EventRef { queue: target.id, cmd: CmdId(cmd) })
 }
 
-fn hint(run: &mut Run<'_>, n: usize) -> Outcome {
+fn hint(run: &mut Run<'_>, n: usize) -> Checked {
     let priority = run.any_priority();
     run.set_priority(n, priority)
 }
 
-fn suspend(run: &mut Run<'_>, n: usize) -> Outcome {
+fn suspend(run: &mut Run<'_>, n: usize) -> Checked {
     let level = run.bytes.pick(&[Level::Interrupt, Level::Deactivate, Level::Block]);
     run.actors[n].suspended = true;
     if !run.mutates(SchedulerMutant::IgnoreHand, 1) {
         run.actors[n].queue.suspend(level);
     }
-    run.tally.count("user holds");
+    run.counters.count("user holds");
     run.act(n)
 }
 
-fn resume(run: &mut Run<'_>, n: usize) -> Outcome {
+fn resume(run: &mut Run<'_>, n: usize) -> Checked {
     let drop = run.bytes.below(4) == 3;
     run.resume(n, drop)
 }
 
-fn cancel(run: &mut Run<'_>, n: usize) -> Outcome {
+fn cancel(run: &mut Run<'_>, n: usize) -> Checked {
     let back = 1 + run.bytes.below(4) as u64;
     let queue = &mut run.actors[n].queue;
     if let Some(cmd) = queue.submitted().checked_sub(back)
         && queue.cancel(CmdId(cmd))
     {
-        run.tally.count("cancelled");
+        run.counters.count("cancelled");
     }
     run.act(n)
 }
 
-fn attach(run: &mut Run<'_>, _: usize) -> Outcome {
+fn attach(run: &mut Run<'_>, _: usize) -> Checked {
     run.attach()
 }
 
-fn detach(run: &mut Run<'_>, n: usize) -> Outcome {
+fn detach(run: &mut Run<'_>, n: usize) -> Checked {
     let actor = run.actors.remove(n);
     run.model.queues.retain(|known| known.id != actor.id);
     run.gone.push(actor.id);
-    run.tally.count("detached");
+    run.counters.count("detached");
     if run.mutates(SchedulerMutant::KeepGone, 1) {
         return Ok(());
     }
@@ -267,26 +267,26 @@ fn detach(run: &mut Run<'_>, n: usize) -> Outcome {
     same("detaching again", Err(SchedulerError::UnknownQueue), again)
 }
 
-fn switch(run: &mut Run<'_>, _: usize) -> Outcome {
+fn switch(run: &mut Run<'_>, _: usize) -> Checked {
     let hpf = run.bytes.below(4) != 3;
     run.set_policy(hpf);
     let name = if hpf { "hpf" } else { "fcfs" };
-    run.tally.count(name);
+    run.counters.count(name);
     let _ = run.scheduler.policy().name();
     Ok(())
 }
 
-fn fail_open(run: &mut Run<'_>, n: usize) -> Outcome {
+fn fail_open(run: &mut Run<'_>, n: usize) -> Checked {
     let actor = &mut run.actors[n];
     actor.queue.handle_signal(run.now, Signal::FailOpen);
     if actor.queue.report().failed_open {
-        run.tally.count("failed open");
+        run.counters.count("failed open");
     }
     run.act(n)
 }
 
 /// Another level, in the scheduler's orders or in the queue's own limit.
-fn set_level(run: &mut Run<'_>, n: usize) -> Outcome {
+fn set_level(run: &mut Run<'_>, n: usize) -> Checked {
     let level = run.bytes.pick(&[Level::Interrupt, Level::Deactivate, Level::Block]);
     let actor = &mut run.actors[n];
     if run.bytes.flag() {
@@ -300,7 +300,7 @@ fn set_level(run: &mut Run<'_>, n: usize) -> Outcome {
     }
 }
 
-fn want(run: &mut Run<'_>, n: usize) -> Outcome {
+fn want(run: &mut Run<'_>, n: usize) -> Checked {
     let queue = &mut run.actors[n].queue;
     let back = 1 + run.bytes.below(4) as u64;
     if let Some(cmd) = queue.submitted().checked_sub(back) {
@@ -309,8 +309,8 @@ fn want(run: &mut Run<'_>, n: usize) -> Outcome {
     run.act(n)
 }
 
-/// Reports that cannot be true, calls for queues that do not exist, timers that nobody set.
-fn nonsense(run: &mut Run<'_>, n: usize) -> Outcome {
+/// Reports that cannot be true, calls for queues that do not exist, timers that were not set.
+fn nonsense(run: &mut Run<'_>, n: usize) -> Checked {
     let id = run.actors[n].id;
     let mut report = run.actors[n].queue.report();
     report.retired = report.submitted + 1;
@@ -319,17 +319,17 @@ fn nonsense(run: &mut Run<'_>, n: usize) -> Outcome {
     if let Some(&gone) = run.gone.last() {
         let report = run.actors[n].queue.report();
         let answer = run.scheduler.handle_report(run.now, gone, &report);
-        same("a report of nobody", Err(SchedulerError::UnknownQueue), answer)?;
+        same("a report of an unknown queue", Err(SchedulerError::UnknownQueue), answer)?;
     }
     run.scheduler.handle_timeout(run.now);
     same("a timer", None, run.scheduler.poll_timeout())
 }
 
 /// Rarely: there is not much to see afterwards.
-fn lose(run: &mut Run<'_>, n: usize) -> Outcome {
+fn lose(run: &mut Run<'_>, n: usize) -> Checked {
     if run.bytes.below(4) != 3 {
         return Ok(());
     }
-    run.tally.count("lost");
+    run.counters.count("lost");
     run.lose(n)
 }

@@ -2,7 +2,7 @@
 //! slots `32 * n` to `32 * n + 31`. So they need no storage of their own, whatever the capacity,
 //! and going through a set takes a 32nd of the table and its members.
 
-use super::table::QueueSlot;
+use crate::table::slot::QueueSlot;
 
 const BITS: usize = u32::BITS as usize;
 

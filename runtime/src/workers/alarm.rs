@@ -1,11 +1,10 @@
-//! Who is woken when a device says that there are completions.
+//! Which thread is woken when a device says that there are completions.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use crate::device::Work;
+use super::QueueList;
 use crate::lock::Lock;
-use crate::sync::mutant;
 
 /// What a device wakes when a queue has completions, once each time it is armed. The thread that
 /// waits for them looks itself, which saves handing them over; without one, the reaper does.
@@ -15,11 +14,11 @@ use crate::sync::mutant;
 #[derive(Debug)]
 pub(crate) struct Alarm {
     front: Lock<Option<Waker>>,
-    reaper: Arc<Work>,
+    reaper: Arc<QueueList>,
 }
 
 impl Alarm {
-    pub(crate) fn new(reaper: Arc<Work>) -> Self {
+    pub(crate) fn new(reaper: Arc<QueueList>) -> Self {
         Self { front: Lock::new(None), reaper }
     }
 
@@ -41,11 +40,8 @@ impl Alarm {
     }
 
     /// Takes a thread away from the front. False if it is not there, because it was never or has
-    /// been woken: then there may be completions that nobody has been told of.
+    /// been woken: then there may be completions that no thread has been told of.
     pub(crate) fn leave(&self, waker: &Waker) -> bool {
-        if mutant("stay in front") {
-            return true;
-        }
         let gone = self.front.lock().take_if(|front| front.will_wake(waker));
         gone.is_some()
     }
@@ -60,8 +56,7 @@ impl Wake for Alarm {
         let front = self.front.lock().take();
         match front {
             Some(waker) => waker.wake(),
-            None if mutant("alarm without a front") => {}
-            None => self.reaper.hurry(),
+            None => self.reaper.notify(),
         }
     }
 }

@@ -1,4 +1,16 @@
-//! The handle that users hold.
+//! The XQueue: its handle, its futures, and what its threads share.
+
+mod api;
+mod config;
+mod future;
+mod launch;
+mod lifecycle;
+mod retire;
+mod settings;
+mod shared;
+mod state;
+mod steps;
+mod tape;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +22,20 @@ use xsched_core::id::{CmdId, EventRef};
 use xsched_core::level::{Caps, Level};
 use xsched_core::window::WindowConfig;
 
+use crate::completion::{Notify, Until, poll_until, wait_until};
 use crate::error::{Error, SubmitError, WaitError};
-use crate::runtime::{Runtime, XQueueConfig};
-use crate::shared::{Api, Until};
+use crate::runtime::Runtime;
 use crate::stats::Stats;
 use crate::urgency;
-use crate::waiting::{Completion, Submission, call_back, wait_until};
+
+pub(crate) use api::Api;
+pub use config::XQueueConfig;
+pub use future::{Completion, Submission};
+use settings::Settings;
+pub(crate) use shared::{QueueParams, SharedQueue};
 
 /// A submitted command, for waiting: on its own queue by a thread, a future or a callback, and on
-/// another queue of the runtime by [`XQueue::submit_wait`].
+/// another queue of the runtime by [`XQueue::enqueue_wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     runtime: u32,
@@ -33,13 +50,13 @@ impl Ticket {
     }
 }
 
-/// What to wait for before a hold by hand.
+/// What to wait for before a queue is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
     /// Until everything submitted before the call has retired.
     All,
-    /// Until nothing is submitted that has not retired. If others go on submitting, that may be
-    /// never.
+    /// Until nothing is submitted that has not retired. If other threads go on submitting, that may
+    /// be never.
     Idle,
 }
 
@@ -47,8 +64,22 @@ pub enum Drain {
 ///
 /// Clones are handles of the same queue; commands reach the device in the order in which
 /// [`XQueue::submit`] took them, whichever handle they came through. When the last handle is
-/// dropped, a hold by hand ends, what was submitted still runs, and then the queue is closed; the
-/// drop itself waits for nothing and may happen anywhere, in a command as well.
+/// dropped, a suspended queue is resumed, what was submitted still runs, and then the queue is
+/// closed; the drop itself waits for nothing and may happen anywhere, in a command as well.
+///
+/// ```
+/// use xsched::hal::{Noop, NoopQueue};
+/// use xsched::prelude::*;
+///
+/// static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+/// let runtime = Runtime::new(xsched::policies::fcfs::Fcfs)?;
+/// let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+/// let queue = device.queue(XQueueConfig::default(), ())?;
+/// let ticket = queue.submit(7)?;
+/// queue.wait(ticket)?;
+/// assert_eq!(queue.stats().retired, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct XQueue<C> {
     handle: Arc<Handle<C>>,
 }
@@ -59,6 +90,7 @@ struct Handle<C> {
     /// Priority of the thread that submitted last, if the policy wants to know.
     thread: AtomicI16,
     config: XQueueConfig,
+    settings: Arc<Settings>,
 }
 
 impl<C> Drop for Handle<C> {
@@ -82,7 +114,8 @@ impl<C> fmt::Debug for XQueue<C> {
 impl<C> XQueue<C> {
     pub(crate) fn new(queue: Arc<dyn Api<C>>, runtime: Runtime, config: XQueueConfig) -> Self {
         let thread = AtomicI16::new(0);
-        Self { handle: Arc::new(Handle { queue, runtime, thread, config }) }
+        let settings = Arc::default();
+        Self { handle: Arc::new(Handle { queue, runtime, thread, config, settings }) }
     }
 
     pub(crate) fn api(&self) -> &dyn Api<C> {
@@ -117,23 +150,17 @@ impl<C> XQueue<C> {
     fn follow_thread(&self) {
         let priority = urgency::of_this_thread();
         if self.handle.thread.swap(priority, Ordering::Relaxed) != priority {
-            self.change_hints(move |hints| hints.cpu_priority = priority);
+            self.change_settings(|pending| pending.cpu_priority = Some(priority));
         }
     }
 
-    /// Changes what the scheduler knows now; nothing else of it is lost.
-    fn change_hints(&self, change: impl FnOnce(&mut Hints) + Send + 'static) {
-        let id = self.api().id();
-        self.handle.runtime.hub().send(move |now, brain| {
-            let Some(mut hints) = brain.table().get(id).map(|info| info.hints) else { return };
-            change(&mut hints);
-            if let Err(error) = brain.set_hints(now, id, hints) {
-                tracing::warn!(queue = id.index(), %error, "hints were not taken");
-            }
-        });
+    /// Changes what the scheduler knows of the queue.
+    fn change_settings(&self, change: impl FnOnce(&mut settings::Pending)) {
+        let Handle { settings, runtime, .. } = &*self.handle;
+        Settings::change(settings, runtime.scheduler(), self.api().id(), change);
     }
 
-    /// The same, but waits for room while the queue is full.
+    /// Takes a command as [`XQueue::try_submit`] does, but waits for room while the queue is full.
     ///
     /// # Errors
     /// [`SubmitError::Lost`]; the command comes back.
@@ -148,16 +175,16 @@ impl<C> XQueue<C> {
         }
     }
 
-    /// The same as a future, which is ready when the queue has taken the command. Dropped before
-    /// that, it submits nothing.
+    /// Takes a command as a future, which is ready when the queue has taken it. Dropped before that,
+    /// it submits nothing.
     pub fn submit_async(&self, command: C) -> Submission<C> {
-        Submission { queue: self.clone(), command: Some(command) }
+        Submission::new(self.clone(), command)
     }
 
     /// Makes the queue wait for a command of another queue: what is submitted here from now on is
     /// launched only after that command has retired, whether or not it failed. Meanwhile the other
-    /// queue may run at least whenever this one may, so that nobody waits for a queue that the
-    /// policy holds.
+    /// queue may run at least whenever this one may, so that no queue waits for one that the policy
+    /// holds.
     ///
     /// The wait is a command of its own, which takes a place in the ring and fails if the other
     /// queue's device is lost; its ticket is returned. `None` if there is nothing to wait for: the
@@ -168,23 +195,27 @@ impl<C> XQueue<C> {
     /// # Errors
     /// [`Error::Scheduler`] with [`SchedulerError::WaitTableFull`], [`Error::QueueFull`],
     /// [`Error::DeviceLost`], [`Error::OtherRuntime`], [`Error::SchedulerSilent`] and
-    /// [`Error::SchedulerGone`].
+    /// [`Error::SchedulerGone`]. After an error nothing is enqueued, and nothing will be.
     ///
     /// [`SchedulerError::WaitTableFull`]: xsched_core::scheduler::SchedulerError::WaitTableFull
-    pub fn submit_wait(&self, ticket: Ticket) -> Result<Option<Ticket>, Error> {
+    pub fn enqueue_wait(&self, ticket: Ticket) -> Result<Option<Ticket>, Error> {
         if ticket.runtime != self.handle.runtime.number() {
             return Err(Error::OtherRuntime);
         }
         let (id, event) = (self.api().id(), ticket.event);
-        let hub = Arc::clone(self.handle.runtime.hub());
-        let answer =
-            self.handle.runtime.hub().ask(move |_, brain| hub.submit_wait(brain, id, event));
+        let handle = Arc::clone(self.handle.runtime.scheduler());
+        // It runs no code of the policy, so its end is near once it has begun.
+        let answer = self
+            .handle
+            .runtime
+            .scheduler()
+            .ask_to_the_end(move |_, scheduler| handle.enqueue_wait(scheduler, id, event));
         Ok(answer??.map(|cmd| self.ticket(cmd)))
     }
 
     /// Has `callback` called once the command has retired, on a thread of the device that does
-    /// nothing else; it holds up other callbacks of the device and nobody besides. A panic in it is
-    /// caught and logged. The callback may use and drop handles of this queue, the last one too;
+    /// nothing else, never on the caller's. A callback holds up other callbacks of the device and
+    /// nothing besides. A panic in it is caught and logged. The callback may use and drop handles of this queue, the last one too;
     /// being called later does not keep the queue open.
     ///
     /// # Errors
@@ -198,13 +229,20 @@ impl<C> XQueue<C> {
     where
         C: Send + 'static,
     {
-        match self.checked(ticket) {
-            Ok(cmd) => call_back(&self.handle.queue, cmd, callback),
+        let thread = self.api().callbacks()?;
+        // The thread ends after the last queue of its device, so it is there.
+        let call = Notify::Call(Box::new(move |outcome| {
+            let _ = thread.send(Box::new(move || callback(outcome)));
+        }));
+        let (until, mut id) = match self.checked(ticket) {
+            Ok(cmd) => (Until::Ended(cmd), None),
             Err(error) => {
-                callback(Err(error));
-                Ok(())
+                call.call(Err(error));
+                return Ok(());
             }
-        }
+        };
+        poll_until(self.api(), until, &mut id, call);
+        Ok(())
     }
 
     /// Waits until the command has retired.
@@ -233,7 +271,7 @@ impl<C> XQueue<C> {
         }
     }
 
-    /// The same, and no longer than `span`.
+    /// Waits until everything submitted so far has retired, and no longer than `span`.
     ///
     /// # Errors
     /// [`WaitError::Timeout`].
@@ -243,9 +281,10 @@ impl<C> XQueue<C> {
         wait_until(self.api(), Until::Retired(CmdId(last)), deadline)
     }
 
-    /// The completion of a command as a future. Polling it needs no particular executor.
+    /// The completion of a command as a future. Polling it needs no particular executor. It keeps
+    /// the outcome, so it may be polled long after the command has retired.
     pub fn completion(&self, ticket: Ticket) -> Completion<C> {
-        Completion { queue: self.clone(), ticket }
+        Completion::new(self.clone(), ticket)
     }
 
     pub(crate) fn checked(&self, ticket: Ticket) -> Result<CmdId, WaitError> {
@@ -261,19 +300,19 @@ impl<C> XQueue<C> {
         self.checked(ticket).is_ok_and(|cmd| self.api().cancel(cmd))
     }
 
-    /// Holds the queue by hand, as deep as `level` says, the device can and the queue is configured
-    /// for. It stays held, whatever the scheduler says, until [`XQueue::resume`]. Returns at once;
+    /// Suspends the queue, as deep as `level` says, the device can and the queue is configured for.
+    /// It stays suspended, whatever the scheduler says, until [`XQueue::resume`]. Returns at once;
     /// [`Stats::hold`] tells how far it has got.
-    pub fn hold(&self, level: Level) {
-        self.api().hold(level);
+    pub fn suspend(&self, level: Level) {
+        self.api().suspend(level);
     }
 
-    /// The same, after waiting as `drain` says. If the queue is held by hand already, it waits for
-    /// nothing. Another thread may resume meanwhile: that ends earlier holds, not this one.
+    /// Suspends the queue after waiting as `drain` says. If it is suspended already, this waits for
+    /// nothing. Another thread may resume it meanwhile: that ends earlier suspensions, not this one.
     ///
     /// # Errors
-    /// [`WaitError::Timeout`] if it took longer than `at_most`; the queue is then not held.
-    pub fn hold_after(
+    /// [`WaitError::Timeout`] if it took longer than `at_most`; the queue is then not suspended.
+    pub fn suspend_after(
         &self,
         drain: Drain,
         level: Level,
@@ -281,7 +320,7 @@ impl<C> XQueue<C> {
     ) -> Result<(), WaitError> {
         let deadline = at_most.and_then(|span| Instant::now().checked_add(span));
         let mut submitted = self.stats().submitted;
-        while !self.stats().held_by_hand && !self.api().hold_if_idle(level) {
+        while !self.stats().suspended && !self.api().suspend_if_idle(level) {
             let last = CmdId(submitted.saturating_sub(1));
             wait_until(self.api(), Until::Retired(last), deadline)?;
             if drain == Drain::All {
@@ -289,16 +328,16 @@ impl<C> XQueue<C> {
             }
             submitted = self.stats().submitted;
         }
-        self.hold(level);
+        self.suspend(level);
         Ok(())
     }
 
-    /// Ends a hold by hand.
+    /// Resumes a suspended queue.
     pub fn resume(&self) {
         self.api().resume(false);
     }
 
-    /// Ends a hold by hand and drops what can still be kept from running: those commands fail with
+    /// Resumes a queue and drops what can still be kept from running: those commands fail with
     /// [`xsched_core::fault::Fault::Cancelled`].
     pub fn resume_and_drop(&self) {
         self.api().resume(true);
@@ -308,24 +347,20 @@ impl<C> XQueue<C> {
     /// policy in charge goes by the priority of submitting threads, that is kept.
     pub fn set_hints(&self, hints: Hints) {
         let follows = self.handle.runtime.follows_threads();
-        self.change_hints(move |known| {
-            let thread = if follows { known.cpu_priority } else { hints.cpu_priority };
-            *known = hints;
-            known.cpu_priority = thread;
+        self.change_settings(|pending| {
+            pending.hints = Some(hints);
+            if !follows {
+                pending.cpu_priority = Some(hints.cpu_priority);
+            }
         });
     }
 
     /// Changes the deepest hold to use, at once and even while held; nothing drains. Returns the
     /// level that this device can do, at most `level`.
     pub fn set_level(&self, level: Level) -> Level {
-        let id = self.api().id();
         self.api().set_level(level);
         let choice = self.handle.config.choice(level, Some(self.api().caps()));
-        self.handle.runtime.hub().send(move |now, brain| {
-            if let Err(error) = brain.set_level(now, id, choice) {
-                tracing::warn!(queue = id.index(), %error, "the level was not taken");
-            }
-        });
+        self.change_settings(|pending| pending.level = Some(choice));
         level.min(self.api().caps().level)
     }
 
@@ -370,8 +405,8 @@ impl<C> XQueue<C> {
     /// # Errors
     /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`].
     pub fn flush(&self) -> Result<(), Error> {
-        let hub = self.handle.runtime.hub();
-        hub.ask(|_, _| ())?;
-        hub.settle()
+        let scheduler = self.handle.runtime.scheduler();
+        scheduler.ask(|_, _| ())?;
+        scheduler.settle()
     }
 }

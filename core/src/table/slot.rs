@@ -1,17 +1,15 @@
-//! The queue table: what the scheduler knows, and how policies see it.
+//! The slots of the table: one for each queue, each device and each wait.
 
 use core::cell::Cell;
 
 use crate::cost::{CostModel, Measured};
 use crate::hint::{Hints, Priority};
 use crate::id::{DeviceId, EventRef, ProcessId, QueueId};
-use crate::level::Level;
+use crate::level::{Level, LevelChoice};
 use crate::message::Report;
-use crate::policy::{DeviceData, PolicyData, Urgency, Verdict};
+use crate::table::state::{DEVICE_WORDS, QUEUE_WORDS};
+use crate::table::verdict::{Urgency, Verdict};
 use crate::time::Instant;
-
-use super::LevelChoice;
-use super::bits::members;
 
 /// "No index" in the intrusive lists.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -95,7 +93,8 @@ pub struct QueueSlot {
     pub(crate) watching: u64,
     /// Scratch of the deadlock search.
     pub(crate) reach: u64,
-    pub(crate) data: Cell<PolicyData>,
+    /// The state that the policy in charge keeps for the queue.
+    pub(crate) words: Cell<[u64; QUEUE_WORDS]>,
     /// Bits of other queues: see `bits`. They stay when the slot changes hands.
     pub(crate) ready_bits: u32,
     pub(crate) changed_bits: u32,
@@ -106,7 +105,7 @@ impl Default for QueueSlot {
         Self {
             info: QueueInfo::default(),
             live: false,
-            data: Cell::new([0; 5]),
+            words: Cell::new([0; QUEUE_WORDS]),
             verdict: Cell::new(Verdict::Run),
             touch_next: Cell::new(NONE),
             level: Level::Block,
@@ -168,7 +167,8 @@ pub struct DeviceSlot {
     /// The last order to hold at Lv3, and the last that ended such a hold: for which queue, which
     /// epoch, and when. One of each is enough, since what is ordered together takes as long.
     pub(crate) timed: [Option<(QueueId, u32, Instant)>; 2],
-    pub(crate) data: Cell<DeviceData>,
+    /// The state that the policy in charge keeps for the device.
+    pub(crate) words: Cell<[u64; DEVICE_WORDS]>,
 }
 
 impl Default for DeviceSlot {
@@ -187,7 +187,7 @@ impl Default for DeviceSlot {
             measured: Measured::default(),
             interrupted_in: 0,
             timed: [None; 2],
-            data: Cell::new([0; 12]),
+            words: Cell::new([0; DEVICE_WORDS]),
         }
     }
 }
@@ -229,7 +229,7 @@ impl DeviceSlot {
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
-    fn top_ready(&self) -> Option<Priority> {
+    pub(crate) fn top_ready(&self) -> Option<Priority> {
         let word = self.any_ready.iter().rposition(|&bits| bits != 0)?;
         let rank = word * 64 + 63 - self.any_ready[word].leading_zeros() as usize;
         // Rank 0 is NO_EXECUTE: ready or not, it never runs.
@@ -243,146 +243,6 @@ pub struct Edge {
     pub(crate) waiter: QueueId,
     pub(crate) cmd: u64,
     pub(crate) event: Option<EventRef>,
-}
-
-/// The table as a policy sees it: read-only, except for the policy's own words.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueTable<'a> {
-    pub(crate) queues: &'a [QueueSlot],
-    pub(crate) devices: &'a [DeviceSlot],
-    /// Queues that iterators gave.
-    pub(crate) looked: &'a Cell<u64>,
-}
-
-impl<'a> QueueTable<'a> {
-    /// A queue, if it is in the table.
-    #[must_use]
-    pub fn get(&self, queue: QueueId) -> Option<&'a QueueInfo> {
-        self.slot(queue).map(|slot| &slot.info)
-    }
-
-    fn slot(&self, queue: QueueId) -> Option<&'a QueueSlot> {
-        self.queues.get(queue.index()).filter(|slot| slot.is(queue))
-    }
-
-    /// All queues, in table order.
-    pub fn iter(&self) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
-        self.looked(self.queues.iter().filter(|slot| slot.live))
-    }
-
-    /// The queues of one device, in table order.
-    pub fn on_device(&self, device: DeviceId) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
-        self.iter().filter(move |info| info.device == device)
-    }
-
-    /// The queues of one process, in table order.
-    pub fn of_process(&self, process: ProcessId) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
-        self.iter().filter(move |info| info.process == process)
-    }
-
-    /// The ready queues, in table order. Takes as long as there are such queues, and a little for
-    /// the others.
-    pub fn ready(&self) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
-        self.looked(members(self.queues, |slot| slot.ready_bits))
-    }
-
-    /// The ready queues of one device, in table order.
-    pub fn ready_on(&self, device: DeviceId) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
-        self.ready().filter(move |info| info.device == device)
-    }
-
-    /// The ready queues, and those that are noted as changed, in table order.
-    pub(crate) fn active(&self) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
-        self.looked(members(self.queues, |slot| slot.ready_bits | slot.changed_bits))
-    }
-
-    /// Counts what is given.
-    fn looked<I: Iterator<Item = &'a QueueSlot>>(
-        &self,
-        slots: I,
-    ) -> impl Iterator<Item = &'a QueueInfo> + use<'a, I> {
-        let looked = self.looked;
-        slots.map(move |slot| {
-            looked.set(looked.get() + 1);
-            &slot.info
-        })
-    }
-
-    /// All devices.
-    pub fn devices(&self) -> impl Iterator<Item = DeviceId> + use<> {
-        (0..self.devices.len() as u16).map(DeviceId)
-    }
-
-    /// The highest priority among the ready queues of a device, in constant time. Queues with
-    /// [`Priority::NO_EXECUTE`] do not count.
-    #[must_use]
-    pub fn top_ready(&self, device: DeviceId) -> Option<Priority> {
-        self.devices.get(device.index())?.top_ready()
-    }
-
-    /// The verdict that is in force for a queue (not counting floors and inheritance).
-    #[must_use]
-    pub fn verdict(&self, queue: QueueId) -> Option<Verdict> {
-        self.slot(queue).map(|slot| slot.verdict.get())
-    }
-
-    /// When a queue last became ready.
-    #[must_use]
-    pub fn ready_since(&self, queue: QueueId) -> Option<Instant> {
-        self.get(queue).map(|info| info.report.ready_since)
-    }
-
-    /// The queue at this place of the table, if there is one: see [`QueueId::index`].
-    #[must_use]
-    pub fn at(&self, index: usize) -> Option<&'a QueueInfo> {
-        self.queues.get(index).filter(|slot| slot.live).map(|slot| &slot.info)
-    }
-
-    /// The queues of a device that have this priority, in no particular order. Takes as long as
-    /// there are such queues.
-    pub fn with_priority(
-        &self,
-        device: DeviceId,
-        priority: Priority,
-    ) -> impl Iterator<Item = &'a QueueInfo> + use<'a> {
-        let queues = self.queues;
-        let head = self.devices.get(device.index()).map_or(NONE, |d| d.head(priority.rank()));
-        let slot = move |index: u32| queues.get(index as usize);
-        self.looked(core::iter::successors(slot(head), move |before| slot(before.bucket_next)))
-    }
-
-    /// How many queues the iterators of this scheduler's table have given so far, to anybody. Tests
-    /// count with it what a policy looks at.
-    #[must_use]
-    pub fn looked_at(&self) -> u64 {
-        self.looked.get()
-    }
-
-    /// The policy's own words for a queue.
-    #[must_use]
-    pub fn data(&self, queue: QueueId) -> Option<&'a Cell<PolicyData>> {
-        self.slot(queue).map(|slot| &slot.data)
-    }
-
-    /// The policy's own words for the queue at this place of the table, for policies that link
-    /// queues by their places: see [`QueueId::index`]. A place without a queue has some as well;
-    /// they are zeroed when a queue gets it.
-    #[must_use]
-    pub fn data_at(&self, index: usize) -> Option<&'a Cell<PolicyData>> {
-        self.queues.get(index).map(|slot| &slot.data)
-    }
-
-    /// What preemption costs on a device. All zero if nobody has said.
-    #[must_use]
-    pub fn cost(&self, device: DeviceId) -> CostModel {
-        self.devices.get(device.index()).map_or_else(CostModel::default, |slot| slot.cost)
-    }
-
-    /// The policy's own words for a device. Zero at first and when the policy changes.
-    #[must_use]
-    pub fn device_data(&self, device: DeviceId) -> Option<&'a Cell<DeviceData>> {
-        self.devices.get(device.index()).map(|slot| &slot.data)
-    }
 }
 
 #[cfg(test)]
@@ -407,6 +267,6 @@ mod tests {
         let report = info + offset_of!(QueueInfo, report);
         assert_eq!(line(report + offset_of!(Report, ready_since)), 2);
         let end = offset_of!(QueueSlot, changed_bits) + size_of::<u32>() - 1;
-        assert_eq!((line(offset_of!(QueueSlot, data)), line(end)), (4, 4));
+        assert_eq!((line(offset_of!(QueueSlot, words)), line(end)), (4, 4));
     }
 }

@@ -6,10 +6,10 @@ use xsched_core::queue::Signal;
 use xsched_core::record::{Body, QueueNote};
 use xsched_core::time::Duration;
 
-use super::Until;
 use super::state::State;
 use crate::clock::now;
-use crate::recorder::Tape;
+use crate::completion::Until;
+use crate::record::Tape;
 
 impl<S: Submit<Payload: Sized>> State<S> {
     /// Begins with a tape unless there is one, or ends; returns what is not needed any more, to be

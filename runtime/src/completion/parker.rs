@@ -1,15 +1,15 @@
 //! Parking a thread that waits, behind the standard waker, so that threads and futures wait in the
-//! same list.
+//! same index.
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use crate::nap::{LATENESS, exactly};
+use super::poll_delay::{LATENESS, exactly};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, Thread};
-use crate::sync::{mutant, thread_local};
+use crate::sync::thread_local;
 
 /// Wakes one thread.
 #[derive(Debug)]
@@ -24,11 +24,9 @@ impl Wake for Unpark {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Release: what the waker did before is seen by whoever was waiting.
+        // Release: what the waker did before is seen by the waiting thread.
         self.woken.store(true, Ordering::Release);
-        if !mutant("a flag alone") {
-            self.thread.unpark();
-        }
+        self.thread.unpark();
     }
 }
 
@@ -64,7 +62,7 @@ impl Parker {
     }
 
     /// Sleeps until woken, or for this long, and notes how late that ended.
-    pub(crate) fn nap(&self, span: Duration) {
+    pub(crate) fn sleep(&self, span: Duration) {
         let start = Instant::now();
         exactly(|| self.park(Some(span)));
         if !self.unpark.woken.load(Ordering::Relaxed) {

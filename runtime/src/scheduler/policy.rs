@@ -1,7 +1,6 @@
 //! The policy in charge, behind one type so that it can be replaced at run time, and so that a
-//! panic in it harms nobody.
+//! panic in it harms no queue.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use xsched_core::hint::PolicyHint;
@@ -10,85 +9,92 @@ use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::{Duration, Instant};
 
-use crate::hub::Hub;
+use crate::panics::caught;
+
+/// What is told when a policy panics.
+pub(crate) trait PolicyFailures: Send + Sync {
+    /// The policy has panicked, during a round or a request. All queues must be decided anew.
+    fn policy_failed(&self);
+}
 
 /// Any policy that can be moved to the scheduler's thread. Once it has panicked it is not asked
 /// again, and all queues run until another one takes over.
-pub(crate) struct Guest {
+pub(crate) struct IsolatedPolicy {
     policy: Option<Box<dyn Policy + Send>>,
     name: &'static str,
-    hub: Arc<Hub>,
+    failures: Arc<dyn PolicyFailures>,
 }
 
-impl std::fmt::Debug for Guest {
+impl std::fmt::Debug for IsolatedPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Guest").field(&self.name).finish()
+        f.debug_tuple("IsolatedPolicy").field(&self.name).finish()
     }
 }
 
-impl Guest {
-    pub(crate) fn new(policy: impl Policy + Send + 'static, hub: &Arc<Hub>) -> Self {
+impl IsolatedPolicy {
+    pub(crate) fn new(
+        policy: impl Policy + Send + 'static,
+        failures: Arc<dyn PolicyFailures>,
+    ) -> Self {
         let name = policy.name();
-        Self { policy: Some(Box::new(policy)), name, hub: Arc::clone(hub) }
+        Self { policy: Some(Box::new(policy)), name, failures }
     }
 
     /// What the policy answers; nothing if it panics or has done so before.
     fn ask<T>(&mut self, question: impl FnOnce(&mut dyn Policy) -> T) -> Option<T> {
         let policy = self.policy.as_deref_mut()?;
-        let answer = catch_unwind(AssertUnwindSafe(|| question(policy)));
-        answer.map_err(|_| self.give_up()).ok()
+        caught(|| question(policy)).map_err(|_| self.give_up()).ok()
+    }
+
+    /// What the policy answers without changing. A panic is not told: it would come again in
+    /// `decide`, and be dealt with there.
+    fn read<T>(&self, question: impl FnOnce(&dyn Policy) -> T) -> Option<T> {
+        let policy = self.policy.as_deref()?;
+        caught(|| question(policy)).ok()
     }
 
     #[cold]
     fn give_up(&mut self) {
         let policy = self.name;
         tracing::error!(policy, "the policy panicked; all queues run until another takes over");
-        self.hub.count_failed_open();
-        // Also if what it panicked about changes no queue.
-        self.hub.send(|now, brain| brain.reconsider_all(now));
+        self.failures.policy_failed();
         self.dispose();
     }
 
     /// Its destructor may panic as well.
     fn dispose(&mut self) {
         let policy = self.policy.take();
-        if catch_unwind(AssertUnwindSafe(|| drop(policy))).is_err() {
+        if caught(|| drop(policy)).is_err() {
             tracing::error!(policy = self.name, "the policy's destructor panicked");
         }
     }
 }
 
-impl Drop for Guest {
+impl Drop for IsolatedPolicy {
     fn drop(&mut self) {
         self.dispose();
     }
 }
 
-impl Policy for Guest {
+impl Policy for IsolatedPolicy {
     fn name(&self) -> &'static str {
         self.name
     }
 
     fn holds(&self) -> bool {
-        // A panic here would come again in `decide`, and be dealt with there.
-        let ask = |policy: &dyn Policy| catch_unwind(AssertUnwindSafe(|| policy.holds())).ok();
-        self.policy.as_deref().and_then(|policy| ask(policy)).unwrap_or(false)
+        self.read(|policy| policy.holds()).unwrap_or(false)
     }
 
     fn progress_every(&self) -> Option<Duration> {
-        let ask = |policy: &dyn Policy| catch_unwind(AssertUnwindSafe(|| policy.progress_every()));
-        self.policy.as_deref().and_then(|policy| ask(policy).ok().flatten())
+        self.read(|policy| policy.progress_every()).flatten()
     }
 
     fn reads_cpu_priority(&self) -> bool {
-        let ask =
-            |policy: &dyn Policy| catch_unwind(AssertUnwindSafe(|| policy.reads_cpu_priority()));
-        self.policy.as_deref().and_then(|policy| ask(policy).ok()).unwrap_or(false)
+        self.read(|policy| policy.reads_cpu_priority()).unwrap_or(false)
     }
 
     fn is_quick(&self) -> bool {
-        let ask = |policy: &dyn Policy| catch_unwind(AssertUnwindSafe(|| policy.is_quick())).ok();
-        self.policy.as_deref().and_then(|policy| ask(policy)).unwrap_or(false)
+        self.read(|policy| policy.is_quick()).unwrap_or(false)
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {

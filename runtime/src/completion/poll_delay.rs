@@ -1,7 +1,7 @@
-//! How long to sleep before looking at a device that wakes nobody.
+//! How long to sleep before looking at a device that does not notify its host.
 //!
 //! A processor that has been idle for long takes long to wake up, above all a virtual one. So no
-//! nap is very long, the last ones are short, and only the last moments are spent awake.
+//! delay is very long, the last ones are short, and only the last moments are spent awake.
 
 // Not those of the models, which cannot be in a static: it only decides how soon.
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,18 +11,18 @@ use xsched_core::time::Duration as Span;
 
 /// Shorter than this, sleeping takes longer than it is worth.
 pub(crate) const SHORTEST: Duration = Duration::from_micros(20);
-/// A longer nap counts as long.
+/// A longer delay counts as long.
 const SHORT: Duration = Duration::from_micros(150);
-/// The longest nap.
+/// The longest delay.
 const LONGEST: Duration = Duration::from_micros(400);
-/// The longest nap of somebody who only keeps the device busy: completions are seen so much later.
+/// The longest delay of a thread that only keeps the device busy: completions are seen so much later.
 const LONGEST_REFILL: Duration = Duration::from_millis(1);
-/// What is late by more than so many times its nap is not waited for awake.
+/// What is late by more than so many times its delay is not waited for awake.
 const OVERDUE: u32 = 32;
 /// Sleeps end so late at most, as far as this cares.
 const LATE_MAX_NS: u32 = 600_000;
 
-/// How late sleeping threads wake up in this process: the worst that was seen lately, for long naps
+/// How late sleeping threads wake up in this process: the worst that was seen lately, for long delays
 /// and for short ones.
 #[derive(Debug)]
 pub(crate) struct Lateness {
@@ -64,19 +64,19 @@ impl Lateness {
     }
 }
 
-/// How long somebody may sleep who wants to be awake in `left`; zero if he had better stay awake.
-/// What is overdue is probably held or delayed by others: then naps get longer.
+/// How long a thread may sleep that must be awake in `left`; zero if it had better stay awake. What
+/// is overdue is probably held or delayed by other queues: then delays get longer.
 pub(crate) fn until(left: Span, overdue: Span, lateness: &Lateness) -> Duration {
     let left = Duration::from_nanos(left.as_ns());
-    let long = left.checked_sub(lateness.long.get()).filter(|nap| *nap > SHORT);
-    let long = long.map(|nap| nap.min(LONGEST));
-    let short = || left.checked_sub(lateness.short.get()).map(|nap| nap.min(SHORT));
+    let long = left.checked_sub(lateness.long.get()).filter(|delay| *delay > SHORT);
+    let long = long.map(|delay| delay.min(LONGEST));
+    let short = || left.checked_sub(lateness.short.get()).map(|delay| delay.min(SHORT));
     let late = || Duration::from_nanos(overdue.as_ns()) / OVERDUE;
-    let nap = long.or_else(short).unwrap_or_else(late);
-    if nap < SHORTEST { Duration::ZERO } else { nap }
+    let delay = long.or_else(short).unwrap_or_else(late);
+    if delay < SHORTEST { Duration::ZERO } else { delay }
 }
 
-/// How long somebody may sleep who wants to be awake before the device runs dry, which it does in
+/// How long a thread may sleep that must be awake before the device runs dry, which it does in
 /// `left`: half of it, which leaves enough to be late.
 pub(crate) fn before_dry(left: Span, overdue: Span, lateness: &Lateness) -> Duration {
     let half = Duration::from_nanos(left.as_ns()) / 2;
@@ -109,7 +109,7 @@ mod tests {
     const US_STD: fn(u64) -> Duration = Duration::from_micros;
 
     #[test]
-    fn a_long_nap_ends_early_and_short_ones_follow() {
+    fn a_long_delay_ends_early_and_short_ones_follow() {
         let lateness = Lateness::new(0, 0);
         lateness.note(US_STD(1_000), US_STD(1_400));
         lateness.note(US_STD(100), US_STD(120));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_keeps_the_device_busy_sleeps_for_half_of_what_it_has() {
+    fn a_thread_that_keeps_the_device_busy_sleeps_for_half_of_what_it_has() {
         let lateness = Lateness::new(0, 0);
         assert_eq!(before_dry(US(1_600), US(0), &lateness), US_STD(800));
         assert_eq!(before_dry(US(16_000), US(0), &lateness), LONGEST_REFILL);

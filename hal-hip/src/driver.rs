@@ -1,0 +1,141 @@
+//! Handles of the runtime, and what it says about a device.
+
+use std::ffi::{c_char, c_int};
+use std::marker::PhantomData;
+use std::ptr;
+
+use xsched_hal_stream::About;
+
+use crate::error::HipError;
+use crate::library::HipLibrary;
+use crate::raw;
+use crate::raw::Handle;
+
+/// A stream's handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HipStream(pub(crate) usize);
+
+impl HipStream {
+    /// A stream of the program's, by its `hipStream_t`. 0 and 1 are the legacy default stream.
+    #[must_use]
+    pub fn from_raw(stream: Handle) -> Self {
+        Self(stream.expose_provenance())
+    }
+
+    /// Its `hipStream_t`.
+    #[must_use]
+    pub fn as_raw(self) -> Handle {
+        ptr::with_exposed_provenance_mut(self.0)
+    }
+}
+
+/// An event's handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HipEvent(pub(crate) usize);
+
+impl HipEvent {
+    /// Its `hipEvent_t`.
+    #[must_use]
+    pub fn as_raw(self) -> Handle {
+        ptr::with_exposed_provenance_mut(self.0)
+    }
+}
+
+/// Makes a device current on a thread until it is dropped.
+#[derive(Debug)]
+pub struct Entered<'a> {
+    library: &'a HipLibrary,
+    /// What was current before, if that was another one.
+    before: Option<c_int>,
+    /// What is current is the thread's.
+    _thread: PhantomData<*const ()>,
+}
+
+impl<'a> Entered<'a> {
+    pub(crate) fn of(library: &'a HipLibrary, device: c_int) -> Result<Self, HipError> {
+        let table = library.table();
+        let mut before = device;
+        // SAFETY: the number may be written to.
+        HipError::check("hipGetDevice", unsafe { (table.hipGetDevice)(&raw mut before) })?;
+        let before = (before != device).then_some(before);
+        if before.is_some() {
+            // SAFETY: it takes any number.
+            HipError::check("hipSetDevice", unsafe { (table.hipSetDevice)(device) })?;
+        }
+        Ok(Self { library, before, _thread: PhantomData })
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // SAFETY: it takes any number. There is nothing to be done about an error.
+            let _ = unsafe { (self.library.table().hipSetDevice)(before) };
+        }
+    }
+}
+
+/// A mask with so many compute units in it.
+pub(crate) fn full_mask(units: u32) -> Vec<u32> {
+    let words = units.max(1).div_ceil(32);
+    let used = |word: u32| units.max(1).saturating_sub(word * 32).min(32);
+    (0..words).map(|word| u32::MAX >> (32 - used(word))).collect()
+}
+
+/// Asks a device what it is.
+pub(crate) fn about(library: &HipLibrary, device: c_int) -> Result<About, HipError> {
+    let table = library.table();
+    let (mut units, mut least, mut most) = (0, 0, 0);
+    let attribute = raw::ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    // SAFETY: the number may be written to.
+    let code = unsafe { (table.hipDeviceGetAttribute)(&raw mut units, attribute, device) };
+    HipError::check("hipDeviceGetAttribute", code)?;
+    // SAFETY: both numbers may be written to.
+    let code = unsafe { (table.hipDeviceGetStreamPriorityRange)(&raw mut least, &raw mut most) };
+    HipError::check("hipDeviceGetStreamPriorityRange", code)?;
+    let name = text("hipDeviceGetName", |to, bytes| {
+        // SAFETY: so many bytes may be written to.
+        unsafe { (table.hipDeviceGetName)(to, bytes, device) }
+    })?;
+    let pci = text("hipDeviceGetPCIBusId", |to, bytes| {
+        // SAFETY: so many bytes may be written to.
+        unsafe { (table.hipDeviceGetPCIBusId)(to, bytes, device) }
+    })?;
+    let version = library.version()?;
+    let (major, minor, patch) = (version / 10_000_000, version / 100_000 % 100, version % 100_000);
+    Ok(About {
+        device: if name.is_empty() { "AMD GPU".to_owned() } else { name },
+        // Without the function, which is 0.
+        pci: pci.split('.').next().unwrap_or_default().to_ascii_lowercase(),
+        driver: format!("HIP {major}.{minor}.{patch}"),
+        library: library.name().to_owned(),
+        units: units.unsigned_abs(),
+        priorities: (least, most),
+    })
+}
+
+/// A text that a call writes.
+fn text(
+    call: &'static str,
+    write: impl FnOnce(*mut c_char, c_int) -> raw::Code,
+) -> Result<String, HipError> {
+    let mut bytes = [0_u8; 256];
+    // One byte less, so that it ends with a zero whatever the call does.
+    HipError::check(call, write(bytes.as_mut_ptr().cast(), 255))?;
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_have_all_units() {
+        assert_eq!(full_mask(80), [u32::MAX, u32::MAX, 0xffff]);
+        assert_eq!(full_mask(64), [u32::MAX, u32::MAX]);
+        assert_eq!(full_mask(1), [1]);
+        assert_eq!(full_mask(0), [1]);
+        assert_eq!(full_mask(304).iter().map(|word| word.count_ones()).sum::<u32>(), 304);
+    }
+}

@@ -1,0 +1,125 @@
+//! Waiting for commands: by a thread, as a future, by a callback.
+
+mod parker;
+pub(crate) mod poll_delay;
+mod waiters;
+
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use xsched_core::id::CmdId;
+
+use crate::error::WaitError;
+use crate::sync::bound;
+
+pub(crate) use parker::Parker;
+pub(crate) use waiters::{Notify, WaiterId, Waiters};
+
+/// How a wait ends.
+pub(crate) type Outcome = Result<(), WaitError>;
+
+/// What a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The end of a command: it has retired, or has failed and will retire in its turn.
+    Ended(CmdId),
+    /// The command and everything before it has retired.
+    Retired(CmdId),
+    /// Room in the ring. That takes the oldest command to retire.
+    Room,
+}
+
+/// A queue as those that wait know it.
+///
+/// A wait that is registered keeps its outcome: the queue may forget the command afterwards. So
+/// each call says under which number it is registered, if it is.
+pub(crate) trait Awaited: Send + Sync {
+    /// Makes sure that the completion will be seen; the outcome if it is there already.
+    fn request_completion(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome>;
+    /// Looks for completions; the outcome if it is there now.
+    fn poll(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome>;
+    /// Has `notify` notified when it is so, in place of what was registered under `id`; the outcome
+    /// if it is there already.
+    fn register(&self, until: Until, id: &mut Option<WaiterId>, notify: Notify) -> Option<Outcome>;
+    /// Registers a thread that looks for completions when it is woken, and that leaves before it
+    /// goes.
+    fn stand_by(&self, until: Until, id: &mut Option<WaiterId>, waker: &Waker) -> Option<Outcome>;
+    /// How long a thread that stands by may sleep before it looks again. `None` if it is woken.
+    fn poll_delay(&self, until: Until) -> Option<Duration>;
+    /// Ends a thread's wait.
+    fn leave(&self, until: Until, id: Option<WaiterId>, waker: &Waker);
+    /// Ends any other wait.
+    fn unregister(&self, until: Until, id: WaiterId);
+}
+
+/// Times that a waiter looks for its completion before it sleeps.
+const LOOKS: u32 = bound(256, 1);
+
+/// Waits on the caller's thread.
+pub(crate) fn wait_until(
+    queue: &(impl Awaited + ?Sized),
+    until: Until,
+    deadline: Option<Instant>,
+) -> Outcome {
+    if let Some(outcome) = queue.request_completion(until, None) {
+        return outcome;
+    }
+    // Where a forecast says that there will be nothing to see for a while, looking can wait.
+    if queue.poll_delay(until).is_none_or(|delay| delay.is_zero())
+        && let Some(outcome) = look(queue, until, None)
+    {
+        return outcome;
+    }
+    let parker = Parker::current();
+    let mut id = None;
+    let outcome = loop {
+        parker.reset();
+        if let Some(outcome) = queue.stand_by(until, &mut id, parker.waker()) {
+            break outcome;
+        }
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            break Err(WaitError::Timeout);
+        }
+        let delay = queue.poll_delay(until);
+        match delay {
+            None => parker.park(left),
+            Some(delay) if delay.is_zero() => {}
+            Some(delay) => parker.sleep(left.map_or(delay, |left| delay.min(left))),
+        }
+        // A thread that is woken in front has to look.
+        queue.poll(until, id);
+        // Sleeps end early.
+        if delay.is_some_and(|delay| delay.is_zero())
+            && let Some(outcome) = look(queue, until, id)
+        {
+            break outcome;
+        }
+    };
+    queue.leave(until, id, parker.waker());
+    outcome
+}
+
+/// Looks for a moment.
+fn look(queue: &(impl Awaited + ?Sized), until: Until, id: Option<WaiterId>) -> Option<Outcome> {
+    (0..LOOKS).find_map(|_| {
+        let outcome = queue.poll(until, id);
+        if outcome.is_none() {
+            std::hint::spin_loop();
+        }
+        outcome
+    })
+}
+
+/// Has `notify` notified when it is so; the outcome if it is there already.
+pub(crate) fn poll_until(
+    queue: &(impl Awaited + ?Sized),
+    until: Until,
+    id: &mut Option<WaiterId>,
+    notify: Notify,
+) -> Option<Outcome> {
+    queue
+        .request_completion(until, *id)
+        .or_else(|| queue.poll(until, *id))
+        .or_else(|| queue.register(until, id, notify))
+}

@@ -1,0 +1,327 @@
+//! What handles and the runtime's threads do with a queue, whatever its device.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Retire, Steps, Submit};
+use xsched_core::id::{CmdId, EventRef, QueueId};
+use xsched_core::level::{Caps, Level};
+use xsched_core::message::{Order, Report};
+use xsched_core::queue::Signal;
+use xsched_core::window::WindowConfig;
+
+use super::lifecycle::{Effect, Event};
+use super::shared::SharedQueue;
+use crate::clock::now;
+use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId};
+use crate::error::{Error, SubmitError};
+use crate::record::Tape;
+use crate::scheduler::{Admit, ScheduledQueue};
+use crate::stats::Snapshot;
+use crate::sync::atomic::Ordering;
+use crate::sync::mpsc::Sender;
+use crate::workers::{Callback, Committer, DeviceQueue};
+
+/// What a handle does with its queue, whatever the device.
+pub(crate) trait Api<C>: Awaited + ScheduledQueue {
+    fn id(&self) -> QueueId;
+    fn caps(&self) -> Caps;
+    fn submit(&self, command: C) -> Result<CmdId, SubmitError<C>>;
+    fn callbacks(&self) -> Result<Sender<Callback>, Error>;
+    fn cancel(&self, cmd: CmdId) -> bool;
+    fn suspend(&self, level: Level);
+    /// Suspends the queue if everything that was submitted has retired; says whether it was so.
+    fn suspend_if_idle(&self, level: Level) -> bool;
+    fn resume(&self, drop_pending: bool);
+    fn set_window(&self, window: WindowConfig);
+    fn set_level(&self, level: Level);
+    fn level(&self) -> Level;
+    fn close(&self);
+}
+
+impl<S, R, P> DeviceQueue for SharedQueue<S, R, P>
+where
+    S: Submit<Payload: Sized + Send> + Send + 'static,
+    R: Retire + Send + 'static,
+    P: Steps + Send + 'static,
+{
+    fn committed(&self, fault: Option<Fault>) {
+        if !self.finish_later_step(fault) {
+            // The device goes on with it by itself.
+            self.workers.reaper().notify();
+        }
+    }
+
+    fn is_eager(&self) -> bool {
+        // A device that does not notify is looked at when there is something to see.
+        self.eager.load(Ordering::Relaxed) && !self.silent.load(Ordering::Relaxed)
+    }
+
+    fn reap(&self) -> bool {
+        self.reap_completions()
+    }
+
+    fn rest(&self, poll_delay: Duration, evict_idle: bool) -> Option<Duration> {
+        self.rest_for(poll_delay, evict_idle)
+    }
+
+    fn pump(&self) {
+        let mut state = self.lock();
+        state.pump_asked = false;
+        state = self.launch(state, now());
+        self.finish(state);
+    }
+}
+
+impl<S, R, P> ScheduledQueue for SharedQueue<S, R, P>
+where
+    S: Submit<Payload: Sized + Send> + Send + 'static,
+    R: Retire + Send + 'static,
+    P: Steps + Send + 'static,
+{
+    fn take_report(&self) -> Option<Report> {
+        self.lock().report.take()
+    }
+
+    fn deliver(&self, order: Order) -> Option<Arc<Committer>> {
+        self.lock().machine.handle_order(order);
+        self.run_steps().cloned()
+    }
+
+    fn fail_open(&self) {
+        self.lock().machine.handle_signal(now(), Signal::FailOpen);
+        self.run_steps_and_commit();
+        // The thread that staged a step may not come to have it committed.
+        if let Some(committer) = self.workers.committer() {
+            committer.commit();
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        let window = state.machine.window();
+        Snapshot {
+            report: state.machine.report(),
+            threshold: window.threshold(),
+            batch: window.batch(),
+            anomalies: state.machine.anomalies(),
+        }
+    }
+
+    fn enqueue_wait(&self, event: EventRef, admit: &mut Admit<'_>) -> Result<Option<CmdId>, Error> {
+        let mut state = self.lock();
+        let next = CmdId(state.machine.submitted());
+        let cmd = if state.machine.is_lost() {
+            Err(Error::DeviceLost)
+        } else if state.machine.is_full() {
+            Err(Error::QueueFull)
+        } else if admit(next)? {
+            state.machine.enqueue_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
+        } else {
+            Ok(None)
+        };
+        if let Ok(Some(cmd)) = cmd {
+            state.note_submit(cmd, Some(event));
+        }
+        // Not launched from here, since this is the scheduler's thread: the pump does.
+        self.finish(state);
+        cmd
+    }
+
+    fn record(&self, tape: Option<Tape>) {
+        let old = self.lock().set_tape(tape);
+        drop(old);
+    }
+}
+
+impl<S, R, P> Awaited for SharedQueue<S, R, P>
+where
+    S: Submit<Payload: Sized + Send> + Send + 'static,
+    R: Retire + Send + 'static,
+    P: Steps + Send + 'static,
+{
+    fn request_completion(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome> {
+        let mut state = self.lock();
+        state.note_wait(until);
+        if let Some(outcome) = state.outcome(until, id) {
+            return Some(outcome);
+        }
+        let cmd = match until {
+            Until::Ended(cmd) | Until::Retired(cmd) => cmd,
+            Until::Room => CmdId(state.machine.retired()),
+        };
+        state.machine.request_completion(cmd);
+        state = self.launch(state, now());
+        let outcome = state.outcome(until, id);
+        self.finish(state);
+        outcome
+    }
+
+    fn poll(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome> {
+        if self.take_completions(true) { self.lock().outcome(until, id) } else { None }
+    }
+
+    fn register(&self, until: Until, id: &mut Option<WaiterId>, notify: Notify) -> Option<Outcome> {
+        let looks_itself = matches!(notify, Notify::Keep);
+        let outcome = self.enlist(until, id, notify);
+        if outcome.is_none() && !looks_itself {
+            self.workers.reaper().notify();
+        }
+        outcome
+    }
+
+    fn stand_by(&self, until: Until, id: &mut Option<WaiterId>, waker: &Waker) -> Option<Outcome> {
+        let outcome = self.enlist(until, id, Notify::Wake(waker.clone()));
+        if outcome.is_none()
+            && !(self.alarm.enter(waker) && (self.arm() || self.poll_delay(until).is_some()))
+        {
+            self.workers.reaper().notify();
+        }
+        outcome
+    }
+
+    fn poll_delay(&self, until: Until) -> Option<Duration> {
+        self.forecast_delay(match until {
+            Until::Ended(cmd) | Until::Retired(cmd) => Some(cmd),
+            Until::Room => None,
+        })
+    }
+
+    fn leave(&self, until: Until, id: Option<WaiterId>, waker: &Waker) {
+        let mut state = self.lock();
+        let removed = id.and_then(|id| state.waiters.remove(until, id));
+        let others = state.machine.in_flight() > 0 || state.waiters.is_awaited();
+        self.finish(state);
+        drop(removed);
+        // If it was woken, the alarm is spent; from now on another thread has to look.
+        let was_in_front = self.alarm.leave(waker);
+        if others && !was_in_front && !self.arm() {
+            self.workers.reaper().notify();
+        }
+    }
+
+    fn unregister(&self, until: Until, id: WaiterId) {
+        let mut state = self.lock();
+        let removed = state.waiters.remove(until, id);
+        // Room that was meant for it is for the next one.
+        self.finish(state);
+        drop(removed);
+    }
+}
+
+impl<S, R, P> SharedQueue<S, R, P>
+where
+    S: Submit<Payload: Sized + Send> + Send + 'static,
+    R: Retire + Send + 'static,
+    P: Steps + Send + 'static,
+{
+    /// Registers a waiter, unless its outcome is there already.
+    fn enlist(&self, until: Until, id: &mut Option<WaiterId>, notify: Notify) -> Option<Outcome> {
+        let mut state = self.lock();
+        let outcome = state.outcome(until, *id);
+        let unused = if outcome.is_none() {
+            let replaced = state.waiters.put(until, id, notify);
+            self.note_eagerness(&mut state);
+            replaced
+        } else {
+            Some(notify)
+        };
+        drop(state);
+        drop(unused);
+        outcome
+    }
+
+    /// Suspends the queue, or changes how deep it is suspended.
+    fn hold_for_user(&self, level: Level) {
+        self.lock().machine.suspend(level);
+        self.run_steps_and_commit();
+    }
+}
+
+impl<S, R, P> Api<S::Payload> for SharedQueue<S, R, P>
+where
+    S: Submit<Payload: Sized + Send> + Send + 'static,
+    R: Retire + Send + 'static,
+    P: Steps + Send + 'static,
+{
+    fn id(&self) -> QueueId {
+        self.id
+    }
+
+    fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    fn submit(&self, command: S::Payload) -> Result<CmdId, SubmitError<S::Payload>> {
+        self.submit_command(command)
+    }
+
+    fn callbacks(&self) -> Result<Sender<Callback>, Error> {
+        self.workers.callbacks()
+    }
+
+    fn cancel(&self, cmd: CmdId) -> bool {
+        let mut state = self.lock();
+        let cancelled = state.machine.cancel(cmd);
+        if cancelled {
+            let dropped = state.payload(cmd).take();
+            state.deferred_drops.extend(dropped);
+            state.end_waits_early(cmd, CmdId(cmd.count()));
+            state = self.launch(state, now());
+        }
+        self.finish(state);
+        cancelled
+    }
+
+    fn suspend(&self, level: Level) {
+        self.hold_for_user(level);
+    }
+
+    fn suspend_if_idle(&self, level: Level) -> bool {
+        let mut state = self.lock();
+        if !state.is_drained() {
+            return false;
+        }
+        state.machine.suspend(level);
+        drop(state);
+        self.run_steps_and_commit();
+        true
+    }
+
+    fn resume(&self, drop_pending: bool) {
+        self.lock().machine.resume(drop_pending);
+        self.run_steps_and_commit();
+        let state = self.lock();
+        let state = self.launch(state, now());
+        self.finish(state);
+    }
+
+    fn set_window(&self, window: WindowConfig) {
+        let mut state = self.lock();
+        state.machine.set_window(window);
+        state = self.launch(state, now());
+        self.finish(state);
+    }
+
+    fn set_level(&self, level: Level) {
+        self.lock().machine.set_level(level);
+        self.run_steps_and_commit();
+    }
+
+    fn level(&self) -> Level {
+        self.lock().machine.level()
+    }
+
+    fn close(&self) {
+        self.lock().machine.resume(false);
+        self.run_steps_and_commit();
+        let mut state = self.lock();
+        let watch = state.lifecycle.on(Event::Close) == Effect::Watch;
+        self.finish(state);
+        if let Some(this) = watch.then(|| self.this.upgrade()).flatten() {
+            self.workers.watch(this);
+        }
+    }
+}

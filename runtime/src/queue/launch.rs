@@ -1,0 +1,216 @@
+//! Submitting and launching.
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Retire, Steps, Submit};
+use xsched_core::id::CmdId;
+use xsched_core::message::Report;
+use xsched_core::queue::{Action, LaunchBlock, Signal};
+use xsched_core::time::Instant;
+
+use super::shared::{Guard, SharedQueue};
+use crate::clock::now;
+use crate::error::SubmitError;
+use crate::panics::drop_command;
+use crate::sync::bound;
+
+/// Launches of waiting commands that one call of a submitter does; the pump does the rest.
+const INLINE_LAUNCHES: u32 = bound(16, 1);
+
+impl<S, R, P> SharedQueue<S, R, P>
+where
+    S: Submit<Payload: Sized + Send> + Send + 'static,
+    R: Retire + Send + 'static,
+    P: Steps + Send + 'static,
+{
+    pub(super) fn submit_command(
+        &self,
+        command: S::Payload,
+    ) -> Result<CmdId, SubmitError<S::Payload>> {
+        let mut state = self.lock();
+        if state.machine.is_full() {
+            drop(state);
+            self.take_completions(true);
+            state = self.lock();
+        }
+        if state.machine.in_flight() == 0 {
+            state.time = now();
+        }
+        let now = state.time;
+        let cmd = match state.machine.submit(now) {
+            Ok(cmd) => cmd,
+            Err(e) => {
+                self.finish(state);
+                return Err(match e {
+                    xsched_core::queue::SubmitError::Full => SubmitError::Full(command),
+                    xsched_core::queue::SubmitError::Lost => SubmitError::Lost(command),
+                });
+            }
+        };
+        state.note_submit(cmd, None);
+        if self.note_load(&mut state)
+            && let Some(report) = state.machine.poll_report()
+        {
+            self.submit_first(state, cmd, command, report);
+        } else {
+            self.submit_next(state, cmd, command, now);
+        }
+        Ok(cmd)
+    }
+
+    /// Has the scheduler make room before the first command of an idle queue is launched: it may
+    /// have to hold other queues, and what they start meanwhile is in the way.
+    fn submit_first(
+        &self,
+        mut state: Guard<'_, S>,
+        cmd: CmdId,
+        command: S::Payload,
+        report: Report,
+    ) {
+        *state.payload(cmd) = Some(command);
+        let notify = state.report.replace(report).is_none();
+        drop(state);
+        if notify {
+            self.scheduler.notify(self.id);
+        }
+        let state = self.lock();
+        let time = state.time;
+        let state = self.launch(state, time);
+        self.finish(state);
+    }
+
+    fn submit_next<'a>(
+        &'a self,
+        mut state: Guard<'a, S>,
+        cmd: CmdId,
+        command: S::Payload,
+        now: Instant,
+    ) {
+        let rule = state.machine.can_launch();
+        // The usual case: this command is the next, so it goes straight to the device.
+        if rule.is_ok()
+            && state.machine.next_launch() == cmd
+            && let Some(mut launcher) = state.launcher.take()
+        {
+            state = self.launch_new(state, &mut launcher, cmd, command, now);
+            state.launcher = Some(launcher);
+            if state.machine.next_launch().0 < state.machine.submitted() {
+                state = self.launch(state, now);
+            }
+            self.finish(state);
+            return;
+        }
+        *state.payload(cmd) = Some(command);
+        if rule == Err(LaunchBlock::WindowFull) {
+            // Only now that the command is in the ring: so the queue is never idle in between, and
+            // the scheduler need not hear of it.
+            drop(state);
+            if self.take_completions(true) {
+                return;
+            }
+            state = self.lock();
+        } else {
+            state = self.launch(state, now);
+        }
+        self.finish(state);
+    }
+
+    /// Launches what may be launched, unless another thread does.
+    pub(super) fn launch<'a>(&'a self, mut state: Guard<'a, S>, mut time: Instant) -> Guard<'a, S> {
+        let Some(mut launcher) = state.launcher.take() else { return state };
+        for _ in 0..INLINE_LAUNCHES {
+            let from = state.machine.next_launch();
+            let action = state.machine.poll_launch(time);
+            let (passed, payload) = match action {
+                Some(Action::Launch { cmd, .. }) => (cmd, state.payload(cmd).take()),
+                _ => (state.machine.next_launch(), None),
+            };
+            if passed > from {
+                state.discard(from, passed);
+                state.end_waits_early(from, passed);
+                state.end_waits();
+            }
+            let Some(action) = action else { break };
+            state = self.perform(state, &mut launcher, action, payload);
+            time = now();
+        }
+        state.launcher = Some(launcher);
+        state
+    }
+
+    /// Launches the command that was just submitted, if it is its turn.
+    fn launch_new<'a>(
+        &'a self,
+        mut state: Guard<'a, S>,
+        launcher: &mut S,
+        cmd: CmdId,
+        command: S::Payload,
+        now: Instant,
+    ) -> Guard<'a, S> {
+        match state.machine.poll_launch(now) {
+            Some(action @ Action::Launch { .. }) => {
+                self.perform(state, launcher, action, Some(command))
+            }
+            other => {
+                *state.payload(cmd) = Some(command);
+                match other {
+                    Some(action) => self.perform(state, launcher, action, None),
+                    None => state,
+                }
+            }
+        }
+    }
+
+    /// Carries out a launch or a fence, without the state meanwhile. Nothing here unwinds: the
+    /// caller has the launching half in its hand.
+    fn perform<'a>(
+        &'a self,
+        state: Guard<'a, S>,
+        launcher: &mut S,
+        action: Action,
+        payload: Option<S::Payload>,
+    ) -> Guard<'a, S> {
+        drop(state);
+        match action {
+            Action::Launch { cmd, fence } => {
+                // A command without its payload cannot be; it fails rather than be forgotten.
+                let launched = match &payload {
+                    Some(payload) => self.guarded(|| launcher.launch(cmd, payload, fence)),
+                    None => Err(Fault::Launch),
+                };
+                let kept = if self.replays() {
+                    payload
+                } else {
+                    drop_command(payload);
+                    None
+                };
+                let mut state = self.lock();
+                if cmd.count() > state.machine.retired() {
+                    if kept.is_some() {
+                        *state.payload(cmd) = kept;
+                    }
+                } else {
+                    // It has retired meanwhile, and its place may be another's.
+                    state.deferred_drops.extend(kept);
+                }
+                if let Err(fault) = launched {
+                    state.machine.handle_signal(now(), Signal::LaunchFailed { cmd, fault });
+                    state.lose_if_sticky(fault);
+                    state.end_waits_early(cmd, CmdId(cmd.count()));
+                    state.end_waits();
+                }
+                state
+            }
+            Action::Fence { upto } => {
+                let fenced = self.guarded(|| launcher.fence(upto));
+                let mut state = self.lock();
+                if let Err(fault) = fenced {
+                    state.machine.handle_signal(now(), Signal::FenceFailed);
+                    state.lose_if_sticky(fault);
+                    state.end_waits();
+                }
+                state
+            }
+            Action::Step { .. } => self.lock(),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! One XQueue as its threads share it.
+//!
+//! Three locks, one per half of the hardware queue; of two at a time, the state's is the second:
+//!
+//! * `state` guards the machine and the commands that wait. It is never held across a call to the
+//!   device, a command's destructor or a waker.
+//! * The launching half is a baton in the state: the thread that takes it out launches, alone,
+//!   until nothing is left to launch, and puts it back. Other threads leave their commands in the
+//!   ring; so commands reach the device in order, and no thread waits behind a launch that is
+//!   blocked in a driver.
+//! * `retire` is only ever tried: if another thread polls already, that is as good.
+//! * `steps` is taken by the thread that was handed the one outstanding step.
+
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::{HalError, Retire, Steps, Submit};
+use xsched_core::id::QueueId;
+use xsched_core::level::{Caps, Recovery};
+use xsched_core::message::Order;
+use xsched_core::queue::{CommandSlot, Queue};
+
+use super::lifecycle::{Effect, Event, StepState};
+use super::state::State;
+use crate::lock::{self, Lock};
+use crate::panics::{caught, contain, drop_command};
+use crate::scheduler::SchedulerHandle;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, bound};
+use crate::workers::{Alarm, DeviceQueue, Workers};
+
+/// Waiters notified with one release of the state.
+const NOTIFIED_AT_ONCE: u32 = bound(8, 1);
+
+/// See the module.
+// On cache lines of its own: neighbours belong to other threads.
+#[repr(align(128))]
+pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
+    pub(super) this: Weak<Self>,
+    pub(super) id: QueueId,
+    pub(super) caps: Caps,
+    state: Lock<State<S>>,
+    pub(super) retire: Lock<R>,
+    pub(super) steps: Mutex<P>,
+    pub(super) scheduler: Arc<SchedulerHandle>,
+    pub(super) workers: Arc<Workers>,
+    pub(super) alarm: Arc<Alarm>,
+    /// The alarm as the device wants it.
+    pub(super) alarm_waker: Waker,
+    /// [`State::eager`] for the reaper, which is not to touch the state of a queue that is busy
+    /// without it.
+    pub(super) eager: AtomicBool,
+    /// The device notifies no thread: its completions must be looked for.
+    pub(super) silent: AtomicBool,
+}
+
+pub(super) type Guard<'a, S> = lock::Guard<'a, State<S>>;
+
+impl<S: Submit<Payload: Sized>, R, P> std::fmt::Debug for SharedQueue<S, R, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedQueue").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// What a new queue is made of.
+pub(crate) struct QueueParams<S, R, P> {
+    pub(crate) id: QueueId,
+    pub(crate) caps: Caps,
+    pub(crate) machine: Queue<Box<[CommandSlot]>>,
+    pub(crate) submit: S,
+    pub(crate) retire: R,
+    pub(crate) preempt: P,
+    pub(crate) scheduler: Arc<SchedulerHandle>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) capacity: usize,
+}
+
+/// What is due when the state is let go.
+struct Dues {
+    report: bool,
+    pump: bool,
+    step: bool,
+    watch: bool,
+    drained: bool,
+}
+
+impl<S, R, P> SharedQueue<S, R, P>
+where
+    S: Submit<Payload: Sized + Send> + Send + 'static,
+    R: Retire + Send + 'static,
+    P: Steps + Send + 'static,
+{
+    pub(crate) fn new(params: QueueParams<S, R, P>) -> Arc<Self> {
+        let state = State::new(params.machine, params.submit, params.capacity);
+        let alarm = Arc::new(Alarm::new(Arc::clone(params.workers.reaper())));
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            id: params.id,
+            caps: params.caps,
+            state: Lock::new(state),
+            retire: Lock::new(params.retire),
+            steps: Mutex::new(params.preempt),
+            scheduler: params.scheduler,
+            workers: params.workers,
+            eager: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            alarm_waker: Waker::from(Arc::clone(&alarm)),
+            alarm,
+        })
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> Guard<'_, S> {
+        self.state.lock()
+    }
+
+    /// Whether the device forgets commands in a hold, which are then launched again.
+    pub(super) fn replays(&self) -> bool {
+        self.caps.deactivate == Some(Recovery::Replay)
+            || self.caps.interrupt == Some(Recovery::Replay)
+    }
+
+    /// Notes whether the queue needs the reaper.
+    pub(super) fn note_eagerness(&self, state: &mut State<S>) {
+        let eager = state.waiters.is_awaited()
+            // Where steps are committed, the committer looks at once.
+            || state.step.on_device() && self.workers.committer().is_none()
+            || state.lifecycle.is_closing()
+            || state.machine.next_launch().0 < state.machine.submitted();
+        if eager != state.eager {
+            state.eager = eager;
+            self.eager.store(eager, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps count of the queues that have something to do. True if this one just got something,
+    /// and other queues have.
+    pub(super) fn note_load(&self, state: &mut State<S>) -> bool {
+        let busy = !state.is_drained();
+        if busy == state.counted {
+            return false;
+        }
+        state.counted = busy;
+        self.scheduler.count_load(busy) > 0 && busy
+    }
+
+    /// Lets the state go and tells the other threads what they must know.
+    pub(super) fn finish<'a>(&'a self, mut state: Guard<'a, S>) {
+        loop {
+            if state.machine.waiting().is_some() && self.scheduler.is_gone() {
+                // No order will say that the event has been reached.
+                state = self.abandon_waits(state);
+            }
+            state.end_waits();
+            let dues = self.dues(&mut state);
+            if dues.is_none() && !state.waiters.has_due() && state.deferred_drops.is_empty() {
+                return;
+            }
+            let mut ended = [const { None }; NOTIFIED_AT_ONCE as usize];
+            ended.fill_with(|| state.waiters.take_due());
+            let more = state.waiters.has_due();
+            let deferred_drops = std::mem::take(&mut state.deferred_drops);
+            drop(state);
+            deferred_drops.into_iter().for_each(drop_command);
+            self.settle(&dues);
+            for waiter in ended.into_iter().flatten() {
+                contain("a waker", || waiter.notify());
+            }
+            if dues.step {
+                self.run_steps_and_commit();
+            }
+            if !more {
+                return;
+            }
+            state = self.lock();
+        }
+    }
+
+    /// What is due now, and is on its way from now on.
+    fn dues(&self, state: &mut State<S>) -> Dues {
+        self.note_eagerness(state);
+        self.note_load(state);
+        let busy = state.machine.in_flight() > 0 || state.step.on_device();
+        let watch = busy && state.lifecycle.on(Event::Busy) == Effect::Watch;
+        let drained = state.lifecycle.is_closing()
+            && state.is_drained()
+            && state.lifecycle.on(Event::Drain) == Effect::Notify;
+        let pump = state.backlog() && !state.pump_asked;
+        state.pump_asked |= pump;
+        let step = state.step == StepState::AwaitsLauncher && state.launcher.is_some();
+        if step {
+            state.step = StepState::None;
+        }
+        Dues { report: state.keep_report(), pump, step, watch, drained }
+    }
+
+    fn settle(&self, dues: &Dues) {
+        if dues.report {
+            self.scheduler.notify(self.id);
+        }
+        if dues.drained {
+            self.workers.reaper().notify();
+        }
+        if let Some(this) = (dues.watch || dues.pump).then(|| self.this.upgrade()).flatten() {
+            if dues.watch {
+                self.workers.watch(Arc::clone(&this) as Arc<dyn DeviceQueue>);
+            }
+            if dues.pump {
+                self.workers.pump(this);
+            }
+        }
+    }
+
+    /// Fails the waits for other queues that have come to their turn.
+    #[cold]
+    fn abandon_waits<'a>(&'a self, mut state: Guard<'a, S>) -> Guard<'a, S> {
+        if let Some(event) = state.machine.waiting() {
+            state.machine.handle_order(Order::Reached { event, ok: false });
+        }
+        state
+    }
+
+    /// Calls the device. A backend that panics counts as a lost device: every waiter learns of it,
+    /// and the panic goes no further.
+    pub(super) fn guarded<T, E: HalError>(
+        &self,
+        call: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, Fault> {
+        caught(call).map(|result| result.map_err(|e| e.kind())).unwrap_or_else(|_| {
+            tracing::error!(queue = self.id.index(), "the device backend panicked");
+            Err(Fault::DeviceLost)
+        })
+    }
+}
+
+impl Dues {
+    const fn is_none(&self) -> bool {
+        !(self.report || self.pump || self.step || self.watch || self.drained)
+    }
+}

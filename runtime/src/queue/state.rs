@@ -1,0 +1,136 @@
+//! What the state lock of a queue guards.
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::Submit;
+use xsched_core::id::CmdId;
+use xsched_core::message::Report;
+use xsched_core::queue::{CommandSlot, Queue, Signal, Status};
+use xsched_core::time::Instant;
+
+use super::lifecycle::{Lifecycle, StepState};
+use crate::clock::now;
+use crate::completion::{Outcome, Until, WaiterId, Waiters};
+use crate::error::WaitError;
+use crate::record::Tape;
+
+pub(super) struct State<S: Submit<Payload: Sized>> {
+    pub(super) machine: Queue<Box<[CommandSlot]>>,
+    /// Commands that wait to be launched, or for as long as they may have to be launched again.
+    pub(super) payloads: Box<[Option<S::Payload>]>,
+    /// The right to launch.
+    pub(super) launcher: Option<Box<S>>,
+    pub(super) waiters: Waiters,
+    /// Commands to be dropped once the state is let go: their destructors are the user's.
+    pub(super) deferred_drops: Vec<S::Payload>,
+    /// What the scheduler has not fetched.
+    pub(super) report: Option<Report>,
+    /// Commands submitted before the reaper's last rest.
+    pub(super) submitted_before: u64,
+    /// Where what happens to the queue is written down, if it is.
+    pub(super) tape: Option<Box<Tape>>,
+    /// The last time that was read while something was in flight. Reading the clock costs as much
+    /// as launching, and only an idle queue needs to know when it became ready.
+    pub(super) time: Instant,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) step: StepState,
+    /// The pump has been asked, and has not come.
+    pub(super) pump_asked: bool,
+    /// The queue counts among those that have something to do.
+    pub(super) counted: bool,
+    /// Completions are needed as soon as they are there. The reaper reads a copy.
+    pub(super) eager: bool,
+}
+
+impl<S: Submit<Payload: Sized>> State<S> {
+    pub(super) fn new(machine: Queue<Box<[CommandSlot]>>, submit: S, capacity: usize) -> Self {
+        Self {
+            machine,
+            payloads: (0..capacity).map(|_| None).collect(),
+            launcher: Some(Box::new(submit)),
+            waiters: Waiters::new(),
+            deferred_drops: Vec::new(),
+            report: None,
+            submitted_before: 0,
+            tape: None,
+            time: now(),
+            lifecycle: Lifecycle::default(),
+            step: StepState::default(),
+            pump_asked: false,
+            counted: false,
+            eager: false,
+        }
+    }
+
+    /// The place of a command.
+    pub(super) fn payload(&mut self, cmd: CmdId) -> &mut Option<S::Payload> {
+        let places = self.payloads.len() as u64;
+        &mut self.payloads[(cmd.0 % places) as usize]
+    }
+
+    /// These commands will not be launched (any more).
+    pub(super) fn discard(&mut self, from: CmdId, to: CmdId) {
+        for n in from.0..to.0 {
+            let payload = self.payload(CmdId(n)).take();
+            self.deferred_drops.extend(payload);
+        }
+    }
+
+    /// Takes the machine's report; true if the scheduler must be told that there is one.
+    pub(super) fn keep_report(&mut self) -> bool {
+        let Some(report) = self.machine.poll_report() else { return false };
+        self.report.replace(report).is_none()
+    }
+
+    /// Whether something could be launched, and no thread is about it.
+    pub(super) fn backlog(&self) -> bool {
+        self.launcher.is_some() && self.machine.can_launch().is_ok()
+    }
+
+    /// Whether everything that was submitted has retired.
+    pub(super) fn is_drained(&self) -> bool {
+        self.machine.submitted() == self.machine.retired()
+    }
+
+    /// Ends the waits for commands that have retired, and for room if there is some. Called in the
+    /// step in which commands retire, since the queue may forget them after it.
+    #[inline]
+    pub(super) fn end_waits(&mut self) {
+        let Self { machine, waiters, payloads, .. } = self;
+        waiters.retire(machine.retired(), |until| outcome(machine, until));
+        let unfinished = machine.submitted() - machine.retired();
+        waiters.make_room((payloads.len() as u64).saturating_sub(unfinished));
+    }
+
+    /// Ends the waits for those of these commands that have failed and not retired.
+    pub(super) fn end_waits_early(&mut self, from: CmdId, to: CmdId) {
+        let Self { machine, waiters, .. } = self;
+        waiters.end(from.0..to.0, |until| outcome(machine, until));
+    }
+
+    pub(super) fn lose_if_sticky(&mut self, fault: Fault) {
+        if fault.is_sticky() {
+            self.machine.handle_signal(now(), Signal::Lost);
+        }
+    }
+
+    /// The outcome of a wait, if it is over. What is registered keeps its outcome, and knows it
+    /// better than the machine.
+    pub(super) fn outcome(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome> {
+        id.and_then(|id| self.waiters.ended(id)).or_else(|| outcome(&self.machine, until))
+    }
+}
+
+fn outcome(machine: &Queue<Box<[CommandSlot]>>, until: Until) -> Option<Outcome> {
+    let cmd = match until {
+        Until::Ended(cmd) => cmd,
+        Until::Retired(cmd) => return (machine.retired() > cmd.0).then_some(Ok(())),
+        Until::Room => return (!machine.is_full()).then_some(Ok(())),
+    };
+    match machine.status(cmd) {
+        Status::Done => Some(Ok(())),
+        Status::Failed(fault) => Some(Err(WaitError::Failed(fault))),
+        Status::Forgotten => Some(Err(WaitError::Forgotten)),
+        Status::Unknown => Some(Err(WaitError::WrongQueue)),
+        Status::InFlight | Status::Queued => None,
+    }
+}

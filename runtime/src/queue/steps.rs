@@ -1,0 +1,107 @@
+//! The steps of holds.
+
+use std::sync::Arc;
+
+use xsched_core::fault::Fault;
+use xsched_core::hal::{Retire, StepDone, Steps, Submit};
+use xsched_core::level::Step;
+use xsched_core::message::HoldState;
+use xsched_core::queue::{Action, Signal};
+
+use super::lifecycle::StepState;
+use super::shared::SharedQueue;
+use crate::clock::now;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+use crate::workers::Committer;
+
+impl<S, R, P> SharedQueue<S, R, P>
+where
+    S: Submit<Payload: Sized + Send> + Send + 'static,
+    R: Retire + Send + 'static,
+    P: Steps + Send + 'static,
+{
+    /// Carries out the steps that are due, also if that takes a commit.
+    pub(super) fn run_steps_and_commit(&self) {
+        if let Some(committer) = self.run_steps() {
+            committer.commit();
+        }
+    }
+
+    /// Carries out the steps that are due. If one was staged, the caller has to have it committed.
+    pub(super) fn run_steps(&self) -> Option<&Arc<Committer>> {
+        loop {
+            let mut state = self.lock();
+            if self.replays()
+                && state.launcher.is_none()
+                && state.machine.hold_state() == HoldState::Resuming
+            {
+                // A launch is on its way that the device must still forget, or it would run before
+                // those that are launched again.
+                if !state.step.on_device() {
+                    state.step = StepState::AwaitsLauncher;
+                }
+                self.finish(state);
+                return None;
+            }
+            let Some(Action::Step { step, seq }) = state.machine.poll_step() else {
+                self.finish(state);
+                return None;
+            };
+            drop(state);
+            let mut steps = lock(&self.steps);
+            let done = self.guarded(|| steps.step(step));
+            drop(steps);
+            let mut state = self.lock();
+            let result = match done {
+                Ok(StepDone::Now(first)) => Ok(first),
+                Ok(StepDone::Later) => {
+                    state.step = StepState::OnDevice(seq);
+                    self.finish(state);
+                    return self.staged();
+                }
+                Err(fault) => Err(fault),
+            };
+            state.machine.handle_signal(now(), Signal::Stepped { seq, result });
+            drop(state);
+            if step == Step::Reactivate && self.silent.load(Ordering::Relaxed) {
+                // A thread that sleeps thinks that there is nothing to see as long as the queue is
+                // held.
+                self.alarm_waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// A step has been answered with "later".
+    fn staged(&self) -> Option<&Arc<Committer>> {
+        let committer = self.workers.committer();
+        match (committer, self.this.upgrade()) {
+            (Some(committer), Some(this)) => committer.stage(this),
+            // The reaper may rest until the next completion, and none may come before this ends.
+            _ => self.workers.reaper().notify(),
+        }
+        committer
+    }
+
+    /// The end of a step that took its time. `failed` if it will not come by itself.
+    pub(super) fn finish_later_step(&self, failed: Option<Fault>) -> bool {
+        let StepState::OnDevice(seq) = self.lock().step else { return false };
+        let mut steps = lock(&self.steps);
+        let done = self.guarded(|| steps.poll_step());
+        drop(steps);
+        let result = match (done, failed) {
+            (Ok(Some(StepDone::Now(first))), _) => Ok(first),
+            (Ok(None | Some(StepDone::Later)), None) => return false,
+            (Ok(None | Some(StepDone::Later)), Some(fault)) | (Err(fault), _) => Err(fault),
+        };
+        let mut state = self.lock();
+        if state.step != StepState::OnDevice(seq) {
+            return false;
+        }
+        state.step = StepState::None;
+        state.machine.handle_signal(now(), Signal::Stepped { seq, result });
+        drop(state);
+        self.run_steps_and_commit();
+        true
+    }
+}

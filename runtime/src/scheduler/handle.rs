@@ -1,0 +1,556 @@
+//! Where queues and the scheduler meet: the mailbox, the register of queues, the lease.
+//!
+//! A queue that has a report notifies the scheduler once and is visited; reports that follow before
+//! the visit are merged, since each says everything. Requests that need the scheduler's own state
+//! are closures that its thread runs. No lock that another thread waits for is held across a call
+//! of a policy, so that a policy that hangs hangs no other thread.
+//!
+//! One thread at a time runs rounds of the scheduler: its own, or, if the policy is quick, the
+//! thread that notifies it. Other threads leave their reports, and the one that runs looks again
+//! before it stops.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use xsched_core::id::{CmdId, EventRef, QueueId};
+use xsched_core::message::Order;
+use xsched_core::policy::Policy;
+use xsched_core::scheduler::SchedulerError;
+use xsched_core::time::Instant;
+
+use super::mailbox::{Inbox, Mail};
+use super::policy::PolicyFailures;
+use super::question::{NoAnswer, Question, WhileRunning};
+use super::register::Register;
+use super::{ScheduledQueue, Scheduler};
+use crate::error::Error;
+use crate::panics::caught;
+use crate::record::ActiveRecord;
+#[cfg(feature = "metrics")]
+use crate::stats::Snapshot;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, bound, lock, mpsc};
+use crate::workers::Committer;
+
+/// Spin hints before the scheduler looks again: a few microseconds.
+const SPIN_HINTS: u32 = bound(96, 0);
+/// If its last sleep, with the round that followed, took less than this.
+const SHORT_SLEEP: xsched_core::time::Duration = xsched_core::time::Duration::from_us(50);
+
+/// Rounds that a thread which notifies the scheduler runs in a row. The scheduler's thread does the
+/// rest.
+const INLINE_ROUNDS: u32 = bound(4, 1);
+
+/// The scheduler, and what its rounds need. The thread that has set [`Inbox::running`] has it to
+/// itself.
+struct RoundState {
+    scheduler: Scheduler,
+    mail: Mail,
+}
+
+/// See the module.
+pub(crate) struct SchedulerHandle {
+    inbox: Mutex<Inbox>,
+    /// Notifies the scheduler's thread.
+    notified: Condvar,
+    register: Mutex<Register>,
+    /// When the present round started, in nanoseconds; 0 while the scheduler rests.
+    round_started_ns: AtomicU64,
+    gone: AtomicBool,
+    rounds: Mutex<Option<RoundState>>,
+    /// The thread that notifies the scheduler may run a round.
+    quick: AtomicBool,
+    /// How long a round may take.
+    pub(crate) lease: Duration,
+    failed_open: AtomicU64,
+    /// Queues that have something to do. Decides what is done first, and nothing else, so models
+    /// need not know it.
+    load: std::sync::atomic::AtomicU32,
+    pub(crate) record: ActiveRecord,
+    /// Dropped with the handle, to end the watchdog.
+    _watchdog: mpsc::Sender<()>,
+}
+
+impl std::fmt::Debug for SchedulerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SchedulerHandle").field("gone", &self.gone).finish_non_exhaustive()
+    }
+}
+
+/// The asking end of a question in the mailbox: dropped, it tells the asker that the scheduler has
+/// ended.
+struct Asked<T>(Arc<Question<T>>);
+
+impl<T> Drop for Asked<T> {
+    fn drop(&mut self) {
+        self.0.drop_unanswered();
+    }
+}
+
+impl PolicyFailures for SchedulerHandle {
+    fn policy_failed(&self) {
+        self.count_failed_open();
+        // Also if what it panicked about changes no queue.
+        self.send(|now, scheduler| scheduler.reconsider_all(now));
+    }
+}
+
+impl SchedulerHandle {
+    pub(crate) fn new(lease: Duration, watchdog: mpsc::Sender<()>) -> Self {
+        Self {
+            inbox: Mutex::default(),
+            notified: Condvar::new(),
+            register: Mutex::default(),
+            round_started_ns: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
+            rounds: Mutex::new(None),
+            quick: AtomicBool::new(false),
+            lease,
+            failed_open: AtomicU64::new(0),
+            load: std::sync::atomic::AtomicU32::new(0),
+            record: ActiveRecord::default(),
+            _watchdog: watchdog,
+        }
+    }
+
+    /// Lets rounds be run, from now until [`SchedulerHandle::end_rounds`].
+    pub(crate) fn begin_rounds(&self, scheduler: Scheduler) {
+        self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
+        *lock(&self.rounds) = Some(RoundState { scheduler, mail: Mail::default() });
+    }
+
+    /// The scheduler, of which no thread runs rounds any more.
+    pub(crate) fn end_rounds(&self) -> Option<Scheduler> {
+        lock(&self.rounds).take().map(|rounds| rounds.scheduler)
+    }
+
+    /// A queue has a report. The caller makes sure that it notifies once per report, and holds no
+    /// lock.
+    pub(crate) fn notify(&self, queue: QueueId) {
+        let mut inbox = lock(&self.inbox);
+        if inbox.closed {
+            return;
+        }
+        inbox.reports.push(queue);
+        if inbox.running {
+            // The thread that runs a round looks again.
+        } else if self.quick.load(Ordering::Relaxed) {
+            inbox.running = true;
+            drop(inbox);
+            self.run_rounds_inline();
+        } else {
+            self.wake(inbox);
+        }
+    }
+
+    /// Runs rounds on the thread that notifies the scheduler.
+    fn run_rounds_inline(&self) {
+        let due = caught(|| self.inline_rounds());
+        self.round_started_ns.store(0, Ordering::Release);
+        let mut inbox = lock(&self.inbox);
+        inbox.running = false;
+        let before = inbox.sleeps_until;
+        match due {
+            Ok(due) => inbox.due = due,
+            // Its state cannot be known. The scheduler's thread ends, and all holds.
+            Err(_) => inbox.crashed = true,
+        }
+        // The scheduler's thread sleeps for as long as it was told before: for ever if it fell
+        // asleep while this ran.
+        let sooner = inbox.due.is_some_and(|due| before.is_none_or(|before| due < before));
+        let left = inbox.has_mail();
+        if sooner || left || self.is_over(&inbox) {
+            self.wake(inbox);
+        }
+    }
+
+    /// Rounds for reports, as long as there are some. When the scheduler wants to be asked again.
+    fn inline_rounds(&self) -> Option<Instant> {
+        let mut rounds = lock(&self.rounds);
+        let RoundState { scheduler, mail } = rounds.as_mut()?;
+        for _ in 0..INLINE_ROUNDS {
+            std::mem::swap(&mut mail.reports, &mut lock(&self.inbox).reports);
+            if mail.reports.is_empty() {
+                break;
+            }
+            self.round(scheduler, mail);
+        }
+        self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
+        scheduler.poll_timeout()
+    }
+
+    /// One round: takes reports, lets the policy decide, delivers orders. The caller is the one
+    /// that runs.
+    pub(crate) fn round(&self, scheduler: &mut Scheduler, mail: &mut Mail) {
+        let time = crate::clock::now();
+        self.round_started_ns.store(time.as_ns(), Ordering::Release);
+        for (_, request) in mail.requests.drain(..) {
+            request(time, scheduler);
+        }
+        for id in mail.reports.drain(..) {
+            let Some(report) = self.queue(id).and_then(|queue| queue.take_report()) else {
+                continue;
+            };
+            if let Err(error) = scheduler.handle_report(time, id, &report) {
+                tracing::warn!(queue = id.index(), %error, "a report was not taken");
+            }
+        }
+        scheduler.handle_timeout(time);
+        while let Some((id, order)) = scheduler.poll_order(crate::clock::now()) {
+            let staged = self.deliver(id, order);
+            let known = |staged: &Arc<_>| mail.staged.iter().any(|it| Arc::ptr_eq(it, staged));
+            mail.staged.extend(staged.filter(|staged| !known(staged)));
+        }
+        // What was decided together costs one preemption where the device can.
+        mail.staged.drain(..).for_each(|staged| staged.commit());
+    }
+
+    /// Waits for mail and answers it, on the scheduler's thread. False if it was the last.
+    pub(crate) fn serve(&self, slept: &mut Option<Instant>) -> bool {
+        let over = self.wait(slept);
+        let mut rounds = lock(&self.rounds);
+        let Some(RoundState { scheduler, mail }) =
+            rounds.as_mut().filter(|_| !lock(&self.inbox).crashed)
+        else {
+            return false;
+        };
+        self.collect(mail);
+        self.round(scheduler, mail);
+        self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
+        let due = scheduler.poll_timeout();
+        drop(rounds);
+        let mut inbox = lock(&self.inbox);
+        inbox.running = false;
+        inbox.due = due;
+        self.round_started_ns.store(0, Ordering::Release);
+        !over
+    }
+
+    /// Takes all mail. The caller is the one that runs.
+    pub(crate) fn collect(&self, mail: &mut Mail) {
+        let mut inbox = lock(&self.inbox);
+        // The buffers change places, so that nothing is allocated after a while.
+        std::mem::swap(&mut mail.requests, &mut inbox.requests);
+        std::mem::swap(&mut mail.reports, &mut inbox.reports);
+    }
+
+    /// Lets the scheduler know of what is in the inbox.
+    fn wake(&self, mut inbox: MutexGuard<'_, Inbox>) {
+        let asleep = std::mem::take(&mut inbox.asleep);
+        drop(inbox);
+        if asleep {
+            self.notified.notify_one();
+        }
+    }
+
+    /// Whether the scheduler's thread sleeps past the time when it wants to be asked, and no
+    /// thread is about to wake it.
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_timer_lost(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        let late = inbox.due.is_some_and(|due| inbox.sleeps_until.is_none_or(|until| until > due));
+        inbox.asleep && !inbox.running && late
+    }
+
+    /// Runs a closure on the scheduler's thread, without waiting for it. Returns its number.
+    ///
+    /// The caller keeps the mailbox bounded: see [`Inbox`].
+    pub(crate) fn send(
+        &self,
+        request: impl FnOnce(Instant, &mut Scheduler) + Send + 'static,
+    ) -> u64 {
+        let mut inbox = lock(&self.inbox);
+        if inbox.closed {
+            return u64::MAX;
+        }
+        inbox.numbered += 1;
+        let number = inbox.numbered;
+        inbox.requests.push((number, Box::new(request)));
+        self.wake(inbox);
+        number
+    }
+
+    /// Requests in the mailbox.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn requests(&self) -> usize {
+        lock(&self.inbox).requests.len()
+    }
+
+    /// Takes a request out of the mailbox, if it is still there.
+    fn take_back(&self, number: u64) {
+        let mut inbox = lock(&self.inbox);
+        let at = inbox.requests.iter().position(|(known, _)| *known == number);
+        let request = at.map(|at| inbox.requests.remove(at));
+        drop(inbox);
+        // It may own a policy, whose destructor is the user's.
+        drop(request);
+    }
+
+    /// Runs a closure on the scheduler's thread and waits for the answer, and no longer than twice
+    /// the lease. For requests that are harmless if they still run when the asker has left. A
+    /// request that has not begun by then never does.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(Instant, &mut Scheduler) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.question(request, |_, _, _| (), WhileRunning::Leave)
+    }
+
+    /// Asks as [`SchedulerHandle::ask`] does. If the answer comes when the asker has left, `undo`
+    /// takes it back on the scheduler's thread.
+    pub(crate) fn ask_or_undo<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(Instant, &mut Scheduler) -> T + Send + 'static,
+        undo: impl FnOnce(Instant, &mut Scheduler, T) + Send + 'static,
+    ) -> Result<T, Error> {
+        self.question(request, undo, WhileRunning::Leave)
+    }
+
+    /// Asks as [`SchedulerHandle::ask`] does, but waits for the end of a request that has begun: one
+    /// that runs none of the policy's code, and whose effect cannot be undone.
+    pub(crate) fn ask_to_the_end<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(Instant, &mut Scheduler) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.question(request, |_, _, _| (), WhileRunning::Wait)
+    }
+
+    fn question<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(Instant, &mut Scheduler) -> T + Send + 'static,
+        undo: impl FnOnce(Instant, &mut Scheduler, T) + Send + 'static,
+        while_running: WhileRunning,
+    ) -> Result<T, Error> {
+        let question = Arc::new(Question::new());
+        let asked = Asked(Arc::clone(&question));
+        let number = self.send(move |now, scheduler| {
+            if asked.0.begin() {
+                let answer = request(now, scheduler);
+                if let Some(late) = asked.0.answer(answer) {
+                    undo(now, scheduler, late);
+                }
+            }
+        });
+        question.wait(self.lease.saturating_mul(2), while_running).map_err(|none| match none {
+            NoAnswer::Gone => Error::SchedulerGone,
+            NoAnswer::Withdrawn => {
+                self.take_back(number);
+                Error::SchedulerSilent
+            }
+        })
+    }
+
+    /// Waits until the round that answered the last question has ended: it takes reports and
+    /// delivers orders after its answers.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        self.ask(|_, _| ())
+    }
+
+    /// Stays awake for a moment if the last sleep was short: waking the scheduler costs a submitter
+    /// more than the moment costs the processor. It does not look meanwhile, so that reports merge
+    /// instead of being fetched one by one, from memory that submitters are busy with.
+    fn linger(slept: &mut Option<Instant>) {
+        let slept = slept.take().map(|since| crate::clock::now().since(since));
+        if slept.is_none_or(|slept| slept < SHORT_SLEEP) {
+            (0..SPIN_HINTS).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
+    /// Waits until there is something to do that no other thread does, and is the one that runs from
+    /// then on. Called by the scheduler's thread alone. True if it is the last time. `slept`: when
+    /// it last fell asleep, if it did.
+    pub(crate) fn wait(&self, slept: &mut Option<Instant>) -> bool {
+        Self::linger(slept);
+        let mut inbox = lock(&self.inbox);
+        let over = loop {
+            let over = self.is_over(&inbox);
+            let left_ns = inbox.due.map(|due| due.since(crate::clock::now()).as_ns());
+            if !inbox.running && (over || inbox.has_mail() || left_ns == Some(0)) {
+                break over;
+            }
+            inbox.asleep = true;
+            *slept = Some(crate::clock::now());
+            inbox.sleeps_until = inbox.due.filter(|_| !inbox.running);
+            // A thread that runs rounds meanwhile wakes this one if there is anything left.
+            inbox = match left_ns.filter(|_| !inbox.running) {
+                None => self.notified.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+                Some(ns) => {
+                    let left = Duration::from_nanos(ns);
+                    let woken = self.notified.wait_timeout(inbox, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        };
+        inbox.asleep = false;
+        inbox.running = true;
+        self.round_started_ns.store(crate::clock::now().as_ns(), Ordering::Release);
+        over
+    }
+
+    /// Ends the scheduler's thread as a defect in it would, by a panic or by returning.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn break_scheduler(&self, panics: bool) {
+        if panics {
+            self.send(|_, _| panic!("as a test wants it"));
+        } else {
+            let mut inbox = lock(&self.inbox);
+            inbox.broken = true;
+            self.wake(inbox);
+        }
+    }
+
+    /// Whether no queue is left and none will come.
+    fn is_over(&self, inbox: &Inbox) -> bool {
+        #[cfg(test)]
+        if inbox.broken {
+            return true;
+        }
+        inbox.crashed || inbox.stop && lock(&self.register).is_empty()
+    }
+
+    /// Ends the scheduler's thread once the last queue has gone.
+    pub(crate) fn stop(&self) {
+        let mut inbox = lock(&self.inbox);
+        inbox.stop = true;
+        self.wake(inbox);
+    }
+
+    /// The scheduler has ended. Every hold of it ends.
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.round_started_ns.store(0, Ordering::Release);
+        let mut inbox = lock(&self.inbox);
+        inbox.closed = true;
+        let unanswered = std::mem::take(&mut inbox.requests);
+        inbox.reports.clear();
+        drop(inbox);
+        // Askers learn that there will be no answer.
+        drop(unanswered);
+        self.fail_open();
+    }
+
+    /// Whether the scheduler has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Since when the scheduler has been busy with one round, if it is.
+    pub(crate) fn round_started(&self) -> Option<Instant> {
+        let started_ns = self.round_started_ns.load(Ordering::Acquire);
+        (started_ns != 0).then(|| Instant::from_ns(started_ns))
+    }
+
+    /// Ends all holds of the scheduler, without asking it.
+    pub(crate) fn fail_open(&self) {
+        self.count_failed_open();
+        self.end_holds();
+    }
+
+    /// Ends all holds as a part of a failure that was counted already.
+    pub(crate) fn end_holds(&self) {
+        for (_, queue) in self.queues() {
+            queue.fail_open();
+        }
+    }
+
+    /// All queues.
+    pub(crate) fn queues(&self) -> Vec<(QueueId, Arc<dyn ScheduledQueue>)> {
+        lock(&self.register).queues()
+    }
+
+    pub(crate) fn count_failed_open(&self) {
+        self.failed_open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A queue got something to do, or has nothing any more. How many other queues have.
+    pub(crate) fn count_load(&self, busy: bool) -> u32 {
+        if busy {
+            self.load.fetch_add(1, Ordering::Relaxed)
+        } else {
+            self.load.fetch_sub(1, Ordering::Relaxed).saturating_sub(1)
+        }
+    }
+
+    /// How often all holds were ended because the scheduler could not be trusted.
+    pub(crate) fn times_failed_open(&self) -> u64 {
+        self.failed_open.load(Ordering::Relaxed)
+    }
+
+    /// The figures of all queues.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn snapshots(&self) -> Vec<(QueueId, Snapshot)> {
+        self.queues().into_iter().map(|(id, queue)| (id, queue.snapshot())).collect()
+    }
+
+    /// Enters a queue into the register, and brings it the orders that were given before.
+    pub(crate) fn register(&self, id: QueueId, queue: Arc<dyn ScheduledQueue>) {
+        let mut register = lock(&self.register);
+        register.put(id, Some(Arc::clone(&queue)));
+        let early: Vec<_> = register.early.extract_if(.., |(of, _)| *of == id).collect();
+        drop(register);
+        self.record.join(id, |tape| queue.record(Some(tape)));
+        for (_, order) in early {
+            if let Some(staged) = queue.deliver(order) {
+                staged.commit();
+            }
+        }
+        // If the scheduler ended meanwhile, that may have been before this queue could be told.
+        if self.is_gone() {
+            queue.fail_open();
+        }
+    }
+
+    /// Takes a queue out of the register and out of the scheduler's table.
+    pub(crate) fn detach(&self, id: QueueId) {
+        let mut register = lock(&self.register);
+        register.early.retain(|(of, _)| *of != id);
+        let queue = register.put(id, None);
+        drop(register);
+        // Perhaps the last that holds the queue, so not under the lock.
+        drop(queue);
+        self.send(move |now, scheduler| {
+            if let Err(error) = scheduler.detach(now, id) {
+                tracing::warn!(queue = id.index(), %error, "a queue was not detached");
+            }
+        });
+    }
+
+    /// Makes the queue wait for an event, unless it has been reached. On the scheduler's thread.
+    pub(crate) fn enqueue_wait(
+        &self,
+        scheduler: &mut Scheduler,
+        id: QueueId,
+        event: EventRef,
+    ) -> Result<Option<CmdId>, Error> {
+        let queue = self.queue(id).ok_or(SchedulerError::UnknownQueue)?;
+        if self.queue(event.queue).is_none() {
+            // A queue goes when everything in it has retired.
+            return Ok(None);
+        }
+        queue.enqueue_wait(event, &mut |cmd| {
+            scheduler.admit_wait(crate::clock::now(), id, cmd, event)
+        })
+    }
+
+    /// The queue with this id.
+    pub(crate) fn queue(&self, id: QueueId) -> Option<Arc<dyn ScheduledQueue>> {
+        lock(&self.register).queue(id)
+    }
+
+    /// Orders that wait for their queues to be registered.
+    #[cfg(all(test, loom))]
+    pub(crate) fn early_orders(&self) -> usize {
+        lock(&self.register).early.len()
+    }
+
+    /// Brings an order to its queue: see [`ScheduledQueue::deliver`].
+    pub(crate) fn deliver(&self, id: QueueId, order: Order) -> Option<Arc<Committer>> {
+        let mut register = lock(&self.register);
+        let queue = register.queue(id);
+        if queue.is_none() && !register.has_gone(id) {
+            register.early.push((id, order));
+        }
+        drop(register);
+        queue.and_then(|queue| queue.deliver(order))
+    }
+}

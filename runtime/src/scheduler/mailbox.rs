@@ -1,0 +1,59 @@
+//! What waits for the scheduler.
+
+use std::sync::Arc;
+
+use xsched_core::id::QueueId;
+use xsched_core::time::Instant;
+
+use super::Scheduler;
+use crate::workers::Committer;
+
+/// A closure for the scheduler.
+pub(crate) type Request = Box<dyn FnOnce(Instant, &mut Scheduler) + Send>;
+
+/// The mailbox, and what the threads that run rounds agree on.
+///
+/// It is bounded: a queue has at most one report in it, one change of settings and one request to
+/// be detached; a thread that asks has one question, and takes it out when it gives up.
+#[derive(Default)]
+pub(super) struct Inbox {
+    /// Requests with their numbers.
+    pub(super) requests: Vec<(u64, Request)>,
+    /// Requests so far.
+    pub(super) numbered: u64,
+    pub(super) reports: Vec<QueueId>,
+    pub(super) stop: bool,
+    /// A test ends the scheduler's thread.
+    #[cfg(test)]
+    pub(super) broken: bool,
+    /// The scheduler has ended; the inbox takes nothing any more.
+    pub(super) closed: bool,
+    /// The scheduler's thread sleeps and has not been notified. Notifying is a system call, even
+    /// where no thread waits.
+    pub(super) asleep: bool,
+    /// A thread runs a round, and will look here afterwards.
+    pub(super) running: bool,
+    /// When the scheduler wants to be asked again.
+    pub(super) due: Option<Instant>,
+    /// Until when the scheduler's thread sleeps, if it does and not for ever.
+    pub(super) sleeps_until: Option<Instant>,
+    /// A round has panicked.
+    pub(super) crashed: bool,
+}
+
+impl Inbox {
+    pub(super) fn has_mail(&self) -> bool {
+        !self.requests.is_empty() || !self.reports.is_empty()
+    }
+}
+
+/// What a round of the scheduler starts with.
+#[derive(Default)]
+pub(crate) struct Mail {
+    /// Closures to run.
+    pub(crate) requests: Vec<(u64, Request)>,
+    /// Queues that have reports.
+    pub(crate) reports: Vec<QueueId>,
+    /// Where the orders of the round have had steps staged.
+    pub(super) staged: Vec<Arc<Committer>>,
+}

@@ -1,0 +1,56 @@
+//! The scheduler: its handle, the rounds, the policy in charge, its thread and the watchdog.
+//!
+//! [`SchedulerHandle`] is what queues and handles of the runtime know of it. It knows queues as
+//! [`ScheduledQueue`].
+
+mod handle;
+mod mailbox;
+mod policy;
+mod question;
+mod recording;
+mod register;
+mod thread;
+
+use std::sync::Arc;
+
+use xsched_core::id::{CmdId, EventRef};
+use xsched_core::message::{Order, Report};
+use xsched_core::record::Recorded;
+use xsched_core::scheduler::{Heap, SchedulerError};
+
+use crate::error::Error;
+use crate::record::Tape;
+use crate::stats::Snapshot;
+use crate::workers::Committer;
+
+pub(crate) use handle::SchedulerHandle;
+#[cfg(all(test, loom))]
+pub(crate) use mailbox::Mail;
+pub(crate) use policy::IsolatedPolicy;
+pub use recording::Recording;
+#[cfg(all(test, loom))]
+pub(crate) use thread::look;
+pub(crate) use thread::start;
+
+/// The scheduler as the runtime uses it.
+pub(crate) type Scheduler = Recorded<IsolatedPolicy, Heap, Tape>;
+
+/// What the scheduler does with a queue, whatever its device and its commands are.
+pub(crate) trait ScheduledQueue: Send + Sync {
+    /// The report that waits for the scheduler.
+    fn take_report(&self) -> Option<Report>;
+    /// Brings an order, and carries out the steps that follow from it. If one was staged, that has
+    /// to be committed, at best together with those of other queues.
+    fn deliver(&self, order: Order) -> Option<Arc<Committer>>;
+    /// The scheduler is not to be trusted any more: its holds end.
+    fn fail_open(&self);
+    /// The queue's figures.
+    fn snapshot(&self) -> Snapshot;
+    /// Takes a command that waits for an event, if `admit` agrees when told its number.
+    fn enqueue_wait(&self, event: EventRef, admit: &mut Admit<'_>) -> Result<Option<CmdId>, Error>;
+    /// Begins to record what happens to the queue, unless it is recorded already, or ends it.
+    fn record(&self, tape: Option<Tape>);
+}
+
+/// Says whether there is something to wait for.
+pub(crate) type Admit<'a> = dyn FnMut(CmdId) -> Result<bool, SchedulerError> + 'a;

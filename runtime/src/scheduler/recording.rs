@@ -1,0 +1,77 @@
+//! A recording of the scheduler and its queues, as the user holds it.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use xsched_core::record::Source;
+
+use super::SchedulerHandle;
+use crate::error::Error;
+use crate::record::{NO_QUEUE, RecordStats, RecordingError, Shelf, Tape, write};
+
+/// A recording that goes on until it is finished or dropped; see [`crate::Runtime::record`].
+#[derive(Debug)]
+#[must_use = "dropping it ends the recording"]
+pub struct Recording {
+    scheduler: Arc<SchedulerHandle>,
+    shelf: Arc<Shelf>,
+    writer: Option<JoinHandle<io::Result<RecordStats>>>,
+}
+
+impl Recording {
+    pub(crate) fn start(
+        scheduler: &Arc<SchedulerHandle>,
+        sink: impl Write + Send + 'static,
+    ) -> Result<Self, Error> {
+        let shelf = Arc::new(Shelf::new());
+        scheduler.record.begin(&shelf)?;
+        let of_writer = Arc::clone(&shelf);
+        let thread = std::thread::Builder::new().name("xsched-recorder".to_owned());
+        let writer = thread.spawn(move || write(&of_writer, sink)).map_err(|source| {
+            scheduler.record.end();
+            Error::Thread { name: "recorder", source }
+        })?;
+        // From here on, dropping it cleans up.
+        let recording = Self { scheduler: Arc::clone(scheduler), shelf, writer: Some(writer) };
+        let tape = Tape::new(&recording.shelf, Source::Scheduler, NO_QUEUE);
+        scheduler.ask(move |now, scheduler| drop(scheduler.start(now, tape)))?;
+        for (id, queue) in scheduler.queues() {
+            scheduler.record.join(id, |tape| queue.record(Some(tape)));
+        }
+        Ok(recording)
+    }
+
+    /// Ends the recording and waits until it is written.
+    ///
+    /// # Errors
+    /// If it could not be written as a whole.
+    pub fn finish(mut self) -> Result<RecordStats, RecordingError> {
+        self.end_tapes();
+        // Without an answer its tape is given up, after the same time.
+        let _ = self.scheduler.ask(|_, scheduler| drop(scheduler.stop()));
+        self.shelf.close(self.scheduler.lease);
+        match self.writer.take().map(JoinHandle::join) {
+            Some(Ok(written)) => Ok(written?),
+            Some(Err(_)) | None => Err(RecordingError::Panicked),
+        }
+    }
+
+    /// The queues stop recording.
+    fn end_tapes(&self) {
+        self.scheduler.record.end();
+        for (_, queue) in self.scheduler.queues() {
+            queue.record(None);
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if self.writer.is_some() {
+            self.end_tapes();
+            self.scheduler.send(|_, scheduler| drop(scheduler.stop()));
+            self.shelf.close(self.scheduler.lease.saturating_mul(2));
+        }
+    }
+}

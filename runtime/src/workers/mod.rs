@@ -1,0 +1,160 @@
+//! The threads that serve the queues of one device: the reaper, which takes completions that no
+//! thread waits for; the pump, which launches what could not be launched when it was submitted; the
+//! committer, where steps are staged; and, once there are any, the thread that runs callbacks.
+
+mod alarm;
+mod commit;
+mod list;
+mod pump;
+mod reaper;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xsched_core::fault::Fault;
+
+use crate::error::Error;
+use crate::panics::contain;
+use crate::sync::{Mutex, lock, mpsc, thread};
+
+pub(crate) use alarm::Alarm;
+pub(crate) use commit::{Committer, commit_round};
+pub(crate) use list::QueueList;
+pub(crate) use pump::pump_round;
+pub(crate) use reaper::Reaper;
+
+/// What the threads of a device do with a queue, whatever its commands are.
+pub(crate) trait DeviceQueue: Send + Sync {
+    /// What was staged has been committed, or has failed so.
+    fn committed(&self, fault: Option<Fault>);
+    /// Whether the queue needs its completions as soon as they are there. Takes no lock.
+    fn is_eager(&self) -> bool;
+    /// Takes completions; true if there were any.
+    fn reap(&self) -> bool;
+    /// Asks the device to notify the reaper, unless a submitter is about to look anyway. Says how
+    /// long the queue can be left alone, at least `poll_delay`; `None` if the reaper can forget it:
+    /// it asks to be watched again. An idle queue is let go only if `evict_idle`.
+    fn rest(&self, poll_delay: Duration, evict_idle: bool) -> Option<Duration>;
+    /// Launches what may be launched.
+    fn pump(&self);
+}
+
+/// [`xsched_core::hal::Backend::commit`] of a device.
+pub(crate) type Commit = Box<dyn FnMut() -> Result<(), Fault> + Send>;
+
+/// A callback with what it needs.
+pub(crate) type Callback = Box<dyn FnOnce() + Send>;
+
+/// The threads that serve the queues of one device. They end when the last queue has gone.
+pub(crate) struct Workers {
+    reaper: Arc<QueueList>,
+    pump: Arc<QueueList>,
+    /// Where the device has steps committed.
+    committer: Option<Arc<Committer>>,
+    callbacks: Mutex<Option<mpsc::Sender<Callback>>>,
+}
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workers").finish_non_exhaustive()
+    }
+}
+
+impl Workers {
+    /// Starts the threads, with a committer if the device stages steps.
+    pub(crate) fn start(commit: Option<Commit>) -> Result<Self, Error> {
+        let workers = Self::new(commit.is_some());
+        if let (Some(committer), Some(mut commit)) = (workers.committer.clone(), commit) {
+            spawn("commit", move || {
+                let mut queues = Vec::new();
+                while commit_round(&committer, &mut queues, &mut *commit) {}
+            })?;
+        }
+        let list = Arc::clone(&workers.reaper);
+        spawn("reaper", move || {
+            let mut reaper = Reaper::default();
+            while reaper.round(&list) {}
+        })?;
+        let list = Arc::clone(&workers.pump);
+        spawn("pump", move || {
+            let mut queues = Vec::new();
+            while pump_round(&list, &mut queues) {}
+        })?;
+        Ok(workers)
+    }
+
+    /// Everything but the threads: models bring their own.
+    pub(crate) fn new(commits: bool) -> Self {
+        let committer = commits.then(Arc::default);
+        let callbacks = Mutex::default();
+        Self { reaper: QueueList::new(), pump: QueueList::new(), committer, callbacks }
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) const fn pump_list(&self) -> &Arc<QueueList> {
+        &self.pump
+    }
+
+    /// Has the threads end when there is nothing left to do.
+    pub(crate) fn stop(&self) {
+        self.reaper.stop();
+        self.pump.stop();
+        if let Some(committer) = &self.committer {
+            committer.stop();
+        }
+    }
+
+    /// Where staged steps go, if the device has such.
+    pub(crate) const fn committer(&self) -> Option<&Arc<Committer>> {
+        self.committer.as_ref()
+    }
+
+    pub(crate) const fn reaper(&self) -> &Arc<QueueList> {
+        &self.reaper
+    }
+
+    /// Hands the queue to the reaper. Not to be called again before the reaper has let it go.
+    pub(crate) fn watch(&self, queue: Arc<dyn DeviceQueue>) {
+        self.reaper.push(queue);
+    }
+
+    /// The queue may have something to launch.
+    pub(crate) fn pump(&self, queue: Arc<dyn DeviceQueue>) {
+        self.pump.push(queue);
+    }
+
+    /// Where callbacks go. They have a thread of their own, since they may take any time.
+    pub(crate) fn callbacks(&self) -> Result<mpsc::Sender<Callback>, Error> {
+        let mut callbacks = lock(&self.callbacks);
+        if let Some(sender) = &*callbacks {
+            return Ok(sender.clone());
+        }
+        let (sender, receiver) = mpsc::channel::<Callback>();
+        spawn("callbacks", move || {
+            for callback in receiver {
+                contain("a callback", callback);
+            }
+        })?;
+        *callbacks = Some(sender.clone());
+        Ok(sender)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // Not joined: the last handle may be dropped on one of these threads.
+        self.stop();
+    }
+}
+
+/// Starts a thread that belongs to the runtime.
+pub(crate) fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let builder = thread::Builder::new().name(format!("xsched-{name}"));
+    match builder.spawn(body) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(Error::Thread { name, source }),
+    }
+}
+
+/// Code of users that runs on these threads.
+const USERS: &str = "the destructor of a command, or a waker,";
