@@ -67,12 +67,12 @@ fn named(tokens: &[Token], own: bool) -> Vec<(String, usize)> {
             continue;
         }
         let mut depth = 0_usize;
-        for inner in at + 3..tokens.len() {
+        for (inner, token) in tokens.iter().enumerate().skip(at + 3) {
             let starts = depth == 1 && matches!(text(inner - 1), "{" | ",");
             match text(inner) {
                 "{" => depth += 1,
                 "}" => depth -= 1,
-                name if starts => names.push((name.to_owned(), tokens[inner].start.line)),
+                name if starts => names.push((name.to_owned(), token.start.line)),
                 _ => {}
             }
             if depth == 0 {
