@@ -141,7 +141,7 @@ fn paths(amount: Amount, queues: &[XQueue<u64>]) -> bool {
     let ns = median(amount, || round_trip(queue, count));
     reached &= line("submit and wait, the caller polls", ns, 1_000.0);
     let ns = median(amount, || hold(queue, count));
-    reached & line("hold or resume by hand, each", ns, 200.0)
+    reached & line("suspend or resume, each", ns, 200.0)
 }
 
 /// Keeps the reaper of the device awake meanwhile: it never rests while it is told to hurry.

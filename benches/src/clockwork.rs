@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use xsched_core::hal::{Backend, ErrorType, Halves, Ladder, Lv1, Preempt, Retire, Submit};
+use xsched_core::hal::{Backend, ErrorType, Halves, LevelAdapter, Lv1, Preempt, Retire, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::queue::{Outcome, Retired};
@@ -23,7 +23,7 @@ pub struct Clockwork {
 struct Shared {
     start: Instant,
     delay: Duration,
-    marked: AtomicU64,
+    fenced: AtomicU64,
     /// When the last command ends, or ended.
     due_ns: AtomicU64,
     waker: Mutex<Option<Waker>>,
@@ -51,7 +51,7 @@ impl Clockwork {
         let shared = Arc::new(Shared {
             start: Instant::now(),
             delay,
-            marked: AtomicU64::new(0),
+            fenced: AtomicU64::new(0),
             due_ns: AtomicU64::new(0),
             waker: Mutex::new(None),
             bell: bell.then_some(sender),
@@ -107,25 +107,25 @@ impl Submit for Half {
         } else {
             self.shared.due_ns.store(due_ns, Ordering::Relaxed);
         }
-        self.shared.marked.store(cmd.count(), Ordering::Release);
+        self.shared.fenced.store(cmd.count(), Ordering::Release);
         Ok(())
     }
 
-    fn mark(&mut self, _: CmdId) -> Result<(), Infallible> {
+    fn fence(&mut self, _: CmdId) -> Result<(), Infallible> {
         Ok(())
     }
 }
 
 impl Retire for Half {
     fn poll_retired(&mut self) -> Result<Option<Retired>, Infallible> {
-        let marked = self.shared.marked.load(Ordering::Acquire);
+        let fenced = self.shared.fenced.load(Ordering::Acquire);
         let due_ns = self.shared.due_ns.load(Ordering::Acquire);
-        if marked <= self.seen || self.shared.now_ns() < due_ns {
+        if fenced <= self.seen || self.shared.now_ns() < due_ns {
             return Ok(None);
         }
-        self.seen = marked;
+        self.seen = fenced;
         let busy = xsched_core::time::Duration::from_ns(self.shared.delay.as_nanos() as u64);
-        Ok(Some(Retired { upto: CmdId(marked - 1), busy, outcome: Outcome::Ok }))
+        Ok(Some(Retired { upto: CmdId(fenced - 1), busy, outcome: Outcome::Ok }))
     }
 
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {
@@ -134,7 +134,7 @@ impl Retire for Half {
         }
         *self.shared.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
         let over = self.shared.now_ns() >= self.shared.due_ns.load(Ordering::Acquire);
-        if over && self.shared.marked.load(Ordering::Acquire) > self.seen {
+        if over && self.shared.fenced.load(Ordering::Acquire) > self.seen {
             self.shared.ring();
         }
         true
@@ -149,11 +149,15 @@ impl Backend for Clockwork {
     type Config = ();
     type Submit = Half;
     type Retire = Half;
-    type Preempt = Ladder<Half>;
+    type Preempt = LevelAdapter<Half>;
 
-    fn open(&mut self, _: QueueId, (): ()) -> Result<Halves<Half, Half, Ladder<Half>>, Infallible> {
+    fn open(
+        &mut self,
+        _: QueueId,
+        (): (),
+    ) -> Result<Halves<Half, Half, LevelAdapter<Half>>, Infallible> {
         let half = || Half { shared: Arc::clone(&self.shared), seen: 0 };
         let caps = Caps::up_to(Level::Block, 1 << 16);
-        Ok(Halves { submit: half(), retire: half(), preempt: Ladder(half()), caps })
+        Ok(Halves { submit: half(), retire: half(), preempt: LevelAdapter(half()), caps })
     }
 }

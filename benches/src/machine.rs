@@ -2,7 +2,7 @@
 //! nothing, at once.
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Backend, HalError, Ladder, NoMoreQueues, Noop, NoopHalf, NoopQueue};
+use xsched_core::hal::{Backend, HalError, LevelAdapter, NoMoreQueues, Noop, NoopHalf, NoopQueue};
 use xsched_core::hal::{Retire, StepDone, Steps, Submit};
 use xsched_core::id::QueueId;
 use xsched_core::level::Level;
@@ -17,9 +17,9 @@ const SLOTS: usize = 64;
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// A command is submitted, launched and retired, each with a marker of its own.
+    /// A command is submitted, launched and retired, each with a fence of its own.
     Single,
-    /// The same with a window of 16 that is always full, and a marker behind every eighth command.
+    /// The same with a window of 16 that is always full, and a fence behind every eighth command.
     Batched,
     /// Nothing has happened: asked for an action and a report, the machine has none.
     Nothing,
@@ -40,7 +40,7 @@ impl Work {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Single => "command, a marker each",
+            Self::Single => "command, a fence each",
             Self::Batched => "command, window 16, batch 8",
             Self::Nothing => "nothing to do",
             Self::Report => "order and report",
@@ -63,7 +63,7 @@ pub struct Machine<'a> {
     queue: Queue<[CommandSlot; SLOTS]>,
     submit: NoopHalf<'a, ()>,
     retire: NoopHalf<'a, ()>,
-    steps: Ladder<NoopHalf<'a, ()>>,
+    steps: LevelAdapter<NoopHalf<'a, ()>>,
     now: Instant,
     epoch: u32,
     /// What crossed the machine's boundary, so that nothing is computed in vain.
@@ -157,15 +157,15 @@ impl<'a> Machine<'a> {
     fn pump(&mut self) {
         while let Some(action) = self.queue.poll_action(self.now) {
             match action {
-                Action::Launch { cmd, marker } => {
-                    if let Err(error) = self.submit.launch(cmd, &(), marker) {
+                Action::Launch { cmd, fence } => {
+                    if let Err(error) = self.submit.launch(cmd, &(), fence) {
                         let fault = error.kind();
                         self.queue.handle_signal(self.now, Signal::LaunchFailed { cmd, fault });
                     }
                 }
-                Action::Mark { upto } => {
-                    if self.submit.mark(upto).is_err() {
-                        self.queue.handle_signal(self.now, Signal::MarkFailed);
+                Action::Fence { upto } => {
+                    if self.submit.fence(upto).is_err() {
+                        self.queue.handle_signal(self.now, Signal::FenceFailed);
                     }
                 }
                 Action::Step { step, seq } => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use xsched_core::hal::{
-    Backend, Deactivate, ErrorType, Halves, Ladder, Lv2, Preempt, Retire, StepDone, Submit,
+    Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt, Retire, StepDone, Submit,
 };
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level};
@@ -53,7 +53,7 @@ impl Submit for Staging {
         Ok(())
     }
 
-    fn mark(&mut self, _: CmdId) -> Result<(), Infallible> {
+    fn fence(&mut self, _: CmdId) -> Result<(), Infallible> {
         Ok(())
     }
 }
@@ -86,12 +86,16 @@ impl Backend for Staging {
     type Config = ();
     type Submit = Self;
     type Retire = Self;
-    type Preempt = Ladder<Self>;
+    type Preempt = LevelAdapter<Self>;
 
-    fn open(&mut self, _: QueueId, (): ()) -> Result<Halves<Self, Self, Ladder<Self>>, Infallible> {
+    fn open(
+        &mut self,
+        _: QueueId,
+        (): (),
+    ) -> Result<Halves<Self, Self, LevelAdapter<Self>>, Infallible> {
         let caps = Caps::up_to(Level::Deactivate, 1 << 16);
         let (submit, retire) = (self.clone(), self.clone());
-        Ok(Halves { submit, retire, preempt: Ladder(self.clone()), caps })
+        Ok(Halves { submit, retire, preempt: LevelAdapter(self.clone()), caps })
     }
 
     fn stages(&self) -> bool {

@@ -78,9 +78,9 @@ impl<S: ErrorType> ErrorType for Launcher<S> {
 impl<S: Lower> Submit for Launcher<S> {
     type Payload = Command;
 
-    fn launch(&mut self, cmd: CmdId, command: &Command, marker: bool) -> Result<(), S::Error> {
+    fn launch(&mut self, cmd: CmdId, command: &Command, fence: bool) -> Result<(), S::Error> {
         let payload = S::lower(command.does(), &self.side, cmd.0);
-        let launched = self.below.launch(cmd, &payload, marker);
+        let launched = self.below.launch(cmd, &payload, fence);
         if let Err(error) = &launched {
             tracing::warn!(number = cmd.0, "a launch failed: {error:?}");
             let why = format!("the device refused the launch: {error:?}");
@@ -90,13 +90,13 @@ impl<S: Lower> Submit for Launcher<S> {
         launched
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), S::Error> {
-        self.below.mark(upto)
+    fn fence(&mut self, upto: CmdId) -> Result<(), S::Error> {
+        self.below.fence(upto)
     }
 }
 
 /// Watches completions. A command whose callback failed has nothing on the device but perhaps a
-/// marker; it fails when it retires.
+/// fence; it fails when it retires.
 #[derive(Debug)]
 pub(crate) struct Watcher<R> {
     below: R,

@@ -22,8 +22,6 @@ mod backend;
 mod command;
 mod commands;
 mod env;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 mod handle;
 pub mod hint;
 mod hwqueue;

@@ -1,14 +1,10 @@
 //! The command line, as `docs/cli.md` describes it.
 
-mod kit;
-
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
-use xsched_lab::mode::Mode;
-use xsched_sim::comparators::System;
-
-pub(crate) use kit::{AllArgs, ClientArgs, InterruptArgs, PlacementArgs, RequestsArgs};
+use clap::{Args, Parser, Subcommand, value_parser};
+use xsched_lab::commands::{BenchCommand, EXIT_CODES};
+use xsched_sim::scenario::System;
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
@@ -23,8 +19,6 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 fine, 1 a check failed, 2 bad input.";
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a service of three priorities on a real device, without and with a policy.
@@ -34,7 +28,7 @@ pub(crate) enum Command {
     Devices(DevicesArgs),
     /// Measure real devices.
     #[command(subcommand, after_help = EXIT_CODES)]
-    Bench(Bench),
+    Bench(BenchCommand),
     /// Run the simulator.
     #[command(subcommand, after_help = EXIT_CODES)]
     Sim(Sim),
@@ -63,7 +57,7 @@ pub(crate) enum Sim {
 }
 
 fn experiments() -> String {
-    format!("Experiments: {}.\n{EXIT_CODES}", xsched_sim::paper::ids().join(", "))
+    format!("Experiments: {}.\n{EXIT_CODES}", xsched_lab::paper::ids().join(", "))
 }
 
 #[derive(Debug, Args)]
@@ -90,347 +84,11 @@ pub(crate) struct PaperArgs {
     pub(crate) small: bool,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    /// Run every bench on a device, one after the other, and write records and a report.
-    #[command(after_help = EXIT_CODES)]
-    All(AllArgs),
-    /// Hold a busy queue at random moments and print how fast it stops and goes on.
-    #[command(after_help = EXIT_CODES)]
-    Preempt(PreemptArgs),
-    /// Interrupt running commands in every way that the device has, with every moment written down
-    /// and all results checked; from careful steps on.
-    #[command(after_help = EXIT_CODES)]
-    Interrupt(InterruptArgs),
-    /// Run a task beside an endless background, plain and scheduled, and compare its latency with
-    /// that of the task alone.
-    #[command(after_help = EXIT_CODES)]
-    FixedPriority(FixedPriorityArgs),
-    /// Measure what the runtime costs: rows of commands, lone tiny commands, processor time.
-    #[command(after_help = EXIT_CODES)]
-    Overhead(OverheadArgs),
-    /// Run requests in the shape of BERT, kernel by kernel and as a graph, from several threads and
-    /// processes, and take the launches' time apart.
-    #[command(after_help = EXIT_CODES)]
-    Requests(RequestsArgs),
-    /// Wait for words in all places and hold streams beside others, to see how soon a gate is seen
-    /// and what else a hold stops; on HIP.
-    #[command(after_help = EXIT_CODES)]
-    Placement(PlacementArgs),
-    /// Run two tasks that are always busy, with shares, and print what each gets.
-    #[command(after_help = EXIT_CODES)]
-    Partition(PartitionArgs),
-    /// Measure what thresholds cost, and print the smallest that costs little.
-    #[command(after_help = EXIT_CODES)]
-    Threshold(ThresholdArgs),
-    /// The background of another bench, in a process of its own.
-    #[command(hide = true)]
-    Background(BackgroundArgs),
-    /// Requests of another bench, in a process of its own.
-    #[command(hide = true)]
-    Client(ClientArgs),
-    /// Hold graphs with gates inside, and run two graphs at once; on CUDA.
-    #[command(after_help = EXIT_CODES)]
-    Graphs(GraphsArgs),
-    /// Measure a device with one queue at a time, and write its description for the simulator.
-    #[command(after_help = EXIT_CODES)]
-    Calibrate(CalibrateArgs),
-    /// Predict in the simulator what an earlier run of a bench has measured, and print the errors.
-    #[command(after_help = EXIT_CODES)]
-    Predict(PredictArgs),
-    /// Draw what an earlier run of a bench has measured.
-    #[command(after_help = EXIT_CODES)]
-    Draw(DrawArgs),
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
     /// Write the list as JSON; `-` writes it to standard output and the table to standard error.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
-}
-
-/// What all benches on commands that spin have in common.
-#[derive(Debug, Args)]
-pub(crate) struct SpinArgs {
-    /// The device.
-    #[arg(long, value_enum, default_value_t = SpinHal::Host)]
-    pub(crate) hal: SpinHal,
-    /// The number of the device, where there are several.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) device: u32,
-    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
-    /// error.
-    #[arg(long, value_name = "OUT")]
-    pub(crate) json: Option<PathBuf>,
-    /// Draw the figures as SVG. There is no picture of `calibrate`,
-    /// `requests` and `placement`.
-    #[arg(long, value_name = "OUT")]
-    pub(crate) svg: Option<PathBuf>,
-}
-
-/// Whether and how the simulator predicts what a bench measures.
-#[derive(Debug, Args)]
-pub(crate) struct PredictOptions {
-    /// A description of the device for the simulator, as `xsched bench calibrate` writes it; by
-    /// default the one for this device that is part of the program.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) device_file: Option<PathBuf>,
-}
-
-/// The same for a bench that is about to run.
-#[derive(Debug, Args)]
-pub(crate) struct PredictFlags {
-    /// Set beside the figures what the simulator predicts, and print the errors.
-    #[arg(long)]
-    pub(crate) predict: bool,
-    #[command(flatten)]
-    pub(crate) options: PredictOptions,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CalibrateArgs {
-    #[command(flatten)]
-    pub(crate) spin: SpinArgs,
-    /// Runs of the task and lone commands, each with and without XSched; a fifth as many holds.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) samples: u32,
-    /// Rows of commands of each kind.
-    #[arg(long, value_name = "N", default_value_t = 21)]
-    #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
-    pub(crate) rounds: u32,
-    /// Where the device file goes; by default it is printed.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PredictArgs {
-    /// What `bench fixed-priority`, `partition` or `preempt` wrote with `--json`.
-    pub(crate) record: PathBuf,
-    #[command(flatten)]
-    pub(crate) options: PredictOptions,
-    /// A median error above so many percent is a finding.
-    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
-    #[arg(value_parser = value_parser!(u32).range(0..=1_000))]
-    pub(crate) within: u32,
-    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
-    /// error.
-    #[arg(long, value_name = "OUT")]
-    pub(crate) json: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DrawArgs {
-    /// What a bench wrote with `--json`.
-    pub(crate) record: PathBuf,
-    /// Where the picture goes.
-    #[arg(long, value_name = "OUT")]
-    pub(crate) svg: PathBuf,
-}
-
-/// Devices with commands that spin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SpinHal {
-    /// The processor as a device.
-    Host,
-    /// A CUDA device.
-    Cuda,
-    /// A HIP device, with the kernels of the file that XSCHED_HIP_KERNELS names, or those for
-    /// gfx942 that are part of the program.
-    Hip,
-    /// The same HIP device with Lv3 through the AMD kernel driver (/dev/kfd).
-    Kfd,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FixedPriorityArgs {
-    #[command(flatten)]
-    pub(crate) spin: SpinArgs,
-    #[command(flatten)]
-    pub(crate) predict: PredictFlags,
-    /// Runs of the task in each combination; a P99 needs 1000.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) samples: u32,
-    /// Commands of a run of the task, of 100 µs each.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    #[arg(value_parser = value_parser!(u32).range(1..=100_000))]
-    pub(crate) commands: u32,
-    /// The task's share of the device if it were alone, in percent. By default it pauses for 1 to
-    /// 3 ms between runs.
-    #[arg(long, value_name = "PERCENT", value_parser = value_parser!(u32).range(1..=99))]
-    pub(crate) load: Option<u32>,
-    /// Lengths of the background's commands in microseconds, with commas between.
-    #[arg(long, value_name = "US,US", value_delimiter = ',', default_value = "100,500,2000")]
-    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) background_us: Vec<u64>,
-    /// Waves of blocks of the background's commands, with commas between.
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1")]
-    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
-    pub(crate) waves: Vec<u32>,
-    /// Commands that the background keeps in flight.
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
-    pub(crate) threshold: u32,
-    /// Highest preemption level to try, 1 to 3; by default all that the device has.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
-    pub(crate) level: Option<u8>,
-    /// How the two are kept apart, with commas between, instead of all ways up to the level: plain,
-    /// priority, lv1, gate, gate@200 (gates so many µs apart), gate+priority, lv3, and with the
-    /// background in a process of its own: processes-plain, processes-lv1, processes-gate.
-    #[arg(long, value_name = "W,W", value_delimiter = ',', conflicts_with = "level")]
-    pub(crate) modes: Vec<Mode>,
-}
-
-/// A background in a process of its own, which `fixed-priority` starts.
-#[derive(Debug, Args)]
-pub(crate) struct BackgroundArgs {
-    /// The device.
-    #[arg(long, value_enum)]
-    pub(crate) hal: SpinHal,
-    /// The number of the device.
-    #[arg(long)]
-    pub(crate) device: u32,
-    /// The file of the shared page.
-    #[arg(long)]
-    pub(crate) page: PathBuf,
-    /// How it is kept apart from the task: one of the ways with processes.
-    #[arg(long)]
-    pub(crate) mode: Mode,
-    /// Length of its commands.
-    #[arg(long)]
-    pub(crate) command_ns: u64,
-    /// Waves of blocks of its commands.
-    #[arg(long)]
-    pub(crate) waves: u32,
-    /// Commands in flight.
-    #[arg(long)]
-    pub(crate) threshold: u32,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PartitionArgs {
-    #[command(flatten)]
-    pub(crate) spin: SpinArgs,
-    #[command(flatten)]
-    pub(crate) predict: PredictFlags,
-    /// Policy with shares: wfq, up or pup.
-    #[arg(long, value_name = "P", default_value = "wfq")]
-    pub(crate) policy: String,
-    /// The first task's part in percent; the other has the rest.
-    #[arg(long, value_name = "PERCENT", default_value_t = 75)]
-    #[arg(value_parser = value_parser!(u8).range(1..=99))]
-    pub(crate) share: u8,
-    /// Lengths of the two tasks' commands in microseconds, with a comma between.
-    #[arg(long, value_name = "US,US", value_delimiter = ',', num_args = 1)]
-    #[arg(default_value = "500,500", value_parser = value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) commands_us: Vec<u64>,
-    /// Commands that each task keeps in flight.
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
-    pub(crate) threshold: u32,
-    /// Highest preemption level to try, 1 to 3; by default all that the device has.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
-    pub(crate) level: Option<u8>,
-    /// How long each combination is measured, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 4)]
-    #[arg(value_parser = value_parser!(u64).range(1..=3_600))]
-    pub(crate) seconds: u64,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GraphsArgs {
-    #[command(flatten)]
-    pub(crate) spin: SpinArgs,
-    /// Holds of each graph; a P99 needs 1000, and 0 leaves this part out.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    #[arg(value_parser = value_parser!(u32).range(0..=1_000_000))]
-    pub(crate) samples: u32,
-    /// Kernels of the graph that is held, of 100 µs each.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    #[arg(value_parser = value_parser!(u32).range(2..=10_000))]
-    pub(crate) kernels: u32,
-    /// Requests in each combination of two graphs; a P99 needs 1000, and 0 leaves this part out.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    #[arg(value_parser = value_parser!(u32).range(0..=1_000_000))]
-    pub(crate) requests: u32,
-    /// Between two requests, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 20)]
-    #[arg(value_parser = value_parser!(u64).range(1..=10_000))]
-    pub(crate) period_ms: u64,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct OverheadArgs {
-    #[command(flatten)]
-    pub(crate) spin: SpinArgs,
-    /// Rounds, in each of which every way has its turn.
-    #[arg(long, value_name = "N", default_value_t = 21)]
-    #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
-    pub(crate) rounds: u32,
-    /// Lengths of commands in microseconds, with commas between.
-    #[arg(long, value_name = "US,US", value_delimiter = ',', default_value = "10,100,1000")]
-    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) commands_us: Vec<u64>,
-    /// Commands in flight.
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
-    pub(crate) threshold: u32,
-    /// Commands per marker.
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
-    pub(crate) batch: u32,
-}
-
-/// Most samples of a bench for each level.
-const MAX_SAMPLES: i64 = 10_000_000;
-
-#[derive(Debug, Args)]
-pub(crate) struct PreemptArgs {
-    #[command(flatten)]
-    pub(crate) spin: SpinArgs,
-    #[command(flatten)]
-    pub(crate) predict: PredictFlags,
-    /// Holds in each combination; a P99 and a verdict need 1000.
-    #[arg(long, value_name = "N", default_value_t = 2000)]
-    #[arg(value_parser = value_parser!(u32).range(1..=MAX_SAMPLES))]
-    pub(crate) samples: u32,
-    /// Preemption levels, 1 to 3, with commas between; by default all that the device has.
-    #[arg(long = "level", value_name = "N,N", value_delimiter = ',')]
-    pub(crate) levels: Vec<u8>,
-    /// Lengths of the victim's commands in microseconds, with commas between; by default 500 on the
-    /// host, and seven from 10 to 2000 elsewhere.
-    #[arg(long, value_name = "US,US", value_delimiter = ',')]
-    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) commands_us: Vec<u64>,
-    /// Commands that the victim keeps in flight, with commas between, of which Lv1 uses the first;
-    /// by default 8 on the host, 8 and 64 elsewhere.
-    #[arg(long = "threshold", value_name = "N,N", value_delimiter = ',')]
-    #[arg(value_parser = value_parser!(u64).range(1..=64))]
-    pub(crate) thresholds: Vec<u64>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ThresholdArgs {
-    #[command(flatten)]
-    pub(crate) spin: SpinArgs,
-    /// Rounds, in each of which every way has its turn.
-    #[arg(long, value_name = "N", default_value_t = 11)]
-    #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
-    pub(crate) rounds: u32,
-    /// Lengths of commands in microseconds, with commas between.
-    #[arg(long, value_name = "US,US", value_delimiter = ',', default_value = "10,100,1000")]
-    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) commands_us: Vec<u64>,
-    /// Commands in flight, with commas between.
-    #[arg(long = "threshold", value_name = "N,N", value_delimiter = ',')]
-    #[arg(default_value = "1,2,3,4,6,8,10,16", value_parser = value_parser!(u32).range(1..=1_000))]
-    pub(crate) thresholds: Vec<u32>,
-    /// Highest preemption level to try, 1 to 3; by default all that the device has.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
-    pub(crate) level: Option<u8>,
 }
 
 /// Most requests of a demo.

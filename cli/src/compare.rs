@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use xsched_lab::console::Ending;
+use xsched_lab::console::output::{Outputs, Places};
+use xsched_lab::console::progress::Progress;
+use xsched_lab::machine::default_threads;
 use xsched_sim::report::{
     self, CheckFigures, Comparison, Series, combinations, comparison_svg, run_comparison,
 };
@@ -10,9 +14,7 @@ use xsched_sim::scenario::Scenario;
 
 use crate::args::CompareArgs;
 use crate::error::CliError;
-use crate::output::{Outputs, Places};
-use crate::progress::Progress;
-use crate::{Ending, check_seeds, default_threads, text};
+use crate::{check_seeds, text};
 
 /// Runs every combination, writes what was asked for and prints the comparison.
 pub(crate) fn execute(args: &CompareArgs) -> Result<Ending, CliError> {

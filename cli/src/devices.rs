@@ -1,14 +1,14 @@
 //! `xsched devices`: what can be scheduled here, and how well.
 
 use serde::Serialize;
-use xsched_lab::devices::{Entry, list};
+use xsched_lab::console::Ending;
+use xsched_lab::console::output::{Outputs, Places};
+use xsched_lab::console::table::table;
+use xsched_lab::device::list::{Entry, list};
+use xsched_lab::machine::Machine;
 
-use crate::Ending;
 use crate::args::DevicesArgs;
 use crate::error::CliError;
-use crate::machine::Machine;
-use crate::output::{Outputs, Places};
-use crate::table::table;
 
 fn row(entry: &Entry) -> Vec<String> {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());

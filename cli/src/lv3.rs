@@ -2,13 +2,14 @@
 
 use std::fs;
 
-use xsched_sim::paper::lv3::{page, study};
+use xsched_lab::console::Ending;
+use xsched_lab::console::output::{Output, Stream};
+use xsched_lab::machine::default_threads;
+use xsched_lab::paper::lv3::{page, study};
 use xsched_sim::report::write_json;
 
 use crate::args::Lv3Args;
 use crate::error::CliError;
-use crate::output::{Output, Stream};
-use crate::{Ending, default_threads};
 
 /// Runs the simulations, writes the files if wanted, and prints the tables.
 pub(crate) fn execute(args: &Lv3Args) -> Result<Ending, CliError> {

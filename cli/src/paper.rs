@@ -4,15 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use xsched_sim::paper::{PaperOptions, Record, Study, Summary, Verdict, page, run_paper};
+use xsched_lab::console::Ending;
+use xsched_lab::console::output::{Output, Stream};
+use xsched_lab::console::progress::Progress;
+use xsched_lab::console::table::{grouped, table};
+use xsched_lab::machine::default_threads;
+use xsched_lab::paper::{PaperOptions, Record, Study, Summary, Verdict, page, run_paper};
 use xsched_sim::report::write_json;
 
 use crate::args::PaperArgs;
 use crate::error::CliError;
-use crate::output::{Output, Stream};
-use crate::progress::Progress;
-use crate::table::{grouped, table};
-use crate::{Ending, default_threads};
 
 /// Runs the experiments, writes records, figures and the page, and prints the verdicts.
 pub(crate) fn execute(args: &PaperArgs) -> Result<Ending, CliError> {

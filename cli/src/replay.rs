@@ -5,18 +5,18 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use xsched_lab::console::Ending;
+use xsched_lab::console::output::{Outputs, Places, Stream};
+use xsched_lab::console::progress::Progress;
+use xsched_lab::console::table::{count, ms, table};
 use xsched_sim::replay::{
     MAX_RECORD_BYTES, Orders, Overheads, PredictOptions, PredictedTask, Prediction, Record,
     ReplayError, Workload, orders, predict,
 };
 use xsched_sim::report;
 
-use crate::Ending;
 use crate::args::ReplayArgs;
 use crate::error::CliError;
-use crate::output::{Outputs, Places, Stream};
-use crate::progress::Progress;
-use crate::table::{count, ms, table};
 
 /// Replays a record in one of the two ways.
 pub(crate) fn execute(args: &ReplayArgs) -> Result<Ending, CliError> {

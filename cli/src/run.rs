@@ -1,14 +1,16 @@
 //! `xsched sim run`.
 
+use xsched_lab::console::Ending;
+use xsched_lab::console::output::{Outputs, Places};
+use xsched_lab::console::progress::Progress;
+use xsched_lab::machine::default_threads;
 use xsched_sim::report::{self, Series, latency_svg, run_series, write_trace};
 use xsched_sim::run::RunOptions;
 use xsched_sim::scenario::Scenario;
 
 use crate::args::RunArgs;
 use crate::error::CliError;
-use crate::output::{Outputs, Places};
-use crate::progress::Progress;
-use crate::{Ending, check_seeds, default_threads, text};
+use crate::{check_seeds, text};
 
 /// How many bars a timeline may have.
 const TIMELINE_SPANS: usize = 1_000_000;

@@ -2,14 +2,16 @@
 
 use std::fmt::Write;
 
+use xsched_lab::console::Ending;
+use xsched_lab::console::output::Stream;
+use xsched_lab::console::progress::Progress;
+use xsched_lab::console::table::count;
+use xsched_lab::machine::default_threads;
 use xsched_sim::swarm::{SwarmFailure, SwarmOptions, SwarmSummary, describe, swarm};
 
 use crate::args::SwarmArgs;
 use crate::error::CliError;
-use crate::output::Stream;
-use crate::progress::Progress;
-use crate::table::count;
-use crate::{Ending, check_seeds, default_threads, text};
+use crate::{check_seeds, text};
 
 /// Runs the drawn scenarios and prints what they found.
 pub(crate) fn execute(args: &SwarmArgs) -> Result<Ending, CliError> {

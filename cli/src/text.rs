@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use xsched_sim::comparators::System;
+use xsched_lab::console::table::{band, count, grouped, ms, number, percent, rate, table};
 use xsched_sim::report::{
     Bands, CheckFigures, CompareRow, Comparison, DeviceFigures, LatencyBands, LatencyFigures,
     ReferenceResult, RunFigures, TaskFigures,
 };
+use xsched_sim::scenario::System;
 use xsched_sim::stats::Band;
-
-use crate::table::{band, count, grouped, ms, number, percent, rate, table};
 
 /// The name of the line for all tasks together.
 const ALL: &str = "(all)";

@@ -270,7 +270,7 @@ fn an_unknown_policy_is_refused_with_the_known_ones() {
     for name in xsched_sim::run::policy_names() {
         assert!(line.contains(name), "{name}: {line}");
     }
-    for system in xsched_sim::comparators::System::ALL {
+    for system in xsched_sim::scenario::System::ALL {
         assert!(line.contains(system.name()), "{system}: {line}");
     }
     let line = refused(&["sim", "compare", &file, "--policies", "fcfs,magic"]);

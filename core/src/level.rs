@@ -62,7 +62,7 @@ pub struct Caps {
     pub deactivate: Option<Recovery>,
     /// What [`Step::Interrupt`] does, if the device can.
     pub interrupt: Option<Recovery>,
-    /// Commands, gates and markers together that may be in flight without a launch blocking.
+    /// Commands, gates and fences together that may be in flight without a launch blocking.
     /// At least 4.
     pub entries_max: u32,
 }
@@ -90,12 +90,12 @@ impl Caps {
     }
 
     /// Commands that may be in flight when each may carry a gate (from Lv2) and every `batch`-th
-    /// a marker. At least 1.
+    /// a fence. At least 1.
     #[must_use]
     pub fn in_flight_max(&self, batch: u32) -> u32 {
         let per_command = if self.level >= Level::Deactivate { 2 } else { 1 };
         let batch = u64::from(batch.max(1));
-        // n commands need n * per_command + ceil(n / batch) entries, and one for a marker on
+        // n commands need n * per_command + ceil(n / batch) entries, and one for a fence on
         // demand.
         let room = u64::from(self.entries_max.saturating_sub(2));
         let n = room * batch / (per_command * batch + 1);

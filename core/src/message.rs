@@ -88,8 +88,8 @@ pub struct Report {
     pub epoch: u32,
     /// How far the queue has got with it.
     pub hold: HoldState,
-    /// A hold by hand is in effect, whatever the verdict.
-    pub by_hand: bool,
+    /// A user hold is in effect, whatever the verdict.
+    pub suspended: bool,
     /// The queue stopped obeying a hold because the scheduler's lease ran out.
     pub failed_open: bool,
     /// The device is lost; nothing submitted can succeed.
@@ -231,7 +231,7 @@ impl Report {
     pub fn encode(&self) -> [u8; REPORT_BYTES] {
         let mut bytes = [0; REPORT_BYTES];
         let mut to = Cursor { bytes: &mut bytes[..], at: 0 };
-        let flags = [self.by_hand, self.failed_open, self.lost, self.waiting.is_some()];
+        let flags = [self.suspended, self.failed_open, self.lost, self.waiting.is_some()];
         let flags = flags.iter().enumerate().fold(0, |word, (i, &set)| word | u8::from(set) << i);
         to.u32(self.epoch);
         to.u8(self.hold.to_byte());
@@ -257,7 +257,7 @@ impl Report {
         let flags = from.u8()?;
         from.at += 2;
         let mut report = Self { epoch, hold, ..Self::default() };
-        report.by_hand = flags & 1 != 0;
+        report.suspended = flags & 1 != 0;
         report.failed_open = flags & 2 != 0;
         report.lost = flags & 4 != 0;
         report.submitted = from.u64()?;
@@ -309,7 +309,7 @@ mod tests {
         ) {
             let report = Report {
                 epoch, hold: HoldState::from_byte(state).unwrap(),
-                by_hand: flags[0], failed_open: flags[1], lost: flags[2],
+                suspended: flags[0], failed_open: flags[1], lost: flags[2],
                 submitted: words[0], launched: words[1], retired: words[2], failures: words[3],
                 busy: Duration::from_ns(words[4]), ready_since: Instant::from_ns(words[5]), waiting,
             };

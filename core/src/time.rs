@@ -85,6 +85,19 @@ impl Duration {
     }
 }
 
+impl From<core::time::Duration> for Duration {
+    /// The same span, or the longest there is (584 years).
+    fn from(span: core::time::Duration) -> Self {
+        Self::from_ns(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Duration> for core::time::Duration {
+    fn from(span: Duration) -> Self {
+        Self::from_nanos(span.as_ns())
+    }
+}
+
 impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, span: Duration) -> Self {

@@ -1,5 +1,5 @@
 //! The in-flight window: how many commands may be launched and not yet retired (threshold), and how
-//! many go by between two markers (batch). XSched paper, §5.2.
+//! many go by between two fences (batch). XSched paper, §5.2.
 
 use crate::level::Caps;
 use crate::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::time::{Duration, Instant};
 pub struct WindowConfig {
     /// The threshold, 1 to 65,536; the most that an adaptive window may use.
     pub threshold: u32,
-    /// Commands per marker, 1 to the threshold. An adaptive window chooses its own.
+    /// Commands per fence, 1 to the threshold. An adaptive window chooses its own.
     pub batch: u32,
     /// Whether to use the smallest threshold that keeps the device fed.
     pub adaptive: bool,
@@ -41,8 +41,8 @@ impl Default for WindowConfig {
     }
 }
 
-/// A marker is worth its cost once per this much device work.
-const WORK_PER_MARKER_NS: u64 = 20_000;
+/// A fence is worth its cost once per this much device work.
+const WORK_PER_FENCE_NS: u64 = 20_000;
 /// After so many batches without starving, one command of the safety margin is given back.
 const CALM_BATCHES: u32 = 256;
 
@@ -51,7 +51,7 @@ const CALM_BATCHES: u32 = 256;
 /// An adaptive window measures two things. `T` is the device time of a command. `Λ` is the time the
 /// device would have to wait for the host: from a completion on the device to the next launched
 /// command being ready there. It shows when a command is launched into an idle queue, as the time
-/// until it is seen to retire, less the time it ran. After a marker has retired, `threshold -
+/// until it is seen to retire, less the time it ran. After a fence has retired, `threshold -
 /// batch` commands are left on the device, so it stays fed as long as `(threshold - batch) · T ≥
 /// Λ`; the smallest such threshold is `batch + ⌈Λ / T⌉`. A margin grows when the device was seen to
 /// starve all the same, and shrinks slowly when it was not.
@@ -92,7 +92,7 @@ impl Window {
         } else {
             WindowConfig::fixed(config.threshold, config.batch)
         };
-        // Whatever the batch: whoever waits for each command puts a marker behind each.
+        // Whatever the batch: whoever waits for each command puts a fence behind each.
         self.device_max = caps.in_flight_max(1);
         self.margin = 0;
         self.resize();
@@ -110,7 +110,7 @@ impl Window {
         self.threshold
     }
 
-    /// Commands per marker now.
+    /// Commands per fence now.
     #[must_use]
     pub const fn batch(&self) -> u32 {
         self.batch
@@ -159,7 +159,7 @@ impl Window {
         let max = self.config.threshold.min(self.device_max).max(1);
         let (threshold, batch) = match self.latency_ns {
             Some(latency) if self.config.adaptive && self.command_ns > 0 => {
-                let batch = (WORK_PER_MARKER_NS / self.command_ns).clamp(1, u64::from(max / 2 + 1));
+                let batch = (WORK_PER_FENCE_NS / self.command_ns).clamp(1, u64::from(max / 2 + 1));
                 let fed = latency.div_ceil(self.command_ns);
                 (batch.saturating_add(fed).saturating_add(u64::from(self.margin)), batch)
             }

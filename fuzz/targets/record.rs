@@ -1,4 +1,4 @@
 //! Any bytes as a record of a run: it is refused, or replayed and simulated.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| xsched_sim::replay::fuzz_record(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| xsched_fuzz_targets::fuzz_record(data));

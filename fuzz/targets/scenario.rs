@@ -2,4 +2,4 @@
 //! refused in one line that names the place.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| xsched_sim::scenario::fuzz::fuzz_scenario(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| xsched_fuzz_targets::fuzz_scenario(data));

@@ -167,7 +167,7 @@ impl CudaApi {
         let mut extra = [by_pointer, pointer.cast_mut(), by_size, size, end];
         let ([x, y, z], [u, v, w]) = (kernel.grid, kernel.block);
         // SAFETY: the parameters are copied before the call returns; for the rest, as promised by
-        // the caller and by whoever made the kernel.
+        // the caller and by the maker of the kernel.
         unsafe {
             (self.table.launch)(
                 kernel.function,
@@ -413,7 +413,7 @@ impl StreamApi for CudaApi {
         // SAFETY: just allocated with this length, and ours.
         unsafe { memory.cast::<u8>().write_bytes(0, bytes) };
         let device = self.device_pointer(memory).inspect_err(|_| {
-            // SAFETY: allocated above, and nobody uses it.
+            // SAFETY: allocated above, and nothing uses it.
             let _ = unsafe { (self.table.host_free)(memory) };
         })?;
         Ok(FlagMemory { host, device, bytes })
@@ -430,7 +430,7 @@ impl StreamApi for CudaApi {
         let code = unsafe { (self.table.host_register)(memory, bytes, HOST_REGISTER) };
         self.check("cuMemHostRegister", code)?;
         let device = self.device_pointer(memory).inspect_err(|_| {
-            // SAFETY: registered above, and nobody uses it.
+            // SAFETY: registered above, and nothing uses it.
             let _ = unsafe { (self.table.host_unregister)(memory) };
         })?;
         Ok(FlagMemory { host, device, bytes })
@@ -480,7 +480,7 @@ impl StreamApi for CudaApi {
                 let Some(launch) = self.table.graph_launch else {
                     return Err(CudaError::Missing { symbol: "cuGraphLaunch" });
                 };
-                // SAFETY: as promised by the caller, and by whoever made the command.
+                // SAFETY: as promised by the caller, and by the maker of the command.
                 self.check("cuGraphLaunch", unsafe { launch(*graph, stream) })
             }
             // SAFETY: as promised by the caller.

@@ -75,8 +75,10 @@ impl CudaKernel {
     }
 }
 
-/// What is launched without a closure. Pointers and handles are alive until it has run: whoever
-/// makes one into a command promises so, by [`CudaKernel::new`] or by the makers here.
+/// A command that is launched without a closure: a kernel, a graph, a copy or a fill.
+///
+/// Its pointers and handles are alive until it has run. The caller of the unsafe function that made
+/// it promised so: [`CudaKernel::new`], or one of those below.
 #[derive(Clone, Debug)]
 pub struct CudaCommand(pub(crate) Body);
 
@@ -99,7 +101,7 @@ impl CudaCommand {
     /// A copy, `cuMemcpyAsync`.
     ///
     /// # Safety
-    /// Both areas are alive until it has run, and used by nobody else meanwhile. Host memory is
+    /// Both areas are alive until it has run, and used by nothing else meanwhile. Host memory is
     /// page-locked, or the launch blocks.
     #[must_use]
     pub const unsafe fn copy(to: CuDevicePtr, from: CuDevicePtr, bytes: usize) -> Self {
@@ -109,7 +111,7 @@ impl CudaCommand {
     /// Fills 32-bit words, `cuMemsetD32Async`.
     ///
     /// # Safety
-    /// The area is alive until it has run, and used by nobody else meanwhile.
+    /// The area is alive until it has run, and used by nothing else meanwhile.
     #[must_use]
     pub const unsafe fn fill(to: CuDevicePtr, value: u32, words: usize) -> Self {
         Self(Body::Fill { to, value, words })

@@ -100,7 +100,7 @@ pub enum CudaError {
     HasGates,
     /// The word is that of another device.
     #[error("the gate's word was taken from another device; take one from the graph's own")]
-    WordOfAnother,
+    WordOfOtherDevice,
     /// The device's clock was not read in time.
     #[error("the device's clock was not read within {ms} ms; end what else keeps the device busy")]
     ClockSilent {

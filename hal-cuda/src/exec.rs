@@ -43,7 +43,7 @@ impl CudaGraphExec {
     /// Makes a graph executable.
     ///
     /// # Safety
-    /// The graph is alive, nobody else uses it now, and what its nodes use is alive and free for
+    /// The graph is alive, nothing else uses it now, and what its nodes use is alive and free for
     /// them whenever this is launched and runs. If it has gates, this is their word.
     pub(crate) unsafe fn new(
         device: &StreamDevice<CudaApi>,
@@ -65,7 +65,7 @@ impl CudaGraphExec {
             Ok(Gated { word, event, launched: false, untold: false })
         });
         let gated = gated.transpose().inspect_err(|_: &CudaError| {
-            // SAFETY: just made, and nobody else knows it.
+            // SAFETY: just made, and nothing else refers to it.
             let _ = unsafe { destroy(exec) };
         })?;
         Ok(Self(Arc::new(Exec { device: device.clone(), exec, gated: Mutex::new(gated) })))
@@ -110,14 +110,14 @@ impl Drop for Exec {
         let entered = api.enter();
         if let (Some(destroy), Ok(_)) = (api.table().graph_exec_destroy, &entered) {
             // Freeing what it has on the device may wait for the device.
-            // SAFETY: nobody has it any more. Nothing can be done about an error.
-            let _ = self.device.unheld(|| unsafe { destroy(self.exec) });
+            // SAFETY: nothing refers to it any more. Nothing can be done about an error.
+            let _ = self.device.with_gates_open(|| unsafe { destroy(self.exec) });
         }
         let gated = self.gated.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(Gated { word, event, launched, untold }) = gated.take() else { return };
         if launched {
             // SAFETY: made by this device's driver and recorded behind the last launch, which is
-            // the last to run; nobody else knows it.
+            // the last to run; nothing else refers to it.
             unsafe { word.give_back_after((!untold).then_some(event)) };
         } else if entered.is_ok() {
             // SAFETY: made by this, and recorded nowhere.

@@ -119,7 +119,7 @@ impl CudaGraph {
     /// kernels that begin before those in front of them end.
     ///
     /// # Safety
-    /// It is alive, nobody else uses it afterwards, and what its nodes use belongs to the device's
+    /// It is alive, nothing else uses it afterwards, and what its nodes use belongs to the device's
     /// context and is alive and free for them as long as the graph, or what is made of it, is
     /// launched and runs.
     pub unsafe fn from_raw(
@@ -164,7 +164,7 @@ impl CudaGraph {
         let capture = Capture::begin(device, priority)?;
         launch(capture.stream)?;
         let graph = capture.end()?;
-        // SAFETY: just made, and nobody else knows it; as promised by the caller.
+        // SAFETY: just made, and nothing else refers to it; as promised by the caller.
         unsafe { Self::from_raw(device, graph) }
     }
 
@@ -186,7 +186,7 @@ impl CudaGraph {
             unsafe { device.api().launch_native(&command, capture.stream)? };
         }
         let graph = capture.end()?;
-        // SAFETY: just made, and nobody else knows it. Kernels may run at any time; whoever made
+        // SAFETY: just made, and nothing else refers to it. Kernels may run at any time; the maker of
         // them promised so.
         unsafe { Self::from_raw(device, graph) }
     }
@@ -261,7 +261,7 @@ impl CudaGraph {
     /// it stops with that queue as well. Nodes within a node, as of a child graph, get none.
     ///
     /// # Errors
-    /// [`CudaError::HasGates`], [`CudaError::NodeTimes`], [`CudaError::WordOfAnother`], or if the
+    /// [`CudaError::HasGates`], [`CudaError::NodeTimes`], [`CudaError::WordOfOtherDevice`], or if the
     /// driver refuses or lacks what is needed. If that is half-way, the graph has some of the gates
     /// and is otherwise as it was.
     pub fn insert_gates(
@@ -274,7 +274,7 @@ impl CudaGraph {
             return Err(CudaError::HasGates);
         }
         if !word.is_of(&self.device) {
-            return Err(CudaError::WordOfAnother);
+            return Err(CudaError::WordOfOtherDevice);
         }
         let gated = gates_in_graph(&self.predicted(times)?, spacing_ns)?;
         let _entered = self.device.api().enter()?;
@@ -419,7 +419,7 @@ impl<'a> Capture<'a> {
         let entered = api.enter()?;
         let stream = api.create_stream(priority)?;
         let mut this = Self { api, stream, going: false, _entered: entered };
-        // Calls of other threads, such as looks at events, are none of its business.
+        // Calls of other threads, such as polls of events, do not disturb it.
         // SAFETY: just made.
         api.check("cuStreamBeginCapture", unsafe { begin(stream, CAPTURE_THREAD_LOCAL) })?;
         this.going = true;
@@ -446,7 +446,7 @@ impl Drop for Capture<'_> {
             // SAFETY: the stream is being captured; it writes a handle.
             let _ = unsafe { end(self.stream, &raw mut graph) };
             if graph != CuGraph::NULL {
-                // SAFETY: just made, and nobody else knows it.
+                // SAFETY: just made, and nothing else refers to it.
                 let _ = unsafe { destroy(graph) };
             }
         }

@@ -25,8 +25,8 @@ pub use exec::CudaGraphExec;
 pub use graph::{CudaGraph, NodeTimes};
 pub use spin::Kernels;
 pub use xsched_hal_stream::{
-    ClockRead, GateWord, Holder, PlainStream, SharedGate, SharedGates, SharedPage, Spacing,
-    SpinApi, SpinRate, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
+    ClockRead, GateWord, Holder, SharedGate, SharedGates, SharedPage, Spacing, SpinApi, SpinRate,
+    StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
 };
 
 /// Reads a CUDA device's clock.

@@ -276,7 +276,7 @@ fn open(chosen: Option<String>) -> Result<Table, LoadError> {
     };
     let mut complaints = Vec::new();
     for name in names {
-        // SAFETY: whoever installs a driver, or names a library, answers for what it does when it
+        // SAFETY: the user who installs a driver, or names a library, answers for what it does when it
         // is loaded.
         match unsafe { Library::new(name) } {
             Ok(library) => {

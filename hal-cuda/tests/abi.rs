@@ -1,4 +1,4 @@
-//! Compares what this crate declares of CUDA's driver with bindings that others generated from its
+//! Compares what this crate declares of CUDA's driver with bindings that another project generated from its
 //! headers. If it compiles, all functions and structures agree; its tests say that none was left
 //! out, and compare numbers. It needs no driver.
 
@@ -196,7 +196,7 @@ layout!(
     parameters kernelParams, extra extra, kernel kern, context ctx
 );
 
-/// Three numbers one after the other.
+/// Three numbers in a row.
 const _: () = {
     type Theirs = sys::CUDA_KERNEL_NODE_PARAMS_v2;
     assert!(offset_of!(Theirs, gridDimY) == offset_of!(KernelNodeParams, grid) + 4);
@@ -250,7 +250,7 @@ const _: () = {
     assert!(end == sys::CU_LAUNCH_PARAM_END_AS_INT as usize);
 };
 
-/// Casts of numbers in the headers, which are in nobody's bindings: written down once more.
+/// Casts of numbers in the headers, which no bindings have: repeated here.
 #[test]
 fn the_default_streams_are_numbers() {
     assert_eq!((table::STREAM_LEGACY.0.addr(), table::STREAM_PER_THREAD.0.addr()), (1, 2));

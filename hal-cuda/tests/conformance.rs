@@ -95,7 +95,7 @@ impl Subject for Cuda {
         let command = match work {
             Work::Empty => CudaCommand::kernel(self.api.kernels().empty()),
             Work::Timed { ns, note } => self.timed(ns, note)?,
-            // It would take the context, and all other tests, with it; `faults` does that in
+            // It would take the context, and all other tests, with it; `cuda_faults` does that in
             // processes of its own.
             Work::Failing => return None,
         };

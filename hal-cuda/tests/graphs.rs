@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched_core::hal::{Backend, Halves, Ladder, Retire, Steps, Submit};
+use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::Step;
 use xsched_hal_cuda::{
@@ -14,7 +14,8 @@ use xsched_hal_cuda::{
 };
 use xsched_hal_stream::{StreamPreempt, StreamRetire, StreamSubmit};
 
-type Queue = Halves<StreamSubmit<CudaApi>, StreamRetire<CudaApi>, Ladder<StreamPreempt<CudaApi>>>;
+type Queue =
+    Halves<StreamSubmit<CudaApi>, StreamRetire<CudaApi>, LevelAdapter<StreamPreempt<CudaApi>>>;
 
 const KERNELS: usize = 20;
 /// About 1 ms.

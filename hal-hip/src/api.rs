@@ -51,10 +51,10 @@ impl HipEvent {
     }
 }
 
-/// What kind of streams are made when nobody asks for a priority.
+/// What kind of streams are made without a priority.
 ///
 /// HIP has no stream that has everything. The runtime gives all streams of a priority together at
-/// most 4 hardware rings (`GPU_MAX_HW_QUEUES`), so that a held stream stops others; only streams
+/// most 4 hardware rings (`GPU_MAX_HW_QUEUES`), so that a held stream stops other streams; only streams
 /// with a mask of compute units never share theirs. But those are always of normal priority, and
 /// *blocking*: work on the legacy default stream waits for them and they for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -73,7 +73,7 @@ pub enum Rings {
 pub struct HipConfig {
     /// Which device, as HIP counts them, from 0. `HIP_VISIBLE_DEVICES` changes the count.
     pub device: u32,
-    /// What kind of streams are made when nobody asks for a priority.
+    /// What kind of streams are made without a priority.
     pub rings: Rings,
 }
 
@@ -156,7 +156,7 @@ impl HipApi {
         self.device.unsigned_abs()
     }
 
-    /// What kind of streams are made when nobody asks for a priority.
+    /// What kind of streams are made without a priority.
     #[must_use]
     pub const fn rings(&self) -> Rings {
         self.rings
@@ -461,7 +461,7 @@ impl StreamApi for HipApi {
         // SAFETY: it was just registered.
         let device = unsafe { self.device_address(memory) };
         if device.is_err() {
-            // SAFETY: it was just registered, and nobody knows of it.
+            // SAFETY: it was just registered, and nothing else refers to it.
             let _ = unsafe { (self.library.table().hipHostUnregister)(memory) };
         }
         Ok(FlagMemory { host, device: device?, bytes })
@@ -487,7 +487,7 @@ impl StreamApi for HipApi {
         let _ = unsafe { unregister(memory.host.as_ptr().cast()) };
     }
 
-    /// Writes four bytes that nobody reads: the runtime does so with a small kernel of its own, and
+    /// Writes four bytes that are never read: the runtime does so with a small kernel of its own, and
     /// kernels of ours would need AMD's compiler.
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn launch_nothing(&self, stream: HipStream) -> Result<(), HipError> {

@@ -130,9 +130,9 @@ pub enum HipError {
         /// What it is needed for.
         what: &'static str,
     },
-    /// Streams that wait would stop others.
+    /// A stream that waits would stop other streams.
     #[error(
-        "streams share hardware rings, so one that is held in the device stops others; open the \
+        "streams share hardware rings, so one that is held in the device stops other streams; open the \
          device with `Rings::Own`, or hold at Lv1"
     )]
     SharedRings,

@@ -122,7 +122,7 @@ fn capture(
     // SAFETY: the stream was just made.
     let code = unsafe { (calls.begin)(stream.as_raw(), raw::CAPTURE_THREAD_LOCAL) };
     HipError::check("hipStreamBeginCapture", code)?;
-    // SAFETY: the stream is alive and its device current; nothing runs yet, and whoever made the
+    // SAFETY: the stream is alive and its device current; nothing runs yet, and the maker of the
     // commands promised that they may run at any time.
     let mut all = commands.iter().map(|command| unsafe { command.launch(library, stream) });
     let launched = all.try_for_each(|answer| answer);
@@ -131,7 +131,7 @@ fn capture(
     let code = unsafe { (calls.end)(stream.as_raw(), &raw mut graph) };
     let ended = launched.and_then(|()| HipError::check("hipStreamEndCapture", code));
     if ended.is_err() && !graph.is_null() {
-        // SAFETY: it was just made, and nobody else knows it. Nothing depends on the answer.
+        // SAFETY: it was just made, and nothing else refers to it. Nothing depends on the answer.
         let _ = unsafe { (calls.destroy)(graph) };
     }
     ended.map(|()| graph)
@@ -140,7 +140,7 @@ fn capture(
 impl Drop for Made {
     fn drop(&mut self) {
         let exec = ptr::with_exposed_provenance_mut(self.exec);
-        // SAFETY: it was instantiated, and whoever launches it has a clone. The runtime itself
+        // SAFETY: it was instantiated, and each queue that launches it has a clone. The runtime itself
         // keeps what still runs. There is nothing to be done about an error.
         let _ = unsafe { (self.destroy)(exec) };
     }

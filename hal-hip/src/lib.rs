@@ -8,9 +8,6 @@
 //! * [`HipNative`] is a command: a kernel, a graph, a fill or a copy.
 //! * [`HipGraph`] is a row of commands that is launched as one.
 //! * [`HipModule`] and [`HipFunction`] are where kernels come from.
-//! * [`WorkKernels`] are kernels whose results are checked.
-//! * [`PlacedWord`] is a word in a place of the caller's choice, and [`BareStream`] a stream with
-//!   nothing around it, for experiments with waits.
 //! * [`WaitLowering`] is what the runtime makes of a wait for a word.
 //! * [`raw`] has the declarations of HIP's C interface that are used, and no others.
 //!
@@ -19,26 +16,20 @@
 
 mod api;
 mod arguments;
-mod bare;
 mod error;
 mod graph;
 mod library;
 mod lowering;
 mod memory;
 mod native;
-mod place;
 pub mod raw;
 mod spin;
-mod work;
 
 pub use api::{Entered, HipApi, HipConfig, HipEvent, HipStream, Rings};
 pub use arguments::{Argument, Arguments};
-pub use bare::{BareStream, Ring};
 pub use error::{HipError, Tried};
 pub use graph::HipGraph;
 pub use library::{HipLibrary, LIBRARY_VARIABLE};
 pub use lowering::WaitLowering;
 pub use native::{Direction, HipFunction, HipModule, HipNative};
-pub use place::{Place, PlacedWord};
 pub use spin::KERNELS_VARIABLE;
-pub use work::{SideCalls, WORK_KINDS, WORK_THREADS, WORK_VARIABLE, WorkKernels, WorkMemory};

@@ -37,7 +37,7 @@ impl HipLibrary {
     pub fn find() -> Result<Arc<Self>, HipError> {
         if let Some(named) = env::var_os(LIBRARY_VARIABLE).filter(|name| !name.is_empty()) {
             let name = named.to_string_lossy().into_owned();
-            // SAFETY: who sets the variable promises that it is a HIP runtime.
+            // SAFETY: the user who sets the variable promises that it is a HIP runtime.
             let opened = unsafe { Self::open(&named) };
             return opened.map_err(|error| match error {
                 HipError::NotFound { tried } => {

@@ -46,7 +46,7 @@ impl HipApi {
         match unsafe { self.device_address(host) } {
             Ok(device) => zeroed(host, device, bytes),
             Err(error) => {
-                // SAFETY: it was just allocated, and nobody knows of it.
+                // SAFETY: it was just allocated, and nothing else refers to it.
                 let _ = unsafe { (table.hipHostFree)(host) };
                 Err(error)
             }
@@ -58,7 +58,7 @@ impl HipApi {
 fn zeroed(memory: *mut c_void, device: u64, bytes: usize) -> Result<FlagMemory, HipError> {
     let host = NonNull::new(memory.cast::<AtomicU32>());
     let host = host.ok_or(HipError::Driver { call: "allocation", code: raw::OUT_OF_MEMORY })?;
-    // SAFETY: so many bytes were just allocated, and nobody knows of them.
+    // SAFETY: so many bytes were just allocated, and nothing else refers to them.
     unsafe { ptr::write_bytes(memory.cast::<u8>(), 0, bytes) };
     Ok(FlagMemory { host, device, bytes })
 }

@@ -85,7 +85,7 @@ pub struct HipFunction {
 }
 
 impl HipFunction {
-    /// A kernel that somebody else loaded, by its `hipFunction_t`.
+    /// A kernel that other code has loaded, by its `hipFunction_t`.
     ///
     /// # Safety
     /// It is one, and its module stays loaded as long as the answer, all its clones and all
@@ -264,7 +264,7 @@ impl HipNative {
             Kind::Graph(graph) => unsafe { graph.launch(library, stream) },
             Kind::Fill { to, value, bytes } => {
                 let to = ptr::with_exposed_provenance_mut(*to);
-                // SAFETY: whoever made the command promised that it may be written to.
+                // SAFETY: the maker of the command promised that it may be written to.
                 let code = unsafe {
                     (table.hipMemsetAsync)(to, c_int::from(*value), *bytes, stream.as_raw())
                 };
@@ -274,7 +274,7 @@ impl HipNative {
                 let to = ptr::with_exposed_provenance_mut(*to);
                 let from = ptr::with_exposed_provenance(*from);
                 let (kind, stream) = (direction.kind(), stream.as_raw());
-                // SAFETY: whoever made the command promised that they may be written to and read.
+                // SAFETY: the maker of the command promised that they may be written to and read.
                 let code = unsafe { (table.hipMemcpyAsync)(to, from, *bytes, kind, stream) };
                 HipError::check("hipMemcpyAsync", code)
             }
@@ -298,7 +298,7 @@ unsafe fn launch_kernel(
         let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
         let (shared, stream) = (shape.shared_bytes, stream.as_raw());
         let call = library.table().hipModuleLaunchKernel;
-        // SAFETY: the function's module is loaded, the stream is alive, and whoever made the
+        // SAFETY: the function's module is loaded, the stream is alive, and the maker of the
         // command promised that the arguments are those of the kernel. One of the two ways to pass
         // them is null.
         unsafe { call(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra) }
@@ -341,7 +341,7 @@ unsafe fn launch_together(
     let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
     let mut pointers = arguments.pointers();
     let (shared, stream, parameters) = (shape.shared_bytes, stream.as_raw(), pointers.as_mut_ptr());
-    // SAFETY: the function's module is loaded, the stream is alive, and whoever made the command
+    // SAFETY: the function's module is loaded, the stream is alive, and the maker of the command
     // promised that the arguments are those of the kernel.
     let code = unsafe { call(function, gx, gy, gz, bx, by, bz, shared, stream, parameters) };
     HipError::check(symbol, code)

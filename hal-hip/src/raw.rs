@@ -3,7 +3,7 @@
 //! Only functions whose signatures are the same from HIP 5.2 to 7: `hipGetDeviceProperties` is not
 //! among them, because the structure it fills changed its size under the same name. Handles are
 //! pointers to something opaque. `testkit/hip-abi-check` compares all of this, when it is compiled,
-//! with the bindings that others generated from AMD's headers.
+//! with the bindings that other projects generated from AMD's headers.
 #![allow(non_snake_case, reason = "HIP's own names")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

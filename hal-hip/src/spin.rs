@@ -39,7 +39,7 @@ impl Kernels {
         let mut image = image;
         // What is a text has to end with zero, and nothing minds it.
         image.push(0);
-        // SAFETY: who builds it or names it promises that it is whole.
+        // SAFETY: its builder, or the user who names it, promises that it is whole.
         let module = unsafe { HipModule::load(api, &image) }.map_err(refused)?;
         let function = |name| module.function(name).map_err(refused);
         Ok(Self {
@@ -59,16 +59,6 @@ fn file() -> Option<PathBuf> {
     })
 }
 
-/// What is in a file of kernels.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, HipError> {
-    let unread = |why| HipError::KernelsUnread { path: path.display().to_string(), why };
-    match fs::read(path) {
-        Ok(image) if image.is_empty() => Err(unread("it is empty".to_owned())),
-        Ok(image) => Ok(image),
-        Err(error) => Err(unread(error.to_string())),
-    }
-}
-
 impl HipApi {
     /// Loads the kernels that [`SpinApi`] is about: what [`KERNELS_VARIABLE`] names, or else
     /// `spin.hsaco` beside the program, or else those for gfx942 that are part of this crate. A
@@ -81,12 +71,27 @@ impl HipApi {
             return Ok(());
         }
         let kernels = match file() {
-            Some(path) => Kernels::load(self, &path.display().to_string(), read(&path)?)?,
+            Some(path) => {
+                Kernels::load(self, &path.display().to_string(), Self::read_kernels(&path)?)?
+            }
             None => Kernels::load(self, BUILT_IN_NAME, BUILT_IN.to_vec())?,
         };
         // Another thread may have been faster, and then its kernels are as good.
         let _ = self.spin.set(kernels);
         Ok(())
+    }
+
+    /// Reads a code object from a file.
+    ///
+    /// # Errors
+    /// [`HipError::KernelsUnread`] if there is no such file, or it is empty.
+    pub fn read_kernels(path: &Path) -> Result<Vec<u8>, HipError> {
+        let unread = |why| HipError::KernelsUnread { path: path.display().to_string(), why };
+        match fs::read(path) {
+            Ok(image) if image.is_empty() => Err(unread("it is empty".to_owned())),
+            Ok(image) => Ok(image),
+            Err(error) => Err(unread(error.to_string())),
+        }
     }
 
     fn spin_kernels(&self) -> Result<&Kernels, HipError> {
@@ -157,11 +162,11 @@ mod tests {
     #[test]
     fn files_without_kernels_are_named() {
         let folder = env::temp_dir();
-        let error = read(&folder).expect_err("a folder is no file");
+        let error = HipApi::read_kernels(&folder).expect_err("a folder is no file");
         assert!(error.to_string().contains(&*folder.to_string_lossy()), "{error}");
         let empty = folder.join(format!("xsched-empty-{}", std::process::id()));
         fs::write(&empty, []).expect("a file for the test");
-        let read = read(&empty);
+        let read = HipApi::read_kernels(&empty);
         fs::remove_file(&empty).expect("it is there");
         assert!(matches!(read, Err(HipError::KernelsUnread { why, .. }) if why == "it is empty"));
     }

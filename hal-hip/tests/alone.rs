@@ -17,7 +17,7 @@ use common::{Control, Kernels, device, library, path, until};
 /// One test, so that nothing else runs while the environment changes.
 #[test]
 fn alone() {
-    // SAFETY: nobody else reads or changes the environment meanwhile.
+    // SAFETY: no other thread reads or changes the environment meanwhile.
     unsafe { env::set_var("GPU_STREAMOPS_CP_WAIT", "1") };
     the_library_is_found_as_the_environment_says();
     without_devices_the_error_says_so();
@@ -27,7 +27,7 @@ fn alone() {
 
 fn the_library_is_found_as_the_environment_says() {
     let set = |value: &str| {
-        // SAFETY: nobody else reads or changes the environment meanwhile.
+        // SAFETY: no other thread reads or changes the environment meanwhile.
         unsafe { env::set_var(LIBRARY_VARIABLE, value) };
         HipLibrary::find()
     };
@@ -43,7 +43,7 @@ fn the_library_is_found_as_the_environment_says() {
     let symbol = "hipRuntimeGetVersion";
     assert_eq!(error, HipError::SymbolMissing { symbol, library: "libc.so.6".into() });
     assert_eq!(error.kind(), Fault::NotSupported);
-    // SAFETY: nobody else reads or changes the environment meanwhile.
+    // SAFETY: no other thread reads or changes the environment meanwhile.
     unsafe { env::remove_var(LIBRARY_VARIABLE) };
 }
 

@@ -202,7 +202,7 @@ fn a_launch_into_a_full_ring_blocks() {
                 // SAFETY: it is alive.
                 unsafe { api.launch_nothing(held) }.expect("a launch");
             }
-            sender.send(()).expect("somebody waits");
+            sender.send(()).expect("the receiver waits");
         });
         let full = || Control::get().in_flight(held) == 1_024;
         until("the ring is full", full);

@@ -82,18 +82,18 @@ fn a_launch_that_blocks_opens_the_gates() {
     queue.preempt.step(Step::Deactivate).expect("a hold");
     let start = Instant::now();
     let command = StreamCommand::native(kernels.add(0, word));
-    // Without markers, so that only the ring is full.
+    // Without fences, so that only the ring is full.
     for n in 0..u64::from(device.entries_max()) * 8 {
         queue.submit.launch(CmdId(n), &command, false).expect("a launch");
     }
     assert!(start.elapsed() < Duration::from_secs(5), "it hung");
-    assert!(device.forced_open() >= 1, "nobody noticed");
+    assert!(device.forced_open() >= 1, "no gate was forced open");
     queue.preempt.step(Step::Reactivate).expect("the end of the hold");
 }
 
 /// A call that waits for the whole device comes back though a queue is held.
 #[test]
-fn a_call_for_the_whole_device_is_made_unheld() {
+fn a_call_for_the_whole_device_is_made_with_gates_open() {
     let (kernels, mut device) = opened();
     let mut queue = device.open(QueueId::new(0, 0), gated()).expect("a queue");
     let word = counter();
@@ -101,7 +101,7 @@ fn a_call_for_the_whole_device_is_made_unheld() {
     let command = StreamCommand::native(kernels.add(0, word));
     queue.submit.launch(CmdId(0), &command, true).expect("a launch");
     let before = word.load(std::sync::atomic::Ordering::Acquire);
-    device.unheld(|| {
+    device.with_gates_open(|| {
         until("the command", || word.load(std::sync::atomic::Ordering::Acquire) == 1);
     });
     assert_eq!(before, 0);

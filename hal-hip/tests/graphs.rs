@@ -1,13 +1,12 @@
-//! Graphs, cooperative kernels, and words in places of the caller's choice, on the emulated
-//! runtime.
+//! Graphs and cooperative kernels on the emulated runtime.
 #![allow(unsafe_code, reason = "drivers' handles")]
 
 mod common;
 
 use std::sync::atomic::Ordering;
 
-use xsched_hal_hip::{HipApi, HipError, HipGraph, HipNative, HipStream, Place, PlacedWord};
-use xsched_hal_stream::StreamApi;
+use xsched_hal_hip::{HipApi, HipError, HipGraph, HipNative, HipStream};
+use xsched_hal_stream::{FlagMemory, StreamApi};
 
 use common::{Control, Kernels, counter, device, launch, throughout, until};
 
@@ -22,16 +21,21 @@ fn wait(api: &HipApi, stream: HipStream) {
     unsafe { api.synchronize(stream) }.expect("all of it runs");
 }
 
-fn hold(api: &HipApi, stream: HipStream, word: &PlacedWord) {
+fn hold(api: &HipApi, stream: HipStream, word: FlagMemory) {
     let _entered = api.enter().expect("the device becomes current");
     // SAFETY: both are alive, the word for ever.
-    unsafe { api.wait_zero(stream, word.device()) }.expect("a wait");
+    unsafe { api.wait_zero(stream, word.device) }.expect("a wait");
 }
 
-fn store(api: &HipApi, word: &PlacedWord, value: u32, by: HipStream) {
+/// A word that streams can wait for. It is never given back.
+fn gate_word(api: &HipApi) -> FlagMemory {
     let _entered = api.enter().expect("the device becomes current");
-    // SAFETY: the stream is alive.
-    unsafe { word.store(api, value, by) }.expect("a write");
+    api.flag_memory(8).expect("a word")
+}
+
+fn store(word: FlagMemory, value: u32) {
+    // SAFETY: the memory is never given back, and touched atomically only.
+    unsafe { word.host.as_ref() }.store(value, Ordering::SeqCst);
 }
 
 #[test]
@@ -42,13 +46,13 @@ fn a_graph_is_one_command_and_runs_as_often_as_it_is_launched() {
     let graph = HipGraph::captured_row(&api, &rows).expect("a graph");
     assert_eq!(word.load(Ordering::Acquire), 0, "nothing of it runs while it is captured");
     let graph = HipNative::graph(graph);
-    let gate = PlacedWord::new(&api, Place::HostCoherent).expect("a word");
-    store(&api, &gate, 1, stream);
-    hold(&api, stream, &gate);
+    let gate = gate_word(&api);
+    store(gate, 1);
+    hold(&api, stream, gate);
     launch(&api, &graph, stream);
     assert_eq!(Control::get().in_flight(stream), 2, "the wait, and the graph");
     throughout("it is behind the gate", || word.load(Ordering::Acquire) == 0);
-    store(&api, &gate, 0, stream);
+    store(gate, 0);
     until("all three", || word.load(Ordering::Acquire) == 3);
     launch(&api, &graph, stream);
     wait(&api, stream);
@@ -73,37 +77,19 @@ fn a_cooperative_kernel_is_in_order_with_its_stream_and_not_in_its_ring() {
     let api = device();
     let kernels = Kernels::load(&api);
     let (word, own, other) = (counter(), stream(&api), stream(&api));
-    let gate = PlacedWord::new(&api, Place::HostCoherent).expect("a word");
-    store(&api, &gate, 1, own);
-    hold(&api, own, &gate);
+    let gate = gate_word(&api);
+    store(gate, 1);
+    hold(&api, own, gate);
     launch(&api, &kernels.together(word), own);
     launch(&api, &kernels.add(0, word), own);
     throughout("it waits for what is before it", || word.load(Ordering::Acquire) == 0);
     // The ring for such kernels is one for all streams, so this is stuck behind the other.
     launch(&api, &kernels.together(word), other);
     throughout("it is stuck", || word.load(Ordering::Acquire) == 0);
-    store(&api, &gate, 0, own);
+    store(gate, 0);
     wait(&api, own);
     wait(&api, other);
     assert_eq!(word.load(Ordering::Acquire), 3);
     let captured = HipGraph::captured_row(&api, &[kernels.together(word)]);
     assert!(captured.is_err(), "it is in another ring");
-}
-
-#[test]
-fn words_in_all_places_hold_a_stream_and_let_it_go() {
-    let api = device();
-    let (kernels, writer) = (Kernels::load(&api), stream(&api));
-    for place in Place::ALL {
-        let (word, held) = (counter(), stream(&api));
-        let gate = PlacedWord::new(&api, place).expect("memory");
-        assert_eq!(gate.place(), place);
-        store(&api, &gate, 1, writer);
-        wait(&api, writer);
-        hold(&api, held, &gate);
-        launch(&api, &kernels.add(0, word), held);
-        throughout("it is held", || word.load(Ordering::Acquire) == 0);
-        store(&api, &gate, 0, writer);
-        until(place.name(), || word.load(Ordering::Acquire) == 1);
-    }
 }

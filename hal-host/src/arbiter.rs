@@ -1,8 +1,8 @@
-//! Who has a compute unit: the state of a device, under one lock.
+//! The state of a device under one lock: which queues have its compute units.
 //!
-//! A queue *wants* a unit if it could start a command or continue a stopped one. Queues that want
-//! one wait in line; a queue gives its unit up after each command if another one waits. A queue
-//! that stopped wanting stays in line and is skipped when its turn comes.
+//! A queue *needs* a unit if it could start a command or continue a stopped one. Queues that need a
+//! unit wait in a FIFO. A queue gives its unit up after each command if another queue waits. A queue
+//! that needs no unit any more stays in the FIFO and is skipped when its turn comes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use xsched_core::id::CmdId;
 
 use crate::command::HostCommand;
 use crate::error::HostError;
-use crate::executor::Queue;
 use crate::gate::Request;
+use crate::queue::Queue;
 use crate::sys;
 
 /// What a queue's thread does now.
@@ -30,14 +30,14 @@ pub(crate) enum Next {
 struct Entry {
     cmd: CmdId,
     command: HostCommand,
-    marker: bool,
+    fence: bool,
 }
 
 /// The command of a queue that has started.
 #[derive(Clone, Copy, Debug)]
 struct Started {
     cmd: CmdId,
-    marker: bool,
+    fence: bool,
     interruptible: bool,
     /// Stopped, and without a unit.
     stopped: bool,
@@ -45,7 +45,7 @@ struct Started {
     since: u64,
 }
 
-/// Commands that failed one after the other.
+/// A run of commands that failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed {
     pub(crate) from: u64,
@@ -68,7 +68,7 @@ struct Slot {
     interrupted: bool,
     /// A stop signal was sent for the command that has started.
     signalled: bool,
-    /// Nobody can launch any more.
+    /// The halves are gone, so nothing more is launched.
     closed: bool,
     /// What has not started is to be dropped.
     discard: bool,
@@ -76,8 +76,8 @@ struct Slot {
     busy: u64,
     /// One past the last command that has ended.
     done: u64,
-    /// Device time at the newest marked completion.
-    busy_marked: u64,
+    /// Device time at the newest fenced completion.
+    busy_fenced: u64,
     failed: VecDeque<Failed>,
     waker: Option<Waker>,
 }
@@ -98,7 +98,7 @@ impl Slot {
             discard: false,
             busy: 0,
             done: 0,
-            busy_marked: 0,
+            busy_fenced: 0,
             failed: VecDeque::with_capacity(entries_max),
             waker: None,
         }
@@ -109,24 +109,24 @@ impl Slot {
         self.started.is_none() && !self.ring.is_empty() && !held
     }
 
-    /// Whether it has a use for a unit that it does not have.
-    fn wants(&self) -> bool {
+    /// Whether it needs a unit and has none.
+    fn needs_unit(&self) -> bool {
         match self.started {
             Some(started) => started.stopped && !self.interrupted,
             None => self.can_start(),
         }
     }
 
-    /// Whether it has a use for the unit that it has.
-    fn uses(&self) -> bool {
+    /// Whether it needs the unit that it has.
+    fn uses_unit(&self) -> bool {
         self.started.is_some_and(|started| !started.stopped) || self.can_start()
     }
 
     /// Makes the last completion visible. Gives the waker to be woken.
     #[must_use]
     fn publish(&mut self) -> Option<Waker> {
-        self.busy_marked = self.busy;
-        // Release: whoever sees it sees what the commands did.
+        self.busy_fenced = self.busy;
+        // Release: a reader of the count sees what the commands did.
         self.queue.visible.store(self.done, Ordering::Release);
         self.waker.take()
     }
@@ -135,7 +135,8 @@ impl Slot {
         let (end, busy) = (cmd.count(), self.busy);
         let full = self.failed.len() >= self.entries_max;
         match self.failed.back_mut() {
-            // Full only if nobody looks at completions: then failures take in what is between them.
+            // Full only if completions are not polled. Then a run takes in the commands between two
+            // failures.
             Some(last) if full || last.end == cmd.0 => (last.end, last.busy) = (end, busy),
             _ => self.failed.push_back(Failed { from: cmd.0, end, busy }),
         }
@@ -165,31 +166,31 @@ impl State {
             self.slots.push(slot);
             self.slots.len() - 1
         };
-        // So that nothing allocates later.
+        // Reserved here, so that later changes allocate nothing.
         self.line.reserve(self.slots.len() - self.line.len());
         self.vacant.reserve(self.slots.len() - self.vacant.len());
         index
     }
 
-    /// The queue's thread has ended. Gives back what it did not run.
+    /// Removes a queue whose thread has ended. Answers the commands that it did not run.
     pub(crate) fn remove(&mut self, index: usize) -> Vec<HostCommand> {
         let slot = &mut self.slots[index];
         let left = slot.ring.drain(..).map(|entry| entry.command).collect();
         slot.ring = VecDeque::new();
         slot.failed = VecDeque::new();
-        self.line.retain(|&other| other != index);
+        self.line.retain(|&waiting| waiting != index);
         self.vacant.push(index);
         left
     }
 
-    /// Brings units and the line in agreement with what has become of a queue.
-    fn settle(&mut self, index: usize) {
+    /// Updates units and the FIFO after a queue has changed.
+    fn update(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        if slot.unit && !slot.uses() {
+        if slot.unit && !slot.uses_unit() {
             slot.unit = false;
             self.free_units += 1;
         }
-        if !slot.unit && !slot.in_line && slot.wants() {
+        if !slot.unit && !slot.in_line && slot.needs_unit() {
             slot.in_line = true;
             self.line.push_back(index);
         }
@@ -201,7 +202,7 @@ impl State {
             let Some(index) = self.line.pop_front() else { return };
             let slot = &mut self.slots[index];
             slot.in_line = false;
-            if !slot.wants() {
+            if !slot.needs_unit() {
                 continue;
             }
             slot.unit = true;
@@ -216,9 +217,9 @@ impl State {
         }
     }
 
-    fn somebody_waits(&mut self) -> bool {
+    fn a_queue_waits(&mut self) -> bool {
         while let Some(&index) = self.line.front() {
-            if self.slots[index].wants() {
+            if self.slots[index].needs_unit() {
                 return true;
             }
             self.slots[index].in_line = false;
@@ -232,24 +233,24 @@ impl State {
         index: usize,
         cmd: CmdId,
         command: HostCommand,
-        marker: bool,
+        fence: bool,
     ) -> Result<(), HostCommand> {
         let slot = &mut self.slots[index];
         if slot.ring.len() >= slot.entries_max {
             return Err(command);
         }
-        slot.ring.push_back(Entry { cmd, command, marker });
-        self.settle(index);
+        slot.ring.push_back(Entry { cmd, command, fence });
+        self.update(index);
         Ok(())
     }
 
     #[must_use]
-    pub(crate) fn mark(&mut self, index: usize) -> Option<Waker> {
+    pub(crate) fn fence(&mut self, index: usize) -> Option<Waker> {
         let slot = &mut self.slots[index];
         if let Some(entry) = slot.ring.back_mut() {
-            entry.marker = true;
+            entry.fence = true;
         } else if let Some(started) = &mut slot.started {
-            started.marker = true;
+            started.fence = true;
         } else {
             return slot.publish();
         }
@@ -264,13 +265,13 @@ impl State {
         if !slot.unit || !slot.can_start() {
             return Next::Wait;
         }
-        let Some(Entry { cmd, command, marker }) = slot.ring.pop_front() else { return Next::Wait };
+        let Some(Entry { cmd, command, fence }) = slot.ring.pop_front() else { return Next::Wait };
         let interruptible = command.is_interruptible();
         if interruptible {
             slot.queue.gate.prepare();
         }
         let since = sys::now_ns();
-        slot.started = Some(Started { cmd, marker, interruptible, stopped: false, since });
+        slot.started = Some(Started { cmd, fence, interruptible, stopped: false, since });
         Next::Run(command)
     }
 
@@ -289,23 +290,23 @@ impl State {
         if failed {
             slot.fail(started.cmd);
         }
-        let waker = if started.marker { slot.publish() } else { None };
-        if self.slots[index].unit && self.somebody_waits() {
+        let waker = if started.fence { slot.publish() } else { None };
+        if self.slots[index].unit && self.a_queue_waits() {
             self.slots[index].unit = false;
             self.free_units += 1;
-            // First those who wait, then this queue if it has more.
+            // The waiting queues come first, then this queue if it has more commands.
             self.grant();
         }
-        self.settle(index);
+        self.update(index);
         waker
     }
 
     pub(crate) fn deactivate(&mut self, index: usize, held: bool) {
         self.slots[index].deactivated = held;
-        self.settle(index);
+        self.update(index);
     }
 
-    /// Asks the command that runs to stop. Whether it pays to wait for that.
+    /// Asks the running command to stop. True if it may stop soon.
     pub(crate) fn interrupt(&mut self, index: usize, signal: i32) -> Result<bool, HostError> {
         let slot = &mut self.slots[index];
         let before = std::mem::replace(&mut slot.interrupted, true);
@@ -321,12 +322,12 @@ impl State {
                 slot.queue.gate.withdraw();
                 if slot.queue.gate.stopped_at().is_none() {
                     slot.interrupted = before;
-                    self.settle(index);
+                    self.update(index);
                     return Err(HostError::NotSent(error));
                 }
             }
         }
-        self.settle(index);
+        self.update(index);
         Ok(request != Request::Nothing)
     }
 
@@ -340,17 +341,17 @@ impl State {
         let Some(at) = slot.queue.gate.stopped_at() else { return slot.queue.gate.is_idle() };
         slot.busy += at.saturating_sub(started.since);
         started.stopped = true;
-        self.settle(index);
+        self.update(index);
         true
     }
 
     pub(crate) fn restore(&mut self, index: usize) {
         self.slots[index].interrupted = false;
-        self.go_on(index);
+        self.withdraw_interrupt(index);
     }
 
-    /// Takes an interrupt back that may be anywhere on its way.
-    fn go_on(&mut self, index: usize) {
+    /// Withdraws an interrupt, which may or may not have stopped the command.
+    fn withdraw_interrupt(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if let Some(started) = &mut slot.started
             && started.interruptible
@@ -358,16 +359,16 @@ impl State {
         {
             slot.queue.gate.withdraw();
             if let Some(at) = slot.queue.gate.stopped_at() {
-                // It stopped and nobody has taken its unit yet.
+                // It stopped, and no queue has taken its unit yet.
                 slot.busy += at.saturating_sub(started.since);
                 started.since = sys::now_ns();
                 slot.queue.gate.resume();
             }
         }
-        self.settle(index);
+        self.update(index);
     }
 
-    /// Nobody holds the queue's halves any more.
+    /// The last half of the queue was dropped.
     pub(crate) fn close(&mut self, index: usize) -> Option<Waker> {
         let slot = &mut self.slots[index];
         slot.closed = true;
@@ -375,19 +376,19 @@ impl State {
         (slot.deactivated, slot.interrupted) = (false, false);
         slot.queue.turn.notify_one();
         let waker = slot.waker.take();
-        self.go_on(index);
+        self.withdraw_interrupt(index);
         waker
     }
 
-    /// The first failure that has not been reported, and the device time at the newest marked
+    /// The first failure that has not been reported, and the device time at the newest fenced
     /// completion.
     pub(crate) fn completions(&mut self, index: usize) -> (&mut VecDeque<Failed>, u64) {
         let slot = &mut self.slots[index];
-        (&mut slot.failed, slot.busy_marked)
+        (&mut slot.failed, slot.busy_fenced)
     }
 
-    /// Keeps `waker` until there is more to see than `seen`. Gives back one that is not kept any
-    /// more, and whether there is more.
+    /// Keeps `waker` until there are more completions than `seen`. Answers a waker that is not kept
+    /// any more, and whether there are more already.
     pub(crate) fn keep(&mut self, index: usize, seen: u64, waker: Waker) -> (Option<Waker>, bool) {
         let slot = &mut self.slots[index];
         if slot.queue.visible.load(Ordering::Relaxed) > seen {

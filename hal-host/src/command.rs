@@ -1,4 +1,4 @@
-//! What a hardware queue runs.
+//! Commands of the host device.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ impl HostCommand {
         Self::shared(Arc::new(closure))
     }
 
-    /// Calls a closure that others hold too. The queue gives its reference up before the completion
-    /// is visible.
+    /// Calls a closure that the caller shares. The queue drops its reference before the completion is
+    /// visible.
     #[must_use]
     pub const fn shared(closure: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self { body: Body::Closure(closure), interruptible: false }
@@ -44,8 +44,8 @@ impl HostCommand {
     /// interrupt waits for its end.
     ///
     /// # Safety
-    /// While it is stopped, whatever it holds stays held, and the thread that waits for it may be
-    /// the one that would let it continue. So the command, and all that it calls, must not
+    /// While it is stopped, every lock that it holds stays held, and the thread that waits for such a
+    /// lock may be the one that would let it continue. So the command, and all that it calls, must not
     ///
     /// * allocate or free memory, print, or take any lock that other code takes;
     /// * use this device or its queues;
@@ -54,7 +54,7 @@ impl HostCommand {
     /// * break if a system call ends early (`EINTR`), takes long, or if time passes between two
     ///   instructions;
     /// * change the signal mask, or the handler of the device's signal;
-    /// * leave memory that others use in a state that they may not see.
+    /// * leave shared memory in a state that other threads may not see.
     ///
     /// Computing, and atomic operations on memory that lives long enough, are fine.
     #[must_use]
@@ -63,13 +63,14 @@ impl HostCommand {
         self
     }
 
-    /// Whether an interrupt may stop it.
+    /// Whether an interrupt may stop the command.
     #[must_use]
     pub const fn is_interruptible(&self) -> bool {
         self.interruptible
     }
 
-    pub(crate) fn call(&self) {
+    /// Runs the command on the calling thread, without a queue.
+    pub fn call(&self) {
         match &self.body {
             Body::Function(function, a, b) => function(*a, *b),
             Body::Closure(closure) => closure(),

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the host device.
 
 use std::io;
 
@@ -26,7 +26,7 @@ pub enum HostError {
         /// The highest offset.
         max: u32,
     },
-    /// Somebody else in this process handles or ignores the signal.
+    /// Other code in this process handles or ignores the signal.
     #[error(
         "signal {signal} (SIGRTMIN+{offset}) has a handler already; set `signal_offset` to one that \
          nothing else in this process uses"

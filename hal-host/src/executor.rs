@@ -1,29 +1,16 @@
 //! The thread of a hardware queue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use crate::arbiter::Next;
 use crate::command::HostCommand;
-use crate::device::Device;
-use crate::gate::Gate;
+use crate::inner::Device;
+use crate::queue::Queue;
 use crate::signal::Executing;
 use crate::sys;
-
-/// The part of a hardware queue that is used without the device's lock.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    /// Stops and continues the running command.
-    pub(crate) gate: Gate,
-    /// Its thread sleeps here when it has no turn.
-    pub(crate) turn: Condvar,
-    /// One past the newest marked command that has ended.
-    pub(crate) visible: AtomicU64,
-    /// The id of its thread.
-    pub(crate) thread: AtomicI32,
-}
 
 /// Runs the commands of a queue until it is closed.
 pub(crate) fn run(device: &Device, index: usize, queue: &Queue) {
@@ -38,7 +25,7 @@ pub(crate) fn run(device: &Device, index: usize, queue: &Queue) {
                 state = device.lock();
                 if let Some(waker) = state.finish(index, ended, failed) {
                     drop(state);
-                    quietly(|| Waker::wake(waker));
+                    catching_panics(|| Waker::wake(waker));
                     state = device.lock();
                 }
             }
@@ -51,7 +38,7 @@ pub(crate) fn run(device: &Device, index: usize, queue: &Queue) {
     let left = state.remove(index);
     drop(state);
     for command in left {
-        quietly(|| drop(command));
+        catching_panics(|| drop(command));
     }
 }
 
@@ -66,17 +53,17 @@ fn execute(queue: &Queue, command: HostCommand) -> (u64, bool) {
         queue.gate.leave();
     }
     let ended = sys::now_ns();
-    quietly(|| drop(command));
+    catching_panics(|| drop(command));
     let failed = result.is_err();
     // What a command panicked with may panic when it is dropped.
-    quietly(|| drop(result));
+    catching_panics(|| drop(result));
     (ended, failed)
 }
 
-/// Runs code of others whose panic must not end the queue's thread.
-fn quietly(body: impl FnOnce()) {
+/// Runs code of the user, whose panic must not end the queue's thread.
+fn catching_panics(body: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-        // Dropping it could panic again, and so on.
+        // Dropping the payload could panic again.
         std::mem::forget(panic);
     }
 }

@@ -11,11 +11,11 @@
 //! ```
 //!
 //! Three parties: the queue's thread (`prepare`, `enter`, `leave`), the handler on that thread
-//! (`on_signal`), and whoever holds the device's lock (`request`, `withdraw`, `resume`).
+//! (`on_signal`), and the thread that holds the device's lock (`request`, `withdraw`, `resume`).
 //!
 //! `READY` is there because the queue's thread decides to start a command under the device's lock,
-//! and releasing a lock takes more than one instruction: stopped in between, it would keep others
-//! from getting the lock. So signals stop it only from `RUNNING` on, and `enter` heeds a request
+//! and releasing a lock takes more than one instruction: stopped in between, it would block all
+//! other users of the lock. So signals stop it only from `RUNNING` on, and `enter` heeds a request
 //! that came earlier.
 //!
 //! A signal that comes late finds another state than `STOP` and does nothing, or finds a `STOP`
@@ -24,7 +24,7 @@
 use std::hint;
 use std::sync::atomic::Ordering;
 
-use crate::sync::{AtomicU32, AtomicU64, futex_wait, futex_wake, mutant, now_ns, signal_point};
+use crate::sync::{AtomicU32, AtomicU64, futex_wait, futex_wake, now_ns, signal_point};
 
 const IDLE: u32 = 0;
 const READY: u32 = 1;
@@ -72,10 +72,6 @@ impl Gate {
     /// The queue's thread starts it. Not under the device's lock.
     pub(crate) fn enter(&self) {
         while !self.turn(READY, RUNNING) {
-            if mutant("early requests are not heeded") {
-                self.word.store(RUNNING, Ordering::Release);
-                break;
-            }
             if self.stop_from(STOP_EARLY) {
                 break;
             }
@@ -85,16 +81,13 @@ impl Gate {
     /// The command has ended. Not under the device's lock.
     pub(crate) fn leave(&self) {
         signal_point();
-        if self.word.swap(IDLE, Ordering::AcqRel) == STOP && !mutant("leave quietly") {
+        if self.word.swap(IDLE, Ordering::AcqRel) == STOP {
             futex_wake(&self.word);
         }
     }
 
     /// The signal has come. Called from the handler: only atomics and system calls.
     pub(crate) fn on_signal(&self) {
-        if mutant("signals stop whatever runs") {
-            self.word.store(STOP, Ordering::Release);
-        }
         if self.is(STOP) {
             self.stop_from(STOP);
         }
@@ -106,9 +99,7 @@ impl Gate {
         if !self.turn(state, STOPPED) {
             return false;
         }
-        if !mutant("stop quietly") {
-            futex_wake(&self.word);
-        }
+        futex_wake(&self.word);
         while self.is(STOPPED) {
             futex_wait(&self.word, STOPPED, None);
         }
@@ -130,9 +121,7 @@ impl Gate {
 
     /// Takes the request back. Under the device's lock.
     pub(crate) fn withdraw(&self) {
-        let _ = self.turn(STOP, RUNNING)
-            || mutant("early requests stay")
-            || self.turn(STOP_EARLY, READY);
+        let _ = self.turn(STOP, RUNNING) || self.turn(STOP_EARLY, READY);
     }
 
     /// Waits until a request has been heeded, or the command has ended, but not for longer than
@@ -170,7 +159,7 @@ impl Gate {
 
     /// Lets a stopped command continue. Under the device's lock.
     pub(crate) fn resume(&self) {
-        if self.turn(STOPPED, RUNNING) && !mutant("resume quietly") {
+        if self.turn(STOPPED, RUNNING) {
             futex_wake(&self.word);
         }
     }

@@ -11,9 +11,9 @@ use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
 
 use crate::command::HostCommand;
-use crate::device::Device;
 use crate::error::HostError;
-use crate::executor::Queue;
+use crate::inner::Device;
+use crate::queue::Queue;
 
 /// What the halves share. The last of them closes the queue.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let waker = self.device.lock().close(self.index);
-        // Only now, because dropping it runs code of others.
+        // After the lock was released: dropping a waker runs code of the user.
         drop(waker);
     }
 }
@@ -55,16 +55,16 @@ impl ErrorType for HostSubmit {
 impl Submit for HostSubmit {
     type Payload = HostCommand;
 
-    /// Never blocks. A marker takes no entry.
-    fn launch(&mut self, cmd: CmdId, payload: &HostCommand, marker: bool) -> Result<(), HostError> {
+    /// Never blocks. A fence takes no entry.
+    fn launch(&mut self, cmd: CmdId, payload: &HostCommand, fence: bool) -> Result<(), HostError> {
         let Handle { device, index, .. } = &*self.handle;
         let command = payload.clone();
-        let launched = device.lock().launch(*index, cmd, command, marker);
+        let launched = device.lock().launch(*index, cmd, command, fence);
         launched.map_err(|_| HostError::Full { entries_max: device.config.entries_max })
     }
 
-    fn mark(&mut self, _: CmdId) -> Result<(), HostError> {
-        let waker = self.handle.device.lock().mark(self.handle.index);
+    fn fence(&mut self, _: CmdId) -> Result<(), HostError> {
+        let waker = self.handle.device.lock().fence(self.handle.index);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -87,8 +87,8 @@ impl ErrorType for HostRetire {
 }
 
 impl Retire for HostRetire {
-    /// One answer covers either commands that failed one after the other, or no failed ones: ask
-    /// until there is none.
+    /// One answer covers either a run of failed commands or none that failed. Call it until it answers
+    /// `None`.
     fn poll_retired(&mut self) -> Result<Option<Retired>, HostError> {
         // Acquire: sees what the commands did.
         let visible = self.handle.queue.visible.load(Ordering::Acquire);
@@ -118,8 +118,8 @@ impl Retire for HostRetire {
         Ok(Some(Retired { upto, busy: Duration::from_ns(used), outcome }))
     }
 
-    /// The waker is woken on the queue's thread, which it holds up until it returns, or by whoever
-    /// puts the [mark](Submit::mark).
+    /// The waker is woken on the queue's thread, which waits until it returns, or on the thread that
+    /// puts the [fence](Submit::fence).
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {
         let mine = waker.clone();
         let (dropped, now) = self.handle.device.lock().keep(self.handle.index, self.seen, mine);

@@ -2,14 +2,15 @@
 //!
 //! A [`HostDevice`] has *compute units* and any number of hardware queues. Every hardware queue has
 //! a thread of its own that runs its commands ([`HostCommand`]) in order, each only while the queue
-//! has a compute unit. Units go round between the queues that have something to run, a command at
-//! a time.
+//! has a compute unit. Queues with commands to run share the units round-robin, one command at a
+//! time.
 //!
 //! * Lv1 is not launching.
 //! * Lv2, `deactivate`: what is launched and has not started does not start.
 //! * Lv3, `interrupt`: the running command is stopped at whatever instruction it is at, and its
 //!   compute unit goes to another queue. `restore` lets it continue there when a unit is free. Only
-//!   commands that promise to bear it are stopped ([`HostCommand::interruptible`]); others finish.
+//!   commands that are [`HostCommand::interruptible`] are stopped; all other commands run to their
+//!   end.
 //!
 //! ```
 //! use xsched_core::hal::{Backend, Retire, Submit};
@@ -28,11 +29,13 @@
 //!
 //! # How a command is stopped
 //!
-//! The one who interrupts asks in an atomic word of the queue (`gate.rs`), sends a real-time signal
-//! to the queue's thread, and waits until the word says that the command is stopped or has ended.
+//! The interrupting thread sets a request in an atomic word of the queue (`gate.rs`), sends a
+//! real-time signal to the queue's thread, and waits until the word says that the command is stopped
+//! or has ended.
 //! The signal's handler acts only if the word asks for it, so a signal that comes late does
-//! nothing. It then sleeps in the handler, on a futex, and touches nothing else: others take the
-//! compute unit away from it and give it another one (`arbiter.rs`).
+//! nothing. It then sleeps in the handler, on a futex, and touches nothing else: the
+//! interrupting thread takes its compute unit away, and a later one gives it a unit again
+//! (`arbiter.rs`).
 //!
 //! The handler is installed once per process. A queue's thread blocks all other signals, so an
 //! application's handlers never run there.
@@ -45,23 +48,25 @@ compile_error!(
 );
 
 mod arbiter;
-mod busy;
-mod checked;
+mod busy_loop;
 mod command;
+mod config;
 mod device;
 mod error;
 mod executor;
 mod gate;
 mod halves;
+mod inner;
 #[cfg(all(test, loom))]
 mod models;
+mod queue;
 mod signal;
 mod sync;
 mod sys;
 
-pub use busy::{Busy, Witness};
-pub use checked::{Tally, Work};
+pub use busy_loop::BusyLoop;
 pub use command::HostCommand;
-pub use device::{HostConfig, HostDevice};
+pub use config::HostConfig;
+pub use device::HostDevice;
 pub use error::HostError;
 pub use halves::{HostPreempt, HostRetire, HostSubmit};

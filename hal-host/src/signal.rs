@@ -19,7 +19,7 @@ thread_local! {
 /// Serializes installing.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// Signals that the kernel raises for what a thread did itself. Blocking them would hide crashes.
+/// Signals that the kernel raises for a fault of the thread itself. Blocking them would hide crashes.
 const OWN_FAULTS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 
@@ -75,8 +75,8 @@ fn put_handler(signal: libc::c_int, offset: u32) -> Result<libc::c_int, HostErro
         return Err(HostError::Handler(io::Error::last_os_error()));
     }
     if before.sa_sigaction != libc::SIG_DFL {
-        // Somebody came in between, who does not know of us.
-        // SAFETY: puts back what was there.
+        // Other code installed a handler in between.
+        // SAFETY: puts that handler back.
         unsafe { libc::sigaction(signal, &raw const before, ptr::null_mut()) };
         return Err(HostError::SignalTaken { signal, offset });
     }
@@ -107,8 +107,8 @@ fn all_but_own_faults() -> libc::sigset_t {
     set
 }
 
-/// While it lives, the thread that made it gets no signals, and threads that it starts begin like
-/// that.
+/// Blocks all signals of the thread that made it, and of threads that this one starts, until it is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Blocked {
     before: libc::sigset_t,
@@ -134,7 +134,7 @@ impl Drop for Blocked {
     }
 }
 
-/// While it lives, the thread that made it can be stopped by `signal` through `gate`.
+/// Lets `signal` stop the thread that made it, through `gate`, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Executing<'a> {
     gate: PhantomData<&'a Gate>,

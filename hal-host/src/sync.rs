@@ -2,21 +2,12 @@
 //! for the models in `models`. See `docs/loom.md`.
 
 #[cfg(loom)]
-pub(crate) use modelled::{
-    AtomicU32, AtomicU64, futex_wait, futex_wake, mutant, now_ns, signal_point,
-};
+pub(crate) use modelled::{AtomicU32, AtomicU64, futex_wait, futex_wake, now_ns, signal_point};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
 
 #[cfg(not(loom))]
 pub(crate) use crate::sys::{futex_wait, futex_wake, now_ns};
-
-/// Whether a deliberate defect is in force that a model has to notice. Never outside of models.
-#[cfg(not(loom))]
-#[inline(always)]
-pub(crate) const fn mutant(_: &str) -> bool {
-    false
-}
 
 /// In models, a place where the signal may come: before each look at the word. Elsewhere it comes
 /// where it wants.
@@ -29,19 +20,11 @@ pub(crate) mod modelled {
     //! The forms for models. Time does not pass, so waiting does not end by itself.
 
     use std::cell::RefCell;
-    use std::sync::{Arc, OnceLock, PoisonError};
+    use std::sync::{Arc, PoisonError};
 
     use loom::sync::atomic::{AtomicBool, Ordering};
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64};
     use loom::sync::{Condvar, Mutex};
-
-    use crate::gate::Gate;
-
-    /// Whether this deliberate defect was asked for, in the environment variable `XSCHED_MUTANT`.
-    pub(crate) fn mutant(name: &str) -> bool {
-        static NAME: OnceLock<Option<String>> = OnceLock::new();
-        NAME.get_or_init(|| std::env::var("XSCHED_MUTANT").ok()).as_deref() == Some(name)
-    }
 
     pub(crate) fn now_ns() -> u64 {
         1
@@ -67,9 +50,8 @@ pub(crate) mod modelled {
     }
 
     /// The signals of a thread.
-    #[derive(Debug)]
     pub(crate) struct Signals {
-        pub(crate) gate: Arc<Gate>,
+        pub(crate) handler: Box<dyn Fn() + Send + Sync>,
         /// One has been sent and has not come.
         pub(crate) pending: AtomicBool,
     }
@@ -87,7 +69,7 @@ pub(crate) mod modelled {
     pub(crate) fn signal_point() {
         let Some(signals) = HANDLER.with(RefCell::take) else { return };
         if signals.pending.swap(false, Ordering::AcqRel) {
-            signals.gate.on_signal();
+            (signals.handler)();
         }
         handle_here(&signals);
     }

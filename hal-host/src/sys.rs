@@ -41,7 +41,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) 
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, timeout) };
 }
 
-/// Wakes everybody who sleeps on `word`.
+/// Wakes all threads that sleep on `word`.
 #[cfg(not(loom))]
 pub(crate) fn futex_wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
@@ -49,11 +49,51 @@ pub(crate) fn futex_wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, libc::c_int::MAX) };
 }
 
+/// The `errno` of the calling thread.
+///
+/// Each access goes through the raw address: a reference to `errno` must not live across a call
+/// that may write it.
+struct Errno(*mut libc::c_int);
+
+impl Errno {
+    fn here() -> Self {
+        // SAFETY: the call has no arguments and cannot fail.
+        Self(unsafe { libc::__errno_location() })
+    }
+
+    fn get(&self) -> libc::c_int {
+        // SAFETY: valid as long as the thread, which `self` cannot leave: it is not `Send`.
+        unsafe { self.0.read() }
+    }
+
+    fn set(&self, errno: libc::c_int) {
+        // SAFETY: see `get`.
+        unsafe { self.0.write(errno) };
+    }
+}
+
 /// Runs `body` and leaves `errno` as it was.
 pub(crate) fn keeping_errno(body: impl FnOnce()) {
-    // SAFETY: the address of this thread's `errno` is valid as long as the thread is.
-    let errno = unsafe { &mut *libc::__errno_location() };
-    let before = *errno;
+    let errno = Errno::here();
+    let before = errno.get();
     body();
-    *errno = before;
+    errno.set(before);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errno_survives_calls_that_write_it() {
+        let errno = Errno::here();
+        errno.set(libc::EXDEV);
+        keeping_errno(|| {
+            assert_eq!(errno.get(), libc::EXDEV);
+            // There is no thread with this id.
+            assert!(signal_thread(libc::c_int::MAX, 0).is_err());
+            assert_ne!(errno.get(), libc::EXDEV);
+        });
+        assert_eq!(errno.get(), libc::EXDEV);
+    }
 }

@@ -1,4 +1,4 @@
-//! The suite that every backend must pass, with commands that can be stopped and with others.
+//! The suite that every backend must pass, with commands that can be stopped and with ones that cannot.
 
 mod host;
 

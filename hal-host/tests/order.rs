@@ -21,7 +21,7 @@ fn commands_run_once_and_in_order() {
     let mut retired = 0;
     for n in 0..2000 {
         while queue.submit.launch(CmdId(n), &push(&list, n), n % 7 == 0).is_err() {
-            queue.submit.mark(CmdId(n - 1)).unwrap();
+            queue.submit.fence(CmdId(n - 1)).unwrap();
             std::thread::yield_now();
         }
         if let Some(answer) = queue.retire.poll_retired().unwrap() {
@@ -29,13 +29,13 @@ fn commands_run_once_and_in_order() {
             retired = answer.upto.count();
         }
     }
-    queue.submit.mark(CmdId(1999)).unwrap();
+    queue.submit.fence(CmdId(1999)).unwrap();
     assert!(all_ok(&retire(&mut queue.retire, 1999)));
     assert_eq!(*list.lock().unwrap(), (0..2000).collect::<Vec<_>>());
 }
 
 #[test]
-fn only_marked_completions_are_seen() {
+fn only_fenced_completions_are_seen() {
     let mut queue = open(&device(1));
     let ran = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&ran);
@@ -50,7 +50,7 @@ fn only_marked_completions_are_seen() {
     queue.submit.launch(CmdId(2), &command, false).unwrap();
     until("all ran", || ran.load(Ordering::Relaxed) == 3);
     assert_eq!(queue.retire.poll_retired().unwrap(), None);
-    queue.submit.mark(CmdId(2)).unwrap();
+    queue.submit.fence(CmdId(2)).unwrap();
     retire(&mut queue.retire, 2);
 }
 
@@ -155,7 +155,7 @@ fn a_senseless_configuration_is_an_error() {
 fn a_signal_with_another_handler_is_an_error() {
     let config = HostConfig { signal_offset: 3, ..HostConfig::default() };
     let signal = libc::SIGRTMIN() + 3;
-    // SAFETY: ignoring a signal that nobody sends.
+    // SAFETY: ignores a signal that is never sent.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
     let error = HostDevice::new(config).unwrap_err();
     assert!(matches!(error, HostError::SignalTaken { offset: 3, .. }), "{error}");
@@ -205,7 +205,7 @@ fn no_wake_up_is_lost() {
 }
 
 #[test]
-fn a_mark_behind_the_end_wakes() {
+fn a_fence_behind_the_end_wakes() {
     let queue = &mut open(&device(1));
     let (sent, ran) = mpsc::channel();
     let command = HostCommand::new(move || sent.send(()).unwrap());
@@ -213,7 +213,7 @@ fn a_mark_behind_the_end_wakes() {
     ran.recv().unwrap();
     let unpark = Arc::new(Unpark(std::thread::current(), AtomicU64::new(0)));
     assert!(queue.retire.wake_on_retire(&Waker::from(Arc::clone(&unpark))));
-    queue.submit.mark(CmdId(0)).unwrap();
+    queue.submit.fence(CmdId(0)).unwrap();
     until("woken", || unpark.1.load(Ordering::SeqCst) == 1);
     retire(&mut queue.retire, 0);
 }

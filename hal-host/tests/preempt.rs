@@ -247,7 +247,7 @@ fn the_contract_between_queue_and_device_is_kept() {
         submit.launch(CmdId(2 * n + 1), &adding(&counter, 1000), n % 2 == 0).unwrap();
         hold(&mut preempt);
         release(&mut preempt);
-        submit.mark(CmdId(2 * n + 1)).unwrap();
+        submit.fence(CmdId(2 * n + 1)).unwrap();
         retire(&mut half, 2 * n + 1);
     }
     assert_eq!((contract.violations(), contract.first()), (0, None));

@@ -1,4 +1,4 @@
-//! What a driver must offer.
+//! The calls of a driver that a stream backend needs.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -112,7 +112,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// If the driver refuses.
     ///
     /// # Safety
-    /// Made by [`StreamApi::create_stream`], not ended yet, and nobody uses it afterwards.
+    /// Made by [`StreamApi::create_stream`], not ended yet, and nothing uses it afterwards.
     unsafe fn destroy_stream(&self, stream: Self::Stream) -> Result<(), Self::Error>;
 
     /// Waits until everything in a stream has run. The one call that blocks.
@@ -142,7 +142,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// Ends an event.
     ///
     /// # Safety
-    /// Made by [`StreamApi::create_event`], not ended yet, and nobody uses it afterwards.
+    /// Made by [`StreamApi::create_event`], not ended yet, and nothing uses it afterwards.
     unsafe fn destroy_event(&self, event: Self::Event);
 
     /// Records an event: it completes when everything before it in the stream has.
@@ -164,7 +164,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     unsafe fn query(&self, event: Self::Event) -> Result<bool, Self::Error>;
 
     /// Whether [`StreamApi::is_done`] is cheaper than an event. Without it, time for which the
-    /// stream was idle counts as device time if the next command comes before anybody has looked.
+    /// stream was idle counts as device time if the next command comes before the next poll.
     fn sees_ends(&self) -> bool {
         false
     }
@@ -225,13 +225,13 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// Gives flag memory back that was allocated. May wait for the device.
     ///
     /// # Safety
-    /// From [`StreamApi::flag_memory`], and nobody uses it afterwards.
+    /// From [`StreamApi::flag_memory`], and nothing uses it afterwards.
     unsafe fn free_flags(&self, memory: FlagMemory);
 
     /// Takes the caller's memory back from the device. May wait for the device.
     ///
     /// # Safety
-    /// From [`StreamApi::register_flags`], and nobody on the device uses it afterwards.
+    /// From [`StreamApi::register_flags`], and nothing on the device uses it afterwards.
     unsafe fn unregister_flags(&self, memory: FlagMemory);
 
     /// Launches a command that does nothing, as a kernel or what comes closest.
@@ -249,8 +249,8 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// If the driver refuses.
     ///
     /// # Safety
-    /// The stream is alive. What the command needs is alive until it has run; whoever made it
-    /// promised so.
+    /// The stream is alive. What the command needs is alive until it has run, as its
+    /// maker promised.
     unsafe fn launch_native(
         &self,
         command: &Self::Native,

@@ -1,4 +1,4 @@
-//! The device's clock: read beside the host's, and written down by kernels.
+//! The device's clock: read beside the host's, and recorded by kernels.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ fn word(memory: &FlagMemory, n: usize) -> Option<&AtomicU64> {
         return None;
     }
     // SAFETY: it is within the memory, which is aligned to 64 bytes, is touched by atomic
-    // operations only, and is never given back by whoever calls this.
+    // operations only, and is never given back by the callers.
     Some(unsafe { memory.host.cast::<AtomicU64>().add(n).as_ref() })
 }
 
@@ -136,8 +136,8 @@ impl<A: SpinApi> Drop for ClockProbe<A> {
 
 /// Places in host memory where kernels write down when they start and end, by the device's clock.
 ///
-/// The memory stays allocated to the end of the process: nobody knows when a kernel that was made
-/// for it runs for the last time.
+/// The memory stays allocated to the end of the process: nothing tells when a kernel that was
+/// made for it runs for the last time.
 #[derive(Debug)]
 pub struct Stamps<A> {
     /// Keeps the context, and with it the memory.

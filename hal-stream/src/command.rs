@@ -1,4 +1,4 @@
-//! What is launched.
+//! Commands of a stream.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl<A: StreamApi> StreamCommand<A> {
     }
 
     /// Says that commands of this kind take about equally long, so that the measured times of some
-    /// predict the others'. Any number; 64 kinds per queue are told apart. Commands that say
+    /// predict the rest. Any number; a queue tells 64 kinds apart. Commands that say
     /// nothing are of kind 0.
     #[must_use]
     pub const fn of_kind(mut self, kind: u32) -> Self {
@@ -64,7 +64,7 @@ impl<A: StreamApi> StreamCommand<A> {
     /// The stream is alive and the device current.
     pub unsafe fn launch_into(&self, api: &A, stream: A::Stream) -> Result<(), A::Error> {
         match &self.body {
-            // SAFETY: as promised by the caller, and by whoever made the command.
+            // SAFETY: as promised by the caller, and by the maker of the command.
             Body::Native(command) => unsafe { api.launch_native(command, stream) },
             Body::Closure(launch) => launch(stream),
         }

@@ -10,19 +10,19 @@ use xsched_core::level::Level;
 pub struct StreamDeviceConfig {
     /// The highest level of its queues: [`Level::Block`] for no gates at all.
     pub level_max: Level,
-    /// Commands, gates and markers in flight together, per queue. `None` is a quarter of what the
+    /// Commands, gates and fences in flight together, per queue. `None` is a quarter of what the
     /// self-test finds that a hardware queue takes before a launch blocks.
     pub entries_max: Option<u32>,
     /// A launch under way for longer, while a gate is closed, opens all gates until it has ended.
     pub blocked_after: Duration,
     /// While a gate is closed a thread makes an event so often, to see whether calls into the
-    /// driver come back. Zero is never: then calls of the program's own that keep others from
-    /// coming back are left to the scheduler's lease.
+    /// driver return. Zero is never: then only the scheduler's lease ends a hold for which a call of
+    /// the program blocks all calls.
     pub probe_every: Duration,
-    /// Where another process holds a queue by a word in shared memory and says nothing for longer
-    /// ([`crate::SharedPage::alive`]), its hold is ended. A hold from elsewhere is
-    /// noticed after half a second at most, and the lease begins then.
-    pub others_lease: Duration,
+    /// The hold of another process, by a word in shared memory, ends when that process has not
+    /// renewed it for longer ([`crate::SharedPage::renew`]). A hold from another process is noticed
+    /// after half a second at most, and the lease begins then.
+    pub hold_lease: Duration,
 }
 
 impl Default for StreamDeviceConfig {
@@ -33,7 +33,7 @@ impl Default for StreamDeviceConfig {
             entries_max: None,
             blocked_after: Duration::from_micros(200),
             probe_every: Duration::from_micros(1_500),
-            others_lease: Duration::from_secs(1),
+            hold_lease: Duration::from_secs(1),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What can go wrong with streams of any vendor.
+//! Errors of stream backends, and why a device has no gates.
+
+use std::fmt;
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::HalError;
-
-use crate::selftest::NoGate;
 
 /// An error of a stream's backend. `E` is the driver's.
 #[derive(Debug, thiserror::Error)]
@@ -20,11 +20,11 @@ pub enum StreamError<E: std::error::Error + 'static> {
     /// There is no memory left for the flags of gates.
     #[error("the driver gave no memory for the flags of gates; close queues")]
     NoFlags,
-    /// More markers are on their way than the hardware queue can hold.
-    #[error("{markers} markers are on their way already; wait for one")]
-    MarkersFull {
+    /// More fences are on their way than the hardware queue can hold.
+    #[error("{fences} fences are on their way already; wait for one")]
+    FencesFull {
         /// So many.
-        markers: usize,
+        fences: usize,
     },
     /// Words for gates are of no use.
     #[error("gates cannot be used on this device: {0}")]
@@ -34,7 +34,7 @@ pub enum StreamError<E: std::error::Error + 'static> {
     WordTaken,
     /// The word is that of another device.
     #[error("the gate's word was taken from another device; take one from the queue's own")]
-    WordOfAnother,
+    WordOfOtherDevice,
     /// A thread of the backend could not be started.
     #[error("no thread for the device; raise the process's limit: {0}")]
     Thread(#[source] std::io::Error),
@@ -51,7 +51,44 @@ impl<E: HalError + std::error::Error + 'static> HalError for StreamError<E> {
         match self {
             Self::Driver { source, .. } => source.kind(),
             Self::NoFlags | Self::Thread(_) | Self::NoGate(_) => Fault::NotSupported,
-            Self::MarkersFull { .. } | Self::WordTaken | Self::WordOfAnother => Fault::Launch,
+            Self::FencesFull { .. } | Self::WordTaken | Self::WordOfOtherDevice => Fault::Launch,
+        }
+    }
+}
+
+/// Why the level of a device's queues is no higher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoGate {
+    /// The configuration says so.
+    Configured,
+    /// The driver has no waits for memory, in its own words.
+    NoWaits(String),
+    /// A call failed during the test.
+    Failed(String),
+    /// A command started behind a closed gate.
+    NotHeld,
+    /// A gate that was opened held on.
+    NotOpened,
+    /// Commands of another stream were held as well.
+    OtherStreamsHeld,
+    /// A launch behind a closed gate blocked the thread at once.
+    Blocks,
+}
+
+impl fmt::Display for NoGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configured => f.write_str("the configuration asks for Lv1"),
+            Self::NoWaits(why) => f.write_str(why),
+            Self::Failed(why) => write!(f, "the self-test of the gate failed: {why}"),
+            Self::NotHeld => f.write_str("a closed gate did not hold a command"),
+            Self::NotOpened => f.write_str("an opened gate did not let a command pass"),
+            Self::OtherStreamsHeld => f.write_str(
+                "a closed gate holds other streams too, as all share one connection to the device; \
+                 is CUDA_DEVICE_MAX_CONNECTIONS=1 set?",
+            ),
+            Self::Blocks => f.write_str("launching behind a closed gate blocks the thread"),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::api::{FlagMemory, StreamApi};
 use crate::error::StreamError;
 use crate::gate::OWN;
-use crate::shared::BEAT;
+use crate::page::HEARTBEAT;
 use crate::sync::Word;
 
 /// A word has a cache line of its own, so that what one queue does does not slow the look at
@@ -53,12 +53,12 @@ impl Word for FlagWord {
         self.atomic().fetch_and(!bits, Ordering::SeqCst);
     }
 
-    fn others(&self) -> Option<u32> {
+    fn foreign_heartbeat(&self) -> Option<u32> {
         if self.atomic().load(Ordering::Relaxed) & !OWN == 0 {
             return None;
         }
         // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only.
-        let beat = unsafe { self.host.add(BEAT).as_ref() };
+        let beat = unsafe { self.host.add(HEARTBEAT).as_ref() };
         Some(beat.load(Ordering::Relaxed))
     }
 }
@@ -79,7 +79,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// A word that nobody uses.
+    /// A word that is in use nowhere.
     pub(crate) fn take<A: StreamApi>(
         &mut self,
         api: &A,
@@ -99,7 +99,7 @@ impl Flags {
         self.free.pop().ok_or(StreamError::NoFlags)
     }
 
-    /// One more user of a word, who will give it back as well.
+    /// Counts one more user of a word, which will give it back as well.
     pub(crate) fn share(&mut self, word: FlagWord) {
         match self.shared.iter_mut().find(|(at, _)| *at == word.device) {
             Some((_, more)) => *more += 1,
@@ -107,7 +107,7 @@ impl Flags {
         }
     }
 
-    /// Takes a word back from one of its users, for whom nothing waits for it any more.
+    /// Takes a word back from one of its users, on whose behalf nothing waits for it any more.
     pub(crate) fn give_back(&mut self, word: FlagWord) {
         let Some(at) = self.shared.iter().position(|(at, _)| *at == word.device) else {
             self.free.push(word);

@@ -1,19 +1,19 @@
-//! Gates, and who may open and close them.
+//! Gates, which a scheduler closes and calls of the driver force open.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use crate::sync::{Mutex, Word, lock, mutant};
+use crate::sync::{Mutex, Word, lock};
 
-/// The bit of a flag word that belongs to the process that owns the stream. The others belong to
-/// schedulers in other processes; the device waits until all are clear.
+/// The bit of a flag word that belongs to the process that owns the stream. All other bits belong
+/// to schedulers in other processes. The device waits until every bit is clear.
 pub(crate) const OWN: u32 = 1;
 
 /// A gate: what waits in a stream for its word passes while the word is zero.
 ///
-/// Whoever holds the queue *wants* it closed. It is closed while that is wanted and nobody
-/// *lifts* it: a host call that cannot end while a gate is closed, or the watch that has found a
-/// launch blocked. All that is decided under its lock; only the device reads the word without.
+/// The gate is closed while its queue is *held*, unless it is *forced open*: by a host call that
+/// cannot end while a gate is closed, or by the watch that has found a launch blocked. Its lock
+/// guards all of that. Only the device reads the word without the lock.
 #[derive(Debug)]
 pub(crate) struct Gate<W> {
     word: W,
@@ -22,8 +22,8 @@ pub(crate) struct Gate<W> {
 
 #[derive(Debug, Default)]
 struct State {
-    wanted: bool,
-    lifts: u32,
+    held: bool,
+    forced_open: u32,
     closed_since: Option<Instant>,
     held_ns: u64,
     opened_at: Option<Instant>,
@@ -36,74 +36,67 @@ impl<W: Word> Gate<W> {
         Self { word, state: Mutex::new(State::default()) }
     }
 
-    /// Closes it, or opens it, as far as the holder is concerned. True if that was news.
-    pub(crate) fn want(&self, closed: bool) -> bool {
-        if mutant("want without the lock") && closed && lock(&self.state).lifts == 0 {
-            self.word.set(OWN);
-        }
+    /// Says whether the queue is held. True if that is a change.
+    pub(crate) fn set_held(&self, held: bool) -> bool {
         let mut state = lock(&self.state);
-        let news = state.wanted != closed;
-        state.wanted = closed;
-        self.carry_out(&mut state);
-        news
+        let changed = state.held != held;
+        state.held = held;
+        self.apply(&mut state);
+        changed
     }
 
-    /// Opens it, whatever is wanted, until [`Gate::put_down`]. Bits of other processes are cleared
-    /// once and not set again: they might have been given up since. True if it was closed.
-    pub(crate) fn lift(&self) -> bool {
+    /// Opens the gate until [`Gate::end_force_open`], even if the queue is held. Bits of other processes
+    /// are cleared once and not set again: those holds may have ended meanwhile. True if the gate
+    /// was closed.
+    pub(crate) fn force_open(&self) -> bool {
         let mut state = lock(&self.state);
-        state.lifts += 1;
+        state.forced_open += 1;
         let closed = state.closed_since.is_some();
-        self.carry_out(&mut state);
+        self.apply(&mut state);
         self.word.clear(!0);
         closed
     }
 
-    /// The end of a lift.
-    pub(crate) fn put_down(&self) {
+    /// Ends one [`Gate::force_open`].
+    pub(crate) fn end_force_open(&self) {
         let mut state = lock(&self.state);
-        state.lifts = state.lifts.saturating_sub(1);
-        if mutant("one puts down for all") {
-            state.lifts = 0;
-        }
-        if !mutant("stay lifted") {
-            self.carry_out(&mut state);
-        }
+        state.forced_open = state.forced_open.saturating_sub(1);
+        self.apply(&mut state);
     }
 
-    /// If other processes hold it: what changes whenever they say that they are alive.
-    pub(crate) fn others(&self) -> Option<u32> {
-        self.word.others()
+    /// The heartbeat of the other processes that hold the queue, if any does.
+    pub(crate) fn foreign_heartbeat(&self) -> Option<u32> {
+        self.word.foreign_heartbeat()
     }
 
     /// Ends the holds of other processes.
-    pub(crate) fn forget_others(&self) {
+    pub(crate) fn end_foreign_holds(&self) {
         self.word.clear(!OWN);
     }
 
-    /// Whether it is closed.
+    /// Whether this process has closed the gate.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.state).closed_since.is_some()
     }
 
-    /// For how long it has been closed, if it is.
+    /// For how long the gate has been closed, if it is closed now.
     pub(crate) fn closed_for(&self) -> Option<Duration> {
         lock(&self.state).closed_since.map(|since| since.elapsed())
     }
 
-    /// When it was last opened.
+    /// When the gate was last opened.
     pub(crate) fn opened_at(&self) -> Option<Instant> {
         lock(&self.state).opened_at
     }
 
-    /// For how long it was closed in all, in nanoseconds.
+    /// For how long the gate was closed in total, in nanoseconds.
     pub(crate) fn held_ns(&self) -> u64 {
         let state = lock(&self.state);
         state.held_ns + state.closed_since.map_or(0, span_ns)
     }
 
-    fn carry_out(&self, state: &mut State) {
-        let close = state.wanted && (state.lifts == 0 || mutant("lifts are ignored"));
+    fn apply(&self, state: &mut State) {
+        let close = state.held && state.forced_open == 0;
         match (close, state.closed_since) {
             (true, None) => {
                 self.word.set(OWN);

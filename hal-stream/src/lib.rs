@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 mod api;
-mod board;
 mod clock;
 mod command;
 mod config;
@@ -12,36 +11,40 @@ mod error;
 mod flags;
 mod gate;
 mod graph;
+mod inner;
+mod launches;
 #[cfg(all(test, loom))]
 mod models;
 mod occupancy;
-mod plain;
+mod open;
+mod page;
 mod predict;
 mod preempt;
 mod probe;
 mod queue;
+mod queue_config;
+mod registry;
 mod retire;
 mod selftest;
 mod shared;
 mod spin;
 mod submit;
 mod sync;
-mod watch;
 mod word;
 
 pub use api::{About, FlagMemory, StreamApi, StreamKind};
 pub use clock::{ClockProbe, ClockRead, Stamps};
 pub use command::StreamCommand;
 pub use config::StreamDeviceConfig;
-pub use device::{StreamConfig, StreamDevice};
-pub use error::StreamError;
+pub use device::StreamDevice;
+pub use error::{NoGate, StreamError};
 pub use graph::{GraphError, GraphNode, gates_in_graph};
-pub use plain::PlainStream;
+pub use page::{Holder, SHARED_WORDS, SharedPage};
 pub use predict::Spacing;
 pub use preempt::StreamPreempt;
+pub use queue_config::StreamConfig;
 pub use retire::StreamRetire;
-pub use selftest::NoGate;
-pub use shared::{Holder, SHARED_WORDS, SharedGate, SharedGates, SharedPage};
+pub use shared::{SharedGate, SharedGates};
 pub use spin::{SpinApi, SpinRate};
 pub use submit::StreamSubmit;
 pub use word::GateWord;

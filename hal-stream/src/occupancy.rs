@@ -6,9 +6,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::sync::{AtomicBool, Mutex, fence, lock, mutant};
+use crate::sync::{AtomicBool, Mutex, fence, lock};
 
-/// Who has work on a device.
+/// How many queues have work on a device.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy(Mutex<State>);
 
@@ -16,13 +16,13 @@ pub(crate) struct Occupancy(Mutex<State>);
 struct State {
     /// Queues with work on the device that is not held.
     inside: u32,
-    /// There was more than one up to here.
+    /// More than one queue had work on the device until then.
     shared_until: Option<Instant>,
-    /// A queue that was held may have gone on up to here.
-    rest_until: Option<Instant>,
+    /// Commands of a queue that was held may have run until then.
+    drain_until: Option<Instant>,
 }
 
-/// A queue, as far as it has work on the device. Both are written under the lock.
+/// Whether a queue has work on the device. Both fields are written under the lock.
 #[derive(Debug)]
 pub(crate) struct Occupant {
     inside: AtomicBool,
@@ -39,9 +39,7 @@ impl Occupant {
     /// Whether it counts as having no work, after a launch was counted. With the fence in
     /// [`Occupancy::leave`], either this sees that it left, or that sees the launch.
     pub(crate) fn has_left(&self) -> bool {
-        if !mutant("launch without a fence") {
-            fence(Ordering::SeqCst);
-        }
+        fence(Ordering::SeqCst);
         !self.is_inside()
     }
 
@@ -67,7 +65,7 @@ impl Occupancy {
         }
         occupant.inside.store(false, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if is_idle() || mutant("leave without another look") {
+        if is_idle() {
             state.leave(now);
         } else {
             occupant.inside.store(true, Ordering::Relaxed);
@@ -81,7 +79,7 @@ impl Occupancy {
         if occupant.is_inside() {
             occupant.inside.store(false, Ordering::Relaxed);
             state.leave(until);
-            state.rest_until = state.rest_until.max(Some(until));
+            state.drain_until = state.drain_until.max(Some(until));
         }
     }
 
@@ -112,8 +110,8 @@ impl State {
         if !occupant.is_inside() {
             occupant.inside.store(true, Ordering::Relaxed);
             self.inside += 1;
-            if self.rest_until > Some(now) {
-                self.shared_until = self.shared_until.max(self.rest_until);
+            if self.drain_until > Some(now) {
+                self.shared_until = self.shared_until.max(self.drain_until);
             }
         }
     }
@@ -136,24 +134,25 @@ mod tests {
     fn time_is_shared_while_two_have_work_and_what_was_held_goes_on() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let (device, one, other) = (Occupancy::default(), Occupant::default(), Occupant::default());
+        let (device, one, second) =
+            (Occupancy::default(), Occupant::default(), Occupant::default());
         device.enter(&one, at(0));
         device.enter(&one, at(1));
         assert!(!device.shared_since(Some(at(0))) && !device.shared_since(None));
-        device.enter(&other, at(2));
+        device.enter(&second, at(2));
         assert!(device.shared_since(Some(at(9))));
-        device.leave(&other, at(4), || true);
+        device.leave(&second, at(4), || true);
         assert!(device.shared_since(Some(at(3))) && !device.shared_since(Some(at(4))));
-        // Its command goes on until 12, and the other begins at 11.
+        // Its command goes on until 12, and the other queue begins at 11.
         device.hold(&one, at(12));
         device.enter(&one, at(10));
-        device.enter(&other, at(11));
+        device.enter(&second, at(11));
         assert!(device.shared_since(Some(at(11))) && !device.shared_since(Some(at(12))));
         device.release(&one, at(13), false);
         assert!(device.shared_since(Some(at(13))));
-        device.leave(&other, at(14), || false);
+        device.leave(&second, at(14), || false);
         assert!(device.shared_since(Some(at(15))), "it has work again");
-        device.leave(&other, at(16), || true);
+        device.leave(&second, at(16), || true);
         device.leave(&one, at(17), || true);
         assert!(!device.shared_since(Some(at(16))));
     }

@@ -28,7 +28,7 @@ impl<A: StreamApi> Deactivate for StreamPreempt<A> {
     /// that looked just before may still start a command.
     fn deactivate(&mut self) -> Result<StepDone, Self::Error> {
         let queue = &self.queue;
-        queue.device.board.want(&queue.member, true);
+        queue.device.gates.set_held(&queue.member, true);
         let now = Instant::now();
         queue.hold(now);
         let settled = now + Duration::from_nanos(queue.device.api.settle_ns());
@@ -41,7 +41,7 @@ impl<A: StreamApi> Deactivate for StreamPreempt<A> {
     fn reactivate(&mut self) -> Result<StepDone, Self::Error> {
         let queue = &self.queue;
         queue.device.occupancy.release(&queue.occupant, Instant::now(), queue.is_idle());
-        queue.device.board.want(&queue.member, false);
+        queue.device.gates.set_held(&queue.member, false);
         Ok(StepDone::Now(None))
     }
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::api::StreamApi;
-use crate::board::Member;
-use crate::device::Inner;
 use crate::flags::FlagWord;
+use crate::inner::Inner;
 use crate::occupancy::Occupant;
 use crate::predict::{Predictor, Spacing};
+use crate::registry::Member;
 use crate::word::Taken;
 
 /// A hardware queue: a stream and its gate. The last half that is dropped closes it.
@@ -34,7 +34,7 @@ pub(crate) struct Queue<A: StreamApi> {
     /// Commands launched, and commands seen to have retired.
     pub(crate) launched: AtomicU64,
     pub(crate) retired: AtomicU64,
-    /// A gate was placed and the launch behind it failed, so something may wait for the word though
+    /// A gate was placed and the launch behind it failed, so the stream may wait for the word although
     /// nothing is in flight.
     pub(crate) stray: AtomicBool,
 }
@@ -74,20 +74,20 @@ impl<A: StreamApi> Queue<A> {
 
 impl<A: StreamApi> Drop for Queue<A> {
     fn drop(&mut self) {
-        // What was launched still runs: nobody could open the gate later.
-        self.device.board.want(&self.member, false);
+        // The launched commands still run: after this, nothing could open the gate.
+        self.device.gates.set_held(&self.member, false);
         self.device.occupancy.leave(&self.occupant, Instant::now(), || true);
         let word = self.word.filter(|_| !self.shared);
         let idle = self.is_idle() && !*self.stray.get_mut();
         self.device.retire(self.stream, self.owned, word, idle);
-        // Not before: whoever opens a queue with the word next has it open.
+        // Last, so that the next queue with this word finds its gate open.
         drop(self.taken.take());
     }
 }
 
-/// A marker on its way from whoever launches to whoever sees completions.
+/// A fence on its way from the launching half to the half that polls completions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Marker<E> {
+pub(crate) struct Fence<E> {
     /// One past the last command it covers.
     pub(crate) upto: u64,
     pub(crate) seen: Seen<E>,
@@ -95,7 +95,7 @@ pub(crate) struct Marker<E> {
     pub(crate) start: Option<E>,
     /// When that command was launched, in that case.
     pub(crate) launched: Option<Instant>,
-    /// Commands since the marker before.
+    /// Commands since the fence before.
     pub(crate) commands: u32,
     /// What they were predicted to take, in nanoseconds, if all of them were.
     pub(crate) expected_ns: Option<u64>,
@@ -103,12 +103,12 @@ pub(crate) struct Marker<E> {
     pub(crate) kind: Option<u32>,
 }
 
-/// How the completion of a marker is seen.
+/// How the completion of a fence is seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen<E> {
     /// The event completes.
     Event(E),
     /// The stream ends: nothing was launched behind it. When something is, an event is recorded
-    /// first, and another marker says so.
+    /// first, and another fence says so.
     End,
 }

@@ -1,4 +1,4 @@
-//! The half that sees completions.
+//! The half that polls completions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,13 +12,13 @@ use xsched_core::time::Duration;
 
 use crate::api::StreamApi;
 use crate::error::StreamError;
-use crate::queue::{Marker, Queue, Seen};
+use crate::queue::{Fence, Queue, Seen};
 
-/// Sees the completions of a stream.
+/// Polls the completions of a stream.
 #[derive(Debug)]
 pub struct StreamRetire<A: StreamApi> {
     pub(crate) queue: Arc<Queue<A>>,
-    pub(crate) markers: Consumer<Marker<A::Event>>,
+    pub(crate) fences: Consumer<Fence<A::Event>>,
     pub(crate) back: Producer<A::Event>,
     /// Where the next measurement begins.
     pub(crate) from: Option<A::Event>,
@@ -76,15 +76,14 @@ impl<E> Default for Span<E> {
 }
 
 impl<E> Span<E> {
-    /// Adds what a marker covers. Gives back the event of the marker before.
-    fn add(&mut self, marker: &Marker<E>, event: E) -> Option<E> {
+    /// Adds what a fence covers. Gives back the event of the fence before.
+    fn add(&mut self, fence: &Fence<E>, event: E) -> Option<E> {
         let first = self.commands == 0;
-        self.kind =
-            if first { marker.kind } else { self.kind.filter(|_| self.kind == marker.kind) };
-        self.commands = self.commands.saturating_add(marker.commands);
-        let both = self.expected_ns.zip(marker.expected_ns);
+        self.kind = if first { fence.kind } else { self.kind.filter(|_| self.kind == fence.kind) };
+        self.commands = self.commands.saturating_add(fence.commands);
+        let both = self.expected_ns.zip(fence.expected_ns);
         self.expected_ns = both.map(|(sum, ns)| sum.saturating_add(ns));
-        self.upto = marker.upto;
+        self.upto = fence.upto;
         self.to.replace(event)
     }
 
@@ -137,7 +136,7 @@ impl<A: StreamApi> ErrorType for StreamRetire<A> {
 }
 
 impl<A: StreamApi> Retire for StreamRetire<A> {
-    /// Looks at the oldest marker first. One answer covers all that have completed. Device time of
+    /// Looks at the oldest fence first. One answer covers all that have completed. Device time of
     /// short commands may be told with later ones.
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error> {
         let (mut upto, mut busy_ns) = (None, 0_u64);
@@ -146,16 +145,16 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
             let now = Instant::now();
             match next {
                 // Seen by the end of the stream before.
-                Ok(Some(marker)) if marker.upto <= self.span.upto => self.seen_before(&marker),
-                Ok(Some(marker)) => {
+                Ok(Some(fence)) if fence.upto <= self.span.upto => self.seen_before(&fence),
+                Ok(Some(fence)) => {
                     // Nothing began while the gate was closed.
-                    let began = marker.launched.max(self.opened_at());
-                    self.pace.completed(began, marker.expected_ns.unwrap_or(0), now);
-                    busy_ns = busy_ns.saturating_add(self.account(&marker));
+                    let began = fence.launched.max(self.opened_at());
+                    self.pace.completed(began, fence.expected_ns.unwrap_or(0), now);
+                    busy_ns = busy_ns.saturating_add(self.account(&fence));
                     if self.span.expected_ns.is_none_or(|ns| ns >= SPLIT_NS) {
                         busy_ns = busy_ns.saturating_add(self.measure());
                     }
-                    upto = Some(marker.upto);
+                    upto = Some(fence.upto);
                 }
                 Ok(None) => {
                     self.pace.looked_at = Some(now);
@@ -169,10 +168,10 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
             }
         }
         let Some(count) = upto else { return Ok(None) };
-        if self.markers.is_empty() || self.span.expected_ns.is_none_or(|ns| ns >= SPAN_NS) {
+        if self.fences.is_empty() || self.span.expected_ns.is_none_or(|ns| ns >= SPAN_NS) {
             busy_ns = busy_ns.saturating_add(self.measure());
         }
-        // Release: whoever sees it finds the events that came back.
+        // Release: a reader of the count finds the events that came back.
         self.queue.retired.store(count, Ordering::Release);
         self.queue.vacate(Instant::now());
         let busy = Duration::from_ns(busy_ns);
@@ -182,19 +181,19 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
     /// By what was measured of commands of the same kind.
     fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
         let begin = self.pace.begin.max(self.opened_at());
-        let chunk = self.markers.read_chunk(self.markers.slots()).ok()?;
+        let chunk = self.fences.read_chunk(self.fences.slots()).ok()?;
         let (first, second) = chunk.as_slices();
         let (mut begin, mut work_ns, mut before) = (begin, 0_u64, None);
-        for marker in first.iter().chain(second) {
-            if before == Some(marker.upto) {
+        for fence in first.iter().chain(second) {
+            if before == Some(fence.upto) {
                 continue;
             }
             if before.is_none() {
-                begin = begin.max(marker.launched);
+                begin = begin.max(fence.launched);
             }
-            work_ns = work_ns.saturating_add(marker.expected_ns?);
-            before = Some(marker.upto);
-            if marker.upto > cmd.0 {
+            work_ns = work_ns.saturating_add(fence.expected_ns?);
+            before = Some(fence.upto);
+            if fence.upto > cmd.0 {
                 break;
             }
         }
@@ -217,68 +216,68 @@ impl<A: StreamApi> StreamRetire<A> {
         self.queue.word.and_then(|_| self.queue.member.gate.opened_at())
     }
 
-    /// Takes the oldest marker out if it has completed.
-    fn next_completed(&mut self) -> Result<Option<Marker<A::Event>>, A::Error> {
+    /// Takes the oldest fence out if it has completed.
+    fn next_completed(&mut self) -> Result<Option<Fence<A::Event>>, A::Error> {
         let api = &self.queue.device.api;
         loop {
-            let Ok(marker) = self.markers.peek().copied() else { return Ok(None) };
-            let done = match marker.seen {
+            let Ok(fence) = self.fences.peek().copied() else { return Ok(None) };
+            let done = match fence.seen {
                 // SAFETY: events live until they are given back.
                 Seen::Event(event) => unsafe { api.query(event)? },
                 // SAFETY: the stream lives as long as the queue.
                 Seen::End if unsafe { api.is_done(self.queue.stream)? } => true,
                 Seen::End => {
-                    // If something was launched behind it, the marker came again, with an event.
-                    let again = self.markers.read_chunk(2).is_ok_and(|two| {
+                    // If something was launched behind it, the fence came again, with an event.
+                    let again = self.fences.read_chunk(2).is_ok_and(|two| {
                         let (first, second) = two.as_slices();
-                        first.iter().chain(second).all(|other| other.upto == marker.upto)
+                        first.iter().chain(second).all(|next| next.upto == fence.upto)
                     });
                     if again {
-                        let _ = self.markers.pop();
+                        let _ = self.fences.pop();
                         continue;
                     }
                     false
                 }
             };
             if done {
-                let _ = self.markers.pop();
+                let _ = self.fences.pop();
             }
-            return Ok(done.then_some(marker));
+            return Ok(done.then_some(fence));
         }
     }
 
-    /// A marker that comes again. If what follows it would not be measured, it is from here.
-    fn seen_before(&mut self, marker: &Marker<A::Event>) {
-        if let Seen::Event(event) = marker.seen {
+    /// A fence that comes again. If what follows it would not be measured, it is from here.
+    fn seen_before(&mut self, fence: &Fence<A::Event>) {
+        if let Seen::Event(event) = fence.seen {
             let known = self.from.is_some() || self.span.to.is_some();
             let event = if known { Some(event) } else { self.from.replace(event) };
             self.give_back(event);
         }
-        self.give_back(marker.start);
+        self.give_back(fence.start);
     }
 
-    /// Counts the commands of a marker that has completed. Device time, in nanoseconds, of what
+    /// Counts the commands of a fence that has completed. Device time, in nanoseconds, of what
     /// came before, if that ends here.
-    fn account(&mut self, marker: &Marker<A::Event>) -> u64 {
-        let Seen::Event(event) = marker.seen else {
+    fn account(&mut self, fence: &Fence<A::Event>) -> u64 {
+        let Seen::Event(event) = fence.seen else {
             let busy_ns = self.measure();
             let from = self.from.take();
             self.give_back(from);
-            self.span.upto = marker.upto;
-            return busy_ns.saturating_add(marker.expected_ns.unwrap_or(0));
+            self.span.upto = fence.upto;
+            return busy_ns.saturating_add(fence.expected_ns.unwrap_or(0));
         };
         let mut busy_ns = 0;
-        if marker.launched.is_some() {
+        if fence.launched.is_some() {
             // The stream was idle before, so nothing is measured from there.
             busy_ns = self.measure();
-            let from = std::mem::replace(&mut self.from, marker.start);
+            let from = std::mem::replace(&mut self.from, fence.start);
             self.give_back(from);
             self.held.forget();
-            self.since = marker.launched;
+            self.since = fence.launched;
         }
-        let to = self.span.add(marker, event);
+        let to = self.span.add(fence, event);
         self.give_back(to);
-        if marker.launched.is_some() && marker.start.is_none() {
+        if fence.launched.is_some() && fence.start.is_none() {
             // It counts as predicted, and what follows is measured from its end.
             busy_ns = busy_ns.saturating_add(self.measure());
         }
@@ -300,7 +299,7 @@ impl<A: StreamApi> StreamRetire<A> {
             Some(Ok(elapsed)) => self.held.used_ns(elapsed, held_ns, self.span.expected_ns),
             _ => self.span.expected_ns.unwrap_or(0),
         };
-        // Then it contains work of others, and what was predicted is closer.
+        // Then it contains work of other queues, and the prediction is closer.
         let shared = queue.device.occupancy.shared_since(self.since);
         self.since = self.pace.begin;
         let undisturbed = was_open == 0 && self.held.open_ns == 0;
@@ -323,14 +322,14 @@ impl<A: StreamApi> StreamRetire<A> {
 
     fn give_back(&mut self, event: Option<A::Event>) {
         let Some(event) = event else { return };
-        // Whoever launches may have gone before.
+        // The launching half may have been dropped before.
         if self.back.is_abandoned() || self.back.push(event).is_err() {
             self.destroy(event);
         }
     }
 
     fn destroy(&self, event: A::Event) {
-        // SAFETY: made by the queue, and nobody else knows it any more.
+        // SAFETY: made by the queue, and nothing else refers to it any more.
         unsafe { self.queue.device.api.destroy_event(event) };
     }
 }
@@ -339,11 +338,11 @@ impl<A: StreamApi> Drop for StreamRetire<A> {
     fn drop(&mut self) {
         let queue = Arc::clone(&self.queue);
         let entered = queue.device.api.enter();
-        while let Ok(marker) = self.markers.pop() {
-            if let Seen::Event(event) = marker.seen {
+        while let Ok(fence) = self.fences.pop() {
+            if let Seen::Event(event) = fence.seen {
                 self.destroy(event);
             }
-            marker.start.into_iter().for_each(|event| self.destroy(event));
+            fence.start.into_iter().for_each(|event| self.destroy(event));
         }
         let kept = [self.from.take(), self.span.to.take()];
         kept.into_iter().flatten().for_each(|event| self.destroy(event));

@@ -1,17 +1,17 @@
-//! Whether gates work on the device in hand, tried before they are used.
+//! The self-test of gates on a device, before they are used.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::api::StreamApi;
+use crate::error::NoGate;
 use crate::flags::FlagWord;
 use crate::sync::Word;
 
-/// What must not happen is watched for this long.
+/// The test watches this long for what must not happen.
 const QUIET: Duration = Duration::from_millis(1);
-/// What must happen has this long.
+/// The test waits this long for what must happen.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A call that makes no progress for so long is taken to be blocked. On a busy machine a thread
 /// that is kept from running looks the same, so the gate is tried again with more and more patience
@@ -19,47 +19,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const BLOCKED_MS: [u64; 4] = [5, 20, 80, 320];
 /// Entries that are tried at most when the depth is measured.
 const DEPTH_MAX: u32 = 4_096;
-/// How often the rescuer looks.
-const GLANCE: Duration = Duration::from_micros(200);
+/// The poll delay of the rescuer.
+const POLL_DELAY: Duration = Duration::from_micros(200);
 
-/// Why the level of a device's queues is no higher.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NoGate {
-    /// The configuration says so.
-    Configured,
-    /// The driver has no waits for memory, in its own words.
-    NoWaits(String),
-    /// A call failed during the test.
-    Failed(String),
-    /// A command started behind a closed gate.
-    NotHeld,
-    /// A gate that was opened held on.
-    NotOpened,
-    /// Commands of another stream were held as well.
-    OthersHeld,
-    /// A launch behind a closed gate blocked the thread at once.
-    Blocks,
-}
-
-impl fmt::Display for NoGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Configured => f.write_str("the configuration asks for Lv1"),
-            Self::NoWaits(why) => f.write_str(why),
-            Self::Failed(why) => write!(f, "the self-test of the gate failed: {why}"),
-            Self::NotHeld => f.write_str("a closed gate did not hold a command"),
-            Self::NotOpened => f.write_str("an opened gate did not let a command pass"),
-            Self::OthersHeld => f.write_str(
-                "a closed gate holds other streams too, as all share one connection to the device; \
-                 is CUDA_DEVICE_MAX_CONNECTIONS=1 set?",
-            ),
-            Self::Blocks => f.write_str("launching behind a closed gate blocks the thread"),
-        }
-    }
-}
-
-/// Opens the gate if the thread that tests it is stuck.
+/// A thread that opens the gate if the testing thread is blocked.
 struct Rescue<'a> {
     word: &'a FlagWord,
     progress: AtomicU64,
@@ -73,8 +36,8 @@ impl Rescue<'_> {
         self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whoever was stuck goes on, and may be stuck again, which is found out after so long.
-    fn forget(&self, patience_ms: u64) {
+    /// Begins anew, with another time after which a call counts as blocked.
+    fn restart(&self, patience_ms: u64) {
         self.patience_ms.store(patience_ms, Ordering::Relaxed);
         // What comes before the next step counts for that.
         self.step();
@@ -92,12 +55,12 @@ impl Rescue<'_> {
     fn watch(&self) {
         let mut last = (self.progress.load(Ordering::Relaxed), Instant::now());
         while !self.over.load(Ordering::Relaxed) {
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_DELAY);
             let progress = self.progress.load(Ordering::Relaxed);
             if progress != last.0 {
                 last = (progress, Instant::now());
             } else if last.1.elapsed() >= self.patience() {
-                // First, so that whoever sees what comes of it knows why.
+                // Before the gate opens, so that the test sees why it did.
                 self.opened.fetch_add(1, Ordering::Release);
                 self.word.clear(!0);
                 last.1 = Instant::now();
@@ -164,7 +127,7 @@ impl<A: StreamApi> Bench<'_, A> {
     fn tries(&self, rescue: &Rescue<'_>, depth: bool) -> Result<u32, NoGate> {
         let mut gate = Err(NoGate::Blocks);
         for patience_ms in BLOCKED_MS {
-            rescue.forget(patience_ms);
+            rescue.restart(patience_ms);
             gate = self.gate(rescue);
             if gate != Err(NoGate::Blocks) {
                 break;
@@ -174,12 +137,12 @@ impl<A: StreamApi> Bench<'_, A> {
         if !depth {
             return Ok(0);
         }
-        rescue.forget(BLOCKED_MS[0]);
+        rescue.restart(BLOCKED_MS[0]);
         let first = self.depth(rescue)?;
         if !rescue.was_needed() {
             return Ok(first);
         }
-        rescue.forget(BLOCKED_MS[0]);
+        rescue.restart(BLOCKED_MS[0]);
         Ok(first.max(self.depth(rescue)?))
     }
 
@@ -201,17 +164,17 @@ impl<A: StreamApi> Bench<'_, A> {
             if self.has_completed(0)? && !rescue.was_needed() {
                 return Err(NoGate::NotHeld);
             }
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_DELAY);
         }
         self.launch(1, rescue)?;
-        let others = self.completes(1, rescue)?;
+        let second = self.completes(1, rescue)?;
         let held = !self.has_completed(0)?;
         self.word.clear(!0);
         if rescue.was_needed() {
             return Err(NoGate::Blocks);
         }
-        if !others {
-            return Err(NoGate::OthersHeld);
+        if !second {
+            return Err(NoGate::OtherStreamsHeld);
         }
         if !held {
             return Err(NoGate::NotHeld);

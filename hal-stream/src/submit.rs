@@ -12,25 +12,25 @@ use crate::api::StreamApi;
 use crate::command::StreamCommand;
 use crate::error::StreamError;
 use crate::predict::Placement;
-use crate::queue::{Marker, Queue, Seen};
+use crate::queue::{Fence, Queue, Seen};
 
 /// Launches into a stream.
 #[derive(Debug)]
 pub struct StreamSubmit<A: StreamApi> {
     pub(crate) queue: Arc<Queue<A>>,
-    pub(crate) markers: Producer<Marker<A::Event>>,
+    pub(crate) fences: Producer<Fence<A::Event>>,
     pub(crate) events: Events<A>,
     pub(crate) placement: Placement,
     pub(crate) batch: Batch<A::Event>,
-    /// The last marker, if it is seen by the end of the stream.
-    pub(crate) end: Option<Marker<A::Event>>,
+    /// The last fence, if it is seen by the end of the stream.
+    pub(crate) end: Option<Fence<A::Event>>,
     /// Commands of an otherwise idle queue.
     pub(crate) alone: u32,
     /// When what was launched should have ended, as predicted.
     pub(crate) busy_until: Option<Instant>,
 }
 
-/// Of commands of an otherwise idle queue, one in so many is measured. The others count as
+/// Of commands of an otherwise idle queue, one in so many is measured. All other commands count as
 /// predicted.
 const MEASURED: u32 = 16;
 
@@ -41,13 +41,13 @@ struct Prepared {
     at: Instant,
     /// What it will take, in nanoseconds, if that is known.
     expected_ns: Option<u64>,
-    /// It is alone and has been measured before, so the end of the stream is marker enough.
+    /// It is alone and has been measured before, so the end of the stream is fence enough.
     light: bool,
     /// There is a gate in front of it.
     gated: bool,
 }
 
-/// Commands since the last marker.
+/// Commands since the last fence.
 #[derive(Debug)]
 pub(crate) struct Batch<E> {
     start: Option<E>,
@@ -97,7 +97,7 @@ impl<A: StreamApi> Events<A> {
         // SAFETY: both live as long as the queue.
         let recorded = unsafe { api.record(event, self.queue.stream) };
         if let Err(source) = recorded {
-            // SAFETY: made by us, and known to nobody else.
+            // SAFETY: made by us, and nothing else refers to it.
             unsafe { api.destroy_event(event) };
             return Err(StreamError::Driver { during: "recording an event", source });
         }
@@ -110,7 +110,7 @@ impl<A: StreamApi> Drop for Events<A> {
         let api = &self.queue.device.api;
         let entered = api.enter();
         while let Some(event) = self.spare.take().or_else(|| self.back.pop().ok()) {
-            // SAFETY: made by us, and nobody else knows it any more.
+            // SAFETY: made by us, and nothing else refers to it any more.
             unsafe { api.destroy_event(event) };
         }
         drop(entered);
@@ -124,19 +124,19 @@ impl<A: StreamApi> ErrorType for StreamSubmit<A> {
 impl<A: StreamApi> Submit for StreamSubmit<A> {
     type Payload = StreamCommand<A>;
 
-    /// Puts a gate in front if it is time for one. A marker that cannot be put is left out: it is
+    /// Puts a gate in front if it is time for one. A fence that cannot be put is left out: it is
     /// missed and put again later, while the command has been launched; unless the device is lost.
     fn launch(
         &mut self,
         cmd: CmdId,
         payload: &StreamCommand<A>,
-        marker: bool,
+        fence: bool,
     ) -> Result<(), Self::Error> {
         let queue = Arc::clone(&self.queue);
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
-        let inside = queue.member.entries.enter();
-        let prepared = self.prepare(payload, marker)?;
+        let inside = queue.member.launches.begin();
+        let prepared = self.prepare(payload, fence)?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
         if let Err(source) = launched {
@@ -150,12 +150,12 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         queue.last_ns.store(prepared.expected_ns.unwrap_or(0), Ordering::Relaxed);
         queue.launched.store(cmd.count(), Ordering::Relaxed);
         queue.occupy(prepared.at);
-        if marker {
-            let marked = self.put_marker(cmd, prepared.light);
-            match marked {
-                // Whatever was launched, nobody will see it end.
+        if fence {
+            let fenced = self.put_fence(cmd, prepared.light);
+            match fenced {
+                // On a lost device no completion will be seen.
                 Err(error) if error.kind().is_sticky() => return Err(error),
-                Err(error) => tracing::debug!(%error, "a marker was not put"),
+                Err(error) => tracing::debug!(%error, "a fence was not put"),
                 Ok(()) => {}
             }
         }
@@ -164,19 +164,19 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         Ok(())
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Self::Error> {
+    fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error> {
         let queue = Arc::clone(&self.queue);
         let entered = queue.device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
-        let inside = queue.member.entries.enter();
-        let marked = match self.end {
-            // Nothing was launched since, so it is the same marker once more.
+        let inside = queue.member.launches.begin();
+        let fenced = match self.end {
+            // Nothing was launched since, so it is the same fence once more.
             Some(end) => self.record_late(end).map(|()| self.end = None),
-            None => self.put_marker(upto, false),
+            None => self.put_fence(upto, false),
         };
         drop(inside);
         drop(entered);
-        marked
+        fenced
     }
 }
 
@@ -186,7 +186,7 @@ impl<A: StreamApi> StreamSubmit<A> {
     fn prepare(
         &mut self,
         payload: &StreamCommand<A>,
-        marker: bool,
+        fence: bool,
     ) -> Result<Prepared, StreamError<A::Error>> {
         let queue = Arc::clone(&self.queue);
         let at = Instant::now();
@@ -199,14 +199,14 @@ impl<A: StreamApi> StreamSubmit<A> {
             && !seen
             && let Err(error) = self.record_late(end)
         {
-            tracing::debug!(%error, "a marker was not put");
+            tracing::debug!(%error, "a fence was not put");
         }
         if idle && self.batch.commands == 0 {
             self.batch.launched = Some(at);
             // There is one if the launch after it failed. Time has passed since.
             self.events.spare = self.batch.start.take().or(self.events.spare);
             // Where a lone command's completion is cheap to see, measuring it each time is not.
-            let known = marker
+            let known = fence
                 && queue.device.api.sees_ends()
                 && measured_ns.is_some()
                 && self.alone + 1 < MEASURED;
@@ -229,8 +229,8 @@ impl<A: StreamApi> StreamSubmit<A> {
         Ok(Prepared { at, expected_ns, light, gated })
     }
 
-    /// Whether everything in the stream has run, though nobody has seen it yet. Asked only when
-    /// that is to be expected.
+    /// Whether everything in the stream has run, though no poll has seen it yet. Asked only when
+    /// that is likely.
     fn has_ended(&self, now: Instant) -> bool {
         let api = &self.queue.device.api;
         let covered = self.batch.commands == 0;
@@ -241,38 +241,38 @@ impl<A: StreamApi> StreamSubmit<A> {
         unsafe { api.is_done(self.queue.stream) }.unwrap_or(false)
     }
 
-    /// Records the event of a marker that was to be seen by the end of the stream. Without one it
+    /// Records the event of a fence that was to be seen by the end of the stream. Without one it
     /// is missed, and put again.
-    fn record_late(&mut self, mut marker: Marker<A::Event>) -> Result<(), StreamError<A::Error>> {
-        marker.seen = Seen::Event(self.events.record()?);
-        self.push(marker);
+    fn record_late(&mut self, mut fence: Fence<A::Event>) -> Result<(), StreamError<A::Error>> {
+        fence.seen = Seen::Event(self.events.record()?);
+        self.push(fence);
         Ok(())
     }
 
-    fn push(&mut self, marker: Marker<A::Event>) {
+    fn push(&mut self, fence: Fence<A::Event>) {
         // It has room: only this half fills it, and it is looked at before.
-        let _ = self.markers.push(marker);
+        let _ = self.fences.push(fence);
     }
 
-    fn put_marker(&mut self, last: CmdId, light: bool) -> Result<(), StreamError<A::Error>> {
+    fn put_fence(&mut self, last: CmdId, light: bool) -> Result<(), StreamError<A::Error>> {
         // One more for an event that is recorded late.
-        if self.markers.slots() < 2 {
-            return Err(StreamError::MarkersFull { markers: self.markers.buffer().capacity() });
+        if self.fences.slots() < 2 {
+            return Err(StreamError::FencesFull { fences: self.fences.buffer().capacity() });
         }
         let seen = if light { Seen::End } else { Seen::Event(self.events.record()?) };
         let Batch { start, launched, commands, expected_ns, kind } =
             std::mem::take(&mut self.batch);
         let upto = last.count();
-        let marker = Marker { upto, seen, start, launched, commands, expected_ns, kind };
-        self.end = light.then_some(marker);
-        self.push(marker);
+        let fence = Fence { upto, seen, start, launched, commands, expected_ns, kind };
+        self.end = light.then_some(fence);
+        self.push(fence);
         Ok(())
     }
 }
 
 impl<A: StreamApi> Drop for StreamSubmit<A> {
     fn drop(&mut self) {
-        // Of commands that no marker covers yet. It is destroyed with the others.
+        // Of commands that no fence covers yet. It is destroyed with the spare one.
         self.events.spare = self.batch.start.take().or(self.events.spare);
     }
 }

@@ -1,5 +1,5 @@
-//! What gates and their watch are made of; with `--cfg loom`, forms of it for the models in
-//! `models`. See `docs/loom.md`. A wait with a time limit has none there.
+//! Locks and atomics of gates and their watch. With `--cfg loom` they are those of the models in
+//! `models`, where a wait has no time limit. See `docs/loom.md`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, fence};
@@ -19,24 +19,9 @@ pub(crate) use std::sync::{
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// Locks it. What is behind these locks is whole at any time, so a panic elsewhere spoils nothing.
+/// Locks a mutex. What these locks guard is consistent at any time, so poison is ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether a deliberate defect is in force that a model has to notice. Never outside of models.
-#[cfg(not(loom))]
-#[inline(always)]
-pub(crate) const fn mutant(_: &str) -> bool {
-    false
-}
-
-/// Whether this deliberate defect was asked for, in the environment variable `XSCHED_MUTANT`.
-#[cfg(loom)]
-pub(crate) fn mutant(name: &str) -> bool {
-    use std::sync::OnceLock;
-    static NAME: OnceLock<Option<String>> = OnceLock::new();
-    NAME.get_or_init(|| std::env::var("XSCHED_MUTANT").ok()).as_deref() == Some(name)
 }
 
 /// The word that a gate and the device share.
@@ -47,8 +32,8 @@ pub(crate) trait Word: Send + Sync {
     fn set(&self, bits: u32);
     /// Clears bits.
     fn clear(&self, bits: u32);
-    /// If others hold it: what changes whenever they say that they are alive.
-    fn others(&self) -> Option<u32> {
+    /// The heartbeat of the other processes that hold the queue, if any does.
+    fn foreign_heartbeat(&self) -> Option<u32> {
         None
     }
 }
@@ -60,8 +45,8 @@ impl<W: Word> Word for Option<W> {
     fn clear(&self, bits: u32) {
         self.iter().for_each(|word| word.clear(bits));
     }
-    fn others(&self) -> Option<u32> {
-        self.as_ref()?.others()
+    fn foreign_heartbeat(&self) -> Option<u32> {
+        self.as_ref()?.foreign_heartbeat()
     }
 }
 
@@ -75,7 +60,7 @@ impl Word for std::sync::Arc<AtomicU32> {
     }
 }
 
-/// A counter that only goes up, and whose readers need nothing else.
+/// Adds one to a counter that orders nothing else.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::api::StreamApi;
-use crate::device::{Inner, StreamDevice};
 use crate::error::StreamError;
 use crate::flags::FlagWord;
+use crate::inner::Inner;
 
 /// The word of a gate, for graphs with gates of their own: what waits in them for the word to be
 /// zero is held and let go with the queue that is opened with it, by
 /// [`crate::StreamConfig::with_gate`]. Without a queue it is zero.
 ///
 /// A clone is the same word. It goes back to the device when the last clone and the queue are gone
-/// and what the queue was given has run. Whatever else on the device waits for it must keep a
-/// clone until it has run.
+/// and the commands of the queue have run. Other work on the device that waits for the word must
+/// keep a clone until it has run.
 pub struct GateWord<A: StreamApi> {
-    device: Arc<Inner<A>>,
+    pub(crate) device: Arc<Inner<A>>,
     word: FlagWord,
     /// A queue is open with it.
     taken: Arc<AtomicBool>,
 }
 
 impl<A: StreamApi> GateWord<A> {
-    /// A word that nobody uses.
+    /// A word of the device's flag memory.
     pub(crate) fn take(device: &Arc<Inner<A>>) -> Result<Self, StreamError<A::Error>> {
         if let Some(why) = &device.no_gate {
             return Err(StreamError::NoGate(why.clone()));
@@ -42,18 +42,12 @@ impl<A: StreamApi> GateWord<A> {
         self.word.device
     }
 
-    /// Whether it was taken from this device.
-    #[must_use]
-    pub fn is_of(&self, device: &StreamDevice<A>) -> bool {
-        Arc::ptr_eq(&self.device, &device.inner)
-    }
-
     /// Drops this clone, whose word goes back no sooner than the event completes. `None` if there
     /// is no such event: then it never goes back, and neither does the memory that it is part of.
     ///
     /// # Safety
     /// The event was made by the device's [`StreamApi::create_event`], was recorded behind the last
-    /// thing that waits for the word on behalf of this clone, and nobody else uses it any more.
+    /// thing that waits for the word on behalf of this clone, and nothing else uses it any more.
     pub unsafe fn give_back_after(self, event: Option<A::Event>) {
         // For the event, while that of this clone ends with it.
         self.device.flags().share(self.word);
@@ -66,7 +60,7 @@ impl<A: StreamApi> GateWord<A> {
         device: &Inner<A>,
     ) -> Result<(FlagWord, Taken), StreamError<A::Error>> {
         if !std::ptr::eq(Arc::as_ptr(&self.device), device) {
-            return Err(StreamError::WordOfAnother);
+            return Err(StreamError::WordOfOtherDevice);
         }
         if self.taken.swap(true, Ordering::Acquire) {
             return Err(StreamError::WordTaken);

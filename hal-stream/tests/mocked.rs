@@ -1,4 +1,4 @@
-//! Queues of streams on a device in memory, whose clock is set by hand.
+//! Queues of streams on a device in memory, whose clock the test sets.
 #![allow(unsafe_code, reason = "drivers' handles")]
 
 mod mock;
@@ -8,16 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mock::{LEGACY, Mock, Nature, PER_THREAD, Put};
-use xsched_core::hal::{Backend, Halves, Ladder, Retire, Steps, Submit};
+use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
 use xsched_hal_stream::{
-    Holder, NoGate, PlainStream, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand,
-    StreamConfig, StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire,
-    StreamSubmit,
+    Holder, NoGate, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand, StreamConfig,
+    StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire, StreamSubmit,
 };
 
-type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, Ladder<StreamPreempt<Mock>>>;
+type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, LevelAdapter<StreamPreempt<Mock>>>;
 
 const US: u64 = 1_000;
 
@@ -48,7 +47,7 @@ fn puts(device: &StreamDevice<Mock>) -> Vec<Put> {
     device.api().puts().pop().expect("a stream")
 }
 
-/// Launches commands with a marker each, numbered from `first`.
+/// Launches commands with a fence each, numbered from `first`.
 fn launch(queue: &mut Queue, first: u64, count: u64, ns: u64) {
     for n in first..first + count {
         queue.submit.launch(CmdId(n), &command(ns), true).expect("a launch");
@@ -104,7 +103,7 @@ mod busy_time {
     }
 
     #[test]
-    fn one_marker_may_cover_many_commands() {
+    fn one_fence_may_cover_many_commands() {
         let mut device = device(Nature::default());
         let mut queue = open(&mut device, 200 * US);
         for n in 0..8 {
@@ -118,7 +117,7 @@ mod busy_time {
     }
 
     #[test]
-    fn commands_without_a_marker_are_covered_by_one_that_is_put_later() {
+    fn commands_without_a_fence_are_covered_by_one_that_is_put_later() {
         let mut device = device(Nature::default());
         let mut queue = open(&mut device, 200 * US);
         for n in 0..3 {
@@ -126,8 +125,8 @@ mod busy_time {
         }
         device.api().pass(1_000 * US);
         assert_eq!(poll(&mut queue), None);
-        queue.submit.mark(CmdId(2)).expect("a marker");
-        // Counted to the marker, since nothing tells when they ended.
+        queue.submit.fence(CmdId(2)).expect("a fence");
+        // Counted to the fence, since nothing tells when they ended.
         assert_eq!(poll(&mut queue), Some((3, 1_000 * US)));
     }
 
@@ -168,7 +167,7 @@ mod busy_time {
     }
 }
 
-/// Bursts of commands looks, marks and pauses in any order, on devices of both sorts.
+/// Bursts of commands looks, fences and pauses in any order, on devices of both sorts.
 #[test]
 fn device_time_adds_up_whatever_happens() {
     for seed in 0..400_u64 {
@@ -196,16 +195,16 @@ fn device_time_adds_up_whatever_happens() {
                     for left in (0..burst).rev() {
                         let kind = draw(3);
                         let command = command(100 * (kind + 1)).of_kind(kind as u32);
-                        // Nothing comes later without a marker.
-                        let marker = left == 0 || draw(2) == 0;
-                        queue.submit.launch(CmdId(n), &command, marker).expect("a launch");
+                        // Nothing comes later without a fence.
+                        let fence = left == 0 || draw(2) == 0;
+                        queue.submit.launch(CmdId(n), &command, fence).expect("a launch");
                         n += 1;
                         ran += 100 * (kind + 1);
                     }
                 }
                 3 => device.api().pass(draw(1_500)),
                 _ if n > upto && draw(3) == 0 => {
-                    queue.submit.mark(CmdId(n - 1)).expect("a marker");
+                    queue.submit.fence(CmdId(n - 1)).expect("a fence");
                 }
                 _ => {}
             }
@@ -264,9 +263,9 @@ mod ends {
         assert!((59 * US..=60 * US).contains(&last), "{last}");
     }
 
-    /// The marker gets its event when something follows, and both are told apart.
+    /// The fence gets its event when something follows, and both are told apart.
     #[test]
-    fn a_marker_is_recorded_late_when_something_follows() {
+    fn a_fence_is_recorded_late_when_something_follows() {
         let mut device = device(sees_ends());
         let mut queue = open(&mut device, 200 * US);
         launch(&mut queue, 0, 1, 30 * US);
@@ -284,10 +283,10 @@ mod ends {
         assert_eq!(poll(&mut queue), Some((3, 50 * US)));
     }
 
-    /// Both have ended before anybody looks: the first is seen by the end, and the second is
+    /// Both have ended before the first poll: the first is seen by the end, and the second is
     /// measured all the same, though it is of a kind that is not known.
     #[test]
-    fn a_marker_that_comes_again_is_where_the_next_is_measured_from() {
+    fn a_fence_that_comes_again_is_where_the_next_is_measured_from() {
         let mut device = device(sees_ends());
         let mut queue = open(&mut device, 200 * US);
         launch(&mut queue, 0, 1, 30 * US);
@@ -303,7 +302,7 @@ mod ends {
 
     /// A thread that launches now and then and never looks: the stream was empty in between.
     #[test]
-    fn idle_time_that_nobody_saw_is_not_counted() {
+    fn idle_time_between_two_polls_is_not_counted() {
         for kinds in [1, 3] {
             let mut device = device(sees_ends());
             let mut queue = open(&mut device, 200 * US);
@@ -324,9 +323,9 @@ mod ends {
         }
     }
 
-    /// As whoever missed it does. It stands for the same command, whose time is from its launch.
+    /// As the runtime does for a missed fence. It stands for the same command, whose time is from its launch.
     #[test]
-    fn a_marker_that_is_put_again_says_the_same() {
+    fn a_fence_that_is_put_again_says_the_same() {
         let mut device = device(sees_ends());
         let mut queue = open(&mut device, 200 * US);
         launch(&mut queue, 0, 1, 30 * US);
@@ -335,11 +334,11 @@ mod ends {
         launch(&mut queue, 1, 1, 30 * US);
         device.api().pass(10 * US);
         device.api().fail_all(Some("record"));
-        assert!(queue.submit.mark(CmdId(1)).is_err());
+        assert!(queue.submit.fence(CmdId(1)).is_err());
         device.api().heal();
-        queue.submit.mark(CmdId(1)).expect("a marker");
+        queue.submit.fence(CmdId(1)).expect("a fence");
         assert_eq!(poll(&mut queue), None);
-        queue.submit.mark(CmdId(1)).expect("a marker");
+        queue.submit.fence(CmdId(1)).expect("a fence");
         device.api().pass(1_000 * US);
         assert_eq!(poll(&mut queue), Some((2, 30 * US)));
         launch(&mut queue, 2, 1, 30 * US);
@@ -348,7 +347,7 @@ mod ends {
     }
 
     #[test]
-    fn a_late_marker_that_cannot_be_recorded_is_put_again() {
+    fn a_late_fence_that_cannot_be_recorded_is_put_again() {
         let mut device = device(sees_ends());
         let mut queue = open(&mut device, 200 * US);
         launch(&mut queue, 0, 1, 30 * US);
@@ -360,7 +359,7 @@ mod ends {
         device.api().heal();
         device.api().pass(40 * US);
         assert_eq!(poll(&mut queue), None);
-        queue.submit.mark(CmdId(2)).expect("a marker");
+        queue.submit.fence(CmdId(2)).expect("a fence");
         device.api().pass(40 * US);
         assert_eq!(poll(&mut queue).expect("both have retired").0, 3);
     }
@@ -518,12 +517,12 @@ mod gates {
         let mut queue = open(&mut device, 0);
         queue.preempt.step(Step::Deactivate).expect("a step");
         launch(&mut queue, 0, 1, US);
-        let mut other = device.clone();
-        let mut late = device.unheld(|| {
+        let mut again = device.clone();
+        let mut late = device.with_gates_open(|| {
             device.api().pass(10 * US);
             assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(1));
             // A queue that comes now, and is held, is open as well.
-            let mut late = open(&mut other, 0);
+            let mut late = open(&mut again, 0);
             late.preempt.step(Step::Deactivate).expect("a step");
             launch(&mut late, 0, 1, US);
             device.api().pass(10 * US);
@@ -567,7 +566,11 @@ mod levels {
         let nature = Nature { blocking: true, ..Nature::default() };
         let mut blocking = self::device(nature);
         let stream = blocking.api().create_stream(None).expect("a stream");
-        assert_eq!(level_on(&mut blocking, stream), Level::Block, "a blocking stream of others'");
+        assert_eq!(
+            level_on(&mut blocking, stream),
+            Level::Block,
+            "a blocking stream of the caller"
+        );
         assert_eq!(open(&mut blocking, 0).caps.level, Level::Deactivate, "one of its own");
         let nature = Nature { own_ring: Some(false), ..Nature::default() };
         assert_eq!(open(&mut self::device(nature), 0).caps.level, Level::Block, "a shared ring");
@@ -609,17 +612,17 @@ mod levels {
     }
 
     #[test]
-    fn markers_are_bounded() {
+    fn fences_are_bounded() {
         let config = with_entries(Some(4));
         let mut device = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
         let mut queue = open(&mut device, 0);
         assert_eq!(queue.caps.entries_max, 4);
         queue.submit.launch(CmdId(0), &command(US), true).expect("a launch");
-        let refused = (0..20).find_map(|_| queue.submit.mark(CmdId(0)).err());
-        assert!(matches!(refused, Some(StreamError::MarkersFull { markers: 8 })), "{refused:?}");
+        let refused = (0..20).find_map(|_| queue.submit.fence(CmdId(0)).err());
+        assert!(matches!(refused, Some(StreamError::FencesFull { fences: 8 })), "{refused:?}");
         device.api().pass(10 * US);
         assert_eq!(poll(&mut queue), Some((1, US)));
-        queue.submit.mark(CmdId(0)).expect("there is room again");
+        queue.submit.fence(CmdId(0)).expect("there is room again");
     }
 }
 
@@ -644,7 +647,7 @@ mod self_test {
     #[test]
     fn a_device_that_holds_all_streams_is_noticed() {
         let nature = Nature { one_ring: true, ..Nature::default() };
-        assert_eq!(outcome(nature), Some(NoGate::OthersHeld));
+        assert_eq!(outcome(nature), Some(NoGate::OtherStreamsHeld));
     }
 
     #[test]
@@ -759,7 +762,7 @@ mod flags {
             let (mut queue, _) = word(&mut device);
             queue.preempt.step(Step::Reactivate).expect("a step");
             launch(&mut queue, 1, 5, US);
-            // Without a marker, so that its start event is still to be used.
+            // Without a fence, so that its start event is still to be used.
             device.api().pass(100 * US);
             assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(6));
             queue.submit.launch(CmdId(6), &command(US), false).expect("a launch");
@@ -837,7 +840,7 @@ mod shared_words {
 
     /// A scheduler in another process holds the queue by a bit of its own.
     #[test]
-    fn the_bits_of_others_hold_as_well_and_stay() {
+    fn the_bits_of_other_processes_hold_as_well_and_stay() {
         let mut device = device(Nature::default());
         let memory = device.api().flag_memory(64).expect("memory");
         // SAFETY: it is used for this queue alone, and lives as long as the device.
@@ -864,12 +867,11 @@ mod shared_words {
         assert!(device.api().last_word() != Some(memory.device));
     }
 
-    fn page(name: &str) -> (SharedPage, SharedPage) {
-        let path = std::env::temp_dir().join(format!("xsched-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let pages = (SharedPage::create(&path), SharedPage::open(&path));
-        std::fs::remove_file(&path).expect("the file of the page");
-        (pages.0.expect("a page"), pages.1.expect("the same page"))
+    /// A page as two processes have it.
+    fn page() -> (SharedPage, SharedPage) {
+        let ours = SharedPage::create().expect("a page");
+        let theirs = SharedPage::open(&ours.path()).expect("the same page");
+        (ours, theirs)
     }
 
     fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -882,9 +884,9 @@ mod shared_words {
 
     /// The holder is alive, and does not know that a launch waits for it.
     #[test]
-    fn a_launch_that_blocks_behind_a_gate_that_others_closed_opens_it() {
+    fn a_launch_that_blocks_behind_a_gate_of_another_process_opens_it() {
         let mut device = device(Nature { ring: Some(6), ..Nature::default() });
-        let (ours, theirs) = page("blocked");
+        let (ours, theirs) = page();
         let gate = device.share(ours).expect("a shared page").take(0).expect("a word");
         let config = StreamConfig::default().spacing(Spacing::of_ns(0)).in_page(gate);
         let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
@@ -893,7 +895,7 @@ mod shared_words {
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    theirs.alive(0);
+                    theirs.renew(0);
                     thread::sleep(Duration::from_millis(10));
                 }
             });
@@ -905,12 +907,12 @@ mod shared_words {
     }
 
     #[test]
-    fn a_page_holds_a_queue_from_elsewhere_for_as_long_as_somebody_is_alive() {
+    fn a_hold_of_another_process_lasts_as_long_as_it_renews_its_lease() {
         let lease = Duration::from_millis(400);
         let mut config = StreamDeviceConfig::default();
-        config.others_lease = lease;
+        config.hold_lease = lease;
         let mut device = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
-        let (ours, theirs) = page("lease");
+        let (ours, theirs) = page();
         let gates = device.share(ours).expect("a shared page");
         let gate = gates.take(3).expect("a word");
         assert!(gates.take(3).is_none() && gates.take(SHARED_WORDS).is_none());
@@ -921,7 +923,7 @@ mod shared_words {
         launch(&mut queue, 0, 1, US);
         for _ in 0..24 {
             thread::sleep(lease / 8);
-            theirs.alive(3);
+            theirs.renew(3);
             device.api().pass(10 * US);
             assert_eq!((poll(&mut queue), device.forced_open()), (None, 0));
         }
@@ -933,37 +935,56 @@ mod shared_words {
         theirs.release(3, holder);
         assert_eq!(theirs.word(3).load(Ordering::SeqCst), 0);
     }
-}
 
-mod plain {
-    use std::sync::Arc;
-
-    use super::*;
-
+    /// A word of a page is of no use to another device, even when the first is gone.
     #[test]
-    fn a_plain_stream_keeps_to_its_threshold_and_leaves_nothing() {
-        let api = Arc::new(Mock::new(Nature::default()));
-        let mut stream = PlainStream::new(Arc::clone(&api), None).expect("a stream");
-        for _ in 0..3 {
-            stream.launch_within(&command(US), 3).expect("a launch");
-        }
-        // The fourth waits until the first has completed.
-        let clock = Arc::clone(&api);
-        let later = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(5));
-            let puts = clock.puts().remove(0);
-            clock.pass(US);
-            puts.iter().filter(|put| matches!(put, Put::Run(_))).count()
-        });
-        stream.launch_within(&command(US), 3).expect("a launch");
-        assert_eq!(later.join().expect("it ends"), 3);
-        stream.wait().expect("all is well");
-        api.fail_all(Some("record"));
-        api.pass(10 * US);
-        assert!(stream.launch_within(&command(US), 3).is_err());
-        api.heal();
-        drop(stream);
-        assert_eq!(api.alive(), (0, 0, 0));
+    fn a_gate_of_another_device_is_refused() {
+        let first = device(Nature::default());
+        let (ours, theirs) = page();
+        let gates = first.share(ours).expect("a shared page");
+        let gate = gates.take(7).expect("a word");
+        drop((gates, first));
+        let mut second = device(Nature::default());
+        let config = StreamConfig::default().in_page(gate);
+        let refused = second.open(QueueId::new(0, 0), config).map(drop);
+        assert!(matches!(refused, Err(StreamError::WordOfOtherDevice)));
+        assert_eq!(second.api().alive().0, 0, "a stream is left");
+        assert_eq!(theirs.word(7).load(Ordering::SeqCst), 0);
+    }
+
+    /// A gate keeps the memory of its word, whatever else is dropped.
+    #[test]
+    fn a_queue_keeps_the_page_of_its_gate() {
+        let mut device = device(Nature::default());
+        let (ours, theirs) = page();
+        let gates = device.share(ours).expect("a shared page");
+        let config = StreamConfig::default().in_page(gates.take(1).expect("a word"));
+        drop(gates);
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        drop(device);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        assert_eq!(theirs.word(1).load(Ordering::SeqCst), 1);
+        drop(queue);
+        assert_eq!(theirs.word(1).load(Ordering::SeqCst), 0);
+    }
+
+    /// The driver could not take the page back, so the device may still read it.
+    #[test]
+    fn a_page_that_the_driver_keeps_stays_mapped() {
+        use std::os::unix::fs::MetadataExt;
+
+        let device = device(Nature::default());
+        let ours = SharedPage::create().expect("a page");
+        let inode = std::fs::metadata(ours.path()).expect("a file").ino().to_string();
+        let is_mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("this process's mappings");
+            maps.lines().any(|line| line.split_whitespace().nth(4) == Some(&inode))
+        };
+        drop(device.share(ours).expect("a shared page"));
+        assert!(is_mapped());
+        device.api().fail_all(Some("enter"));
+        drop(device);
+        assert!(is_mapped(), "unmapped while it is registered");
     }
 }
 
@@ -992,7 +1013,7 @@ mod failing_drivers {
             }
             let _ = queue.retire.forecast(CmdId(n));
         }
-        note(queue.submit.mark(CmdId(5)));
+        note(queue.submit.fence(CmdId(5)));
         device.api().pass(100 * US);
         note(queue.retire.poll_retired().map(|_| ()));
         worst
@@ -1199,7 +1220,7 @@ mod graphs {
         let again = first.open(QueueId::new(1, 0), config()).map(|_| ());
         assert!(matches!(again, Err(StreamError::WordTaken)), "{again:?}");
         let other = second.open(QueueId::new(0, 0), config()).map(|_| ());
-        assert!(matches!(other, Err(StreamError::WordOfAnother)), "{other:?}");
+        assert!(matches!(other, Err(StreamError::WordOfOtherDevice)), "{other:?}");
         assert_eq!((streams(&first), streams(&second)), before, "a stream was left");
         drop(queue);
         first.open(QueueId::new(1, 0), config()).expect("a queue");

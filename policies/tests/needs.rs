@@ -83,7 +83,7 @@ impl<P: Policy> Rig<P> {
         // Whatever a policy decided, deciding again must change nothing.
         self.scheduler.reconsider_all();
         assert_eq!(self.scheduler.poll_order(self.now), None, "not idempotent");
-        self.scheduler.doubt_all();
+        self.scheduler.invalidate_all();
         assert_eq!(self.scheduler.poll_order(self.now), None, "not the same for all queues");
         words.join(" ")
     }

@@ -92,7 +92,7 @@ enum Failure {
     NotRunning = 16,
     /// The low queue's commands are not done.
     LowNotDone = 17,
-    /// There were orders or oddities at the end that nobody expected.
+    /// There were orders or anomalies at the end that nobody expected.
     NotClean = 18,
 }
 
@@ -259,7 +259,7 @@ fn resume_low(world: &mut World, last: CmdId) -> Check {
     world.low.retire(now, CmdId(last.0 + 1), Failure::LowNotDone)?;
 
     let order = world.exchange()?;
-    let odd = world.low.queue.oddities();
+    let odd = world.low.queue.anomalies();
     let clean = order.is_none() && odd.protocol == 0 && odd.failed_steps == 0;
     ensure(clean && world.scheduler.stats().stale_acks == 0, Failure::NotClean)
 }

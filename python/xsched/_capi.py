@@ -120,7 +120,7 @@ class XSched:
 
     @staticmethod
     def XQueueSetLaunchConfig(xq: XQueueHandle, threshold: int, batch_size: int) -> XResult:
-        """Sets how many commands are in flight, and how many between two markers; -1 keeps one."""
+        """Sets how many commands are in flight, and how many between two fences; -1 keeps one."""
         return XResult(preempt().XQueueSetLaunchConfig(xq, threshold, batch_size))
 
     @staticmethod

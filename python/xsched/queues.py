@@ -161,7 +161,7 @@ class Queue:
         """Makes a hardware queue preemptible at a level, 1 to 3.
 
         `threshold` is how many commands are in flight at most, and `batch_size` how many there are
-        between two markers. With `blocking_submit`, `submit` returns once the command is launched.
+        between two fences. With `blocking_submit`, `submit` returns once the command is launched.
         With `owns_hardware`, closing this closes `hardware` too.
 
         Raises NotSupportedError for a level above the device's.
@@ -265,7 +265,7 @@ class Queue:
     def set_launch_config(
         self, threshold: Optional[int] = None, batch_size: Optional[int] = None
     ) -> None:
-        """Sets how many commands are in flight at most, and how many there are between two markers.
+        """Sets how many commands are in flight at most, and how many there are between two fences.
 
         None keeps what is.
         """

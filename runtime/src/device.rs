@@ -22,7 +22,7 @@ const BREATHER: u32 = bound(20, 0);
 /// The reaper's naps between looks at a device that cannot wake it, in microseconds: the first, and
 /// the longest.
 const NAP_US: (u64, u64) = (20, 500);
-/// The longest rest while there are queues to look at: markers that were lost must be missed in
+/// The longest rest while there are queues to look at: fences that were lost must be missed in
 /// time, whenever they were put.
 const REST: Duration = Duration::from_millis(50);
 /// At each so-manieth rest, queues with nothing in flight are let go. It costs a wake-up to come

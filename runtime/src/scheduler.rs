@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use xsched_core::time::Instant;
+use xsched_core::lease::{Liveness, Watchdog};
 
 use crate::clock::now;
 use crate::hub::{Brain, Hub};
@@ -37,40 +37,27 @@ fn rounds(hub: &Hub) {
 
 /// Looks at the lease until the other end of `end` is dropped.
 pub(crate) fn watch(hub: &Weak<Hub>, end: &Receiver<()>) {
-    let mut watchdog = Watchdog::default();
+    let Some(lease) = hub.upgrade().map(|hub| hub.lease) else { return };
+    let mut watchdog = Watchdog::new(lease.into());
     loop {
-        let Some(lease) = hub.upgrade().map(|hub| hub.lease) else { return };
         if end.recv_timeout(lease / 2) != Err(RecvTimeoutError::Timeout) {
             return;
         }
         let Some(hub) = hub.upgrade() else { return };
-        watchdog.look(&hub);
+        look(&mut watchdog, &hub);
     }
 }
 
-/// What the watchdog knows from one look to the next.
-#[derive(Debug, Default)]
-pub(crate) struct Watchdog {
-    /// The round that was too long, for which all queues run.
-    blamed: Option<Instant>,
-}
-
-impl Watchdog {
-    /// Ends all holds if the scheduler has been busy with one round for its lease.
-    pub(crate) fn look(&mut self, hub: &Hub) {
-        let Some(started) = hub.round_started() else { return };
-        if u128::from(now().since(started).as_ns()) < hub.lease.as_nanos() {
-            return;
-        }
-        // Told and counted once for each round that takes too long.
-        if self.blamed != Some(started) {
-            self.blamed = Some(started);
+/// Ends all holds if the scheduler has been busy with one round for its lease.
+pub(crate) fn look(watchdog: &mut Watchdog, hub: &Hub) {
+    match watchdog.look(now(), hub.round_started()) {
+        Liveness::Alive => {}
+        Liveness::Silent => {
             tracing::error!("the scheduler has been silent past its lease; all queues run");
             hub.fail_open();
-        } else if !mutant("blamed once") {
-            // It may have woken up, ordered another hold, and fallen silent again.
-            hub.end_holds();
         }
+        Liveness::StillSilent if mutant("blamed once") => {}
+        Liveness::StillSilent => hub.end_holds(),
     }
 }
 

@@ -32,14 +32,14 @@ pub struct Stats {
     pub lost: bool,
     /// Commands that may be in flight at present.
     pub threshold: u32,
-    /// Commands per completion marker at present.
+    /// Commands per completion fence at present.
     pub batch: u32,
     /// Answers of the driver that made no sense and were ignored.
     pub protocol_errors: u64,
     /// Steps of a hold that the device refused.
     pub failed_steps: u64,
-    /// Completion markers that had to be put again.
-    pub remarks: u64,
+    /// Completion fences that had to be put again.
+    pub repeated_fences: u64,
 }
 
 impl Stats {
@@ -52,15 +52,15 @@ impl Stats {
             failed: report.failures,
             busy: Duration::from_nanos(report.busy.as_ns()),
             hold: report.hold,
-            held_by_hand: report.by_hand,
+            held_by_hand: report.suspended,
             failed_open: report.failed_open,
             waiting: report.waiting.is_some(),
             lost: report.lost,
             threshold: snapshot.threshold,
             batch: snapshot.batch,
-            protocol_errors: snapshot.oddities.protocol,
-            failed_steps: snapshot.oddities.failed_steps,
-            remarks: snapshot.oddities.remarks,
+            protocol_errors: snapshot.anomalies.protocol,
+            failed_steps: snapshot.anomalies.failed_steps,
+            repeated_fences: snapshot.anomalies.repeated_fences,
         }
     }
 }

@@ -11,7 +11,7 @@ use xsched::core::message::HoldState;
 use xsched::core::window::WindowConfig;
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
 use xsched::{Device, Drain, Runtime, WaitError, XQueue, XQueueConfig};
-use xsched_hal_host::{Busy, HostCommand, HostConfig, HostDevice};
+use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
 
 fn host(runtime: &Runtime) -> Device<HostDevice> {
     runtime.device(HostDevice::new(HostConfig::default()).unwrap()).unwrap()
@@ -169,7 +169,7 @@ fn a_stop_that_takes_its_time_is_seen_by_a_reaper_that_rests() {
     let config = HostConfig { stop_wait: Duration::ZERO, ..HostConfig::default() };
     let device = runtime.device(HostDevice::new(config).unwrap()).unwrap();
     let queue = queue(&device, 0);
-    let last = queue.submit(Busy::calibrate().command(200_000_000)).unwrap();
+    let last = queue.submit(BusyLoop::calibrate().command(200_000_000)).unwrap();
     for _ in 0..10 {
         // Longer than the reaper stays awake.
         std::thread::sleep(Duration::from_millis(5));

@@ -33,7 +33,7 @@ pub(crate) enum Event {
     Stepped {
         stream: u32,
     },
-    /// The host sees a marker.
+    /// The host sees a fence.
     Detect {
         stream: u32,
     },
@@ -55,7 +55,7 @@ pub(crate) enum Event {
     Pump {
         queue: u32,
     },
-    /// A lost marker may have to be put again.
+    /// A lost fence may have to be put again.
     QueueTimer {
         queue: u32,
     },
@@ -67,7 +67,7 @@ pub(crate) enum Event {
     Orders,
     /// The watchdog looks at the scheduler's lease.
     Watchdog,
-    /// An injected fault or a hold by hand.
+    /// An injected fault or a user hold.
     Disturb {
         index: u32,
     },

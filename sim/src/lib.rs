@@ -5,32 +5,26 @@
 //! [`scenario::Scenario`] says what is simulated, [`run::run`] does it, and [`report`] turns the
 //! [`outcome::Outcome`] into tables, JSON and pictures. The same seed gives the same bytes.
 //!
-//! [`run::run_with`] runs a policy of the caller's, and [`conformance`] says whether it keeps what
-//! it promises.
+//! [`run::run_with`] runs a policy of the caller's.
 //!
-//! [`comparators`] are models of other systems, to run instead of a policy.
+//! A [`scenario::System`] is a model of another system, to run instead of a policy.
 //!
 //! Every run is watched by the checkers of [`xsched_core::check`]. [`swarm`] draws random scenarios
 //! with faults and looks for violations.
 
+#[cfg(test)]
+extern crate self as xsched_sim;
+
 mod clock;
-pub mod comparators;
-pub mod conformance;
+mod comparators;
 mod device;
 mod engine;
-#[doc(hidden)]
-pub mod fuzzing;
+mod gate;
 pub mod outcome;
-pub mod paper;
 pub mod replay;
 pub mod report;
 pub mod run;
-mod sample;
+pub mod sample;
 pub mod scenario;
 pub mod stats;
 pub mod swarm;
-
-/// The code of the chapter on policies, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/policies.md")]
-struct PoliciesChapter;

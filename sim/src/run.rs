@@ -5,11 +5,11 @@ use xsched_core::hal::Contract;
 use xsched_core::policy::Policy;
 use xsched_policies::Any;
 
-use crate::comparators::System;
-pub use crate::engine::Mutant;
-use crate::engine::{Engine, Faults, Setup};
+#[cfg(test)]
+use crate::engine::Mutant;
+use crate::engine::{Engine, Faults, Setup, Variation};
 use crate::outcome::Outcome;
-use crate::scenario::{Scenario, TaskSpec};
+use crate::scenario::{Scenario, System, TaskSpec};
 
 /// What the caller wants otherwise than the scenario says.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +100,8 @@ pub fn run(
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, RunError> {
     let (system, policy) = choose(scenario, options)?;
-    run_setup(scenario, Box::new(policy), setup(scenario, system, options)?, progress)
+    let setup = setup(scenario, system, options)?;
+    run_setup(scenario, system, Box::new(policy), setup, progress)
 }
 
 /// Runs a scenario once under a policy of the caller's: the object that a runtime would take. What
@@ -133,15 +134,16 @@ pub fn run_with<'p>(
     options: &RunOptions,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, RunError> {
-    run_setup(scenario, Box::new(policy), setup(scenario, None, options)?, progress)
+    let setup = setup(scenario, None, options)?;
+    run_setup(scenario, None, Box::new(policy), setup, progress)
 }
 
 /// Runs a scenario with a deliberate defect, to see its checker notice.
 ///
 /// # Errors
 /// As [`run`].
-#[doc(hidden)]
-pub fn run_mutant(
+#[cfg(test)]
+pub(crate) fn run_mutant(
     scenario: &Scenario,
     options: &RunOptions,
     mutant: Mutant,
@@ -153,7 +155,7 @@ pub fn run_mutant(
         let stall = crate::engine::Disturbance::StallScheduler { ns: 60_000_000 };
         setup.faults.disturbances.push((10_500_000, stall));
     }
-    run_setup(scenario, Box::new(policy), setup, &mut |_| {})
+    run_setup(scenario, system, Box::new(policy), setup, &mut |_| {})
 }
 
 fn setup(
@@ -166,7 +168,6 @@ fn setup(
         return Err(RunError::NoSuchLevel { level });
     }
     Ok(Setup {
-        system,
         // The systems do not preempt.
         level: if system.is_some() { 1 } else { level },
         seed: options.seed.unwrap_or(scenario.seed),
@@ -197,12 +198,13 @@ fn choose(scenario: &Scenario, options: &RunOptions) -> Result<(Option<System>, 
 
 pub(crate) fn run_setup<'p>(
     scenario: &Scenario,
+    system: Option<System>,
     policy: Box<dyn Policy + 'p>,
     setup: Setup,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, RunError> {
     let mut tasks = scenario.expanded_tasks();
-    if let Some(system) = setup.system {
+    if let Some(system) = system {
         system.prepare(scenario, &mut tasks);
     }
     if policy.holds() {
@@ -211,7 +213,9 @@ pub(crate) fn run_setup<'p>(
         }
     }
     let contracts: Vec<Contract> = tasks.iter().map(|_| Contract::default()).collect();
-    Ok(Engine::new(scenario, &tasks, &contracts, policy, setup)?.run(progress))
+    let none = Variation::default;
+    let variation = system.map_or_else(none, |system| system.variation(scenario, &tasks));
+    Ok(Engine::new(scenario, &tasks, &contracts, policy, variation, setup)?.run(progress))
 }
 
 fn check_level(scenario: &Scenario, task: &TaskSpec, level: u8) -> Result<(), RunError> {

@@ -1,4 +1,13 @@
-//! Drawing from distributions.
+//! Reproducible draws from the distributions of a scenario.
+//!
+//! ```
+//! use xsched_sim::sample::{Sampler, generator};
+//! use xsched_sim::scenario::Dist;
+//!
+//! let mut length = Sampler::new(&Dist::Exponential { mean_ns: 1_000.0 });
+//! let first = length.draw(&mut generator(1, 0));
+//! assert_eq!(first, length.draw(&mut generator(1, 0)), "the same seed gives the same draws");
+//! ```
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, StandardNormal};
@@ -7,11 +16,13 @@ use xsched_core::rng::SplitMix64;
 
 use crate::scenario::Dist;
 
-/// A generator of its own for every purpose, so that one task's draws do not shift another's.
-pub(crate) type Rng = Pcg64Mcg;
+/// A random number generator. Each purpose has one of its own, so that the draws of one task do not
+/// shift those of another.
+pub type Rng = Pcg64Mcg;
 
-/// The generator number `stream` of a run.
-pub(crate) fn generator(seed: u64, stream: u64) -> Rng {
+/// Makes generator number `stream` of the run with this seed.
+#[must_use]
+pub fn generator(seed: u64, stream: u64) -> Rng {
     let mut mix = SplitMix64::new(seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mix.next_u64();
     Rng::seed_from_u64(mix.next_u64())
@@ -19,7 +30,10 @@ pub(crate) fn generator(seed: u64, stream: u64) -> Rng {
 
 /// A distribution, prepared for drawing.
 #[derive(Clone, Debug)]
-pub(crate) enum Sampler {
+pub struct Sampler(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
     Constant(u64),
     Exponential { mean_ns: f64 },
     LogNormal { mu: f64, sigma: f64 },
@@ -29,17 +43,19 @@ pub(crate) enum Sampler {
 }
 
 impl Sampler {
-    pub(crate) fn new(dist: &Dist) -> Self {
-        match dist {
-            Dist::Constant(ns) => Self::Constant(*ns),
-            Dist::Exponential { mean_ns } => Self::Exponential { mean_ns: *mean_ns },
+    /// Prepares the distribution for drawing.
+    #[must_use]
+    pub fn new(dist: &Dist) -> Self {
+        Self(match dist {
+            Dist::Constant(ns) => Kind::Constant(*ns),
+            Dist::Exponential { mean_ns } => Kind::Exponential { mean_ns: *mean_ns },
             // The mean of a log-normal is exp(mu + sigma² / 2).
             Dist::LogNormal { mean_ns, sigma } => {
-                Self::LogNormal { mu: mean_ns.ln() - sigma * sigma / 2.0, sigma: *sigma }
+                Kind::LogNormal { mu: mean_ns.ln() - sigma * sigma / 2.0, sigma: *sigma }
             }
-            Dist::Uniform { min_ns, max_ns } => Self::Uniform { min_ns: *min_ns, max_ns: *max_ns },
+            Dist::Uniform { min_ns, max_ns } => Kind::Uniform { min_ns: *min_ns, max_ns: *max_ns },
             Dist::Sequence { values_ns } => {
-                Self::Sequence { values_ns: values_ns.clone(), next: 0 }
+                Kind::Sequence { values_ns: values_ns.clone(), next: 0 }
             }
             Dist::Empirical { values_ns, weights } => {
                 let weight = |i: usize| weights.get(i).copied().unwrap_or(1.0);
@@ -49,30 +65,30 @@ impl Sampler {
                     sum
                 });
                 let upto: Box<[f64]> = upto.collect();
-                Self::Empirical { values_ns: values_ns.clone(), upto }
+                Kind::Empirical { values_ns: values_ns.clone(), upto }
             }
-        }
+        })
     }
 
     /// Draws a time in nanoseconds.
-    pub(crate) fn draw(&mut self, rng: &mut Rng) -> u64 {
-        match self {
-            Self::Constant(ns) => *ns,
-            Self::Exponential { mean_ns } => {
+    pub fn draw(&mut self, rng: &mut Rng) -> u64 {
+        match &mut self.0 {
+            Kind::Constant(ns) => *ns,
+            Kind::Exponential { mean_ns } => {
                 let e: f64 = Exp1.sample(rng);
                 round(e * *mean_ns)
             }
-            Self::LogNormal { mu, sigma } => {
+            Kind::LogNormal { mu, sigma } => {
                 let n: f64 = StandardNormal.sample(rng);
                 round(n.mul_add(*sigma, *mu).exp())
             }
-            Self::Uniform { min_ns, max_ns } => rng.random_range(*min_ns..=*max_ns),
-            Self::Sequence { values_ns, next } => {
+            Kind::Uniform { min_ns, max_ns } => rng.random_range(*min_ns..=*max_ns),
+            Kind::Sequence { values_ns, next } => {
                 let value = values_ns[*next];
                 *next = (*next + 1) % values_ns.len();
                 value
             }
-            Self::Empirical { values_ns, upto } => {
+            Kind::Empirical { values_ns, upto } => {
                 let total = upto.last().copied().unwrap_or(0.0);
                 let at = rng.random_range(0.0..1.0) * total;
                 let index = upto.partition_point(|&sum| sum <= at).min(values_ns.len() - 1);
@@ -81,24 +97,25 @@ impl Sampler {
         }
     }
 
-    /// Begins a sequence again.
-    pub(crate) fn restart(&mut self) {
-        if let Self::Sequence { next, .. } = self {
+    /// Begins a sequence again at its first value. Other distributions have no state.
+    pub fn restart(&mut self) {
+        if let Kind::Sequence { next, .. } = &mut self.0 {
             *next = 0;
         }
     }
 
     /// The mean in nanoseconds.
-    pub(crate) fn mean_ns(&self) -> f64 {
-        match self {
-            Self::Constant(ns) => *ns as f64,
-            Self::Exponential { mean_ns } => *mean_ns,
-            Self::LogNormal { mu, sigma } => (mu + sigma * sigma / 2.0).exp(),
-            Self::Uniform { min_ns, max_ns } => (*min_ns as f64 + *max_ns as f64) / 2.0,
-            Self::Sequence { values_ns, .. } => {
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        match &self.0 {
+            Kind::Constant(ns) => *ns as f64,
+            Kind::Exponential { mean_ns } => *mean_ns,
+            Kind::LogNormal { mu, sigma } => (mu + sigma * sigma / 2.0).exp(),
+            Kind::Uniform { min_ns, max_ns } => (*min_ns as f64 + *max_ns as f64) / 2.0,
+            Kind::Sequence { values_ns, .. } => {
                 values_ns.iter().map(|ns| *ns as f64).sum::<f64>() / values_ns.len() as f64
             }
-            Self::Empirical { values_ns, upto } => {
+            Kind::Empirical { values_ns, upto } => {
                 let mut before = 0.0;
                 let mut sum = 0.0;
                 for (value, &upto) in values_ns.iter().zip(&**upto) {

@@ -1,7 +1,7 @@
 //! Swarm runs: random scenarios with random faults, looking for violated invariants.
 //!
 //! Everything follows from one seed. A run has two phases: in the first, things go wrong (refused
-//! launches, lost markers, failed commands and steps, slow launches, a stalled scheduler, holds by
+//! launches, lost fences, failed commands and steps, slow launches, a stalled scheduler, holds by
 //! hand, a vanished client, a lost device); in the second, they no longer do, and every task that
 //! still can must finish.
 
@@ -16,7 +16,6 @@ use xsched_core::hal::FaultRates;
 use xsched_core::level::Level;
 use xsched_policies::Any;
 
-use crate::comparators::Comparators;
 use crate::engine::{Disturbance, Faults, Setup};
 use crate::outcome::Outcome;
 use crate::run::run_setup;
@@ -104,7 +103,7 @@ pub fn swarm(options: &SwarmOptions, progress: &(dyn Fn(u64) + Sync)) -> SwarmSu
 fn run_seed(seed: u64) -> Result<Outcome, String> {
     let drawn = Drawn::new(seed);
     let policy = Box::new(drawn.policy.clone());
-    let run = || run_setup(&drawn.scenario, policy, drawn.setup.clone(), &mut |_| {});
+    let run = || run_setup(&drawn.scenario, None, policy, drawn.setup.clone(), &mut |_| {});
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(outcome)) => Ok(outcome),
         Ok(Err(error)) => Err(format!("the scenario was refused: {error}")),
@@ -176,14 +175,13 @@ impl Drawn {
             tasks,
             references: Vec::new(),
             fitted: Vec::new(),
-            comparators: Comparators::default(),
+            comparators: crate::scenario::Comparators::default(),
         };
         // From a generator of their own: what is drawn above stays the same for a seed when there
         // are more policies.
         let policy = draw_policy(fcfs, &mut scenario, &mut generator(seed, 78));
         let level = rng.random_range(1..=max_level);
         let setup = Setup {
-            system: None,
             level,
             seed,
             checks: true,
@@ -323,8 +321,8 @@ fn rate(max: u32, rng: &mut Rng) -> u32 {
 fn draw_faults(tasks: usize, devices: usize, rng: &mut Rng) -> Faults {
     let rates = FaultRates {
         launch: rate(20, rng),
-        mark: rate(100, rng),
-        lost_marker: rate(150, rng),
+        fence: rate(100, rng),
+        lost_fence: rate(150, rng),
         execution: rate(30, rng),
         step: rate(200, rng),
     };
@@ -343,8 +341,8 @@ fn draw_faults(tasks: usize, devices: usize, rng: &mut Rng) -> Faults {
         let level = Level::ALL[below(3, rng)];
         let from = at(rng);
         let until = rng.random_range(from..TROUBLE_NS);
-        list.push((from, Disturbance::HoldByHand { task, level }));
-        list.push((until, Disturbance::ResumeByHand { task, drop: rng.random_bool(0.3) }));
+        list.push((from, Disturbance::Suspend { task, level }));
+        list.push((until, Disturbance::Resume { task, drop: rng.random_bool(0.3) }));
     }
     for _ in 0..rng.random_range(0..4) {
         let (task, priority) = (below(tasks, rng), rng.random_range(-3..=3));

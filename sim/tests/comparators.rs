@@ -7,9 +7,9 @@ use build::{
     MS, S, US, assert_sound, device, once, parse, periodic, run_checked, runs, scenario,
     slow_device, task, us,
 };
-use xsched_sim::comparators::{Comparators, System};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run};
+use xsched_sim::scenario::{Comparators, System};
 use xsched_sim::scenario::{Concurrency, DeviceSpec, Dist, Scenario, TaskSpec};
 
 /// The tasks on a device under a system with its default parameters.

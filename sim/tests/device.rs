@@ -271,7 +271,7 @@ fn equal_queues_share_what_an_urgent_one_leaves_them() {
 
 #[test]
 fn no_launch_enters_a_full_launch_queue() {
-    // A quarter of 64 entries: seven commands with a marker each, one marker more, and one entry
+    // A quarter of 64 entries: seven commands with a fence each, one fence more, and one entry
     // that stays free. The others wait in the ring, whatever the threshold.
     let short = DeviceSpec { launch_queue: 64, ..sharing(0.0) };
     let urgent = TaskSpec { priority: 1, start_ns: 5 * US, ..once("h", 1, 500 * US) };
@@ -402,7 +402,7 @@ fn a_request_waits_for_what_another_task_has_submitted() {
     let scenario = Scenario { scheduler_latency_ns: 2 * US, ..scenario(slow_device(), tasks) };
     let outcome = run_checked(&scenario, 1);
     // At 5 the producer has submitted two commands. When the scheduler asks for the second, at 9,
-    // the third is launched, so the marker goes behind that: it is seen at 75. The report and the
+    // the third is launched, so the fence goes behind that: it is seen at 75. The report and the
     // order take 2 each, launching 7.
     assert_eq!(us(runs(&outcome, 0)), [(7, 27), (27, 47), (47, 67)]);
     assert_eq!(us(runs(&outcome, 1)), [(86, 96), (96, 106)]);

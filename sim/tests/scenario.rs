@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use xsched_core::cost::Reach;
-use xsched_sim::scenario::fuzz::fuzz_scenario;
 use xsched_sim::scenario::{
     Arrival, Concurrency, Dist, LockOrder, Metric, Scenario, ScenarioError, Stat, SyncScope,
     TaskSpec, TraceRow, WindowSpec,
@@ -478,66 +477,4 @@ fn the_documented_example_is_accepted() {
     assert_eq!(scenario.duration_ns, Some(2_000_000_000));
     assert_eq!(scenario.references.len(), 2);
     assert_eq!(scenario.fitted.len(), 1);
-}
-
-/// A small generator of numbers that are always the same (xorshift64).
-struct Generator(u64);
-
-impl Generator {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-}
-
-/// What the mutations start from: the documented example and all malformed scenarios.
-fn corpus() -> Vec<Vec<u8>> {
-    let mut corpus = vec![documented_example().into_bytes()];
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/malformed");
-    let entries = std::fs::read_dir(folder).expect("the folder of malformed scenarios");
-    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    paths.sort();
-    corpus.extend(paths.iter().map(|path| std::fs::read(path).expect("a scenario")));
-    corpus
-}
-
-#[test]
-fn fuzz_corpus_and_truncations() {
-    let corpus = corpus();
-    for data in &corpus {
-        fuzz_scenario(data);
-    }
-    let example = &corpus[0];
-    for end in 0..=example.len() {
-        fuzz_scenario(&example[..end]);
-    }
-}
-
-#[test]
-fn fuzz_mutations() {
-    let corpus = corpus();
-    let mut generator = Generator(0x9e37_79b9_7f4a_7c15);
-    for round in 0..4_000 {
-        // Every second case mutates the example, which gets through to the last checks.
-        let pick = if round % 2 == 0 { 0 } else { generator.below(corpus.len()) };
-        let mut data = corpus[pick].clone();
-        for _ in 0..=generator.below(3) {
-            let at = generator.below(data.len());
-            match generator.below(4) {
-                0 => data[at] ^= 1 << generator.below(8),
-                1 => data[at] = b"0123456789-.\"[]{}=\n,_e"[generator.below(22)],
-                2 => drop(data.remove(at)),
-                _ => {
-                    let end = (at + generator.below(40)).min(data.len());
-                    let piece = data[at..end].to_vec();
-                    let to = generator.below(data.len());
-                    data.splice(to..to, piece);
-                }
-            }
-        }
-        fuzz_scenario(&data);
-    }
 }

@@ -30,7 +30,7 @@ const COMPILE: &str = "-x hip --cuda-device-only --offload-arch=gfx942 -O3 -nogp
 /// The benches' kernels, and what they compile to.
 const KERNELS: [(&str, &str); 2] = [
     ("hal-hip/kernels/spin.hip", "hal-hip/kernels/spin.gfx942.hsaco"),
-    ("hal-hip/kernels/work.hip", "hal-hip/kernels/work.gfx942.hsaco"),
+    ("lab/kernels/work.hip", "lab/kernels/work.gfx942.hsaco"),
 ];
 /// Where headers are: AMD's, Debian's.
 const ROOTS: [&str; 2] = ["/opt/rocm", "/usr"];

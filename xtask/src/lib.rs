@@ -6,6 +6,8 @@
 //! | [`proof`] | shows that the core and the policies need neither std nor an allocator |
 //! | [`fuzz`] | runs the fuzz targets from the corpora that are checked in |
 //! | [`loom`] | runs the loom models of what threads share |
+//! | [`mutants`] | puts deliberate defects into a copy, which the loom models have to notice |
+//! | [`package`] | packages the crates that are published, and builds them from their packages |
 //! | [`hip`] | checks what can be checked about HIP without an AMD GPU |
 //! | [`capi`] | the C API: its headers, its installation, and programs that use it |
 //! | [`kfd_vm`] | compares AMD's kernel driver, in a virtual machine, with the emulator |
@@ -22,6 +24,8 @@ pub mod fuzz;
 pub mod hip;
 pub mod kfd_vm;
 pub mod loom;
+pub mod mutants;
+pub mod package;
 pub mod proof;
 pub mod python;
 pub mod stress;

@@ -13,6 +13,11 @@ use crate::target_dir;
 
 /// The packages that have models.
 const PACKAGES: [&str; 3] = ["xsched", "xsched-hal-host", "xsched-hal-stream"];
+/// The profile that they are built with.
+pub(crate) const PROFILE: &str = "models";
+/// What makes the crates' modules `sync` take loom's forms. Flags of the caller's would make a build
+/// of its own.
+pub(crate) const RUSTFLAGS: &str = "--cfg loom";
 /// Models that run at a time; each keeps one processor busy.
 const THREADS: &str = "2";
 
@@ -22,45 +27,50 @@ pub struct Options {
     /// One more preemption and more commands: takes hours instead of minutes.
     #[arg(long)]
     pub long: bool,
-    /// Run only the models and mutants whose names start like this: `waiting::`, say.
+    /// Run only the models whose names start like this: `waiting::`, say.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
 }
 
-/// Runs all models and their mutants.
+/// Runs all models.
 ///
 /// # Errors
-/// If a model finds something, or does not notice a mutant.
+/// If a model finds something.
 pub fn run(options: &Options) -> Result<()> {
-    let mut passed = 0;
-    for package in PACKAGES {
-        let mut command = cargo("test --release --lib --locked --package");
-        command.arg(package).arg("--target-dir").arg(target());
-        let only = format!("models::{}", options.only.as_deref().unwrap_or_default());
-        command.args(["--", "--nocapture", "--test-threads", THREADS, &only]);
-        // Flags of the caller's would make a build of its own, with other lints or features.
-        command.env("RUSTFLAGS", "--cfg loom").env_remove("XSCHED_MUTANT");
-        if options.long {
-            command.env("XSCHED_LOOM_LONG", "1");
-        }
-        let closing = run_and_keep(&mut command, "test result:")?;
-        passed += tests_passed(&closing).context("cargo test did not say how many tests passed")?;
+    let mut command = cargo("test --lib --locked --profile");
+    command.arg(PROFILE).args(packages()).arg("--target-dir").arg(target());
+    let only = format!("models::{}", options.only.as_deref().unwrap_or_default());
+    command.args(["--", "--nocapture", "--test-threads", THREADS, &only]);
+    command.env("RUSTFLAGS", RUSTFLAGS).env_remove("XSCHED_MUTANT");
+    if options.long {
+        command.env("XSCHED_LOOM_LONG", "1");
     }
+    let closing = run_and_keep(&mut command, "test result:")?;
+    let passed = tests_passed(&closing).context("cargo test did not say how many tests passed")?;
     ensure!(passed > 0, "NO MODEL RAN; see `cargo xtask loom --help` for how to choose some");
-    println!("loom: {passed} models and mutants passed");
+    println!("loom: {passed} models passed");
     Ok(())
+}
+
+/// The arguments that name the packages.
+fn packages() -> impl Iterator<Item = &'static str> {
+    PACKAGES.into_iter().flat_map(|package| ["--package", package])
 }
 
 /// Runs clippy on the models.
 pub(crate) fn clippy() -> Result<()> {
-    let mut command = cargo("clippy --release --lib --tests --locked");
-    command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
-    command.arg("--target-dir").arg(target()).args(["--", "-D", "warnings"]);
-    run_command(command.env("RUSTFLAGS", "--cfg loom"))
+    let mut command = cargo("clippy --lib --tests --locked --profile");
+    command
+        .arg(PROFILE)
+        .args(packages())
+        .arg("--target-dir")
+        .arg(target())
+        .args(["--", "-D", "warnings"]);
+    run_command(command.env("RUSTFLAGS", RUSTFLAGS))
 }
 
 /// Where models are built.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     target_dir().join("loom")
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
-use xsched_xtask::{ci, fuzz, hip, kfd_vm, loom, proof, python, stress, tidy};
+use xsched_xtask::{ci, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, stress, tidy};
 
 /// Repository chores.
 #[derive(Debug, Parser)]
@@ -27,8 +27,12 @@ enum Chore {
     Fuzz(fuzz::Options),
     /// Stress the runtime for ten minutes, or for as long as you say.
     Stress(stress::Options),
-    /// Run the loom models of what threads share, and their mutants.
+    /// Run the loom models of what threads share.
     Loom(loom::Options),
+    /// Put deliberate defects into a copy, and check that the loom models notice each.
+    Mutants(mutants::Options),
+    /// Package the crates that are published, and build them from their packages.
+    Package,
     /// Check what can be checked about HIP without an AMD GPU. May install Debian's packages.
     Hip,
     /// Compile programs in C and C++ against the C API as it is installed, and run them.
@@ -53,6 +57,8 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Stress(options) => stress::run(&options),
         Chore::Loom(options) => loom::run(&options),
+        Chore::Mutants(options) => mutants::run(&options),
+        Chore::Package => package::run(),
         Chore::Hip => hip::run(),
         Chore::Capi => check::run(),
         Chore::Headers(options) => headers::run(&options),

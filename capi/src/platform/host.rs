@@ -5,11 +5,11 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
-use xsched_core::hal::{Backend, Halves, Ladder, Retire, Submit};
+use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::Level;
 use xsched_hal_host::{
-    Busy, HostCommand, HostConfig, HostDevice, HostError, HostPreempt, HostRetire, HostSubmit,
+    BusyLoop, HostCommand, HostConfig, HostDevice, HostError, HostPreempt, HostRetire, HostSubmit,
 };
 
 use super::{Hardware, call_for, call_now};
@@ -20,20 +20,20 @@ use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
 
-type HostHalves = Halves<HostSubmit, HostRetire, Ladder<HostPreempt>>;
+type HostHalves = Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>;
 
 /// The process's host device, once there is one. It has one compute unit.
 #[derive(Debug, Default)]
 pub(crate) struct HostDevices {
     device: Mutex<Option<(HostDevice, Device<Wrapped<HostDevice>>)>>,
     /// How fast this processor is.
-    busy: OnceLock<Busy>,
+    busy: OnceLock<BusyLoop>,
 }
 
 impl HostDevices {
     /// A command that computes for so many nanoseconds. The first one measures the processor.
     pub(crate) fn command(&self, ns: u64) -> HostCommand {
-        self.busy.get_or_init(Busy::calibrate).command(ns)
+        self.busy.get_or_init(BusyLoop::calibrate).command(ns)
     }
 
     /// A new hardware queue.

@@ -5,13 +5,12 @@ use std::path::Path;
 
 use serde::Serialize;
 use xsched::RecordStats;
+use xsched_lab::console::table::{count, number, percent, table};
+use xsched_lab::demo::device::Request;
+use xsched_lab::demo::judge::{Criterion, Modes, latency, ratio};
+use xsched_lab::demo::workload::Task;
+use xsched_lab::machine::Machine;
 use xsched_sim::report::{LatencyFigures, RunFigures};
-
-use super::device::Request;
-use super::judge::{Criterion, Modes, latency, ratio};
-use super::workload::Task;
-use crate::machine::Machine;
-use crate::table::{count, number, percent, table};
 
 /// Everything that came out, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -180,11 +179,32 @@ fn line(criterion: &Criterion) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::judge;
-    use super::super::judge::tests::modes;
-    use super::super::workload::tasks;
     use super::*;
     use xsched::core::level::Level;
+    use xsched_lab::demo::judge::judge;
+    use xsched_lab::demo::workload::tasks;
+    use xsched_sim::outcome::{Outcome, TaskOutcome};
+
+    /// Figures of three tasks with ten requests each, of these latencies in milliseconds.
+    fn figures(latencies_ms: [u64; 3]) -> RunFigures {
+        let task = |(name, ms): (&str, u64)| TaskOutcome {
+            name: name.to_owned(),
+            latencies_ns: vec![ms * 1_000_000; 10],
+            measured_ns: 1_000_000_000,
+            ..TaskOutcome::default()
+        };
+        let tasks = ["high", "mid", "low"].into_iter().zip(latencies_ms).map(task).collect();
+        RunFigures::of(&Outcome { tasks, ..Outcome::default() })
+    }
+
+    /// The modes with these latencies of the first task in milliseconds.
+    fn modes(alone: u64, unscheduled: u64, scheduled: u64) -> Modes {
+        Modes {
+            alone: figures([alone, 100, 100]),
+            unscheduled: figures([unscheduled, 150, 200]),
+            scheduled: figures([scheduled, 170, 400]),
+        }
+    }
 
     #[test]
     fn the_report_names_every_figure() {

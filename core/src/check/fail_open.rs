@@ -2,7 +2,7 @@ use super::{Invariant, Verdict, require};
 use crate::time::{Duration, Instant};
 
 /// Invariant 7: once the scheduler has been silent for its lease, and a watchdog had time to act,
-/// no queue obeys a hold of it. Holds by hand stay.
+/// no queue obeys a hold of it. User holds stay.
 #[derive(Clone, Copy, Debug)]
 pub struct FailOpenCheck {
     grace: Duration,
@@ -26,12 +26,12 @@ impl FailOpenCheck {
         require(!late || held == 0, Invariant::FailOpen, what, held, 0)
     }
 
-    /// A hold by hand must survive, whatever the scheduler does.
+    /// A user hold must survive, whatever the scheduler does.
     ///
     /// # Errors
     /// If it did not.
-    pub fn by_hand(asked: bool, in_effect: bool) -> Verdict {
-        let what = "a hold by hand was ended by somebody else";
+    pub fn suspended(asked: bool, in_effect: bool) -> Verdict {
+        let what = "a user hold was ended by somebody else";
         require(!asked || in_effect, Invariant::FailOpen, what, 0, 1)
     }
 }
@@ -48,6 +48,6 @@ mod tests {
         assert!(check.look(at(5_000), Some(at(4_500)), 3).is_ok());
         assert!(check.look(at(5_600), Some(at(4_500)), 3).is_err());
         assert!(check.look(at(5_600), Some(at(4_500)), 0).is_ok());
-        assert!(FailOpenCheck::by_hand(true, false).is_err());
+        assert!(FailOpenCheck::suspended(true, false).is_err());
     }
 }

@@ -17,7 +17,7 @@ impl InversionCheck {
     }
 
     /// How things stand for a queue that waits: whether it may run itself, and whether the queue
-    /// that it waits for is kept from running by the scheduler (a hold by hand does not count).
+    /// that it waits for is kept from running by the scheduler (a user hold does not count).
     ///
     /// # Errors
     /// If that has lasted longer than the grace.

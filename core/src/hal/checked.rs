@@ -13,7 +13,7 @@ use crate::queue::Retired;
 /// What the three halves of one hardware queue must agree on, shared between them, and the
 /// violations found.
 ///
-/// Checked: launches go up; a marker covers nothing that was not launched; completions go up and
+/// Checked: launches go up; a fence covers nothing that was not launched; completions go up and
 /// never name a command that was not launched; nothing is launched between a hold step and its
 /// release; steps come in an order that makes sense.
 #[derive(Debug, Default)]
@@ -39,8 +39,8 @@ pub enum Breach {
     LaunchOrder = 1,
     /// A command was launched while the queue was held on the device.
     LaunchWhileHeld = 2,
-    /// A marker for a command that was not launched.
-    MarkOrder = 3,
+    /// A fence for a command that was not launched.
+    FenceOrder = 3,
     /// The device says that a command retired which was not launched.
     RetireUnknown = 4,
     /// The device says that fewer commands retired than before.
@@ -70,7 +70,7 @@ impl Contract {
         Some(match self.first.load(Ordering::Relaxed) {
             1 => Breach::LaunchOrder,
             2 => Breach::LaunchWhileHeld,
-            3 => Breach::MarkOrder,
+            3 => Breach::FenceOrder,
             4 => Breach::RetireUnknown,
             5 => Breach::RetireOrder,
             6 => Breach::StepOrder,
@@ -164,15 +164,15 @@ impl<H: ErrorType, C> ErrorType for Checked<H, C> {
 impl<H: Submit, C: Borrow<Contract>> Submit for Checked<H, C> {
     type Payload = H::Payload;
 
-    fn launch(&mut self, cmd: CmdId, payload: &H::Payload, marker: bool) -> Result<(), H::Error> {
+    fn launch(&mut self, cmd: CmdId, payload: &H::Payload, fence: bool) -> Result<(), H::Error> {
         self.contract().launch(cmd);
-        self.inner.launch(cmd, payload, marker)
+        self.inner.launch(cmd, payload, fence)
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), H::Error> {
+    fn fence(&mut self, upto: CmdId) -> Result<(), H::Error> {
         let launched = self.contract().launched.load(Ordering::Relaxed);
-        self.contract().require(upto.0 < launched, Breach::MarkOrder);
-        self.inner.mark(upto)
+        self.contract().require(upto.0 < launched, Breach::FenceOrder);
+        self.inner.fence(upto)
     }
 }
 

@@ -15,10 +15,10 @@ use crate::time::Duration;
 pub struct FaultRates {
     /// A launch is refused.
     pub launch: u32,
-    /// A marker on demand is refused.
-    pub mark: u32,
+    /// A fence on demand is refused.
+    pub fence: u32,
     /// A completion is never seen. A later one tells of it.
-    pub lost_marker: u32,
+    pub lost_fence: u32,
     /// The last command of a completed batch failed.
     pub execution: u32,
     /// A hold step is refused.
@@ -90,23 +90,18 @@ impl<H: ErrorType> ErrorType for Faulty<H> {
 impl<H: Submit> Submit for Faulty<H> {
     type Payload = H::Payload;
 
-    fn launch(
-        &mut self,
-        cmd: CmdId,
-        payload: &H::Payload,
-        marker: bool,
-    ) -> Result<(), Self::Error> {
+    fn launch(&mut self, cmd: CmdId, payload: &H::Payload, fence: bool) -> Result<(), Self::Error> {
         if self.strikes(self.rates.launch) {
             return Err(FaultyError::Injected(Fault::Launch));
         }
-        self.inner.launch(cmd, payload, marker).map_err(FaultyError::Inner)
+        self.inner.launch(cmd, payload, fence).map_err(FaultyError::Inner)
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Self::Error> {
-        if self.strikes(self.rates.mark) {
+    fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error> {
+        if self.strikes(self.rates.fence) {
             return Err(FaultyError::Injected(Fault::Launch));
         }
-        self.inner.mark(upto).map_err(FaultyError::Inner)
+        self.inner.fence(upto).map_err(FaultyError::Inner)
     }
 }
 
@@ -116,7 +111,7 @@ impl<H: Retire> Retire for Faulty<H> {
             return Ok(None);
         };
         // An error does not go away because one completion was not seen.
-        if retired.outcome == Outcome::Ok && self.strikes(self.rates.lost_marker) {
+        if retired.outcome == Outcome::Ok && self.strikes(self.rates.lost_fence) {
             self.swallowed += retired.busy;
             return Ok(None);
         }

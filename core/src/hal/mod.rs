@@ -5,7 +5,8 @@
 //! ([`Steps`]). Ownership replaces a lock around all of them.
 //!
 //! What a backend can do is a type: it implements [`Deactivate`] or [`Interrupt`] and names the
-//! highest [`Rung`] it reaches, so that claiming a level without the code for it does not compile.
+//! highest level it reaches ([`Preempt::Top`]), so that claiming a level without the code for it
+//! does not compile.
 //! What the device in hand allows *now* is a value, [`Caps`].
 //!
 //! Wrappers: [`Noop`] is a device that completes at once. [`Checked`] watches the contract between
@@ -22,20 +23,20 @@
 //! Under [`crate::level::Recovery::Replay`] a held device forgets: what the answer of the hold step
 //! names and everything behind it, and whatever is launched until the release. If such a launch
 //! comes and the hold step did not name that command or one before it, the answer of the release
-//! names it. All of that is launched again. A mark that covers nothing forgotten is put or refused
+//! names it. All of that is launched again. A fence that covers nothing forgotten is put or refused
 //! as ever. Drivers do not ask for the release while a launch is on its way.
 
+mod adapter;
 mod checked;
 mod faulty;
-mod ladder;
 mod noop;
 #[cfg(test)]
 mod tests;
 mod traced;
 
+pub use adapter::{Deactivate, Interrupt, LevelAdapter, LevelFor, Lv1, Lv2, Lv3, Preempt};
 pub use checked::{Breach, Checked, Contract};
 pub use faulty::{FaultRates, Faulty, FaultyError};
-pub use ladder::{Deactivate, Interrupt, Ladder, Lv1, Lv2, Lv3, Preempt, Rung};
 pub use noop::{NoMoreQueues, Noop, NoopHalf, NoopQueue};
 pub use traced::{Call, Sink, Traced};
 
@@ -81,7 +82,7 @@ pub trait Submit: ErrorType {
     /// What a command is to the backend.
     type Payload: ?Sized;
 
-    /// Launches a command, with a marker behind it if its completion must be seen.
+    /// Launches a command, with a fence behind it if its completion must be seen.
     ///
     /// # Errors
     /// If the device did not take it. The command then counts as failed.
@@ -89,15 +90,15 @@ pub trait Submit: ErrorType {
         &mut self,
         cmd: CmdId,
         payload: &Self::Payload,
-        marker: bool,
+        fence: bool,
     ) -> Result<(), Self::Error>;
 
-    /// Puts a marker behind everything launched so far; its completion means that `upto` has
+    /// Puts a fence behind everything launched so far; its completion means that `upto` has
     /// retired.
     ///
     /// # Errors
     /// If the device did not take it.
-    fn mark(&mut self, upto: CmdId) -> Result<(), Self::Error>;
+    fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error>;
 }
 
 /// The half that watches completions.
@@ -117,7 +118,7 @@ pub trait Retire: ErrorType {
         false
     }
 
-    /// When a command that was launched will probably be reported, if a marker covers it; `None` if
+    /// When a command that was launched will probably be reported, if a fence covers it; `None` if
     /// that cannot be said. Nothing depends on it but how soon a device is looked at that cannot
     /// wake anybody.
     fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
@@ -147,7 +148,7 @@ pub enum StepDone {
 }
 
 /// The half that preempts, as drivers see it. Backends implement [`Preempt`] and its extensions and
-/// wrap them in a [`Ladder`].
+/// wrap them in a [`LevelAdapter`].
 pub trait Steps: ErrorType {
     /// The highest level that there is code for.
     fn level(&self) -> Level;

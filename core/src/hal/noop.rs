@@ -4,7 +4,9 @@ use core::convert::Infallible;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{Backend, Deactivate, ErrorType, Halves, Interrupt, Ladder, Lv3, Preempt, Retire};
+use super::{
+    Backend, Deactivate, ErrorType, Halves, Interrupt, LevelAdapter, Lv3, Preempt, Retire,
+};
 use super::{StepDone, Submit};
 use crate::id::{CmdId, QueueId};
 use crate::level::{Caps, Level};
@@ -16,8 +18,8 @@ use crate::time::Duration;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct NoopQueue {
-    /// Commands covered by a marker.
-    marked: AtomicU64,
+    /// Commands covered by a fence.
+    fenced: AtomicU64,
     held: AtomicBool,
 }
 
@@ -25,7 +27,7 @@ impl NoopQueue {
     /// A hardware queue that was not opened yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { marked: AtomicU64::new(0), held: AtomicBool::new(false) }
+        Self { fenced: AtomicU64::new(0), held: AtomicBool::new(false) }
     }
 }
 
@@ -81,13 +83,13 @@ impl<P: ?Sized> ErrorType for NoopHalf<'_, P> {
 impl<P: ?Sized> Submit for NoopHalf<'_, P> {
     type Payload = P;
 
-    fn launch(&mut self, cmd: CmdId, _: &P, marker: bool) -> Result<(), NoMoreQueues> {
-        if marker { self.mark(cmd) } else { Ok(()) }
+    fn launch(&mut self, cmd: CmdId, _: &P, fence: bool) -> Result<(), NoMoreQueues> {
+        if fence { self.fence(cmd) } else { Ok(()) }
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), NoMoreQueues> {
-        // Release: whoever sees the marker sees everything before the launch.
-        self.queue.marked.store(upto.count(), Ordering::Release);
+    fn fence(&mut self, upto: CmdId) -> Result<(), NoMoreQueues> {
+        // Release: whoever sees the fence sees everything before the launch.
+        self.queue.fenced.store(upto.count(), Ordering::Release);
         Ok(())
     }
 }
@@ -97,12 +99,12 @@ impl<P: ?Sized> Retire for NoopHalf<'_, P> {
         if self.queue.held.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let marked = self.queue.marked.load(Ordering::Acquire);
-        if marked <= self.seen {
+        let fenced = self.queue.fenced.load(Ordering::Acquire);
+        if fenced <= self.seen {
             return Ok(None);
         }
-        self.seen = marked;
-        let upto = CmdId(marked - 1);
+        self.seen = fenced;
+        let upto = CmdId(fenced - 1);
         Ok(Some(Retired { upto, busy: Duration::ZERO, outcome: Outcome::Ok }))
     }
 }
@@ -137,7 +139,7 @@ impl<'a, P: ?Sized> Backend for Noop<'a, P> {
     type Config = ();
     type Submit = NoopHalf<'a, P>;
     type Retire = NoopHalf<'a, P>;
-    type Preempt = Ladder<NoopHalf<'a, P>>;
+    type Preempt = LevelAdapter<NoopHalf<'a, P>>;
 
     fn open(
         &mut self,
@@ -147,6 +149,6 @@ impl<'a, P: ?Sized> Backend for Noop<'a, P> {
         let queue = self.queues.next().ok_or(NoMoreQueues)?;
         let half = || NoopHalf { queue, seen: 0, payload: PhantomData };
         let caps = Caps::up_to(Level::Interrupt, 1 << 16);
-        Ok(Halves { submit: half(), retire: half(), preempt: Ladder(half()), caps })
+        Ok(Halves { submit: half(), retire: half(), preempt: LevelAdapter(half()), caps })
     }
 }

@@ -12,7 +12,7 @@ use crate::time::Duration;
 #[derive(Default)]
 struct Script {
     launches: Vec<(u64, bool)>,
-    marks: Vec<u64>,
+    fences: Vec<u64>,
     refuse: bool,
     completions: Vec<Retired>,
     steps: Vec<Step>,
@@ -27,13 +27,13 @@ impl ErrorType for Script {
 impl Submit for Script {
     type Payload = ();
 
-    fn launch(&mut self, cmd: CmdId, (): &(), marker: bool) -> Result<(), Fault> {
-        self.launches.push((cmd.0, marker));
+    fn launch(&mut self, cmd: CmdId, (): &(), fence: bool) -> Result<(), Fault> {
+        self.launches.push((cmd.0, fence));
         if self.refuse { Err(Fault::Launch) } else { Ok(()) }
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Fault> {
-        self.marks.push(upto.0);
+    fn fence(&mut self, upto: CmdId) -> Result<(), Fault> {
+        self.fences.push(upto.0);
         if self.refuse { Err(Fault::Launch) } else { Ok(()) }
     }
 }
@@ -75,19 +75,19 @@ mod noop {
     use super::*;
 
     #[test]
-    fn commands_complete_as_soon_as_they_are_marked() {
+    fn commands_complete_as_soon_as_they_are_fenced() {
         let queues = [NoopQueue::default()];
         let mut device: Noop<'_> = Noop::new(&queues);
         let Halves { mut submit, mut retire, caps, .. } =
             device.open(QueueId::default(), ()).unwrap();
         assert_eq!(caps.level, Level::Interrupt);
         submit.launch(CmdId(0), &(), false).unwrap();
-        assert_eq!(retire.poll_retired(), Ok(None), "without a marker nobody learns of it");
+        assert_eq!(retire.poll_retired(), Ok(None), "without a fence nobody learns of it");
         submit.launch(CmdId(1), &(), true).unwrap();
         assert_eq!(retire.poll_retired().unwrap().unwrap().upto, CmdId(1));
         assert_eq!(retire.poll_retired(), Ok(None));
         submit.launch(CmdId(2), &(), false).unwrap();
-        submit.mark(CmdId(2)).unwrap();
+        submit.fence(CmdId(2)).unwrap();
         assert_eq!(retire.poll_retired().unwrap().unwrap().upto, CmdId(2));
     }
 
@@ -122,7 +122,7 @@ mod noop {
     }
 }
 
-mod ladder {
+mod adapter {
     use super::*;
 
     struct Gate(Vec<&'static str>);
@@ -158,7 +158,7 @@ mod ladder {
 
     #[test]
     fn steps_above_the_rung_are_not_supported() {
-        let mut gate = Ladder(Gate(Vec::new()));
+        let mut gate = LevelAdapter(Gate(Vec::new()));
         assert_eq!(gate.level(), Level::Deactivate);
         assert_eq!(gate.step(Step::Deactivate), Ok(StepDone::Later));
         assert_eq!(gate.step(Step::Reactivate), Err(Fault::Timeout));
@@ -167,7 +167,7 @@ mod ladder {
         assert_eq!(gate.0.0, ["deactivate"]);
         assert_eq!(gate.poll_step(), Ok(None));
 
-        let mut launcher = Ladder(Launcher);
+        let mut launcher = LevelAdapter(Launcher);
         assert_eq!(launcher.level(), Level::Block);
         for step in [Step::Deactivate, Step::Interrupt, Step::Restore, Step::Reactivate] {
             assert_eq!(launcher.step(step), Err(Fault::NotSupported));
@@ -205,7 +205,7 @@ mod checked {
     fn a_proper_life_breaks_nothing() {
         let found = breach(|half| {
             launch(half, &[0, 1, 3]);
-            half.mark(CmdId(3)).unwrap();
+            half.fence(CmdId(3)).unwrap();
             complete(half, &[1, 1, 3]);
             for _ in 0..2 {
                 steps(half, &[Step::Deactivate, Step::Interrupt, Step::Restore, Step::Reactivate]);
@@ -223,9 +223,9 @@ mod checked {
         assert_eq!(found, (Some(Breach::LaunchOrder), 1), "the same twice");
         let found = breach(|half| {
             launch(half, &[0]);
-            half.mark(CmdId(1)).unwrap();
+            half.fence(CmdId(1)).unwrap();
         });
-        assert_eq!(found, (Some(Breach::MarkOrder), 1));
+        assert_eq!(found, (Some(Breach::FenceOrder), 1));
         let found = breach(|half| {
             launch(half, &[0]);
             complete(half, &[1]);
@@ -340,7 +340,7 @@ mod faulty {
         let mut half = Faulty::new(Script::default(), FaultRates::default(), 1);
         for cmd in 0..100 {
             half.launch(CmdId(cmd), &(), true).unwrap();
-            half.mark(CmdId(cmd)).unwrap();
+            half.fence(CmdId(cmd)).unwrap();
             half.step(Step::Deactivate).unwrap();
         }
         half.inner_mut().completions = vec![retired(4)];
@@ -351,10 +351,11 @@ mod faulty {
 
     #[test]
     fn refused_calls_do_not_reach_the_device() {
-        let rates = FaultRates { launch: 1_000, mark: 1_000, step: 1_000, ..FaultRates::default() };
+        let rates =
+            FaultRates { launch: 1_000, fence: 1_000, step: 1_000, ..FaultRates::default() };
         let mut half = Faulty::new(Script::default(), rates, 1);
         assert_eq!(half.launch(CmdId(0), &(), true).unwrap_err().kind(), Fault::Launch);
-        assert_eq!(half.mark(CmdId(0)).unwrap_err().kind(), Fault::Launch);
+        assert_eq!(half.fence(CmdId(0)).unwrap_err().kind(), Fault::Launch);
         assert_eq!(half.step(Step::Deactivate), Err(Fault::Timeout));
         assert_eq!(half.step(Step::Interrupt), Err(Fault::Timeout));
         for release in [Step::Restore, Step::Reactivate] {
@@ -362,7 +363,7 @@ mod faulty {
         }
         assert_eq!(half.injected(), 4);
         let inner = half.inner_mut();
-        assert_eq!((inner.launches.len(), inner.marks.len(), inner.steps.len()), (0, 0, 2));
+        assert_eq!((inner.launches.len(), inner.fences.len(), inner.steps.len()), (0, 0, 2));
         half.set_rates(FaultRates::default());
         assert!(half.launch(CmdId(0), &(), true).is_ok());
     }
@@ -377,7 +378,7 @@ mod faulty {
 
     #[test]
     fn a_lost_completion_is_told_by_a_later_one_with_its_time() {
-        let rates = FaultRates { lost_marker: 1_000, ..FaultRates::default() };
+        let rates = FaultRates { lost_fence: 1_000, ..FaultRates::default() };
         let mut half = Faulty::new(Script::default(), rates, 1);
         half.inner_mut().completions = vec![retired(1), retired(2), retired(5)];
         assert_eq!(half.poll_retired().unwrap(), None);
@@ -391,7 +392,7 @@ mod faulty {
 
     #[test]
     fn an_error_is_never_lost_with_a_completion() {
-        let rates = FaultRates { lost_marker: 1_000, ..FaultRates::default() };
+        let rates = FaultRates { lost_fence: 1_000, ..FaultRates::default() };
         let mut half = Faulty::new(Script::default(), rates, 1);
         half.inner_mut().completions = vec![failed(3, 2)];
         assert_eq!(half.poll_retired().unwrap(), Some(failed(3, 2)));
@@ -434,7 +435,7 @@ mod traced {
         };
         let mut half = Traced::new(script, |call| calls.borrow_mut().push(call));
         half.launch(CmdId(0), &(), true).unwrap();
-        half.mark(CmdId(0)).unwrap();
+        half.fence(CmdId(0)).unwrap();
         assert_eq!(half.poll_retired(), Ok(Some(retired(0))));
         assert_eq!(half.poll_retired(), Ok(None));
         half.step(Step::Deactivate).unwrap();
@@ -444,8 +445,8 @@ mod traced {
         assert_eq!(
             *calls.borrow(),
             [
-                Call::Launch { cmd: CmdId(0), marker: true, ok: true },
-                Call::Mark { upto: CmdId(0), ok: true },
+                Call::Launch { cmd: CmdId(0), fence: true, ok: true },
+                Call::Fence { upto: CmdId(0), ok: true },
                 Call::Retired(retired(0)),
                 Call::Step { step: deactivate, done: Ok(StepDone::Now(None)) },
                 Call::Step { step: interrupt, done: Err(Fault::Timeout) },
@@ -459,13 +460,13 @@ mod traced {
         let script = Script { refuse: true, ..Script::default() };
         let mut half = Traced::new(script, |call| calls.borrow_mut().push(call));
         assert!(half.launch(CmdId(4), &(), false).is_err());
-        assert!(half.mark(CmdId(4)).is_err());
+        assert!(half.fence(CmdId(4)).is_err());
         assert!(half.poll_retired().is_err());
         assert_eq!(
             *calls.borrow(),
             [
-                Call::Launch { cmd: CmdId(4), marker: false, ok: false },
-                Call::Mark { upto: CmdId(4), ok: false },
+                Call::Launch { cmd: CmdId(4), fence: false, ok: false },
+                Call::Fence { upto: CmdId(4), ok: false },
             ]
         );
     }

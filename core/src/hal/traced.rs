@@ -15,13 +15,13 @@ pub enum Call {
     Launch {
         /// The command.
         cmd: CmdId,
-        /// With a marker behind it.
-        marker: bool,
+        /// With a fence behind it.
+        fence: bool,
         /// Whether the device took it.
         ok: bool,
     },
-    /// A marker on demand.
-    Mark {
+    /// A fence on demand.
+    Fence {
         /// The last command before it.
         upto: CmdId,
         /// Whether the device took it.
@@ -71,15 +71,15 @@ impl<H: ErrorType, T> ErrorType for Traced<H, T> {
 impl<H: Submit, T: Sink> Submit for Traced<H, T> {
     type Payload = H::Payload;
 
-    fn launch(&mut self, cmd: CmdId, payload: &H::Payload, marker: bool) -> Result<(), H::Error> {
-        let result = self.inner.launch(cmd, payload, marker);
-        self.sink.call(Call::Launch { cmd, marker, ok: result.is_ok() });
+    fn launch(&mut self, cmd: CmdId, payload: &H::Payload, fence: bool) -> Result<(), H::Error> {
+        let result = self.inner.launch(cmd, payload, fence);
+        self.sink.call(Call::Launch { cmd, fence, ok: result.is_ok() });
         result
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), H::Error> {
-        let result = self.inner.mark(upto);
-        self.sink.call(Call::Mark { upto, ok: result.is_ok() });
+    fn fence(&mut self, upto: CmdId) -> Result<(), H::Error> {
+        let result = self.inner.fence(upto);
+        self.sink.call(Call::Fence { upto, ok: result.is_ok() });
         result
     }
 }

@@ -11,19 +11,12 @@ use crate::time::Instant;
 /// A failed `Restore` or `Reactivate` is tried so many times before the device counts as lost.
 const RELEASE_TRIES: u8 = 3;
 
-/// A hold that the user asked for. It stays until the user ends it, whatever the scheduler says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ByHand {
-    /// How deep, at most.
-    pub level: Level,
-}
-
 /// The hold state of a queue: two wishes (the scheduler's, the user's) and one reality.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     pub(super) epoch: u32,
     ordered: Option<Level>,
-    pub(super) by_hand: Option<Level>,
+    pub(super) suspended: Option<Level>,
     pub(super) failed_open: bool,
     pub(super) reported: HoldState,
 
@@ -77,12 +70,12 @@ impl Hold {
 
     /// Nobody wants a hold, and none is left on the device: the usual case.
     pub(super) fn is_absent(&self) -> bool {
-        self.ordered.is_none() && self.by_hand.is_none() && self.device_is_free()
+        self.ordered.is_none() && self.suspended.is_none() && self.device_is_free()
     }
 
     fn wish(&self) -> Option<Level> {
         let ordered = if self.failed_open { None } else { self.ordered };
-        ordered.max(self.by_hand)
+        ordered.max(self.suspended)
     }
 
     pub(super) fn state(&self, target: Option<Target>, in_flight: bool) -> HoldState {
@@ -127,20 +120,22 @@ pub(super) struct Target {
 }
 
 impl<R: Store<CommandSlot>> Queue<R> {
-    /// Holds the queue by hand, as deep as `hold` says, the device can and the queue is configured
-    /// for. Poll for actions and reports afterwards.
-    pub fn hold_by_hand(&mut self, hold: ByHand) {
-        self.hold.by_hand = Some(hold.level);
+    /// Holds the queue on behalf of the user until [`Queue::resume`], whatever the scheduler orders.
+    ///
+    /// The hold is as deep as `level` says, as the device can and as the queue is configured for.
+    /// Poll for actions and reports afterwards.
+    pub fn suspend(&mut self, level: Level) {
+        self.hold.suspended = Some(level);
         self.report_due = true;
     }
 
-    /// Ends a hold by hand; with `drop_pending` what can be kept from running is dropped. Does
-    /// nothing else if there is none. Poll for actions and reports afterwards.
-    pub fn resume_by_hand(&mut self, drop_pending: bool) {
+    /// Ends a user hold. With `drop_pending` the queue first drops every command that can still be
+    /// kept from running, whether or not there is a hold. Poll for actions and reports afterwards.
+    pub fn resume(&mut self, drop_pending: bool) {
         if drop_pending {
             self.drop_pending();
         }
-        if self.hold.by_hand.take().is_some() {
+        if self.hold.suspended.take().is_some() {
             self.report_due = true;
         }
     }
@@ -181,7 +176,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         result: Result<Option<CmdId>, Fault>,
     ) {
         let Some(step) = self.hold.step.filter(|_| seq == self.hold.step_seq) else {
-            self.oddities.protocol += 1;
+            self.anomalies.protocol += 1;
             return;
         };
         self.hold.step = None;
@@ -214,15 +209,15 @@ impl<R: Store<CommandSlot>> Queue<R> {
             let first = first.clamp(self.device_retired, self.cursor);
             let first = self.hold.forgotten.map_or(first, |f| f.min(first));
             self.hold.forgotten = Some(first);
-            if self.marked > first {
-                // That marker is forgotten too, and what precedes the commands may rely on it.
-                self.marked = self.marked.min(self.device_retired);
+            if self.fenced > first {
+                // That fence is forgotten too, and what precedes the commands may rely on it.
+                self.fenced = self.fenced.min(self.device_retired);
             }
         }
         if self.hold.device_is_free() {
-            // The time before the hold counts, or short turns would never notice a lost marker.
+            // The time before the hold counts, or short turns would never notice a lost fence.
             self.last_progress = Instant::from_ns(now.since(Instant::ZERO + self.quiet).as_ns());
-            self.mark_refused = false;
+            self.fence_refused = false;
             if let Some(first) = self.hold.forgotten.take() {
                 self.last_progress = now;
                 self.replay_from(first);
@@ -242,14 +237,14 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
         self.cursor = first;
         self.last_launch = self.last_launch.min(first);
-        self.marked = self.marked.min(first);
+        self.fenced = self.fenced.min(first);
         // Those behind it are remembered in their slots.
-        self.wanted = self.wanted.min(first);
+        self.requested = self.requested.min(first);
         self.lone = None;
     }
 
     fn step_failed(&mut self, step: Step, fault: Fault) {
-        self.oddities.failed_steps += 1;
+        self.anomalies.failed_steps += 1;
         match step {
             _ if fault.is_sticky() => self.lose(),
             Step::Deactivate => self.hold.no_deactivate = true,

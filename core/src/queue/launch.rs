@@ -1,4 +1,4 @@
-//! Launching: what goes to the device next, and where markers go.
+//! Launching: what goes to the device next, and where fences go.
 
 use super::{Action, CommandSlot, Queue};
 use crate::fault::Fault;
@@ -6,23 +6,64 @@ use crate::id::{CmdId, EventRef};
 use crate::store::Store;
 use crate::time::Instant;
 
+/// Why the next command of a queue may not be launched now; see [`Queue::can_launch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchBlock {
+    /// The device is lost. The queue never launches again.
+    Lost,
+    /// The scheduler or the user holds the queue.
+    Held,
+    /// No hold is wanted any more, but the device is not yet where it was before.
+    Resuming,
+    /// Everything that was submitted has been launched.
+    Empty,
+    /// As many commands as the window allows are in flight.
+    WindowFull,
+    /// The next command waits for this event of another queue.
+    Waiting(EventRef),
+}
+
 impl<R: Store<CommandSlot>> Queue<R> {
-    pub(super) fn next_launch_action(&mut self, now: Instant) -> Option<Action> {
-        if !self.may_launch() {
-            return None;
+    /// Whether the next command may be launched now, and if not, why.
+    ///
+    /// This is the launch rule, and the only one: the machine itself and its drivers go by it. A
+    /// command that may be launched and needs no device (a cancelled one, say) passes the launch
+    /// point without an [`Action::Launch`].
+    ///
+    /// A wait for an event counts once [`Queue::poll_launch`] has come to it.
+    ///
+    /// # Errors
+    /// The first reason that applies, in the order of [`LaunchBlock`].
+    #[inline]
+    pub fn can_launch(&self) -> Result<(), LaunchBlock> {
+        if self.lost {
+            return Err(LaunchBlock::Lost);
         }
-        while self.cursor < self.submitted && self.in_flight() < u64::from(self.window.threshold())
-        {
+        if !self.hold.is_absent() {
+            if self.hold_target().is_some() {
+                return Err(LaunchBlock::Held);
+            }
+            if !self.hold.device_is_free() {
+                return Err(LaunchBlock::Resuming);
+            }
+        }
+        if self.cursor >= self.submitted {
+            return Err(LaunchBlock::Empty);
+        }
+        if self.in_flight() >= u64::from(self.window.threshold()) {
+            return Err(LaunchBlock::WindowFull);
+        }
+        self.waiting.map_or(Ok(()), |event| Err(LaunchBlock::Waiting(event)))
+    }
+
+    pub(super) fn next_launch_action(&mut self, now: Instant) -> Option<Action> {
+        while self.can_launch().is_ok() {
             if self.pass_without_device()? {
                 continue;
             }
             return Some(self.launch_at_cursor(now));
         }
         None
-    }
-
-    fn may_launch(&self) -> bool {
-        !self.lost && self.hold_target().is_none() && self.hold.device_is_free()
     }
 
     /// Lets the next command pass if it needs no device. `Some(true)`: it passed; `Some(false)`: it
@@ -51,11 +92,11 @@ impl<R: Store<CommandSlot>> Queue<R> {
 
     /// The next command passes, and with it whoever waits for it.
     fn pass_launch_point(&mut self) {
-        let wanted = self.slot(self.cursor).wanted;
+        let requested = self.slot(self.cursor).requested;
         self.cursor += 1;
         self.launched = self.launched.max(self.cursor);
-        if wanted {
-            self.wanted = self.wanted.max(self.cursor);
+        if requested {
+            self.requested = self.requested.max(self.cursor);
         }
     }
 
@@ -75,36 +116,36 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
         self.pass_launch_point();
         self.last_launch = self.last_launch.max(self.cursor);
-        let unseen = self.cursor.saturating_sub(self.marked);
-        let marker = unseen >= u64::from(self.window.batch())
-            // Without a marker on its way nobody would ever learn of anything.
-            || self.marked <= self.device_retired
-            || self.wanted == self.cursor
+        let unseen = self.cursor.saturating_sub(self.fenced);
+        let fence = unseen >= u64::from(self.window.batch())
+            // Without a fence on its way nobody would ever learn of anything.
+            || self.fenced <= self.device_retired
+            || self.requested == self.cursor
             || self.watch == self.cursor;
-        if marker {
-            self.marked = self.cursor;
-            self.mark_refused = false;
+        if fence {
+            self.fenced = self.cursor;
+            self.fence_refused = false;
         }
-        Action::Launch { cmd, marker }
+        Action::Launch { cmd, fence }
     }
 
-    /// A marker on demand: when somebody waits for a command that none covers, or when commands are
-    /// on the device and none of their markers is still to come.
-    pub(super) fn next_mark(&mut self) -> Option<Action> {
-        let covered = self.marked.max(self.device_retired);
-        // What the device has forgotten will be launched again, and marked then.
+    /// A fence on demand: when somebody waits for a command that none covers, or when commands are
+    /// on the device and none of their fences is still to come.
+    pub(super) fn next_fence(&mut self) -> Option<Action> {
+        let covered = self.fenced.max(self.device_retired);
+        // What the device has forgotten will be launched again, and fenced then.
         let last = self.hold.forgotten.unwrap_or(u64::MAX).min(self.last_launch);
-        if self.lost || self.mark_refused || last <= covered {
+        if self.lost || self.fence_refused || last <= covered {
             return None;
         }
         // Only once the command itself is launched: marking every launch on the way to it would
         // undo the batching.
         let passed = covered + 1..=self.cursor;
-        let waited_for = passed.contains(&self.wanted) || passed.contains(&self.watch);
-        let none_to_come = self.marked <= self.device_retired;
+        let waited_for = passed.contains(&self.requested) || passed.contains(&self.watch);
+        let none_to_come = self.fenced <= self.device_retired;
         (waited_for || none_to_come).then(|| {
-            self.marked = last;
-            Action::Mark { upto: CmdId(last - 1) }
+            self.fenced = last;
+            Action::Fence { upto: CmdId(last - 1) }
         })
     }
 
@@ -125,7 +166,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
     pub(super) fn on_launch_failed(&mut self, cmd: CmdId, fault: Fault) {
         let known = cmd.0 < self.cursor && cmd.0 >= self.retired;
         if !known || self.slot(cmd.0).settled {
-            self.oddities.protocol += 1;
+            self.anomalies.protocol += 1;
             return;
         }
         let slot = self.slot_mut(cmd.0);
@@ -133,8 +174,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
         slot.fault = Some(fault);
         self.settled += 1;
         self.failures += 1;
-        // Its marker, if it was to carry one, was not put either.
-        self.marked = self.marked.min(self.device_retired);
+        // Its fence, if it was to carry one, was not put either.
+        self.fenced = self.fenced.min(self.device_retired);
         if self.last_launch == cmd.count() {
             self.last_launch = cmd.0;
         }

@@ -26,7 +26,7 @@ mod tests;
 
 use core::fmt;
 
-pub use hold::ByHand;
+pub use launch::LaunchBlock;
 pub use slot::{CommandSlot, Status};
 
 use crate::fault::Fault;
@@ -46,9 +46,9 @@ pub struct QueueConfig {
     pub window: WindowConfig,
     /// The deepest hold to use, at most what the device can do.
     pub level: Level,
-    /// A marker that has not been seen this long after the last progress is put again (doubled each
+    /// A fence that has not been seen this long after the last progress is put again (doubled each
     /// time until there is progress). Not counted while the queue is held.
-    pub remark_after: Duration,
+    pub fence_timeout: Duration,
 }
 
 impl Default for QueueConfig {
@@ -56,7 +56,7 @@ impl Default for QueueConfig {
         Self {
             window: WindowConfig::default(),
             level: Level::Block,
-            remark_after: Duration::from_ms(100),
+            fence_timeout: Duration::from_ms(100),
         }
     }
 }
@@ -64,15 +64,15 @@ impl Default for QueueConfig {
 /// What a driver must do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Launch a command, with a completion marker behind it if `marker`.
+    /// Launch a command, with a completion fence behind it if `fence`.
     Launch {
         /// The command.
         cmd: CmdId,
         /// Whether its completion must be seen.
-        marker: bool,
+        fence: bool,
     },
-    /// Put a completion marker behind the last launched command.
-    Mark {
+    /// Put a completion fence behind the last launched command.
+    Fence {
         /// That command.
         upto: CmdId,
     },
@@ -97,8 +97,8 @@ pub enum Signal {
         /// Why.
         fault: Fault,
     },
-    /// The device refused a marker.
-    MarkFailed,
+    /// The device refused a fence.
+    FenceFailed,
     /// A step has been carried out or refused.
     Stepped {
         /// Number of the step.
@@ -160,13 +160,13 @@ impl core::error::Error for SubmitError {}
 
 /// Counts of things that should be rare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Oddities {
+pub struct Anomalies {
     /// Orders that arrived after a newer one.
     pub stale_orders: u64,
     /// Answers of the driver that made no sense and were ignored.
     pub protocol: u64,
-    /// Markers that had to be put again.
-    pub remarks: u64,
+    /// Fences that had to be put again.
+    pub repeated_fences: u64,
     /// Steps that failed.
     pub failed_steps: u64,
 }
@@ -190,12 +190,12 @@ pub struct Queue<R> {
     device_retired: u64,
     /// One past the last command that was really launched.
     last_launch: u64,
-    /// Commands covered by a marker.
-    marked: u64,
-    /// The device refused a marker; the next one waits until something has changed.
-    mark_refused: bool,
+    /// Commands covered by a fence.
+    fenced: u64,
+    /// The device refused a fence; the next one waits until something has changed.
+    fence_refused: bool,
     /// Somebody waits for this many commands, all of which have passed the launch point.
-    wanted: u64,
+    requested: u64,
     /// Settled commands between `retired` and `cursor`.
     settled: u64,
     /// Commands below this are dropped instead of launched.
@@ -215,12 +215,12 @@ pub struct Queue<R> {
     ready_since: Instant,
     report_due: bool,
 
-    remark_after: Duration,
-    remark_wait: Duration,
+    fence_timeout: Duration,
+    fence_wait: Duration,
     last_progress: Instant,
     /// How long nothing had come from the device when it was held.
     quiet: Duration,
-    oddities: Oddities,
+    anomalies: Anomalies,
 }
 
 impl<R: Store<CommandSlot>> Queue<R> {
@@ -245,9 +245,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
             cursor: 0,
             device_retired: 0,
             last_launch: 0,
-            marked: 0,
-            mark_refused: false,
-            wanted: 0,
+            fenced: 0,
+            fence_refused: false,
+            requested: 0,
             settled: 0,
             drop_until: 0,
             lone: None,
@@ -261,11 +261,11 @@ impl<R: Store<CommandSlot>> Queue<R> {
             watch: 0,
             ready_since: Instant::ZERO,
             report_due: false,
-            remark_after: config.remark_after.max(Duration::from_ns(1)),
-            remark_wait: config.remark_after.max(Duration::from_ns(1)),
+            fence_timeout: config.fence_timeout.max(Duration::from_ns(1)),
+            fence_wait: config.fence_timeout.max(Duration::from_ns(1)),
             last_progress: Instant::ZERO,
             quiet: Duration::ZERO,
-            oddities: Oddities::default(),
+            anomalies: Anomalies::default(),
         }
     }
 
@@ -285,7 +285,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
     ///
     /// # Errors
     /// As for [`Queue::submit`].
-    pub fn submit_wait(&mut self, now: Instant, event: EventRef) -> Result<CmdId, SubmitError> {
+    pub fn enqueue_wait(&mut self, now: Instant, event: EventRef) -> Result<CmdId, SubmitError> {
         self.accept(now, CommandSlot::wait(event))
     }
 
@@ -309,17 +309,19 @@ impl<R: Store<CommandSlot>> Queue<R> {
         Ok(cmd)
     }
 
-    /// Somebody waits for the command (or for everything, with the last one): its completion must
-    /// be seen even if no marker was due. Poll for actions afterwards.
-    pub fn want(&mut self, cmd: CmdId) {
+    /// Requests that the completion of a command be seen, by a fence if none was due.
+    ///
+    /// A program that waits for the command calls this; for the last command submitted it means
+    /// everything. Poll for actions afterwards.
+    pub fn request_completion(&mut self, cmd: CmdId) {
         let Some(last) = self.submitted.checked_sub(1) else { return };
         let n = cmd.0.min(last);
         if n < self.retired {
             return;
         }
-        self.slot_mut(n).wanted = true;
+        self.slot_mut(n).requested = true;
         if n < self.cursor {
-            self.wanted = self.wanted.max(n + 1);
+            self.requested = self.requested.max(n + 1);
         }
     }
 
@@ -362,9 +364,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
             _ if self.lost => {}
             Signal::Retired(retired) => self.on_retired(now, retired),
             Signal::LaunchFailed { cmd, fault } => self.on_launch_failed(cmd, fault),
-            Signal::MarkFailed => {
-                self.marked = self.marked.min(self.device_retired);
-                self.mark_refused = true;
+            Signal::FenceFailed => {
+                self.fenced = self.fenced.min(self.device_retired);
+                self.fence_refused = true;
             }
             Signal::Stepped { seq, result } => self.on_stepped(now, seq, result),
             Signal::Lost => self.lose(),
@@ -379,7 +381,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
                 if self.hold.order(order) {
                     self.report_due = true;
                 } else {
-                    self.oddities.stale_orders += 1;
+                    self.anomalies.stale_orders += 1;
                 }
             }
             Order::Watch { upto } => {
@@ -399,17 +401,16 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.poll_step().or_else(|| self.poll_launch(now))
     }
 
-    /// The next step to ask the device for, or `None`. For drivers in which whoever delivers orders
-    /// does not launch.
+    /// The next step to ask the device for, or `None`. For drivers that launch on another thread.
     #[must_use]
     pub fn poll_step(&mut self) -> Option<Action> {
         self.next_step().map(|(step, seq)| Action::Step { step, seq })
     }
 
-    /// The next command or marker to launch, or `None`.
+    /// The next command or fence to launch, or `None`.
     #[must_use]
     pub fn poll_launch(&mut self, now: Instant) -> Option<Action> {
-        self.next_launch_action(now).or_else(|| self.next_mark())
+        self.next_launch_action(now).or_else(|| self.next_fence())
     }
 
     /// A report for the scheduler, if anything changed that it must know. Call after the actions.
@@ -434,7 +435,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         Report {
             epoch: self.hold.epoch,
             hold: self.hold_state(),
-            by_hand: self.hold.by_hand.is_some(),
+            suspended: self.hold.suspended.is_some(),
             failed_open: self.hold.failed_open,
             lost: self.lost,
             submitted: self.submitted,
@@ -448,22 +449,22 @@ impl<R: Store<CommandSlot>> Queue<R> {
     }
 
     /// When [`Queue::handle_timeout`] wants to be called, if at all. Later is harmless except that
-    /// a lost marker is noticed later.
+    /// a lost fence is noticed later.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let unseen = self.last_launch > self.device_retired;
         let counting = unseen && !self.lost && self.hold.device_is_free();
-        counting.then(|| self.last_progress + self.remark_wait)
+        counting.then(|| self.last_progress + self.fence_wait)
     }
 
     /// Time has passed. Calling it early or for nothing does nothing. Poll for actions afterwards.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_some_and(|due| now >= due) {
-            self.marked = self.marked.min(self.device_retired);
-            self.mark_refused = false;
-            self.remark_wait = self.remark_wait.times(2);
+            self.fenced = self.fenced.min(self.device_retired);
+            self.fence_refused = false;
+            self.fence_wait = self.fence_wait.times(2);
             self.last_progress = now;
-            self.oddities.remarks += 1;
+            self.anomalies.repeated_fences += 1;
         }
     }
 
@@ -565,8 +566,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
 
     /// Counts of things that should be rare.
     #[must_use]
-    pub const fn oddities(&self) -> Oddities {
-        self.oddities
+    pub const fn anomalies(&self) -> Anomalies {
+        self.anomalies
     }
 
     /// How far the queue has got with the hold that applies to it.

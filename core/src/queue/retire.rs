@@ -9,7 +9,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
     pub(super) fn on_retired(&mut self, now: Instant, retired: Retired) {
         let count = retired.upto.count();
         if count > self.last_launch.max(self.device_retired) {
-            self.oddities.protocol += 1;
+            self.anomalies.protocol += 1;
             return;
         }
         let sticky = match retired.outcome {
@@ -24,15 +24,15 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
         let commands = count - self.device_retired;
         if let Outcome::Failed { from, fault } = retired.outcome {
-            self.oddities.protocol += u64::from(from.0 >= count);
+            self.anomalies.protocol += u64::from(from.0 >= count);
             self.fail_range(from.0.max(self.device_retired), count, fault);
         }
         self.device_retired = count;
         self.busy += retired.busy;
         self.last_progress = now;
         self.quiet = Duration::ZERO;
-        self.remark_wait = self.remark_after;
-        self.mark_refused = false;
+        self.fence_wait = self.fence_timeout;
+        self.fence_refused = false;
         self.settle();
         self.measure(now, commands, &retired);
         if sticky {

@@ -11,7 +11,7 @@ pub struct CommandSlot {
     wait_cmd: CmdId,
     kind: Kind,
     /// Somebody waits for it.
-    pub(crate) wanted: bool,
+    pub(crate) requested: bool,
     /// Nothing of it is, or will be, on the device; it retires when all before it have.
     pub(crate) settled: bool,
     pub(crate) fault: Option<Fault>,
@@ -30,7 +30,7 @@ impl CommandSlot {
             wait_queue: QueueId::new(0, 0),
             wait_cmd: CmdId(0),
             kind: Kind::Device,
-            wanted: false,
+            requested: false,
             settled: false,
             fault: None,
         }

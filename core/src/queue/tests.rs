@@ -2,8 +2,8 @@
 //! comes back as a line of text, and every answer is given by hand.
 
 mod faults;
+mod fences;
 mod holds;
-mod markers;
 mod replay;
 mod reports;
 
@@ -56,20 +56,20 @@ impl Rig {
         last
     }
 
-    pub(super) fn submit_wait(&mut self, event: EventRef) -> CmdId {
-        self.queue.submit_wait(self.now, event).expect("room in the ring")
+    pub(super) fn enqueue_wait(&mut self, event: EventRef) -> CmdId {
+        self.queue.enqueue_wait(self.now, event).expect("room in the ring")
     }
 
-    /// Everything the queue asks for now, one word each: `3` a launch, `3*` one with a marker,
-    /// `mark3` a marker on demand, or the name of a step.
+    /// Everything the queue asks for now, one word each: `3` a launch, `3*` one with a fence,
+    /// `fence3` a fence on demand, or the name of a step.
     pub(super) fn act(&mut self) -> String {
         let mut words = Vec::new();
         while let Some(action) = self.queue.poll_action(self.now) {
             words.push(match action {
-                Action::Launch { cmd, marker } => {
-                    format!("{}{}", cmd.0, ["", "*"][usize::from(marker)])
+                Action::Launch { cmd, fence } => {
+                    format!("{}{}", cmd.0, ["", "*"][usize::from(fence)])
                 }
-                Action::Mark { upto } => format!("mark{}", upto.0),
+                Action::Fence { upto } => format!("fence{}", upto.0),
                 Action::Step { step, seq } => {
                     self.seq = seq;
                     format!("{step:?}").to_lowercase()

@@ -122,7 +122,7 @@ pub struct DeviceNote {
 pub struct QueueNote {
     /// In-flight threshold; the most that an adaptive window uses.
     pub threshold: u32,
-    /// Commands per marker.
+    /// Commands per fence.
     pub batch: u32,
     /// The window adapts.
     pub adaptive: bool,

@@ -2,13 +2,13 @@
 //! deadlock.
 
 use super::SchedulerError;
+use super::state::{State, dirty};
 use super::table::{END, Edge, NONE};
-use super::work::{Work, dirty};
 use crate::id::{CmdId, EventRef, QueueId};
 use crate::policy::{Event, Policy};
 use crate::time::Instant;
 
-impl<P: Policy> Work<'_, P> {
+impl<P: Policy> State<'_, P> {
     /// The queue's next command waits for something else than before (or for nothing).
     pub(super) fn update_wait(&mut self, index: usize) {
         let event = self.queues[index].info.report.waiting;
@@ -159,7 +159,7 @@ impl<P: Policy> Work<'_, P> {
     fn is_ready(&self, index: usize) -> bool {
         let claims = |index: usize| {
             let report = &self.queues[index].info.report;
-            report.pending() && !report.by_hand && !report.lost
+            report.pending() && !report.suspended && !report.lost
         };
         if !claims(index) {
             return false;
@@ -211,7 +211,7 @@ impl<P: Policy> Work<'_, P> {
         let mut at = self.queues[index].waiters;
         while at != NONE {
             let waiter = &self.queues[at as usize];
-            if waiter.info.running && !waiter.info.report.by_hand {
+            if waiter.info.running && !waiter.info.report.suspended {
                 return true;
             }
             at = waiter.waiter_next;

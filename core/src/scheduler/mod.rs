@@ -5,17 +5,17 @@
 //! it gives `None`. The policy is asked once per round, however many reports came in. Its verdicts
 //! are compared with what was last ordered, so only differences become orders, each with an epoch.
 //!
-//! Work per event does not depend on the number of queues: the table keeps lists of what changed
+//! State per event does not depend on the number of queues: the table keeps lists of what changed
 //! and an index of priorities per device. Orders cost what they cost, one each.
 
 pub(crate) mod bits;
 mod depend;
 mod orders;
+mod state;
 mod storage;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use core::cell::Cell;
 use core::fmt;
@@ -34,8 +34,8 @@ use crate::level::Level;
 use crate::message::{Order, Report};
 use crate::policy::Policy;
 use crate::time::Instant;
+use state::State;
 use table::{END, NONE};
-use work::Work;
 
 /// Changed queues that are listed between two decisions; if there are more, all of them are noted
 /// in the table. More devices make the next decision a full one.
@@ -192,9 +192,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         Self { policy, storage, lists }
     }
 
-    fn work(&mut self) -> Work<'_, P> {
+    fn state(&mut self) -> State<'_, P> {
         let parts = self.storage.parts();
-        Work {
+        State {
             policy: &mut self.policy,
             queues: parts.queues,
             devices: parts.devices,
@@ -252,7 +252,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     /// # Errors
     /// [`SchedulerError::UnknownDevice`] and [`SchedulerError::TableFull`].
     pub fn attach(&mut self, now: Instant, attach: Attach) -> Result<QueueId, SchedulerError> {
-        self.work().attach(now, attach)
+        self.state().attach(now, attach)
     }
 
     /// Removes a queue. Waits for its events that are not reached end with an error.
@@ -260,9 +260,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     /// # Errors
     /// [`SchedulerError::UnknownQueue`].
     pub fn detach(&mut self, now: Instant, queue: QueueId) -> Result<(), SchedulerError> {
-        let mut work = self.work();
-        let index = work.find(queue)?;
-        work.detach(now, index);
+        let mut state = self.state();
+        let index = state.find(queue)?;
+        state.detach(now, index);
         Ok(())
     }
 
@@ -277,9 +277,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         queue: QueueId,
         report: &Report,
     ) -> Result<(), SchedulerError> {
-        let mut work = self.work();
-        let index = work.find(queue)?;
-        work.report(now, index, report)
+        let mut state = self.state();
+        let index = state.find(queue)?;
+        state.report(now, index, report)
     }
 
     /// Replaces the hints of a queue.
@@ -292,9 +292,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         queue: QueueId,
         hints: Hints,
     ) -> Result<(), SchedulerError> {
-        let mut work = self.work();
-        let index = work.find(queue)?;
-        work.set_hints(now, index, hints);
+        let mut state = self.state();
+        let index = state.find(queue)?;
+        state.set_hints(now, index, hints);
         Ok(())
     }
 
@@ -304,9 +304,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     /// # Errors
     /// [`SchedulerError::UnknownQueue`].
     pub fn set_level(&mut self, queue: QueueId, choice: LevelChoice) -> Result<(), SchedulerError> {
-        let mut work = self.work();
-        let index = work.find(queue)?;
-        work.set_level(index, choice);
+        let mut state = self.state();
+        let index = state.find(queue)?;
+        state.set_level(index, choice);
         Ok(())
     }
 
@@ -318,7 +318,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         let used = hint.checked().is_ok() && self.policy.configure(hint);
         self.lists.changed_all |= used;
         if self.policy.progress_every() != progress {
-            self.work().progress_changed();
+            self.state().progress_changed();
         }
         used
     }
@@ -327,9 +327,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     /// and the next [`Scheduler::poll_order`] brings them into force.
     pub fn set_policy(&mut self, policy: P) -> P {
         let old = core::mem::replace(&mut self.policy, policy);
-        self.work().policy_changed();
+        self.state().policy_changed();
         if self.policy.progress_every() != old.progress_every() {
-            self.work().progress_changed();
+            self.state().progress_changed();
         }
         old
     }
@@ -347,16 +347,16 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         cmd: CmdId,
         event: EventRef,
     ) -> Result<bool, SchedulerError> {
-        self.work().admit_wait(waiter, cmd, event)
+        self.state().admit_wait(waiter, cmd, event)
     }
 
     /// The next order, or `None`. Asks the policy first if anything changed. Call again until
     /// `None`.
     #[must_use]
     pub fn poll_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
-        let mut work = self.work();
-        work.decide_if_due(now);
-        work.next_order(now)
+        let mut state = self.state();
+        state.decide_if_due(now);
+        state.next_order(now)
     }
 
     /// When [`Scheduler::handle_timeout`] wants to be called, if at all.
@@ -381,7 +381,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
 
     /// The same, and all queues count as changed: the recovery path after doubt, also about what
     /// was decided for idle queues.
-    pub fn doubt_all(&mut self) {
-        self.work().all_changed();
+    pub fn invalidate_all(&mut self) {
+        self.state().all_changed();
     }
 }

@@ -1,7 +1,7 @@
 //! Orders: the difference between what was decided and what was last ordered.
 
+use super::state::{State, dirty};
 use super::table::{END, NONE};
-use super::work::{Work, dirty};
 use crate::cost::Load;
 use crate::id::QueueId;
 use crate::level::Level;
@@ -9,7 +9,7 @@ use crate::message::{HoldState, Order, Report};
 use crate::policy::{Policy, Verdict};
 use crate::time::{Duration, Instant};
 
-impl<P: Policy> Work<'_, P> {
+impl<P: Policy> State<'_, P> {
     pub(super) fn mark_dirty(&mut self, index: usize, what: u8) {
         let slot = &mut self.queues[index];
         slot.dirty |= what;

@@ -195,7 +195,7 @@ impl Kernels {
         match work {
             Work::Empty => kernel(&self.empty, arguments),
             Work::Timed { ns, note } => {
-                // Leaked, because nobody here knows when the device is done with it.
+                // Leaked, because nothing here tells when the device is done with it.
                 let timed: *const Timed = Box::leak(Box::new(Timed { ns, note }));
                 kernel(&self.run, arguments.with(timed).expect("one fits"))
             }

@@ -1,11 +1,11 @@
-//! The gate word, between a queue's thread with its signals and whoever stops commands.
+//! The gate word, between a queue's thread with its signals and the thread that stops commands.
 
 use std::sync::Arc;
 
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicBool, Ordering};
 
-use super::harness::{explore, join, long, notices, start};
+use super::harness::{explore, join, long, start};
 use crate::gate::{Gate, Request};
 use crate::sync::modelled::{Signals, handle_here, signal_point};
 
@@ -14,14 +14,14 @@ use crate::sync::modelled::{Signals, handle_here, signal_point};
 struct Device {
     /// A command was chosen and has not been seen to end.
     started: bool,
-    /// The command is known to be stopped, and nobody has let it go on.
+    /// The command is known to be stopped, and was not resumed.
     stopped: bool,
     /// Nothing is to start.
     interrupted: bool,
 }
 
-/// A queue, as its thread and whoever interrupts it share it.
-#[derive(Clone, Debug)]
+/// What a queue's thread and the interrupting thread share.
+#[derive(Clone)]
 struct Queue {
     gate: Arc<Gate>,
     signals: Arc<Signals>,
@@ -31,14 +31,16 @@ struct Queue {
 impl Queue {
     fn new() -> Self {
         let gate = Arc::new(Gate::default());
-        let signals = Signals { gate: Arc::clone(&gate), pending: AtomicBool::new(false) };
+        let signalled = Arc::clone(&gate);
+        let handler = Box::new(move || signalled.on_signal());
+        let signals = Signals { handler, pending: AtomicBool::new(false) };
         Self { gate, signals: Arc::new(signals), device: Arc::new(Mutex::new(Device::default())) }
     }
 
     /// The queue's thread: runs one command, as the executor does.
     fn run(&self) {
         handle_here(&self.signals);
-        let mut device = self.device.lock().expect("nobody panics");
+        let mut device = self.device.lock().expect("no thread panics");
         if device.interrupted {
             return;
         }
@@ -48,16 +50,16 @@ impl Queue {
         self.gate.enter();
         // The command: an instruction, and a look at whether it should run at all.
         signal_point();
-        assert!(!self.device.lock().expect("nobody panics").stopped, "a stopped command runs");
+        assert!(!self.device.lock().expect("no thread panics").stopped, "a stopped command runs");
         self.gate.leave();
-        self.device.lock().expect("nobody panics").started = false;
+        self.device.lock().expect("no thread panics").started = false;
         // A late one.
         signal_point();
     }
 
-    /// Stops whatever runs, as `HostPreempt::interrupt` does, and waits for that.
+    /// Stops the running command, as `HostPreempt::interrupt` does, and waits for that.
     fn interrupt(&self) {
-        let mut device = self.device.lock().expect("nobody panics");
+        let mut device = self.device.lock().expect("no thread panics");
         device.interrupted = true;
         let request = if device.started { self.gate.request() } else { Request::Nothing };
         if request == Request::Signal {
@@ -67,7 +69,7 @@ impl Queue {
         if request != Request::Nothing {
             self.gate.wait_stopped(u64::MAX);
         }
-        let mut device = self.device.lock().expect("nobody panics");
+        let mut device = self.device.lock().expect("no thread panics");
         device.stopped = device.started && self.gate.stopped_at().is_some();
         let ended = !device.started || self.gate.is_idle();
         assert!(device.stopped || ended, "neither stopped nor ended");
@@ -75,22 +77,22 @@ impl Queue {
 
     /// Lets it go on, as `State::grant` does.
     fn restore(&self) {
-        let mut device = self.device.lock().expect("nobody panics");
+        let mut device = self.device.lock().expect("no thread panics");
         device.interrupted = false;
         if std::mem::take(&mut device.stopped) {
             self.gate.resume();
         }
     }
 
-    /// Asks for a stop and takes it back at once, as `State::go_on` does.
+    /// Asks for a stop and takes it back at once, as `State::withdraw_interrupt` does.
     fn ask_and_withdraw(&self) {
-        let device = self.device.lock().expect("nobody panics");
+        let device = self.device.lock().expect("no thread panics");
         let request = if device.started { self.gate.request() } else { Request::Nothing };
         if request == Request::Signal {
             self.signals.pending.store(true, Ordering::Release);
         }
         drop(device);
-        let device = self.device.lock().expect("nobody panics");
+        let device = self.device.lock().expect("no thread panics");
         if device.started {
             self.gate.withdraw();
             if self.gate.stopped_at().is_some() {
@@ -141,43 +143,4 @@ fn a_stop_after_a_request_that_was_taken_back() {
         queue.restore();
         join(thread);
     });
-}
-
-const STOP: &str = "models::gate::a_stop";
-const TAKEN_BACK: &str = "models::gate::a_request_that_is_taken_back";
-const STOP_AFTER: &str = "models::gate::a_stop_after_a_request_that_was_taken_back";
-
-#[test]
-fn early_requests_are_not_heeded() {
-    notices(STOP, "early requests are not heeded", "deadlock");
-}
-
-#[test]
-fn whoever_waits_is_not_told_of_the_end() {
-    notices(STOP, "leave quietly", "deadlock");
-}
-
-#[test]
-fn whoever_waits_is_not_told_of_the_stop() {
-    notices(STOP, "stop quietly", "deadlock");
-}
-
-#[test]
-fn a_stopped_command_is_not_told_to_go_on() {
-    notices(STOP, "resume quietly", "deadlock");
-}
-
-#[test]
-fn signals_that_come_late_stop_the_command() {
-    notices(TAKEN_BACK, "signals stop whatever runs", "deadlock");
-}
-
-#[test]
-fn early_requests_stay() {
-    notices(TAKEN_BACK, "early requests stay", "deadlock");
-}
-
-#[test]
-fn after_a_request_that_was_taken_back_nobody_is_told_of_the_stop() {
-    notices(STOP_AFTER, "stop quietly", "deadlock");
 }

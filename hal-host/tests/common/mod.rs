@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use xsched_core::hal::{Backend, Halves, Ladder, Retire, StepDone, Steps, Submit};
+use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, StepDone, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::Step;
 use xsched_core::queue::{Outcome, Retired};
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice, HostPreempt, HostRetire, HostSubmit};
 
-pub(crate) type Open = Halves<HostSubmit, HostRetire, Ladder<HostPreempt>>;
+pub(crate) type Open = Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>;
 
 pub(crate) fn device(compute_units: u32) -> HostDevice {
     HostDevice::new(HostConfig { compute_units, ..HostConfig::default() }).unwrap()

@@ -40,7 +40,7 @@ impl Subject for Host {
                     return Some(command);
                 }
                 // SAFETY: it reads the clock and touches atomics, in memory that it gives up after
-                // it has ended. Others wait for none of them.
+                // it has ended. Other threads wait for none of them.
                 unsafe { command.interruptible() }
             }
             // Not `panic!`, which would print.

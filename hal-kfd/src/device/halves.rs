@@ -44,15 +44,15 @@ where
         &mut self,
         cmd: CmdId,
         payload: &Self::Payload,
-        marker: bool,
+        fence: bool,
     ) -> Result<(), Self::Error> {
         let _entered = self.slot.enter();
-        self.below.launch(cmd, payload, marker).map_err(DeviceError::Below)
+        self.below.launch(cmd, payload, fence).map_err(DeviceError::Below)
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Self::Error> {
+    fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error> {
         let _entered = self.slot.enter();
-        self.below.mark(upto).map_err(DeviceError::Below)
+        self.below.fence(upto).map_err(DeviceError::Below)
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use xsched_core::hal::{Deactivate, Ladder, Lv2, Preempt, Retire, StepDone, Steps, Submit};
+use xsched_core::hal::{Deactivate, LevelAdapter, Lv2, Preempt, Retire, StepDone, Steps, Submit};
 use xsched_core::id::CmdId;
 use xsched_core::level::{Caps, Step};
 use xsched_core::queue::{Outcome, Retired};
@@ -53,7 +53,7 @@ impl Submit for Half {
         Ok(())
     }
 
-    fn mark(&mut self, _: CmdId) -> Result<(), Fault> {
+    fn fence(&mut self, _: CmdId) -> Result<(), Fault> {
         Ok(())
     }
 }
@@ -83,9 +83,13 @@ impl Backend for Below {
     type Config = ();
     type Submit = Half;
     type Retire = Half;
-    type Preempt = Ladder<Half>;
+    type Preempt = LevelAdapter<Half>;
 
-    fn open(&mut self, _: QueueId, (): ()) -> Result<Halves<Half, Half, Ladder<Half>>, Fault> {
+    fn open(
+        &mut self,
+        _: QueueId,
+        (): (),
+    ) -> Result<Halves<Half, Half, LevelAdapter<Half>>, Fault> {
         for _ in 0..self.makes {
             let mut state = self.fake.state();
             let id = state.queues.len() as u32;
@@ -94,7 +98,7 @@ impl Backend for Below {
             state.queues.insert(id, FakeQueue { is_new: true, ..queue });
         }
         let half = || Half { fake: self.fake.clone(), blocks: self.blocks };
-        let (submit, retire, preempt) = (half(), half(), Ladder(half()));
+        let (submit, retire, preempt) = (half(), half(), LevelAdapter(half()));
         Ok(Halves { submit, retire, preempt, caps: Caps::up_to(self.level, 64) })
     }
 }

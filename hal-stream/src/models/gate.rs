@@ -1,95 +1,66 @@
-//! A gate, between whoever holds the queue and those who lift it.
+//! A gate, between the scheduler that holds the queue and calls that force the gate open.
 
 use std::sync::Arc;
 
-use super::harness::{explore, join, notices, start};
+use super::harness::{explore, join, start};
 use super::{Flag, flag, seen};
 use crate::gate::{Gate, OWN};
 
-/// Opens the gate for a while, and looks for as long whether it is open.
-fn lift(gate: &Gate<Flag>, word: &Flag) {
-    gate.lift();
-    assert_eq!(seen(word), 0, "closed while it is lifted");
-    assert!(!gate.is_closed(), "closed while it is lifted");
-    assert_eq!(seen(word), 0, "closed while it is lifted");
-    gate.put_down();
+/// Forces the gate open and checks that it is open meanwhile.
+fn force_open_for_a_while(gate: &Gate<Flag>, word: &Flag) {
+    gate.force_open();
+    assert_eq!(seen(word), 0, "closed while it is forced open");
+    assert!(!gate.is_closed(), "closed while it is forced open");
+    assert_eq!(seen(word), 0, "closed while it is forced open");
+    gate.end_force_open();
 }
 
-/// Holds, lets go and holds while so many threads lift.
-fn a_hold_and_lifts(lifters: usize) {
+/// Holds, resumes and holds a queue while so many threads force its gate open.
+fn a_hold_and_openings(callers: usize) {
     let word = flag();
     let gate = Arc::new(Gate::new(Arc::clone(&word)));
-    let threads: Vec<_> = (0..lifters)
+    let threads: Vec<_> = (0..callers)
         .map(|_| {
             let (gate, word) = (Arc::clone(&gate), Arc::clone(&word));
-            start(move || lift(&gate, &word))
+            start(move || force_open_for_a_while(&gate, &word))
         })
         .collect();
-    assert!(gate.want(true), "it was open before");
-    assert!(gate.want(false), "it was closed before");
-    assert_eq!(seen(&word), 0, "closed while nobody wants that");
-    assert!(gate.want(true), "it was open before");
-    assert!(!gate.want(true), "that is no news");
+    assert!(gate.set_held(true), "it was open before");
+    assert!(gate.set_held(false), "it was closed before");
+    assert_eq!(seen(&word), 0, "closed while the queue is not held");
+    assert!(gate.set_held(true), "it was open before");
+    assert!(!gate.set_held(true), "that is no change");
     threads.into_iter().for_each(join);
     assert_eq!(seen(&word), OWN, "open in the end");
     assert!(gate.is_closed(), "open in the end");
 }
 
-/// Open from when a lift begins until it ends, and afterwards what the holder wants.
+/// The gate is open until the forced opening ends, and afterwards as the scheduler says.
 #[test]
-fn a_lift_during_holds() {
-    explore("gate::a_lift_during_holds", 8, || a_hold_and_lifts(1));
+fn an_opening_during_holds() {
+    explore("gate::an_opening_during_holds", 8, || a_hold_and_openings(1));
 }
 
-/// Open until the last of two lifts ends.
+/// The gate is open until the last of two forced openings ends.
 #[test]
-fn two_lifts_during_holds() {
-    explore("gate::two_lifts_during_holds", 4, || a_hold_and_lifts(2));
+fn two_openings_during_holds() {
+    explore("gate::two_openings_during_holds", 4, || a_hold_and_openings(2));
 }
 
-/// Where nobody wants it closed in the end, it is open.
+/// A gate whose queue is not held in the end is open.
 #[test]
-fn a_lift_and_the_end_of_a_hold() {
-    explore("gate::a_lift_and_the_end_of_a_hold", 8, || {
+fn an_opening_and_the_end_of_a_hold() {
+    explore("gate::an_opening_and_the_end_of_a_hold", 8, || {
         let word = flag();
         let gate = Arc::new(Gate::new(Arc::clone(&word)));
         let thread = {
             let (gate, word) = (Arc::clone(&gate), Arc::clone(&word));
-            start(move || lift(&gate, &word))
+            start(move || force_open_for_a_while(&gate, &word))
         };
-        gate.want(true);
-        gate.want(false);
+        gate.set_held(true);
+        gate.set_held(false);
         join(thread);
         assert_eq!(seen(&word), 0, "closed in the end");
         assert!(!gate.is_closed(), "closed in the end");
     });
-}
-
-const ONE: &str = "models::gate::a_lift_during_holds";
-const TWO: &str = "models::gate::two_lifts_during_holds";
-const END: &str = "models::gate::a_lift_and_the_end_of_a_hold";
-
-#[test]
-fn a_gate_that_is_closed_by_an_old_look() {
-    notices(ONE, "want without the lock", "closed while it is lifted");
-}
-
-#[test]
-fn a_gate_that_stays_lifted() {
-    notices(ONE, "stay lifted", "open in the end");
-}
-
-#[test]
-fn lifts_that_are_ignored() {
-    notices(ONE, "lifts are ignored", "closed while it is lifted");
-}
-
-#[test]
-fn a_lift_that_ends_with_another() {
-    notices(TWO, "one puts down for all", "closed while it is lifted");
-}
-
-#[test]
-fn a_hold_that_outlives_its_end() {
-    notices(END, "want without the lock", "closed in the end");
 }

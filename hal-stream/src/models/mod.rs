@@ -1,12 +1,12 @@
-//! Loom models of what a device's threads share here. `cargo xtask loom` runs them; `docs/loom.md`
+//! Loom models of what the threads of a device share. `cargo xtask loom` runs them; `docs/loom.md`
 //! lists them.
 
-mod board;
 mod gate;
 #[path = "../../../runtime/src/models/harness.rs"]
 mod harness;
+mod launches;
 mod occupancy;
-mod watch;
+mod registry;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A device without a driver: streams and events in memory, and a clock that is set by hand.
+//! A device without a driver: streams and events in memory, and a clock that the test sets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr::NonNull;
@@ -38,7 +38,7 @@ pub(crate) struct Nature {
     pub(crate) ignores_waits: bool,
     /// What once waited goes on waiting.
     pub(crate) never_opens: bool,
-    /// A stream that waits stops all others.
+    /// A stream that waits stops all other streams.
     pub(crate) one_ring: bool,
     /// There are no waits.
     pub(crate) no_waits: Option<String>,
@@ -52,8 +52,8 @@ pub(crate) struct Nature {
     pub(crate) own_ring: Option<bool>,
     /// Streams that are made wait for the legacy default stream.
     pub(crate) blocking: bool,
-    /// A launch of nothing takes its thread away for so many milliseconds, as others on a busy
-    /// machine would.
+    /// A launch of nothing takes its thread away for so many milliseconds, as other threads on a
+    /// busy machine would.
     pub(crate) away_ms: u64,
 }
 
@@ -113,7 +113,7 @@ struct State {
     streams: BTreeMap<u64, Stream>,
     events: BTreeMap<u64, Event>,
     pages: BTreeMap<u64, Box<[Line]>>,
-    /// Memory of others, by the device's address: its length.
+    /// Lengths of registered memory, by the device's address.
     registered: BTreeMap<u64, u64>,
     made: u64,
     calls: u64,
@@ -154,7 +154,7 @@ impl State {
     }
 
     /// Whether a stream other than this waits for a word.
-    fn others_wait(&self, number: u64) -> bool {
+    fn another_waits(&self, number: u64) -> bool {
         self.streams.iter().any(|(n, stream)| {
             let Some((_, Op::Wait { word, .. })) = stream.ops.front() else { return false };
             *n != number && self.word(*word) != 0
@@ -166,7 +166,7 @@ impl State {
             let stream = &self.streams[&number];
             let Some((put_at, op)) = stream.ops.front() else { return };
             let start = stream.ended_at.max(*put_at);
-            if start > self.now || (nature.one_ring && self.others_wait(number)) {
+            if start > self.now || (nature.one_ring && self.another_waits(number)) {
                 return;
             }
             let end = match *op {
@@ -213,7 +213,7 @@ impl Mock {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with it")
+        self.state.lock().expect("no thread panics with it")
     }
 
     /// Lets time pass.

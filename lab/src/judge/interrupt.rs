@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{INTERRUPT_US, Judged, all, list};
-use crate::bench::LabError;
-use crate::kit::canary::Step;
-use crate::kit::cells::{Cell, Combination, Storm};
-use crate::kit::meanwhile::Row;
+use crate::device::LabError;
+use crate::interrupt::canary::Step;
+use crate::interrupt::cells::{Cell, Combination, Storm};
+use crate::interrupt::meanwhile::Row;
 use crate::stats::P99_SAMPLES;
 
 /// Interrupts after which results have to be right.

@@ -3,22 +3,21 @@
 //! there are too few samples for one.
 
 mod interrupt;
-mod place;
+mod wait_placement;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+
+use crate::bench::{graphs as graph, overhead, partition, preempt, priority, requests, threshold};
+use crate::device::LabError;
+use crate::device::mode::Mode;
+use crate::stats::P99_SAMPLES;
 
 pub use interrupt::{
     canary, latency as interrupt_latency, meanwhile as interrupt_meanwhile,
     results as interrupt_results,
 };
-
-pub use place::{firsts, rings, words};
-
-use crate::bench::LabError;
-use crate::mode::Mode;
-use crate::stats::P99_SAMPLES;
-use crate::{graphs as graph, overhead, partition, preempt, priority, requests, threshold};
+pub use wait_placement::{firsts, rings, words};
 
 /// The plan's limit for an interrupt, in microseconds (rows 7.3.1 and 4.1.1).
 pub const INTERRUPT_US: f64 = 100.0;

@@ -17,8 +17,8 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 pub(super) struct Ledger {
     /// The names of the commands that were launched, in order.
     pub(super) launched: Vec<u64>,
-    /// Commands covered by a marker, per marker.
-    marks: Vec<u64>,
+    /// Commands covered by a fence, per fence.
+    fences: Vec<u64>,
     started: u64,
     pub(super) completed: u64,
     reported: u64,
@@ -36,7 +36,7 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Commands whose completion can be seen.
     fn visible(&self) -> u64 {
-        self.marks.iter().copied().filter(|&mark| mark <= self.completed).max().unwrap_or(0)
+        self.fences.iter().copied().filter(|&fence| fence <= self.completed).max().unwrap_or(0)
     }
 
     fn alarm(&mut self) -> Option<Waker> {
@@ -152,23 +152,23 @@ impl Submit for Launcher {
     /// What the submitter calls it.
     type Payload = u64;
 
-    fn launch(&mut self, cmd: CmdId, name: &u64, marker: bool) -> Result<(), Fault> {
+    fn launch(&mut self, cmd: CmdId, name: &u64, fence: bool) -> Result<(), Fault> {
         let mut ledger = self.0.lock();
         assert_eq!(ledger.launched.len() as u64, cmd.0, "launched out of turn");
         assert!(!ledger.shut, "launched on a held queue");
         ledger.launched.push(*name);
         let in_flight = ledger.launched.len() as u64 - ledger.reported;
         assert!(in_flight <= self.0.window, "{in_flight} in flight");
-        if marker {
-            ledger.marks.push(cmd.count());
+        if fence {
+            ledger.fences.push(cmd.count());
         }
         self.0.bell.notify_one();
         Ok(())
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Fault> {
+    fn fence(&mut self, upto: CmdId) -> Result<(), Fault> {
         let mut ledger = self.0.lock();
-        ledger.marks.push(upto.count());
+        ledger.fences.push(upto.count());
         let waker = ledger.alarm();
         drop(ledger);
         if let Some(waker) = waker {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use xsched_core::lease::Watchdog;
 use xsched_core::level::Level;
 use xsched_core::message::{HoldState, Order};
 
 use super::board::Board;
 use super::{Bench, ID, explore, join, notices, start};
 use crate::hub::Member;
-use crate::scheduler::Watchdog;
+use crate::scheduler::look;
 
 const HOLD: Order = Order::Hold { epoch: 1, level: Level::Deactivate };
 
@@ -90,10 +91,10 @@ fn silent_twice_in_a_round() {
             hub.deliver(ID, HOLD);
         });
         let hub = Arc::clone(&bench.hub);
-        let mut watchdog = Watchdog::default();
-        watchdog.look(&hub);
+        let mut watchdog = Watchdog::new(xsched_core::time::Duration::ZERO);
+        look(&mut watchdog, &hub);
         join(scheduler);
-        watchdog.look(&hub);
+        look(&mut watchdog, &hub);
         assert_runs(&bench);
         bench.hub.detach(ID);
     });

@@ -9,7 +9,7 @@ use xsched_core::hal::{Retire, Steps, Submit};
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::message::{Order, Report};
-use xsched_core::queue::{ByHand, Signal};
+use xsched_core::queue::Signal;
 use xsched_core::window::WindowConfig;
 
 use super::{Shared, Until};
@@ -82,7 +82,7 @@ where
         let due = state.machine.poll_timeout().is_some_and(|due| now() >= due);
         if due {
             state.machine.handle_timeout(now());
-            // Marks are cheap and do not block: nothing is launched beyond what is in flight.
+            // Fences are cheap and do not block: nothing is launched beyond what is in flight.
             state = self.launch(state, now());
             self.finish(state);
         }
@@ -148,7 +148,7 @@ where
             report: state.machine.report(),
             threshold: window.threshold(),
             batch: window.batch(),
-            oddities: state.machine.oddities(),
+            anomalies: state.machine.anomalies(),
         }
     }
 
@@ -160,7 +160,7 @@ where
         } else if state.machine.is_full() {
             Err(Error::QueueFull)
         } else if admit(next)? {
-            state.machine.submit_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
+            state.machine.enqueue_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
         } else {
             Ok(None)
         };
@@ -218,7 +218,7 @@ pub(crate) struct Snapshot {
     pub(crate) report: Report,
     pub(crate) threshold: u32,
     pub(crate) batch: u32,
-    pub(crate) oddities: xsched_core::queue::Oddities,
+    pub(crate) anomalies: xsched_core::queue::Anomalies,
 }
 
 impl<S, R, P> Api<S::Payload> for Shared<S, R, P>
@@ -303,7 +303,7 @@ where
             Until::Ended(cmd) | Until::Retired(cmd) => cmd,
             Until::Room => CmdId(state.machine.retired()),
         };
-        state.machine.want(cmd);
+        state.machine.request_completion(cmd);
         state = self.launch(state, now());
         let outcome = state.outcome(until);
         self.finish(state);
@@ -375,7 +375,7 @@ where
     }
 
     fn hold(&self, level: Level) {
-        self.lock().machine.hold_by_hand(ByHand { level });
+        self.lock().machine.suspend(level);
         self.run_steps_and_commit();
     }
 
@@ -384,14 +384,14 @@ where
         if state.machine.submitted() > state.machine.retired() {
             return false;
         }
-        state.machine.hold_by_hand(ByHand { level });
+        state.machine.suspend(level);
         drop(state);
         self.run_steps_and_commit();
         true
     }
 
     fn resume(&self, drop_pending: bool) {
-        self.lock().machine.resume_by_hand(drop_pending);
+        self.lock().machine.resume(drop_pending);
         self.run_steps_and_commit();
         if mutant("nobody launches after a hold") {
             return;
@@ -418,7 +418,7 @@ where
     }
 
     fn close(&self) {
-        self.lock().machine.resume_by_hand(false);
+        self.lock().machine.resume(false);
         self.run_steps_and_commit();
         let mut state = self.lock();
         state.closing = true;

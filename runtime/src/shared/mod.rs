@@ -310,7 +310,7 @@ where
         }
     }
 
-    /// Carries out a launch or a mark, without the state meanwhile.
+    /// Carries out a launch or a fence, without the state meanwhile.
     fn perform<'a>(
         &'a self,
         state: Guard<'a, S>,
@@ -320,10 +320,10 @@ where
     ) -> Guard<'a, S> {
         drop(state);
         match action {
-            Action::Launch { cmd, marker } => {
+            Action::Launch { cmd, fence } => {
                 // A command without its payload cannot be; it fails rather than be forgotten.
                 let launched = match &payload {
-                    Some(payload) => self.guarded(|| launcher.launch(cmd, payload, marker)),
+                    Some(payload) => self.guarded(|| launcher.launch(cmd, payload, fence)),
                     None => Err(Fault::Launch),
                 };
                 let payload = payload.filter(|_| self.replays());
@@ -342,11 +342,11 @@ where
                 }
                 state
             }
-            Action::Mark { upto } => {
-                let marked = self.guarded(|| launcher.mark(upto));
+            Action::Fence { upto } => {
+                let fenced = self.guarded(|| launcher.fence(upto));
                 let mut state = self.lock();
-                if let Err(fault) = marked {
-                    state.machine.handle_signal(now(), Signal::MarkFailed);
+                if let Err(fault) = fenced {
+                    state.machine.handle_signal(now(), Signal::FenceFailed);
                     state.lose_if_sticky(fault);
                 }
                 state

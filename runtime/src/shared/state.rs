@@ -5,7 +5,7 @@ use std::task::Waker;
 use xsched_core::fault::Fault;
 use xsched_core::hal::Submit;
 use xsched_core::id::CmdId;
-use xsched_core::message::{HoldState, Report};
+use xsched_core::message::Report;
 use xsched_core::queue::{CommandSlot, Queue, Signal, Status};
 use xsched_core::time::Instant;
 
@@ -100,10 +100,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
         !mutant("no second look")
             && !mutant("nobody launches after a hold")
             && self.launcher.is_some()
-            && self.machine.next_launch().0 < self.machine.submitted()
-            && self.machine.hold_state() == HoldState::Running
-            && self.machine.waiting().is_none()
-            && self.machine.in_flight() < u64::from(self.machine.window().threshold())
+            && self.machine.can_launch().is_ok()
     }
 
     /// Takes out those whose wait is over, as many as there is room for; true if there are more.

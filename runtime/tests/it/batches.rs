@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use xsched::core::cost::CostModel;
 use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, Ladder, Lv2, Preempt, StepDone};
+use xsched::core::hal::{
+    Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt, StepDone,
+};
 use xsched::core::id::QueueId;
 use xsched::core::level::{Caps, Level, Step};
 use xsched::core::message::HoldState;
@@ -103,16 +105,16 @@ impl Backend for Staged {
     type Config = Arc<Hand>;
     type Submit = Half;
     type Retire = Half;
-    type Preempt = Ladder<Stage>;
+    type Preempt = LevelAdapter<Stage>;
 
     fn open(
         &mut self,
         queue: QueueId,
         hand: Arc<Hand>,
-    ) -> Result<Halves<Half, Half, Ladder<Stage>>, Fault> {
+    ) -> Result<Halves<Half, Half, LevelAdapter<Stage>>, Fault> {
         let Halves { submit, retire, .. } = ByHand.open(queue, Arc::clone(&hand))?;
         let turn = Arc::new(Turn { hand, done: Mutex::default() });
-        let preempt = Ladder(Stage { desk: Arc::clone(&self.0), turn });
+        let preempt = LevelAdapter(Stage { desk: Arc::clone(&self.0), turn });
         Ok(Halves { submit, retire, preempt, caps: Caps::up_to(Level::Deactivate, 1_024) })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, Ladder, Lv2, Preempt};
+use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
 use xsched::core::hal::{Retire, StepDone, Submit};
 use xsched::core::id::{CmdId, QueueId};
 use xsched::core::level::{Caps, Level};
@@ -29,7 +29,7 @@ pub(crate) struct Line {
     pub(crate) log: Vec<u64>,
     /// Commands that the device is done with.
     pub(crate) done: u64,
-    marked: Vec<u64>,
+    fenced: Vec<u64>,
     seen: u64,
     pub(crate) at_once: bool,
     pub(crate) deactivated: bool,
@@ -89,7 +89,7 @@ impl ErrorType for Half {
 impl Submit for Half {
     type Payload = Job;
 
-    fn launch(&mut self, cmd: CmdId, job: &Job, marker: bool) -> Result<(), Fault> {
+    fn launch(&mut self, cmd: CmdId, job: &Job, fence: bool) -> Result<(), Fault> {
         let mut line = self.0.get();
         line.inside = true;
         while line.blocked {
@@ -112,11 +112,11 @@ impl Submit for Half {
         }
         line.most_in_flight = line.most_in_flight.max(cmd.count() - line.seen);
         drop(line);
-        if marker { self.mark(cmd) } else { Ok(()) }
+        if fence { self.fence(cmd) } else { Ok(()) }
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Fault> {
-        self.0.get().marked.push(upto.count());
+    fn fence(&mut self, upto: CmdId) -> Result<(), Fault> {
+        self.0.get().fenced.push(upto.count());
         Ok(())
     }
 }
@@ -131,10 +131,10 @@ impl Retire for Half {
             return Ok(None);
         }
         let done = line.done;
-        let Some(&count) = line.marked.iter().filter(|&&m| m <= done).max() else {
+        let Some(&count) = line.fenced.iter().filter(|&&m| m <= done).max() else {
             return Ok(None);
         };
-        line.marked.retain(|&m| m > count);
+        line.fenced.retain(|&m| m > count);
         let outcome = match line.fail {
             Some(n) if n >= line.seen && n < count => {
                 Outcome::Failed { from: CmdId(n), fault: Fault::Execution }
@@ -166,15 +166,15 @@ impl Backend for ByHand {
     type Config = Arc<Hand>;
     type Submit = Half;
     type Retire = Half;
-    type Preempt = Ladder<Half>;
+    type Preempt = LevelAdapter<Half>;
 
     fn open(
         &mut self,
         _: QueueId,
         hand: Arc<Hand>,
-    ) -> Result<Halves<Half, Half, Ladder<Half>>, Fault> {
+    ) -> Result<Halves<Half, Half, LevelAdapter<Half>>, Fault> {
         let half = || Half(Arc::clone(&hand));
         let caps = Caps::up_to(Level::Deactivate, 1_024);
-        Ok(Halves { submit: half(), retire: half(), preempt: Ladder(half()), caps })
+        Ok(Halves { submit: half(), retire: half(), preempt: LevelAdapter(half()), caps })
     }
 }

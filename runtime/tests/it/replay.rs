@@ -5,7 +5,7 @@ use std::time::Duration as Span;
 
 use xsched::WaitError;
 use xsched::core::fault::Fault;
-use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, Ladder, Lv2, Preempt};
+use xsched::core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
 use xsched::core::hal::{Retire, StepDone, Submit};
 use xsched::core::id::{CmdId, QueueId};
 use xsched::core::level::{Caps, Level, Recovery};
@@ -23,7 +23,7 @@ struct Line {
     ran: Vec<u64>,
     /// Commands that may run.
     allowed: usize,
-    marked: u64,
+    fenced: u64,
     /// Commands that have run, and of these reported.
     done: u64,
     seen: u64,
@@ -61,7 +61,7 @@ impl ErrorType for Device {
 impl Submit for Half {
     type Payload = u64;
 
-    fn launch(&mut self, cmd: CmdId, number: &u64, marker: bool) -> Result<(), Fault> {
+    fn launch(&mut self, cmd: CmdId, number: &u64, fence: bool) -> Result<(), Fault> {
         let mut line = self.0.get();
         line.inside = true;
         while line.blocked == Some(*number) {
@@ -72,15 +72,15 @@ impl Submit for Half {
             line.late = line.late.or(Some(cmd));
         } else {
             line.pending.push((cmd, *number));
-            if marker {
-                line.marked = cmd.count();
+            if fence {
+                line.fenced = cmd.count();
             }
         }
         Ok(())
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Fault> {
-        self.0.get().marked = upto.count();
+    fn fence(&mut self, upto: CmdId) -> Result<(), Fault> {
+        self.0.get().fenced = upto.count();
         Ok(())
     }
 }
@@ -92,12 +92,12 @@ impl Retire for Half {
             let (cmd, number) = line.pending.remove(0);
             line.ran.push(number);
             line.done = cmd.count();
-            if line.done <= line.marked {
+            if line.done <= line.fenced {
                 break;
             }
         }
-        // A marker may have come after what it covers had run.
-        if line.done == line.seen || line.done > line.marked {
+        // A fence may have come after what it covers had run.
+        if line.done == line.seen || line.done > line.fenced {
             return Ok(None);
         }
         line.seen = line.done;
@@ -130,13 +130,17 @@ impl Backend for Device {
     type Config = ();
     type Submit = Half;
     type Retire = Half;
-    type Preempt = Ladder<Half>;
+    type Preempt = LevelAdapter<Half>;
 
-    fn open(&mut self, _: QueueId, (): ()) -> Result<Halves<Half, Half, Ladder<Half>>, Fault> {
+    fn open(
+        &mut self,
+        _: QueueId,
+        (): (),
+    ) -> Result<Halves<Half, Half, LevelAdapter<Half>>, Fault> {
         let half = || Half(Arc::clone(&self.0));
         let mut caps = Caps::up_to(Level::Deactivate, 1 << 10);
         caps.deactivate = Some(Recovery::Replay);
-        Ok(Halves { submit: half(), retire: half(), preempt: Ladder(half()), caps })
+        Ok(Halves { submit: half(), retire: half(), preempt: LevelAdapter(half()), caps })
     }
 }
 

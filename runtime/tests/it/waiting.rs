@@ -86,7 +86,7 @@ fn commands_from_the_failed_one_on_give_the_error_to_everybody_who_waits() {
             std::thread::spawn(move || queue.wait(ticket))
         })
         .collect();
-    // The marker that their waits asked for stands behind everything launched.
+    // The fence that their waits asked for stands behind everything launched.
     hand.complete(3);
     for waiter in waiters {
         assert_eq!(waiter.join().unwrap(), Err(WaitError::Failed(Fault::Execution)));

@@ -10,7 +10,7 @@ use std::task::Waker;
 use xsched::core::fault::Fault;
 use xsched::core::hal::{Backend, Breach, Checked, Contract, Deactivate, ErrorType, FaultRates};
 use xsched::core::hal::{
-    Faulty, Halves, Interrupt, Ladder, Lv3, Preempt, Retire, StepDone, Submit,
+    Faulty, Halves, Interrupt, LevelAdapter, Lv3, Preempt, Retire, StepDone, Submit,
 };
 use xsched::core::id::{CmdId, QueueId};
 use xsched::core::level::{Caps, Level};
@@ -118,12 +118,12 @@ impl<S: ErrorType> ErrorType for Unpack<S> {
 impl<S: Submit<Payload = HostCommand>> Submit for Unpack<S> {
     type Payload = Cargo;
 
-    fn launch(&mut self, cmd: CmdId, cargo: &Cargo, marker: bool) -> Result<(), S::Error> {
-        self.0.launch(cmd, &cargo.command, marker)
+    fn launch(&mut self, cmd: CmdId, cargo: &Cargo, fence: bool) -> Result<(), S::Error> {
+        self.0.launch(cmd, &cargo.command, fence)
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), S::Error> {
-        self.0.mark(upto)
+    fn fence(&mut self, upto: CmdId) -> Result<(), S::Error> {
+        self.0.fence(upto)
     }
 }
 
@@ -169,7 +169,7 @@ impl Moody {
 
 #[derive(Default)]
 struct Line {
-    marks: Mutex<VecDeque<u64>>,
+    fences: Mutex<VecDeque<u64>>,
     held: AtomicBool,
     waker: Mutex<Option<Waker>>,
     wakes: bool,
@@ -201,15 +201,15 @@ impl ErrorType for Half {
 impl Submit for Half {
     type Payload = HostCommand;
 
-    fn launch(&mut self, cmd: CmdId, _: &HostCommand, marker: bool) -> Result<(), Fault> {
+    fn launch(&mut self, cmd: CmdId, _: &HostCommand, fence: bool) -> Result<(), Fault> {
         if self.chance.chance(10) {
             std::thread::yield_now();
         }
-        if marker { self.mark(cmd) } else { Ok(()) }
+        if fence { self.fence(cmd) } else { Ok(()) }
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Fault> {
-        self.line.marks.lock().unwrap().push_back(upto.count());
+    fn fence(&mut self, upto: CmdId) -> Result<(), Fault> {
+        self.line.fences.lock().unwrap().push_back(upto.count());
         self.wake();
         Ok(())
     }
@@ -220,14 +220,14 @@ impl Retire for Half {
         if self.line.held.load(Ordering::SeqCst) || self.chance.chance(300) {
             return Ok(None);
         }
-        let mut marks = self.line.marks.lock().unwrap();
-        let Some(first) = marks.pop_front() else { return Ok(None) };
+        let mut fences = self.line.fences.lock().unwrap();
+        let Some(first) = fences.pop_front() else { return Ok(None) };
         let mut last = first;
         while self.chance.chance(500) {
-            let Some(next) = marks.pop_front() else { break };
+            let Some(next) = fences.pop_front() else { break };
             last = last.max(next);
         }
-        drop(marks);
+        drop(fences);
         let upto = CmdId(last - 1);
         Ok(Some(Retired { upto, busy: Duration::from_us(1), outcome: Outcome::Ok }))
     }
@@ -238,7 +238,7 @@ impl Retire for Half {
         }
         *self.line.waker.lock().unwrap() = Some(waker.clone());
         let held = self.line.held.load(Ordering::SeqCst);
-        if !held && !self.line.marks.lock().unwrap().is_empty() {
+        if !held && !self.line.fences.lock().unwrap().is_empty() {
             self.wake();
         }
         true
@@ -284,7 +284,7 @@ impl Backend for Moody {
     type Config = ();
     type Submit = Faulty<Half>;
     type Retire = Faulty<Half>;
-    type Preempt = Faulty<Ladder<Half>>;
+    type Preempt = Faulty<LevelAdapter<Half>>;
 
     fn open(
         &mut self,
@@ -293,7 +293,7 @@ impl Backend for Moody {
     ) -> Result<Halves<Self::Submit, Self::Retire, Self::Preempt>, Self::Error> {
         let line = Arc::new(Line { wakes: self.chance.chance(500), ..Line::default() });
         let rates =
-            FaultRates { launch: 2, mark: 5, lost_marker: 5, execution: 5, ..Default::default() };
+            FaultRates { launch: 2, fence: 5, lost_fence: 5, execution: 5, ..Default::default() };
         let mut half = || {
             let seed = self.chance.next_u64();
             (Half { line: Arc::clone(&line), chance: SplitMix64::new(seed) }, seed)
@@ -302,7 +302,7 @@ impl Backend for Moody {
         Ok(Halves {
             submit: Faulty::new(submit, rates, one),
             retire: Faulty::new(retire, rates, two),
-            preempt: Faulty::new(Ladder(preempt), rates, three),
+            preempt: Faulty::new(LevelAdapter(preempt), rates, three),
             caps: Caps::up_to(Level::Interrupt, 1 << 10),
         })
     }

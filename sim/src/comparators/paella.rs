@@ -10,7 +10,7 @@
 //! no request gets more than two, the one that runs and the next. The dispatcher itself costs
 //! nothing here beyond the launch calls.
 
-use super::{Comparators, Gate, gate::Admit};
+use super::{Admit, Comparators, LaunchGate};
 use crate::sample::Sampler;
 use crate::scenario::TaskSpec;
 
@@ -83,7 +83,7 @@ impl Dispatcher {
     }
 }
 
-impl Gate for Dispatcher {
+impl LaunchGate for Dispatcher {
     fn admit(&mut self, _: u64, task: usize, left: u64) -> Admit {
         let job = &mut self.jobs[task];
         let device = job.device;

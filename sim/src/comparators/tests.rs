@@ -1,4 +1,3 @@
-use super::gate::{Admit, Gate};
 use super::*;
 use crate::report::samples::task_spec;
 

@@ -12,7 +12,7 @@
 //! cuts of 8 %, a tenth and a new start after a drop of three tolerances, and a judgement every 5 s
 //! (so it takes a minute or two to converge). The code counts thread blocks, the model device time.
 
-use super::{Admit, Comparators, Gate};
+use super::{Admit, Comparators, LaunchGate};
 use crate::scenario::TaskSpec;
 
 /// Growth of the allowance at the start.
@@ -161,7 +161,7 @@ impl Control {
     }
 }
 
-impl Gate for RateControl {
+impl LaunchGate for RateControl {
     fn admit(&mut self, now_ns: u64, task: usize, _: u64) -> Admit {
         let (device, production) = self.tasks[task];
         let control = &mut self.devices[device];

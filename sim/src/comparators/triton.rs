@@ -10,7 +10,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Comparators, Gate};
+use super::{Comparators, LaunchGate};
 use crate::scenario::TaskSpec;
 
 /// The requests that wait and run, on all devices.
@@ -49,7 +49,7 @@ impl Requests {
     }
 }
 
-impl Gate for Requests {
+impl LaunchGate for Requests {
     fn admit_request(&mut self, task: usize, arrived_ns: u64) -> bool {
         let device = self.tasks[task].0;
         self.tasks[task].2 = Some(arrived_ns);

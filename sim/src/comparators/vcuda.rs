@@ -8,7 +8,7 @@
 //! The code measures utilisation through the driver and approaches the quota from below by
 //! feedback; the model charges the exact device time, so it is the best case of such a system.
 
-use super::{Admit, Comparators, Gate, clients, shares};
+use super::{Admit, Comparators, LaunchGate, clients, shares};
 use crate::scenario::TaskSpec;
 
 /// The quotas of all processes on all devices.
@@ -69,7 +69,7 @@ impl Budget {
     }
 }
 
-impl Gate for Quotas {
+impl LaunchGate for Quotas {
     fn admit(&mut self, now_ns: u64, task: usize, _: u64) -> Admit {
         let budget = &mut self.budgets[self.of[task]];
         budget.renew(now_ns / self.window_ns);

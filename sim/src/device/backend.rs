@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::{
-    Backend, Deactivate, ErrorType, Halves, Interrupt, Ladder, Lv3, Preempt, Retire, StepDone,
-    Submit,
+    Backend, Deactivate, ErrorType, Halves, Interrupt, LevelAdapter, Lv3, Preempt, Retire,
+    StepDone, Submit,
 };
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level};
@@ -91,7 +91,7 @@ impl Backend for SimBackend {
     type Config = StreamConfig;
     type Submit = SimSubmit;
     type Retire = SimRetire;
-    type Preempt = Ladder<SimSteps>;
+    type Preempt = LevelAdapter<SimSteps>;
 
     fn open(
         &mut self,
@@ -117,7 +117,7 @@ impl Backend for SimBackend {
         Ok(Halves {
             submit: SimSubmit { world: shared(), stream },
             retire: SimRetire { world: shared(), stream },
-            preempt: Ladder(SimSteps { world: shared(), stream, pending: None }),
+            preempt: LevelAdapter(SimSteps { world: shared(), stream, pending: None }),
             caps,
         })
     }
@@ -126,12 +126,12 @@ impl Backend for SimBackend {
 impl Submit for SimSubmit {
     type Payload = Launch;
 
-    fn launch(&mut self, cmd: CmdId, payload: &Launch, marker: bool) -> Result<(), Fault> {
+    fn launch(&mut self, cmd: CmdId, payload: &Launch, fence: bool) -> Result<(), Fault> {
         let mut world = self.world.borrow_mut();
         let world = &mut *world;
         let s = &mut world.streams[self.stream as usize];
         let gated = s.wants_gate(world.devices[s.device as usize].spec.gate_spacing_ns);
-        s.entries += 1 + u32::from(gated) + u32::from(marker);
+        s.entries += 1 + u32::from(gated) + u32::from(fence);
         s.entries_most = s.entries_most.max(s.entries);
         s.fifo.push_back(Launched {
             cmd: cmd.0,
@@ -139,7 +139,7 @@ impl Submit for SimSubmit {
             work_ns: payload.work_ns,
             ready_at_ns: payload.ready_at_ns,
             gated,
-            marker,
+            fence,
             started: false,
             restoring: false,
         });
@@ -149,19 +149,19 @@ impl Submit for SimSubmit {
         Ok(())
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Fault> {
+    fn fence(&mut self, upto: CmdId) -> Result<(), Fault> {
         let mut world = self.world.borrow_mut();
         let world = &mut *world;
         let s = &mut world.streams[self.stream as usize];
         if let Some(last) = s.fifo.back_mut() {
-            s.entries += u32::from(!last.marker);
-            last.marker = true;
+            s.entries += u32::from(!last.fence);
+            last.fence = true;
             return Ok(());
         }
         // Everything before it has finished: it completes as soon as it arrives.
         let spec = &world.devices[s.device as usize].spec;
         let at_ns = world.clock.now_ns() + spec.launch_latency_ns + spec.detect_ns;
-        s.complete_mark(upto.0, at_ns);
+        s.complete_fence(upto.0, at_ns);
         world.clock.at(at_ns, Event::Detect { stream: self.stream });
         Ok(())
     }
@@ -173,11 +173,11 @@ impl Retire for SimRetire {
         let now = world.clock.now_ns();
         let s = &mut world.streams[self.stream as usize];
         let mut newest: Option<Retired> = None;
-        while let Some(mark) = s.marks.front().filter(|mark| mark.seen_at_ns <= now) {
+        while let Some(fence) = s.fences.front().filter(|fence| fence.seen_at_ns <= now) {
             let before = newest.map_or(Duration::ZERO, |retired| retired.busy);
-            let busy = before + Duration::from_ns(mark.busy_ns);
-            newest = Some(Retired { upto: CmdId(mark.upto), busy, outcome: Outcome::Ok });
-            s.marks.pop_front();
+            let busy = before + Duration::from_ns(fence.busy_ns);
+            newest = Some(Retired { upto: CmdId(fence.upto), busy, outcome: Outcome::Ok });
+            s.fences.pop_front();
         }
         Ok(newest)
     }

@@ -14,7 +14,6 @@ mod sharing;
 mod stream;
 
 use xsched_core::cost::CostModel;
-use xsched_core::time::Duration;
 
 pub(crate) use backend::{Launch, SimBackend, SimRetire, SimSteps, SimSubmit, StreamConfig};
 pub(crate) use clients::{Clients, Split};
@@ -78,20 +77,7 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn new(spec: DeviceSpec) -> Self {
-        let ns = Duration::from_ns;
-        let cost = CostModel {
-            detect: ns(spec.detect_ns),
-            gate_close: ns(spec.gate_close_ns),
-            gate: ns(spec.gate_ns),
-            gate_spacing: ns(spec.gate_spacing_ns),
-            save_fixed: ns(spec.save_fixed_ns),
-            save_context: ns(spec.save_context_ns),
-            restore_fixed: ns(spec.restore_fixed_ns),
-            restore_context: ns(spec.restore_context_ns),
-            grace: ns(spec.grace_ns),
-            reach: spec.reach,
-            batches: spec.batches,
-        };
+        let cost = spec.cost();
         let sharing = Sharing::new(spec.concurrency);
         Self {
             spec,
@@ -428,7 +414,7 @@ impl World {
         let s = &mut self.streams[stream as usize];
         let keep = usize::from(s.running);
         s.fifo.truncate(keep);
-        s.marks.clear();
+        s.fences.clear();
         s.closed = false;
         s.interrupted = false;
         s.held_at_ns = None;

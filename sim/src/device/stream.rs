@@ -14,15 +14,15 @@ pub(crate) struct Launched {
     pub(crate) work_ns: u64,
     pub(crate) ready_at_ns: u64,
     pub(crate) gated: bool,
-    pub(crate) marker: bool,
+    pub(crate) fence: bool,
     pub(crate) started: bool,
     /// It was interrupted, and restoring it is part of what is left and has not begun.
     pub(crate) restoring: bool,
 }
 
-/// A marker that has completed and that the host has not seen.
+/// A fence that has completed and that the host has not seen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct Fence {
     pub(crate) upto: u64,
     pub(crate) seen_at_ns: u64,
     pub(crate) busy_ns: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Stream {
     pub(crate) number: u32,
     pub(crate) device: u32,
     pub(crate) fifo: VecDeque<Launched>,
-    pub(crate) marks: VecDeque<Mark>,
+    pub(crate) fences: VecDeque<Fence>,
     /// The gates are closed.
     pub(crate) closed: bool,
     pub(crate) interrupted: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Stream {
     pub(crate) finished: u64,
     /// Commands that have finished.
     pub(crate) completed: u64,
-    /// Device time since the last marker.
+    /// Device time since the last fence.
     pub(crate) busy_ns: u64,
     pub(crate) busy_total_ns: u64,
     pub(crate) context_permille: u32,
@@ -74,7 +74,7 @@ pub(crate) struct Stream {
     /// Predicted work since the last gate, and of one command.
     pub(crate) since_gate_ns: u64,
     pub(crate) predicted_ns: u64,
-    /// Entries (commands, gates, markers) on the device.
+    /// Entries (commands, gates, fences) on the device.
     pub(crate) entries: u32,
     pub(crate) entries_most: u32,
 }
@@ -131,7 +131,7 @@ impl Stream {
         left_ns > 0
     }
 
-    /// The head has finished; returns when the host will see it, if it carries a marker.
+    /// The head has finished; returns when the host will see it, if it carries a fence.
     pub(crate) fn finish(&mut self, now_ns: u64, detect_ns: u64) -> Option<u64> {
         self.running = false;
         let head = self.fifo.pop_front()?;
@@ -144,14 +144,14 @@ impl Stream {
         } else {
             (self.predicted_ns * 7 + head.work_ns) / 8
         };
-        let entries = 1 + u32::from(head.gated) + u32::from(head.marker);
+        let entries = 1 + u32::from(head.gated) + u32::from(head.fence);
         self.entries = self.entries.saturating_sub(entries);
-        head.marker.then(|| self.complete_mark(head.cmd, now_ns + detect_ns))
+        head.fence.then(|| self.complete_fence(head.cmd, now_ns + detect_ns))
     }
 
-    pub(crate) fn complete_mark(&mut self, upto: u64, seen_at_ns: u64) -> u64 {
+    pub(crate) fn complete_fence(&mut self, upto: u64, seen_at_ns: u64) -> u64 {
         let busy_ns = std::mem::take(&mut self.busy_ns);
-        self.marks.push_back(Mark { upto, seen_at_ns, busy_ns });
+        self.fences.push_back(Fence { upto, seen_at_ns, busy_ns });
         seen_at_ns
     }
 

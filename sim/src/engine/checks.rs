@@ -228,12 +228,12 @@ impl Engine<'_> {
             }
             let report = self.queues[queue].machine.report();
             let is_held = !matches!(report.hold, HoldState::Running | HoldState::Resuming);
-            held += u64::from(is_held && !report.by_hand && report.pending());
-            let by_hand = self.queues[queue].by_hand;
+            held += u64::from(is_held && !report.suspended && report.pending());
+            let suspended = self.queues[queue].suspended;
             checks.record(
                 queue,
                 Invariant::FailOpen,
-                FailOpenCheck::by_hand(by_hand, is_held || report.lost),
+                FailOpenCheck::suspended(suspended, is_held || report.lost),
             );
             self.inspect_progress(&mut checks, now, queue);
             self.inspect_waiting(&mut checks, now, queue, report.waiting);
@@ -260,7 +260,7 @@ impl Engine<'_> {
         let q = &self.queues[queue];
         let table = self.scheduler.table();
         let allowed = table.get(q.id).is_some_and(|info| info.running);
-        allowed && !q.by_hand && !q.gone
+        allowed && !q.suspended && !q.gone
     }
 
     fn inspect_progress(&self, checks: &mut Checks, now: Instant, queue: usize) {
@@ -293,7 +293,7 @@ impl Engine<'_> {
         let report = target.machine.report();
         let held = !matches!(report.hold, HoldState::Running | HoldState::Resuming);
         let open = report.retired <= event.cmd.0 && !target.gone;
-        let held = held && open && !report.by_hand;
+        let held = held && open && !report.suspended;
         let mine = self.queues[queue].machine.report();
         let running = matches!(mine.hold, HoldState::Running);
         let verdict = q.inversion.look(now, running, held);

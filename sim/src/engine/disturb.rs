@@ -1,9 +1,9 @@
-//! Injected faults and holds by hand: what swarm runs throw at a simulation.
+//! Injected faults and user holds: what swarm runs throw at a simulation.
 
 use xsched_core::hal::FaultRates;
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
-use xsched_core::queue::{ByHand, Signal};
+use xsched_core::queue::Signal;
 
 use super::Engine;
 use super::setup::LEASE;
@@ -17,10 +17,10 @@ pub(crate) enum Disturbance {
     StallScheduler { ns: u64 },
     /// A client process dies.
     Vanish { task: usize },
-    /// A user holds a queue by hand.
-    HoldByHand { task: usize, level: Level },
+    /// A user suspends a queue.
+    Suspend { task: usize, level: Level },
     /// The user lets it go again, dropping what is pending if `drop`.
-    ResumeByHand { task: usize, drop: bool },
+    Resume { task: usize, drop: bool },
     /// A device is lost.
     LoseDevice { device: usize },
     /// A user changes a priority.
@@ -67,16 +67,16 @@ impl Engine<'_> {
         match self.setup.faults.disturbances[index].1 {
             Disturbance::StallScheduler { ns } => self.stall(ns),
             Disturbance::Vanish { task } => self.vanish(task),
-            Disturbance::HoldByHand { task, level } => {
+            Disturbance::Suspend { task, level } => {
                 let q = &mut self.queues[task];
-                q.by_hand = !q.gone && !q.machine.is_lost();
-                q.machine.hold_by_hand(ByHand { level });
+                q.suspended = !q.gone && !q.machine.is_lost();
+                q.machine.suspend(level);
                 self.todo.push_back(task as u32);
             }
-            Disturbance::ResumeByHand { task, drop } => {
+            Disturbance::Resume { task, drop } => {
                 let q = &mut self.queues[task];
-                q.by_hand = false;
-                q.machine.resume_by_hand(drop);
+                q.suspended = false;
+                q.machine.resume(drop);
                 if let Some(checks) = &mut self.checks {
                     checks.released(task);
                     if drop {
@@ -113,7 +113,7 @@ impl Engine<'_> {
         if std::mem::replace(&mut self.queues[task].gone, true) {
             return;
         }
-        self.queues[task].by_hand = false;
+        self.queues[task].suspended = false;
         // It is in the table: a queue goes only once.
         let _ = self.scheduler.detach(now, self.queues[task].id);
         self.scheduler_due = true;
@@ -133,7 +133,7 @@ impl Engine<'_> {
             }
             self.world.borrow_mut().kill(self.queues[task].stream);
             self.world_notes();
-            self.queues[task].by_hand = false;
+            self.queues[task].suspended = false;
             self.queues[task].machine.handle_signal(now, Signal::Lost);
             if let Some(checks) = &mut self.checks {
                 checks.lost(task);

@@ -1,10 +1,8 @@
 //! Keeping commands and requests back, where a comparator does.
 
-use xsched_core::message::HoldState;
-
 use super::Engine;
 use crate::clock::Event;
-use crate::comparators::Admit;
+use crate::gate::Admit;
 
 impl Engine<'_> {
     /// Whether the next command of a queue may be launched, as far as the gate is concerned.
@@ -13,12 +11,8 @@ impl Engine<'_> {
         let now_ns = self.now_ns();
         let q = &mut self.queues[queue];
         q.gated = false;
-        let machine = &q.machine;
-        let room = machine.in_flight() < u64::from(machine.window().threshold());
-        let pending = machine.next_launch().0 < machine.submitted();
-        let free = machine.waiting().is_none() && machine.hold_state() == HoldState::Running;
-        // The machine launches nothing anyway, but may have a marker to put.
-        if !(room && pending && free) {
+        // The machine launches nothing anyway, but may have a fence to put.
+        if q.machine.can_launch().is_err() {
             return true;
         }
         let admit = self.gate.as_mut().map(|gate| gate.admit(now_ns, queue, left));

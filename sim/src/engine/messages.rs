@@ -104,7 +104,7 @@ impl Engine<'_> {
 
     /// The scheduler's hold is over; whether the queue runs is up to the user's.
     fn released(&mut self, queue: usize) {
-        if let Some(checks) = self.checks.as_mut().filter(|_| !self.queues[queue].by_hand) {
+        if let Some(checks) = self.checks.as_mut().filter(|_| !self.queues[queue].suspended) {
             checks.released(queue);
         }
     }

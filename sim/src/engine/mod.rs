@@ -10,6 +10,8 @@ mod figures;
 mod gating;
 mod lock;
 mod messages;
+#[cfg(test)]
+mod mutants;
 mod queues;
 mod record;
 mod setup;
@@ -27,8 +29,8 @@ use xsched_core::scheduler::Heap;
 use xsched_core::time::Instant;
 
 use crate::clock::Event;
-use crate::comparators::{Gate, System};
-use crate::device::World;
+use crate::device::{Sharing, World};
+use crate::gate::LaunchGate;
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 use checks::Checks;
@@ -39,8 +41,9 @@ use queues::QueueSim;
 use threads::Thread;
 
 /// A deliberate defect, one per invariant, to show that the checker of that invariant notices.
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests make defects"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutant {
+pub(crate) enum Mutant {
     /// Launches pairs of commands in reverse.
     SwapsLaunches,
     /// Uses twice the threshold.
@@ -62,8 +65,6 @@ pub enum Mutant {
 /// How a run is set up, apart from the scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// The comparator that runs instead of XSched, with the policy below it.
-    pub(crate) system: Option<System>,
     pub(crate) level: u8,
     pub(crate) seed: u64,
     pub(crate) checks: bool,
@@ -76,6 +77,17 @@ pub(crate) struct Setup {
     pub(crate) record: bool,
     /// Each hold has the level that its cost suggests, up to that of the task.
     pub(crate) by_cost: bool,
+}
+
+/// How the simulated machine differs from XSched's, under a system that it is compared with.
+#[derive(Debug, Default)]
+pub(crate) struct Variation {
+    /// What runs, if not the policy.
+    pub(crate) name: Option<&'static str>,
+    /// How processes share each device, if not as the scenario says.
+    pub(crate) sharing: Vec<Option<Sharing>>,
+    /// What keeps tasks from launching.
+    pub(crate) gate: Option<Box<dyn LaunchGate>>,
 }
 
 /// A running simulation.
@@ -92,7 +104,9 @@ pub(crate) struct Engine<'a> {
     threads: Vec<Thread>,
     locks: Vec<Lock>,
     /// What a comparator keeps back.
-    gate: Option<Box<dyn Gate>>,
+    gate: Option<Box<dyn LaunchGate>>,
+    /// What runs, if not the policy.
+    system: Option<&'static str>,
     /// Per process, its tasks that wait until the device has drained.
     waits_for_device: Vec<Vec<u32>>,
 
@@ -124,7 +138,7 @@ impl Engine<'_> {
 
     /// What runs: the comparator or the policy.
     fn name(&self) -> &'static str {
-        self.setup.system.map_or_else(|| self.scheduler.policy().name(), System::name)
+        self.system.unwrap_or_else(|| self.scheduler.policy().name())
     }
 
     fn now(&self) -> Instant {

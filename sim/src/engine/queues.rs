@@ -2,7 +2,7 @@
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::{
-    Checked, Contract, Faulty, HalError, Ladder, Retire, StepDone, Steps, Submit,
+    Checked, Contract, Faulty, HalError, LevelAdapter, Retire, StepDone, Steps, Submit,
 };
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::queue::{Action, CommandSlot, Outcome, Queue, Retired, Signal};
@@ -22,7 +22,7 @@ pub(super) struct QueueSim<'a> {
     pub(super) machine: Queue<Box<[CommandSlot]>>,
     pub(super) submit: Checked<Faulty<SimSubmit>, &'a Contract>,
     pub(super) retire: Checked<Faulty<SimRetire>, &'a Contract>,
-    pub(super) steps: Checked<Faulty<Ladder<SimSteps>>, &'a Contract>,
+    pub(super) steps: Checked<Faulty<LevelAdapter<SimSteps>>, &'a Contract>,
     pub(super) contract: &'a Contract,
     /// Device time of each command in the ring; 0 for one that needs no device.
     pub(super) work_ns: Box<[u64]>,
@@ -42,8 +42,8 @@ pub(super) struct QueueSim<'a> {
     pub(super) failed: std::collections::VecDeque<u64>,
     /// Its process has vanished.
     pub(super) gone: bool,
-    /// A user holds it by hand.
-    pub(super) by_hand: bool,
+    /// A user suspends it.
+    pub(super) suspended: bool,
     pub(super) held_since_ns: Option<u64>,
     /// A launch that a mutant keeps back to swap it with the next.
     pub(super) kept_back: Option<(CmdId, bool)>,
@@ -134,17 +134,17 @@ impl Engine<'_> {
                 return;
             }
             match self.queues[queue].machine.poll_launch(now) {
-                Some(Action::Launch { cmd, marker }) => self.launch(queue, now, cmd, marker),
-                Some(Action::Mark { upto }) => self.mark(queue, now, upto),
+                Some(Action::Launch { cmd, fence }) => self.launch(queue, now, cmd, fence),
+                Some(Action::Fence { upto }) => self.fence(queue, now, upto),
                 Some(Action::Step { .. }) | None => return,
             }
         }
     }
 
-    fn mark(&mut self, queue: usize, now: Instant, upto: CmdId) {
+    fn fence(&mut self, queue: usize, now: Instant, upto: CmdId) {
         let q = &mut self.queues[queue];
-        if q.submit.mark(upto).is_err() {
-            q.machine.handle_signal(now, Signal::MarkFailed);
+        if q.submit.fence(upto).is_err() {
+            q.machine.handle_signal(now, Signal::FenceFailed);
         }
     }
 
@@ -162,35 +162,35 @@ impl Engine<'_> {
             return enqueue_ns;
         }
         match self.queues[queue].machine.poll_launch(now) {
-            Some(Action::Launch { cmd, marker }) => {
-                self.launch(queue, now, cmd, marker);
+            Some(Action::Launch { cmd, fence }) => {
+                self.launch(queue, now, cmd, fence);
                 self.wake_gated();
                 return self.queues[queue].launching_until_ns.saturating_sub(now.as_ns());
             }
-            // The window is closed, and what is in flight needs a marker.
-            Some(Action::Mark { upto }) => self.mark(queue, now, upto),
+            // The window is closed, and what is in flight needs a fence.
+            Some(Action::Fence { upto }) => self.fence(queue, now, upto),
             Some(Action::Step { .. }) | None => {}
         }
         enqueue_ns
     }
 
-    fn launch(&mut self, queue: usize, now: Instant, cmd: CmdId, marker: bool) {
+    fn launch(&mut self, queue: usize, now: Instant, cmd: CmdId, fence: bool) {
         if self.setup.mutant == Some(Mutant::SwapsLaunches) {
             let kept = self.queues[queue].kept_back.take();
             match kept {
-                None if !marker => self.queues[queue].kept_back = Some((cmd, marker)),
-                None => self.launch_now(queue, now, cmd, marker),
-                Some((first, mark)) => {
-                    self.launch_now(queue, now, cmd, marker);
-                    self.launch_now(queue, now, first, mark);
+                None if !fence => self.queues[queue].kept_back = Some((cmd, fence)),
+                None => self.launch_now(queue, now, cmd, fence),
+                Some((first, fence)) => {
+                    self.launch_now(queue, now, cmd, fence);
+                    self.launch_now(queue, now, first, fence);
                 }
             }
             return;
         }
-        self.launch_now(queue, now, cmd, marker);
+        self.launch_now(queue, now, cmd, fence);
     }
 
-    fn launch_now(&mut self, queue: usize, now: Instant, cmd: CmdId, marker: bool) {
+    fn launch_now(&mut self, queue: usize, now: Instant, cmd: CmdId, fence: bool) {
         let slow = self.setup.faults.launch_slowdown(now.as_ns());
         let q = &mut self.queues[queue];
         let done_ns = now.as_ns() + q.host_launch_ns.saturating_mul(slow);
@@ -204,7 +204,7 @@ impl Engine<'_> {
         if let Some(checks) = &mut self.checks {
             checks.launched(queue, cmd, q.limit);
         }
-        if let Err(error) = q.submit.launch(cmd, &payload, marker) {
+        if let Err(error) = q.submit.launch(cmd, &payload, fence) {
             q.work_ns[slot] = 0;
             q.failed.push_back(cmd.0);
             let fault = error.kind();
@@ -217,7 +217,7 @@ impl Engine<'_> {
         self.world_notes();
     }
 
-    /// The host sees a marker of a stream.
+    /// The host sees a fence of a stream.
     pub(super) fn on_detect(&mut self, stream: usize) {
         let q = &mut self.queues[stream];
         if q.gone {

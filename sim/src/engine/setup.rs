@@ -21,9 +21,9 @@ use super::figures::Figures;
 use super::lock::Lock;
 use super::queues::QueueSim;
 use super::threads::{Generators, Host, Thread};
-use super::{Engine, Mutant, Setup};
+use super::{Engine, Mutant, Setup, Variation};
 use crate::clock::Event;
-use crate::device::{Sharing, SimBackend, StreamConfig, World};
+use crate::device::{SimBackend, StreamConfig, World};
 use crate::sample;
 use crate::scenario::{Scenario, SyncScope, TaskSpec, WindowSpec};
 
@@ -45,13 +45,15 @@ impl<'a> Engine<'a> {
         tasks: &[TaskSpec],
         contracts: &'a [Contract],
         policy: Box<dyn Policy + 'a>,
+        variation: Variation,
         setup: Setup,
     ) -> Result<Self, SchedulerError> {
         let verbose = setup.checks || setup.timeline_spans > 0;
         let mut world = World::new(&scenario.devices, verbose);
-        for (device, model) in world.devices.iter_mut().enumerate() {
-            let sharing = setup.system.and_then(|system| system.sharing(scenario, tasks, device));
-            model.sharing = sharing.unwrap_or_else(|| Sharing::new(model.spec.concurrency));
+        for (model, sharing) in world.devices.iter_mut().zip(variation.sharing) {
+            if let Some(sharing) = sharing {
+                model.sharing = sharing;
+            }
         }
         let world = Rc::new(RefCell::new(world));
         let storage = Heap::new(tasks.len(), scenario.devices.len(), waits_max(tasks));
@@ -75,7 +77,8 @@ impl<'a> Engine<'a> {
             queues: Vec::new(),
             threads: Vec::new(),
             locks: Vec::new(),
-            gate: setup.system.and_then(|system| system.gate(scenario, tasks)),
+            gate: variation.gate,
+            system: variation.name,
             waits_for_device: vec![Vec::new(); scenario.processes.len()],
             todo: VecDeque::new(),
             inbox: VecDeque::new(),
@@ -190,7 +193,7 @@ impl<'a> Engine<'a> {
             retired_seen: 0,
             failed: VecDeque::new(),
             gone: false,
-            by_hand: false,
+            suspended: false,
             held_since_ns: None,
             kept_back: None,
             gated: false,

@@ -12,7 +12,7 @@ use xsched_core::record::Body;
 use super::{Engine, Mutant};
 use crate::clock::Event;
 use crate::sample::{self, Rng, Sampler};
-use crate::scenario::{Arrival, SyncScope, TaskSpec, recorded_request};
+use crate::scenario::{Arrival, Dist, SyncScope, TaskSpec, recorded_request};
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ impl Thread {
         let gaps = match &spec.arrival {
             Arrival::Closed { think, .. } => Sampler::new(think),
             Arrival::Renewal { gap } => Sampler::new(gap),
-            Arrival::Periodic { period_ns, .. } => Sampler::Constant(*period_ns),
-            Arrival::Trace { .. } | Arrival::Recorded { .. } => Sampler::Constant(0),
+            Arrival::Periodic { period_ns, .. } => Sampler::new(&Dist::Constant(*period_ns)),
+            Arrival::Trace { .. } | Arrival::Recorded { .. } => Sampler::new(&Dist::Constant(0)),
         };
         Self {
             lengths: Sampler::new(&spec.command),
@@ -305,7 +305,7 @@ impl Engine<'_> {
             }
             if request.wait_first && !self.queues[task].machine.is_full() {
                 request.wait_first = false;
-                self.submit_wait(task);
+                self.enqueue_wait(task);
                 continue;
             }
             match self.queues[task].machine.submit(now) {
@@ -370,7 +370,7 @@ impl Engine<'_> {
 
     /// The request first waits for the latest command of another task, if there is one and waiting
     /// for it cannot deadlock.
-    fn submit_wait(&mut self, task: usize) {
+    fn enqueue_wait(&mut self, task: usize) {
         let now = self.now();
         let Some(other) = self.threads[task].spec.after else { return };
         let latest = self.queues[other].machine.submitted();
@@ -381,7 +381,7 @@ impl Engine<'_> {
         let q = &mut self.queues[task];
         let cmd = CmdId(q.machine.submitted());
         if self.scheduler.admit_wait(now, q.id, cmd, event) == Ok(true)
-            && let Ok(cmd) = q.machine.submit_wait(now, event)
+            && let Ok(cmd) = q.machine.enqueue_wait(now, event)
         {
             let slot = (cmd.0 % q.work_ns.len() as u64) as usize;
             q.work_ns[slot] = 0;
@@ -397,7 +397,7 @@ impl Engine<'_> {
         if let Some(request) = thread.current.take() {
             let q = &mut self.queues[task].machine;
             let last = CmdId(q.submitted().saturating_sub(1));
-            q.want(last);
+            q.request_completion(last);
             self.record(task, Body::Wait { cmd: last, room: false });
             let thread = &mut self.threads[task];
             let sent = Sent { arrived_ns: request.arrived_ns, last, ended: None };

@@ -285,7 +285,8 @@ impl Task {
     }
 
     /// All its times together, at most [`u64::MAX`].
-    pub(super) fn span_ns(&self) -> u64 {
+    #[must_use]
+    pub fn span_ns(&self) -> u64 {
         let thinks = self.requests.iter().map(|request| request.think_ns);
         let works = self.commands.iter().flat_map(|c| [c.work_ns, c.gap_ns]);
         thinks.chain(works).chain([self.start_ns]).fold(0, u64::saturating_add)

@@ -8,7 +8,6 @@
 mod error;
 mod estimate;
 mod extract;
-mod fuzz;
 mod orders;
 mod predict;
 mod read;
@@ -18,8 +17,6 @@ mod trace;
 pub use error::ReplayError;
 pub use estimate::Overheads;
 pub use extract::{Task, Workload};
-#[doc(hidden)]
-pub use fuzz::fuzz_record;
 pub use orders::{Difference, Orders, orders, orders_with};
 pub use predict::{PredictOptions, PredictedTask, Prediction, predict};
 pub use read::{Entries, MAX_RECORD_BYTES, Record};

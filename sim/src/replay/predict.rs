@@ -6,7 +6,6 @@ use serde::Serialize;
 use xsched_core::hint::Priority;
 
 use super::{Overheads, ReplayError, Task, Workload};
-use crate::comparators::Comparators;
 use crate::report::LatencyFigures;
 use crate::run::{RunOptions, run};
 use crate::scenario::{
@@ -155,7 +154,7 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
         tasks: workload.tasks.iter().map(task).collect(),
         references: Vec::new(),
         fitted: Vec::new(),
-        comparators: Comparators::default(),
+        comparators: crate::scenario::Comparators::default(),
     }
 }
 

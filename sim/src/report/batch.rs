@@ -138,7 +138,18 @@ impl<'a> Meter<'a> {
 
 /// Calls `job` with each of `inputs` and its index on at most `threads` threads and collects the
 /// results in that order. Inputs are given out in order, and none after a failure.
-pub(crate) fn in_order<I: Sync, T: Send, E: Send>(
+///
+/// ```
+/// use xsched_sim::report::in_order;
+///
+/// let squares = in_order(&[1, 2, 3], 2, &|_, n| Ok::<i32, ()>(n * n));
+/// assert_eq!(squares, Ok(vec![1, 4, 9]));
+/// ```
+///
+/// # Errors
+///
+/// The error of the first input, in their order, whose job failed.
+pub fn in_order<I: Sync, T: Send, E: Send>(
     inputs: &[I],
     threads: usize,
     job: &(dyn Fn(usize, &I) -> Result<T, E> + Sync),

@@ -23,8 +23,7 @@ mod timeline;
 pub(crate) mod samples;
 
 pub use bands::{Bands, LatencyBands, ReferenceResult, Series, TaskBands, TotalBands, Verdict};
-pub(crate) use batch::in_order;
-pub use batch::{Progress, run_comparison, run_series};
+pub use batch::{Progress, in_order, run_comparison, run_series};
 pub use chart::{Bar, Bars, Chart, Line, Plot, charts_svg};
 pub use compare::{Combination, CompareRow, Comparison, combinations};
 pub use figures::{

@@ -1,6 +1,5 @@
 //! Small made-up outcomes for the tests of this module.
 
-use crate::comparators::Comparators;
 use crate::outcome::{CheckOutcome, DeviceOutcome, Outcome, Span, SpanKind, TaskOutcome, Timeline};
 use crate::scenario::{Concurrency, DeviceSpec, Scenario, TaskSpec};
 
@@ -98,7 +97,7 @@ pub(crate) fn scenario() -> Scenario {
         tasks: vec![task_spec("fast"), task_spec("idle")],
         references: Vec::new(),
         fitted: Vec::new(),
-        comparators: Comparators::default(),
+        comparators: crate::scenario::Comparators::default(),
     }
 }
 

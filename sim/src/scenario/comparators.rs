@@ -2,7 +2,7 @@
 
 use super::raw::{RawComparators, RawScenario};
 use super::source::{Result, Source, span_of};
-use crate::comparators::{Comparators, System};
+use super::system::{Comparators, System};
 
 impl Source<'_> {
     /// The system and the parameters of all systems.

@@ -16,14 +16,14 @@ mod dist;
 mod error;
 mod expand;
 mod explain;
-#[doc(hidden)]
-pub mod fuzz;
+mod keys;
 mod locate;
+mod metric;
 mod model;
 mod names;
 mod raw;
-mod reference;
 mod source;
+mod system;
 mod task;
 mod trace;
 mod units;
@@ -34,9 +34,15 @@ use std::io::{self, Read};
 use std::path::Path;
 
 pub use device::{DeviceFile, Origin, OriginKind};
-pub use error::*;
+pub use error::ScenarioError;
+pub use keys::{KeyReference, TableReference, reference};
 pub(crate) use model::recorded_request;
-pub use model::*;
+pub use model::{
+    Arrival, Concurrency, DeviceSpec, Dist, LockOrder, Metric, ProcessSpec, RecordedCommand,
+    RecordedRequest, Reference, SCHEMA_VERSION, Scenario, Stat, SyncScope, TaskSpec, TraceRow,
+    WindowSpec,
+};
+pub use system::{Comparators, System, UnknownSystem};
 
 use source::Source;
 

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use xsched_core::cost::Reach;
+use xsched_core::cost::{CostModel, Reach};
+use xsched_core::time::Duration;
 
-use crate::comparators::Comparators;
+use super::system::Comparators;
 
 /// The version of the scenario schema that this program reads (`version = 1` in the file).
 pub const SCHEMA_VERSION: u32 = 1;
@@ -90,9 +91,9 @@ pub struct DeviceSpec {
     pub host_launch_ns: u64,
     /// Host time from seeing a completion to the waiting thread running again.
     pub host_sync_ns: u64,
-    /// From a marker completing on the device to the host seeing it.
+    /// From a fence completing on the device to the host seeing it.
     pub detect_ns: u64,
-    /// Entries (commands, gates and markers) a stream takes before a launch blocks. At least 4.
+    /// Entries (commands, gates and fences) a stream takes before a launch blocks. At least 4.
     pub launch_queue: u32,
     /// The highest level this device can do, 1 to 3.
     pub max_level: u8,
@@ -124,6 +125,27 @@ pub struct DeviceSpec {
     /// The same under a policy that holds queues: the scheduler has slept as well. Empty for
     /// `wake_ns`.
     pub queue_wake_ns: Arc<[u64]>,
+}
+
+impl DeviceSpec {
+    /// What holding and resuming cost on this device, as the scheduler is told.
+    #[must_use]
+    pub fn cost(&self) -> CostModel {
+        let ns = Duration::from_ns;
+        CostModel {
+            detect: ns(self.detect_ns),
+            gate_close: ns(self.gate_close_ns),
+            gate: ns(self.gate_ns),
+            gate_spacing: ns(self.gate_spacing_ns),
+            save_fixed: ns(self.save_fixed_ns),
+            save_context: ns(self.save_context_ns),
+            restore_fixed: ns(self.restore_fixed_ns),
+            restore_context: ns(self.restore_context_ns),
+            grace: ns(self.grace_ns),
+            reach: self.reach,
+            batches: self.batches,
+        }
+    }
 }
 
 /// In which order the threads of a process get a host lock that they all need for launching.
@@ -333,7 +355,7 @@ pub struct TaskSpec {
     pub dispatch_ns: u64,
     /// In-flight threshold, 1 to 65,536.
     pub threshold: u32,
-    /// Commands per marker, 1 to the threshold.
+    /// Commands per fence, 1 to the threshold.
     pub batch: u32,
     /// Fixed or adaptive window.
     pub window: WindowSpec,

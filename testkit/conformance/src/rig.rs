@@ -171,8 +171,8 @@ pub(crate) struct Rig<'a, S: Subject> {
     sent: Vec<S::Command>,
     /// Commands known to have retired.
     pub(crate) seen: u64,
-    /// Commands that a marker covers.
-    marked: u64,
+    /// Commands that a fence covers.
+    fenced: u64,
     /// Device time reported, in nanoseconds.
     pub(crate) busy_ns: u64,
     /// Commands reported to have failed.
@@ -203,7 +203,7 @@ impl<'a, S: Subject> Rig<'a, S> {
             log: Log::new(COMMANDS_MAX),
             sent: Vec::new(),
             seen: 0,
-            marked: 0,
+            fenced: 0,
             busy_ns: 0,
             failed: Vec::new(),
             deactivated: false,
@@ -218,14 +218,14 @@ impl<'a, S: Subject> Rig<'a, S> {
         self.sent.len() as u64
     }
 
-    /// Commands that may be in flight if each carries a marker.
+    /// Commands that may be in flight if each carries a fence.
     pub(crate) fn room(&self) -> u64 {
         u64::from(self.caps.in_flight_max(1))
     }
 
-    fn launch(&mut self, command: S::Command, marker: bool, noted: bool) -> Step<u64> {
+    fn launch(&mut self, command: S::Command, fence: bool, noted: bool) -> Step<u64> {
         let n = self.launched();
-        if let Err(error) = self.submit.launch(CmdId(n), &command, marker) {
+        if let Err(error) = self.submit.launch(CmdId(n), &command, fence) {
             let in_flight = n - self.seen;
             return fail(format!(
                 "launch of command {n} was refused with {in_flight} in flight: {error:?} ({})",
@@ -234,38 +234,38 @@ impl<'a, S: Subject> Rig<'a, S> {
         }
         self.sent.push(command);
         self.noted.push(noted);
-        if marker {
-            self.marked = n + 1;
+        if fence {
+            self.fenced = n + 1;
         }
         Ok(n)
     }
 
     /// Launches a command that takes a time.
-    pub(crate) fn timed(&mut self, ns: u64, marker: bool) -> Step<u64> {
+    pub(crate) fn timed(&mut self, ns: u64, fence: bool) -> Step<u64> {
         let command = timed(self.subject, &self.log, self.launched(), ns)?;
-        self.launch(command, marker, true)
+        self.launch(command, fence, true)
     }
 
     /// Launches an empty command.
-    pub(crate) fn empty(&mut self, marker: bool) -> Step<u64> {
+    pub(crate) fn empty(&mut self, fence: bool) -> Step<u64> {
         let command = empty(self.subject)?;
-        self.launch(command, marker, false)
+        self.launch(command, fence, false)
     }
 
     /// Launches a command that fails.
-    pub(crate) fn failing(&mut self, marker: bool) -> Step<u64> {
+    pub(crate) fn failing(&mut self, fence: bool) -> Step<u64> {
         match self.subject.command(Work::Failing) {
-            Some(command) => self.launch(command, marker, false),
+            Some(command) => self.launch(command, fence, false),
             None => skip("the device's commands cannot be made to fail"),
         }
     }
 
-    /// Puts a marker behind everything launched.
-    pub(crate) fn mark(&mut self) -> Step {
+    /// Puts a fence behind everything launched.
+    pub(crate) fn fence(&mut self) -> Step {
         let Some(last) = self.launched().checked_sub(1) else { return Ok(()) };
-        self.marked = self.launched();
-        let marked = self.submit.mark(CmdId(last));
-        marked.or_else(|error| fail(format!("a marker behind {last} was refused: {error:?}")))
+        self.fenced = self.launched();
+        let fenced = self.submit.fence(CmdId(last));
+        fenced.or_else(|error| fail(format!("a fence behind {last} was refused: {error:?}")))
     }
 
     /// Asks for completions, and checks what can be checked about any answer.
@@ -278,7 +278,7 @@ impl<'a, S: Subject> Rig<'a, S> {
         let (upto, seen) = (answer.upto.count(), self.seen);
         ensure!(upto <= self.launched(), "{upto} retired of {} launched", self.launched());
         ensure!(upto > seen, "{upto} retired, after {seen} were reported before");
-        ensure!(upto <= self.marked, "{upto} retired, of which markers cover {}", self.marked);
+        ensure!(upto <= self.fenced, "{upto} retired, of which fences cover {}", self.fenced);
         for n in seen..upto {
             let runs = self.noted.get(n as usize) == Some(&true) && self.log.ends(n..n + 1) == 0;
             ensure!(!runs, "command {n} is reported to have retired and has not ended");
@@ -306,18 +306,18 @@ impl<'a, S: Subject> Rig<'a, S> {
         if self.launched() - self.seen < self.room() {
             return Ok(());
         }
-        if self.marked <= self.seen {
-            self.mark()?;
+        if self.fenced <= self.seen {
+            self.fence()?;
         }
         let upto = self.seen + 1;
         self.seen_upto(upto)
     }
 
-    /// Waits until everything is reported, with a marker if needed, and checks the order in which
+    /// Waits until everything is reported, with a fence if needed, and checks the order in which
     /// commands ran that note it.
     pub(crate) fn finish(&mut self) -> Step {
-        if self.marked < self.launched() {
-            self.mark()?;
+        if self.fenced < self.launched() {
+            self.fence()?;
         }
         self.seen_upto(self.launched())?;
         let restarts = self.caps.interrupt == Some(Recovery::Replay);
@@ -462,13 +462,13 @@ impl<'a, S: Subject> Rig<'a, S> {
             self.step(DeviceStep::Reactivate)?;
         }
         let Some(first) = self.forgotten.take() else { return Ok(()) };
-        self.marked = self.marked.min(first);
+        self.fenced = self.fenced.min(first);
         for n in first.max(self.seen)..self.launched() {
             let command = &self.sent[n as usize];
             if let Err(error) = self.submit.launch(CmdId(n), command, true) {
                 return fail(format!("command {n} was not taken again: {error:?}"));
             }
-            self.marked = n + 1;
+            self.fenced = n + 1;
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ fn inside() -> impl Iterator<Item = Trial> {
         (Flaw::Restarts, "interrupt::continues_where_it_was"),
         (Flaw::LosesState, "interrupt::continues_where_it_was"),
         (Flaw::LosesState, "interrupt::again_and_again"),
-        (Flaw::Panics, "marker::marked_is_seen"),
+        (Flaw::Panics, "fence::fenced_is_seen"),
     ];
     let replayed = [
         "deactivate::forgotten_ones_are_named",

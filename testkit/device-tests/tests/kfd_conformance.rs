@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use xsched_conformance::{Claims, Subject, Work, checks};
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, Ladder, StepDone, Steps};
+use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, LevelAdapter, StepDone, Steps};
 use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Level, Step};
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice, HostError};
@@ -34,7 +34,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-type Preempter = Arc<Mutex<Ladder<HostPreempt>>>;
+type Preempter = Arc<Mutex<LevelAdapter<HostPreempt>>>;
 
 /// Streams by their queues' ids, each with whether it runs.
 #[derive(Debug, Default)]

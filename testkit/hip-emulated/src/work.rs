@@ -1,4 +1,4 @@
-//! The kernels of `hal-hip/kernels/work.hip`, as one function of the host: the same arguments and
+//! The kernels of `lab/kernels/work.hip`, as one function of the host: the same arguments and
 //! the same books, and another sum, which does not depend on the kind of kernel.
 
 use std::hint::black_box;

@@ -6,7 +6,7 @@
 //! | [`InProcess`] | the driver as an object: implements the trait that `hal-kfd` calls |
 //! | [`system`] | the driver behind real system calls, for whole programs: `kfd-emulate COMMAND` |
 //! | [`answers`] | a script of calls, and what the real driver of Linux 6.12 answers to it |
-//! | [`fuzzing`] | `hal-kfd` against a driver that answers anything |
+//! | [`wire`] | the numbers and layouts of `/dev/kfd`, written down a second time |
 //! | [`control`] | how a program on the emulated driver makes it fail |
 //!
 //! What was compared with the real driver and what was only read in its source is in
@@ -16,14 +16,13 @@
 pub mod answers;
 mod config;
 pub mod control;
-pub mod fuzzing;
 mod in_process;
 mod memory;
 pub mod model;
 pub mod page;
 pub mod system;
 mod tree;
-mod wire;
+pub mod wire;
 
 pub use config::{Config, Gpu, Latency, Private};
 pub use in_process::InProcess;

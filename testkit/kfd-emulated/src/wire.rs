@@ -3,78 +3,79 @@
 //! The crate under test declares them as structures. Here they are numbers and offsets of their
 //! own, from `include/uapi/linux/kfd_ioctl.h` of Linux 6.12, so that a slip in one is noticed by
 //! the other; both are held against a real driver by `cargo xtask kfd-vm`.
+#![expect(missing_docs, reason = "numbers and layouts have the names of the kernel's header")]
 
 use rustix::io::Errno;
 
 /// What the kernel calls `_IOC_READ`: the driver writes the argument.
-pub(crate) const READ: u8 = 2;
+pub const READ: u8 = 2;
 /// What the kernel calls `_IOC_WRITE`: the driver reads the argument.
-pub(crate) const WRITE: u8 = 1;
+pub const WRITE: u8 = 1;
 const BOTH: u8 = READ | WRITE;
 
 /// Bytes in an argument that a request can name at most (14 bits).
-pub(crate) const ARGUMENT_BYTES_MAX: usize = (1 << 14) - 1;
+pub const ARGUMENT_BYTES_MAX: usize = (1 << 14) - 1;
 
 /// Calls, by the low byte of the request. The driver looks at nothing else.
-pub(crate) mod nr {
-    pub(crate) const GET_VERSION: u8 = 0x01;
-    pub(crate) const CREATE_QUEUE: u8 = 0x02;
-    pub(crate) const DESTROY_QUEUE: u8 = 0x03;
-    pub(crate) const GET_CLOCK_COUNTERS: u8 = 0x05;
-    pub(crate) const GET_PROCESS_APERTURES: u8 = 0x06;
-    pub(crate) const UPDATE_QUEUE: u8 = 0x07;
-    pub(crate) const CREATE_EVENT: u8 = 0x08;
-    pub(crate) const DESTROY_EVENT: u8 = 0x09;
-    pub(crate) const SET_EVENT: u8 = 0x0a;
-    pub(crate) const RESET_EVENT: u8 = 0x0b;
-    pub(crate) const WAIT_EVENTS: u8 = 0x0c;
-    pub(crate) const DBG_FIRST_OLD: u8 = 0x0d;
-    pub(crate) const DBG_LAST_OLD: u8 = 0x10;
-    pub(crate) const GET_PROCESS_APERTURES_NEW: u8 = 0x14;
-    pub(crate) const SET_CU_MASK: u8 = 0x1a;
-    pub(crate) const GET_QUEUE_WAVE_STATE: u8 = 0x1b;
-    pub(crate) const ALLOC_QUEUE_GWS: u8 = 0x1e;
-    pub(crate) const SMI_EVENTS: u8 = 0x1f;
-    pub(crate) const CRIU_OP: u8 = 0x22;
-    pub(crate) const AVAILABLE_MEMORY: u8 = 0x23;
-    pub(crate) const RUNTIME_ENABLE: u8 = 0x25;
-    pub(crate) const DBG_TRAP: u8 = 0x26;
+pub mod nr {
+    pub const GET_VERSION: u8 = 0x01;
+    pub const CREATE_QUEUE: u8 = 0x02;
+    pub const DESTROY_QUEUE: u8 = 0x03;
+    pub const GET_CLOCK_COUNTERS: u8 = 0x05;
+    pub const GET_PROCESS_APERTURES: u8 = 0x06;
+    pub const UPDATE_QUEUE: u8 = 0x07;
+    pub const CREATE_EVENT: u8 = 0x08;
+    pub const DESTROY_EVENT: u8 = 0x09;
+    pub const SET_EVENT: u8 = 0x0a;
+    pub const RESET_EVENT: u8 = 0x0b;
+    pub const WAIT_EVENTS: u8 = 0x0c;
+    pub const DBG_FIRST_OLD: u8 = 0x0d;
+    pub const DBG_LAST_OLD: u8 = 0x10;
+    pub const GET_PROCESS_APERTURES_NEW: u8 = 0x14;
+    pub const SET_CU_MASK: u8 = 0x1a;
+    pub const GET_QUEUE_WAVE_STATE: u8 = 0x1b;
+    pub const ALLOC_QUEUE_GWS: u8 = 0x1e;
+    pub const SMI_EVENTS: u8 = 0x1f;
+    pub const CRIU_OP: u8 = 0x22;
+    pub const AVAILABLE_MEMORY: u8 = 0x23;
+    pub const RUNTIME_ENABLE: u8 = 0x25;
+    pub const DBG_TRAP: u8 = 0x26;
     /// Of no released driver: the patched one's, and another's.
-    pub(crate) const PREEMPT_QUEUE: u8 = 0x87;
-    pub(crate) const RESUME_QUEUE: u8 = 0x88;
+    pub const PREEMPT_QUEUE: u8 = 0x87;
+    pub const RESUME_QUEUE: u8 = 0x88;
 }
 
 /// Operations of `DBG_TRAP`.
-pub(crate) mod op {
-    pub(crate) const ENABLE: u32 = 0;
-    pub(crate) const DISABLE: u32 = 1;
-    pub(crate) const SEND_RUNTIME_EVENT: u32 = 2;
-    pub(crate) const SET_EXCEPTIONS_ENABLED: u32 = 3;
-    pub(crate) const SET_WAVE_LAUNCH_OVERRIDE: u32 = 4;
-    pub(crate) const SET_WAVE_LAUNCH_MODE: u32 = 5;
-    pub(crate) const SUSPEND_QUEUES: u32 = 6;
-    pub(crate) const RESUME_QUEUES: u32 = 7;
-    pub(crate) const SET_NODE_ADDRESS_WATCH: u32 = 8;
-    pub(crate) const CLEAR_NODE_ADDRESS_WATCH: u32 = 9;
-    pub(crate) const SET_FLAGS: u32 = 10;
-    pub(crate) const GET_QUEUE_SNAPSHOT: u32 = 13;
-    pub(crate) const LAST: u32 = 14;
+pub mod op {
+    pub const ENABLE: u32 = 0;
+    pub const DISABLE: u32 = 1;
+    pub const SEND_RUNTIME_EVENT: u32 = 2;
+    pub const SET_EXCEPTIONS_ENABLED: u32 = 3;
+    pub const SET_WAVE_LAUNCH_OVERRIDE: u32 = 4;
+    pub const SET_WAVE_LAUNCH_MODE: u32 = 5;
+    pub const SUSPEND_QUEUES: u32 = 6;
+    pub const RESUME_QUEUES: u32 = 7;
+    pub const SET_NODE_ADDRESS_WATCH: u32 = 8;
+    pub const CLEAR_NODE_ADDRESS_WATCH: u32 = 9;
+    pub const SET_FLAGS: u32 = 10;
+    pub const GET_QUEUE_SNAPSHOT: u32 = 13;
+    pub const LAST: u32 = 14;
 }
 
 /// The exception that every fresh queue carries: code 31, so bit 30.
-pub(crate) const EC_QUEUE_NEW: u64 = 1 << 30;
+pub const EC_QUEUE_NEW: u64 = 1 << 30;
 /// The exception with which a debugger lets `RUNTIME_ENABLE` go on: code 48, so bit 47.
-pub(crate) const EC_PROCESS_RUNTIME: u64 = 1 << 47;
+pub const EC_PROCESS_RUNTIME: u64 = 1 << 47;
 /// In an answered queue id: the preemption failed.
-pub(crate) const QUEUE_ERROR: u32 = 1 << 30;
+pub const QUEUE_ERROR: u32 = 1 << 30;
 /// In an answered queue id: there is no such queue, or it may not be suspended now.
-pub(crate) const QUEUE_INVALID: u32 = 1 << 31;
+pub const QUEUE_INVALID: u32 = 1 << 31;
 
 /// What a call is by the driver's own table: the argument's bytes, and who reads and writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Definition {
-    pub(crate) bytes: usize,
-    pub(crate) direction: u8,
+pub struct Definition {
+    pub bytes: usize,
+    pub direction: u8,
 }
 
 const fn both(bytes: usize) -> Option<Definition> {
@@ -86,7 +87,7 @@ const fn written(bytes: usize) -> Option<Definition> {
 }
 
 /// The driver's table. `None` is a number that no 6.12 driver knows: `ENOTTY`.
-pub(crate) const fn definition(nr: u8) -> Option<Definition> {
+pub const fn definition(nr: u8) -> Option<Definition> {
     match nr {
         nr::GET_VERSION => Some(Definition { bytes: 8, direction: READ }),
         nr::CREATE_QUEUE => both(96),
@@ -111,18 +112,18 @@ pub(crate) const fn definition(nr: u8) -> Option<Definition> {
 }
 
 /// The call that a request names.
-pub(crate) const fn nr_of(request: u32) -> u8 {
+pub const fn nr_of(request: u32) -> u8 {
     (request & 0xff) as u8
 }
 
 /// The argument's bytes that a request names.
-pub(crate) const fn bytes_of(request: u32) -> usize {
+pub const fn bytes_of(request: u32) -> usize {
     (request >> 16) as usize & ARGUMENT_BYTES_MAX
 }
 
 /// An argument as the driver sees it: its own size at least, filled up with zeros.
 #[derive(Debug)]
-pub(crate) struct Argument<'a>(pub(crate) &'a mut [u8]);
+pub struct Argument<'a>(pub &'a mut [u8]);
 
 impl Argument<'_> {
     fn take<const N: usize>(&self, at: usize) -> [u8; N] {
@@ -139,19 +140,19 @@ impl Argument<'_> {
         }
     }
 
-    pub(crate) fn u32(&self, at: usize) -> u32 {
+    pub fn u32(&self, at: usize) -> u32 {
         u32::from_ne_bytes(self.take(at))
     }
 
-    pub(crate) fn u64(&self, at: usize) -> u64 {
+    pub fn u64(&self, at: usize) -> u64 {
         u64::from_ne_bytes(self.take(at))
     }
 
-    pub(crate) fn set_u32(&mut self, at: usize, value: u32) {
+    pub fn set_u32(&mut self, at: usize, value: u32) {
         self.put(at, value.to_ne_bytes());
     }
 
-    pub(crate) fn set_u64(&mut self, at: usize, value: u64) {
+    pub fn set_u64(&mut self, at: usize, value: u64) {
         self.put(at, value.to_ne_bytes());
     }
 }
@@ -160,7 +161,7 @@ impl Argument<'_> {
 const USER_END: u64 = 0x7fff_ffff_f000;
 
 /// What the kernel's `access_ok` says of so many bytes at an address.
-pub(crate) fn accessible(address: u64, bytes: u64) -> Result<(), Errno> {
+pub fn accessible(address: u64, bytes: u64) -> Result<(), Errno> {
     let end = address.checked_add(bytes).ok_or(Errno::FAULT)?;
     if end <= USER_END { Ok(()) } else { Err(Errno::FAULT) }
 }

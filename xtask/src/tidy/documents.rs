@@ -1,4 +1,4 @@
-//! Documents and the script that CI runs.
+//! Documents: their links, and what two of them must say.
 
 use super::Finding;
 use super::tree::Tree;
@@ -10,7 +10,6 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         findings.extend(dead_links(tree, path, text));
     }
     findings.extend(readme(tree));
-    findings.extend(ci_run(tree));
     findings.extend(changelog(tree));
     findings
 }
@@ -24,15 +23,6 @@ fn readme(tree: &Tree) -> Vec<Finding> {
             Finding::new("README.md", 1, "readme", message)
         })
         .collect()
-}
-
-fn ci_run(tree: &Tree) -> Option<Finding> {
-    let message = match tree.files.get(".ci/run") {
-        Some(entry) if entry.executable => return None,
-        Some(_) => "it must be executable",
-        None => "the script that CI runs is missing",
-    };
-    Some(Finding::new(".ci/run", 1, "ci-run", message))
 }
 
 fn changelog(tree: &Tree) -> Option<Finding> {
@@ -179,28 +169,19 @@ mod tests {
         assert_eq!(links_of(text), [0; 0]);
     }
 
-    fn rules(files: &[(&str, &str)], executable: bool) -> Vec<&'static str> {
-        let mut tree = Tree::of(files);
-        if let Some(entry) = tree.files.get_mut(".ci/run") {
-            entry.executable = executable;
-        }
-        check(&tree).iter().map(|finding| finding.rule).collect()
+    fn rules(files: &[(&str, &str)]) -> Vec<&'static str> {
+        check(&Tree::of(files)).iter().map(|finding| finding.rule).collect()
     }
 
     #[test]
     fn what_the_repository_must_have_is_found_missing() {
         let readme = format!("```sh\n{MAIN_JOB}\n{TEST_JOB}\n```\n");
-        let all = [
-            ("README.md", readme.as_str()),
-            ("CHANGELOG.md", "# Changes\n\n## [Unreleased]\n"),
-            (".ci/run", ""),
-        ];
-        assert_eq!(rules(&all, true), [""; 0]);
-        assert_eq!(rules(&all, false), ["ci-run"]);
-        assert_eq!(rules(&all[..2], true), ["ci-run"]);
-        assert_eq!(rules(&all[1..], true), ["readme", "readme"]);
+        let all =
+            [("README.md", readme.as_str()), ("CHANGELOG.md", "# Changes\n\n## [Unreleased]\n")];
+        assert_eq!(rules(&all), [""; 0]);
+        assert_eq!(rules(&all[1..]), ["readme", "readme"]);
         let other = ("CHANGELOG.md", "Unreleased\n## 1.0\n");
-        assert_eq!(rules(&[all[0], other, all[2]], true), ["changelog"]);
-        assert_eq!(rules(&[("README.md", MAIN_JOB), all[1], all[2]], true), ["readme"]);
+        assert_eq!(rules(&[all[0], other]), ["changelog"]);
+        assert_eq!(rules(&[("README.md", MAIN_JOB), all[1]]), ["readme"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Functions, files and lines that are too long.
+//! Functions that are long on the whole, and files and lines that are too long.
 
 use syn::visit::{self, Visit};
 
@@ -6,7 +6,6 @@ use super::Finding;
 use super::source::Source;
 use super::tree::Tree;
 
-const FUNCTION_LINES_MAX: usize = 70;
 const FUNCTION_LINES_P90: usize = 30;
 const FILE_LINES_BELOW: usize = 600;
 const COLUMNS_MAX: usize = 100;
@@ -14,7 +13,6 @@ const COLUMNS_MAX: usize = 100;
 pub(super) fn check(tree: &Tree, sources: &[Source<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {
-        findings.extend(long_functions(source));
         findings.extend(long_file(source));
         findings.extend(long_lines(source));
     }
@@ -22,32 +20,24 @@ pub(super) fn check(tree: &Tree, sources: &[Source<'_>]) -> Vec<Finding> {
     findings
 }
 
-#[derive(Debug)]
-struct Function {
-    name: String,
-    line: usize,
-    lines: usize,
-}
-
-/// Collects the functions of a file that have a body and are no tests.
+/// Collects how many lines each function of a file has that has a body and is no test.
 struct Functions<'a> {
     source: &'a Source<'a>,
-    found: Vec<Function>,
+    lines: Vec<usize>,
 }
 
 impl Functions<'_> {
-    fn of(source: &Source<'_>) -> Vec<Function> {
-        let mut functions = Functions { source, found: Vec::new() };
+    fn of(source: &Source<'_>) -> Vec<usize> {
+        let mut functions = Functions { source, lines: Vec::new() };
         functions.visit_file(&source.ast);
-        functions.found
+        functions.lines
     }
 
     fn add(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let line = signature.fn_token.span.start().line;
         let end = block.brace_token.span.close().end().line;
         if !self.source.in_test(line) {
-            let name = signature.ident.to_string();
-            self.found.push(Function { name, line, lines: end + 1 - line });
+            self.lines.push(end + 1 - line);
         }
     }
 }
@@ -71,16 +61,6 @@ impl<'ast> Visit<'ast> for Functions<'_> {
     }
 }
 
-fn long_functions(source: &Source<'_>) -> Vec<Finding> {
-    let long = Functions::of(source).into_iter().filter(|f| f.lines > FUNCTION_LINES_MAX);
-    long.map(|Function { name, line, lines }| {
-        let message =
-            format!("`{name}` has {lines} lines; split it, {FUNCTION_LINES_MAX} is the limit");
-        Finding::new(source.path, line, "function-length", message)
-    })
-    .collect()
-}
-
 fn crates_of_long_functions(tree: &Tree, sources: &[Source<'_>]) -> Vec<Finding> {
     let folders = tree.crates();
     let mut findings = Vec::new();
@@ -88,7 +68,7 @@ fn crates_of_long_functions(tree: &Tree, sources: &[Source<'_>]) -> Vec<Finding>
         let mut lengths = Vec::new();
         for source in sources {
             if owner(&folders, source.path) == Some(folder) {
-                lengths.extend(Functions::of(source).iter().map(|function| function.lines));
+                lengths.extend(Functions::of(source));
             }
         }
         let p90 = nine_tenths(&mut lengths);
@@ -184,23 +164,6 @@ mod tests {
 
     fn function(lines: usize) -> String {
         format!("fn f() {{\n{}}}\n", "    work();\n".repeat(lines - 2))
-    }
-
-    /// So many short functions that a long one is among the longest tenth.
-    fn short_functions() -> String {
-        function(3).repeat(20)
-    }
-
-    #[test]
-    fn a_function_of_71_lines_is_found() {
-        let text = |lines| format!("{}{}", short_functions(), function(lines));
-        assert_eq!(rules("core/src/lib.rs", &text(70)), []);
-        assert_eq!(rules("core/src/lib.rs", &text(71)), [(61, "function-length")]);
-        let method = format!("{}impl A {{\n{}}}\n", short_functions(), function(71));
-        assert_eq!(rules("core/src/lib.rs", &method), [(62, "function-length")]);
-        let in_test = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", function(71));
-        assert_eq!(rules("core/src/lib.rs", &in_test), []);
-        assert_eq!(rules("core/tests/all.rs", &text(71)), []);
     }
 
     #[test]

@@ -1,31 +1,27 @@
-//! House rules that the compiler and clippy cannot check.
+//! House rules that rustc, clippy and rustfmt cannot check.
 //!
 //! | rule | what it asks for |
 //! |---|---|
-//! | `parse` | every Rust file is one |
-//! | `function-length` | functions of at most 70 lines, from `fn` to the closing brace |
+//! | `parse` | every Rust file and every manifest is one |
 //! | `function-p90` | nine tenths of a crate's functions have at most 30 lines |
 //! | `file-length` | files of less than 600 lines, test modules not counted |
 //! | `line-width` | lines of at most 100 columns, unless a string or an address is what is long |
-//! | `unsafe-place` | `unsafe` only where `hazards.rs` lists it |
-//! | `safety-comment` | a `SAFETY:` comment with every `unsafe` |
-//! | `panic` | no `unwrap`, `expect`, `panic!` and the like in library code without a reason |
-//! | `no-std` | `#![no_std]` in the crates that promise it |
-//! | `forbid-unsafe` | `#![forbid(unsafe_code)]` in the same crates |
-//! | `dependency` | few dependencies for these crates |
-//! | `arrow` | workspace crates depend on each other in one direction |
+//! | `arrow` | the code of workspace crates depends on each other in one direction |
+//! | `test-arrow` | the tests of published crates depend on paths, without circles |
+//! | `dependency` | few dependencies for the crates that work without std |
+//! | `metadata` | published packages say of themselves what a registry shows |
 //! | `link` | links between documents lead somewhere |
 //! | `readme` | the README names the commands that CI runs |
-//! | `ci-run` | `.ci/run` exists and can be run |
 //! | `changelog` | the change log has a section for what is not released |
 //!
 //! Each rule is a function from the tree of files to findings, and has a test with a tree that
 //! breaks it.
 
+mod arrows;
 mod documents;
-mod hazards;
 mod lengths;
 mod manifests;
+mod metadata;
 mod source;
 mod tree;
 
@@ -86,8 +82,9 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
 fn check_tree(tree: &Tree) -> Vec<Finding> {
     let (sources, mut findings) = source::read_all(tree);
     findings.extend(lengths::check(tree, &sources));
-    findings.extend(hazards::check(&sources));
-    findings.extend(manifests::check(tree, &sources));
+    let manifests = manifests::read(tree, &mut findings);
+    findings.extend(arrows::check(&manifests));
+    findings.extend(metadata::check(&manifests));
     findings.extend(documents::check(tree));
     findings.sort();
     findings

@@ -9,9 +9,6 @@ use super::tree::Tree;
 
 /// Folders whose files are tests of some kind, wherever they are.
 const TEST_FOLDERS: [&str; 3] = ["tests", "benches", "fuzz"];
-/// Lints that `#[expect]` may name to excuse a panic.
-const PANIC_LINTS: [&str; 5] =
-    ["unwrap_used", "expect_used", "panic", "unreachable", "missing_panics_doc"];
 
 type Lines = RangeInclusive<usize>;
 
@@ -32,7 +29,6 @@ pub(super) struct Source<'a> {
     /// Whether all of it is a test.
     pub(super) is_test: bool,
     test_lines: Vec<Lines>,
-    excused_lines: Vec<Lines>,
     /// Names of the modules that are tests and live in files of their own.
     test_modules: Vec<String>,
 }
@@ -41,11 +37,6 @@ impl Source<'_> {
     /// Whether a line belongs to a test.
     pub(super) fn in_test(&self, line: usize) -> bool {
         self.is_test || self.test_lines.iter().any(|lines| lines.contains(&line))
-    }
-
-    /// Whether an `#[expect]` excuses panics on a line.
-    pub(super) fn is_excused(&self, line: usize) -> bool {
-        self.excused_lines.iter().any(|lines| lines.contains(&line))
     }
 
     /// A line, counted from 1.
@@ -91,7 +82,6 @@ fn read<'a>(path: &'a str, text: &'a str) -> syn::Result<Source<'a>> {
         tokens,
         is_test: in_test_folder,
         test_lines: Vec::new(),
-        excused_lines: Vec::new(),
         test_modules: Vec::new(),
     };
     for at in 0..source.tokens.len() {
@@ -120,12 +110,11 @@ fn flatten(stream: TokenStream, out: &mut Vec<Token>) {
     }
 }
 
-/// If an outer attribute starts at this token that matters here, notes what it applies to.
+/// If an outer attribute starts at this token that marks a test, notes what it applies to.
 fn mark_attribute(source: &mut Source<'_>, at: usize) {
     let Some(end) = attribute_end(&source.tokens, at) else { return };
     let inside: Vec<_> = source.tokens[at + 2..end].iter().map(|t| t.text.as_str()).collect();
-    let (test, excuse) = (marks_test(&inside), excuses_panics(&inside));
-    if !test && !excuse {
+    if !marks_test(&inside) {
         return;
     }
     let mut item = end + 1;
@@ -134,10 +123,6 @@ fn mark_attribute(source: &mut Source<'_>, at: usize) {
     }
     let Some(last) = item_end(&source.tokens, item) else { return };
     let lines = source.tokens[at].start.line..=source.tokens[last].end.line;
-    if !test {
-        source.excused_lines.push(lines);
-        return;
-    }
     source.test_lines.push(lines);
     let words: Vec<_> = source.tokens[item..=last].iter().map(|t| t.text.as_str()).collect();
     if let [.., "mod", name, ";"] = words[..] {
@@ -220,13 +205,6 @@ fn split_at_commas<'a, 'b>(words: &'a [&'b str]) -> Vec<&'a [&'b str]> {
         })
         .filter(|part| !part.is_empty())
         .collect()
-}
-
-/// Whether the inside of an attribute is an `expect` of a lint about panics, with a reason.
-fn excuses_panics(inside: &[&str]) -> bool {
-    inside.first() == Some(&"expect")
-        && inside.contains(&"reason")
-        && inside.iter().any(|word| PANIC_LINTS.contains(word))
 }
 
 /// Files of modules that are tests are tests.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -18,7 +17,6 @@ const READ: [&str; 3] = ["rs", "md", "toml"];
 pub(super) struct Entry {
     /// Its content, if it is text that some rule looks at.
     pub(super) text: Option<String>,
-    pub(super) executable: bool,
 }
 
 /// Files by path from the root, with `/` between the parts.
@@ -44,8 +42,7 @@ impl Tree {
             let bytes = if read { fs::read(path) } else { Ok(Vec::new()) };
             let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
             let text = String::from_utf8(bytes).ok().filter(|_| read);
-            let executable = entry.metadata()?.permissions().mode() & 0o111 != 0;
-            tree.files.insert(name, Entry { text, executable });
+            tree.files.insert(name, Entry { text });
         }
         Ok(tree)
     }
@@ -55,7 +52,7 @@ impl Tree {
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let mut tree = Self::default();
         for (path, text) in files {
-            let entry = Entry { text: Some((*text).to_owned()), executable: false };
+            let entry = Entry { text: Some((*text).to_owned()) };
             tree.files.insert((*path).to_owned(), entry);
         }
         tree

@@ -20,7 +20,7 @@ fn a_refused_launch_fails_alone_and_in_its_turn() {
     rig.refuse(1);
     assert_eq!(rig.status(1), Status::Failed(Fault::Launch));
     assert_eq!(rig.counts(), (6, 4, 0), "0 is before it");
-    assert_eq!(rig.act(), "mark3");
+    assert_eq!(rig.act(), "fence3");
     rig.retire(0);
     assert_eq!(rig.counts(), (6, 4, 2));
     rig.act();
@@ -36,7 +36,7 @@ fn refusing_every_launch_ends() {
     let mut rig = Rig::new(16, window(4, 4), Level::Block);
     rig.submit(16);
     while let Some(action) = rig.queue.poll_action(rig.now) {
-        let Action::Launch { cmd, .. } = action else { panic!("nothing to mark: {action:?}") };
+        let Action::Launch { cmd, .. } = action else { panic!("nothing to fence: {action:?}") };
         rig.refuse(cmd.0);
     }
     assert_eq!(rig.counts(), (16, 16, 16));
@@ -45,24 +45,24 @@ fn refusing_every_launch_ends() {
 }
 
 #[test]
-fn a_refused_launch_takes_its_marker_along() {
+fn a_refused_launch_takes_its_fence_along() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     rig.submit(3);
     assert_eq!(rig.act(), "0* 1 2");
     rig.refuse(0);
     assert_eq!(rig.counts(), (3, 3, 1));
-    assert_eq!(rig.act(), "mark2");
+    assert_eq!(rig.act(), "fence2");
     rig.retire(2);
     assert_eq!(rig.counts(), (3, 3, 3));
 }
 
 #[test]
-fn a_refused_last_launch_leaves_the_tail_marked() {
+fn a_refused_last_launch_leaves_the_tail_fenced() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     rig.submit(3);
     assert_eq!(rig.act(), "0* 1 2");
     rig.refuse(2);
-    assert_eq!(rig.act(), "mark1");
+    assert_eq!(rig.act(), "fence1");
     rig.retire(1);
     assert_eq!(rig.counts(), (3, 3, 3));
     assert_eq!(rig.status(2), Status::Failed(Fault::Launch));
@@ -94,7 +94,7 @@ fn a_failure_does_not_reach_back_over_what_has_retired() {
 fn a_failure_beyond_what_retired_is_not_passed_over_in_silence() {
     let mut rig = busy();
     rig.retire_as(1, 1, failed(9, Fault::Execution));
-    assert_eq!(rig.queue.oddities().protocol, 1);
+    assert_eq!(rig.queue.anomalies().protocol, 1);
     assert_eq!(rig.status(2), Status::InFlight);
 }
 
@@ -102,7 +102,7 @@ fn a_failure_beyond_what_retired_is_not_passed_over_in_silence() {
 fn a_failed_wait_and_a_failed_launch_keep_their_own_reasons() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     rig.submit(1);
-    rig.submit_wait(event(0));
+    rig.enqueue_wait(event(0));
     rig.submit(2);
     assert_eq!(rig.act(), "0*");
     rig.queue.handle_order(Order::Reached { event: event(0), ok: false });
@@ -125,7 +125,7 @@ fn assert_lost(rig: &mut Rig, done: u64) {
         assert_eq!(rig.status(cmd), Status::Failed(Fault::DeviceLost), "command {cmd}");
     }
     assert_eq!(rig.queue.submit(rig.now), Err(SubmitError::Lost));
-    assert_eq!(rig.queue.submit_wait(rig.now, event(0)), Err(SubmitError::Lost));
+    assert_eq!(rig.queue.enqueue_wait(rig.now, event(0)), Err(SubmitError::Lost));
     assert_eq!((rig.act().as_str(), rig.queue.poll_timeout()), ("", None));
     let report = rig.report().expect("the scheduler must know");
     assert!(report.lost && !report.pending());
@@ -190,7 +190,7 @@ fn answers_that_were_on_their_way_when_the_device_was_lost_are_no_nonsense() {
     rig.done();
     rig.retire(3);
     rig.refuse(3);
-    assert_eq!(rig.queue.oddities().protocol, 0);
+    assert_eq!(rig.queue.anomalies().protocol, 0);
     assert_lost(&mut rig, 0);
 }
 
@@ -202,7 +202,7 @@ fn nonsense_from_the_driver_is_counted_and_ignored() {
         expected += 1;
         let before = (rig.counts(), rig.queue.report(), rig.queue.next_launch());
         rig.signal(signal);
-        assert_eq!(rig.queue.oddities().protocol, expected, "{signal:?}");
+        assert_eq!(rig.queue.anomalies().protocol, expected, "{signal:?}");
         assert_eq!((rig.counts(), rig.queue.report(), rig.queue.next_launch()), before);
         assert_eq!(rig.act(), "");
     };
@@ -226,7 +226,7 @@ fn nonsense_from_the_driver_is_counted_and_ignored() {
     rig.done();
     nonsense(&mut rig, stepped(seq));
     rig.retire(1);
-    assert_eq!(rig.act(), "mark3");
+    assert_eq!(rig.act(), "fence3");
     nonsense(&mut rig, refused(1));
 }
 
@@ -235,12 +235,12 @@ fn the_completion_of_what_was_never_launched_is_nonsense() {
     // 1 is a wait that was reached: past the launch point, but nothing that a device could finish.
     let mut rig = Rig::new(16, window(4, 4), Level::Block);
     rig.submit(1);
-    rig.submit_wait(event(0));
+    rig.enqueue_wait(event(0));
     assert_eq!(rig.act(), "0*");
     rig.queue.handle_order(Order::Reached { event: event(0), ok: true });
     assert_eq!(rig.act(), "");
     rig.retire(1);
-    assert_eq!(rig.queue.oddities().protocol, 1);
+    assert_eq!(rig.queue.anomalies().protocol, 1);
     assert_eq!(rig.counts(), (2, 2, 0));
     rig.retire(0);
     assert_eq!(rig.counts(), (2, 2, 2));
@@ -253,7 +253,7 @@ fn hearing_of_a_completion_twice_is_no_nonsense() {
     rig.retire(2);
     rig.retire(1);
     assert_eq!(rig.counts(), (6, 4, 3));
-    assert_eq!(rig.queue.oddities().protocol, 0);
+    assert_eq!(rig.queue.anomalies().protocol, 0);
 }
 
 #[test]
@@ -261,6 +261,6 @@ fn a_refusal_of_what_was_refused_before_is_nonsense() {
     let mut rig = busy();
     rig.refuse(2);
     rig.refuse(2);
-    assert_eq!(rig.queue.oddities().protocol, 1);
+    assert_eq!(rig.queue.anomalies().protocol, 1);
     assert_eq!(rig.queue.report().failures, 1);
 }

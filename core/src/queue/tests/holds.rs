@@ -17,7 +17,7 @@ fn lv1_stops_launching_and_nothing_else() {
     assert_eq!(rig.act(), "");
     assert_eq!(rig.state(), HELD_1);
     rig.retire(0);
-    assert_eq!(rig.act(), "mark3", "what is in flight is still seen to retire");
+    assert_eq!(rig.act(), "fence3", "what is in flight is still seen to retire");
     rig.retire(3);
     assert_eq!(rig.act(), "");
     rig.run();
@@ -39,7 +39,7 @@ fn lv2_deactivates_and_reactivates() {
     assert_eq!(rig.state(), HoldState::Resuming);
     assert_eq!(rig.act(), "reactivate");
     rig.retire(0);
-    assert_eq!(rig.act(), "mark3", "no launch before the device is told");
+    assert_eq!(rig.act(), "fence3", "no launch before the device is told");
     rig.done();
     assert_eq!(rig.act(), "4");
     assert_eq!(rig.state(), HoldState::Running);
@@ -203,7 +203,7 @@ fn stale_orders_are_counted_and_ignored() {
     rig.queue.handle_order(Order::Run { epoch: 4 });
     rig.queue.handle_order(Order::Run { epoch: 0 });
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_1));
-    assert_eq!(rig.queue.oddities().stale_orders, 3);
+    assert_eq!(rig.queue.anomalies().stale_orders, 3);
     rig.queue.handle_order(Order::Run { epoch: 9 });
     assert_eq!(rig.state(), HoldState::Running, "epochs may skip");
     assert_eq!(rig.queue.report().epoch, 9);
@@ -219,7 +219,7 @@ fn epochs_wrap_around() {
     assert_eq!((rig.state(), rig.queue.report().epoch), (HELD_1, 2));
     rig.queue.handle_order(Order::Run { epoch: u32::MAX });
     assert_eq!(rig.state(), HELD_1, "from before the wrap");
-    assert_eq!(rig.queue.oddities().stale_orders, 1);
+    assert_eq!(rig.queue.anomalies().stale_orders, 1);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_failed_step_degrades_the_level_for_good() {
     assert_eq!(rig.act(), "deactivate");
     rig.done();
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_2), "not tried again");
-    assert_eq!(rig.queue.oddities().failed_steps, 1);
+    assert_eq!(rig.queue.anomalies().failed_steps, 1);
 }
 
 #[test]
@@ -290,25 +290,25 @@ fn a_release_that_works_in_the_end_resets_the_count() {
         }
     }
     assert!(!rig.queue.is_lost());
-    assert_eq!(rig.queue.oddities().failed_steps, 12);
+    assert_eq!(rig.queue.anomalies().failed_steps, 12);
 }
 
 #[test]
-fn a_hold_by_hand_beats_orders_to_run() {
+fn a_user_hold_beats_orders_to_run() {
     let mut rig = busy(Level::Deactivate);
-    rig.queue.hold_by_hand(ByHand { level: Level::Deactivate });
+    rig.queue.suspend(Level::Deactivate);
     assert_eq!(rig.act(), "deactivate");
     rig.done();
     rig.run();
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_2));
-    assert!(rig.queue.report().by_hand);
+    assert!(rig.queue.report().suspended);
     rig.hold(Level::Block);
     rig.run();
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_2));
-    rig.queue.resume_by_hand(false);
+    rig.queue.resume(false);
     assert_eq!(rig.act(), "reactivate");
     rig.done();
-    assert!(!rig.queue.report().by_hand);
+    assert!(!rig.queue.report().suspended);
     rig.retire(0);
     assert_eq!(rig.act(), "4*");
 }
@@ -317,7 +317,7 @@ fn a_hold_by_hand_beats_orders_to_run() {
 fn the_deeper_of_two_holds_counts_and_each_ends_by_itself() {
     let mut rig = busy(Level::Interrupt);
     rig.hold(Level::Deactivate);
-    rig.queue.hold_by_hand(ByHand { level: Level::Block });
+    rig.queue.suspend(Level::Block);
     assert_eq!(rig.act(), "deactivate");
     rig.done();
     assert_eq!(rig.state(), HELD_2);
@@ -326,10 +326,10 @@ fn the_deeper_of_two_holds_counts_and_each_ends_by_itself() {
     rig.done();
     assert_eq!(rig.state(), HELD_1, "by hand");
     rig.hold(Level::Block);
-    rig.queue.resume_by_hand(false);
-    rig.queue.resume_by_hand(false);
+    rig.queue.resume(false);
+    rig.queue.resume(false);
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_1), "by order");
-    rig.queue.hold_by_hand(ByHand { level: Level::Deactivate });
+    rig.queue.suspend(Level::Deactivate);
     assert_eq!(rig.act(), "deactivate", "by hand, the other way round");
     rig.done();
     assert_eq!(rig.state(), HELD_2);
@@ -365,17 +365,17 @@ fn failing_open_without_a_hold_is_nothing() {
 }
 
 #[test]
-fn a_hold_by_hand_survives_failing_open() {
+fn a_user_hold_survives_failing_open() {
     let mut rig = busy(Level::Deactivate);
     rig.hold(Level::Deactivate);
-    rig.queue.hold_by_hand(ByHand { level: Level::Block });
+    rig.queue.suspend(Level::Block);
     assert_eq!(rig.act(), "deactivate");
     rig.done();
     rig.signal(Signal::FailOpen);
     assert_eq!(rig.act(), "reactivate", "only as deep as asked by hand");
     rig.done();
     assert_eq!((rig.act().as_str(), rig.state()), ("", HELD_1));
-    rig.queue.resume_by_hand(false);
+    rig.queue.resume(false);
     assert_eq!(rig.state(), HoldState::Running);
 }
 
@@ -393,7 +393,37 @@ fn steps_and_launches_can_be_polled_apart() {
     rig.retire(0);
     assert_eq!(
         rig.queue.poll_launch(rig.now),
-        Some(Action::Mark { upto: CmdId(3) }),
+        Some(Action::Fence { upto: CmdId(3) }),
         "no launch before the device is released, whoever asks"
     );
+}
+
+#[test]
+fn the_launch_rule_gives_the_reason() {
+    let mut rig = Rig::new(16, window(2, 2), Level::Deactivate);
+    let rule = |rig: &Rig| rig.queue.can_launch();
+    assert_eq!(rule(&rig), Err(LaunchBlock::Empty));
+    rig.submit(1);
+    assert_eq!(rule(&rig), Ok(()));
+    rig.submit(2);
+    assert_eq!(rig.act(), "0* 1");
+    assert_eq!(rule(&rig), Err(LaunchBlock::WindowFull));
+    rig.hold(Level::Deactivate);
+    assert_eq!(rule(&rig), Err(LaunchBlock::Held));
+    assert_eq!(rig.act(), "deactivate");
+    rig.done();
+    rig.run();
+    assert_eq!(rule(&rig), Err(LaunchBlock::Resuming));
+    assert_eq!(rig.act(), "reactivate");
+    rig.done();
+    rig.retire(0);
+    assert_eq!(rig.act(), "2*");
+    rig.retire(2);
+    let event = EventRef { queue: QueueId::new(1, 1), cmd: CmdId(0) };
+    rig.enqueue_wait(event);
+    assert_eq!(rule(&rig), Ok(()), "the queue has not come to the wait");
+    assert_eq!(rig.act(), "");
+    assert_eq!(rule(&rig), Err(LaunchBlock::Waiting(event)));
+    rig.queue.handle_signal(rig.now, Signal::Lost);
+    assert_eq!(rule(&rig), Err(LaunchBlock::Lost));
 }

@@ -30,13 +30,13 @@ fn release(rig: &mut Rig) -> String {
 fn exactly_the_forgotten_commands_are_launched_again() {
     let mut rig = launched(5);
     rig.retire(0);
-    assert_eq!(rig.act(), "mark4");
+    assert_eq!(rig.act(), "fence4");
     forget(&mut rig, Some(2));
-    assert_eq!(rig.act(), "mark1");
+    assert_eq!(rig.act(), "fence1");
     assert_eq!(release(&mut rig), "2 3 4");
     assert_eq!(rig.counts(), (5, 5, 1), "counters do not go back");
     rig.retire(1);
-    assert_eq!(rig.act(), "mark4");
+    assert_eq!(rig.act(), "fence4");
     rig.retire(4);
     assert_eq!(rig.counts(), (5, 5, 5));
 }
@@ -101,42 +101,42 @@ fn nonsense_about_what_was_forgotten_is_brought_into_range() {
 }
 
 #[test]
-fn commands_before_the_forgotten_ones_are_marked_anew() {
-    // The only marker to come was behind a command that the device forgot.
+fn commands_before_the_forgotten_ones_are_fenced_anew() {
+    // The only fence to come was behind a command that the device forgot.
     let mut rig = launched(6);
     rig.retire(0);
-    assert_eq!(rig.act(), "mark5");
+    assert_eq!(rig.act(), "fence5");
     forget(&mut rig, Some(3));
-    assert_eq!(rig.act(), "mark2", "1 and 2 still run and must be seen to retire");
+    assert_eq!(rig.act(), "fence2", "1 and 2 still run and must be seen to retire");
     rig.retire(2);
     assert_eq!(rig.act(), "");
     assert_eq!(release(&mut rig), "3* 4 5");
 }
 
 #[test]
-fn released_before_it_was_marked_anew() {
+fn released_before_it_was_fenced_anew() {
     let mut rig = launched(6);
     rig.retire(0);
-    assert_eq!(rig.act(), "mark5");
+    assert_eq!(rig.act(), "fence5");
     rig.hold(Level::Deactivate);
     assert_eq!(rig.act(), "deactivate");
     rig.run();
     rig.answer(Ok(Some(3)));
-    assert_eq!(rig.act(), "reactivate mark2");
+    assert_eq!(rig.act(), "reactivate fence2");
     rig.done();
-    assert_eq!(rig.act(), "3 4 5", "the marker behind 2 is still to come");
+    assert_eq!(rig.act(), "3 4 5", "the fence behind 2 is still to come");
     rig.retire(2);
-    assert_eq!(rig.act(), "mark5");
+    assert_eq!(rig.act(), "fence5");
 }
 
 #[test]
 fn each_of_several_waiters_is_served_in_a_replay() {
     let mut rig = launched(7);
-    rig.queue.want(CmdId(3));
-    rig.queue.want(CmdId(5));
-    assert_eq!(rig.act(), "mark6");
+    rig.queue.request_completion(CmdId(3));
+    rig.queue.request_completion(CmdId(5));
+    assert_eq!(rig.act(), "fence6");
     forget(&mut rig, Some(2));
-    assert_eq!(rig.act(), "mark1");
+    assert_eq!(rig.act(), "fence1");
     assert_eq!(release(&mut rig), "2 3* 4 5* 6");
 }
 
@@ -144,7 +144,7 @@ fn each_of_several_waiters_is_served_in_a_replay() {
 fn waits_in_between_do_not_wait_again() {
     let mut rig = Rig::replaying(32, window(16, 8));
     rig.submit(2);
-    rig.submit_wait(event(5));
+    rig.enqueue_wait(event(5));
     rig.submit(2);
     assert_eq!(rig.act(), "0* 1");
     rig.queue.handle_order(Order::Reached { event: event(5), ok: true });
@@ -193,7 +193,7 @@ fn cancelled_commands_behind_the_launch_point_stay_cancelled() {
 fn a_reached_event_during_a_replay_settles_the_wait_and_nothing_else() {
     let mut rig = Rig::replaying(32, window(16, 8));
     rig.submit(3);
-    let wait = rig.submit_wait(event(9));
+    let wait = rig.enqueue_wait(event(9));
     rig.submit(1);
     assert_eq!(rig.act(), "0* 1 2");
     assert_eq!(rig.queue.waiting(), Some(event(9)));
@@ -236,14 +236,14 @@ fn an_interrupt_can_forget_more_than_the_gate_did() {
     let mut rig = Rig::on(16, window(8, 8), caps);
     rig.submit(5);
     assert_eq!(rig.act(), "0* 1 2 3 4");
-    rig.queue.want(CmdId(4));
-    assert_eq!(rig.act(), "mark4");
+    rig.queue.request_completion(CmdId(4));
+    assert_eq!(rig.act(), "fence4");
     rig.hold(Level::Interrupt);
     assert_eq!(rig.act(), "deactivate");
     rig.answer(Ok(Some(2)));
-    assert_eq!(rig.act(), "interrupt mark1");
+    assert_eq!(rig.act(), "interrupt fence1");
     rig.answer(Ok(Some(1)));
-    assert_eq!(rig.act(), "mark0");
+    assert_eq!(rig.act(), "fence0");
     assert_eq!(rig.state(), HELD_3);
     rig.run();
     assert_eq!(rig.act(), "restore");
@@ -310,11 +310,11 @@ fn dropping_on_resume_at_lv1_drops_what_is_not_launched() {
     let mut rig = Rig::new(16, window(2, 2), Level::Block);
     rig.submit(5);
     assert_eq!(rig.act(), "0* 1");
-    rig.queue.hold_by_hand(ByHand { level: Level::Block });
-    rig.queue.resume_by_hand(true);
+    rig.queue.suspend(Level::Block);
+    rig.queue.resume(true);
     assert_eq!(rig.act(), "");
     rig.retire(0);
-    assert_eq!(rig.act(), "mark1", "the launched ones run to their end");
+    assert_eq!(rig.act(), "fence1", "the launched ones run to their end");
     rig.retire(1);
     assert_eq!(rig.act(), "");
     assert_eq!(rig.counts(), (5, 5, 5));
@@ -331,11 +331,11 @@ fn dropping_under_replay_drops_the_forgotten_too() {
     let mut rig = launched(5);
     rig.retire(0);
     rig.act();
-    rig.queue.hold_by_hand(ByHand { level: Level::Deactivate });
+    rig.queue.suspend(Level::Deactivate);
     assert_eq!(rig.act(), "deactivate");
     rig.answer(Ok(Some(2)));
-    assert_eq!(rig.act(), "mark1");
-    rig.queue.resume_by_hand(true);
+    assert_eq!(rig.act(), "fence1");
+    rig.queue.resume(true);
     assert_eq!(rig.act(), "reactivate");
     rig.done();
     assert_eq!(rig.act(), "", "2 to 4 are not launched again");
@@ -351,7 +351,7 @@ fn dropping_everything_of_a_queue_with_nothing_on_the_device() {
     let mut rig = Rig::new(8, window(2, 2), Level::Block);
     rig.hold(Level::Block);
     rig.submit(3);
-    rig.submit_wait(event(1));
+    rig.enqueue_wait(event(1));
     rig.submit(4);
     assert!(rig.queue.is_full());
     rig.queue.drop_pending();
@@ -386,7 +386,7 @@ fn cancelling_needs_a_command_that_is_not_launched() {
 fn the_scheduler_learns_that_a_cancelled_wait_is_over() {
     for drop in [false, true] {
         let mut rig = Rig::new(16, window(4, 4), Level::Block);
-        let wait = rig.submit_wait(event(3));
+        let wait = rig.enqueue_wait(event(3));
         rig.submit(1);
         assert_eq!(rig.act(), "");
         assert_eq!(rig.report().unwrap().waiting, Some(event(3)));
@@ -405,7 +405,7 @@ fn the_scheduler_learns_that_a_cancelled_wait_is_over() {
 fn a_wait_that_is_over_while_held_is_reported_at_once() {
     for drop in [false, true] {
         let mut rig = Rig::new(16, window(4, 4), Level::Block);
-        let wait = rig.submit_wait(event(3));
+        let wait = rig.enqueue_wait(event(3));
         assert_eq!(rig.act(), "");
         rig.hold(Level::Block);
         rig.report();
@@ -422,7 +422,7 @@ fn a_wait_that_is_over_while_held_is_reported_at_once() {
 #[test]
 fn a_cancelled_wait_keeps_its_outcome_when_its_event_is_abandoned() {
     let mut rig = Rig::new(16, window(4, 4), Level::Block);
-    let wait = rig.submit_wait(event(3));
+    let wait = rig.enqueue_wait(event(3));
     assert_eq!(rig.act(), "");
     rig.hold(Level::Block);
     assert!(rig.queue.cancel(wait));

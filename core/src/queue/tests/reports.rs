@@ -57,13 +57,13 @@ fn an_order_that_changes_nothing_is_acknowledged_all_the_same() {
 }
 
 #[test]
-fn holds_by_hand_are_reported() {
+fn user_holds_are_reported() {
     let mut rig = Rig::new(16, window(4, 4), Level::Block);
-    rig.queue.hold_by_hand(ByHand { level: Level::Block });
-    assert!(rig.report().unwrap().by_hand);
-    rig.queue.resume_by_hand(false);
-    assert!(!rig.report().unwrap().by_hand);
-    rig.queue.resume_by_hand(false);
+    rig.queue.suspend(Level::Block);
+    assert!(rig.report().unwrap().suspended);
+    rig.queue.resume(false);
+    assert!(!rig.report().unwrap().suspended);
+    rig.queue.resume(false);
     assert_eq!(rig.report(), None, "there was none to end");
 }
 
@@ -71,7 +71,7 @@ fn holds_by_hand_are_reported() {
 fn waiting_is_reported_when_it_begins_and_when_it_ends() {
     let mut rig = Rig::new(16, window(4, 4), Level::Block);
     rig.submit(1);
-    rig.submit_wait(event(4));
+    rig.enqueue_wait(event(4));
     rig.submit(1);
     assert_eq!(rig.act(), "0*");
     assert_eq!(rig.report().unwrap().waiting, Some(event(4)));
@@ -93,9 +93,9 @@ fn waiting_is_reported_when_it_begins_and_when_it_ends() {
 #[test]
 fn waits_one_after_the_other() {
     let mut rig = Rig::new(16, window(4, 4), Level::Block);
-    rig.submit_wait(event(1));
-    rig.submit_wait(event(1));
-    rig.submit_wait(event(2));
+    rig.enqueue_wait(event(1));
+    rig.enqueue_wait(event(1));
+    rig.enqueue_wait(event(2));
     assert_eq!(rig.act(), "");
     for at in [1, 1, 2] {
         assert_eq!(rig.queue.waiting(), Some(event(at)));
@@ -135,12 +135,12 @@ fn a_watch_is_answered_at_once_when_submitted_and_when_retired() {
 }
 
 #[test]
-fn watching_what_is_on_the_device_marks_it() {
+fn watching_what_is_on_the_device_fences_it() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     rig.submit(4);
     assert_eq!(rig.act(), "0* 1 2 3");
     rig.queue.handle_order(Order::Watch { upto: 2 });
-    assert_eq!(rig.act(), "mark3");
+    assert_eq!(rig.act(), "fence3");
 }
 
 #[test]
@@ -180,10 +180,10 @@ fn a_ring_without_slots_takes_nothing() {
     let mut rig = Rig::new(0, window(4, 4), Level::Block);
     assert!(rig.queue.is_full());
     assert_eq!(rig.queue.submit(rig.now), Err(SubmitError::Full));
-    assert_eq!(rig.queue.submit_wait(rig.now, event(0)), Err(SubmitError::Full));
+    assert_eq!(rig.queue.enqueue_wait(rig.now, event(0)), Err(SubmitError::Full));
     assert_eq!(rig.status(0), Status::Unknown);
     assert!(!rig.queue.cancel(CmdId(0)));
-    rig.queue.want(CmdId(0));
+    rig.queue.request_completion(CmdId(0));
     rig.queue.drop_pending();
     rig.hold(Level::Block);
     rig.retire(0);
@@ -264,7 +264,7 @@ fn poke(rig: &mut Rig, what: u8, with: u8) {
     let n = u64::from(with);
     match what % 12 {
         0 | 1 => drop(rig.queue.submit(rig.now)),
-        2 => drop(rig.queue.submit_wait(rig.now, event(n % 4))),
+        2 => drop(rig.queue.enqueue_wait(rig.now, event(n % 4))),
         3 | 4 => rig.retire_as(n, 1, Outcome::Ok),
         5 => rig.refuse(n),
         6 => rig.hold(Level::ALL[usize::from(with % 3)]),
@@ -272,7 +272,7 @@ fn poke(rig: &mut Rig, what: u8, with: u8) {
         8 => rig.answer(if with.is_multiple_of(4) { Err(Fault::Timeout) } else { Ok(Some(n)) }),
         9 => rig.queue.handle_order(Order::Reached { event: event(n % 4), ok: with > 9 }),
         10 if with.is_multiple_of(2) => drop(rig.queue.cancel(CmdId(n))),
-        10 => rig.queue.resume_by_hand(with % 4 == 1),
+        10 => rig.queue.resume(with % 4 == 1),
         _ if with == 0 => rig.signal(Signal::Lost),
         _ => rig.pass(Duration::from_ms(n)),
     }

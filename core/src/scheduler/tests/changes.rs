@@ -17,7 +17,7 @@ enum Step {
     Detach(usize),
     Submit(usize),
     Drain(usize),
-    ByHand(usize),
+    Suspend(usize),
     Lose(usize),
     /// Idle and ready again between two reports.
     Again(usize),
@@ -27,7 +27,7 @@ enum Step {
     /// That many queues at once.
     Burst(usize),
     ReconsiderAll,
-    DoubtAll,
+    InvalidateAll,
     Switch,
     Decide,
 }
@@ -39,14 +39,14 @@ fn step() -> impl Strategy<Value = Step> {
         3 => at.clone().prop_map(Step::Detach),
         8 => at.clone().prop_map(Step::Submit),
         6 => at.clone().prop_map(Step::Drain),
-        1 => at.clone().prop_map(Step::ByHand),
+        1 => at.clone().prop_map(Step::Suspend),
         1 => at.clone().prop_map(Step::Lose),
         2 => at.clone().prop_map(Step::Again),
         2 => (at.clone(), at.clone()).prop_map(|(waiter, target)| Step::Wait(waiter, target)),
         2 => (at.clone(), -256..256).prop_map(|(at, priority)| Step::Hint(at, priority)),
         2 => at.prop_map(Step::Burst),
         1 => Just(Step::ReconsiderAll),
-        1 => Just(Step::DoubtAll),
+        1 => Just(Step::InvalidateAll),
         1 => Just(Step::Switch),
         4 => Just(Step::Decide),
     ]
@@ -156,7 +156,7 @@ impl Account {
             Step::Detach(at) => self.detach(at),
             Step::Submit(at) => self.submit(at),
             Step::Drain(at) => self.drain(at),
-            Step::ByHand(at) => self.report(at, |report| report.by_hand ^= true),
+            Step::Suspend(at) => self.report(at, |report| report.suspended ^= true),
             Step::Lose(at) => self.lose(at),
             Step::Again(at) => self.again(at),
             Step::Wait(waiter, target) => self.wait(waiter, target),
@@ -166,8 +166,8 @@ impl Account {
                 self.s.reconsider_all();
                 self.all = true;
             }
-            Step::DoubtAll => {
-                self.s.doubt_all();
+            Step::InvalidateAll => {
+                self.s.invalidate_all();
                 self.all = true;
                 self.changed.extend(self.queues.iter().map(|(id, _)| *id));
             }

@@ -120,16 +120,16 @@ fn hints_take_effect_at_the_next_poll() {
 }
 
 #[test]
-fn what_is_held_by_hand_or_lost_claims_nothing() {
+fn what_is_suspended_or_lost_claims_nothing() {
     let mut rig = Rig::hpf();
     let low = rig.attach(1);
     let high = rig.attach(5);
     rig.submit(low, 1);
     rig.submit(high, 1);
     assert_eq!(rig.orders(), "0 hold1");
-    rig.report(high, |r| r.by_hand = true);
+    rig.report(high, |r| r.suspended = true);
     assert_eq!(rig.orders(), "0 run");
-    rig.report(high, |r| r.by_hand = false);
+    rig.report(high, |r| r.suspended = false);
     assert_eq!(rig.orders(), "0 hold1");
     rig.report(high, |r| r.lost = true);
     assert_eq!(rig.orders(), "0 run");

@@ -9,7 +9,7 @@ fn counters_that_contradict_each_other_are_refused() {
     rig.submit(queue, 2);
     let before = *rig.s.table().get(queue).unwrap();
     for (submitted, launched, retired) in [(1, 2, 0), (2, 1, 2), (0, 0, 1), (1, 5, 5)] {
-        let bad = Report { submitted, launched, retired, by_hand: true, ..Report::default() };
+        let bad = Report { submitted, launched, retired, suspended: true, ..Report::default() };
         let answer = rig.s.handle_report(rig.now, queue, &bad);
         assert_eq!(answer, Err(SchedulerError::BadReport));
     }
@@ -157,7 +157,7 @@ fn a_queue_that_failed_open_and_may_run_needs_no_order() {
 }
 
 #[test]
-fn a_hold_by_hand_is_known_after_failing_open_too() {
+fn a_user_hold_is_known_after_failing_open_too() {
     let mut rig = Rig::new();
     let queue = rig.attach(0);
     rig.say(queue, HOLD);
@@ -165,7 +165,7 @@ fn a_hold_by_hand_is_known_after_failing_open_too() {
     rig.events();
     // The hold was never acknowledged; what is in effect is the one by hand.
     let held = HoldState::Held(Level::Block);
-    rig.report(queue, |r| (r.by_hand, r.failed_open, r.hold) = (true, true, held));
+    rig.report(queue, |r| (r.suspended, r.failed_open, r.hold) = (true, true, held));
     assert_eq!(rig.events(), [(0, Event::FailedOpen), (0, Event::Held(Level::Block))]);
     assert_eq!(rig.s.table().get(queue).unwrap().held, Some(Level::Block));
 }

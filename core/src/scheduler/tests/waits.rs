@@ -62,24 +62,24 @@ fn inheritance_ends_when_the_waiter_gives_up_or_is_held() {
     rig.wait(high, event(low, 2));
     let orders = rig.orders();
     assert_eq!(sorted(&orders), ["0 run", "0 watch3"]);
-    rig.report(high, |r| r.by_hand = true);
+    rig.report(high, |r| r.suspended = true);
     let orders = rig.orders();
-    assert_eq!(sorted(&orders), ["0 hold1", "1 run"], "whoever is held by hand lends nothing");
-    rig.report(high, |r| r.by_hand = false);
+    assert_eq!(sorted(&orders), ["0 hold1", "1 run"], "whoever is suspended lends nothing");
+    rig.report(high, |r| r.suspended = false);
     let orders = rig.orders();
     assert_eq!(sorted(&orders), ["0 run", "1 hold1"]);
 }
 
 #[test]
-fn a_hold_by_hand_beats_inheritance() {
+fn a_user_hold_beats_inheritance() {
     let (mut rig, low, middle, high) = three();
-    rig.report(low, |r| r.by_hand = true);
+    rig.report(low, |r| r.suspended = true);
     rig.wait(high, event(low, 2));
     rig.orders();
     assert!(rig.running(low), "as far as the scheduler is concerned");
     assert!(!rig.ready(high), "but nothing will come of it for now");
     assert!(rig.running(middle), "so others may use the device");
-    rig.report(low, |r| r.by_hand = false);
+    rig.report(low, |r| r.suspended = false);
     assert!(rig.ready(high));
     rig.orders();
     assert!(!rig.running(middle));
@@ -110,9 +110,9 @@ fn readiness_follows_a_chain() {
     assert!(!rig.ready(b) && !rig.ready(c), "nobody has submitted what all wait for");
     rig.submit(a, 1);
     assert!(rig.ready(a) && rig.ready(b) && rig.ready(c));
-    rig.report(a, |r| r.by_hand = true);
+    rig.report(a, |r| r.suspended = true);
     assert!(!rig.ready(a) && !rig.ready(b) && !rig.ready(c));
-    rig.report(a, |r| (r.by_hand, r.launched, r.retired) = (false, 1, 1));
+    rig.report(a, |r| (r.suspended, r.launched, r.retired) = (false, 1, 1));
     assert!(!rig.ready(a) && rig.ready(b) && rig.ready(c));
 }
 
@@ -258,9 +258,9 @@ fn waiting_for_what_is_launched_is_no_circle() {
     assert!(rig.ready(a) && rig.ready(b));
     let orders = rig.orders();
     assert_eq!(sorted(&orders), ["0 watch9", "1 watch4"]);
-    rig.report(b, |r| r.by_hand = true);
+    rig.report(b, |r| r.suspended = true);
     assert!(!rig.ready(a) && !rig.ready(b));
-    rig.report(b, |r| r.by_hand = false);
+    rig.report(b, |r| r.suspended = false);
     assert!(rig.ready(a) && rig.ready(b), "neither waits for the other to become ready");
     rig.report(a, |r| r.retired = 9);
     let orders = rig.orders();

@@ -54,7 +54,8 @@ impl Line {
     }
 
     /// The cumulative distribution of times, in percent over milliseconds.
-    pub(crate) fn distribution(name: impl Into<String>, times_ns: &[u64]) -> Self {
+    #[must_use]
+    pub fn distribution(name: impl Into<String>, times_ns: &[u64]) -> Self {
         let summary = Summary::new(times_ns.to_vec());
         let points = (0..=200).filter_map(|half| {
             let rank = (summary.sorted().len() * half).div_ceil(200).saturating_sub(1);

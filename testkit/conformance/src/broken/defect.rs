@@ -38,16 +38,16 @@ defects! {
     LaunchBlocks: "order::launches_up_to_the_limit_do_not_block";
     /// Takes half of the commands that it has room for.
     RefusesEarly: "order::launches_up_to_the_limit_do_not_block";
-    /// Forgets markers of launches.
-    LosesMarkers: "marker::marked_is_seen";
+    /// Forgets fences of launches.
+    LosesFences: "fence::fenced_is_seen";
     /// Shows all completions.
-    MarksEverything: "marker::unmarked_is_not_seen";
-    /// Forgets markers on demand.
-    IgnoresMarks: "marker::put_after_the_fact";
-    /// A marker on demand shows commands that still run.
-    MarkShowsAtOnce: "marker::put_while_running";
-    /// Refuses a marker when nothing is in flight.
-    RefusesIdleMarks: "marker::put_behind_nothing";
+    FencesEverything: "fence::unfenced_is_not_seen";
+    /// Forgets fences on demand.
+    IgnoresFences: "fence::put_after_the_fact";
+    /// A fence on demand shows commands that still run.
+    FenceShowsAtOnce: "fence::put_while_running";
+    /// Refuses a fence when nothing is in flight.
+    RefusesIdleFences: "fence::put_behind_nothing";
     /// Reports a completion twice.
     RepeatsReports: "retire::goes_up_and_never_ahead";
     /// Reports a command that was not launched.

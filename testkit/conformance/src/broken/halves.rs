@@ -27,7 +27,7 @@ pub(super) struct Shared {
     launched: AtomicU64,
     /// Reported.
     seen: AtomicU64,
-    /// Covered by markers that the device does not know of.
+    /// Covered by fences that the device does not know of.
     pretended: AtomicU64,
     held: AtomicBool,
     stepping: AtomicBool,
@@ -106,28 +106,28 @@ fn refused<T, E>(fault: Fault) -> Result<T, FaultyError<E>> {
 }
 
 impl<H: Submit<Payload = C>, C: Clone> BrokenSubmit<H, C> {
-    fn pass(&mut self, cmd: CmdId, c: &C, marker: bool) -> Result<(), FaultyError<H::Error>> {
-        self.inner.launch(cmd, c, marker).map_err(FaultyError::Inner)
+    fn pass(&mut self, cmd: CmdId, c: &C, fence: bool) -> Result<(), FaultyError<H::Error>> {
+        self.inner.launch(cmd, c, fence).map_err(FaultyError::Inner)
     }
 
     /// Launches every eighth command after the next one.
-    fn swap(&mut self, cmd: CmdId, c: &C, marker: bool) -> Result<(), FaultyError<H::Error>> {
-        if let Some((before, marked)) = self.put_off.take() {
-            self.pass(CmdId(cmd.0 - 1), c, marked)?;
-            return self.pass(cmd, &before, marker);
+    fn swap(&mut self, cmd: CmdId, c: &C, fence: bool) -> Result<(), FaultyError<H::Error>> {
+        if let Some((before, fenced)) = self.put_off.take() {
+            self.pass(CmdId(cmd.0 - 1), c, fenced)?;
+            return self.pass(cmd, &before, fence);
         }
         if cmd.0 % 8 == 4 {
-            self.put_off = Some((c.clone(), marker));
+            self.put_off = Some((c.clone(), fence));
             return Ok(());
         }
-        self.pass(cmd, c, marker)
+        self.pass(cmd, c, fence)
     }
 }
 
 impl<H: Submit<Payload = C>, C: Clone> Submit for BrokenSubmit<H, C> {
     type Payload = C;
 
-    fn launch(&mut self, cmd: CmdId, c: &C, marker: bool) -> Result<(), Self::Error> {
+    fn launch(&mut self, cmd: CmdId, c: &C, fence: bool) -> Result<(), Self::Error> {
         let shared = Arc::clone(&self.shared);
         let in_flight = shared.in_flight();
         shared.launched.store(cmd.count(), Ordering::Release);
@@ -136,48 +136,48 @@ impl<H: Submit<Payload = C>, C: Clone> Submit for BrokenSubmit<H, C> {
             || shared.has(Defect::LosesLaunchesDuringSteps)
                 && shared.stepping.load(Ordering::Acquire);
         match shared.defect {
-            Defect::SwapsLaunches => self.swap(cmd, c, marker),
+            Defect::SwapsLaunches => self.swap(cmd, c, fence),
             Defect::RunsTwice if fifth => {
                 self.pass(cmd, c, false)?;
-                self.pass(cmd, c, marker)
+                self.pass(cmd, c, fence)
             }
             Defect::ReportsEarly => {
-                shared.pretended.fetch_max(if marker { cmd.count() } else { 0 }, Ordering::AcqRel);
+                shared.pretended.fetch_max(if fence { cmd.count() } else { 0 }, Ordering::AcqRel);
                 self.pass(cmd, c, false)
             }
             Defect::LaunchBlocks if in_flight == 3 => {
                 shared.watched.wait(false);
-                self.pass(cmd, c, marker)
+                self.pass(cmd, c, fence)
             }
             Defect::RefusesEarly if in_flight >= shared.room / 2 => refused(Fault::Launch),
             Defect::RefusesWhileHeld if shared.held.load(Ordering::Acquire) => {
                 refused(Fault::Launch)
             }
-            Defect::LosesMarkers => self.pass(cmd, c, false),
-            Defect::MarksEverything => self.pass(cmd, c, true),
+            Defect::LosesFences => self.pass(cmd, c, false),
+            Defect::FencesEverything => self.pass(cmd, c, true),
             _ => match self.empty.clone().filter(|_| lost) {
-                Some(empty) => self.pass(cmd, &empty, marker),
-                None => self.pass(cmd, c, marker),
+                Some(empty) => self.pass(cmd, &empty, fence),
+                None => self.pass(cmd, c, fence),
             },
         }
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Self::Error> {
-        if let Some((c, marker)) = self.put_off.take() {
-            self.pass(upto, &c, marker)?;
+    fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error> {
+        if let Some((c, fence)) = self.put_off.take() {
+            self.pass(upto, &c, fence)?;
         }
         match self.shared.defect {
-            Defect::IgnoresMarks => return Ok(()),
-            Defect::RefusesIdleMarks if self.shared.in_flight() == 0 => {
+            Defect::IgnoresFences => return Ok(()),
+            Defect::RefusesIdleFences if self.shared.in_flight() == 0 => {
                 return refused(Fault::Launch);
             }
-            Defect::MarkShowsAtOnce | Defect::ReportsEarly => {
+            Defect::FenceShowsAtOnce | Defect::ReportsEarly => {
                 self.shared.pretended.fetch_max(upto.count(), Ordering::AcqRel);
                 return Ok(());
             }
             _ => {}
         }
-        self.inner.mark(upto).map_err(FaultyError::Inner)
+        self.inner.fence(upto).map_err(FaultyError::Inner)
     }
 }
 

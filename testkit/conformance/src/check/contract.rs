@@ -7,7 +7,7 @@ use xsched_core::hal::{Checked, Contract, HalError, Retire, StepDone, Steps, Sub
 use xsched_core::id::CmdId;
 use xsched_core::level::{Caps, Level, Recovery, Step as DeviceStep};
 use xsched_core::message::Order;
-use xsched_core::queue::{Action, ByHand, CommandSlot, Queue, QueueConfig, Signal, Status};
+use xsched_core::queue::{Action, CommandSlot, Queue, QueueConfig, Signal, Status};
 use xsched_core::rng::SplitMix64;
 use xsched_core::time;
 use xsched_core::window::WindowConfig;
@@ -65,10 +65,10 @@ impl<S: Subject> Driver<'_, S> {
         self.finish_step()?;
         while let Some(action) = self.queue.poll_action(self.now()) {
             match action {
-                Action::Launch { cmd, marker } => self.launch(cmd, marker)?,
-                Action::Mark { upto } => {
-                    let marked = self.submit.mark(upto);
-                    marked.or_else(|error| fail(format!("a marker was refused: {error:?}")))?;
+                Action::Launch { cmd, fence } => self.launch(cmd, fence)?,
+                Action::Fence { upto } => {
+                    let fenced = self.submit.fence(upto);
+                    fenced.or_else(|error| fail(format!("a fence was refused: {error:?}")))?;
                 }
                 Action::Step { step, seq } => self.begin_step(step, seq)?,
             }
@@ -84,11 +84,11 @@ impl<S: Subject> Driver<'_, S> {
         Ok(())
     }
 
-    fn launch(&mut self, cmd: CmdId, marker: bool) -> Step {
+    fn launch(&mut self, cmd: CmdId, fence: bool) -> Step {
         let Some(command) = self.commands.get(cmd.0 as usize) else {
             return fail(format!("the core launches {} of {}", cmd.0, self.commands.len()));
         };
-        let launched = self.submit.launch(cmd, command, marker);
+        let launched = self.submit.launch(cmd, command, fence);
         launched.or_else(|error| {
             fail(format!("launch of command {} was refused: {error:?} ({})", cmd.0, error.kind()))
         })
@@ -157,11 +157,11 @@ impl<S: Subject> Driver<'_, S> {
         self.epoch += 1;
         let epoch = self.epoch;
         match rng.below(20) {
-            0 => self.queue.hold_by_hand(ByHand { level }),
+            0 => self.queue.suspend(level),
             1 => self.queue.handle_order(Order::Hold { epoch, level }),
-            2 | 3 => self.queue.resume_by_hand(false),
+            2 | 3 => self.queue.resume(false),
             4 | 5 => self.queue.handle_order(Order::Run { epoch }),
-            6 => self.queue.want(CmdId(rng.below(self.commands.len() as u64 + 1))),
+            6 => self.queue.request_completion(CmdId(rng.below(self.commands.len() as u64 + 1))),
             _ => drop(self.submit(rng.below(self.subject.claims().unit_ns / 10))?),
         }
         Ok(())
@@ -170,10 +170,10 @@ impl<S: Subject> Driver<'_, S> {
     /// Lets go and waits until everything has retired.
     fn end(&mut self) -> Step {
         self.epoch += 1;
-        self.queue.resume_by_hand(false);
+        self.queue.resume(false);
         self.queue.handle_order(Order::Run { epoch: self.epoch });
         if let Some(last) = self.queue.submitted().checked_sub(1) {
-            self.queue.want(CmdId(last));
+            self.queue.request_completion(CmdId(last));
         }
         let start = Instant::now();
         while self.queue.retired() < self.queue.submitted() {
@@ -192,7 +192,7 @@ impl<S: Subject> Driver<'_, S> {
             let status = self.queue.status(CmdId(n));
             ensure!(status == Status::Done, "command {n} is {status:?} in the end");
         }
-        let odd = self.queue.oddities();
+        let odd = self.queue.anomalies();
         ensure!(odd.protocol == 0, "{} answers of the device made no sense", odd.protocol);
         ensure!(!self.queue.is_lost(), "the device was lost");
         // Commands that take no time are never on the device when a hold comes.

@@ -13,7 +13,7 @@ pub(super) fn checks<S: Subject>() -> Vec<Check<S>> {
         "invariant 4, Wait: a failed command returns its error, and only those that failed do",
         is_reported_for_the_one_that_failed;
         "failure::within_a_batch_is_in_its_range",
-        "invariant 4, Wait: without a marker each, what is named includes the one that failed",
+        "invariant 4, Wait: without a fence each, what is named includes the one that failed",
         within_a_batch_is_in_its_range;
     }
 }
@@ -25,11 +25,11 @@ fn sticky(outcome: Outcome) -> bool {
 
 /// Launches two good ones, one that fails and two good ones, and waits until those are reported
 /// that will be. Whether the later ones may fail as well.
-fn around<S: Subject>(rig: &mut Rig<'_, S>, marker: bool) -> Step<bool> {
-    rig.empty(marker)?;
-    rig.empty(marker)?;
-    let bad = rig.failing(marker)?;
-    rig.empty(marker)?;
+fn around<S: Subject>(rig: &mut Rig<'_, S>, fence: bool) -> Step<bool> {
+    rig.empty(fence)?;
+    rig.empty(fence)?;
+    let bad = rig.failing(fence)?;
+    rig.empty(fence)?;
     rig.empty(true)?;
     let subject = rig.subject;
     let mut lost = false;

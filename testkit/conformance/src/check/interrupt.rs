@@ -219,7 +219,7 @@ fn rounds<S: Subject>(subject: &S, level: Level, unit_ns: u64) -> Step<bool> {
         held_a_moment(&mut low, &mut high, level, &mut rng)?;
         low.release()?;
         if low.launched() - low.seen >= low.room().min(8) {
-            low.mark()?;
+            low.fence()?;
             let upto = low.seen + 1;
             low.seen_upto(upto)?;
         }

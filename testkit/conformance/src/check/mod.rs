@@ -4,10 +4,10 @@ mod commit;
 mod contract;
 mod deactivate;
 mod failure;
+mod fence;
 mod interrupt;
 mod level;
 mod lifetime;
-mod marker;
 mod order;
 mod retire;
 mod threads;
@@ -55,7 +55,7 @@ impl<S: Subject> Check<S> {
 pub fn checks<S: Subject>() -> Vec<Check<S>> {
     let groups = [
         order::checks(),
-        marker::checks(),
+        fence::checks(),
         retire::checks(),
         wake::checks(),
         deactivate::checks(),

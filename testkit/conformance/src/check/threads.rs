@@ -41,7 +41,7 @@ impl Shared {
     }
 }
 
-/// Launches within the window until the time is over or the log is full, and ends with a marker.
+/// Launches within the window until the time is over or the log is full, and ends with a fence.
 fn launch_all<S: Subject>(
     subject: &S,
     submit: &mut SubmitOf<S>,
@@ -64,15 +64,15 @@ fn launch_all<S: Subject>(
         }
         n += 1;
         if n - shared.seen.load(Ordering::Acquire) >= room || rng.chance(50) {
-            mark(submit, n)?;
+            fence(submit, n)?;
         }
     }
-    mark(submit, n)
+    fence(submit, n)
 }
 
-fn mark(submit: &mut impl Submit, launched: u64) -> Step {
+fn fence(submit: &mut impl Submit, launched: u64) -> Step {
     let Some(last) = launched.checked_sub(1) else { return Ok(()) };
-    submit.mark(CmdId(last)).or_else(|error| fail(format!("a marker was refused: {error:?}")))
+    submit.fence(CmdId(last)).or_else(|error| fail(format!("a fence was refused: {error:?}")))
 }
 
 /// Watches completions until the last one, after the launching thread has ended.

@@ -113,8 +113,8 @@ fn run(device: &Device, index: usize, stop: &AtomicBool) {
         }
         state.units -= 1;
         let slot = &mut state.slots[index];
-        let (cmd, command, marker) = slot.ring.pop_front().unwrap();
-        slot.running = Some((cmd, marker));
+        let (cmd, command, fence) = slot.ring.pop_front().unwrap();
+        slot.running = Some((cmd, fence));
         slot.since = Some(Instant::now());
         let lost = slot.lost;
         drop(state);
@@ -132,7 +132,7 @@ fn run(device: &Device, index: usize, stop: &AtomicBool) {
 }
 
 fn finish(device: &Device, slot: &mut Slot, end: &End) -> Option<Waker> {
-    let (cmd, marker) = slot.running.take()?;
+    let (cmd, fence) = slot.running.take()?;
     slot.pause();
     match end {
         End::Abandoned => {
@@ -148,7 +148,7 @@ fn finish(device: &Device, slot: &mut Slot, end: &End) -> Option<Waker> {
         End::Good => {}
     }
     slot.done = cmd.count();
-    if marker { slot.publish() } else { None }
+    if fence { slot.publish() } else { None }
 }
 
 fn execute(device: &Device, index: usize, stop: &AtomicBool, command: ModelCommand) -> End {
@@ -303,22 +303,22 @@ impl Backend for ModelDevice {
 impl Submit for ModelSubmit {
     type Payload = ModelCommand;
 
-    fn launch(&mut self, cmd: CmdId, command: &ModelCommand, marker: bool) -> Result<(), Fault> {
+    fn launch(&mut self, cmd: CmdId, command: &ModelCommand, fence: bool) -> Result<(), Fault> {
         self.0.with(|slot| {
             if slot.ring.len() >= ENTRIES as usize {
                 return Err(Fault::Launch);
             }
-            slot.ring.push_back((cmd, command.clone(), marker));
+            slot.ring.push_back((cmd, command.clone(), fence));
             Ok(())
         })
     }
 
-    fn mark(&mut self, _: CmdId) -> Result<(), Fault> {
+    fn fence(&mut self, _: CmdId) -> Result<(), Fault> {
         let waker = self.0.with(|slot| {
             if let Some(last) = slot.ring.back_mut() {
                 last.2 = true;
-            } else if let Some((_, marker)) = &mut slot.running {
-                *marker = true;
+            } else if let Some((_, fence)) = &mut slot.running {
+                *fence = true;
             } else {
                 return slot.publish();
             }

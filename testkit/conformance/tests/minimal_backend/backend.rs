@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Backend, ErrorType, Halves, Ladder, Lv1, Preempt, Retire, Submit};
+use xsched_core::hal::{Backend, ErrorType, Halves, LevelAdapter, Lv1, Preempt, Retire, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::queue::{Outcome, Retired};
@@ -16,7 +16,7 @@ use xsched_core::time::Duration;
 /// What a command is to this device.
 pub(crate) type Job = Arc<dyn Fn() -> Result<(), Fault> + Send + Sync>;
 
-/// A job, or none for a marker by itself; and whether there is a marker behind it.
+/// A job, or none for a fence by itself; and whether there is a fence behind it.
 type Launched = (CmdId, Option<Job>, bool);
 /// The device. [`Backend::open`] starts one thread for each queue.
 pub(crate) struct Workers;
@@ -31,12 +31,12 @@ pub(crate) struct WorkerPreempt;
 macro_rules! errors { ($($half:ty),*) => { $(impl ErrorType for $half { type Error = Fault; })* } }
 errors!(Workers, WorkerSubmit, WorkerRetire, WorkerPreempt);
 
-type Opened = Halves<WorkerSubmit, WorkerRetire, Ladder<WorkerPreempt>>;
+type Opened = Halves<WorkerSubmit, WorkerRetire, LevelAdapter<WorkerPreempt>>;
 impl Backend for Workers {
     type Config = ();
     type Submit = WorkerSubmit;
     type Retire = WorkerRetire;
-    type Preempt = Ladder<WorkerPreempt>;
+    type Preempt = LevelAdapter<WorkerPreempt>;
 
     fn open(&mut self, _: QueueId, (): ()) -> Result<Opened, Fault> {
         let ((jobs, launched), (ended, retired)) = (channel(), channel());
@@ -46,14 +46,14 @@ impl Backend for Workers {
         // XSched keeps at most 64 commands in flight, so neither channel grows without bound.
         let caps = Caps::up_to(Level::Block, 64);
         let (submit, retire) = (WorkerSubmit(jobs), WorkerRetire(retired));
-        Ok(Halves { submit, retire, preempt: Ladder(WorkerPreempt), caps })
+        Ok(Halves { submit, retire, preempt: LevelAdapter(WorkerPreempt), caps })
     }
 }
 
-/// Runs jobs in order, and reports at each marker what has retired since the last one.
+/// Runs jobs in order, and reports at each fence what has retired since the last one.
 fn work(launched: &Receiver<Launched>, ended: &Sender<Retired>) {
     let (mut busy, mut outcome, mut reported) = (Duration::ZERO, Outcome::Ok, 0);
-    for (cmd, job, marker) in launched {
+    for (cmd, job, fence) in launched {
         let start = Instant::now();
         let result = job.map_or(Ok(()), |job| job());
         busy += Duration::from_ns(start.elapsed().as_nanos() as u64);
@@ -61,8 +61,8 @@ fn work(launched: &Receiver<Launched>, ended: &Sender<Retired>) {
         if let (Err(fault), Outcome::Ok) = (result, outcome) {
             outcome = Outcome::Failed { from: cmd, fault };
         }
-        // A marker that covers nothing new is not reported.
-        if marker && cmd.count() > reported {
+        // A fence that covers nothing new is not reported.
+        if fence && cmd.count() > reported {
             // An error says that the queue is closed, and this loop ends soon.
             _ = ended.send(Retired { upto: cmd, busy, outcome });
             (busy, outcome, reported) = (Duration::ZERO, Outcome::Ok, cmd.count());
@@ -73,12 +73,12 @@ fn work(launched: &Receiver<Launched>, ended: &Sender<Retired>) {
 impl Submit for WorkerSubmit {
     type Payload = Job;
 
-    fn launch(&mut self, cmd: CmdId, job: &Job, marker: bool) -> Result<(), Fault> {
+    fn launch(&mut self, cmd: CmdId, job: &Job, fence: bool) -> Result<(), Fault> {
         // A job that panics ends the thread, and with it the queue.
-        self.0.send((cmd, Some(Arc::clone(job)), marker)).map_err(|_| Fault::DeviceLost)
+        self.0.send((cmd, Some(Arc::clone(job)), fence)).map_err(|_| Fault::DeviceLost)
     }
 
-    fn mark(&mut self, upto: CmdId) -> Result<(), Fault> {
+    fn fence(&mut self, upto: CmdId) -> Result<(), Fault> {
         self.0.send((upto, None, true)).map_err(|_| Fault::DeviceLost)
     }
 }

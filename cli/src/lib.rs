@@ -1,0 +1,78 @@
+//! The `xsched` command: it reads arguments, has the simulator or the lab do the work, and prints
+//! the results.
+
+mod args;
+mod compare;
+mod demo;
+mod devices;
+mod error;
+mod lv3;
+mod paper;
+mod replay;
+mod run;
+mod swarm;
+mod text;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command, Sim};
+use clap::{CommandFactory, Parser};
+use error::{CliError, one_line};
+use xsched_lab::console::{Ending, output};
+
+/// Everything was fine.
+const EXIT_OK: u8 = 0;
+/// A check failed: an invariant was violated, a measured value was missed in a run over several
+/// seeds, the swarm found something, or a replay differs from its record.
+const EXIT_FINDING: u8 = 1;
+/// Bad input: a file, an argument, or a place that cannot be written to. The same code as that of
+/// mistakes which the argument parser finds.
+const EXIT_BAD_INPUT: u8 = 2;
+
+/// The whole command line, for a reference of all commands and options.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Parses the arguments of this process, runs the command and returns its exit code: 0 if all is
+/// well, 1 if a check failed, 2 for bad input.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            // Help and version come this way too, with code 0. If printing fails, there is no
+            // place left to report it.
+            let _ = usage.print();
+            return ExitCode::from(if usage.use_stderr() { EXIT_BAD_INPUT } else { EXIT_OK });
+        }
+    };
+    let result = match cli.command {
+        Command::Bench(bench) => bench.execute().map_err(CliError::from),
+        Command::Devices(args) => devices::execute(&args),
+        Command::Demo(args) => demo::execute(&args),
+        Command::Sim(Sim::Run(args)) => run::execute(&args),
+        Command::Sim(Sim::Compare(args)) => compare::execute(&args),
+        Command::Sim(Sim::Paper(args)) => paper::execute(&args),
+        Command::Sim(Sim::Lv3(args)) => lv3::execute(&args),
+        Command::Sim(Sim::Swarm(args)) => swarm::execute(&args),
+        Command::Replay(args) => replay::execute(&args),
+    };
+    match result {
+        Ok(Ending::Fine) => ExitCode::from(EXIT_OK),
+        Ok(Ending::Finding) => ExitCode::from(EXIT_FINDING),
+        Err(error) => {
+            output::complain(&format!("error: {}\n", one_line(&error.to_string())));
+            ExitCode::from(EXIT_BAD_INPUT)
+        }
+    }
+}
+
+/// Refuses seeds that would wrap around, so that every seed that is printed can be asked for.
+fn check_seeds(first: u64, count: u64) -> Result<(), CliError> {
+    match first.checked_add(count.saturating_sub(1)) {
+        Some(_) => Ok(()),
+        None => Err(CliError::Seeds { first, count }),
+    }
+}

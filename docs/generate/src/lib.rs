@@ -1,0 +1,157 @@
+//! The generated parts of the book.
+//!
+//! A page says `<!-- xsched-book NAME -->` where a part begins and `<!-- end -->` where it ends.
+//! What stands between them comes from [`parts`]: the reference from the code, tables from the
+//! records in `benches/results`.
+
+mod commands;
+mod environment;
+mod h200;
+mod metrics;
+mod models;
+mod records;
+mod simulated;
+mod suite;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use walkdir::WalkDir;
+
+/// A generated part: its name in the pages, and what makes it.
+type Part = (&'static str, fn() -> Result<String>);
+
+const START: &str = "<!-- xsched-book ";
+const END: &str = "<!-- end -->";
+
+/// Every generated part.
+const PARTS: [Part; 20] = [
+    ("commands", commands::reference),
+    ("environment", environment::reference),
+    ("metrics", metrics::reference),
+    ("conformance", suite::checks),
+    ("models", models::reference),
+    ("h200-fixed-priority", h200::fixed_priority),
+    ("h200-load20", h200::load20),
+    ("h200-processes", h200::processes),
+    ("h200-preempt", h200::preempt),
+    ("h200-overhead", h200::overhead),
+    ("h200-threshold", h200::threshold),
+    ("h200-partition", h200::partition),
+    ("h200-graphs", h200::graphs),
+    ("h200-graph-pairs", h200::graph_pairs),
+    ("h200-capi", h200::c_api),
+    ("h200-hip", h200::hip),
+    ("host-preempt", h200::host_preempt),
+    ("predictions", simulated::predictions),
+    ("bert-fit", simulated::bert_fit),
+    ("bert-compare", simulated::bert_compare),
+];
+
+/// Writes every generated part, or with `check` only compares; returns the parts that were stale.
+///
+/// # Errors
+/// If a page or a record cannot be read, or a page names a part that does not exist, or a part is
+/// on no page.
+pub fn run(check: bool) -> Result<Vec<String>> {
+    let mut stale = Vec::new();
+    let mut used = Vec::new();
+    for entry in WalkDir::new(root().join("docs/src")).sort_by_file_name() {
+        let entry = entry.context("cannot list docs/src")?;
+        if entry.path().extension().is_some_and(|extension| extension == "md") {
+            page(entry.path(), check, &mut used, &mut stale)?;
+        }
+    }
+    for (name, _) in PARTS {
+        ensure!(used.iter().any(|known| known == name), "no page has the part `{name}`");
+    }
+    Ok(stale)
+}
+
+fn page(path: &Path, check: bool, used: &mut Vec<String>, stale: &mut Vec<String>) -> Result<()> {
+    let text = read(path)?;
+    let new = fill(&text, used).with_context(|| format!("{}", path.display()))?;
+    if new != text {
+        stale.push(path.strip_prefix(root()).unwrap_or(path).display().to_string());
+        if !check {
+            fs::write(path, new).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The page with every part made anew; the names of the parts go to `used`.
+fn fill(text: &str, used: &mut Vec<String>) -> Result<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(START) {
+        let head_end = rest[at..].find(" -->\n").context("a part has no name")? + at;
+        let name = &rest[at + START.len()..head_end];
+        let body_at = head_end + " -->\n".len();
+        let length = rest[body_at..].find(END).with_context(|| format!("`{name}` has no end"))?;
+        let Some((_, make)) = PARTS.iter().find(|(known, _)| *known == name) else {
+            bail!("there is no part `{name}`");
+        };
+        used.push(name.to_owned());
+        out.push_str(&rest[..body_at]);
+        out.push_str(make().with_context(|| format!("part `{name}`"))?.trim_end());
+        out.push('\n');
+        rest = &rest[body_at + length..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// The repository's root.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").components().collect()
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The README's code, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+/// The code of the chapter on a first program, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../src/start/program.md")]
+struct FirstProgram;
+
+/// The code of the chapter on the runtime, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../src/guides/rust.md")]
+struct Runtime;
+
+/// The code of the chapter on policies, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../src/guides/policies.md")]
+struct Policies;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_and_unfinished_parts_are_refused() {
+        let mut used = Vec::new();
+        assert!(fill("<!-- xsched-book gone -->\n<!-- end -->\n", &mut used).is_err());
+        assert!(fill("<!-- xsched-book metrics -->\n", &mut used).is_err());
+        assert_eq!(fill("plain\n", &mut used).expect("no parts"), "plain\n");
+        assert!(used.is_empty());
+    }
+
+    #[test]
+    fn a_stale_part_is_made_anew() {
+        let mut used = Vec::new();
+        let stale = "a\n<!-- xsched-book metrics -->\nold\n<!-- end -->\nb\n";
+        let new = fill(stale, &mut used).expect("a part");
+        assert!(!new.contains("old") && new.starts_with("a\n") && new.ends_with("<!-- end -->\nb\n"));
+        assert_eq!(fill(&new, &mut used).expect("a part"), new);
+    }
+}

@@ -1,0 +1,36 @@
+//! The metrics, as a runtime with one queue gives them.
+
+use anyhow::{Context, Result};
+use xsched::core::hal::{Noop, NoopQueue};
+use xsched::policies::hpf::Hpf;
+use xsched::{Runtime, XQueueConfig};
+
+use crate::table::Table;
+
+pub(crate) fn reference() -> Result<String> {
+    static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+    let runtime = Runtime::new(Hpf::default())?;
+    let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+    let queue = device.queue(XQueueConfig::default(), ())?;
+    let text = runtime.metrics().encode();
+    drop(queue);
+    table(&text)
+}
+
+fn table(text: &str) -> Result<String> {
+    let mut table = Table::new(["metric", "kind", "of", "meaning"]);
+    let lines: Vec<_> = text.lines().collect();
+    for line in &lines {
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) else {
+            continue;
+        };
+        let kind = lines.iter().find_map(|l| l.strip_prefix(&format!("# TYPE {name} ")));
+        let kind = kind.with_context(|| format!("{name} has no type"))?;
+        let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        let of_queue = lines.iter().any(|line| line.starts_with(&format!("{name}{{queue=")));
+        let of = if of_queue { "queue" } else { "runtime" };
+        let help = help.trim_end_matches('.');
+        table.row([format!("`{name}`"), kind.to_owned(), of.to_owned(), help.to_owned()]);
+    }
+    Ok(table.markdown())
+}

@@ -1,0 +1,150 @@
+//! The state of a device that its queues, words and pages share; what closed queues leave on it; and
+//! its end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::api::{FlagMemory, StreamApi};
+use crate::config::StreamDeviceConfig;
+use crate::error::NoGate;
+use crate::flags::{FlagWord, Flags};
+use crate::occupancy::Occupancy;
+use crate::page::SharedPage;
+use crate::registry::GateRegistry;
+
+/// What the handles of a device share.
+#[derive(Debug)]
+pub(crate) struct Inner<A: StreamApi> {
+    pub(crate) api: Arc<A>,
+    pub(crate) gates: Arc<GateRegistry<Option<FlagWord>>>,
+    pub(crate) occupancy: Occupancy,
+    pub(crate) config: StreamDeviceConfig,
+    pub(crate) entries_max: u32,
+    pub(crate) no_gate: Option<NoGate>,
+    pub(crate) flags: Mutex<Flags>,
+    pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
+    /// Pages that other processes have mapped as well.
+    pub(crate) shared: Mutex<Vec<(FlagMemory, Arc<SharedPage>)>>,
+    /// Streams that could not be destroyed, and words for which the device may still wait.
+    pub(crate) lost: AtomicU64,
+}
+
+/// A closed queue that the device may still be busy with.
+#[derive(Debug)]
+pub(crate) struct Leaving<A: StreamApi> {
+    event: A::Event,
+    stream: Option<A::Stream>,
+    word: Option<FlagWord>,
+}
+
+impl<A: StreamApi> Inner<A> {
+    pub(crate) fn flags(&self) -> MutexGuard<'_, Flags> {
+        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a word back when the device has got past an event, and ends that. Without an event it
+    /// never is.
+    pub(crate) fn give_back_after(&self, event: Option<A::Event>, word: FlagWord) {
+        let (Some(event), Ok(entered)) = (event, self.api.enter()) else {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let leaving = Leaving { event, stream: None, word: Some(word) };
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(leaving);
+        self.sweep();
+        drop(entered);
+    }
+
+    /// Sees to what a closed queue leaves behind, without waiting for the device.
+    pub(crate) fn retire(
+        &self,
+        stream: A::Stream,
+        owned: bool,
+        word: Option<FlagWord>,
+        idle: bool,
+    ) {
+        let Ok(entered) = self.api.enter() else {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let stream_to_end = owned.then_some(stream);
+        if idle {
+            self.end(stream_to_end, word);
+        } else {
+            let event = self.api.create_event().and_then(|event| {
+                // SAFETY: the event is new; the stream outlives the queue.
+                let recorded = unsafe { self.api.record(event, stream) };
+                // SAFETY: nothing else refers to the event.
+                recorded.inspect_err(|_| unsafe { self.api.destroy_event(event) }).map(|()| event)
+            });
+            match event {
+                Ok(event) => {
+                    let leaving = Leaving { event, stream: stream_to_end, word };
+                    self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(leaving);
+                }
+                Err(_) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        self.sweep();
+        drop(entered);
+    }
+
+    /// Ends queues that the device has got past. The device is current.
+    pub(crate) fn sweep(&self) {
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain(|queue| {
+            // SAFETY: made in `retire`, and destroyed only here.
+            match unsafe { self.api.query(queue.event) } {
+                Ok(false) => true,
+                Ok(true) => {
+                    self.end(queue.stream, queue.word);
+                    // SAFETY: see above; it is forgotten now.
+                    unsafe { self.api.destroy_event(queue.event) };
+                    false
+                }
+                Err(_) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    false
+                }
+            }
+        });
+    }
+
+    pub(crate) fn end(&self, stream: Option<A::Stream>, word: Option<FlagWord>) {
+        if let Some(stream) = stream {
+            // SAFETY: made by us, and its queue is closed.
+            let ended = unsafe { self.api.destroy_stream(stream) };
+            if ended.is_err() {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if let Some(word) = word {
+            self.flags().give_back(word);
+        }
+    }
+}
+
+impl<A: StreamApi> Drop for Inner<A> {
+    fn drop(&mut self) {
+        let shared = std::mem::take(self.shared.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let entered = self.api.enter();
+        if entered.is_ok() {
+            self.sweep();
+        }
+        let left = self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner).len();
+        if entered.is_ok() && left == 0 && self.lost.load(Ordering::Relaxed) == 0 {
+            self.flags.get_mut().unwrap_or_else(PoisonError::into_inner).close(&*self.api);
+            for (memory, _page) in shared {
+                // SAFETY: registered by `share`, and the device has passed all waits for it.
+                unsafe { self.api.unregister_flags(memory) };
+            }
+        } else {
+            // The device may still read the pages, so they stay mapped. `Flags` frees nothing
+            // unless it is closed.
+            std::mem::forget(shared);
+        }
+        drop(entered);
+    }
+}

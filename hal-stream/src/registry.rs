@@ -1,0 +1,354 @@
+//! The gates of a device, and the watch that forces them open when a launch is blocked.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::gate::Gate;
+use crate::launches::LaunchCounter;
+use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock};
+
+/// The poll delay of the watch while a gate is closed.
+const POLL_DELAY: Duration = Duration::from_micros(650);
+/// The poll delay of the watch after it has seen a launch under way.
+const CONFIRM_DELAY: Duration = Duration::from_micros(100);
+/// The poll delay of the watch while a launch is blocked.
+const BLOCKED_POLL_DELAY: Duration = Duration::from_micros(50);
+/// With all gates open, the watch wakes this often.
+const IDLE_POLL_DELAY: Duration = Duration::from_millis(500);
+
+/// A registered queue, or a probe.
+#[derive(Debug)]
+pub(crate) struct Member<W> {
+    pub(crate) gate: Gate<W>,
+    pub(crate) launches: LaunchCounter,
+}
+
+impl<W: Word> Member<W> {
+    pub(crate) fn new(word: W) -> Self {
+        Self { gate: Gate::new(word), launches: LaunchCounter::new() }
+    }
+}
+
+/// The queues of a device.
+#[derive(Debug)]
+pub(crate) struct GateRegistry<W> {
+    members: Mutex<Members<W>>,
+    /// Notified when the first queue becomes held.
+    queue_held: Condvar,
+    /// Queues that are held.
+    held: AtomicU64,
+    /// How often the watch has forced gates open.
+    forced: AtomicU64,
+    /// A launch that takes longer while a gate is closed counts as blocked by it.
+    blocked_after: Duration,
+    /// Another process that holds a gate and is silent for longer counts as dead.
+    lease: Duration,
+}
+
+/// The queues, and how many calls force all of them open now.
+#[derive(Debug)]
+struct Members<W> {
+    list: Vec<Weak<Member<W>>>,
+    forced_open: u32,
+    /// How many such calls have ended.
+    ended: u64,
+}
+
+impl<W> Members<W> {
+    fn all(&self) -> impl Iterator<Item = Arc<Member<W>>> {
+        self.list.iter().filter_map(Weak::upgrade)
+    }
+}
+
+impl<W: Word + 'static> GateRegistry<W> {
+    /// A registry without a watch.
+    pub(crate) fn new(blocked_after: Duration, lease: Duration) -> Self {
+        Self {
+            members: Mutex::new(Members { list: Vec::new(), forced_open: 0, ended: 0 }),
+            queue_held: Condvar::new(),
+            held: AtomicU64::new(0),
+            forced: AtomicU64::new(0),
+            blocked_after,
+            lease,
+        }
+    }
+
+    /// A registry whose watch runs until the registry is dropped.
+    pub(crate) fn start(blocked_after: Duration, lease: Duration) -> std::io::Result<Arc<Self>> {
+        let gates = Arc::new(Self::new(blocked_after, lease));
+        let weak = Arc::downgrade(&gates);
+        thread::Builder::new().name("xsched-gates".to_owned()).spawn(move || watch(&weak))?;
+        Ok(gates)
+    }
+
+    /// Adds a queue. While all gates are forced open, so is that of the new queue.
+    pub(crate) fn add(&self, member: &Arc<Member<W>>) {
+        let mut members = lock(&self.members);
+        members.list.retain(|member| member.strong_count() > 0);
+        (0..members.forced_open).for_each(|_| _ = member.gate.force_open());
+        members.list.push(Arc::downgrade(member));
+    }
+
+    /// Says whether a queue is held.
+    pub(crate) fn set_held(&self, member: &Member<W>, held: bool) {
+        if !member.gate.set_held(held) {
+            return;
+        }
+        if !held {
+            self.held.fetch_sub(1, Ordering::Relaxed);
+        } else if self.held.fetch_add(1, Ordering::Relaxed) == 0 {
+            // With the lock, so that a watch that is about to wait is notified too.
+            drop(lock(&self.members));
+            self.queue_held.notify_all();
+        }
+    }
+
+    /// Ends the holds of other processes whose lease has run out.
+    fn end_overdue_holds(&self, leases: &mut LeaseWatch, now: Instant) {
+        for member in leases.overdue(&self.all(), now, self.lease) {
+            member.gate.end_foreign_holds();
+            count(&self.forced);
+            tracing::warn!(
+                "another process held a queue and was silent for longer than the lease, so its \
+                 hold was ended"
+            );
+        }
+    }
+
+    /// How often gates were forced open because a launch was blocked or a lease ran out.
+    pub(crate) fn forced(&self) -> u64 {
+        self.forced.load(Ordering::Relaxed)
+    }
+
+    /// Forces all gates open until the guard is dropped.
+    pub(crate) fn open_all(&self) -> GatesOpen<'_, W> {
+        let mut members = lock(&self.members);
+        members.forced_open += 1;
+        let closed = members.all().filter(|member| member.gate.force_open()).count();
+        GatesOpen { gates: self, closed }
+    }
+
+    /// Whether all gates are forced open.
+    pub(crate) fn all_open(&self) -> bool {
+        lock(&self.members).forced_open > 0
+    }
+
+    fn all(&self) -> Vec<Arc<Member<W>>> {
+        lock(&self.members).all().collect()
+    }
+
+    fn members_and_ended(&self) -> (Vec<Arc<Member<W>>>, u64) {
+        let members = lock(&self.members);
+        (members.all().collect(), members.ended)
+    }
+
+    /// Waits until a queue is held, for half a second at most. True if one is. A hold of another
+    /// process notifies nothing, so the wait ends for it only with the half second.
+    pub(crate) fn wait_for_hold(&self) -> bool {
+        let members = lock(&self.members);
+        if self.is_any_closed(&members) {
+            return true;
+        }
+        drop(self.queue_held.wait_timeout(members, IDLE_POLL_DELAY));
+        let members = lock(&self.members);
+        self.is_any_closed(&members)
+    }
+
+    /// Whether this process or another one holds a queue.
+    fn is_any_closed(&self, members: &Members<W>) -> bool {
+        self.held.load(Ordering::Relaxed) > 0
+            || members.all().any(|member| member.gate.foreign_heartbeat().is_some())
+    }
+}
+
+/// All gates of a device are forced open until this is dropped.
+#[derive(Debug)]
+pub(crate) struct GatesOpen<'a, W: Word + 'static> {
+    gates: &'a GateRegistry<W>,
+    /// How many gates were closed before.
+    pub(crate) closed: usize,
+}
+
+impl<W: Word + 'static> Drop for GatesOpen<'_, W> {
+    fn drop(&mut self) {
+        let mut members = lock(&self.gates.members);
+        members.forced_open = members.forced_open.saturating_sub(1);
+        members.ended += 1;
+        members.all().for_each(|member| member.gate.end_force_open());
+    }
+}
+
+/// Looks for blocked launches while a gate is closed, until the registry is dropped.
+fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>) {
+    let (mut launches, mut leases) = (LaunchWatch::default(), LeaseWatch::default());
+    while let Some(gates) = gates.upgrade() {
+        gates.end_overdue_holds(&mut leases, Instant::now());
+        if !gates.wait_for_hold() {
+            launches = LaunchWatch::default();
+            continue;
+        }
+        let delay = if launches.inside.is_empty() {
+            POLL_DELAY
+        } else {
+            gates.blocked_after.max(CONFIRM_DELAY)
+        };
+        thread::sleep(delay);
+        let (members, ended) = gates.members_and_ended();
+        if let Some(blocked) = launches.at(&members, ended, Instant::now(), gates.blocked_after) {
+            // With all gates forced open already, the launch waits for something else, such as the
+            // call for which they were opened.
+            let is_closed = |gate: &Gate<W>| gate.is_closed() || gate.foreign_heartbeat().is_some();
+            let closed = members.iter().any(|member| is_closed(&member.gate));
+            if closed {
+                // Before the gates open, so that a reader that sees them open sees the count too.
+                count(&gates.forced);
+            }
+            let open = gates.open_all();
+            if closed {
+                tracing::warn!(
+                    gates = open.closed,
+                    "calls into the driver did not return while queues were held, so all gates are \
+                     open until they do; load kernels, set stack limits and free memory while no \
+                     queue is held, or within `with_gates_open`"
+                );
+            }
+            while blocked.iter().any(|(member, count)| member.launches.under_way() == Some(*count))
+            {
+                thread::sleep(BLOCKED_POLL_DELAY);
+            }
+        }
+    }
+}
+
+impl<W: Word + Default + 'static> GateRegistry<W> {
+    /// Makes a call every `every` while a gate is closed, on a thread of its own, until the registry
+    /// is dropped or the call answers false. A call that does not return counts as a blocked
+    /// launch. So the watch notices a call of the program that blocks all calls into the driver,
+    /// even if no queue launches.
+    pub(crate) fn probe(
+        self: &Arc<Self>,
+        every: Duration,
+        call: impl Fn() -> bool + Send + 'static,
+    ) -> std::io::Result<()> {
+        let member = Arc::new(Member::new(W::default()));
+        self.add(&member);
+        let weak = Arc::downgrade(self);
+        let run = move || probe(&weak, &member, every, call);
+        thread::Builder::new().name("xsched-probe".to_owned()).spawn(run).map(drop)
+    }
+}
+
+fn probe<W: Word + 'static>(
+    gates: &Weak<GateRegistry<W>>,
+    member: &Member<W>,
+    every: Duration,
+    call: impl Fn() -> bool,
+) {
+    let mut answered = true;
+    while answered && let Some(gates) = gates.upgrade() {
+        if !gates.wait_for_hold() {
+            continue;
+        }
+        thread::sleep(every);
+        let closed = gates.is_any_closed(&lock(&gates.members));
+        if closed {
+            // This may drop the registry, and then the watch has ended.
+            drop(gates);
+            let inside = member.launches.begin();
+            answered = call();
+            drop(inside);
+        }
+    }
+}
+
+/// Gates that other processes hold, each with its last heartbeat and when that was first seen.
+#[derive(Debug, Default)]
+struct LeaseWatch(Vec<(usize, u32, Instant)>);
+
+impl LeaseWatch {
+    /// The gates whose holders were silent for longer than the lease.
+    fn overdue<W: Word>(
+        &mut self,
+        members: &[Arc<Member<W>>],
+        now: Instant,
+        lease: Duration,
+    ) -> Vec<Arc<Member<W>>> {
+        let before = std::mem::take(&mut self.0);
+        let mut overdue = Vec::new();
+        for member in members {
+            let Some(beat) = member.gate.foreign_heartbeat() else { continue };
+            let key = Arc::as_ptr(member) as usize;
+            let known = before.iter().find(|(k, b, _)| *k == key && *b == beat);
+            let since = known.map_or(now, |(_, _, since)| *since);
+            if now.saturating_duration_since(since) > lease {
+                overdue.push(Arc::clone(member));
+            } else {
+                self.0.push((key, beat, since));
+            }
+        }
+        overdue
+    }
+}
+
+/// Launches that the watch has seen under way.
+#[derive(Debug, Default)]
+struct LaunchWatch {
+    /// Queue, number and first sight of each launch under way.
+    inside: Vec<(usize, u64, Instant)>,
+    /// How many calls with all gates forced open had ended.
+    ended: u64,
+}
+
+type Blocked<W> = Vec<(Arc<Member<W>>, u64)>;
+
+impl LaunchWatch {
+    /// The launches that have been under way for too long. A launch that was blocked by a call with
+    /// all gates open returns a moment after that call, so time before the end of such a call does
+    /// not count.
+    fn at<W: Word>(
+        &mut self,
+        members: &[Arc<Member<W>>],
+        ended: u64,
+        now: Instant,
+        blocked_after: Duration,
+    ) -> Option<Blocked<W>> {
+        let mut before = std::mem::take(&mut self.inside);
+        if std::mem::replace(&mut self.ended, ended) != ended {
+            before.clear();
+        }
+        let mut blocked = Vec::new();
+        for member in members {
+            let Some(count) = member.launches.under_way() else { continue };
+            let key = Arc::as_ptr(member) as usize;
+            let known = before.iter().find(|(k, c, _)| *k == key && *c == count);
+            let since = known.map_or(now, |(_, _, since)| *since);
+            if now.saturating_duration_since(since) >= blocked_after {
+                blocked.push((Arc::clone(member), count));
+            }
+            self.inside.push((key, count, since));
+        }
+        (!blocked.is_empty()).then_some(blocked)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_with_all_gates_forced_open_does_not_count() {
+        let member = Arc::new(Member::new(None::<crate::flags::FlagWord>));
+        let members = [Arc::clone(&member)];
+        let (start, blocked_after) = (Instant::now(), Duration::from_millis(1));
+        let _inside = member.launches.begin();
+        let mut launches = LaunchWatch::default();
+        let mut blocked = |ended, ms| {
+            launches.at(&members, ended, start + blocked_after * ms, blocked_after).is_some()
+        };
+        assert!(!blocked(0, 0));
+        assert!(!blocked(1, 2));
+        assert!(blocked(1, 3));
+    }
+}

@@ -1,0 +1,347 @@
+//! What the simulator needs to know of a device, measured with one queue at a time: nothing here
+//! depends on how two of them share it.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use xsched::core::level::Level;
+use xsched::core::message::HoldState;
+use xsched::core::rng::SplitMix64;
+use xsched::policies::hpf::Hpf;
+use xsched::{Device, Runtime, XQueue};
+
+use crate::device::foreground::Foreground;
+use crate::device::task::{Runner, Way};
+use crate::device::{Bench, Described, LabError, Making, Plain};
+use crate::stats::{Quantiles, ns_of};
+
+/// Where the pauses follow from.
+const SEED: u64 = 1;
+/// Launches in a row of which the time of one is taken.
+const LAUNCHES: u32 = 64;
+/// Commands in flight, and per fence, of the rows.
+const ROW_WINDOW: (u32, u32) = (16, 8);
+/// A wait that only a hang exceeds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many values a distribution is written down as.
+const VALUES: usize = 50;
+
+/// What is run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The task whose times say what waking up takes.
+    pub task: Foreground,
+    /// Device time of a row of commands, in nanoseconds.
+    pub row_ns: u64,
+    /// Rows of each kind.
+    pub rounds: u32,
+    /// Lone tiny commands, each way.
+    pub lone: u32,
+    /// Holds, at each level.
+    pub holds: u32,
+}
+
+/// A hold of a queue with four commands of the task's length, of which the first runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Held {
+    /// Number of the level, 1 to 3.
+    pub level: u8,
+    /// From the hold until the runtime says that it is in effect.
+    pub detect: Quantiles,
+    /// From its end until the next command has completed and the waiter knows, less the command's
+    /// device time; at Lv3 it is the command that was interrupted, and what it had done before is
+    /// taken out as well.
+    pub resume: Quantiles,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// On what.
+    pub device: Described,
+    /// What was run.
+    pub plan: Plan,
+    /// Where the pauses followed from.
+    pub seed: u64,
+    /// Host time of a launch behind others, on a plain stream.
+    pub launch: Quantiles,
+    /// Host time of a submission behind others.
+    pub submit: Quantiles,
+    /// A lone tiny command on a plain stream, right after another one.
+    pub lone: Quantiles,
+    /// The same through an XQueue.
+    pub lone_queue: Quantiles,
+    /// Time per command in a row of commands of the task's length, on a plain stream.
+    pub row: Quantiles,
+    /// The same through an XQueue at Lv1.
+    pub row_queue: Quantiles,
+    /// The same at Lv2 with a gate for each, where the device has gates.
+    pub row_gates: Option<Quantiles>,
+    /// The task after pauses, on a plain stream.
+    pub task: Quantiles,
+    /// The same through an XQueue.
+    pub task_queue: Quantiles,
+    /// Of the task's times on a plain stream so many values, the middles of equal parts of the
+    /// distribution, less its commands and a lone tiny command: what waking up takes, in
+    /// microseconds, not below 0.
+    pub wake_us: Vec<f64>,
+    /// The same through an XQueue.
+    pub queue_wake_us: Vec<f64>,
+    /// By how much a sleep exceeds what was asked for.
+    pub oversleep: Quantiles,
+    /// Holds at each level.
+    pub holds: Vec<Held>,
+}
+
+/// Runs everything. `progress` gets the share that is done.
+///
+/// # Errors
+/// If the device or the runtime refuses or hangs, or a command fails.
+pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+    let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
+    let device = runtime.device(bench.device()?).map_err(LabError::new)?;
+    let described = bench.describe();
+    let on = Subject { bench, device, plan };
+    let [launch, submit] = [on.launches(PLAIN)?, on.launches(queue(Level::Block, 255, 1))?];
+    progress(0.1);
+    let [lone, lone_queue] = on.lone()?;
+    progress(0.2);
+    let (row, row_queue, row_gates) = on.rows(described.level)?;
+    progress(0.3);
+    let task = on.task(PLAIN)?;
+    progress(0.5);
+    let task_queue = on.task(queue(Level::Block, 64, 16))?;
+    progress(0.7);
+    let oversleep = on.oversleep();
+    progress(0.8);
+    let levels = Level::ALL.into_iter().filter(|level| level.number() <= described.level);
+    let holds = levels.map(|level| on.holds(level)).collect::<Result<_, _>>()?;
+    let base_us = (u64::from(plan.task.commands) * plan.task.command_ns) as f64 / 1e3 + lone.p50_us;
+    Ok(Outcome {
+        device: described,
+        plan: *plan,
+        seed: SEED,
+        launch,
+        submit,
+        lone,
+        lone_queue,
+        row,
+        row_queue,
+        row_gates,
+        task: Quantiles::of(&task),
+        task_queue: Quantiles::of(&task_queue),
+        wake_us: beyond(task, base_us),
+        queue_wake_us: beyond(task_queue, base_us),
+        oversleep,
+        holds,
+    })
+}
+
+const PLAIN: Way = Way::Plain { urgent: false };
+
+const fn queue(level: Level, threshold: u32, batch: u32) -> Way {
+    Way::Queue { making: Making::at(level), priority: 0, threshold, batch }
+}
+
+/// The middles of equal parts of a distribution, less a base, not below 0.
+fn beyond(mut times_ns: Vec<u64>, base_us: f64) -> Vec<f64> {
+    times_ns.sort_unstable();
+    let parts = VALUES.min(times_ns.len());
+    let middle = |part: usize| times_ns[(2 * part + 1) * times_ns.len() / (2 * parts)];
+    (0..parts).map(|part| (middle(part) as f64 / 1e3 - base_us).max(0.0)).collect()
+}
+
+/// A device and what is run on it.
+struct Subject<'a, B: Bench> {
+    bench: &'a B,
+    device: Device<B::Backend>,
+    plan: &'a Plan,
+}
+
+impl<B: Bench> Subject<'_, B> {
+    fn runner(&self, way: Way) -> Result<Runner<B>, LabError> {
+        Runner::new(self.bench, &self.device, way)
+    }
+
+    fn command(&self) -> Result<B::Command, LabError> {
+        self.bench.command(self.plan.task.command_ns, 1)
+    }
+
+    /// What a launch or a submission takes in a row behind a command that runs.
+    fn launches(&self, way: Way) -> Result<Quantiles, LabError> {
+        let (command, mut runner) = (self.command()?, self.runner(way)?);
+        let mut times = Vec::new();
+        for _ in 0..self.plan.rounds.max(1) * 4 {
+            launch(&mut runner, &command)?;
+            let start = Instant::now();
+            (0..LAUNCHES).try_for_each(|_| launch(&mut runner, &command))?;
+            times.push(ns_of(start.elapsed()) / u64::from(LAUNCHES));
+            runner.run(&command, 1)?;
+        }
+        Ok(Quantiles::of(&times))
+    }
+
+    /// Lone tiny commands, both ways by turns.
+    fn lone(&self) -> Result<[Quantiles; 2], LabError> {
+        let nothing = self.bench.nothing();
+        let mut runners = [self.runner(PLAIN)?, self.runner(queue(Level::Block, 64, 16))?];
+        let mut times = [Vec::new(), Vec::new()];
+        let start = Instant::now();
+        for n in 0..self.plan.lone {
+            for (runner, times) in runners.iter_mut().zip(&mut times) {
+                times.push(ns_of(runner.run(&nothing, 1)?));
+            }
+            // A device that takes milliseconds for each says what it has to say sooner.
+            if n >= 100 && start.elapsed() > Duration::from_secs(10) {
+                break;
+            }
+        }
+        Ok(times.map(|times| Quantiles::of(&times)))
+    }
+
+    /// Rows of commands, all ways by turns, so that a drift of the clock hits all.
+    fn rows(&self, level: u8) -> Result<(Quantiles, Quantiles, Option<Quantiles>), LabError> {
+        let (threshold, batch) = ROW_WINDOW;
+        let mut ways = vec![PLAIN, queue(Level::Block, threshold, batch)];
+        if level >= Level::Deactivate.number() {
+            ways.push(queue(Level::Deactivate, threshold, batch));
+        }
+        let runners = ways.iter().map(|way| self.runner(*way));
+        let mut runners = runners.collect::<Result<Vec<_>, _>>()?;
+        let command = self.command()?;
+        let count = self.plan.row_ns / self.plan.task.command_ns.max(1);
+        let count = u32::try_from(count).unwrap_or(u32::MAX).max(1);
+        let mut times = vec![Vec::new(); runners.len()];
+        for round in 0..=self.plan.rounds {
+            for (runner, times) in runners.iter_mut().zip(&mut times) {
+                let took = ns_of(runner.run(&command, count)?) / u64::from(count);
+                // The first is for warming up.
+                times.extend((round > 0).then_some(took));
+            }
+        }
+        let mut rows = times.iter().map(|times| Quantiles::of(times));
+        Ok((rows.next().unwrap_or_default(), rows.next().unwrap_or_default(), rows.next()))
+    }
+
+    /// The task again and again, with pauses. The time of each run in nanoseconds.
+    fn task(&self, way: Way) -> Result<Vec<u64>, LabError> {
+        let mut runner = self.runner(way)?;
+        self.plan.task.measure(self.bench, &mut runner, &mut SplitMix64::new(SEED), None)
+    }
+
+    fn oversleep(&self) -> Quantiles {
+        let (least, most) = self.plan.task.pause_ns;
+        let mut random = SplitMix64::new(SEED);
+        let times = (0..self.plan.holds.max(1)).map(|_| {
+            let asked = least + random.below((most - least).max(1));
+            let start = Instant::now();
+            thread::sleep(Duration::from_nanos(asked));
+            ns_of(start.elapsed()).saturating_sub(asked)
+        });
+        Quantiles::of(&times.collect::<Vec<_>>())
+    }
+
+    /// Holds a queue whose first command runs, and lets it go on.
+    fn holds(&self, level: Level) -> Result<Held, LabError> {
+        // At Lv1 what is not launched waits; deeper, it is launched and waits.
+        let threshold = if level == Level::Block { 1 } else { 8 };
+        let runner = self.runner(queue(level, threshold, 1))?;
+        let queue = runner.queue().ok_or_else(|| LabError::new("there is no queue"))?;
+        let command = self.command()?;
+        let (mut detect, mut resume) = (Vec::new(), Vec::new());
+        for _ in 0..self.plan.holds {
+            let (detected, resumed) = self.hold(&queue, &command, level)?;
+            detect.push(detected);
+            resume.push(resumed);
+        }
+        Ok(Held {
+            level: level.number(),
+            detect: Quantiles::of(&detect),
+            resume: Quantiles::of(&resume),
+        })
+    }
+
+    /// One hold: until it is in effect, and what going on takes, in nanoseconds.
+    fn hold(
+        &self,
+        queue: &XQueue<B::Command>,
+        command: &B::Command,
+        level: Level,
+    ) -> Result<(u64, u64), LabError> {
+        let command_ns = self.plan.task.command_ns;
+        let started = Instant::now();
+        let mut tickets = Vec::new();
+        for _ in 0..4 {
+            let ticket = queue.submit(command.clone());
+            tickets.push(ticket.map_err(|_| LabError::new("the device was lost"))?);
+        }
+        // In the middle of the first command, whatever submitting took.
+        while ns_of(started.elapsed()) < command_ns / 2 {
+            std::hint::spin_loop();
+        }
+        let held = Instant::now();
+        queue.hold(level);
+        while !matches!(queue.stats().hold, HoldState::Held(deep) if deep >= level) {
+            if held.elapsed() > PATIENCE {
+                queue.resume();
+                return Err(LabError::new("a hold did not come into effect"));
+            }
+            std::hint::spin_loop();
+        }
+        let detect_ns = ns_of(held.elapsed());
+        let first = usize::from(level < Level::Interrupt);
+        let ran_ns = if first == 0 { ns_of(held - started) } else { 0 };
+        // The first command ends meanwhile, unless it is interrupted.
+        thread::sleep(Duration::from_nanos(command_ns * 2 + 200_000));
+        let resumed = Instant::now();
+        queue.resume();
+        queue.wait_timeout(tickets[first], PATIENCE).map_err(LabError::new)?;
+        let resume_ns = ns_of(resumed.elapsed());
+        queue.wait_all_timeout(PATIENCE).map_err(LabError::new)?;
+        Ok((detect_ns, (resume_ns + ran_ns).saturating_sub(command_ns)))
+    }
+}
+
+/// Launches without waiting.
+fn launch<B: Bench>(runner: &mut Runner<B>, command: &B::Command) -> Result<(), LabError> {
+    match runner {
+        Runner::Plain(stream) => stream.launch(command),
+        Runner::Queue(queue) => {
+            let ticket = queue.submit(command.clone());
+            ticket.map(|_| ()).map_err(|_| LabError::new("the device was lost"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::host::Host;
+
+    #[test]
+    fn the_host_is_measured() {
+        let task = Foreground {
+            commands: 4,
+            command_ns: 50_000,
+            pause_ns: (200_000, 400_000),
+            samples: 20,
+        };
+        let plan = Plan { task, row_ns: 500_000, rounds: 3, lone: 20, holds: 5 };
+        let outcome = run(&Host::open().unwrap(), &plan, &|_| {}).unwrap();
+        let levels: Vec<u8> = outcome.holds.iter().map(|held| held.level).collect();
+        assert_eq!(levels, [1, 2, 3]);
+        assert_eq!((outcome.wake_us.len(), outcome.queue_wake_us.len()), (20, 20));
+        assert!(outcome.wake_us.is_sorted(), "{:?}", outcome.wake_us);
+        assert!(outcome.task.p50_us >= 200.0 * 0.8 && outcome.row_gates.is_some(), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_distribution_becomes_the_middles_of_its_parts() {
+        let times: Vec<u64> = (0..100).rev().map(|n| n * 1_000).collect();
+        let values = beyond(times, 10.0);
+        assert_eq!(values.len(), VALUES);
+        assert_eq!((values[0], values[10], values[49]), (0.0, 11.0, 89.0));
+        assert_eq!(beyond(vec![], 1.0), Vec::<f64>::new());
+    }
+}

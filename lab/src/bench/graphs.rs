@@ -1,0 +1,140 @@
+//! Graphs with gates inside, on CUDA: how soon a hold stops one that runs, what the gates cost, and
+//! what two of them do to each other.
+
+mod held;
+mod pair;
+mod shape;
+
+use serde::Serialize;
+use xsched::core::hint::Priority;
+use xsched::core::window::WindowConfig;
+use xsched::policies::hpf::Hpf;
+use xsched::{Device, Runtime, XQueue, XQueueConfig};
+use xsched_hal_cuda::{
+    CudaApi, CudaGraph, CudaKernel, GateWord, NodeTimes, StreamCommand, StreamDevice,
+};
+
+use crate::device::gpu::Cuda;
+use crate::device::{Bench, Described, LabError, Making};
+
+pub use held::{Held, Row};
+pub use pair::{Cell, Pair, Way, spacing_label};
+pub use shape::{BERT_BASE_FP32, BERT_LARGE_FP16, Shape};
+
+/// Graphs that a queue keeps in flight.
+const IN_FLIGHT: u32 = 2;
+
+type Queue = XQueue<StreamCommand<CudaApi>>;
+
+/// What the 99th percentile of an urgent graph may be, over that of it alone.
+pub const GOAL: f64 = 1.10;
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// Holds of each graph; 0 leaves this part out.
+    pub holds: u32,
+    /// Kernels of the graph that is held, and the device time of each in nanoseconds.
+    pub kernels: u32,
+    /// See above.
+    pub kernel_ns: u64,
+    /// Requests of the urgent graph in each combination; 0 leaves this part out.
+    pub requests: u32,
+    /// Between two requests, in nanoseconds.
+    pub period_ns: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// On what.
+    pub device: Described,
+    /// What was run.
+    pub plan: Plan,
+    /// A graph that is held at random moments.
+    pub held: Option<Held>,
+    /// Two graphs in the shape of a model at once, for each model.
+    pub pairs: Vec<Pair>,
+    /// What kept a part from coming to its end; what came out before is in the outcome.
+    pub errors: Vec<String>,
+}
+
+/// Runs both parts. `progress` gets the share that is done. A part that the device keeps from
+/// coming to its end is an error in the outcome.
+///
+/// # Errors
+/// If there is no runtime for the device.
+pub fn run(bench: &Cuda, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+    let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
+    let device = runtime.device(bench.device()?).map_err(LabError::new)?;
+    // As long as the parts take with the default numbers.
+    let held_s = f64::from(plan.holds) * 0.03;
+    let pairs_s =
+        f64::from(plan.requests) * pair::COMBINATIONS as f64 * plan.period_ns as f64 / 1e9;
+    let total_s = (held_s + pairs_s).max(f64::MIN_POSITIVE);
+    let (mut held, mut pairs, mut errors) = (None, Vec::new(), Vec::new());
+    let mut note = |part: &str, ended: Result<(), LabError>| {
+        errors.extend(ended.err().map(|error| format!("{part}: {error}")));
+    };
+    if plan.holds > 0 {
+        let show = |part: f64| progress(part * held_s / total_s);
+        note("holds", held::measure(bench, &device, plan, &mut held, &show));
+    }
+    if plan.requests > 0 {
+        let show = |part: f64| progress((held_s + part * pairs_s) / total_s);
+        note("two graphs", pair::measure(bench, &device, plan, &mut pairs, &show));
+    }
+    Ok(Outcome { device: bench.describe(), plan: plan.clone(), held, pairs, errors })
+}
+
+/// A graph of kernels in a row, with its gates.
+#[derive(Debug)]
+struct Made {
+    command: StreamCommand<CudaApi>,
+    gates: usize,
+}
+
+/// Where gates go in a graph: which word they wait for, and the spacing in nanoseconds.
+type Gates<'a> = Option<(&'a GateWord<CudaApi>, u64)>;
+
+/// Makes a graph of kernels that take so long each, with the most or the least urgent priority.
+fn make(
+    streams: &StreamDevice<CudaApi>,
+    kernels: &[CudaKernel],
+    lengths_ns: &[u64],
+    urgent: bool,
+    gates: Gates<'_>,
+) -> Result<Made, LabError> {
+    let (least, greatest) = streams.about().priorities;
+    let priority = if urgent { greatest } else { least };
+    let graph = CudaGraph::captured_row(streams, kernels, Some(priority));
+    let mut graph = graph.map_err(LabError::new)?;
+    if let Some((word, spacing_ns)) = gates {
+        let inserted = graph.insert_gates(word, NodeTimes::Each(lengths_ns), spacing_ns);
+        inserted.map_err(LabError::new)?;
+    }
+    let exec = graph.instantiate().map_err(LabError::new)?;
+    let command = StreamCommand::native(exec.command()).expected_ns(lengths_ns.iter().sum());
+    Ok(Made { command, gates: graph.gates() })
+}
+
+/// A queue for graphs, with this word for its gate.
+fn queue(
+    bench: &Cuda,
+    device: &Device<StreamDevice<CudaApi>>,
+    making: Making,
+    priority: i32,
+    word: Option<&GateWord<CudaApi>>,
+) -> Result<Queue, LabError> {
+    let mut config = XQueueConfig {
+        window: WindowConfig::fixed(IN_FLIGHT, 1),
+        level: making.level(),
+        ..XQueueConfig::default()
+    };
+    config.hints.priority = Priority::new(priority).map_err(LabError::new)?;
+    let mut stream = bench.config(making);
+    if let Some(word) = word {
+        stream = stream.with_gate(word);
+    }
+    device.queue(config, stream).map_err(LabError::new)
+}

@@ -1,0 +1,190 @@
+//! What the runtime costs (rows 7.4.1 and 7.4.2 of the XSched paper): the time of commands in a
+//! row, of a lone tiny command, and of the processor.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use xsched::policies::hpf::Hpf;
+use xsched::{Device, Runtime};
+
+use crate::device::mode::{Mode, SPACING_US};
+use crate::device::task::{Runner, Way};
+use crate::device::{Bench, Described, LabError};
+use crate::stats::{Processor, Quantiles};
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// Device times of commands, in nanoseconds.
+    pub commands_ns: Vec<u64>,
+    /// Device time of a row of commands, in nanoseconds.
+    pub row_ns: u64,
+    /// Rows for each, taken in turns, of which the median counts.
+    pub rounds: u32,
+    /// Lone tiny commands.
+    pub lone: u32,
+    /// Commands in flight.
+    pub threshold: u32,
+    /// Commands per fence.
+    pub batch: u32,
+}
+
+/// The ways that a device has.
+fn modes(level: u8) -> Vec<Mode> {
+    let all = [
+        Mode::Plain,
+        Mode::Lv1,
+        Mode::Gate { spacing_us: 0 },
+        Mode::Gate { spacing_us: SPACING_US },
+        Mode::Lv3,
+    ];
+    all.into_iter().filter(|mode| mode.level() <= level).collect()
+}
+
+fn way(mode: Mode, plan: &Plan) -> Way {
+    let making = mode.making(false);
+    match mode {
+        Mode::Plain => Way::Plain { urgent: false },
+        _ => Way::Queue { making, priority: 0, threshold: plan.threshold, batch: plan.batch },
+    }
+}
+
+/// Commands in a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// How they reached the device.
+    pub mode: Mode,
+    /// Device time of a command, in nanoseconds.
+    pub command_ns: u64,
+    /// How many there are.
+    pub commands: u32,
+    /// The row's time.
+    pub row: Quantiles,
+    /// Median over the median of the plain stream, less 1.
+    pub overhead: f64,
+    /// Processors in use.
+    pub processors: f64,
+}
+
+/// Lone tiny commands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lone {
+    /// How they reached the device.
+    pub mode: Mode,
+    /// From the launch to the end of the wait.
+    pub time: Quantiles,
+    /// Median less the median of the plain stream, in microseconds.
+    pub added_us: f64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// On what.
+    pub device: Described,
+    /// What was run.
+    pub plan: Plan,
+    /// Commands in a row.
+    pub rows: Vec<Row>,
+    /// Lone tiny commands.
+    pub lone: Vec<Lone>,
+    /// Processors in use by a runtime with queues that have nothing to do.
+    pub idle_processors: f64,
+}
+
+/// The runtime with its queues is left idle for so long.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// Runs everything. `progress` gets the share that is done.
+///
+/// # Errors
+/// If the device or the runtime refuses, or a command fails.
+pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+    let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
+    let device = runtime.device(bench.device()?).map_err(LabError::new)?;
+    let described = bench.describe();
+    let modes = modes(described.level);
+    let mut rows = Vec::new();
+    for (n, &command_ns) in plan.commands_ns.iter().enumerate() {
+        rows.extend(row(bench, &device, plan, &modes, command_ns)?);
+        progress((n + 1) as f64 / (plan.commands_ns.len() + 1) as f64);
+    }
+    let lone = lone(bench, &device, plan, &modes)?;
+    let _queues: Vec<_> = modes
+        .iter()
+        .map(|mode| Runner::new(bench, &device, way(*mode, plan)))
+        .collect::<Result<_, _>>()?;
+    let before = Processor::now();
+    thread::sleep(IDLE);
+    let idle_processors = Processor::now().share_since(&before);
+    Ok(Outcome { device: described, plan: plan.clone(), rows, lone, idle_processors })
+}
+
+/// Commands of one length in a row, in all modes by turns, so that a drift of the clock hits all.
+pub(crate) fn row<B: Bench>(
+    bench: &B,
+    device: &Device<B::Backend>,
+    plan: &Plan,
+    modes: &[Mode],
+    command_ns: u64,
+) -> Result<Vec<Row>, LabError> {
+    let command = bench.command(command_ns, 1)?;
+    let commands = u32::try_from(plan.row_ns / command_ns.max(1)).unwrap_or(u32::MAX).max(1);
+    let mut runners: Vec<Runner<B>> = modes
+        .iter()
+        .map(|mode| Runner::new(bench, device, way(*mode, plan)))
+        .collect::<Result<_, _>>()?;
+    let mut times = vec![Vec::new(); modes.len()];
+    let mut used = vec![0.0; modes.len()];
+    for round in 0..=plan.rounds {
+        for (n, runner) in runners.iter_mut().enumerate() {
+            let before = Processor::now();
+            let took = runner.run(&command, commands)?;
+            // The first is for warming up.
+            if round > 0 {
+                times[n].push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+                used[n] += Processor::now().share_since(&before) / f64::from(plan.rounds);
+            }
+        }
+    }
+    let medians: Vec<Quantiles> = times.iter().map(|times| Quantiles::of(times)).collect();
+    let plain = medians[0].p50_us.max(f64::MIN_POSITIVE);
+    let rows = modes.iter().zip(medians).zip(used);
+    let row = |((&mode, row), processors): ((&Mode, Quantiles), f64)| {
+        let overhead = row.p50_us / plain - 1.0;
+        Row { mode, command_ns, commands, row, overhead, processors }
+    };
+    Ok(rows.map(row).collect())
+}
+
+/// Lone tiny commands, in all modes by turns.
+fn lone<B: Bench>(
+    bench: &B,
+    device: &Device<B::Backend>,
+    plan: &Plan,
+    modes: &[Mode],
+) -> Result<Vec<Lone>, LabError> {
+    let nothing = bench.nothing();
+    let mut runners: Vec<Runner<B>> = modes
+        .iter()
+        .map(|mode| Runner::new(bench, device, way(*mode, plan)))
+        .collect::<Result<_, _>>()?;
+    let mut times = vec![Vec::new(); modes.len()];
+    let start = Instant::now();
+    for n in 0..plan.lone {
+        for (runner, times) in runners.iter_mut().zip(&mut times) {
+            let took = runner.run(&nothing, 1)?;
+            times.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
+        // A device that takes milliseconds for each says what it has to say sooner.
+        if n >= 100 && start.elapsed() > Duration::from_secs(20) {
+            break;
+        }
+    }
+    let medians: Vec<Quantiles> = times.iter().map(|times| Quantiles::of(times)).collect();
+    let plain = medians[0].p50_us;
+    let lone =
+        |(&mode, time): (&Mode, Quantiles)| Lone { mode, time, added_us: time.p50_us - plain };
+    Ok(modes.iter().zip(medians).map(lone).collect())
+}

@@ -1,0 +1,238 @@
+//! Fixed priority (row 7.2.1 of the XSched paper): how long a foreground task takes beside a
+//! background that is always busy.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use xsched::core::rng::SplitMix64;
+use xsched::policies::hpf::Hpf;
+use xsched::{Device, Runtime};
+
+use crate::device::foreground::Foreground;
+use crate::device::mode::Mode;
+use crate::device::processes::{Elsewhere, Launcher, Request};
+use crate::device::task::{Background, Runner, Way};
+use crate::device::{Bench, Described, LabError};
+use crate::stats::{Processor, Quantiles};
+
+/// Where the pauses follow from.
+pub const SEED: u64 = 1;
+/// The background is given so long to fill the device.
+const SETTLE: Duration = Duration::from_millis(30);
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The foreground task.
+    pub foreground: Foreground,
+    /// Device times of the background's commands, in nanoseconds.
+    pub background_ns: Vec<u64>,
+    /// Waves of blocks of the background's commands.
+    pub waves: Vec<u32>,
+    /// Commands that the background keeps in flight.
+    pub threshold: u32,
+    /// How the two are kept apart.
+    pub modes: Vec<Mode>,
+}
+
+/// One combination.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// How the two were kept apart.
+    pub mode: Mode,
+    /// Device time of the background's commands, in nanoseconds.
+    pub background_ns: u64,
+    /// Their waves.
+    pub waves: u32,
+    /// The foreground's runs.
+    pub foreground: Quantiles,
+    /// Their 99th percentile over that of the task alone, without XSched.
+    pub p99_over_alone: Option<f64>,
+    /// Device time of the background over the time that passed.
+    pub background_share: f64,
+    /// Processors in use, both tasks included.
+    pub processors: f64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// On what.
+    pub device: Described,
+    /// What was run.
+    pub plan: Plan,
+    /// Where the pauses followed from.
+    pub seed: u64,
+    /// The foreground alone, on a plain stream.
+    pub alone: Quantiles,
+    /// The foreground alone, through an XQueue.
+    pub alone_queue: Quantiles,
+    /// Each combination.
+    pub cells: Vec<Cell>,
+}
+
+/// Runs all combinations. `launcher` makes the command lines of backgrounds in processes of their
+/// own; `progress` gets the share that is done.
+///
+/// # Errors
+/// If the device or the runtime refuses, or a command fails.
+pub fn run<B: Bench>(
+    bench: &B,
+    plan: &Plan,
+    launcher: Launcher<'_>,
+    progress: &dyn Fn(f64),
+) -> Result<Outcome, LabError> {
+    let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
+    let device = runtime.device(bench.device()?).map_err(LabError::new)?;
+    let mut random = SplitMix64::new(SEED);
+    let mut alone = |way| -> Result<Quantiles, LabError> {
+        let mut runner = Runner::new(bench, &device, way)?;
+        let times = plan.foreground.measure(bench, &mut runner, &mut random, None)?;
+        Ok(Quantiles::of(&times))
+    };
+    let plain = alone(Way::Plain { urgent: false })?;
+    let queue = alone(Mode::Lv1.ways(plan.threshold).0)?;
+
+    let total = plan.background_ns.len() * plan.waves.len() * plan.modes.len();
+    let mut cells = Vec::with_capacity(total);
+    for &waves in &plan.waves {
+        for &background_ns in &plan.background_ns {
+            for &mode in &plan.modes {
+                let mut cell = cell(bench, &device, plan, launcher, (mode, background_ns, waves))?;
+                cell.p99_over_alone = cell.foreground.p99_over(&plain);
+                cells.push(cell);
+                progress(cells.len() as f64 / total as f64);
+            }
+        }
+    }
+    Ok(Outcome {
+        device: bench.describe(),
+        plan: plan.clone(),
+        seed: SEED,
+        alone: plain,
+        alone_queue: queue,
+        cells,
+    })
+}
+
+fn cell<B: Bench>(
+    bench: &B,
+    device: &Device<B::Backend>,
+    plan: &Plan,
+    launcher: Launcher<'_>,
+    (mode, command_ns, waves): (Mode, u64, u32),
+) -> Result<Cell, LabError> {
+    let combination = (mode, command_ns, waves);
+    let Mode::Processes(apart) = mode else { return beside(bench, device, plan, combination) };
+    let (page, threshold) = (PathBuf::new(), plan.threshold);
+    let request = Request { page, apart, command_ns, waves, threshold };
+    let victim = Elsewhere::start(launcher, request)?;
+    beside_process(bench, device, plan, combination, victim)
+}
+
+/// Both tasks at once, in this process.
+fn beside<B: Bench>(
+    bench: &B,
+    device: &Device<B::Backend>,
+    plan: &Plan,
+    (mode, background_ns, waves): (Mode, u64, u32),
+) -> Result<Cell, LabError> {
+    let (fore, back) = mode.ways(plan.threshold);
+    let mut foreground = Runner::new(bench, device, fore)?;
+    let mut runner = Runner::new(bench, device, back)?;
+    let command = bench.command(background_ns, waves)?;
+    let background = Background::default();
+    thread::scope(|scope| {
+        let busy = scope.spawn(|| background.run(&mut runner, &command, plan.threshold));
+        let measured = measure(bench, plan, &mut foreground, None, || background.commands());
+        background.stop();
+        let ended = busy.join().map_err(|_| LabError::new("the background panicked"))?;
+        ended?;
+        Ok(measured?.cell(mode, background_ns, waves))
+    })
+}
+
+/// The background in another process.
+fn beside_process<B: Bench>(
+    bench: &B,
+    device: &Device<B::Backend>,
+    plan: &Plan,
+    (mode, background_ns, waves): (Mode, u64, u32),
+    victim: Elsewhere,
+) -> Result<Cell, LabError> {
+    let mut foreground = Runner::new(bench, device, mode.ways(plan.threshold).0)?;
+    let launched = || u64::from(victim.commands());
+    let measured = measure(bench, plan, &mut foreground, Some(&victim), launched);
+    victim.end()?;
+    Ok(measured?.cell(mode, background_ns, waves))
+}
+
+/// What was measured beside a background.
+struct Measured {
+    foreground: Quantiles,
+    /// Commands of the background, per second.
+    rate: f64,
+    processors: f64,
+}
+
+impl Measured {
+    fn cell(self, mode: Mode, background_ns: u64, waves: u32) -> Cell {
+        Cell {
+            mode,
+            background_ns,
+            waves,
+            foreground: self.foreground,
+            p99_over_alone: None,
+            background_share: self.rate * background_ns as f64 / 1e9,
+            processors: self.processors,
+        }
+    }
+}
+
+fn measure<B: Bench>(
+    bench: &B,
+    plan: &Plan,
+    foreground: &mut Runner<B>,
+    victim: Option<&Elsewhere>,
+    launched: impl Fn() -> u64,
+) -> Result<Measured, LabError> {
+    thread::sleep(SETTLE);
+    let (start, before) = (Instant::now(), launched());
+    let processor = Processor::now();
+    let mut random = SplitMix64::new(SEED);
+    let times = plan.foreground.measure(bench, foreground, &mut random, victim)?;
+    let commands = launched().wrapping_sub(before) & u64::from(u32::MAX);
+    let rate = commands as f64 / start.elapsed().as_secs_f64();
+    let processors = Processor::now().share_since(&processor);
+    Ok(Measured { foreground: Quantiles::of(&times), rate, processors })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::host::Host;
+
+    #[test]
+    fn on_the_host_a_hold_helps_the_foreground() {
+        let foreground = Foreground {
+            commands: 4,
+            command_ns: 50_000,
+            pause_ns: (500_000, 1_000_000),
+            samples: 40,
+        };
+        let plan = Plan {
+            foreground,
+            background_ns: vec![500_000],
+            waves: vec![1],
+            threshold: 8,
+            modes: vec![Mode::Plain, Mode::Lv1, Mode::Gate { spacing_us: 0 }, Mode::Lv3],
+        };
+        let nowhere = |_: &Request| Err(std::io::Error::other("not asked for"));
+        let outcome = run(&Host::open().unwrap(), &plan, &nowhere, &|_| {}).unwrap();
+        assert_eq!(outcome.cells.len(), 4);
+        let [plain, lv3] = [0, 3].map(|n| outcome.cells[n].foreground.p50_us);
+        assert!(lv3 < plain, "{plain} {lv3}");
+        assert!(outcome.cells.iter().all(|cell| cell.background_share > 0.0));
+    }
+}

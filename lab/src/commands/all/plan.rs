@@ -1,0 +1,261 @@
+//! Which benches are run, with what, and which experiments of the test plan they show.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::commands::args::SpinHal;
+use crate::device::LabError;
+use crate::judge::{self, Judged};
+
+/// A bench that is run once, in a process of its own.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The bench, as on the command line.
+    pub(super) bench: &'static str,
+    /// Its options beside the device and the outputs.
+    pub(super) options: Vec<String>,
+    /// Whether it has a picture.
+    pub(super) drawn: bool,
+    /// Longer is a hang.
+    pub(super) limit: Duration,
+    /// What it shows.
+    pub(super) parts: &'static [Part],
+}
+
+/// An experiment of the test plan.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) id: &'static str,
+    pub(super) name: &'static str,
+    pub(super) goal: &'static str,
+    pub(super) judge: fn(&Value) -> Result<Judged, LabError>,
+}
+
+const INTERRUPT: [Part; 4] = [
+    Part {
+        id: CANARY,
+        name: "first careful interrupts",
+        goal: "every step ends well, and the driver writes nothing to the kernel's log",
+        judge: judge::canary,
+    },
+    Part {
+        id: "lv3-latency",
+        name: "what an interrupt costs, in all combinations",
+        goal: "the victim is quiet within 100 µs at the P99, and nothing runs afterwards",
+        judge: judge::interrupt_latency,
+    },
+    Part {
+        id: "lv3-results",
+        name: "results after 100,000 interrupts",
+        goal: "every command ran once and had the right result",
+        judge: judge::interrupt_results,
+    },
+    Part {
+        id: "lv3-meanwhile",
+        name: "allocations, copies and first launches meanwhile",
+        goal: "none",
+        judge: judge::interrupt_meanwhile,
+    },
+];
+const PREEMPT: [Part; 3] = [
+    Part {
+        id: "7.3.1",
+        name: "preemption latency per level",
+        goal: "commands of 0.5 ms, 8 in flight: Lv1 about 8 commands, Lv2 about one, Lv3 P99 \
+               below 100 µs",
+        judge: judge::per_level,
+    },
+    Part {
+        id: "7.3.2",
+        name: "preemption latency over the length of commands",
+        goal: "Lv1 about 8 commands, Lv3 P99 below 100 µs whatever the length",
+        judge: judge::per_length,
+    },
+    Part {
+        id: "4.1.1",
+        name: "Lv3 against Lv1",
+        goal: "P99 below 100 µs, at least 40 times sooner than Lv1, medians within a factor of 2 \
+               over all lengths",
+        judge: judge::interrupt,
+    },
+];
+const PRIORITY: [Part; 1] = [Part {
+    id: "7.2.1",
+    name: "fixed priority beside an endless background",
+    goal: "P99 below 1.30 times the P99 alone, and the background still runs",
+    judge: judge::fixed_priority,
+}];
+const PARTITION: [Part; 1] = [Part {
+    id: "7.2.2",
+    name: "bandwidth partition 75:25",
+    goal: "parts within 5 % of what was wanted, less than 1.5 % lost",
+    judge: judge::parts,
+}];
+const THRESHOLD: [Part; 1] = [Part {
+    id: "7.3.3",
+    name: "cost of few commands in flight",
+    goal: "below 1 % at Lv1 from 10 commands in flight on",
+    judge: judge::thresholds,
+}];
+const OVERHEAD: [Part; 2] = [
+    Part {
+        id: "7.4.1",
+        name: "cost of the runtime in time",
+        goal: "rows of commands take less than 3.4 % longer at Lv1",
+        judge: judge::in_time,
+    },
+    Part {
+        id: "7.4.2",
+        name: "cost of the runtime in processor time",
+        goal: "less than 5 % of a core more than a plain stream",
+        judge: judge::in_processor,
+    },
+];
+const GRAPHS: [Part; 1] = [Part {
+    id: "8.3.1-graphs",
+    name: "two BERT-shaped graphs at once",
+    goal: "the urgent one's P99 at most 1.10 times that of it alone, with gates inside",
+    judge: judge::graphs,
+}];
+const REQUESTS: [Part; 1] = [Part {
+    id: "5.2-kernels",
+    name: "BERT-shaped requests, kernel by kernel and as graphs, of threads and processes",
+    goal: "none: it shows what of a request is the host's",
+    judge: judge::requests,
+}];
+const PLACEMENT: [Part; 3] = [
+    Part {
+        id: "lv2-rings",
+        name: "what stands still while a stream is held",
+        goal: "streams with rings of their own neither stop others nor are stopped by them",
+        judge: judge::rings,
+    },
+    Part {
+        id: "lv2-firsts",
+        name: "first launches and other calls while a stream is held at its gate",
+        goal: "none",
+        judge: judge::firsts,
+    },
+    Part {
+        id: "lv2-words",
+        name: "how soon a stream sees its gate open, by the place of the gate's word",
+        goal: "nothing passes a closed gate, and no stream is stuck",
+        judge: judge::words,
+    },
+];
+const CALIBRATE: [Part; 1] = [Part {
+    id: "calibrate",
+    name: "a description of the device for the simulator",
+    goal: "none",
+    judge: judge::calibration,
+}];
+
+/// The experiment that has to end well before anything else is done at Lv3 on a GPU.
+pub(super) const CANARY: &str = "lv3-canary";
+
+/// Experiments of the test plan that this program cannot run: what they are, and why.
+pub(super) const ELSEWHERE: [(&str, &str, &str); 8] = [
+    ("7.1.1", "portability", "needs an application under the library to preload"),
+    ("7.2.3", "heterogeneous", "needs an NPU; reproduced by `xsched sim paper`"),
+    ("8.1.1", "harvesting, training", "needs PyTorch; reproduced by `xsched sim paper`"),
+    ("8.1.2", "harvesting, mixed", "needs Rodinia; reproduced by `xsched sim paper`"),
+    ("8.2.1", "video conferencing", "needs both models; reproduced by `xsched sim paper`"),
+    ("8.3.2", "against Paella", "needs Paella; reproduced by `xsched sim paper`"),
+    ("4.2.1", "PyTorch on ROCm", "needs PyTorch and the C interface"),
+    ("4.2.2", "MIOpen and hipBLAS", "needs the libraries and the C interface"),
+];
+
+/// Half an hour, or less with few samples; interrupts of everything in all ways may take longer.
+fn limit(bench: &str, quick: bool) -> Duration {
+    Duration::from_secs(match (bench, quick) {
+        (_, true) => 300,
+        ("interrupt", false) => 10_800,
+        (_, false) => 1_800,
+    })
+}
+
+fn run(
+    (bench, drawn): (&'static str, bool),
+    parts: &'static [Part],
+    (quick, few, many): (bool, &str, &str),
+) -> Run {
+    let options = if quick { few } else { many };
+    let options = options.split_whitespace().map(str::to_owned).collect();
+    Run { bench, options, drawn, limit: limit(bench, quick), parts }
+}
+
+/// All that is run on a device, in order: what matters most first.
+pub(super) fn runs(hal: SpinHal, quick: bool) -> Vec<Run> {
+    let of = |few, many| (quick, few, many);
+    let lengths = "--threshold 8 --commands-us 10,50,100,200,500,1000,2000";
+    let mut runs = vec![
+        run(("preempt", true), &PREEMPT, of("--samples 30 --commands-us 500", lengths)),
+        run(("fixed-priority", true), &PRIORITY, of("--samples 10 --background-us 500", "")),
+        run(("partition", true), &PARTITION, of("--seconds 1", "")),
+        run(
+            ("threshold", true),
+            &THRESHOLD,
+            of("--rounds 1 --commands-us 1000 --threshold 2,10", ""),
+        ),
+        run(("overhead", true), &OVERHEAD, of("--rounds 1 --commands-us 1000", "")),
+        run(("requests", false), &REQUESTS, of("--requests 3 --pause-ms 1", "")),
+        run(("calibrate", false), &CALIBRATE, of("--samples 20 --rounds 2", "")),
+    ];
+    if matches!(hal, SpinHal::Host | SpinHal::Kfd) {
+        let few = "--trials 3 --interrupts 300 --calls 2 --queues 1,4 --command-us 500 \
+                   --processes 0";
+        let here = if hal == SpinHal::Host { "--processes 0" } else { "" };
+        runs.insert(0, run(("interrupt", true), &INTERRUPT, of(few, here)));
+    }
+    if matches!(hal, SpinHal::Hip | SpinHal::Kfd) {
+        runs.push(run(("placement", false), &PLACEMENT, of("--trials 20 --calls 2", "")));
+    }
+    if hal == SpinHal::Cuda {
+        runs.push(run(("graphs", true), &GRAPHS, of("--samples 30 --requests 30", "")));
+    }
+    runs
+}
+
+/// The names of all records.
+pub(super) fn ids() -> Vec<&'static str> {
+    let runs = [runs(SpinHal::Kfd, true), runs(SpinHal::Cuda, true)];
+    let parts = runs.iter().flatten().flat_map(|run| run.parts).map(|part| part.id);
+    let mut ids = Vec::new();
+    for id in parts.chain(ELSEWHERE.map(|(id, ..)| id)) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_record_has_its_own_name() {
+        for hal in [SpinHal::Host, SpinHal::Cuda, SpinHal::Hip, SpinHal::Kfd] {
+            let runs = runs(hal, false);
+            let parts = runs.iter().flat_map(|run| run.parts).map(|part| part.id);
+            let mut names: Vec<_> = parts.chain(ELSEWHERE.map(|(id, ..)| id)).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count);
+            assert!(names.iter().all(|id| ids().contains(id) && !id.contains(['/', ' '])));
+        }
+    }
+
+    #[test]
+    fn on_a_gpu_nothing_comes_before_the_ladder() {
+        assert_eq!(runs(SpinHal::Kfd, true)[0].parts[0].id, CANARY);
+    }
+
+    #[test]
+    fn graphs_are_for_cuda_alone() {
+        let has = |hal| runs(hal, false).iter().any(|run| run.bench == "graphs");
+        assert!(has(SpinHal::Cuda) && !has(SpinHal::Host) && !has(SpinHal::Hip));
+    }
+}

@@ -1,0 +1,57 @@
+//! Arguments that several benches have.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// What all benches on commands that spin have in common.
+#[derive(Debug, Args)]
+pub(crate) struct SpinArgs {
+    /// The device.
+    #[arg(long, value_enum, default_value_t = SpinHal::Host)]
+    pub(crate) hal: SpinHal,
+    /// The number of the device, where there are several.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: u32,
+    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw the figures as SVG. There is no picture of `calibrate`,
+    /// `requests` and `placement`.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+/// Whether and how the simulator predicts what a bench measures.
+#[derive(Debug, Args)]
+pub(crate) struct PredictOptions {
+    /// A description of the device for the simulator, as `xsched bench calibrate` writes it; by
+    /// default the one for this device that is part of the program.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) device_file: Option<PathBuf>,
+}
+
+/// The same for a bench that is about to run.
+#[derive(Debug, Args)]
+pub(crate) struct PredictFlags {
+    /// Set beside the figures what the simulator predicts, and print the errors.
+    #[arg(long)]
+    pub(crate) predict: bool,
+    #[command(flatten)]
+    pub(crate) options: PredictOptions,
+}
+
+/// Devices with commands that spin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpinHal {
+    /// The processor as a device.
+    Host,
+    /// A CUDA device.
+    Cuda,
+    /// A HIP device, with the kernels of the file that XSCHED_HIP_KERNELS names, or those for
+    /// gfx942 that are part of the program.
+    Hip,
+    /// The same HIP device with Lv3 through the AMD kernel driver (/dev/kfd).
+    Kfd,
+}

@@ -1,0 +1,151 @@
+//! `xsched bench fixed-priority`.
+
+use clap::{Args, value_parser};
+
+use super::args::{PredictFlags, SpinArgs};
+use super::background::background_command;
+use super::common::{PAUSE_NS, TASK_NS, describe, run, with_prediction};
+use super::on::on_device;
+use crate::bench::priority;
+use crate::console::Ending;
+use crate::console::table::{number, percent, table};
+use crate::device::foreground::Foreground;
+use crate::device::mode::Mode;
+use crate::device::processes::Request;
+use crate::device::{Bench, Described};
+use crate::error::CommandError;
+use crate::predict;
+use crate::stats::Quantiles;
+
+#[derive(Debug, Args)]
+pub struct FixedPriorityArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    #[command(flatten)]
+    pub(crate) predict: PredictFlags,
+    /// Runs of the task in each combination; a P99 needs 1000.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) samples: u32,
+    /// Commands of a run of the task, of 100 µs each.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = value_parser!(u32).range(1..=100_000))]
+    pub(crate) commands: u32,
+    /// The task's share of the device if it were alone, in percent. By default it pauses for 1 to
+    /// 3 ms between runs.
+    #[arg(long, value_name = "PERCENT", value_parser = value_parser!(u32).range(1..=99))]
+    pub(crate) load: Option<u32>,
+    /// Lengths of the background's commands in microseconds, with commas between.
+    #[arg(long, value_name = "US,US", value_delimiter = ',', default_value = "100,500,2000")]
+    #[arg(value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) background_us: Vec<u64>,
+    /// Waves of blocks of the background's commands, with commas between.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1")]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) waves: Vec<u32>,
+    /// Commands that the background keeps in flight.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) threshold: u32,
+    /// Highest preemption level to try, 1 to 3; by default all that the device has.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
+    pub(crate) level: Option<u8>,
+    /// How the two are kept apart, with commas between, instead of all ways up to the level: plain,
+    /// priority, lv1, gate, gate@200 (gates so many µs apart), gate+priority, lv3, and with the
+    /// background in a process of its own: processes-plain, processes-lv1, processes-gate.
+    #[arg(long, value_name = "W,W", value_delimiter = ',', conflicts_with = "level")]
+    pub(crate) modes: Vec<Mode>,
+}
+
+/// `xsched bench fixed-priority`.
+pub(super) fn execute(args: &FixedPriorityArgs) -> Result<Ending, CommandError> {
+    let highest = args.level;
+    let given = predict::file_of(args.predict.options.device_file.as_deref())?;
+    let plan = |device: &Described| {
+        let task_ns = u64::from(args.commands) * TASK_NS;
+        let pause = |load: u32| {
+            let mean = task_ns / u64::from(load) * u64::from(100 - load);
+            (mean / 2, mean + mean / 2)
+        };
+        priority::Plan {
+            foreground: Foreground {
+                commands: args.commands,
+                command_ns: TASK_NS,
+                pause_ns: args.load.map_or(PAUSE_NS, pause),
+                samples: args.samples,
+            },
+            background_ns: args.background_us.iter().map(|us| us * 1_000).collect(),
+            waves: args.waves.clone(),
+            threshold: args.threshold,
+            modes: if args.modes.is_empty() {
+                Mode::of(device, highest.unwrap_or(3))
+            } else {
+                args.modes.clone()
+            },
+        }
+    };
+    let launcher = |request: &Request| background_command(&args.spin, request);
+    run(
+        "fixed-priority",
+        &args.spin,
+        |show| {
+            on_device!(args.spin.hal, args.spin.device, |bench| {
+                priority::run(&bench, &plan(&bench.describe()), &launcher, show)
+            })
+        },
+        |outcome| {
+            let text = priority_report(outcome);
+            let on = (&args.predict, given, &outcome.device);
+            Ok(with_prediction(text, on, |device| {
+                let alone = [&outcome.alone, &outcome.alone_queue];
+                predict::fixed_priority(device, &outcome.plan, alone, &outcome.cells)
+            }))
+        },
+    )
+}
+
+fn priority_report(outcome: &priority::Outcome) -> String {
+    let priority::Outcome { device, plan, alone, alone_queue, .. } = outcome;
+    let task = plan.foreground;
+    let mut text = describe(device);
+    text += &format!(
+        "task: {} commands of {} µs, {} runs; background: {} in flight\n\n",
+        task.commands,
+        task.command_ns / 1_000,
+        task.samples,
+        plan.threshold
+    );
+    let header =
+        ["waves", "background", "<way", "P50", "P95", "P99", "max", "P99/alone", "share", "cores"];
+    let line = |first: [String; 3], q: &Quantiles, rest: [String; 3]| {
+        let us = |value| number(Some(value), 0);
+        let mut row = first.to_vec();
+        row.extend([us(q.p50_us), us(q.p95_us), number(q.p99_us, 0), us(q.max_us)]);
+        row.extend(rest);
+        row
+    };
+    let none = || "-".to_owned();
+    let single = |name: &str, q: &Quantiles| {
+        let ratio = number(q.p99_over(alone), 3);
+        line([none(), none(), name.to_owned()], q, [ratio, none(), none()])
+    };
+    let mut rows = vec![single("alone, plain", alone), single("alone, XQueue", alone_queue)];
+    rows.extend(outcome.cells.iter().map(|cell| {
+        let first = [
+            cell.waves.to_string(),
+            (cell.background_ns / 1_000).to_string(),
+            cell.mode.to_string(),
+        ];
+        let rest = [
+            number(cell.p99_over_alone, 3),
+            percent(Some(cell.background_share)),
+            number(Some(cell.processors), 2),
+        ];
+        line(first, &cell.foreground, rest)
+    }));
+    text += &table("times of the task in µs", &header, rows);
+    if task.samples < 1_000 {
+        text += "a P99 needs 1000 runs\n";
+    }
+    text
+}

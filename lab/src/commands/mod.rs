@@ -1,0 +1,122 @@
+//! The commands of `xsched bench`: each has its arguments, runs a bench or reads its record, and
+//! prints what came out.
+
+mod all;
+mod args;
+mod background;
+mod calibrate;
+mod common;
+mod draw;
+mod fixed_priority;
+mod graphs;
+mod interrupt;
+mod on;
+mod overhead;
+mod partition;
+mod placement;
+mod predict;
+mod preempt;
+mod requests;
+mod threshold;
+
+use clap::Subcommand;
+
+use self::all::AllArgs;
+use self::background::BackgroundArgs;
+use self::calibrate::CalibrateArgs;
+use self::draw::DrawArgs;
+use self::fixed_priority::FixedPriorityArgs;
+use self::graphs::GraphsArgs;
+use self::interrupt::InterruptArgs;
+use self::overhead::OverheadArgs;
+use self::partition::PartitionArgs;
+use self::placement::PlacementArgs;
+use self::predict::PredictArgs;
+use self::preempt::PreemptArgs;
+use self::requests::{ClientArgs, RequestsArgs};
+use self::threshold::ThresholdArgs;
+use crate::console::Ending;
+use crate::error::CommandError;
+
+/// The exit codes, as the help of each command says them.
+pub const EXIT_CODES: &str = "Exit codes: 0 fine, 1 a check failed, 2 bad input.";
+
+/// The commands of `xsched bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Run every bench on a device, one after the other, and write records and a report.
+    #[command(after_help = EXIT_CODES)]
+    All(AllArgs),
+    /// Hold a busy queue at random moments and print how fast it stops and goes on.
+    #[command(after_help = EXIT_CODES)]
+    Preempt(PreemptArgs),
+    /// Interrupt running commands in every way that the device has, with every moment written down
+    /// and all results checked; from careful steps on.
+    #[command(after_help = EXIT_CODES)]
+    Interrupt(InterruptArgs),
+    /// Run a task beside an endless background, plain and scheduled, and compare its latency with
+    /// that of the task alone.
+    #[command(after_help = EXIT_CODES)]
+    FixedPriority(FixedPriorityArgs),
+    /// Measure what the runtime costs: rows of commands, lone tiny commands, processor time.
+    #[command(after_help = EXIT_CODES)]
+    Overhead(OverheadArgs),
+    /// Run requests in the shape of BERT, kernel by kernel and as a graph, from several threads and
+    /// processes, and take the launches' time apart.
+    #[command(after_help = EXIT_CODES)]
+    Requests(RequestsArgs),
+    /// Wait for words in all places and hold streams beside others, to see how soon a gate is seen
+    /// and what else a hold stops; on HIP.
+    #[command(after_help = EXIT_CODES)]
+    Placement(PlacementArgs),
+    /// Run two tasks that are always busy, with shares, and print what each gets.
+    #[command(after_help = EXIT_CODES)]
+    Partition(PartitionArgs),
+    /// Measure what thresholds cost, and print the smallest that costs little.
+    #[command(after_help = EXIT_CODES)]
+    Threshold(ThresholdArgs),
+    /// The background of another bench, in a process of its own.
+    #[command(hide = true)]
+    Background(BackgroundArgs),
+    /// Requests of another bench, in a process of its own.
+    #[command(hide = true)]
+    Client(ClientArgs),
+    /// Hold graphs with gates inside, and run two graphs at once; on CUDA.
+    #[command(after_help = EXIT_CODES)]
+    Graphs(GraphsArgs),
+    /// Measure a device with one queue at a time, and write its description for the simulator.
+    #[command(after_help = EXIT_CODES)]
+    Calibrate(CalibrateArgs),
+    /// Predict in the simulator what an earlier run of a bench has measured, and print the errors.
+    #[command(after_help = EXIT_CODES)]
+    Predict(PredictArgs),
+    /// Draw what an earlier run of a bench has measured.
+    #[command(after_help = EXIT_CODES)]
+    Draw(DrawArgs),
+}
+
+impl BenchCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If the arguments, a file or the device cannot be used.
+    pub fn execute(&self) -> Result<Ending, CommandError> {
+        match self {
+            Self::All(args) => all::execute(args),
+            Self::Preempt(args) => preempt::execute(args),
+            Self::Interrupt(args) => interrupt::execute(args),
+            Self::FixedPriority(args) => fixed_priority::execute(args),
+            Self::Overhead(args) => overhead::execute(args),
+            Self::Requests(args) => requests::execute(args),
+            Self::Placement(args) => placement::execute(args),
+            Self::Partition(args) => partition::execute(args),
+            Self::Threshold(args) => threshold::execute(args),
+            Self::Background(args) => background::execute(args),
+            Self::Graphs(args) => graphs::execute(args),
+            Self::Calibrate(args) => calibrate::execute(args),
+            Self::Predict(args) => predict::execute(args),
+            Self::Draw(args) => draw::execute(args),
+            Self::Client(args) => requests::execute_client(args),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `xsched bench partition`.
+
+use clap::{Args, value_parser};
+
+use super::args::{PredictFlags, SpinArgs};
+use super::common::{describe, run, with_prediction};
+use super::on::on_device;
+use crate::bench::partition;
+use crate::console::Ending;
+use crate::console::table::{number, percent, table};
+use crate::device::{Bench, Described};
+use crate::error::CommandError;
+use crate::predict;
+
+#[derive(Debug, Args)]
+pub struct PartitionArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    #[command(flatten)]
+    pub(crate) predict: PredictFlags,
+    /// Policy with shares: wfq, up or pup.
+    #[arg(long, value_name = "P", default_value = "wfq")]
+    pub(crate) policy: String,
+    /// The first task's part in percent; the other has the rest.
+    #[arg(long, value_name = "PERCENT", default_value_t = 75)]
+    #[arg(value_parser = value_parser!(u8).range(1..=99))]
+    pub(crate) share: u8,
+    /// Lengths of the two tasks' commands in microseconds, with a comma between.
+    #[arg(long, value_name = "US,US", value_delimiter = ',', num_args = 1)]
+    #[arg(default_value = "500,500", value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) commands_us: Vec<u64>,
+    /// Commands that each task keeps in flight.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    pub(crate) threshold: u32,
+    /// Highest preemption level to try, 1 to 3; by default all that the device has.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
+    pub(crate) level: Option<u8>,
+    /// How long each combination is measured, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 4)]
+    #[arg(value_parser = value_parser!(u64).range(1..=3_600))]
+    pub(crate) seconds: u64,
+}
+
+/// `xsched bench partition`.
+pub(super) fn execute(args: &PartitionArgs) -> Result<Ending, CommandError> {
+    let given = predict::file_of(args.predict.options.device_file.as_deref())?;
+    let first = args.commands_us.first().copied().unwrap_or(500);
+    let second = args.commands_us.get(1).copied().unwrap_or(first);
+    let plan = |device: &Described| partition::Plan {
+        policy: args.policy.clone(),
+        shares: (args.share, 100 - args.share),
+        commands_ns: (first * 1_000, second * 1_000),
+        threshold: args.threshold,
+        levels: (1..=args.level.unwrap_or(3).min(device.level)).collect(),
+        measured_ms: args.seconds * 1_000,
+    };
+    run(
+        "partition",
+        &args.spin,
+        |show| {
+            on_device!(args.spin.hal, args.spin.device, |bench| {
+                partition::run(&bench, &plan(&bench.describe()), show)
+            })
+        },
+        |outcome| {
+            let text = partition_report(outcome);
+            let on = (&args.predict, given, &outcome.device);
+            Ok(with_prediction(text, on, |device| {
+                predict::partition(device, &outcome.plan, &outcome.cells)
+            }))
+        },
+    )
+}
+
+fn partition_report(outcome: &partition::Outcome) -> String {
+    let partition::Outcome { device, plan, alone, cells } = outcome;
+    let (first, second) = plan.commands_ns;
+    let mut text = describe(device);
+    text += &format!(
+        "two tasks of {} and {} µs commands, {} in flight each, parts {}:{} under {}; the first \
+         alone on a plain stream uses {} of the device\n\n",
+        first / 1_000,
+        second / 1_000,
+        plan.threshold,
+        plan.shares.0,
+        plan.shares.1,
+        plan.policy,
+        percent(Some(*alone))
+    );
+    let header = ["<way", "first", "second", "total/alone", "first counted", "second", "cores"];
+    let rows = cells.iter().map(|cell| {
+        let part = |value: f64| format!("{value:.2}%");
+        vec![
+            cell.level.map_or_else(|| "plain".to_owned(), |level| format!("lv{level}")),
+            part(cell.first_percent),
+            part(100.0 - cell.first_percent),
+            number(Some(cell.total), 4),
+            number(Some(cell.counted.0), 3),
+            number(Some(cell.counted.1), 3),
+            number(Some(cell.processors), 2),
+        ]
+    });
+    text + &table("parts of what both got", &header, rows)
+}

@@ -1,0 +1,103 @@
+//! `xsched bench predict`: predictions for a record that a bench has written before.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, value_parser};
+use serde::{Deserialize, Serialize};
+
+use super::args::PredictOptions;
+use crate::bench::{partition, preempt, priority};
+use crate::console::Ending;
+use crate::console::output::{Outputs, Places};
+use crate::error::CommandError;
+use crate::predict::{self, Prediction};
+use crate::record::{Head, read};
+use crate::stats::Quantiles;
+
+#[derive(Debug, Args)]
+pub struct PredictArgs {
+    /// What `bench fixed-priority`, `partition` or `preempt` wrote with `--json`.
+    pub(crate) record: PathBuf,
+    #[command(flatten)]
+    pub(crate) options: PredictOptions,
+    /// A median error above so many percent is a finding.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
+    #[arg(value_parser = value_parser!(u32).range(0..=1_000))]
+    pub(crate) within: u32,
+    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// What is read of a record of `bench fixed-priority`.
+#[derive(Debug, Deserialize)]
+struct FixedPriority {
+    plan: priority::Plan,
+    alone: Quantiles,
+    alone_queue: Quantiles,
+    cells: Vec<priority::Cell>,
+}
+
+/// What is read of a record of `bench partition`.
+#[derive(Debug, Deserialize)]
+struct Partition {
+    plan: partition::Plan,
+    cells: Vec<partition::Cell>,
+}
+
+/// What is read of a record of `bench preempt`.
+#[derive(Debug, Deserialize)]
+struct Preempt {
+    rows: Vec<preempt::Row>,
+}
+
+/// What `--json` writes.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    bench: &'a str,
+    version: &'static str,
+    record: String,
+    #[serde(flatten)]
+    prediction: &'a Prediction,
+}
+
+/// `xsched bench predict`: the record's figures beside those of the simulator. A median error above
+/// the limit is a finding.
+///
+/// # Errors
+/// If the record or the device file cannot be read, or the device cannot do what was run.
+pub(super) fn execute(args: &PredictArgs) -> Result<Ending, CommandError> {
+    let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
+    let given = predict::file_of(args.options.device_file.as_deref())?;
+    let place = args.record.display().to_string();
+    let text = fs::read_to_string(&args.record)
+        .map_err(|source| CommandError::Read { place: place.clone(), source })?;
+    let head: Head = read(&text, &place)?;
+    let device = predict::device_for(given, &head.device.device)?;
+    let prediction = match head.bench.as_str() {
+        "fixed-priority" => {
+            let FixedPriority { plan, alone, alone_queue, cells } = read(&text, &place)?;
+            predict::fixed_priority(&device, &plan, [&alone, &alone_queue], &cells)?
+        }
+        "partition" => {
+            let Partition { plan, cells } = read(&text, &place)?;
+            predict::partition(&device, &plan, &cells)?
+        }
+        "preempt" => {
+            let Preempt { rows } = read(&text, &place)?;
+            predict::preempt(&device, &rows)?
+        }
+        _ => return Err(CommandError::NotPredicted { place, bench: head.bench }),
+    };
+    if let Some(output) = &outputs.json {
+        let version = env!("CARGO_PKG_VERSION");
+        let prediction = &prediction;
+        let document = Document { bench: &head.bench, version, record: place, prediction };
+        output.write(|out| xsched_sim::report::write_json(out, &document))?;
+    }
+    outputs.tables().print(&prediction.report())?;
+    let limit = f64::from(args.within) / 100.0;
+    Ok(Ending::new(prediction.median_error.is_none_or(|error| error > limit)))
+}

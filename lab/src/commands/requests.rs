@@ -1,0 +1,157 @@
+//! `xsched bench requests`.
+
+use std::io;
+use std::process::Command;
+
+use clap::ValueEnum as _;
+use clap::{Args, value_parser};
+
+use super::args::{SpinArgs, SpinHal};
+use super::common::describe;
+use super::on::on_device;
+use crate::bench::requests::Form;
+use crate::bench::requests::{Client, Outcome, Plan, Row, client, run};
+use crate::console::Ending;
+use crate::console::table::{number, table};
+use crate::device::mode::Mode;
+use crate::error::CommandError;
+use crate::stats::Quantiles;
+
+#[derive(Debug, Args)]
+pub struct RequestsArgs {
+    #[command(flatten)]
+    pub(crate) spin: SpinArgs,
+    /// Numbers of threads that make requests at once, with commas between.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2,3")]
+    #[arg(value_parser = value_parser!(u32).range(1..=64))]
+    pub(crate) clients: Vec<u32>,
+    /// Numbers of processes that make requests at once, with commas between; 0 leaves them out.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "3")]
+    #[arg(value_parser = value_parser!(u32).range(0..=16))]
+    pub(crate) processes: Vec<u32>,
+    /// How requests are launched, with commas between: kernel by kernel (`kernels`), or as one
+    /// `graph`.
+    #[arg(long, value_name = "F,F", value_delimiter = ',', default_value = "kernels,graph")]
+    pub(crate) forms: Vec<Form>,
+    /// Requests of each thread.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) requests: u32,
+    /// Between two requests of a thread, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 20)]
+    #[arg(value_parser = value_parser!(u64).range(0..=10_000))]
+    pub(crate) pause_ms: u64,
+}
+
+/// A process that makes requests, which `requests` starts.
+#[derive(Debug, Args)]
+pub struct ClientArgs {
+    /// The device.
+    #[arg(long, value_enum)]
+    pub(crate) hal: SpinHal,
+    /// The number of the device.
+    #[arg(long)]
+    pub(crate) device: u32,
+    /// How its requests are launched.
+    #[arg(long)]
+    pub(crate) form: Form,
+    /// How many.
+    #[arg(long)]
+    pub(crate) requests: u32,
+    /// Between two.
+    #[arg(long)]
+    pub(crate) pause_ns: u64,
+}
+
+/// Runs requests from one thread and from several, and prints what of them is the host's.
+pub(super) fn execute(args: &RequestsArgs) -> Result<Ending, CommandError> {
+    let plan = Plan {
+        forms: args.forms.clone(),
+        processes: args.processes.iter().copied().filter(|&count| count > 0).collect(),
+        threads: args.clients.clone(),
+        requests: args.requests,
+        pause_ns: args.pause_ms * 1_000_000,
+        modes: vec![Mode::Plain, Mode::Lv1],
+    };
+    let launcher = |wanted: &Client| client_command(&args.spin, wanted);
+    super::common::run(
+        "requests",
+        &args.spin,
+        |show| {
+            on_device!(args.spin.hal, args.spin.device, |bench| {
+                run(&bench, &plan, &launcher, show)
+            })
+        },
+        |outcome| Ok(report(outcome)),
+    )
+}
+
+/// The command line of a process that makes requests.
+fn client_command(spin: &SpinArgs, wanted: &Client) -> io::Result<Command> {
+    if spin.hal == SpinHal::Host {
+        let why = "each process would have a processor as a device of its own";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    let mut command = Command::new(std::env::current_exe()?);
+    let hal = spin.hal.to_possible_value().map(|hal| hal.get_name().to_owned());
+    command.args(["bench", "client", "--hal", &hal.unwrap_or_default()]);
+    command.args(["--device", &spin.device.to_string(), "--form", wanted.form.name()]);
+    command.args(["--requests", &wanted.requests.to_string()]);
+    command.args(["--pause-ns", &wanted.pause_ns.to_string()]);
+    Ok(command)
+}
+
+/// `xsched bench client`, which this bench starts.
+pub(super) fn execute_client(args: &ClientArgs) -> Result<Ending, CommandError> {
+    let wanted = Client { form: args.form, requests: args.requests, pause_ns: args.pause_ns };
+    // Plain streams are the runtime's, whoever holds queues beside them.
+    let hal = if args.hal == SpinHal::Kfd { SpinHal::Hip } else { args.hal };
+    let ran = on_device!(hal, args.device, |bench| {
+        client(&bench, &wanted, io::stdin().lock(), io::stdout().lock())
+    });
+    ran.map_err(CommandError::device)?;
+    Ok(Ending::Fine)
+}
+
+fn report(outcome: &Outcome) -> String {
+    let Outcome { device, plan, kernels_ns, rows, left_out } = outcome;
+    let total_ms = kernels_ns.iter().sum::<u64>() as f64 / 1e6;
+    let mut text = describe(device);
+    text += &format!(
+        "{} requests of {} kernels of {total_ms:.2} ms in all from each thread, {} ms between \
+         them\n\n",
+        plan.requests,
+        kernels_ns.len(),
+        plan.pause_ns / 1_000_000
+    );
+    let header = [
+        "<way",
+        "<launched as",
+        "threads",
+        "processes",
+        "whole mean",
+        "P50",
+        "P95",
+        "max",
+        "launches mean",
+        "max",
+        "rest mean",
+        "requests/s",
+    ];
+    text += &table("times of a request in ms", &header, rows.iter().map(cells));
+    for (what, why) in left_out {
+        text += &format!("left out: {what}: {why}\n");
+    }
+    text
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let ms = |us: f64| number(Some(us / 1e3), 3);
+    let Quantiles { mean_us, p50_us, p95_us, max_us, .. } = row.whole;
+    let mut cells = vec![row.mode.to_string(), row.form.to_string()];
+    cells.extend([row.threads, row.processes.max(1)].map(|count| count.to_string()));
+    cells.extend([mean_us, p50_us, p95_us, max_us].map(ms));
+    cells.extend([row.submit.mean_us, row.submit.max_us, row.rest.mean_us].map(ms));
+    cells.push(number(Some(row.per_second), 2));
+    cells
+}

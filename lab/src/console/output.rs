@@ -1,0 +1,203 @@
+//! Where results go: files, which appear whole or not at all, and the two standard streams.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use crate::error::CommandError;
+
+/// A place to write a result to.
+#[derive(Debug)]
+pub enum Output {
+    /// Standard output.
+    Stdout,
+    /// A file that is written beside its place and then renamed.
+    File(PathBuf),
+    /// Something that exists and is not a regular file, such as a device: written directly, since
+    /// a rename would replace it.
+    Special(PathBuf),
+}
+
+/// The places for results, checked before any work is done.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// All figures.
+    pub json: Option<Output>,
+    /// A picture.
+    pub svg: Option<Output>,
+    /// A timeline.
+    pub trace: Option<Output>,
+    /// A record for `xsched replay`.
+    pub record: Option<Output>,
+}
+
+/// The places named on the command line, as they were named.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Places<'a> {
+    /// All figures; `-` is standard output.
+    pub json: Option<&'a Path>,
+    /// A picture.
+    pub svg: Option<&'a Path>,
+    /// A timeline.
+    pub trace: Option<&'a Path>,
+    /// A record for `xsched replay`.
+    pub record: Option<&'a Path>,
+}
+
+impl Outputs {
+    /// Checks that every place can be written to, so that a mistake shows before a long run.
+    pub fn prepare(places: Places<'_>) -> Result<Self, CommandError> {
+        let Places { json, svg, trace, record } = places;
+        let named: Vec<&Path> = [json, svg, trace, record].into_iter().flatten().collect();
+        for (index, path) in named.iter().enumerate() {
+            if named.iter().take(index).any(|earlier| earlier == path) {
+                return Err(CommandError::SamePlace { place: path.display().to_string() });
+            }
+        }
+        for (option, path) in [("svg", svg), ("trace", trace), ("record", record)] {
+            if path == Some(Path::new("-")) {
+                return Err(CommandError::NotToStdout { option });
+            }
+        }
+        let open = |path: Option<&Path>| path.map(Output::prepare).transpose();
+        Ok(Self { json: open(json)?, svg: open(svg)?, trace: open(trace)?, record: open(record)? })
+    }
+
+    /// Where the tables go: to standard error when standard output is taken.
+    pub fn tables(&self) -> Stream {
+        match self.json {
+            Some(Output::Stdout) => Stream::Stderr,
+            _ => Stream::Stdout,
+        }
+    }
+}
+
+impl Output {
+    /// Checks that the place can be written to; `-` is standard output.
+    pub fn prepare(path: &Path) -> Result<Self, CommandError> {
+        if path == Path::new("-") {
+            return Ok(Self::Stdout);
+        }
+        Self::probe(path).map_err(|error| cannot_write(path, error))
+    }
+
+    fn probe(path: &Path) -> io::Result<Self> {
+        // What a link points to is replaced, not the link.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        match fs::metadata(&path) {
+            Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if !found.is_file() => Ok(Self::Special(path)),
+            _ => {
+                let beside = Beside::create(&path)?;
+                drop(beside);
+                Ok(Self::File(path))
+            }
+        }
+    }
+
+    /// Writes the result.
+    pub fn write(
+        &self,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), CommandError> {
+        match self {
+            Self::Stdout => Stream::Stdout.write(fill),
+            Self::Special(path) => {
+                let file = OpenOptions::new().write(true).open(path);
+                file.and_then(|file| fill_file(&file, fill)).map_err(|e| cannot_write(path, e))
+            }
+            Self::File(path) => {
+                let beside = Beside::create(path);
+                beside.and_then(|beside| beside.finish(fill)).map_err(|e| cannot_write(path, e))
+            }
+        }
+    }
+}
+
+fn cannot_write(path: &Path, source: io::Error) -> CommandError {
+    CommandError::Write { place: path.display().to_string(), source }
+}
+
+fn fill_file(file: &File, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    fill(&mut out)?;
+    out.flush()
+}
+
+/// A file beside the one that it is going to replace; removed unless it did.
+#[derive(Debug)]
+struct Beside {
+    file: File,
+    /// Where it is, until it is renamed.
+    temporary: PathBuf,
+    target: PathBuf,
+}
+
+impl Beside {
+    fn create(target: &Path) -> io::Result<Self> {
+        let Some(name) = target.file_name() else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mut beside = OsString::from(".");
+        beside.push(name);
+        beside.push(format!(".{}.tmp", process::id()));
+        let temporary = target.with_file_name(beside);
+        let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        Ok(Self { file, temporary, target: target.to_owned() })
+    }
+
+    fn finish(self, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        fill_file(&self.file, fill)?;
+        fs::rename(&self.temporary, &self.target)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // After the rename there is nothing left to remove.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// One of the two standard streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Stream {
+    /// Prints the text.
+    pub fn print(self, text: &str) -> Result<(), CommandError> {
+        self.write(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Writes to the stream. That the reader has gone away, as `head` does, is no failure.
+    fn write(
+        self,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), CommandError> {
+        let (result, place) = match self {
+            Self::Stdout => {
+                let mut out = io::stdout().lock();
+                (fill(&mut out).and_then(|()| out.flush()), "standard output")
+            }
+            Self::Stderr => (fill(&mut io::stderr().lock()), "standard error"),
+        };
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(CommandError::Write { place: place.to_owned(), source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Prints to standard error as well as that goes.
+pub fn complain(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,197 @@
+//! The demo: three tasks of different priority on a real device, first each alone, then beside each
+//! other without a policy, then under one.
+
+pub mod device;
+pub mod judge;
+pub mod predict;
+pub mod spool;
+pub mod workload;
+
+use std::time::Duration;
+
+use xsched::core::level::Level;
+use xsched::core::policy::Policy;
+use xsched::policies::Any;
+use xsched::policies::fcfs::Fcfs;
+use xsched_sim::outcome::{Outcome, TaskOutcome};
+use xsched_sim::report::{Combination, RunFigures, comparison_svg};
+use xsched_sim::run::RunError;
+use xsched_sim::scenario::DeviceSpec;
+
+use self::device::{DemoDevice, Request};
+use self::judge::Modes;
+use self::predict::{Model, predict};
+use self::spool::Spool;
+use self::workload::{Phase, Task, tasks};
+use crate::error::CommandError;
+
+/// Requests of the task of highest priority, by default: enough for a P99.
+pub const REQUESTS: u64 = 1_000;
+/// The same for a quick look.
+pub const QUICK_REQUESTS: u64 = 40;
+/// Changes of the pauses follow from this.
+const SEED: u64 = 1;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The policy of the scheduled mode.
+    pub policy: Any,
+    /// The highest level of a hold.
+    pub level: Level,
+    /// The three tasks.
+    pub tasks: [Task; 3],
+}
+
+impl Plan {
+    /// The plan for a device whose highest level is `top`.
+    ///
+    /// # Errors
+    /// If there is no such policy or level.
+    pub fn new(
+        policy: &str,
+        level: Option<u8>,
+        requests: u64,
+        top: Level,
+    ) -> Result<Self, RunError> {
+        let unknown = |_| RunError::UnknownPolicy { name: policy.to_owned() };
+        let policy = policy.parse().map_err(unknown)?;
+        let level = match level {
+            None => top,
+            Some(n) => Level::from_number(n).ok_or(RunError::NoSuchLevel { level: n })?.min(top),
+        };
+        Ok(Self { policy, level, tasks: tasks(requests) })
+    }
+}
+
+/// The three modes, live or simulated.
+#[derive(Clone, Debug)]
+pub struct Outcomes {
+    /// Each task by itself.
+    pub alone: Outcome,
+    /// All tasks without a policy.
+    pub unscheduled: Outcome,
+    /// All tasks under the policy.
+    pub scheduled: Outcome,
+}
+
+impl Outcomes {
+    /// Their figures.
+    #[must_use]
+    pub fn figures(&self) -> Modes {
+        Modes {
+            alone: RunFigures::of(&self.alone),
+            unscheduled: RunFigures::of(&self.unscheduled),
+            scheduled: RunFigures::of(&self.scheduled),
+        }
+    }
+}
+
+/// Runs all modes on the device, one after the other. `progress` gets the share that is done, 0 to 1.
+///
+/// # Errors
+/// If the device or the runtime refuses.
+pub fn measure<D: DemoDevice>(
+    device: &D,
+    plan: &Plan,
+    record: Option<&Spool>,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Result<Outcomes, CommandError> {
+    let device_ns = device.request().device_ns();
+    // How long each part takes if all goes well, for the bar and for the limits.
+    let singles = plan.tasks.each_ref().map(|task| expected(task, device_ns));
+    let [crowd, ordered] =
+        [3 * device_ns, device_ns * 3 / 2].map(|ns| expected(&plan.tasks[0], ns));
+    let total = singles.iter().sum::<Duration>() + crowd + ordered;
+    let mut before = Duration::ZERO;
+    let mut part = |policy: &Any, tasks: &[Task], span: Duration, record| {
+        let (start, policy) = (before, policy.clone());
+        before += span;
+        let limit = span.mul_f64(LIMIT) + workload::WARMUP * 2;
+        let phase = Phase { policy, level: plan.level, limit, seed: SEED, record };
+        workload::run(device, tasks, &phase, &|done| {
+            progress((start + span.mul_f64(done)).div_duration_f64(total));
+        })
+    };
+    let fcfs = Any::Fcfs(Fcfs);
+    let mut alone = Vec::new();
+    for (task, span) in plan.tasks.iter().zip(singles) {
+        alone.extend(part(&fcfs, &[*task], span, None)?);
+    }
+    let unscheduled = part(&fcfs, &plan.tasks, crowd, None)?;
+    let scheduled = part(&plan.policy, &plan.tasks, ordered, record)?;
+    Ok(Outcomes {
+        alone: outcome("alone", plan, alone),
+        unscheduled: outcome("unscheduled", plan, unscheduled),
+        scheduled: outcome(plan.policy.name(), plan, scheduled),
+    })
+}
+
+/// A part of the demo is cut off after this multiple of the time that it should take.
+const LIMIT: f64 = 1.3;
+
+/// How long a task takes for its requests if each takes `latency_ns`.
+fn expected(task: &Task, latency_ns: u64) -> Duration {
+    Duration::from_nanos((latency_ns + task.think_ns).saturating_mul(task.requests))
+}
+
+fn outcome(mode: &str, plan: &Plan, tasks: Vec<TaskOutcome>) -> Outcome {
+    Outcome {
+        scenario: "xsched-demo".to_owned(),
+        policy: mode.to_owned(),
+        level: plan.level.number(),
+        seed: SEED,
+        duration_ns: tasks.iter().map(|task| task.measured_ns).max().unwrap_or(0),
+        tasks,
+        ..Outcome::default()
+    }
+}
+
+/// The simulator's view of all modes.
+///
+/// # Errors
+/// If the device cannot do the level.
+pub fn simulate(
+    device: &DeviceSpec,
+    request: Request,
+    plan: &Plan,
+) -> Result<Outcomes, CommandError> {
+    let run = |policy, tasks| {
+        predict(&Model { device, request, tasks, policy, level: plan.level, seed: SEED })
+    };
+    let fcfs = Any::Fcfs(Fcfs).name();
+    let mut alone = Vec::new();
+    for task in &plan.tasks {
+        alone.extend(run(fcfs, std::slice::from_ref(task))?.tasks);
+    }
+    Ok(Outcomes {
+        alone: outcome("alone", plan, alone),
+        unscheduled: run(fcfs, &plan.tasks)?,
+        scheduled: run(plan.policy.name(), &plan.tasks)?,
+    })
+}
+
+/// One diagram per task, with a line for each mode, and one for what the simulator says of it.
+///
+/// # Errors
+/// If there is nothing to draw.
+pub fn picture(plan: &Plan, live: &Outcomes, simulated: &Outcomes) -> Result<String, CommandError> {
+    let level = plan.policy.holds().then_some(plan.level.number());
+    let name = |policy: &str, level| Combination { policy: policy.to_owned(), level };
+    let scheduled = plan.policy.name();
+    let combinations = [
+        name("alone", None),
+        name("unscheduled", None),
+        name(scheduled, level),
+        name("simulated unscheduled", None),
+        name(&format!("simulated {scheduled}"), level),
+    ];
+    let outcomes = [
+        live.alone.clone(),
+        live.unscheduled.clone(),
+        live.scheduled.clone(),
+        simulated.unscheduled.clone(),
+        simulated.scheduled.clone(),
+    ];
+    Ok(comparison_svg(&combinations, &outcomes)?)
+}

@@ -1,0 +1,112 @@
+//! What the simulator says about the same service on the same device.
+
+use xsched::core::level::Level;
+use xsched_sim::outcome::Outcome;
+use xsched_sim::run::{RunError, RunOptions, run};
+use xsched_sim::scenario::Comparators;
+use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
+
+use super::device::Request;
+use super::workload::{Task, WARMUP, WINDOW};
+
+/// From a report to the scheduler seeing it, and from its order to the queue obeying it: a thread
+/// that is woken on an idle processor.
+const SCHEDULER_NS: u64 = 15_000;
+/// Entries that an XQueue has room for, as in the runtime's defaults.
+const CAPACITY: u32 = 1_024;
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Model<'a> {
+    /// The device.
+    pub device: &'a DeviceSpec,
+    /// What each request is.
+    pub request: Request,
+    /// Who sends requests.
+    pub tasks: &'a [Task],
+    /// The policy, by name.
+    pub policy: &'a str,
+    /// The deepest hold.
+    pub level: Level,
+    /// Where all randomness follows from.
+    pub seed: u64,
+}
+
+/// Runs the simulator.
+///
+/// # Errors
+/// If there is no such policy, or the device cannot do the level.
+pub fn predict(model: &Model<'_>) -> Result<Outcome, RunError> {
+    run(&scenario(model), &RunOptions { checks: true, ..RunOptions::default() }, &mut |_| {})
+}
+
+/// The scenario. The run ends with the last request of the first task; a number of requests for the
+/// others would have them stop earlier than that, and leave the first alone.
+fn scenario(model: &Model<'_>) -> Scenario {
+    Scenario {
+        name: "xsched-demo".to_owned(),
+        description: String::new(),
+        seed: model.seed,
+        seeds: 1,
+        duration_ns: None,
+        warmup_ns: WARMUP.as_nanos() as u64,
+        policy: model.policy.to_owned(),
+        k: None,
+        timeslice_ns: None,
+        ageing_ns: None,
+        level: model.level.number(),
+        scheduler_latency_ns: SCHEDULER_NS,
+        devices: vec![model.device.clone()],
+        processes: Vec::new(),
+        tasks: model.tasks.iter().enumerate().map(|(n, t)| task_spec(t, n == 0, model)).collect(),
+        references: Vec::new(),
+        fitted: Vec::new(),
+        comparators: Comparators::default(),
+    }
+}
+
+fn task_spec(task: &Task, ends_the_run: bool, model: &Model<'_>) -> TaskSpec {
+    let think = Dist::Constant(task.think_ns);
+    let Request { kernels, kernel_ns } = model.request;
+    // Those of the warm-up come on top.
+    let requests = task.requests + WARMUP.as_nanos() as u64 / model.request.device_ns() + 1;
+    TaskSpec {
+        arrival: Arrival::Closed { think, jitter_ns: task.jitter_ns() },
+        requests: ends_the_run.then_some(requests),
+        commands: kernels,
+        command: Dist::Constant(kernel_ns),
+        threshold: WINDOW.0,
+        batch: WINDOW.1,
+        capacity: CAPACITY,
+        priority: task.priority,
+        ..TaskSpec::named(task.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::{DemoDevice, HostDemo};
+    use super::super::workload::tasks;
+    use super::*;
+    use xsched_sim::report::RunFigures;
+
+    #[test]
+    fn the_model_meets_the_criteria_and_breaks_no_invariant() {
+        let (device, tasks) = (HostDemo::new(), tasks(200));
+        let spec = device.model();
+        let (request, seed) = (device.request(), 1);
+        let run = |policy, tasks| {
+            let level = Level::Interrupt;
+            let model = Model { device: &spec, request, tasks, policy, level, seed };
+            let outcome = predict(&model).unwrap();
+            assert!(outcome.checks.values().all(|check| check.violations == 0));
+            outcome
+        };
+        let alone = run("fcfs", &tasks[..1]);
+        let [unscheduled, scheduled] = ["fcfs", "hpf"].map(|policy| run(policy, &tasks));
+        let p50 = |outcome: &Outcome| RunFigures::of(outcome).tasks[0].latency_ms.p50.unwrap();
+        assert!(p50(&unscheduled) >= 1.6 * p50(&alone));
+        assert!(p50(&scheduled) <= 1.15 * p50(&alone));
+        assert!(scheduled.tasks.iter().all(|task| task.latencies_ns.len() >= 40));
+    }
+}

@@ -1,0 +1,212 @@
+//! Kernels for AMD GPUs that check their results.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use xsched_hal_hip::HipApi;
+use xsched_hal_stream::{ClockProbe, StreamApi, StreamCommand};
+
+use super::interruptible::Side;
+use super::load::{Kind, Load, Share, Sums, Worker};
+use crate::device::clocks::DeviceClock;
+use crate::device::{LabError, Victim};
+use crate::kernels::RawStream;
+use crate::kernels::{SideCalls, WorkKernels, WorkMemory};
+use crate::stats::ns_of;
+
+/// Workgroups that fill a compute unit, which has room for 2,048 work-items.
+const PER_UNIT: u32 = 8;
+/// The same for those that use half of its local memory each, and for those that all have to be
+/// there at once, with room to spare.
+const FEW_PER_UNIT: u32 = 2;
+/// Rounds of the launch that shows how long a round takes.
+const ROUNDS: u64 = 2_000;
+/// Undisturbed launches whose results have to be the same.
+const REFERENCES: u32 = 3;
+/// Device time of an allocation's and a copy's bytes is what programs often have.
+const SIDE_BYTES: usize = 1 << 20;
+
+/// Commands for one queue, and what they write.
+#[derive(Debug)]
+pub struct HipWorker {
+    command: StreamCommand<HipApi>,
+    memory: WorkMemory,
+    /// What had been added up before the first command, and what each adds.
+    base: (u64, u64),
+    each: u64,
+    probe: ClockProbe<HipApi>,
+    origin: Instant,
+    /// As read when the commands were last quiet.
+    clock: Option<DeviceClock>,
+    armed_ns: u64,
+}
+
+/// Workgroups for a share of a device with so many compute units.
+fn blocks(kind: Kind, share: Share, units: u32) -> u32 {
+    let per_unit = match kind {
+        Kind::Lds | Kind::Meeting | Kind::Cooperative => FEW_PER_UNIT,
+        _ => PER_UNIT,
+    };
+    match share {
+        Share::One => 1,
+        Share::Half => (units / 2).max(1) * per_unit,
+        Share::Full => units.max(1) * per_unit,
+    }
+}
+
+impl HipWorker {
+    /// Makes commands, measures how long they take, and runs some of them undisturbed. The device
+    /// has to be idle.
+    ///
+    /// # Errors
+    /// If the device refuses, or the results of undisturbed commands differ.
+    pub fn new(api: &Arc<HipApi>, kernels: &WorkKernels, load: Load) -> Result<Self, LabError> {
+        let Load { kind, share, ns } = load;
+        let memory = WorkMemory::new(api, blocks(kind, share, api.about().units));
+        let memory = memory.map_err(LabError::new)?;
+        let command = |rounds: u64| {
+            let kernel = match kind {
+                Kind::Meeting => kernels.kernel(Kind::Cooperative.name(), rounds, &memory),
+                Kind::Cooperative => kernels.cooperative(kind.name(), rounds, &memory),
+                _ => kernels.kernel(kind.name(), rounds, &memory),
+            };
+            let kernel = kernel.ok_or_else(|| LabError::new(format!("no kernel of {kind}")))?;
+            Ok::<_, LabError>(StreamCommand::native(kernel))
+        };
+        let mut stream = RawStream::new(Arc::clone(api), None).map_err(LabError::new)?;
+        let mut run = |command: &StreamCommand<HipApi>| {
+            let start = Instant::now();
+            stream.launch(command).and_then(|()| stream.wait()).map_err(LabError::new)?;
+            Ok::<_, LabError>(ns_of(start.elapsed()))
+        };
+        let trial = command(ROUNDS)?;
+        // The first brings the clock up.
+        run(&trial)?;
+        let took_ns = run(&trial)?.max(1);
+        let rounds = u128::from(ns) * u128::from(ROUNDS) / u128::from(took_ns);
+        let command = command(u64::try_from(rounds).unwrap_or(u64::MAX).max(1))?;
+        let each = reference(&memory, || run(&command).map(|_| ()))?;
+        let probe = ClockProbe::new(Arc::clone(api)).map_err(LabError::new)?;
+        let (base, origin) = (memory.sums(), Instant::now());
+        Ok(Self { command, memory, base, each, probe, origin, clock: None, armed_ns: 0 })
+    }
+
+    fn host_ns(clock: &DeviceClock, device_ns: u64) -> u64 {
+        u64::try_from(clock.host_ns(device_ns)).unwrap_or(0)
+    }
+}
+
+/// What each undisturbed run adds to the sum.
+fn reference(
+    memory: &WorkMemory,
+    mut run: impl FnMut() -> Result<(), LabError>,
+) -> Result<u64, LabError> {
+    let mut each = None;
+    for _ in 0..REFERENCES {
+        let (before, done) = memory.sums();
+        run()?;
+        let (after, all) = memory.sums();
+        let added = after.wrapping_sub(before);
+        if all.wrapping_sub(done) != u64::from(memory.blocks()) {
+            return Err(LabError::new("a kernel ended and not all of its workgroups had"));
+        }
+        if *each.get_or_insert(added) != added {
+            return Err(LabError::new("undisturbed kernels have different results"));
+        }
+    }
+    Ok(each.unwrap_or_default())
+}
+
+impl Victim for HipWorker {
+    type Command = StreamCommand<HipApi>;
+
+    fn next(&mut self) -> StreamCommand<HipApi> {
+        self.command.clone()
+    }
+
+    fn is_longer(&self) -> bool {
+        true
+    }
+
+    fn marks(&self) -> u64 {
+        self.memory.last_ns()
+    }
+
+    /// They say about once in a microsecond that they run, so silence is enough.
+    fn is_inside(&self) -> bool {
+        false
+    }
+
+    /// What kernels write is seen microseconds later.
+    fn settled(&self) -> Duration {
+        Duration::from_micros(200)
+    }
+
+    fn now_ns(&self) -> u64 {
+        ns_of(self.origin.elapsed())
+    }
+
+    fn last_ns(&mut self) -> Result<(u64, u64), LabError> {
+        let last = self.memory.last_ns();
+        let clock = DeviceClock::estimate(&mut self.probe, self.origin)?;
+        self.clock = Some(clock);
+        Ok((Self::host_ns(&clock, last), clock.uncertain_ns))
+    }
+
+    fn arm(&mut self) {
+        self.armed_ns = self.memory.last_ns();
+    }
+
+    fn first_ns(&mut self) -> Option<u64> {
+        let first = self.memory.first_after(self.armed_ns)?;
+        self.clock.map(|clock| Self::host_ns(&clock, first))
+    }
+}
+
+impl Worker for HipWorker {
+    /// Which commands were wrong cannot be told from the sum, so it is one if any was.
+    fn sums(&mut self) -> Result<Sums, LabError> {
+        let (sum, blocks) = self.memory.sums();
+        let finished = blocks.wrapping_sub(self.base.1) / u64::from(self.memory.blocks());
+        let expected = self.base.0.wrapping_add(self.each.wrapping_mul(finished));
+        Ok(Sums { finished, wrong: u64::from(sum != expected) })
+    }
+}
+
+/// Allocations and copies through HIP.
+#[derive(Debug)]
+pub struct HipSide(SideCalls);
+
+impl HipSide {
+    /// On a device that was opened for this.
+    ///
+    /// # Errors
+    /// If there is no memory left.
+    pub fn new(api: HipApi) -> Result<Self, LabError> {
+        SideCalls::new(api, SIDE_BYTES).map(Self).map_err(LabError::new)
+    }
+}
+
+impl Side for HipSide {
+    fn allocate(&mut self) -> Result<(), LabError> {
+        self.0.allocate().map_err(LabError::new)
+    }
+
+    fn copy(&mut self) -> Result<(), LabError> {
+        self.0.copy().map_err(LabError::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_an_mi308x() {
+        assert_eq!(blocks(Kind::Alu, Share::One, 80), 1);
+        assert_eq!(blocks(Kind::Alu, Share::Half, 80), 320);
+        assert_eq!(blocks(Kind::Mfma, Share::Full, 80), 640);
+        assert_eq!(blocks(Kind::Cooperative, Share::Full, 80), 160);
+        assert_eq!(blocks(Kind::Lds, Share::Half, 1), 2);
+    }
+}

@@ -1,0 +1,75 @@
+//! What the experiments with interrupts need of a device.
+
+use xsched::core::hal::Backend;
+
+use super::load::{Kind, Load, Share, Worker};
+use super::tenants::Tenant;
+use super::{Bench, LabError};
+
+/// A device whose Lv3 can be looked at.
+pub trait Kit: Bench {
+    /// Commands to be interrupted.
+    type Worker: Worker<Command = Self::Command>;
+
+    /// The ways to interrupt that can be used here, the default first.
+    fn mechanisms(&self) -> Vec<String>;
+
+    /// The ways that cannot be used, each with the reason.
+    fn refused_mechanisms(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// The kinds of kernels that the device has.
+    fn kinds(&self) -> Vec<Kind>;
+
+    /// The shares that make a difference on the device.
+    fn shares(&self) -> Vec<Share>;
+
+    /// Opens the device with a mechanism.
+    ///
+    /// # Errors
+    /// If there is no such mechanism, or the device refuses.
+    fn open(&self, mechanism: &str) -> Result<Self::Backend, LabError>;
+
+    /// How a queue of the device is opened that can be interrupted.
+    fn interruptible(&self) -> <Self::Backend as Backend>::Config;
+
+    /// Commands for one queue.
+    ///
+    /// # Errors
+    /// If the device has no such kernels, or refuses.
+    fn worker(&self, load: Load) -> Result<Self::Worker, LabError>;
+
+    /// An allocation and its end, as programs make them; and a copy to the device and back.
+    ///
+    /// # Errors
+    /// If the device has no such calls.
+    fn side(&self) -> Result<Box<dyn Side>, LabError>;
+
+    /// What is known about how the device holds streams: names and values, such as how a wait for
+    /// a word is lowered and where the word is.
+    fn traits(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Whose queues are on the device beside ours, and how that was found out.
+    ///
+    /// # Errors
+    /// If it cannot be found out.
+    fn tenants(&self) -> Result<Vec<Tenant>, LabError>;
+}
+
+/// Calls of programs that have nothing to do with the victims.
+pub trait Side: Send {
+    /// Allocates some of the device's memory and gives it back.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    fn allocate(&mut self) -> Result<(), LabError>;
+
+    /// Copies to the device and back, and waits for that.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    fn copy(&mut self) -> Result<(), LabError>;
+}

@@ -1,0 +1,407 @@
+//! The HIP device whose queues have Lv3 through the AMD kernel driver.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use xsched::core::hal::Backend;
+use xsched::core::level::Level;
+use xsched_hal_hip::{HipApi, HipConfig};
+use xsched_hal_kfd::attribution::{Attribution, ByCalls, BySnapshot, NoAttribution};
+use xsched_hal_kfd::mechanism::{
+    DebugTrap, Kind as Mechanisms, Mechanism, PatchedDriver, UpdateQueue,
+};
+use xsched_hal_kfd::preloaded::Preloaded;
+use xsched_hal_kfd::probe::{ProbeConfig, ProbeReport, probe};
+use xsched_hal_kfd::topology::{Gpu as GpuFacts, Topology};
+use xsched_hal_kfd::{Kfd as Driver, KfdConfig, KfdDevice, KfdQueueConfig, Versioned};
+use xsched_hal_stream::{SharedPage, StreamApi, StreamCommand, StreamDevice};
+
+use crate::device::gpu::Hip;
+use crate::device::hip_worker::{HipSide, HipWorker};
+use crate::device::interruptible::Kit;
+use crate::device::interruptible::Side;
+use crate::device::load::{Kind, Load, Share};
+use crate::device::tenants::{self, Tenant, queues};
+use crate::device::{Bench, Described, LabError, Making};
+use crate::kernels::RawStream;
+use crate::kernels::WorkKernels;
+
+pub use xsched_hal_kfd::topology::Sysfs;
+
+/// The patched driver gives up preempting a queue after so long, in milliseconds.
+const PATCHED_MS: u32 = 1_000;
+
+/// What can be seen and done below HIP.
+#[derive(Debug)]
+pub struct Below {
+    /// Who sees which of the driver's queues a stream is.
+    pub attribution: Box<dyn Attribution>,
+    /// What suspends queues, or why nothing does.
+    pub mechanism: Result<Arc<dyn Mechanism>, LabError>,
+}
+
+impl Below {
+    /// Nothing, for what is no AMD driver.
+    #[must_use]
+    pub fn nothing() -> Self {
+        let why = "only --hal kfd holds by the driver";
+        Self { attribution: Box::new(NoAttribution), mechanism: Err(LabError::new(why)) }
+    }
+}
+
+/// A HIP device, and the driver below it.
+#[derive(Debug)]
+pub struct Kfd {
+    hip: Hip,
+    ordinal: u32,
+    driver: Arc<Versioned<Driver>>,
+    asked: ProbeConfig,
+    found: ProbeReport,
+    /// The GPU or its partitions, as the driver knows them.
+    places: Vec<GpuFacts>,
+    /// Queues that were there before this process made any.
+    before: Result<Vec<Tenant>, LabError>,
+    work: WorkKernels,
+    preloaded: Option<Arc<Preloaded>>,
+    made: Mutex<Made>,
+}
+
+/// Mechanisms, each made when it is first wanted: to be a debugger has effects of its own.
+#[derive(Debug, Default)]
+struct Made {
+    debugger: Weak<DebugTrap<Driver>>,
+    update: Option<Arc<UpdateQueue<Driver>>>,
+    patched: Option<Arc<PatchedDriver<Driver>>>,
+}
+
+impl Kfd {
+    /// Looks who uses the GPUs, asks the driver for its version, and opens the HIP device with this
+    /// number.
+    ///
+    /// # Errors
+    /// If there is no AMD kernel driver, or this user may not use it, or the device or the kernels
+    /// cannot be had; in one line that says what to do.
+    pub fn open(ordinal: u32) -> Result<Self, LabError> {
+        let asked = ProbeConfig::from_environment();
+        let (driver, found) = probe(&asked).map_err(LabError::new)?;
+        // Before there are queues of our own.
+        let before = queues(&asked.sysfs);
+        let hip = Hip::open(ordinal)?;
+        let pci = hip.api().about().pci.clone();
+        let mut places = found.topology.gpus.clone();
+        places.retain(|gpu| gpu.pci() == pci);
+        if places.is_empty() {
+            places.extend(found.gpu_at(&pci).cloned());
+        }
+        let work = WorkKernels::load(hip.api()).map_err(LabError::new)?;
+        let preloaded = Preloaded::find().map(Arc::new);
+        let made = Mutex::default();
+        Ok(Self { hip, ordinal, driver, asked, found, places, before, work, preloaded, made })
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kept for as long as somebody uses it: while there is a debugger, kernels' faults go to it.
+    fn debugger(&self) -> Result<Arc<DebugTrap<Driver>>, LabError> {
+        let mut made = self.made();
+        if let Some(debugger) = made.debugger.upgrade() {
+            return Ok(debugger);
+        }
+        let debugger = DebugTrap::own(Arc::clone(&self.driver)).map_err(LabError::new)?;
+        let debugger = Arc::new(debugger);
+        made.debugger = Arc::downgrade(&debugger);
+        Ok(debugger)
+    }
+
+    fn update(&self) -> Arc<UpdateQueue<Driver>> {
+        let make = || {
+            let watcher = self.preloaded.clone().map(|preloaded| preloaded as _);
+            Arc::new(UpdateQueue::new(Arc::clone(&self.driver), watcher))
+        };
+        Arc::clone(self.made().update.get_or_insert_with(make))
+    }
+
+    fn patched(&self) -> Result<Arc<PatchedDriver<Driver>>, LabError> {
+        let mut made = self.made();
+        if let Some(patched) = &made.patched {
+            return Ok(Arc::clone(patched));
+        }
+        let (asked, module) = (self.asked.patched.as_deref(), &self.found.topology.module);
+        let driver = Arc::clone(&self.driver);
+        let patched = PatchedDriver::new(driver, asked, module, PATCHED_MS);
+        Ok(Arc::clone(made.patched.insert(Arc::new(patched.map_err(LabError::new)?))))
+    }
+
+    /// Who tells which of the driver's queues a stream is.
+    fn attribution(&self) -> Box<dyn Attribution> {
+        if let Some(preloaded) = &self.preloaded {
+            return Box::new(ByCalls(Arc::clone(preloaded)));
+        }
+        match self.debugger() {
+            Ok(debugger) => Box::new(BySnapshot(debugger)),
+            Err(_) => Box::new(NoAttribution),
+        }
+    }
+
+    /// Why a mechanism cannot be used, as far as that can be told without using it.
+    fn why_not(&self, kind: Mechanisms) -> Option<String> {
+        let unsaved = self.places.first().and_then(|gpu| self.found.topology.why_not_saved(gpu));
+        unsaved.or_else(|| {
+            let mut candidates = self.found.candidates.iter();
+            candidates.find(|candidate| candidate.kind == kind)?.why_not.clone()
+        })
+    }
+
+    /// Why kernels cannot be launched so that all their workgroups are there at once, if so.
+    fn not_together(&self) -> Option<&'static str> {
+        let call = self.hip.api().library().table().hipModuleLaunchCooperativeKernel;
+        match call {
+            Some(_) => None,
+            None => Some("not at all: the runtime has no hipModuleLaunchCooperativeKernel"),
+        }
+    }
+
+    fn mechanism(&self, kind: Mechanisms) -> Result<Arc<dyn Mechanism>, LabError> {
+        if let Some(why) = self.why_not(kind) {
+            return Err(LabError::new(why));
+        }
+        Ok(match kind {
+            Mechanisms::UpdateQueue => self.update(),
+            Mechanisms::DebugTrap => self.debugger()?,
+            Mechanisms::PreemptQueue => self.patched()?,
+            other => return Err(LabError::new(format!("`{other}` is not used by benches"))),
+        })
+    }
+
+    fn with(&self, mechanism: Arc<dyn Mechanism>) -> Result<KfdDevice<Streams>, LabError> {
+        let below = self.hip.streams().clone();
+        // Where gates are opened because a call is blocked, suspended queues are let go as well.
+        let gates_open = Some(below.gates_open());
+        let mut config = KfdConfig::default();
+        config.gpu = self.places.first().cloned();
+        let device = KfdDevice::new(below, mechanism, self.attribution(), gates_open, config);
+        device.map_err(LabError::new)
+    }
+
+    /// The HIP device, and what can be done below it. Nothing is suspended while others have queues
+    /// on the GPU.
+    #[must_use]
+    pub fn parts(&self) -> (&Hip, Below) {
+        let alone = tenants::alone(self.tenants());
+        let mechanism = alone.and_then(|()| match self.found.choice {
+            Some(kind) => self.mechanism(kind),
+            None => Err(LabError::new(&self.found.because)),
+        });
+        (&self.hip, Below { attribution: self.attribution(), mechanism })
+    }
+
+    /// The mechanism of the probe's choice, and its device.
+    fn chosen(&self) -> Result<KfdDevice<Streams>, LabError> {
+        match self.found.choice {
+            Some(kind) => self.with(self.mechanism(kind)?),
+            None => Err(LabError::new(&self.found.because)),
+        }
+    }
+}
+
+type Streams = StreamDevice<HipApi>;
+
+impl Bench for Kfd {
+    type Command = StreamCommand<HipApi>;
+    type Backend = KfdDevice<Streams>;
+    type Victim = HipWorker;
+    type Stream = RawStream<HipApi>;
+
+    fn describe(&self) -> Described {
+        let below = self.hip.describe();
+        let has = self.found.choice.is_some_and(|kind| self.why_not(kind).is_none());
+        let level = if has { Level::Interrupt.number() } else { below.level };
+        Described { hal: "kfd", level, ..below }
+    }
+
+    fn device(&self) -> Result<KfdDevice<Streams>, LabError> {
+        self.chosen()
+    }
+
+    fn config(&self, making: Making) -> <Self::Backend as Backend>::Config {
+        KfdQueueConfig::new(self.hip.config(making)).level_max(making.level())
+    }
+
+    fn config_in_page(
+        &self,
+        making: Making,
+        page: SharedPage,
+        word: usize,
+    ) -> Result<<Self::Backend as Backend>::Config, LabError> {
+        let below = self.hip.config_in_page(making, page, word)?;
+        Ok(KfdQueueConfig::new(below).level_max(Level::Deactivate))
+    }
+
+    fn command(&self, ns: u64, waves: u32) -> Result<Self::Command, LabError> {
+        self.hip.command(ns, waves)
+    }
+
+    fn graph(&self, lengths_ns: &[u64]) -> Result<Self::Command, LabError> {
+        self.hip.graph(lengths_ns)
+    }
+
+    fn nothing(&self) -> Self::Command {
+        self.hip.nothing()
+    }
+
+    /// Says while it runs that it does, because it may be interrupted anywhere.
+    fn victim(&self, ns: u64) -> Result<HipWorker, LabError> {
+        self.worker(Load { kind: Kind::Alu, share: Share::Full, ns })
+    }
+
+    fn slack_us(&self) -> f64 {
+        self.hip.slack_us()
+    }
+
+    fn stream(&self, urgent: bool) -> Result<Self::Stream, LabError> {
+        self.hip.stream(urgent)
+    }
+}
+
+impl Kit for Kfd {
+    type Worker = HipWorker;
+
+    fn mechanisms(&self) -> Vec<String> {
+        let can = |kind: &Mechanisms| self.why_not(*kind).is_none();
+        Mechanisms::ALL.into_iter().filter(can).map(|kind| kind.name().to_owned()).collect()
+    }
+
+    fn refused_mechanisms(&self) -> Vec<(String, String)> {
+        let why = |kind: Mechanisms| Some((kind.name().to_owned(), self.why_not(kind)?));
+        Mechanisms::ALL.into_iter().filter_map(why).collect()
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let can = |kind: &Kind| *kind != Kind::Cooperative || self.not_together().is_none();
+        Kind::ALL.into_iter().filter(can).collect()
+    }
+
+    fn shares(&self) -> Vec<Share> {
+        vec![Share::One, Share::Half, Share::Full]
+    }
+
+    fn open(&self, mechanism: &str) -> Result<KfdDevice<Streams>, LabError> {
+        let kind = Mechanisms::of(mechanism).ok_or_else(|| {
+            let all = Mechanisms::ALL.map(Mechanisms::name).join(", ");
+            LabError::new(format!("there is no mechanism `{mechanism}`; there are {all}"))
+        })?;
+        self.with(self.mechanism(kind)?)
+    }
+
+    /// Without gates: nothing but the driver's call is wanted.
+    fn interruptible(&self) -> <Self::Backend as Backend>::Config {
+        KfdQueueConfig::new(self.hip.config(Making::at(Level::Block)))
+    }
+
+    fn worker(&self, load: Load) -> Result<HipWorker, LabError> {
+        HipWorker::new(self.hip.api(), &self.work, load)
+    }
+
+    fn side(&self) -> Result<Box<dyn Side>, LabError> {
+        let config = HipConfig { device: self.ordinal, ..HipConfig::default() };
+        let library = Arc::clone(self.hip.api().library());
+        let api = HipApi::with_library(library, config).map_err(LabError::new)?;
+        Ok(Box::new(HipSide::new(api)?))
+    }
+
+    fn traits(&self) -> Vec<(String, String)> {
+        let api = self.hip.api();
+        let gate = match self.hip.streams().no_gate() {
+            None => "holds, and holds nothing else".to_owned(),
+            Some(why) => format!("cannot be used: {why}"),
+        };
+        let attribution = match self.debugger() {
+            _ if self.preloaded.is_some() => "by calls that the preloaded library saw".to_owned(),
+            Ok(_) => "by the debugger's list of queues".to_owned(),
+            Err(why) => format!("not at all: {why}"),
+        };
+        let of_gpu = self.places.first().map(|gpu| {
+            let (number, count) = gpu.partition;
+            let place = format!("node {}, id {}, {}", gpu.node, gpu.gpu_id, gpu.target());
+            let size = format!("{} units on {} dies", gpu.units(), gpu.xccs());
+            format!("{place}, {size}, partition {number} of {count}")
+        });
+        let context = self.places.first().map(|gpu| format!("{} bytes", gpu.context_bytes()));
+        let unknown = || "not found in the driver's topology".to_owned();
+        let together = self.not_together().unwrap_or("by hipModuleLaunchCooperativeKernel");
+        let named = [
+            ("a wait for a word", format!("{:?}", api.lowering())),
+            ("a gate", gate),
+            ("which of the driver's queues a stream is", attribution),
+            ("cooperative kernels are launched", together.to_owned()),
+            ("GPU", of_gpu.unwrap_or_else(unknown)),
+            ("context of a full device", context.unwrap_or_else(unknown)),
+        ];
+        named.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    /// Those of other processes that were there before this one opened the device.
+    fn tenants(&self) -> Result<Vec<Tenant>, LabError> {
+        if self.places.is_empty() {
+            let pci = &self.hip.api().about().pci;
+            return Err(LabError::new(format!("the driver's topology has no GPU at {pci}")));
+        }
+        let mut tenants = self.before.clone()?;
+        tenants.retain(|tenant| self.places.iter().any(|gpu| gpu.gpu_id == tenant.gpu));
+        Ok(tenants)
+    }
+}
+
+/// The time in microseconds that no save of a full context can be faster than, and how it follows,
+/// for each GPU of this machine that it is known for.
+#[must_use]
+pub fn bounds(sysfs: &Sysfs) -> Vec<(f64, String)> {
+    let gpus = Topology::read(sysfs).map(|topology| topology.gpus).unwrap_or_default();
+    let known = gpus.iter().filter(|gpu| gpu.target() == "gfx942" && gpu.context_bytes() > 0);
+    let bound = |gpu: &GpuFacts| {
+        let us = xsched_hal_kfd::cost::context_ns(gpu) as f64 / 1e3;
+        let mib = gpu.context_bytes() as f64 / f64::from(1 << 20);
+        let (node, units, dies) = (gpu.node, gpu.units(), gpu.xccs());
+        let how = format!(
+            "node {node} (gfx942, {units} compute units on {dies} dies): {mib:.1} MiB of context \
+             at 5.3 TB/s are {us:.1} µs, each way"
+        );
+        (us, how)
+    };
+    known.map(bound).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_without_the_driver_is_told_so_in_one_line() {
+        if Path::new("/dev/kfd").exists() {
+            return;
+        }
+        let error = Kfd::open(0).expect_err("there is no driver").to_string();
+        assert!(error.contains("/dev/kfd"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+
+    #[test]
+    fn the_bound_is_that_of_the_mi308x() {
+        let root = tempfile::tempdir().unwrap();
+        let node = root.path().join("topology/nodes/1");
+        fs::create_dir_all(&node).unwrap();
+        fs::write(node.join("gpu_id"), "51\n").unwrap();
+        let properties = "simd_count 320\nsimd_per_cu 4\nnum_xcc 4\ngfx_target_version 90402\n\
+                          array_count 16\nsimd_arrays_per_engine 1\n";
+        fs::write(node.join("properties"), properties).unwrap();
+        let sysfs = Sysfs { kfd: root.path().to_owned(), ..Sysfs::default() };
+        let found = bounds(&sysfs);
+        let [(us, how)] = &*found else { panic!("{found:?}") };
+        assert!((us - 9.2).abs() < 0.1, "{us}");
+        assert!(how.contains("46.6 MiB"), "{how}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Kernels that check their results, to be interrupted.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{LabError, Victim};
+
+/// What a kernel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Computes in registers.
+    Alu,
+    /// Exchanges values through memory that a workgroup shares.
+    Lds,
+    /// Multiplies matrices in the matrix cores.
+    Mfma,
+    /// Reads and writes the device's memory.
+    Memory,
+    /// Adds to shared counters atomically.
+    Atomics,
+    /// Waits for the rest of its workgroup again and again.
+    Barrier,
+    /// Waits for all other workgroups again and again, launched as any other kernel.
+    Meeting,
+    /// The same, launched by the call for such kernels. On AMD's GPUs that carries it out in a ring
+    /// of the device's own, which a hold of the stream's does not reach.
+    Cooperative,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Alu,
+        Self::Lds,
+        Self::Mfma,
+        Self::Memory,
+        Self::Atomics,
+        Self::Barrier,
+        Self::Meeting,
+        Self::Cooperative,
+    ];
+
+    /// Whether it runs in the ring of the queue in which it is launched, as far as is known, so
+    /// that a hold of the queue has to stop it.
+    #[must_use]
+    pub const fn is_in_its_ring(self) -> bool {
+        !matches!(self, Self::Cooperative)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alu => "alu",
+            Self::Lds => "lds",
+            Self::Mfma => "mfma",
+            Self::Memory => "memory",
+            Self::Atomics => "atomics",
+            Self::Barrier => "barrier",
+            Self::Meeting => "meeting",
+            Self::Cooperative => "cooperative",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            LabError::new(format!("there is no kind of kernel `{text}`; there are {names}"))
+        })
+    }
+}
+
+/// How much of the device a kernel takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// One workgroup.
+    One,
+    /// Half of the compute units.
+    Half,
+    /// All of it.
+    Full,
+}
+
+impl Share {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Half => "half",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A kernel to be interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// What it does.
+    pub kind: Kind,
+    /// How much of the device it takes.
+    pub share: Share,
+    /// Device time, in nanoseconds; about.
+    pub ns: u64,
+}
+
+/// What commands found out about their results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sums {
+    /// Commands that ran to their end.
+    pub finished: u64,
+    /// Those of them with a wrong result.
+    pub wrong: u64,
+}
+
+/// Commands that write down when they run and whether their results are right, for one queue.
+pub trait Worker: Victim {
+    /// What they found out so far.
+    ///
+    /// # Errors
+    /// If the device's memory cannot be read.
+    fn sums(&mut self) -> Result<Sums, LabError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_read_as_they_are_written() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        let error = "dpp".parse::<Kind>().unwrap_err().to_string();
+        assert!(error.contains("cooperative"), "{error}");
+        assert_eq!(format!("{:5}{}", Share::One, Share::Full), "one  full");
+    }
+}

@@ -1,0 +1,212 @@
+//! The devices that experiments run on, and what an experiment needs of them.
+
+pub mod clocks;
+pub mod foreground;
+pub mod gpu;
+pub mod hip_worker;
+pub mod host;
+pub mod interruptible;
+pub mod kfd;
+pub mod list;
+pub mod load;
+pub mod mode;
+pub mod processes;
+pub mod task;
+pub mod tenants;
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use serde::Serialize;
+use xsched::core::hal::{Backend, Retire, Steps, Submit};
+use xsched::core::level::Level;
+use xsched_hal_stream::SharedPage;
+
+/// Why an experiment came to no end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LabError(String);
+
+impl LabError {
+    /// What a device, or the runtime on it, refused.
+    pub fn new(error: impl Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// What a figure was measured on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Described {
+    /// The backend: `cuda`, `hip`, `host`.
+    pub hal: &'static str,
+    /// The device's name.
+    pub device: String,
+    /// Its driver.
+    pub driver: String,
+    /// Where it is.
+    pub pci: String,
+    /// The highest level of its queues.
+    pub level: u8,
+    /// Why it is no higher.
+    pub no_gate: Option<String>,
+    /// Entries that a queue keeps in flight.
+    pub entries_max: u32,
+}
+
+/// How a queue or a stream is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Making {
+    /// The highest level.
+    pub level: u8,
+    /// Predicted work between two gates, in nanoseconds, where the device has gates.
+    pub spacing_ns: u64,
+    /// With the device's most urgent priority, instead of its least.
+    pub urgent: bool,
+}
+
+impl Making {
+    /// A queue at this level, with a gate for each command.
+    #[must_use]
+    pub const fn at(level: Level) -> Self {
+        Self { level: level.number(), spacing_ns: 0, urgent: false }
+    }
+
+    /// The level.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        Level::from_number(self.level).unwrap_or_default()
+    }
+}
+
+/// A device to experiment on.
+pub trait Bench: Sync {
+    /// What is launched.
+    type Command: Clone + Send + Sync + 'static;
+    /// The backend.
+    type Backend: Backend<
+            Config: Send,
+            Submit: Submit<Payload = Self::Command> + Send + 'static,
+            Retire: Retire + Send + 'static,
+            Preempt: Steps + Send + 'static,
+        > + Send
+        + 'static;
+    /// Commands that say when they run.
+    type Victim: Victim<Command = Self::Command>;
+    /// A way past the runtime.
+    type Stream: Plain<Self::Command>;
+
+    /// What it is.
+    fn describe(&self) -> Described;
+
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// If it cannot be.
+    fn device(&self) -> Result<Self::Backend, LabError>;
+
+    /// How a queue of the device is opened.
+    fn config(&self, making: Making) -> <Self::Backend as Backend>::Config;
+
+    /// How a queue of the device is opened whose gate waits for a word of a page that another
+    /// process has as well.
+    ///
+    /// # Errors
+    /// If the device has no such gates, or refuses.
+    fn config_in_page(
+        &self,
+        making: Making,
+        page: SharedPage,
+        word: usize,
+    ) -> Result<<Self::Backend as Backend>::Config, LabError>;
+
+    /// A command that takes the whole device for so many nanoseconds, in so many waves of blocks
+    /// one after the other, where the device has such a thing.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn command(&self, ns: u64, waves: u32) -> Result<Self::Command, LabError>;
+
+    /// Commands of such lengths, one after the other, that are launched as one.
+    ///
+    /// # Errors
+    /// If the device has no such thing, or refuses.
+    fn graph(&self, lengths_ns: &[u64]) -> Result<Self::Command, LabError> {
+        let _ = lengths_ns;
+        Err(LabError::new("this device launches commands one by one"))
+    }
+
+    /// A command that does nothing.
+    fn nothing(&self) -> Self::Command;
+
+    /// Commands of so many nanoseconds that write down when they run.
+    ///
+    /// # Errors
+    /// If there are none.
+    fn victim(&self, ns: u64) -> Result<Self::Victim, LabError>;
+
+    /// How much longer than its bound a hold at Lv1 or Lv2 may take, in microseconds.
+    fn slack_us(&self) -> f64;
+
+    /// A stream without XSched.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn stream(&self, urgent: bool) -> Result<Self::Stream, LabError>;
+}
+
+/// Commands that write down when they run, for one queue.
+pub trait Victim {
+    /// What is launched.
+    type Command: Clone + Send + Sync + 'static;
+
+    /// The next command.
+    fn next(&mut self) -> Self::Command;
+
+    /// Whether noting down the time makes its commands longer than they were asked to be.
+    fn is_longer(&self) -> bool;
+
+    /// What is different whenever the victim has got on.
+    fn marks(&self) -> u64;
+
+    /// Whether a command has started and not ended.
+    fn is_inside(&self) -> bool;
+
+    /// What has not changed for so long does not change any more.
+    fn settled(&self) -> Duration;
+
+    /// The host's clock, in nanoseconds from some moment.
+    fn now_ns(&self) -> u64;
+
+    /// When it last ran, by that clock, and by how much that may be off; while it does not run.
+    ///
+    /// # Errors
+    /// If the device's clock cannot be read.
+    fn last_ns(&mut self) -> Result<(u64, u64), LabError>;
+
+    /// From now on [`Victim::first_ns`] is wanted.
+    fn arm(&mut self);
+
+    /// When it first ran since [`Victim::arm`], if it has.
+    fn first_ns(&mut self) -> Option<u64>;
+}
+
+/// A stream of the vendor's, used as programs without XSched use it.
+pub trait Plain<C>: Send {
+    /// Launches a command.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    fn launch(&mut self, command: &C) -> Result<(), LabError>;
+
+    /// Waits for everything.
+    ///
+    /// # Errors
+    /// If a command failed.
+    fn wait(&mut self) -> Result<(), LabError>;
+
+    /// Launches a command when fewer than so many are in flight.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    fn launch_within(&mut self, command: &C, threshold: u32) -> Result<(), LabError>;
+}

@@ -1,0 +1,216 @@
+//! How tasks are kept apart.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use xsched::core::level::Level;
+
+use crate::device::task::Way;
+use crate::device::{Described, LabError, Making};
+
+/// The default spacing of gates, in microseconds.
+pub const SPACING_US: u32 = 300;
+/// Priorities of the two tasks.
+const PRIORITIES: (i32, i32) = (10, 0);
+/// What the foreground may have in flight, in commands.
+const FOREGROUND_WINDOW: u32 = 64;
+
+/// How tasks are kept apart. Read and written as `plain`, `priority`, `lv1`, `gate` (one for each
+/// command), `gate@200` (so many microseconds apart), `gate+priority`, `lv3`, `processes-plain`,
+/// `processes-lv1` and `processes-gate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Mode {
+    /// Plain streams.
+    Plain,
+    /// Plain streams, the urgent one with the most urgent priority.
+    Priority,
+    /// XSched at Lv1.
+    Lv1,
+    /// XSched at Lv2.
+    Gate {
+        /// Predicted work between two gates, in microseconds; 0 for a gate for each command.
+        spacing_us: u32,
+    },
+    /// XSched at Lv2 with a gate for each command, and stream priorities.
+    GatePriority,
+    /// XSched at Lv3.
+    Lv3,
+    /// Two processes, one task in each.
+    Processes(Apart),
+}
+
+/// How tasks in two processes are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Apart {
+    /// By the device alone.
+    Plain,
+    /// By a word in shared memory that asks the other process to launch nothing.
+    Lv1,
+    /// By a word in shared memory that the other process's gates wait for.
+    Gate,
+}
+
+impl Mode {
+    /// Those that make sense on a device, up to a level.
+    #[must_use]
+    pub fn of(device: &Described, level_max: u8) -> Vec<Self> {
+        let modes = [
+            Self::Plain,
+            Self::Priority,
+            Self::Lv1,
+            Self::Gate { spacing_us: 0 },
+            Self::Gate { spacing_us: SPACING_US },
+            Self::GatePriority,
+            Self::Lv3,
+            Self::Processes(Apart::Plain),
+            Self::Processes(Apart::Lv1),
+            Self::Processes(Apart::Gate),
+        ];
+        let level = level_max.min(device.level);
+        // To the processor as a device, neither priorities nor gates at intervals mean anything,
+        // and each process has its own.
+        let for_host = |mode: &Self| {
+            matches!(mode, Self::Plain | Self::Lv1 | Self::Lv3)
+                || *mode == Self::Gate { spacing_us: 0 }
+        };
+        let applies =
+            |mode: &Self| mode.level() <= level && (device.hal != "host" || for_host(mode));
+        modes.into_iter().filter(applies).collect()
+    }
+
+    /// The number of the level that it needs, 1 to 3.
+    #[must_use]
+    pub fn level(self) -> u8 {
+        self.making(false).level
+    }
+
+    /// How a queue is made. Plain streams count as Lv1.
+    #[must_use]
+    pub fn making(self, urgent: bool) -> Making {
+        let (level, spacing_us) = match self {
+            Self::Gate { spacing_us } => (Level::Deactivate, spacing_us),
+            Self::GatePriority | Self::Processes(Apart::Gate) => (Level::Deactivate, 0),
+            Self::Lv3 => (Level::Interrupt, 0),
+            Self::Plain | Self::Priority | Self::Lv1 | Self::Processes(_) => (Level::Block, 0),
+        };
+        Making { spacing_ns: u64::from(spacing_us) * 1_000, urgent, ..Making::at(level) }
+    }
+
+    /// Past the runtime.
+    const fn is_plain(self) -> bool {
+        matches!(self, Self::Plain | Self::Priority | Self::Processes(Apart::Plain))
+    }
+
+    /// How the foreground and the background reach the device.
+    #[must_use]
+    pub fn ways(self, threshold: u32) -> (Way, Way) {
+        let urgent = matches!(self, Self::Priority | Self::GatePriority);
+        if self.is_plain() {
+            return (Way::Plain { urgent }, Way::Plain { urgent: false });
+        }
+        let (high, low) = PRIORITIES;
+        // Nobody holds it, so it needs no gates, which it would pay for.
+        let making = Making { urgent, ..Making::at(Level::Block) };
+        let foreground = Way::Queue {
+            making,
+            priority: high,
+            threshold: FOREGROUND_WINDOW,
+            batch: FOREGROUND_WINDOW / 4,
+        };
+        let background =
+            Way::Queue { making: self.making(false), priority: low, threshold, batch: 1 };
+        (foreground, background)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Priority => "priority",
+            Self::Lv1 => "lv1",
+            Self::Gate { spacing_us: 0 } => "gate",
+            Self::Gate { spacing_us } => return write!(f, "gate@{spacing_us}"),
+            Self::GatePriority => "gate+priority",
+            Self::Lv3 => "lv3",
+            Self::Processes(Apart::Plain) => "processes-plain",
+            Self::Processes(Apart::Lv1) => "processes-lv1",
+            Self::Processes(Apart::Gate) => "processes-gate",
+        })
+    }
+}
+
+impl FromStr for Mode {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        Ok(match text {
+            "plain" => Self::Plain,
+            "priority" => Self::Priority,
+            "lv1" => Self::Lv1,
+            "gate" => Self::Gate { spacing_us: 0 },
+            // As first records have it.
+            "spaced" => Self::Gate { spacing_us: 200 },
+            "gate+priority" | "gate_priority" => Self::GatePriority,
+            "lv3" => Self::Lv3,
+            "processes-plain" => Self::Processes(Apart::Plain),
+            "processes-lv1" => Self::Processes(Apart::Lv1),
+            "processes-gate" => Self::Processes(Apart::Gate),
+            other => {
+                let spacing = other.strip_prefix("gate@").map(str::parse);
+                let Some(Ok(spacing_us)) = spacing else {
+                    return Err(LabError::new(format!(
+                        "there is no way `{other}`; there are plain, priority, lv1, gate, \
+                         gate@200 (µs between gates), gate+priority, lv3, processes-plain, \
+                         processes-lv1 and processes-gate"
+                    )));
+                };
+                Self::Gate { spacing_us }
+            }
+        })
+    }
+}
+
+impl From<Mode> for String {
+    fn from(mode: Mode) -> Self {
+        mode.to_string()
+    }
+}
+
+impl TryFrom<String> for Mode {
+    type Error = LabError;
+
+    fn try_from(text: String) -> Result<Self, LabError> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read_as_they_are_written() {
+        let device = Described {
+            hal: "cuda",
+            device: String::new(),
+            driver: String::new(),
+            pci: String::new(),
+            level: 3,
+            no_gate: None,
+            entries_max: 1,
+        };
+        let modes = Mode::of(&device, 3);
+        assert_eq!(modes.len(), 10);
+        for mode in modes {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+        assert_eq!("spaced".parse(), Ok(Mode::Gate { spacing_us: 200 }));
+        let error = "gate@x".parse::<Mode>().unwrap_err().to_string();
+        assert!(error.contains("processes-gate"), "{error}");
+        let host = Described { hal: "host", ..device };
+        assert_eq!(Mode::of(&host, 2).len(), 3);
+    }
+}

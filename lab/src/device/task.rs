@@ -1,0 +1,201 @@
+//! A foreground task, and a background that is always busy: with XSched or past it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use xsched::core::hint::{Hints, Priority};
+use xsched::core::id::ProcessId;
+use xsched::core::window::WindowConfig;
+use xsched::{Device, XQueue, XQueueConfig};
+use xsched_hal_stream::SharedPage;
+
+use crate::device::{Bench, LabError, Making, Plain};
+
+/// How a task reaches the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "way", rename_all = "snake_case")]
+pub enum Way {
+    /// A stream of the vendor's.
+    Plain {
+        /// With the most urgent priority.
+        urgent: bool,
+    },
+    /// An XQueue.
+    Queue {
+        /// How it is made.
+        making: Making,
+        /// Its priority.
+        priority: i32,
+        /// Commands in flight.
+        threshold: u32,
+        /// Commands per fence.
+        batch: u32,
+    },
+}
+
+/// What the policy is told about a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Its priority.
+    pub priority: i32,
+    /// Its part of the device in percent, 0 to 100.
+    pub percent: Option<u8>,
+    /// The process that it counts for.
+    pub process: u32,
+}
+
+/// A task that launches commands and waits for them.
+#[derive(Debug)]
+pub enum Runner<B: Bench> {
+    /// Past XSched.
+    Plain(B::Stream),
+    /// Through an XQueue.
+    Queue(XQueue<B::Command>),
+}
+
+impl<B: Bench> Runner<B> {
+    /// A stream or queue.
+    ///
+    /// # Errors
+    /// If the device or the runtime refuses.
+    pub fn new(bench: &B, device: &Device<B::Backend>, way: Way) -> Result<Self, LabError> {
+        let Way::Queue { making, priority, threshold, batch } = way else {
+            return Ok(Self::Plain(bench.stream(way == Way::Plain { urgent: true })?));
+        };
+        let options = Options { priority, ..Options::default() };
+        Self::scheduled(bench, device, making, options, (threshold, batch))
+    }
+
+    /// A queue with these hints, and with so many commands in flight and per fence.
+    ///
+    /// # Errors
+    /// If a hint is out of range, or the device or the runtime refuses.
+    pub fn scheduled(
+        bench: &B,
+        device: &Device<B::Backend>,
+        making: Making,
+        options: Options,
+        (threshold, batch): (u32, u32),
+    ) -> Result<Self, LabError> {
+        let mut hints = Hints::default();
+        hints.priority = Priority::new(options.priority).map_err(LabError::new)?;
+        if let Some(percent) = options.percent {
+            hints.set_utilization(percent).map_err(LabError::new)?;
+            hints.weight = u32::from(percent.max(1));
+        }
+        let config = XQueueConfig {
+            window: WindowConfig::fixed(threshold, batch),
+            level: making.level(),
+            process: ProcessId(options.process),
+            hints,
+            ..XQueueConfig::default()
+        };
+        let queue = device.queue(config, bench.config(making)).map_err(LabError::new)?;
+        Ok(Self::Queue(queue))
+    }
+
+    /// A queue whose gate waits for a word of a page that another process has as well.
+    ///
+    /// # Errors
+    /// If the device has no such gates, or the device or the runtime refuses.
+    pub fn held_elsewhere(
+        bench: &B,
+        device: &Device<B::Backend>,
+        way: Way,
+        page: SharedPage,
+        word: usize,
+    ) -> Result<Self, LabError> {
+        let Way::Queue { making, threshold, batch, .. } = way else {
+            return Err(LabError::new("a plain stream has no gate"));
+        };
+        let config = XQueueConfig {
+            window: WindowConfig::fixed(threshold, batch),
+            level: making.level(),
+            ..XQueueConfig::default()
+        };
+        let opened = bench.config_in_page(making, page, word)?;
+        device.queue(config, opened).map(Self::Queue).map_err(LabError::new)
+    }
+
+    /// The queue, if there is one.
+    #[must_use]
+    pub fn queue(&self) -> Option<XQueue<B::Command>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Queue(queue) => Some(queue.clone()),
+        }
+    }
+
+    /// Launches so many commands and waits for the last. How long that took.
+    ///
+    /// # Errors
+    /// If the device refuses or a command fails.
+    pub fn run(&mut self, command: &B::Command, count: u32) -> Result<Duration, LabError> {
+        let start = Instant::now();
+        match self {
+            Self::Plain(stream) => {
+                (0..count).try_for_each(|_| stream.launch(command))?;
+                stream.wait()?;
+            }
+            Self::Queue(queue) => {
+                let mut last = None;
+                for _ in 0..count {
+                    let ticket = queue.submit(command.clone());
+                    last = Some(ticket.map_err(|_| LabError::new("the device was lost"))?);
+                }
+                last.map_or(Ok(()), |last| queue.wait(last)).map_err(LabError::new)?;
+            }
+        }
+        Ok(start.elapsed())
+    }
+}
+
+/// A task that keeps commands in flight until it is told to stop.
+#[derive(Debug, Default)]
+pub struct Background {
+    stop: AtomicBool,
+    launched: AtomicU64,
+}
+
+impl Background {
+    /// Commands launched or submitted.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.launched.load(Ordering::Relaxed)
+    }
+
+    /// Has it stop.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps `threshold` commands in flight, and ends when the last has run.
+    ///
+    /// # Errors
+    /// If the device refuses or a command fails.
+    pub fn run<B: Bench>(
+        &self,
+        runner: &mut Runner<B>,
+        command: &B::Command,
+        threshold: u32,
+    ) -> Result<(), LabError> {
+        while !self.stop.load(Ordering::Relaxed) {
+            match runner {
+                Runner::Plain(stream) => stream.launch_within(command, threshold)?,
+                Runner::Queue(queue) => {
+                    let ticket = queue.submit(command.clone());
+                    ticket.map_err(|_| LabError::new("the device was lost"))?;
+                }
+            }
+            self.launched.fetch_add(1, Ordering::Relaxed);
+        }
+        match runner {
+            Runner::Plain(stream) => stream.wait(),
+            Runner::Queue(queue) => {
+                queue.wait_all();
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Why a command of the lab cannot be carried out.
+
+use std::fmt::Display;
+use std::io;
+
+use thiserror::Error;
+use xsched::RecordingError;
+use xsched_sim::report::SvgError;
+use xsched_sim::run::RunError;
+use xsched_sim::scenario::ScenarioError;
+
+/// Why a command cannot be carried out.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    /// A scenario or a device file is wrong.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The simulator refuses.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A picture cannot be drawn.
+    #[error(transparent)]
+    Svg(#[from] SvgError),
+    /// A file cannot be read.
+    #[error("cannot read {place}: {source}")]
+    Read {
+        /// The file.
+        place: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A place cannot be written to.
+    #[error("cannot write {place}: {source}")]
+    Write {
+        /// The place.
+        place: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The runtime cannot record.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// There is no room for a temporary file.
+    #[error("cannot use a temporary file: {0}; TMPDIR says where they are")]
+    Temporary(io::Error),
+    /// An output other than JSON was to go to standard output.
+    #[error("--{option} -: only --json can write to standard output")]
+    NotToStdout {
+        /// The option.
+        option: &'static str,
+    },
+    /// Two outputs have the same place.
+    #[error("{place}: named for two outputs")]
+    SamePlace {
+        /// The place.
+        place: String,
+    },
+    /// A file is no record of a bench.
+    #[error("{place}: not a record of a bench: {source}")]
+    BenchRecord {
+        /// The file.
+        place: String,
+        /// The reason.
+        source: serde_json::Error,
+    },
+    /// The simulator has no prediction for records of this bench.
+    #[error(
+        "{place}: records of `bench {bench}` are not predicted; those of fixed-priority, partition and preempt are"
+    )]
+    NotPredicted {
+        /// The file.
+        place: String,
+        /// The bench.
+        bench: String,
+    },
+    /// There is no picture of records of this bench.
+    #[error(
+        "{place}: `bench {bench}` has no picture; fixed-priority, preempt, interrupt, overhead, \
+         partition, graphs and threshold have one"
+    )]
+    NotDrawn {
+        /// The file.
+        place: String,
+        /// The bench.
+        bench: String,
+    },
+    /// There is no description of this device.
+    #[error(
+        "no description of the device `{name}` is part of this program; give one with \
+         --device-file, `xsched bench calibrate` writes it"
+    )]
+    NoDeviceFile {
+        /// The device.
+        name: String,
+    },
+    /// There is no such experiment.
+    #[error("there is no experiment `{id}`; there are {known}")]
+    NoExperiment {
+        /// The name that was given.
+        id: String,
+        /// All names.
+        known: String,
+    },
+    /// A device, or the runtime on it, refuses.
+    #[error("the device cannot be used: {0}")]
+    Device(String),
+}
+
+impl CommandError {
+    /// The refusal of a device, or of the runtime on it.
+    pub fn device(error: impl Display) -> Self {
+        Self::Device(error.to_string())
+    }
+}

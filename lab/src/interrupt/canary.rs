@@ -1,0 +1,159 @@
+//! The first steps on a GPU where nothing of this has run before: from one small kernel to a full
+//! device, each step after a look at the kernel's log, and none after a bad one.
+
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::log::Watch;
+use super::queues::Queues;
+use crate::device::LabError;
+use crate::device::interruptible::Kit;
+use crate::device::load::{Kind, Load, Share};
+
+/// Device time of the kernels, in nanoseconds.
+const NS: u64 = 2_000_000;
+
+/// A step of the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rung {
+    what: &'static str,
+    share: Share,
+    queues: u32,
+    /// Whether the queue is busy when it is interrupted.
+    busy: bool,
+    interrupts: u32,
+}
+
+const fn rung(
+    what: &'static str,
+    share: Share,
+    (queues, busy, interrupts): (u32, bool, u32),
+) -> Rung {
+    Rung { what, share, queues, busy, interrupts }
+}
+
+/// The ladder, from below.
+const LADDER: [Rung; 8] = [
+    rung("a kernel of one workgroup, not interrupted", Share::One, (1, true, 0)),
+    rung("one interrupt of an idle queue", Share::One, (1, false, 1)),
+    rung("one interrupt of one workgroup", Share::One, (1, true, 1)),
+    rung("ten interrupts of one workgroup", Share::One, (1, true, 10)),
+    rung("ten interrupts of half of the device", Share::Half, (1, true, 10)),
+    rung("ten interrupts of the full device", Share::Full, (1, true, 10)),
+    rung("ten interrupts of four queues at once", Share::Full, (4, true, 10)),
+    rung("a hundred interrupts of the full device", Share::Full, (1, true, 100)),
+];
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// With which mechanism.
+    pub mechanism: String,
+    /// What was done.
+    pub what: String,
+    /// Why nothing more is done, if so.
+    pub stopped: Option<String>,
+}
+
+/// Climbs the ladder with a mechanism until something is wrong. `begin` is told what comes next,
+/// before it is done: it may be the last thing that this machine does.
+pub fn climb<K: Kit>(
+    kit: &K,
+    mechanism: &str,
+    watch: &mut Watch,
+    begin: &mut dyn FnMut(&str),
+) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for rung in &LADDER {
+        begin(rung.what);
+        let stopped = guarded(watch, || attempt(kit, mechanism, rung));
+        let is_last = stopped.is_some();
+        steps.push(Step { mechanism: mechanism.to_owned(), what: rung.what.to_owned(), stopped });
+        if is_last {
+            break;
+        }
+    }
+    steps
+}
+
+/// Does it between two looks at the log. What was wrong, if anything was.
+fn guarded(watch: &mut Watch, attempt: impl FnOnce() -> Result<(), LabError>) -> Option<String> {
+    if let Err(line) = watch.check() {
+        return Some(format!("before it began, {line}"));
+    }
+    let ended = attempt();
+    watch.check().err().or_else(|| ended.err().map(|error| error.to_string()))
+}
+
+fn attempt<K: Kit>(kit: &K, mechanism: &str, rung: &Rung) -> Result<(), LabError> {
+    let load = Load { kind: Kind::Alu, share: rung.share, ns: NS };
+    let mut queues = Queues::open(kit, mechanism, load, rung.queues)?;
+    if rung.interrupts == 0 {
+        queues.run_one()?;
+    }
+    for _ in 0..rung.interrupts {
+        if rung.busy {
+            queues.run()?;
+        }
+        queues.hold()?;
+        thread::sleep(queues.settled());
+        let marks = queues.marks();
+        thread::sleep(Duration::from_nanos(NS));
+        let ran_on = queues.marks() != marks;
+        queues.resume()?;
+        if ran_on {
+            return Err(LabError::new("a victim ran though the backend said that it does not"));
+        }
+    }
+    queues.drain()?;
+    // One that was idle shows only now that it has been let go.
+    queues.run_one()?;
+    let (sums, launched) = queues.sums()?;
+    if sums.wrong > 0 || sums.finished != launched {
+        return Err(LabError::new(format!(
+            "of {launched} commands {} ran, and {} had wrong results",
+            sums.finished, sums.wrong
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log::tests::Scripted;
+    use super::*;
+    use crate::device::host::Host;
+
+    #[test]
+    fn the_ladder_is_climbed_to_its_end_on_the_host() {
+        let mut began = 0;
+        let mut quiet = Scripted::after(1_000, "");
+        let steps = climb(&Host::open().unwrap(), "signal", &mut quiet, &mut |_| began += 1);
+        assert_eq!((steps.len(), began), (LADDER.len(), LADDER.len()));
+        assert!(steps.iter().all(|step| step.stopped.is_none()), "{steps:?}");
+    }
+
+    #[test]
+    fn a_new_line_of_the_driver_ends_it() {
+        let host = Host::open().unwrap();
+        // Two looks at each step: the fifth is before the third.
+        for (looks, steps) in [(0, 1), (1, 1), (4, 3), (5, 3)] {
+            let mut watch = Scripted::after(looks, "amdgpu: HIQ MQD's queue_doorbell_id0 is not 0");
+            let climbed = climb(&host, "signal", &mut watch, &mut |_| {});
+            assert_eq!(climbed.len(), steps, "{climbed:?}");
+            let last = climbed.last().unwrap().stopped.as_deref().unwrap();
+            assert!(last.contains("HIQ"), "{last}");
+            assert_eq!(last.starts_with("before"), looks % 2 == 0, "{last}");
+        }
+    }
+
+    #[test]
+    fn a_mechanism_that_there_is_not_ends_it_at_once() {
+        let mut quiet = Scripted::after(1_000, "");
+        let steps = climb(&Host::open().unwrap(), "magic", &mut quiet, &mut |_| {});
+        assert_eq!(steps.len(), 1);
+        assert!(steps[0].stopped.as_deref().unwrap().contains("magic"));
+    }
+}

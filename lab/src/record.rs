@@ -1,0 +1,26 @@
+//! Records that benches write as JSON, read again.
+
+use serde::Deserialize;
+
+use crate::error::CommandError;
+
+/// What all records have.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Head {
+    pub(crate) bench: String,
+    pub(crate) device: Device,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Device {
+    pub(crate) device: String,
+}
+
+/// What is wanted of a record with this text, from this place.
+///
+/// # Errors
+/// If it is no such record.
+pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str, place: &str) -> Result<T, CommandError> {
+    serde_json::from_str(text)
+        .map_err(|source| CommandError::BenchRecord { place: place.to_owned(), source })
+}

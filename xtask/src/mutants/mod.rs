@@ -1,0 +1,172 @@
+//! `cargo xtask mutants`: deliberate defects that the loom models have to notice.
+//!
+//! `testkit/mutants/<crate folder>.toml` lists them; production code knows nothing of them:
+//!
+//! ```toml
+//! [[mutant]]
+//! name = "stay in front"                       # unique within the file
+//! file = "runtime/src/alarm.rs"
+//! models = ["waiting::one_of_two_leaves"]      # below `models::`; each of them must fail
+//! says = "deadlock"                            # optional: part of the model's complaint
+//! find = '''exact text that occurs once in the file'''
+//! with = '''its replacement, in which mutant("stay in front") is true while the defect is on'''
+//! ```
+//!
+//! The chore copies the workspace below the target folder, makes all replacements there, adds the
+//! function `mutant` to each crate's module `sync`, and builds the models once. Each model named
+//! then runs in a process of its own with one defect on. A mutant is noticed if the model fails by
+//! an assertion of its own or by a finding of loom, after it reached the defect. Any other end is
+//! an error: a model that passes, a crash, or a run that takes too long.
+
+mod copy;
+mod list;
+mod trial;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde_json::Value;
+
+use crate::command::run as run_command;
+use crate::{loom, root, target_dir};
+use list::Crate;
+use trial::Trial;
+
+/// How long one model may run with one mutant.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Trials that run at a time; each keeps one processor busy.
+const AT_A_TIME: usize = 2;
+
+/// Which mutants to try.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Options {
+    /// Try only mutants and models whose names contain this.
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+}
+
+/// Tries all mutants of the repository.
+///
+/// # Errors
+/// If a model does not notice a mutant, a replacement does not fit its file, or the copy cannot be
+/// built.
+pub fn run(options: &Options) -> Result<()> {
+    let summary = run_on(&root(), &target_dir().join("mutants"), options)?;
+    println!("mutants: {summary}");
+    Ok(())
+}
+
+/// Tries the mutants of the workspace at `root`, with the copy and its build below `work`.
+fn run_on(root: &Path, work: &Path, options: &Options) -> Result<String> {
+    let crates = list::read(root)?;
+    let (tree, target) = (work.join("tree"), work.join("build"));
+    share_dependencies(&tree, &target)?;
+    copy::mirror(root, &tree, &list::replaced(root, &crates)?)?;
+    let programs = build(&tree, &target, &crates)?;
+    let trials = trials(&crates, &programs, options)?;
+    ensure!(!trials.is_empty(), "no mutant or model has such a name");
+    let start = Instant::now();
+    let outcomes = trial::run_all(&trials, AT_A_TIME, LIMIT);
+    let width = trials.iter().map(|trial| trial.mutant.name.len()).max().unwrap_or(0);
+    let model_width = trials.iter().map(|trial| trial.model.len()).max().unwrap_or(0);
+    let mut failures = 0;
+    for (trial, (verdict, time)) in trials.iter().zip(&outcomes) {
+        let (said, text) = match verdict {
+            Ok(text) => ("noticed", text),
+            Err(text) => ("FAILED ", text),
+        };
+        failures += usize::from(verdict.is_err());
+        let (name, model, time) = (&trial.mutant.name, &trial.model, time.as_secs_f64());
+        println!("{said} {name:width$}  {model:model_width$} {time:>6.1} s  {text}");
+    }
+    ensure!(failures == 0, "{failures} of {} trials failed; see the table above", trials.len());
+    let mutants: BTreeSet<_> = trials.iter().map(|trial| &trial.mutant.name).collect();
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(format!("{} mutants noticed in {} trials, {seconds:.1} s", mutants.len(), trials.len()))
+}
+
+/// One trial for each mutant and each of its models. Fails if a model does not exist.
+fn trials<'a>(
+    crates: &'a [Crate],
+    programs: &'a BTreeMap<String, PathBuf>,
+    options: &Options,
+) -> Result<Vec<Trial<'a>>> {
+    let mut trials = Vec::new();
+    for krate in crates {
+        let program = programs.get(&krate.package);
+        let program = program.with_context(|| format!("{} has no unit tests", krate.package))?;
+        let models = trial::models(program)?;
+        for mutant in &krate.mutants {
+            for model in &mutant.models {
+                let exists = models.contains(&format!("models::{model}"));
+                ensure!(exists, "{}: there is no model `{model}`", mutant.place());
+                let wanted = |only: &String| mutant.name.contains(only) || model.contains(only);
+                if options.only.as_ref().is_none_or(wanted) {
+                    trials.push(Trial { program, mutant, model });
+                }
+            }
+        }
+    }
+    Ok(trials)
+}
+
+/// Starts the first build of the copy from what the plain models were built with, if they were.
+///
+/// Cargo takes a crate of the copy for the same crate of the repository, and one that was built
+/// after its files' time for up to date. So the copy is made anew, later than what it starts from.
+fn share_dependencies(tree: &Path, target: &Path) -> Result<()> {
+    let built = loom::target().join(loom::PROFILE);
+    if target.exists() || !built.exists() {
+        return Ok(());
+    }
+    if tree.exists() {
+        fs::remove_dir_all(tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+    }
+    fs::create_dir_all(target)?;
+    run_command(Command::new("cp").arg("--archive").arg(built).arg(target))
+}
+
+/// Builds the models of the copy, and answers the test program of each package.
+fn build(tree: &Path, target: &Path, crates: &[Crate]) -> Result<BTreeMap<String, PathBuf>> {
+    let mut command = Command::new("cargo");
+    command.current_dir(tree).args(["test", "--profile", loom::PROFILE, "--lib", "--no-run"]);
+    command.args(["--locked", "--message-format", "json-render-diagnostics"]);
+    command.args(crates.iter().flat_map(|krate| ["--package", &krate.package]));
+    command.arg("--target-dir").arg(target);
+    command.env("RUSTFLAGS", loom::RUSTFLAGS).env_remove("XSCHED_MUTANT");
+    println!("mutants: building the models in {}", tree.display());
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let mut programs = BTreeMap::new();
+    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        let line = line.context("cannot read what cargo prints")?;
+        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        if let Some((package, program)) = test_program(&message) {
+            programs.insert(package, program);
+        }
+    }
+    if !child.wait()?.success() {
+        bail!("the models with all mutants cannot be built; do the replacements fit together?");
+    }
+    Ok(programs)
+}
+
+/// The package and the path of a test program, if that is what a message of cargo's is about.
+fn test_program(message: &Value) -> Option<(String, PathBuf)> {
+    let program = message.get("executable")?.as_str()?;
+    // path+file:///x/runtime#xsched@0.1.0, path+file:///x/core#0.1.0
+    let (path, id) = message.get("package_id")?.as_str()?.split_once('#')?;
+    let package = match id.split_once('@') {
+        Some((name, _)) => name,
+        None => path.rsplit('/').next()?,
+    };
+    Some((package.to_owned(), PathBuf::from(program)))
+}
+
+#[cfg(test)]
+mod tests;
