@@ -177,10 +177,10 @@ impl Kfd {
     fn with(&self, mechanism: Arc<dyn Mechanism>) -> Result<KfdDevice<Streams>, LabError> {
         let below = self.hip.streams().clone();
         // Where gates are opened because a call is blocked, suspended queues are let go as well.
-        let lifted = Some(below.gates_open());
+        let gates_open = Some(below.gates_open());
         let mut config = KfdConfig::default();
         config.gpu = self.places.first().cloned();
-        let device = KfdDevice::new(below, mechanism, self.attribution(), lifted, config);
+        let device = KfdDevice::new(below, mechanism, self.attribution(), gates_open, config);
         device.map_err(LabError::new)
     }
 
