@@ -13,10 +13,6 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use xsched_core::hal::{Noop, NoopQueue};
-use xsched_core::level::Level;
-use xsched_core::message::HoldState;
-use xsched_core::window::WindowConfig;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_benches::clockwork::Clockwork;
@@ -24,6 +20,10 @@ use xsched_benches::measure::process_time;
 use xsched_benches::mode::{Mode, judge};
 use xsched_benches::staging::Staging;
 use xsched_benches::tiny::tiny_ns;
+use xsched_core::hal::{Noop, NoopQueue};
+use xsched_core::level::Level;
+use xsched_core::message::HoldState;
+use xsched_core::window::WindowConfig;
 use xsched_hal_host::{HostConfig, HostDevice};
 
 #[global_allocator]

@@ -32,12 +32,7 @@ pub(crate) fn execute(args: &ReplayArgs) -> Result<Ending, CliError> {
         });
     }
     let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
-    let workload = Workload::extract(&record).map_err(wrong)?;
-    let options = PredictOptions { policy: args.policy.clone(), level: args.level };
-    let progress = Progress::new(false);
-    let result = predict(&workload, &options, &mut |part| progress.set(part));
-    progress.finish();
-    let prediction = result.map_err(|error| match error {
+    let prediction = predicted(args, &record).map_err(|error| match error {
         ReplayError::Run(error) => CliError::Run(error),
         error => wrong(error),
     })?;
@@ -49,6 +44,16 @@ pub(crate) fn execute(args: &ReplayArgs) -> Result<Ending, CliError> {
     let checked = args.check.map(|percent| check(percent, &misses)).unwrap_or_default();
     outputs.tables().print(&(text(&prediction) + &checked))?;
     Ok(Ending::new(!misses.is_empty()))
+}
+
+/// What the record's workload would have done under the policy and the level that are asked for.
+fn predicted(args: &ReplayArgs, record: &Record<'_>) -> Result<Prediction, ReplayError> {
+    let workload = Workload::extract(record)?;
+    let options = PredictOptions { policy: args.policy.clone(), level: args.level };
+    let progress = Progress::new(false);
+    let result = predict(&workload, &options, &mut |part| progress.set(part));
+    progress.finish();
+    result
 }
 
 /// The file, or a little more than the limit of one that is too large.

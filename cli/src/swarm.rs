@@ -1,6 +1,6 @@
 //! `xsched sim swarm`.
 
-use std::fmt::Write;
+use std::time::Duration;
 
 use xsched_lab::console::Ending;
 use xsched_lab::console::output::Stream;
@@ -32,22 +32,25 @@ pub(crate) fn execute(args: &SwarmArgs) -> Result<Ending, CliError> {
     for failure in &summary.failures {
         shown += &finding(failure, single);
     }
-    let SwarmSummary { runs, commands, faults, failures } = &summary;
+    shown += &line(seed, &summary, wall);
+    Stream::Stdout.print(&shown)?;
+    Ok(Ending::new(!summary.failures.is_empty()))
+}
+
+/// What all runs came to, in a line.
+fn line(seed: u64, summary: &SwarmSummary, wall: Duration) -> String {
+    let SwarmSummary { runs, commands, faults, failures } = summary;
     let result = match failures.len() as u64 {
         0 => "no failure".to_owned(),
         some => count(some, "failure"),
     };
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        shown,
-        "swarm: {} from seed {seed} on, {}, {} injected, {result}; {}",
+    format!(
+        "swarm: {} from seed {seed} on, {}, {} injected, {result}; {}\n",
         count(*runs, "run"),
         count(*commands, "command"),
         count(*faults, "fault"),
         text::speed(*commands, wall)
-    );
-    Stream::Stdout.print(&shown)?;
-    Ok(Ending::new(!failures.is_empty()))
+    )
 }
 
 /// What went wrong with a seed and how to see it again; when it is the only one, with its scenario.

@@ -47,8 +47,18 @@ fn every_experiment_leaves_a_record_and_a_second_call_does_what_is_missing() {
     let output = all(folder, &["--hal", "host"]);
     let printed = text(&output.stdout);
     assert_eq!(text(&output.stderr), "", "{printed}");
-    for id in ["7.3.1", "7.3.2", "4.1.1", "7.2.1", "7.2.2", "7.3.3", "7.4.1", "7.4.2", "calibrate"]
-    {
+    for id in [
+        "lv3-canary",
+        "7.3.1",
+        "7.3.2",
+        "4.1.1",
+        "7.2.1",
+        "7.2.2",
+        "7.3.3",
+        "7.4.1",
+        "7.4.2",
+        "calibrate",
+    ] {
         let record = record(folder, id);
         assert!(FIELDS.iter().all(|field| record.get(field).is_some()), "{record}");
         assert_eq!(record["status"], "measured", "{record}");
@@ -101,7 +111,7 @@ fn a_device_that_is_not_there_fails_each_experiment_in_one_line_and_all_are_trie
         let why = record["notes"].as_str().expect("words");
         assert!(why.contains("/dev/kfd") && why.lines().count() == 1, "{why}");
     }
-    assert!(!folder.path().join("7.2.1.json").exists(), "nobody asked for it");
+    assert!(!folder.path().join("7.2.1.json").exists(), "it was not asked for");
     let page = fs::read_to_string(folder.path().join("report.html")).expect("the page");
     assert!(page.contains("class=\"failed\""));
 }

@@ -75,7 +75,7 @@ fn interrupts_by_the_driver_change_no_result() {
 }
 
 #[test]
-fn the_debuggers_list_tells_queues_where_nobody_watches() {
+fn the_debuggers_list_tells_queues_without_the_preloaded_library() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let args = "bench interrupt --hal kfd --kinds alu --queues 2 \
                 --command-us 2000 --trials 2 --interrupts 5 --calls 1 --processes 0 \
@@ -87,7 +87,7 @@ fn the_debuggers_list_tells_queues_where_nobody_watches() {
 }
 
 #[test]
-fn the_driver_stops_those_whose_queue_it_is_and_nobody_else() {
+fn the_driver_stops_only_the_streams_of_its_queue() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let args = "bench placement --hal kfd --trials 2 --calls 1 --json record.json";
     let (code, printed, complained) = xsched(folder.path(), args, true);

@@ -57,29 +57,42 @@ fn record() -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// The cells of a prediction of a committed record, which is as good as it should be: in the
-/// median, and in each of them if that is asked for.
-fn predicted_cells(record: &str, each: bool) -> usize {
-    let predicted = printed(&["bench", "predict", record, "--within", "10", "--json", "-"], 0);
+/// The error that a prediction may have: `bench predict` takes a larger median for a finding.
+const GOAL: f64 = 0.1;
+
+/// The record of a bench in the folder of [`RECORD`].
+fn record_of(bench: &str) -> String {
+    RECORD.replace("fixed-priority", bench)
+}
+
+/// Predicts a committed record and compares the median of the errors with the goal, and the error
+/// of each P99 if `each` asks for that. Returns how many cells the record and the prediction have.
+fn predicted_cells(path: &str, list: &str, each: bool) -> (usize, usize) {
+    let predicted = printed(&["bench", "predict", path, "--json", "-"], 0);
     let predicted: Value = serde_json::from_str(&predicted).expect("JSON");
     let median = predicted["median_error"].as_f64().expect("a median error");
-    assert!(median <= 0.1, "{median}");
+    assert!(median <= GOAL, "{median}");
     let cells = predicted["cells"].as_array().expect("cells");
     for cell in cells.iter().filter(|_| each) {
         let error = cell["pairs"][1]["error"].as_f64().expect("an error of the P99");
-        assert!(error <= 0.1, "{cell}");
+        assert!(error <= GOAL, "{cell}");
     }
-    cells.len()
+    let text = fs::read_to_string(path).expect("the record is there");
+    let record: Value = serde_json::from_str(&text).expect("it is JSON");
+    (record[list].as_array().expect("a list").len(), cells.len())
 }
 
 #[test]
 fn what_was_measured_on_an_h200_is_predicted_from_measurements_with_one_queue() {
-    // The task alone, twice, and each combination of waves, lengths and ways.
-    assert_eq!(predicted_cells(RECORD, true), 2 + 3 * 3 * 6);
-    let load = RECORD.replace("fixed-priority", "fixed-priority-load20");
-    assert_eq!(predicted_cells(&load, true), 2 + 2 * 5);
-    let holds = RECORD.replace("fixed-priority", "preempt");
-    assert_eq!(predicted_cells(&holds, false), 7 * 5);
+    // Beside the record's cells, the task alone on a stream and through a queue.
+    for bench in ["fixed-priority", "fixed-priority-load20"] {
+        let (measured, predicted) = predicted_cells(&record_of(bench), "cells", true);
+        assert!(measured > 0, "{bench}");
+        assert_eq!(predicted, measured + 2, "{bench}");
+    }
+    let (measured, predicted) = predicted_cells(&record_of("preempt"), "rows", false);
+    assert!(measured > 0);
+    assert_eq!(predicted, measured);
 }
 
 #[test]
@@ -88,8 +101,16 @@ fn an_error_above_the_limit_is_a_finding() {
     assert!(table.contains("prediction of P99: the median error is"), "{table}");
 }
 
+/// Samples of a simulated hold.
+const SAMPLES: f64 = 1_000.0;
+
 #[test]
 fn parts_of_the_device_are_predicted() {
+    // Without a policy, streams of equal commands take turns. WFQ gives the parts that were asked
+    // for. In both cases the device never rests, except for the gate of a command (`gate_us` in
+    // sim/devices/h200-streams.toml), which is all that the prediction may be off by.
+    let (gate_us, command_us) = (2.148, 500.0);
+    let allowed = gate_us / command_us;
     let record = json!({
         "bench": "partition",
         "device": { "device": "NVIDIA H200" },
@@ -103,43 +124,68 @@ fn parts_of_the_device_are_predicted() {
         ],
     });
     let file = File::new("partition.json", &record.to_string());
-    let predicted = printed(&["bench", "predict", file.path(), "--within", "2", "--json", "-"], 0);
-    assert!(predicted.contains("\"median_error\""), "{predicted}");
+    let predicted = printed(&["bench", "predict", file.path(), "--json", "-"], 0);
+    let predicted: Value = serde_json::from_str(&predicted).expect("JSON");
+    assert_eq!(predicted["figures"], json!(["first", "second", "total"]));
+    let cells = predicted["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
+        for pair in cell["pairs"].as_array().expect("pairs") {
+            let error = pair["error"].as_f64().expect("an error");
+            assert!(error <= allowed, "{cell}");
+        }
+    }
+}
+
+/// P50 and P99 of a time that is spread evenly between two bounds.
+fn even(from_us: f64, to_us: f64) -> [f64; 2] {
+    [0.5, 0.99].map(|quantile| from_us + quantile * (to_us - from_us))
 }
 
 #[test]
 fn how_fast_a_queue_stops_is_predicted() {
+    const COMMAND_US: f64 = 500.0;
+    // `gate_close_us` in sim/devices/h200-streams.toml.
+    const CLOSE_US: f64 = 2.0;
     let row = |mode: &str, threshold: u32, [p50, p99]: [f64; 2]| {
         let quiet = json!({
-            "samples": 1_000, "mean_us": p50, "min_us": 0.0, "p50_us": p50, "p90_us": p99,
-            "p95_us": p99, "p99_us": p99, "max_us": p99,
+            "samples": SAMPLES as u32, "mean_us": p50, "min_us": 0.0, "p50_us": p50,
+            "p90_us": p99, "p95_us": p99, "p99_us": p99, "max_us": p99,
         });
         json!({
-            "mode": mode, "level": 2, "command_ns": 500_000, "threshold": threshold,
+            "mode": mode, "level": 2, "command_ns": COMMAND_US as u64 * 1_000,
+            "threshold": threshold,
             "quiet": quiet, "detect": quiet, "restart": quiet, "uncertain_us": 0.0, "ran_on": 0,
             "goal": { "what": "", "reached": null },
         })
     };
-    // What is in flight at Lv1, what is left of one command behind a gate, and up to two more where
-    // gates are so far apart.
+    // A hold comes at a random moment of a command. At Lv1 the rest of that command and the seven
+    // behind it still run; behind a gate per command the rest of that command; with gates 1000 µs
+    // apart the rest of two commands.
+    let window = even(7.0 * COMMAND_US, 8.0 * COMMAND_US);
+    let one = even(0.0, COMMAND_US).map(|us| us + CLOSE_US);
+    let two = even(0.0, 2.0 * COMMAND_US).map(|us| us + CLOSE_US);
     let rows = [
-        row("lv1", 8, [3_750.0, 3_995.0]),
-        row("gate", 8, [251.0, 497.0]),
-        row("gate", 64, [251.0, 497.0]),
-        row("gate@1000", 8, [500.0, 997.0]),
+        row("lv1", 8, window),
+        row("gate", 8, one),
+        row("gate", 64, one),
+        row("gate@1000", 8, two),
     ];
     let record = json!({
         "bench": "preempt", "device": { "device": "NVIDIA H200" }, "rows": rows,
     });
     let file = File::new("preempt.json", &record.to_string());
-    let predicted = printed(&["bench", "predict", file.path(), "--within", "3", "--json", "-"], 0);
+    let predicted = printed(&["bench", "predict", file.path(), "--json", "-"], 0);
     let predicted: Value = serde_json::from_str(&predicted).expect("JSON");
     let cells = predicted["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 4);
+    // The median of n even samples between 0 and 1 is off by 1 / (2 √n) in the standard deviation,
+    // and twice that over the median itself. Two standard deviations are allowed.
+    let allowed = 2.0 / SAMPLES.sqrt();
     for cell in cells {
         for pair in cell["pairs"].as_array().expect("pairs") {
             let error = pair["error"].as_f64().expect("an error");
-            assert!(error <= 0.06, "{cell}");
+            assert!(error <= allowed, "{cell}");
         }
     }
 }

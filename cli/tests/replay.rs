@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
+use xsched::{Error, RecordStats, Runtime, XQueueConfig};
 use xsched_core::hal::{Noop, NoopQueue};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_core::policy::Policy;
 use xsched_core::record::{Body, Source};
 use xsched_core::window::WindowConfig;
-use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
-use xsched::{Error, RecordStats, Runtime, XQueueConfig};
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 use xsched_sim::replay::{Orders, Record, ReplayError, Workload, orders};
 

@@ -1,7 +1,7 @@
 //! The lease that holds depend on: a scheduler that falls silent loses its power to hold queues.
 //!
-//! [`is_silent`] is the rule. A scheduler with a clock of its own keeps a [`Lease`]; a watchdog that
-//! sees only since when the scheduler has been busy keeps a [`Watchdog`]. Both go by the rule.
+//! [`is_silent`] is the rule. A scheduler with a clock of its own keeps a [`Lease`]; a watchdog
+//! that sees only since when the scheduler has been busy keeps a [`Watchdog`]. Both go by the rule.
 
 use crate::time::{Duration, Instant};
 

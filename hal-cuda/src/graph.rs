@@ -182,8 +182,8 @@ impl CudaGraph {
             unsafe { device.api().launch_native(&command, capture.stream)? };
         }
         let graph = capture.end()?;
-        // SAFETY: just made, and nothing else refers to it. Kernels may run at any time; the maker of
-        // them promised so.
+        // SAFETY: just made, and nothing else refers to it. Kernels may run at any time; the maker
+        // of them promised so.
         unsafe { Self::from_raw(device, graph) }
     }
 
@@ -257,9 +257,9 @@ impl CudaGraph {
     /// it stops with that queue as well. Nodes within a node, as of a child graph, get none.
     ///
     /// # Errors
-    /// [`CudaError::HasGates`], [`CudaError::NodeTimes`], [`CudaError::WordOfOtherDevice`], or if the
-    /// driver refuses or lacks what is needed. If that is half-way, the graph has some of the gates
-    /// and is otherwise as it was.
+    /// [`CudaError::HasGates`], [`CudaError::NodeTimes`], [`CudaError::WordOfOtherDevice`], or if
+    /// the driver refuses or lacks what is needed. If that is half-way, the graph has some of the
+    /// gates and is otherwise as it was.
     pub fn insert_gates(
         &mut self,
         word: &GateWord<CudaApi>,

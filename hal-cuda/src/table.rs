@@ -300,8 +300,8 @@ fn open(chosen: Option<String>) -> Result<Table, LoadError> {
     };
     let mut complaints = Vec::new();
     for name in names {
-        // SAFETY: the user who installs a driver, or names a library, answers for what it does when it
-        // is loaded.
+        // SAFETY: the user who installs a driver, or names a library, answers for what it does when
+        // it is loaded.
         match unsafe { Library::new(name) } {
             Ok(library) => {
                 let table = Table::find(name, &library);

@@ -1,6 +1,6 @@
-//! Compares what this crate declares of CUDA's driver with bindings that another project generated from its
-//! headers. If it compiles, all functions and structures agree; its tests say that none was left
-//! out, and compare numbers. It needs no driver.
+//! Compares what this crate declares of CUDA's driver with bindings that another project generated
+//! from its headers. If it compiles, all functions and structures agree; its tests say that none
+//! was left out, and compare numbers. It needs no driver.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;

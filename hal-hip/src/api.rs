@@ -24,8 +24,9 @@ const SCRATCH_BYTES: usize = 64;
 /// What kind of streams are made without a priority.
 ///
 /// HIP has no stream that has everything. The runtime gives all streams of a priority together at
-/// most 4 hardware rings (`GPU_MAX_HW_QUEUES`), so that a held stream stops other streams; only streams
-/// with a mask of compute units never share theirs. But those are always of normal priority, and
+/// most 4 hardware rings (`GPU_MAX_HW_QUEUES`), so that a held stream stops other streams; only
+/// streams with a mask of compute units never share theirs. But those are always of normal
+/// priority, and
 /// *blocking*: work on the legacy default stream waits for them and they for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Rings {
@@ -423,8 +424,8 @@ impl StreamApi for HipApi {
         let _ = unsafe { unregister(memory.host.as_ptr().cast()) };
     }
 
-    /// Writes four bytes that are never read: the runtime does so with a small kernel of its own, and
-    /// kernels of ours would need AMD's compiler.
+    /// Writes four bytes that are never read: the runtime does so with a small kernel of its own,
+    /// and kernels of ours would need AMD's compiler.
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn launch_nothing(&self, stream: HipStream) -> Result<(), HipError> {
         let scratch = ptr::with_exposed_provenance_mut(self.scratch);

@@ -144,8 +144,8 @@ fn capture(
 impl Drop for Made {
     fn drop(&mut self) {
         let exec = ptr::with_exposed_provenance_mut(self.exec);
-        // SAFETY: it was instantiated, and each queue that launches it has a clone. The runtime itself
-        // keeps what still runs. There is nothing to be done about an error.
+        // SAFETY: it was instantiated, and each queue that launches it has a clone. The runtime
+        // itself keeps what still runs. There is nothing to be done about an error.
         let _ = unsafe { (self.destroy)(exec) };
     }
 }

@@ -28,7 +28,7 @@ fn load(api: &HipApi, from: &str, image: Vec<u8>) -> Result<Kernels, HipError> {
     let refused =
         |error: HipError| HipError::KernelsRefused { from: from.to_owned(), why: Box::new(error) };
     let mut image = image;
-    // What is a text has to end with zero, and nothing minds it.
+    // An image that is text has to end with zero. A code object may.
     image.push(0);
     // SAFETY: its builder, or the user who names it, promises that it is whole.
     let module = unsafe { HipModule::load(api, &image) }.map_err(refused)?;

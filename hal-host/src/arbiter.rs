@@ -1,8 +1,8 @@
 //! The state of a device under one lock: which queues have its compute units.
 //!
 //! A queue *needs* a unit if it could start a command or continue a stopped one. Queues that need a
-//! unit wait in a FIFO. A queue gives its unit up after each command if another queue waits. A queue
-//! that needs no unit any more stays in the FIFO and is skipped when its turn comes.
+//! unit wait in a FIFO. A queue gives its unit up after each command if another queue waits. A
+//! queue that needs no unit any more stays in the FIFO and is skipped when its turn comes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

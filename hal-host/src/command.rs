@@ -33,8 +33,8 @@ impl HostCommand {
         Self::shared(Arc::new(closure))
     }
 
-    /// Calls a closure that the caller shares. The queue drops its reference before the completion is
-    /// visible.
+    /// Calls a closure that the caller shares. The queue drops its reference before the completion
+    /// is visible.
     #[must_use]
     pub const fn shared(closure: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self { body: Body::Closure(closure), interruptible: false }
@@ -44,8 +44,9 @@ impl HostCommand {
     /// interrupt waits for its end.
     ///
     /// # Safety
-    /// While it is stopped, every lock that it holds stays held, and the thread that waits for such a
-    /// lock may be the one that would let it continue. So the command, and all that it calls, must not
+    /// While it is stopped, every lock that it holds stays held, and the thread that waits for such
+    /// a lock may be the one that would let it continue. So the command, and all that it calls,
+    /// must not
     ///
     /// * allocate or free memory, print, or take any lock that other code takes;
     /// * use this device or its queues;

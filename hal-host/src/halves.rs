@@ -87,8 +87,8 @@ impl ErrorType for HostRetire {
 }
 
 impl Retire for HostRetire {
-    /// One answer covers either a run of failed commands or none that failed. Call it until it answers
-    /// `None`.
+    /// One answer covers either a run of failed commands or none that failed. Call it until it
+    /// answers `None`.
     fn poll_retired(&mut self) -> Result<Option<Retired>, HostError> {
         // Acquire: sees what the commands did.
         let visible = self.handle.queue.visible.load(Ordering::Acquire);
@@ -118,8 +118,8 @@ impl Retire for HostRetire {
         Ok(Some(Retired { upto, busy: Duration::from_ns(used), outcome }))
     }
 
-    /// The waker is woken on the queue's thread, which waits until it returns, or on the thread that
-    /// puts the [fence](Submit::fence).
+    /// The waker is woken on the queue's thread, which waits until it returns, or on the thread
+    /// that puts the [fence](Submit::fence).
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {
         let mine = waker.clone();
         let (dropped, now) = self.handle.device.lock().keep(self.handle.index, self.seen, mine);

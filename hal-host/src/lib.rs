@@ -30,8 +30,8 @@
 //! # How a command is stopped
 //!
 //! The interrupting thread sets a request in an atomic word of the queue (`gate.rs`), sends a
-//! real-time signal to the queue's thread, and waits until the word says that the command is stopped
-//! or has ended.
+//! real-time signal to the queue's thread, and waits until the word says that the command is
+//! stopped or has ended.
 //! The signal's handler acts only if the word asks for it, so a signal that comes late does
 //! nothing. It then sleeps in the handler, on a futex, and touches nothing else: the
 //! interrupting thread takes its compute unit away, and a later one gives it a unit again

@@ -19,7 +19,8 @@ thread_local! {
 /// Serializes installing.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// Signals that the kernel raises for a fault of the thread itself. Blocking them would hide crashes.
+/// Signals that the kernel raises for a fault of the thread itself. Blocking them would hide
+/// crashes.
 const OWN_FAULTS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 

@@ -1,4 +1,5 @@
-//! The suite that every backend must pass, with commands that can be stopped and with ones that cannot.
+//! The suite that every backend must pass, with commands that can be stopped and with ones that
+//! cannot.
 
 mod host;
 

@@ -1,8 +1,8 @@
 //! Which of the driver's queues belongs to a stream.
 //!
 //! HIP has no call that answers this. Visible are the queues that exist before a stream is made and
-//! after. Only a stream with a hardware ring of its own makes a queue. A stream that shares its ring
-//! makes none and gets no Lv3: suspending the ring would stop other streams.
+//! after. Only a stream with a hardware ring of its own makes a queue. A stream that shares its
+//! ring makes none and gets no Lv3: suspending the ring would stop other streams.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

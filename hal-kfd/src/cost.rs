@@ -26,8 +26,8 @@ pub fn context_ns(gpu: &Gpu) -> u64 {
 /// The costs of a GPU's interrupts before any was measured.
 ///
 /// The part that grows with the context follows from its size and the memory's bandwidth, the rest
-/// from [`ASSUMED_SUSPEND_NS`] and [`ASSUMED_RESUME_NS`]. Measured holds correct it where levels are
-/// chosen ([`xsched_core::cost::History`]).
+/// from [`ASSUMED_SUSPEND_NS`] and [`ASSUMED_RESUME_NS`]. Measured holds correct it where levels
+/// are chosen ([`xsched_core::cost::History`]).
 #[must_use]
 pub fn cost_model(gpu: &Gpu) -> CostModel {
     let context = context_ns(gpu);

@@ -46,8 +46,8 @@ impl<D: Driver + ?Sized> Driver for std::sync::Arc<D> {
 /// The driver of this machine.
 ///
 /// A file belongs to the process that opened it: in a child process it answers `EBADF`, and the
-/// child opens one of its own. All files of a process see the same queues, including those of ROCm's
-/// runtime, unless a file was given a process of its own (`CREATE_PROCESS`, from KFD 1.19).
+/// child opens one of its own. All files of a process see the same queues, including those of
+/// ROCm's runtime, unless a file was given a process of its own (`CREATE_PROCESS`, from KFD 1.19).
 #[derive(Debug)]
 pub struct Kfd {
     file: File,

@@ -35,8 +35,8 @@
 //! | [`uapi`] | the driver's calls; [`Driver`] makes them, [`Versioned`] checks the version first |
 //!
 //! The hardware saves and restores waves (compute wave save and restore, CWSR). Every preemption
-//! stops all queues of a GPU, or partition of one, of all processes, for as long as the GPU takes to
-//! save their contexts and to load those that go on.
+//! stops all queues of a GPU, or partition of one, of all processes, for as long as the GPU takes
+//! to save their contexts and to load those that go on.
 //!
 //! This crate has not run on an MI308X yet. `docs/src/guides/amd.md` in the repository says what
 //! was checked, and how.

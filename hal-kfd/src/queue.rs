@@ -8,7 +8,8 @@ use crate::uapi::{PRIORITY_MAX, QueueSnapshotEntry, QueueType};
 /// The properties of a queue, as `CREATE_QUEUE` was given or answered them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFacts {
-    /// The id, below [`crate::uapi::QUEUES_MAX`]. The driver reuses it after the queue's destruction.
+    /// The id, below [`crate::uapi::QUEUES_MAX`]. The driver reuses it after the queue's
+    /// destruction.
     pub id: u32,
     /// The id of the GPU or partition.
     pub gpu_id: u32,

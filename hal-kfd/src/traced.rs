@@ -65,8 +65,8 @@ impl Traced {
         _ = ptrace::detach(self.pid, signal);
     }
 
-    /// Takes note that the process has ended, which its parent learns only after its tracer. If this
-    /// process is the parent, the exit status is left for the code that started the child.
+    /// Takes note that the process has ended, which its parent learns only after its tracer. If
+    /// this process is the parent, the exit status is left for the code that started the child.
     fn reap(&self) {
         if parent(self.pid) != Some(std::process::id()) {
             _ = waitpid(self.pid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL));

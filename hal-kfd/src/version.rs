@@ -10,8 +10,8 @@ use crate::driver::{Driver, KFD_PATH, Kfd};
 use crate::error::KfdError;
 use crate::uapi::{self, Call};
 
-/// A call that a signal interrupts is repeated at most so often. The driver's calls can be repeated;
-/// the limit is for a driver that always answers `EINTR`.
+/// A call that a signal interrupts is repeated at most so often. The driver's calls can be
+/// repeated; the limit is for a driver that always answers `EINTR`.
 const INTERRUPTED_MAX: u32 = 64;
 
 /// The version of the driver's interface.
@@ -119,7 +119,8 @@ impl<D: Driver> Versioned<D> {
 const ARGUMENT_BYTES_MAX: usize = 128;
 
 /// Makes a call, and repeats it if a signal interrupts it. The argument is restored first: the
-/// driver writes to it after an error too, and may leave a count there that is larger than the room.
+/// driver writes to it after an error too, and may leave a count there that is larger than the
+/// room.
 ///
 /// # Safety
 /// That of [`Driver::ioctl`].

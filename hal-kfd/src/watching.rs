@@ -1,7 +1,7 @@
 //! The calls to the driver that other code of this process makes, above all ROCm's runtime.
 //!
-//! The runtime updates its queues by itself, to reclaim scratch memory or to change a priority. Such
-//! an update sets the percentage to 100, and so silently ends a suspension by
+//! The runtime updates its queues by itself, to reclaim scratch memory or to change a priority.
+//! Such an update sets the percentage to 100, and so silently ends a suspension by
 //! [`crate::mechanism::UpdateQueue`]. A [`Watcher`] sees the update, and can hold it back.
 
 use std::fmt::Debug;

@@ -16,8 +16,8 @@ pub struct StreamDeviceConfig {
     /// A launch under way for longer, while a gate is closed, opens all gates until it has ended.
     pub blocked_after: Duration,
     /// While a gate is closed a thread makes an event so often, to see whether calls into the
-    /// driver return. Zero is never: then only the scheduler's lease ends a hold for which a call of
-    /// the program blocks all calls.
+    /// driver return. Zero is never: then only the scheduler's lease ends a hold for which a call
+    /// of the program blocks all calls.
     pub probe_every: Duration,
     /// The hold of another process, by a word in shared memory, ends when that process has not
     /// renewed it for longer ([`crate::SharedPage::renew`]). A hold from another process is noticed

@@ -45,9 +45,9 @@ impl<W: Word> Gate<W> {
         changed
     }
 
-    /// Opens the gate until [`Gate::end_force_open`], even if the queue is held. Bits of other processes
-    /// are cleared once and not set again: those holds may have ended meanwhile. True if the gate
-    /// was closed.
+    /// Opens the gate until [`Gate::end_force_open`], even if the queue is held. Bits of other
+    /// processes are cleared once and not set again: those holds may have ended meanwhile. True if
+    /// the gate was closed.
     pub(crate) fn force_open(&self) -> bool {
         let mut state = lock(&self.state);
         state.forced_open += 1;

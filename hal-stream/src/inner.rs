@@ -1,5 +1,5 @@
-//! The state of a device that its queues, words and pages share; what closed queues leave on it; and
-//! its end.
+//! The state of a device that its queues, words and pages share; what closed queues leave on it;
+//! and its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -8,8 +8,8 @@ const KINDS: usize = 64;
 /// A measurement counts for one part in so many.
 const SMOOTHING: i64 = 8;
 
-/// Mean device times of a queue's commands, by kind. Written by the half that polls completions, read
-/// by the half that launches.
+/// Mean device times of a queue's commands, by kind. Written by the half that polls completions,
+/// read by the half that launches.
 #[derive(Debug)]
 pub(crate) struct Predictor {
     /// In nanoseconds; 0 if nothing is known.

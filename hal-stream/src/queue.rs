@@ -34,13 +34,13 @@ pub(crate) struct Queue<A: StreamApi> {
     /// Commands launched, and commands seen to have retired.
     pub(crate) launched: AtomicU64,
     pub(crate) retired: AtomicU64,
-    /// A gate was placed and the launch behind it failed, so the stream may wait for the word although
-    /// nothing is in flight.
+    /// A gate was placed and the launch behind it failed, so the stream may wait for the word
+    /// although nothing is in flight.
     pub(crate) stray: AtomicBool,
 }
 
 impl<A: StreamApi> Queue<A> {
-    /// Nothing is known to be in flight.
+    /// Whether nothing is known to be in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.retired.load(Ordering::Acquire) >= self.launched.load(Ordering::Relaxed)
     }
@@ -61,12 +61,12 @@ impl<A: StreamApi> Queue<A> {
 
     /// The gate was closed. What runs goes on to the next gate.
     pub(crate) fn hold(&self, now: Instant) {
-        let until = now.checked_add(self.rest()).unwrap_or(now);
+        let until = now.checked_add(self.drain_time()).unwrap_or(now);
         self.device.occupancy.hold(&self.occupant, until);
     }
 
-    /// For how long commands probably go on when the gate is closed.
-    pub(crate) fn rest(&self) -> Duration {
+    /// For how long commands probably run on after the gate was closed.
+    pub(crate) fn drain_time(&self) -> Duration {
         let last_ns = self.last_ns.load(Ordering::Relaxed);
         Duration::from_nanos(self.spacing.ns().max(last_ns))
     }

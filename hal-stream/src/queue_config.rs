@@ -82,9 +82,9 @@ impl<A: StreamApi> StreamConfig<A> {
     }
 
     /// Uses a word that was taken before, so that graphs can be made whose own gates are closed and
-    /// opened with the queue's. Opening the queue fails with [`StreamError::WordOfOtherDevice`] if the
-    /// word is another device's, and with [`StreamError::WordTaken`] if another queue is open with
-    /// it.
+    /// opened with the queue's. Opening the queue fails with [`StreamError::WordOfOtherDevice`] if
+    /// the word is another device's, and with [`StreamError::WordTaken`] if another queue is open
+    /// with it.
     ///
     /// [`StreamError::WordOfOtherDevice`]: crate::StreamError::WordOfOtherDevice
     /// [`StreamError::WordTaken`]: crate::StreamError::WordTaken
@@ -97,7 +97,8 @@ impl<A: StreamApi> StreamConfig<A> {
     /// Uses a word of the caller's as the gate's flag, in shared memory for example. Its lowest
     /// bit belongs to this process. A scheduler in another process closes the gate by setting
     /// another bit and opens it by clearing that. With each change of the 32 bits behind the word
-    /// it renews its lease; see [`StreamDeviceConfig::hold_lease`](crate::StreamDeviceConfig::hold_lease).
+    /// it renews its lease; see
+    /// [`StreamDeviceConfig::hold_lease`](crate::StreamDeviceConfig::hold_lease).
     ///
     /// # Safety
     /// The word is from [`StreamDevice::share_flags`] of the same device, is used for no other
@@ -111,8 +112,8 @@ impl<A: StreamApi> StreamConfig<A> {
     }
 
     /// Uses a word of a shared page as the gate's flag, so that a scheduler in another process can
-    /// hold the queue. Opening the queue fails with [`StreamError::WordOfOtherDevice`] if the page was
-    /// shared with another device.
+    /// hold the queue. Opening the queue fails with [`StreamError::WordOfOtherDevice`] if the page
+    /// was shared with another device.
     ///
     /// [`StreamError::WordOfOtherDevice`]: crate::StreamError::WordOfOtherDevice
     #[must_use]

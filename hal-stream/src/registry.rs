@@ -223,10 +223,10 @@ fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>) {
 }
 
 impl<W: Word + Default + 'static> GateRegistry<W> {
-    /// Makes a call every `every` while a gate is closed, on a thread of its own, until the registry
-    /// is dropped or the call answers false. A call that does not return counts as a blocked
-    /// launch. So the watch notices a call of the program that blocks all calls into the driver,
-    /// even if no queue launches.
+    /// Makes a call every `every` while a gate is closed, on a thread of its own, until the
+    /// registry is dropped or the call answers false. A call that does not return counts as a
+    /// blocked launch. So the watch notices a call of the program that blocks all calls into the
+    /// driver, even if no queue launches.
     pub(crate) fn probe(
         self: &Arc<Self>,
         every: Duration,

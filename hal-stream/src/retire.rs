@@ -202,7 +202,7 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
         let mut left = work_ns.saturating_sub(gone_ns);
         if let Some(closed) = self.queue.word.and_then(|_| self.queue.member.gate.closed_for()) {
             // What ran goes on to the next gate.
-            let rest = self.queue.rest().checked_sub(closed);
+            let rest = self.queue.drain_time().checked_sub(closed);
             left = left.max(rest.map_or(CLOSED_NS, |rest| rest.as_nanos() as u64));
         }
         let overdue = Duration::from_ns(gone_ns.saturating_sub(work_ns.max(left)));

@@ -1,4 +1,4 @@
-//! Kernels that take time and read the device's clock, for tests and benches.
+//! Kernels of a known length, for calibrated load, and kernels that read the device's clock.
 
 use std::fmt::Debug;
 use std::thread;
@@ -10,10 +10,10 @@ use crate::api::{FlagMemory, StreamApi};
 const CYCLES: (u32, u32) = (20_000, 1_000_000);
 /// Kernels in a row.
 const ROW: u32 = 30;
-/// Between two looks at a row.
-const NAP: Duration = Duration::from_micros(100);
+/// The poll delay of a row.
+const POLL_DELAY: Duration = Duration::from_micros(100);
 
-/// A driver whose devices have kernels that spin, for tests and benches.
+/// A driver whose devices have kernels of a known length and kernels that read the clock.
 pub trait SpinApi: StreamApi {
     /// A kernel with its grid and arguments.
     type Kernel: Clone + Debug + Send + Sync + 'static;
@@ -135,7 +135,7 @@ fn row_ns<A: SpinApi>(
         }
         api.record(to, stream)?;
         while !api.query(to)? {
-            thread::sleep(NAP);
+            thread::sleep(POLL_DELAY);
         }
         let elapsed = api.elapsed_ns(from, to)?;
         api.destroy_event(from);

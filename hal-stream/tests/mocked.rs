@@ -323,7 +323,8 @@ mod ends {
         }
     }
 
-    /// As the runtime does for a missed fence. It stands for the same command, whose time is from its launch.
+    /// As the runtime does for a missed fence. It stands for the same command, whose time is from
+    /// its launch.
     #[test]
     fn a_fence_that_is_put_again_says_the_same() {
         let mut device = device(sees_ends());

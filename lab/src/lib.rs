@@ -1,6 +1,6 @@
 //! Experiments: benches on real devices, their records, verdicts, charts and predictions, and the
-//! commands that run them. Each bench runs on any device that implements [`device::Bench`], and
-//! answers with a record that says what it was measured on.
+//! commands that run them. Each bench runs on any device that implements
+//! [`device::BenchDevice`], and answers with a record that says what it was measured on.
 
 pub mod bench;
 pub mod commands;

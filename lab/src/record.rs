@@ -24,3 +24,6 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str, place: &str) -> Result
     serde_json::from_str(text)
         .map_err(|source| CommandError::BenchRecord { place: place.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,8 +105,8 @@ where
     /// Makes an XQueue on a new hardware queue.
     ///
     /// # Errors
-    /// [`Error::NoCapacity`], [`Error::TooMuchCapacity`], [`Error::Open`], [`Error::Scheduler`] when
-    /// there are as many queues as configured, [`Error::SchedulerSilent`] and
+    /// [`Error::NoCapacity`], [`Error::TooMuchCapacity`], [`Error::Open`], [`Error::Scheduler`]
+    /// when there are as many queues as configured, [`Error::SchedulerSilent`] and
     /// [`Error::SchedulerGone`]. After an error nothing is left of the queue.
     pub fn queue(
         &self,

@@ -2,8 +2,8 @@
 //!
 //! It is held for some tens of nanoseconds, never across a call to a device or to the user's code,
 //! and taken twice for each command; so releasing it is a plain store, and no thread is ever put on
-//! a list. A thread that finds it taken spins, then yields, then sleeps for short spans: that lets a
-//! holder go on that has lost its processor to a waiter of higher priority.
+//! a list. A thread that finds it taken spins, then yields, then sleeps for short spans: that lets
+//! a holder go on that has lost its processor to a waiter of higher priority.
 //!
 //! In models it is loom's lock: how a thread spins and sleeps is not what they are about.
 

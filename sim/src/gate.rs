@@ -14,8 +14,8 @@ pub(crate) enum Admit {
     Later,
 }
 
-/// Decides when tasks launch and begin requests. The engine knows comparators only as this. Tasks are numbered as in the scenario;
-/// times are in nanoseconds.
+/// Decides when tasks launch and begin requests. The engine knows comparators only as this. Tasks
+/// are numbered as in the scenario; times are in nanoseconds.
 pub(crate) trait LaunchGate: Debug {
     /// The task has a command to launch; its request has so many that are not launched, this one
     /// included.

@@ -84,8 +84,8 @@ fn priority_helps_against_an_endless_low_task() {
     let fcfs = p99_ms(name, "fcfs", 2);
     let least_ns = 2 * alone_ns - command_ns;
     assert!(fcfs >= least_ns as f64 / 1e6, "{fcfs}");
-    // With them the request waits until a gate stops the other task, and pays for its own gates. The
-    // rest is what a request takes on an idle device, beside its commands.
+    // With them the request waits until a gate stops the other task, and pays for its own gates.
+    // The rest is what a request takes on an idle device, beside its commands.
     let gates_ns = alone_ns.div_ceil(device.gate_spacing_ns) * device.gate_ns;
     let hold_ns = 2 * scenario.scheduler_latency_ns + device.gate_close_ns;
     let waits_ns = hold_ns + device.gate_spacing_ns + command_ns;

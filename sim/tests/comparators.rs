@@ -108,8 +108,8 @@ fn mps_limits_hold_for_a_process_that_is_alone() {
 fn a_quota_is_kept_and_the_rest_is_idle() {
     let half = TaskSpec { share: Some(50), ..endless("half", 100 * US) };
     let outcome = run_checked(&under(System::Vcuda, vec![half]), 1);
-    // A quota of 60 ms in each of the 16 windows of 120 ms that are over, and another in the 80 ms of
-    // the last. One command may overdraw the last quota.
+    // A quota of 60 ms in each of the 16 windows of 120 ms that are over, and another in the 80 ms
+    // of the last. One command may overdraw the last quota.
     let (expected, within) = (part_of_2_s(17, 60 * MS), part_of_2_s(1, 100 * US));
     assert_near(part(&outcome, 0), expected, within);
     let busy = outcome.devices[0].busy_ns as f64 / outcome.duration_ns as f64;
@@ -179,7 +179,8 @@ fn rate_control_frees_the_device_when_production_is_through() {
     assert!(part(&outcome, 1) >= least, "opportunistic has {}", part(&outcome, 1));
 }
 
-/// A task that waits for a time asks once when it has come, and not once for each time it has asked.
+/// A task that waits for a time asks once when it has come, and not once for each time it has
+/// asked.
 #[test]
 fn waiting_for_an_allowance_does_not_multiply_events() {
     let production = TaskSpec {
@@ -194,8 +195,8 @@ fn waiting_for_an_allowance_does_not_multiply_events() {
         let ran: u64 = outcome.tasks.iter().map(|task| task.device_time_ns).sum();
         outcome.events as f64 / (ran / (40 * US)) as f64
     };
-    // A command that is kept back costs one event more, when its time has come; one that is not kept
-    // back costs the same as without a gate.
+    // A command that is kept back costs one event more, when its time has come; one that is not
+    // kept back costs the same as without a gate.
     let (gated, free) = (per_command(System::Tgs), per_command(System::Native));
     assert!(gated < 2.0 * free + 1.0, "{gated} events for each command, {free} without a gate");
 }
@@ -251,8 +252,8 @@ fn triton_orders_requests_by_priority_and_stops_none() {
     ];
     let triton = Scenario { duration_ns: None, ..under(System::Triton, tasks) };
     let outcome = run_checked(&triton, 1);
-    // Requests of 10 ms run from 0 (the one that is there), 10 (the urgent one, which came at 3), 20
-    // (came at 1) and 30 ms (came at 2).
+    // Requests of 10 ms run from 0 (the one that is there), 10 (the urgent one, which came at 3),
+    // 20 (came at 1) and 30 ms (came at 2).
     let latency_ms = |task: usize| outcome.tasks[task].latencies_ns[0] / MS;
     assert_eq!([0, 3, 1, 2].map(latency_ms), [10, 17, 29, 38]);
 }

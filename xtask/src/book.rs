@@ -188,7 +188,7 @@ fn links(text: &str) -> Vec<String> {
     for attribute in [" href=\"", " src=\""] {
         for rest in text.split(attribute).skip(1) {
             let link = rest.split('"').next().unwrap_or_default().replace("&amp;", "&");
-            let elsewhere = link.contains("://") || link.contains(':') || link.is_empty();
+            let elsewhere = link.contains(':') || link.is_empty();
             if !elsewhere && !found.contains(&link) {
                 found.push(link);
             }

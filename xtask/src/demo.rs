@@ -41,8 +41,8 @@ fn ratio(lines: &[String]) -> Option<f64> {
     let is_row = |line: &&String| line.trim_start().starts_with("scheduled ");
     let row = lines[header..].iter().find(is_row)?;
     // What is predicted is in parentheses.
-    let figures = row.split_whitespace().rev().filter(|word| !word.starts_with('('));
-    figures.skip(1).next()?.parse().ok()
+    let mut figures = row.split_whitespace().rev().filter(|word| !word.starts_with('('));
+    figures.nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

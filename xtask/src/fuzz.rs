@@ -71,7 +71,7 @@ fn run_together(target: &Path, names: &[&str], seconds: u32) -> Result<()> {
     thread::scope(|scope| {
         let start = |name| scope.spawn(move || run_target(target, name, seconds));
         let threads: Vec<_> = names.iter().map(|name| start(*name)).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
+        let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
         let results: Vec<_> = joined
             .map(|result| result.unwrap_or_else(|_| bail!("a target's thread panicked")))
             .collect();

@@ -120,7 +120,8 @@ pub(super) struct Target {
 }
 
 impl<R: Store<CommandSlot>> Queue<R> {
-    /// Holds the queue on behalf of the user until [`Queue::resume`], whatever the scheduler orders.
+    /// Holds the queue on behalf of the user until [`Queue::resume`], whatever the scheduler
+    /// orders.
     ///
     /// The hold is as deep as `level` says, as the device can and as the queue is configured for.
     /// Poll for actions and reports afterwards.

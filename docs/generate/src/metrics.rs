@@ -1,9 +1,9 @@
 //! The metrics, as a runtime with one queue gives them.
 
 use anyhow::{Context, Result};
-use xsched_core::hal::{Noop, NoopQueue};
 use xsched::policies::hpf::Hpf;
 use xsched::{Runtime, XQueueConfig};
+use xsched_core::hal::{Noop, NoopQueue};
 
 use crate::table::Table;
 

@@ -118,8 +118,8 @@ impl<E: HalError + std::error::Error + 'static> HalError for DeviceError<E> {
 /// Adds Lv3 to another device.
 ///
 /// Queues are opened on the device below, and commands go to it unchanged. While a queue is opened,
-/// an [`Attribution`] finds out which of the driver's queues it is. If it cannot, the queue stays at
-/// the level of the device below, and [`KfdDevice::why_not`] says why.
+/// an [`Attribution`] finds out which of the driver's queues it is. If it cannot, the queue stays
+/// at the level of the device below, and [`KfdDevice::why_not`] says why.
 ///
 /// A hold at Lv3 is the hold of the device below, followed by the suspension, which stops the
 /// running command. The release is the reverse.
@@ -266,8 +266,8 @@ where
         below
     }
 
-    /// The cost of this GPU's interrupts. The fixed parts are assumed ([`crate::cost`]): no measured
-    /// ones are published.
+    /// The cost of this GPU's interrupts. The fixed parts are assumed ([`crate::cost`]): no
+    /// measured ones are published.
     fn cost(&self) -> Option<CostModel> {
         let gpu = self.config.gpu.as_ref()?;
         let mechanism = self.holds.mechanism();

@@ -29,9 +29,9 @@ use crate::version::Versioned;
 ///
 /// * A debugger that attaches before the runtime has called `RUNTIME_ENABLE` makes that call wait.
 ///   [`DebugTrap::own`] first finds out whether the runtime has called it, without attaching.
-/// * A `RUNTIME_ENABLE` that disables waits for the debugger's permission. ROCm's runtime makes that
-///   call when it shuts down. [`DebugTrap::own`] gives the permission in advance when it attaches,
-///   and [`crate::at_exit`] ends the session before the shutdown anyway.
+/// * A `RUNTIME_ENABLE` that disables waits for the debugger's permission. ROCm's runtime makes
+///   that call when it shuts down. [`DebugTrap::own`] gives the permission in advance when it
+///   attaches, and [`crate::at_exit`] ends the session before the shutdown anyway.
 /// * The destruction of a suspended queue waits until the queue is resumed. A queue's user resumes
 ///   it before it closes it, as [`crate::KfdDevice`] does.
 /// * A queue that the debugger has not seen cannot be suspended. A snapshot shows it to the
@@ -185,7 +185,8 @@ impl<D: Driver> DebugTrap<D> {
         }
     }
 
-    /// The queues of the process. They are shown to the debugger, which may suspend them from now on.
+    /// The queues of the process. They are shown to the debugger, which may suspend them from now
+    /// on.
     ///
     /// # Errors
     /// [`KfdError::SessionEnded`], or the driver's error.
@@ -291,8 +292,8 @@ impl<D: Driver> DebugTrap<D> {
         answer
     }
 
-    /// Resumes the queues that the GPU did not suspend, which the driver counts as suspended all the
-    /// same. An error is ignored: the GPU is about to be reset.
+    /// Resumes the queues that the GPU did not suspend, which the driver counts as suspended all
+    /// the same. An error is ignored: the GPU is about to be reset.
     fn undo_failed(&self, ids: &[u32]) {
         let failed = ids.iter().filter(|id| *id & FAILED_BIT != 0).map(|id| id & ID_MASK);
         let mut failed: Vec<u32> = failed.collect();

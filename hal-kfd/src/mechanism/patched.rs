@@ -45,8 +45,8 @@ pub struct PatchedDriver<D: Driver> {
 impl<D: Driver> PatchedDriver<D> {
     /// Checks that the driver is patched and has both calls.
     ///
-    /// `opt_in` is the value of [`OPT_IN_VARIABLE`], and `module` the loaded module. A preemption or
-    /// resumption that takes longer than `timeout_ms` milliseconds fails.
+    /// `opt_in` is the value of [`OPT_IN_VARIABLE`], and `module` the loaded module. A preemption
+    /// or resumption that takes longer than `timeout_ms` milliseconds fails.
     ///
     /// # Errors
     /// [`KfdError::OptInMissing`], [`KfdError::NotPatched`], [`KfdError::CallMismatch`], or

@@ -22,8 +22,9 @@ const RACES_MAX: u32 = 4;
 /// process. Each queue costs a preemption of its own, because the call takes one id. The ring's
 /// address, its exact size and the priority are repeated, because an update replaces them.
 ///
-/// The queue's owner may make the queue active again by an update. With a [`Watcher`] that update is
-/// held back until the queue is resumed. Without one [`Mechanism::is_still_suspended`] finds out.
+/// The queue's owner may make the queue active again by an update. With a [`Watcher`] that update
+/// is held back until the queue is resumed. Without one [`Mechanism::is_still_suspended`] finds
+/// out.
 #[derive(Debug)]
 pub struct UpdateQueue<D: Driver> {
     driver: Arc<Versioned<D>>,

@@ -15,7 +15,8 @@ const HEADER_BYTES: u64 = 40;
 pub struct SaveArea {
     /// Bytes for each XCC.
     pub bytes_per_xcc: u64,
-    /// Whether the driver listed it (since Linux 6.12). Otherwise it is computed as the driver does.
+    /// Whether the driver listed it (since Linux 6.12). Otherwise it is computed as the driver
+    /// does.
     pub read: bool,
 }
 
@@ -83,7 +84,8 @@ impl Gpu {
         Some(SaveArea { bytes_per_xcc, read: false })
     }
 
-    /// Bytes that a preemption saves of a queue whose waves fill this partition; 0 if it saves none.
+    /// Bytes that a preemption saves of a queue whose waves fill this partition; 0 if it saves
+    /// none.
     #[must_use]
     pub fn context_bytes(&self) -> u64 {
         let area = self.save_area();

@@ -5,15 +5,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use xsched::policies::hpf::Hpf;
+use xsched::{Device, Runtime, XQueue};
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::rng::SplitMix64;
-use xsched::policies::hpf::Hpf;
-use xsched::{Device, Runtime, XQueue};
 
 use crate::device::foreground::Foreground;
-use crate::device::task::{Runner, Way};
-use crate::device::{Bench, Described, LabError, Making, Plain};
+use crate::device::task::{LaunchPath, Runner};
+use crate::device::{BenchDevice, Described, LabError, PlainStream, QueueParams};
 use crate::stats::{Quantiles, ns_of};
 
 /// Where the pauses follow from.
@@ -98,7 +98,11 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If the device or the runtime refuses or hangs, or a command fails.
-pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+pub fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    progress: &dyn Fn(f64),
+) -> Result<Outcome, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let described = bench.describe();
@@ -138,10 +142,10 @@ pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<O
     })
 }
 
-const PLAIN: Way = Way::Plain { urgent: false };
+const PLAIN: LaunchPath = LaunchPath::Plain { urgent: false };
 
-const fn queue(level: Level, threshold: u32, batch: u32) -> Way {
-    Way::Queue { making: Making::at(level), priority: 0, threshold, batch }
+const fn queue(level: Level, threshold: u32, batch: u32) -> LaunchPath {
+    LaunchPath::Queue { making: QueueParams::at(level), priority: 0, threshold, batch }
 }
 
 /// The middles of equal parts of a distribution, less a base, not below 0.
@@ -153,14 +157,14 @@ fn beyond(mut times_ns: Vec<u64>, base_us: f64) -> Vec<f64> {
 }
 
 /// A device and what is run on it.
-struct Subject<'a, B: Bench> {
+struct Subject<'a, B: BenchDevice> {
     bench: &'a B,
     device: Device<B::Backend>,
     plan: &'a Plan,
 }
 
-impl<B: Bench> Subject<'_, B> {
-    fn runner(&self, way: Way) -> Result<Runner<B>, LabError> {
+impl<B: BenchDevice> Subject<'_, B> {
+    fn runner(&self, way: LaunchPath) -> Result<Runner<B>, LabError> {
         Runner::new(self.bench, &self.device, way)
     }
 
@@ -169,7 +173,7 @@ impl<B: Bench> Subject<'_, B> {
     }
 
     /// What a launch or a submission takes in a row behind a command that runs.
-    fn launches(&self, way: Way) -> Result<Quantiles, LabError> {
+    fn launches(&self, way: LaunchPath) -> Result<Quantiles, LabError> {
         let (command, mut runner) = (self.command()?, self.runner(way)?);
         let mut times = Vec::new();
         for _ in 0..self.plan.rounds.max(1) * 4 {
@@ -225,7 +229,7 @@ impl<B: Bench> Subject<'_, B> {
     }
 
     /// The task again and again, with pauses. The time of each run in nanoseconds.
-    fn task(&self, way: Way) -> Result<Vec<u64>, LabError> {
+    fn task(&self, way: LaunchPath) -> Result<Vec<u64>, LabError> {
         let mut runner = self.runner(way)?;
         self.plan.task.measure(self.bench, &mut runner, &mut SplitMix64::new(SEED), None)
     }
@@ -304,7 +308,7 @@ impl<B: Bench> Subject<'_, B> {
 }
 
 /// Launches without waiting.
-fn launch<B: Bench>(runner: &mut Runner<B>, command: &B::Command) -> Result<(), LabError> {
+fn launch<B: BenchDevice>(runner: &mut Runner<B>, command: &B::Command) -> Result<(), LabError> {
     match runner {
         Runner::Plain(stream) => stream.launch(command),
         Runner::Queue(queue) => {

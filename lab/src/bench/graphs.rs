@@ -6,19 +6,19 @@ mod pair;
 mod shape;
 
 use serde::Serialize;
-use xsched_core::hint::Priority;
-use xsched_core::window::WindowConfig;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
+use xsched_core::hint::Priority;
+use xsched_core::window::WindowConfig;
 use xsched_hal_cuda::{
     CudaApi, CudaGraph, CudaKernel, GateWord, NodeTimes, StreamCommand, StreamDevice,
 };
 
 use crate::device::gpu::Cuda;
-use crate::device::{Bench, Described, LabError, Making};
+use crate::device::{BenchDevice, Described, LabError, QueueParams};
 
 pub use held::{Held, Row};
-pub use pair::{Cell, Pair, Way, spacing_label};
+pub use pair::{Cell, GraphMode, Pair, spacing_label};
 pub use shape::{BERT_BASE_FP32, BERT_LARGE_FP16, Shape};
 
 /// Graphs that a queue keeps in flight.
@@ -122,7 +122,7 @@ fn make(
 fn queue(
     bench: &Cuda,
     device: &Device<StreamDevice<CudaApi>>,
-    making: Making,
+    making: QueueParams,
     priority: i32,
     word: Option<&GateWord<CudaApi>>,
 ) -> Result<Queue, LabError> {

@@ -9,8 +9,8 @@ use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime};
 
 use crate::device::mode::{Mode, SPACING_US};
-use crate::device::task::{Runner, Way};
-use crate::device::{Bench, Described, LabError};
+use crate::device::task::{LaunchPath, Runner};
+use crate::device::{BenchDevice, Described, LabError};
 use crate::stats::{Processor, Quantiles};
 
 /// What is run.
@@ -42,11 +42,13 @@ fn modes(level: u8) -> Vec<Mode> {
     all.into_iter().filter(|mode| mode.level() <= level).collect()
 }
 
-fn way(mode: Mode, plan: &Plan) -> Way {
+fn way(mode: Mode, plan: &Plan) -> LaunchPath {
     let making = mode.making(false);
     match mode {
-        Mode::Plain => Way::Plain { urgent: false },
-        _ => Way::Queue { making, priority: 0, threshold: plan.threshold, batch: plan.batch },
+        Mode::Plain => LaunchPath::Plain { urgent: false },
+        _ => {
+            LaunchPath::Queue { making, priority: 0, threshold: plan.threshold, batch: plan.batch }
+        }
     }
 }
 
@@ -100,7 +102,11 @@ const IDLE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If the device or the runtime refuses, or a command fails.
-pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+pub fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    progress: &dyn Fn(f64),
+) -> Result<Outcome, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let described = bench.describe();
@@ -122,7 +128,7 @@ pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<O
 }
 
 /// Commands of one length in a row, in all modes by turns, so that a drift of the clock hits all.
-pub(crate) fn row<B: Bench>(
+pub(crate) fn row<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
@@ -159,7 +165,7 @@ pub(crate) fn row<B: Bench>(
 }
 
 /// Lone tiny commands, in all modes by turns.
-fn lone<B: Bench>(
+fn lone<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,

@@ -5,12 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched_core::level::Level;
 use xsched::policies::any::Any;
 use xsched::{Runtime, XQueue};
+use xsched_core::level::Level;
 
-use crate::device::task::{Background, Options, Runner, Way};
-use crate::device::{Bench, Described, LabError, Making};
+use crate::device::task::{Background, LaunchPath, Options, Runner};
+use crate::device::{BenchDevice, Described, LabError, QueueParams};
 use crate::stats::Processor;
 
 /// Before anything is measured.
@@ -66,12 +66,16 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If the policy is not known, the device or the runtime refuses, or a command fails.
-pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+pub fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    progress: &dyn Fn(f64),
+) -> Result<Outcome, LabError> {
     let policy: Any = plan.policy.parse().map_err(LabError::new)?;
     let runtime = Runtime::new(policy).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let total = plan.levels.len() as f64 + 2.0;
-    let plain = || Runner::new(bench, &device, Way::Plain { urgent: false });
+    let plain = || Runner::new(bench, &device, LaunchPath::Plain { urgent: false });
     let alone = measure(bench, plan, vec![plain()?])?.used[0];
     progress(1.0 / total);
     let both = measure(bench, plan, vec![plain()?, plain()?])?;
@@ -79,7 +83,7 @@ pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<O
     progress(2.0 / total);
     for (n, &level) in plan.levels.iter().enumerate() {
         let runners = [(0, plan.shares.0), (1, plan.shares.1)].map(|(process, percent)| {
-            let making = Making::at(Level::from_number(level).unwrap_or_default());
+            let making = QueueParams::at(Level::from_number(level).unwrap_or_default());
             let options = Options { process, percent: Some(percent), ..Options::default() };
             Runner::scheduled(bench, &device, making, options, (plan.threshold, 1))
         });
@@ -113,17 +117,21 @@ impl Got {
 }
 
 /// Commands that a task has completed, or nearly: of plain streams it is known what was launched.
-fn completed<B: Bench>(queue: Option<&XQueue<B::Command>>, background: &Background) -> u64 {
+fn completed<B: BenchDevice>(queue: Option<&XQueue<B::Command>>, background: &Background) -> u64 {
     queue.map_or_else(|| background.commands(), |queue| queue.stats().retired)
 }
 
 /// Device time that the runtime has counted.
-fn busy_of<B: Bench>(queue: &Option<XQueue<B::Command>>) -> Duration {
+fn busy_of<B: BenchDevice>(queue: &Option<XQueue<B::Command>>) -> Duration {
     queue.as_ref().map_or(Duration::ZERO, |queue| queue.stats().busy)
 }
 
 /// Runs the tasks at once.
-fn measure<B: Bench>(bench: &B, plan: &Plan, mut runners: Vec<Runner<B>>) -> Result<Got, LabError> {
+fn measure<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    mut runners: Vec<Runner<B>>,
+) -> Result<Got, LabError> {
     let lengths = [plan.commands_ns.0, plan.commands_ns.1];
     let queues: Vec<_> = runners.iter().map(Runner::queue).collect();
     let tasks: Vec<Background> = runners.iter().map(|_| Background::default()).collect();

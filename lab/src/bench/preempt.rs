@@ -5,15 +5,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use xsched::policies::fcfs::Fcfs;
+use xsched::{Device, Runtime, XQueue};
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::rng::SplitMix64;
-use xsched::policies::fcfs::Fcfs;
-use xsched::{Device, Runtime, XQueue};
 
 use crate::device::mode::Mode;
-use crate::device::task::{Runner, Way};
-use crate::device::{Bench, Described, LabError, Victim};
+use crate::device::task::{LaunchPath, Runner};
+use crate::device::{BenchDevice, Described, LabError, Victim};
 use crate::stats::{P99_SAMPLES, Quantiles};
 
 /// Where the moments of the holds follow from.
@@ -21,7 +21,7 @@ pub const SEED: u64 = 1;
 /// The victim runs for so many commands between two holds, and up to as many more.
 const RUN: u64 = 2;
 /// Between two looks, so that looking costs no processor.
-const NAP: Duration = Duration::from_micros(20);
+const POLL_DELAY: Duration = Duration::from_micros(20);
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The 99th percentile of a hold at Lv3 is below this, in microseconds.
@@ -102,7 +102,11 @@ impl Outcome {
 ///
 /// # Errors
 /// If the device or the runtime refuses or hangs, or a command fails.
-pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+pub fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    progress: &dyn Fn(f64),
+) -> Result<Outcome, LabError> {
     let runtime = Runtime::new(Fcfs).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut combinations = Vec::new();
@@ -123,7 +127,7 @@ pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<O
 }
 
 /// A queue that always has work.
-struct Subject<B: Bench> {
+struct Subject<B: BenchDevice> {
     queue: XQueue<B::Command>,
     victim: B::Victim,
     mode: Mode,
@@ -136,7 +140,7 @@ struct Subject<B: Bench> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sampled {
     Taken,
-    /// The victim had run everything before the hold: whoever gives it commands was away.
+    /// The victim had run everything before the hold: its submitter was not scheduled in time.
     RanDry,
 }
 
@@ -149,7 +153,7 @@ struct Times {
     uncertain_ns: u64,
 }
 
-impl<B: Bench> Subject<B> {
+impl<B: BenchDevice> Subject<B> {
     fn new(
         bench: &B,
         device: &Device<B::Backend>,
@@ -159,7 +163,7 @@ impl<B: Bench> Subject<B> {
     ) -> Result<Self, LabError> {
         let victim = bench.victim(command_ns)?;
         let making = mode.making(false);
-        let way = Way::Queue { making, priority: 0, threshold, batch: 1 };
+        let way = LaunchPath::Queue { making, priority: 0, threshold, batch: 1 };
         let runner = Runner::new(bench, device, way)?;
         let queue = runner.queue().ok_or_else(|| LabError::new("a plain stream has no hold"))?;
         let level = making.level();
@@ -280,7 +284,7 @@ fn until<T>(complaint: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, L
         if start.elapsed() > PATIENCE {
             return Err(LabError::new(complaint));
         }
-        thread::sleep(NAP);
+        thread::sleep(POLL_DELAY);
     }
 }
 

@@ -6,15 +6,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use xsched_core::rng::SplitMix64;
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime};
+use xsched_core::rng::SplitMix64;
 
 use crate::device::foreground::Foreground;
 use crate::device::mode::Mode;
-use crate::device::processes::{Elsewhere, Launcher, Request};
-use crate::device::task::{Background, Runner, Way};
-use crate::device::{Bench, Described, LabError};
+use crate::device::processes::{BackgroundProcess, Launcher, Request};
+use crate::device::task::{Background, LaunchPath, Runner};
+use crate::device::{BenchDevice, Described, LabError};
 use crate::stats::{Processor, Quantiles};
 
 /// Where the pauses follow from.
@@ -77,7 +77,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If the device or the runtime refuses, or a command fails.
-pub fn run<B: Bench>(
+pub fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     launcher: Launcher<'_>,
@@ -91,7 +91,7 @@ pub fn run<B: Bench>(
         let times = plan.foreground.measure(bench, &mut runner, &mut random, None)?;
         Ok(Quantiles::of(&times))
     };
-    let plain = alone(Way::Plain { urgent: false })?;
+    let plain = alone(LaunchPath::Plain { urgent: false })?;
     let queue = alone(Mode::Lv1.ways(plan.threshold).0)?;
 
     let total = plan.background_ns.len() * plan.waves.len() * plan.modes.len();
@@ -116,7 +116,7 @@ pub fn run<B: Bench>(
     })
 }
 
-fn cell<B: Bench>(
+fn cell<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
@@ -127,12 +127,12 @@ fn cell<B: Bench>(
     let Mode::Processes(apart) = mode else { return beside(bench, device, plan, combination) };
     let (page, threshold) = (PathBuf::new(), plan.threshold);
     let request = Request { page, apart, command_ns, waves, threshold };
-    let victim = Elsewhere::start(launcher, request)?;
+    let victim = BackgroundProcess::start(launcher, request)?;
     beside_process(bench, device, plan, combination, victim)
 }
 
 /// Both tasks at once, in this process.
-fn beside<B: Bench>(
+fn beside<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
@@ -154,12 +154,12 @@ fn beside<B: Bench>(
 }
 
 /// The background in another process.
-fn beside_process<B: Bench>(
+fn beside_process<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
     (mode, background_ns, waves): (Mode, u64, u32),
-    victim: Elsewhere,
+    victim: BackgroundProcess,
 ) -> Result<Cell, LabError> {
     let mut foreground = Runner::new(bench, device, mode.ways(plan.threshold).0)?;
     let launched = || u64::from(victim.commands());
@@ -190,11 +190,11 @@ impl Measured {
     }
 }
 
-fn measure<B: Bench>(
+fn measure<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     foreground: &mut Runner<B>,
-    victim: Option<&Elsewhere>,
+    victim: Option<&BackgroundProcess>,
     launched: impl Fn() -> u64,
 ) -> Result<Measured, LabError> {
     thread::sleep(SETTLE);

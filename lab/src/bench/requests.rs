@@ -22,8 +22,8 @@ use xsched::{Device, Runtime};
 
 use crate::bench::graphs::BERT_BASE_FP32;
 use crate::device::mode::Mode;
-use crate::device::task::{Runner, Way};
-use crate::device::{Bench, Described, LabError, Plain};
+use crate::device::task::{LaunchPath, Runner};
+use crate::device::{BenchDevice, Described, LabError, PlainStream};
 use crate::stats::{Quantiles, ns_of};
 
 pub use processes::{Client, Launcher, client};
@@ -148,7 +148,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If the device or the runtime refuses, or a kernel fails.
-pub fn run<B: Bench>(
+pub fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     launcher: Launcher<'_>,
@@ -195,7 +195,7 @@ where
 }
 
 /// The commands of a request.
-fn commands<B: Bench>(
+fn commands<B: BenchDevice>(
     bench: &B,
     form: Form,
     lengths_ns: &[u64],
@@ -207,7 +207,7 @@ fn commands<B: Bench>(
 }
 
 /// The requests of some threads.
-fn series<B: Bench>(
+fn series<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
@@ -216,8 +216,8 @@ fn series<B: Bench>(
 ) -> Result<Vec<Request>, LabError> {
     let (threshold, batch) = WINDOW;
     let way = match mode {
-        Mode::Plain => Way::Plain { urgent: false },
-        _ => Way::Queue { making: mode.making(false), priority: 0, threshold, batch },
+        Mode::Plain => LaunchPath::Plain { urgent: false },
+        _ => LaunchPath::Queue { making: mode.making(false), priority: 0, threshold, batch },
     };
     let runners: Result<Vec<Runner<B>>, LabError> =
         (0..threads).map(|_| Runner::new(bench, device, way)).collect();
@@ -249,7 +249,7 @@ fn series<B: Bench>(
 }
 
 /// All kernels of a request, and a wait for the last.
-fn request<B: Bench>(
+fn request<B: BenchDevice>(
     runner: &mut Runner<B>,
     commands: &[B::Command],
     (thread, origin): (u32, Instant),

@@ -7,7 +7,7 @@ use xsched::policies::hpf::Hpf;
 
 use crate::bench::overhead::{self, Row};
 use crate::device::mode::Mode;
-use crate::device::{Bench, Described, LabError};
+use crate::device::{BenchDevice, Described, LabError};
 
 /// Overhead that counts as little.
 pub const LITTLE: f64 = 0.03;
@@ -66,7 +66,11 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If the device or the runtime refuses, or a command fails.
-pub fn run<B: Bench>(bench: &B, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+pub fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    progress: &dyn Fn(f64),
+) -> Result<Outcome, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut modes = vec![Mode::Plain];

@@ -12,7 +12,7 @@ use crate::console::table::{number, percent, table};
 use crate::device::foreground::Foreground;
 use crate::device::mode::Mode;
 use crate::device::processes::Request;
-use crate::device::{Bench, Described};
+use crate::device::{BenchDevice, Described};
 use crate::error::CommandError;
 use crate::predict;
 use crate::stats::Quantiles;

@@ -6,7 +6,7 @@ use clap::{Args, value_parser};
 
 use super::args::{SpinArgs, SpinHal};
 use super::common::{describe, run};
-use crate::bench::graphs::{self, GOAL, Held, Outcome, Pair, Plan, Row, Way, spacing_label};
+use crate::bench::graphs::{self, GOAL, GraphMode, Held, Outcome, Pair, Plan, Row, spacing_label};
 use crate::console::Ending;
 use crate::console::table::{number, percent, table};
 use crate::device::LabError;
@@ -171,8 +171,8 @@ fn pair_report(pair: &Pair, plan: &Plan) -> String {
 fn pair_row(cell: &graphs::Cell) -> Vec<String> {
     let Quantiles { p50_us, p99_us, max_us, .. } = cell.urgent;
     let goal = match (cell.way, cell.p99_over_alone) {
-        (Way::Gates { .. }, Some(ratio)) if ratio <= GOAL => format!("reached ({GOAL:.2})"),
-        (Way::Gates { .. }, Some(_)) => format!("missed ({GOAL:.2})"),
+        (GraphMode::Gates { .. }, Some(ratio)) if ratio <= GOAL => format!("reached ({GOAL:.2})"),
+        (GraphMode::Gates { .. }, Some(_)) => format!("missed ({GOAL:.2})"),
         _ => String::new(),
     };
     vec![

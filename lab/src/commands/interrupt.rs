@@ -162,14 +162,14 @@ fn report(outcome: &Outcome) -> String {
         text += &format!("{name}: {value}\n");
     }
     text += &match &outcome.log_unread {
-        Some(why) => format!("the kernel's log cannot be read, so nobody watched it: {why}\n"),
+        Some(why) => format!("the kernel's log cannot be read, so it was not watched: {why}\n"),
         None => "the kernel's log was watched\n".to_owned(),
     };
-    let ladder = outcome.canary.iter().map(|step| {
+    let steps = outcome.canary.iter().map(|step| {
         let how = step.stopped.clone().unwrap_or_else(|| "well".to_owned());
         vec![step.mechanism.clone(), step.what.clone(), how]
     });
-    text += &table("first steps", &["<mechanism", "<what", "<how it ended"], ladder);
+    text += &table("first steps", &["<mechanism", "<what", "<how it ended"], steps);
     text += &cells(&outcome.cells);
     text += &storms(&outcome.storms);
     text += &meanwhile(&outcome.meanwhile);

@@ -8,7 +8,7 @@ use super::on::on_device;
 use crate::bench::partition;
 use crate::console::Ending;
 use crate::console::table::{number, percent, table};
-use crate::device::{Bench, Described};
+use crate::device::{BenchDevice, Described};
 use crate::error::CommandError;
 use crate::predict;
 

@@ -10,7 +10,7 @@ use crate::console::Ending;
 use crate::console::table::{number, table};
 use crate::device::LabError;
 use crate::device::gpu::Hip;
-use crate::device::kfd::Below;
+use crate::device::kfd::DriverAccess;
 use crate::device::kfd::Kfd;
 use crate::error::CommandError;
 use crate::wait_placement::{First, Outcome, Plan, Rings, Row, run};
@@ -56,7 +56,7 @@ pub(super) fn execute(args: &PlacementArgs) -> Result<Ending, CommandError> {
 
 fn measure(args: &PlacementArgs, plan: &Plan, show: &dyn Fn(f64)) -> Result<Outcome, LabError> {
     match args.spin.hal {
-        SpinHal::Hip => run(&Hip::open(args.spin.device)?, &Below::nothing(), plan, show),
+        SpinHal::Hip => run(&Hip::open(args.spin.device)?, &DriverAccess::nothing(), plan, show),
         SpinHal::Kfd => {
             let kfd = Kfd::open(args.spin.device)?;
             let (hip, below) = kfd.parts();

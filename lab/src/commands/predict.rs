@@ -4,16 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::args::PredictOptions;
-use crate::bench::{partition, preempt, priority};
 use crate::console::Ending;
 use crate::console::output::{Outputs, Places};
 use crate::error::CommandError;
+use crate::predict::measured::Measured;
 use crate::predict::{self, Prediction};
 use crate::record::{Head, read};
-use crate::stats::Quantiles;
 
 #[derive(Debug, Args)]
 pub struct PredictArgs {
@@ -29,28 +28,6 @@ pub struct PredictArgs {
     /// error.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
-}
-
-/// What is read of a record of `bench fixed-priority`.
-#[derive(Debug, Deserialize)]
-struct FixedPriority {
-    plan: priority::Plan,
-    alone: Quantiles,
-    alone_queue: Quantiles,
-    cells: Vec<priority::Cell>,
-}
-
-/// What is read of a record of `bench partition`.
-#[derive(Debug, Deserialize)]
-struct Partition {
-    plan: partition::Plan,
-    cells: Vec<partition::Cell>,
-}
-
-/// What is read of a record of `bench preempt`.
-#[derive(Debug, Deserialize)]
-struct Preempt {
-    rows: Vec<preempt::Row>,
 }
 
 /// What `--json` writes.
@@ -76,21 +53,7 @@ pub(super) fn execute(args: &PredictArgs) -> Result<Ending, CommandError> {
         .map_err(|source| CommandError::Read { place: place.clone(), source })?;
     let head: Head = read(&text, &place)?;
     let device = predict::device_for(given, &head.device.device)?;
-    let prediction = match head.bench.as_str() {
-        "fixed-priority" => {
-            let FixedPriority { plan, alone, alone_queue, cells } = read(&text, &place)?;
-            predict::fixed_priority(&device, &plan, [&alone, &alone_queue], &cells)?
-        }
-        "partition" => {
-            let Partition { plan, cells } = read(&text, &place)?;
-            predict::partition(&device, &plan, &cells)?
-        }
-        "preempt" => {
-            let Preempt { rows } = read(&text, &place)?;
-            predict::preempt(&device, &rows)?
-        }
-        _ => return Err(CommandError::NotPredicted { place, bench: head.bench }),
-    };
+    let prediction = Measured::read(&head.bench, &text, &place)?.predict(&device)?;
     if let Some(output) = &outputs.json {
         let version = env!("CARGO_PKG_VERSION");
         let prediction = &prediction;

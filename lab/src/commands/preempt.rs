@@ -17,7 +17,7 @@ use crate::console::Ending;
 use crate::console::output::Outputs;
 use crate::console::progress::Progress;
 use crate::console::table::{number, table};
-use crate::device::Bench;
+use crate::device::BenchDevice;
 use crate::device::Described;
 use crate::device::mode::{Mode, SPACING_US};
 use crate::error::CommandError;
@@ -127,7 +127,7 @@ fn print(
 }
 
 /// What was asked for, or what suits the device.
-fn plan<B: Bench>(args: &PreemptArgs, levels: &[Level], bench: &B) -> Plan {
+fn plan<B: BenchDevice>(args: &PreemptArgs, levels: &[Level], bench: &B) -> Plan {
     let device = bench.describe();
     let has_gates = device.hal != "host";
     let or = |asked: &[u64], host: &[u64], other: &[u64]| match (asked.is_empty(), has_gates) {
@@ -200,7 +200,7 @@ fn report(document: &Document) -> String {
     text
 }
 
-/// Whose clock says when the victim ran.
+/// The clock that says when the victim ran.
 fn clock_line(device: &Described, uncertain_us: f64) -> String {
     if device.hal == "host" {
         return String::new();

@@ -104,7 +104,7 @@ fn client_command(spin: &SpinArgs, wanted: &Client) -> io::Result<Command> {
 /// `xsched bench client`, which this bench starts.
 pub(super) fn execute_client(args: &ClientArgs) -> Result<Ending, CommandError> {
     let wanted = Client { form: args.form, requests: args.requests, pause_ns: args.pause_ns };
-    // Plain streams are the runtime's, whoever holds queues beside them.
+    // Plain streams are those of HIP's runtime, with or without the kernel driver.
     let hal = if args.hal == SpinHal::Kfd { SpinHal::Hip } else { args.hal };
     let ran = on_device!(hal, args.device, |bench| {
         client(&bench, &wanted, io::stdin().lock(), io::stdout().lock())

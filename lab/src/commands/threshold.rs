@@ -9,7 +9,7 @@ use crate::bench::threshold;
 use crate::console::Ending;
 use crate::console::table::{percent, table};
 use crate::device::mode::{Mode, SPACING_US};
-use crate::device::{Bench, Described};
+use crate::device::{BenchDevice, Described};
 use crate::error::CommandError;
 
 #[derive(Debug, Args)]

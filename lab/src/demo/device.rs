@@ -1,8 +1,8 @@
 //! The devices that the demo can run on.
 
 use serde::Serialize;
-use xsched_core::level::Level;
 use xsched::{Runtime, XQueue, XQueueConfig};
+use xsched_core::level::Level;
 use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
 use xsched_sim::scenario::{Concurrency, DeviceSpec};
 

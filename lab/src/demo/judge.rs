@@ -19,7 +19,7 @@ const UNSCHEDULED_AT_LEAST: f64 = 1.6;
 pub struct Modes {
     /// Each task by itself.
     pub alone: RunFigures,
-    /// All tasks, and nobody holds a queue.
+    /// All tasks, without holds.
     pub unscheduled: RunFigures,
     /// All tasks under the policy.
     pub scheduled: RunFigures,

@@ -9,10 +9,10 @@ pub mod workload;
 
 use std::time::Duration;
 
-use xsched_core::level::Level;
-use xsched_core::policy::Policy;
 use xsched::policies::Any;
 use xsched::policies::fcfs::Fcfs;
+use xsched_core::level::Level;
+use xsched_core::policy::Policy;
 use xsched_sim::outcome::{Outcome, TaskOutcome};
 use xsched_sim::report::{Combination, RunFigures, comparison_svg};
 use xsched_sim::run::RunError;
@@ -87,7 +87,8 @@ impl Outcomes {
     }
 }
 
-/// Runs all modes on the device, one after the other. `progress` gets the share that is done, 0 to 1.
+/// Runs all modes on the device, one after the other. `progress` gets the share that is done, 0 to
+/// 1.
 ///
 /// # Errors
 /// If the device or the runtime refuses.

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xsched::policies::Any;
+use xsched::{Runtime, XQueue, XQueueConfig};
 use xsched_core::hint::{Hints, OutOfRange, Priority};
 use xsched_core::level::Level;
 use xsched_core::rng::SplitMix64;
 use xsched_core::window::WindowConfig;
-use xsched::policies::Any;
-use xsched::{Runtime, XQueue, XQueueConfig};
 use xsched_sim::outcome::TaskOutcome;
 
 use super::device::DemoDevice;
@@ -158,7 +158,7 @@ impl<'a> Pace<'a> {
         !self.stop.load(Ordering::Acquire)
     }
 
-    /// Ends the phase, unless somebody else has done so.
+    /// Ends the phase, unless another client has ended it.
     fn end(&self) {
         let now_ns = nanos(self.start.elapsed());
         let first =

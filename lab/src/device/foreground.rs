@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use xsched_core::rng::SplitMix64;
 
-use super::processes::Elsewhere;
+use super::processes::BackgroundProcess;
 use super::task::Runner;
-use super::{Bench, LabError};
+use super::{BenchDevice, LabError};
 
 /// How a foreground task is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,12 +32,12 @@ impl Foreground {
     ///
     /// # Errors
     /// If the device refuses or a command fails.
-    pub fn measure<B: Bench>(
+    pub fn measure<B: BenchDevice>(
         &self,
         bench: &B,
         runner: &mut Runner<B>,
         random: &mut SplitMix64,
-        victim: Option<&Elsewhere>,
+        victim: Option<&BackgroundProcess>,
     ) -> Result<Vec<u64>, LabError> {
         let command = bench.command(self.command_ns, 1)?;
         let mut times = Vec::with_capacity(self.samples as usize);

@@ -13,7 +13,7 @@ use xsched_hal_stream::{
 };
 
 use crate::device::clocks::DeviceClock;
-use crate::device::{Bench, Described, LabError, Making, Plain, Victim};
+use crate::device::{BenchDevice, Described, LabError, PlainStream, QueueParams, Victim};
 use crate::kernels::RawStream;
 
 /// Threads of a block of the spin kernels: two blocks fill a multiprocessor of NVIDIA's, and a
@@ -164,7 +164,7 @@ impl<A: SpinApi> Gpu<A> {
     }
 }
 
-impl<A: RowApi> Bench for Gpu<A> {
+impl<A: RowApi> BenchDevice for Gpu<A> {
     type Command = StreamCommand<A>;
     type Backend = StreamDevice<A>;
     type Victim = GpuVictim<A>;
@@ -187,7 +187,7 @@ impl<A: RowApi> Bench for Gpu<A> {
         Ok(self.device.clone())
     }
 
-    fn config(&self, making: Making) -> StreamConfig<A> {
+    fn config(&self, making: QueueParams) -> StreamConfig<A> {
         let config = StreamConfig::default()
             .level_max(making.level())
             .spacing(Spacing::of_ns(making.spacing_ns));
@@ -201,7 +201,7 @@ impl<A: RowApi> Bench for Gpu<A> {
 
     fn config_in_page(
         &self,
-        making: Making,
+        making: QueueParams,
         page: SharedPage,
         word: usize,
     ) -> Result<StreamConfig<A>, LabError> {
@@ -325,7 +325,7 @@ impl<A: SpinApi> Victim for GpuVictim<A> {
     }
 }
 
-impl<A: SpinApi> Plain<StreamCommand<A>> for RawStream<A> {
+impl<A: SpinApi> PlainStream<StreamCommand<A>> for RawStream<A> {
     fn launch(&mut self, command: &StreamCommand<A>) -> Result<(), LabError> {
         Self::launch(self, command).map_err(LabError::new)
     }

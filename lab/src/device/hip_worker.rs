@@ -7,7 +7,7 @@ use xsched_hal_hip::HipApi;
 use xsched_hal_stream::{ClockProbe, StreamApi, StreamCommand};
 
 use super::interruptible::Side;
-use super::load::{Kind, Load, Share, Sums, Worker};
+use super::load::{CheckedCounts, Kind, Load, Share, Worker};
 use crate::device::clocks::DeviceClock;
 use crate::device::{LabError, Victim};
 use crate::kernels::RawStream;
@@ -165,11 +165,11 @@ impl Victim for HipWorker {
 
 impl Worker for HipWorker {
     /// Which commands were wrong cannot be told from the sum, so it is one if any was.
-    fn sums(&mut self) -> Result<Sums, LabError> {
+    fn sums(&mut self) -> Result<CheckedCounts, LabError> {
         let (sum, blocks) = self.memory.sums();
         let finished = blocks.wrapping_sub(self.base.1) / u64::from(self.memory.blocks());
         let expected = self.base.0.wrapping_add(self.each.wrapping_mul(finished));
-        Ok(Sums { finished, wrong: u64::from(sum != expected) })
+        Ok(CheckedCounts { finished, wrong: u64::from(sum != expected) })
     }
 }
 

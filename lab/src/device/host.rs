@@ -11,11 +11,11 @@ use xsched_hal_host::{
 };
 use xsched_hal_stream::SharedPage;
 
-use crate::device::interruptible::Kit;
+use crate::device::interruptible::Interruptible;
 use crate::device::interruptible::Side;
-use crate::device::load::{Kind, Load, Share, Sums, Worker};
+use crate::device::load::{CheckedCounts, Kind, Load, Share, Worker};
 use crate::device::tenants::Tenant;
-use crate::device::{Bench, Described, LabError, Making, Plain, Victim};
+use crate::device::{BenchDevice, Described, LabError, PlainStream, QueueParams, Victim};
 use crate::kernels::{CheckCounters, CheckedKind, Witness, checked, witnessed};
 
 /// The only way in which the processor's commands are interrupted.
@@ -41,7 +41,7 @@ impl Host {
     }
 }
 
-impl Bench for Host {
+impl BenchDevice for Host {
     type Command = HostCommand;
     type Backend = HostDevice;
     type Victim = HostVictim;
@@ -63,9 +63,9 @@ impl Bench for Host {
         Ok(self.device.clone())
     }
 
-    fn config(&self, _: Making) {}
+    fn config(&self, _: QueueParams) {}
 
-    fn config_in_page(&self, _: Making, _: SharedPage, _: usize) -> Result<(), LabError> {
+    fn config_in_page(&self, _: QueueParams, _: SharedPage, _: usize) -> Result<(), LabError> {
         Err(LabError::new("the processor as a device has no gates that other processes can close"))
     }
 
@@ -143,7 +143,7 @@ impl Victim for HostVictim {
     }
 }
 
-impl Kit for Host {
+impl Interruptible for Host {
     type Worker = HostWorker;
 
     fn mechanisms(&self) -> Vec<String> {
@@ -177,9 +177,9 @@ impl Kit for Host {
                 return Err(LabError::new(format!("the processor has no kernels of kind {other}")));
             }
         };
-        let (witness, tally) = (Arc::default(), Arc::default());
-        let command = checked(self.busy, work, load.ns, &witness, &tally);
-        Ok(HostWorker { victim: HostVictim { command, witness }, tally })
+        let (witness, counters) = (Arc::default(), Arc::default());
+        let command = checked(self.busy, work, load.ns, &witness, &counters);
+        Ok(HostWorker { victim: HostVictim { command, witness }, counters })
     }
 
     fn side(&self) -> Result<Box<dyn Side>, LabError> {
@@ -196,7 +196,7 @@ impl Kit for Host {
 #[derive(Debug)]
 pub struct HostWorker {
     victim: HostVictim,
-    tally: Arc<CheckCounters>,
+    counters: Arc<CheckCounters>,
 }
 
 impl Victim for HostWorker {
@@ -240,8 +240,8 @@ impl Victim for HostWorker {
 }
 
 impl Worker for HostWorker {
-    fn sums(&mut self) -> Result<Sums, LabError> {
-        Ok(Sums { finished: self.tally.finished(), wrong: self.tally.wrong() })
+    fn sums(&mut self) -> Result<CheckedCounts, LabError> {
+        Ok(CheckedCounts { finished: self.counters.finished(), wrong: self.counters.wrong() })
     }
 }
 
@@ -285,7 +285,7 @@ impl HostStream {
     }
 }
 
-impl Plain<HostCommand> for HostStream {
+impl PlainStream<HostCommand> for HostStream {
     fn launch(&mut self, command: &HostCommand) -> Result<(), LabError> {
         // A driver would block.
         let room = u64::from(HostConfig::default().entries_max);

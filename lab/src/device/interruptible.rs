@@ -4,10 +4,10 @@ use xsched_core::hal::Backend;
 
 use super::load::{Kind, Load, Share, Worker};
 use super::tenants::Tenant;
-use super::{Bench, LabError};
+use super::{BenchDevice, LabError};
 
-/// A device whose Lv3 can be looked at.
-pub trait Kit: Bench {
+/// A device whose running commands can be interrupted.
+pub trait Interruptible: BenchDevice {
     /// Commands to be interrupted.
     type Worker: Worker<Command = Self::Command>;
 
@@ -52,7 +52,7 @@ pub trait Kit: Bench {
         Vec::new()
     }
 
-    /// Whose queues are on the device beside ours, and how that was found out.
+    /// The queues of other processes on the device.
     ///
     /// # Errors
     /// If it cannot be found out.

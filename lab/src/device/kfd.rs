@@ -17,11 +17,11 @@ use xsched_hal_stream::{SharedPage, StreamApi, StreamCommand, StreamDevice};
 
 use crate::device::gpu::Hip;
 use crate::device::hip_worker::{HipSide, HipWorker};
-use crate::device::interruptible::Kit;
+use crate::device::interruptible::Interruptible;
 use crate::device::interruptible::Side;
 use crate::device::load::{Kind, Load, Share};
 use crate::device::tenants::{self, Tenant, queues};
-use crate::device::{Bench, Described, LabError, Making};
+use crate::device::{BenchDevice, Described, LabError, QueueParams};
 use crate::kernels::RawStream;
 use crate::kernels::WorkKernels;
 
@@ -32,14 +32,14 @@ const PATCHED_MS: u32 = 1_000;
 
 /// What can be seen and done below HIP.
 #[derive(Debug)]
-pub struct Below {
-    /// Who sees which of the driver's queues a stream is.
+pub struct DriverAccess {
+    /// Tells which of the driver's queues a stream is.
     pub attribution: Box<dyn Attribution>,
     /// What suspends queues, or why nothing does.
     pub mechanism: Result<Arc<dyn Mechanism>, LabError>,
 }
 
-impl Below {
+impl DriverAccess {
     /// Nothing, for what is no AMD driver.
     #[must_use]
     pub fn nothing() -> Self {
@@ -102,7 +102,7 @@ impl Kfd {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kept for as long as somebody uses it: while there is a debugger, kernels' faults go to it.
+    /// The debugger, kept for as long as a queue uses it: meanwhile kernels' faults go to it.
     fn debugger(&self) -> Result<Arc<DebugTrap<Driver>>, LabError> {
         let mut made = self.made();
         if let Some(debugger) = made.debugger.upgrade() {
@@ -133,7 +133,7 @@ impl Kfd {
         Ok(Arc::clone(made.patched.insert(Arc::new(patched.map_err(LabError::new)?))))
     }
 
-    /// Who tells which of the driver's queues a stream is.
+    /// Tells which of the driver's queues a stream is.
     fn attribution(&self) -> Box<dyn Attribution> {
         if let Some(preloaded) = &self.preloaded {
             return Box::new(ByCalls(Arc::clone(preloaded)));
@@ -177,23 +177,23 @@ impl Kfd {
     fn with(&self, mechanism: Arc<dyn Mechanism>) -> Result<KfdDevice<Streams>, LabError> {
         let below = self.hip.streams().clone();
         // Where gates are opened because a call is blocked, suspended queues are let go as well.
-        let lifted = Some(below.gates_open());
+        let gates_open = Some(below.gates_open());
         let mut config = KfdConfig::default();
         config.gpu = self.places.first().cloned();
-        let device = KfdDevice::new(below, mechanism, self.attribution(), lifted, config);
+        let device = KfdDevice::new(below, mechanism, self.attribution(), gates_open, config);
         device.map_err(LabError::new)
     }
 
-    /// The HIP device, and what can be done below it. Nothing is suspended while others have queues
-    /// on the GPU.
+    /// The HIP device, and what can be done below it. Nothing is suspended while other
+    /// processes have queues on the GPU.
     #[must_use]
-    pub fn parts(&self) -> (&Hip, Below) {
+    pub fn parts(&self) -> (&Hip, DriverAccess) {
         let alone = tenants::alone(self.tenants());
         let mechanism = alone.and_then(|()| match self.found.choice {
             Some(kind) => self.mechanism(kind),
             None => Err(LabError::new(&self.found.because)),
         });
-        (&self.hip, Below { attribution: self.attribution(), mechanism })
+        (&self.hip, DriverAccess { attribution: self.attribution(), mechanism })
     }
 
     /// The mechanism of the probe's choice, and its device.
@@ -207,7 +207,7 @@ impl Kfd {
 
 type Streams = StreamDevice<HipApi>;
 
-impl Bench for Kfd {
+impl BenchDevice for Kfd {
     type Command = StreamCommand<HipApi>;
     type Backend = KfdDevice<Streams>;
     type Victim = HipWorker;
@@ -224,13 +224,13 @@ impl Bench for Kfd {
         self.chosen()
     }
 
-    fn config(&self, making: Making) -> <Self::Backend as Backend>::Config {
+    fn config(&self, making: QueueParams) -> <Self::Backend as Backend>::Config {
         KfdQueueConfig::new(self.hip.config(making)).level_max(making.level())
     }
 
     fn config_in_page(
         &self,
-        making: Making,
+        making: QueueParams,
         page: SharedPage,
         word: usize,
     ) -> Result<<Self::Backend as Backend>::Config, LabError> {
@@ -264,7 +264,7 @@ impl Bench for Kfd {
     }
 }
 
-impl Kit for Kfd {
+impl Interruptible for Kfd {
     type Worker = HipWorker;
 
     fn mechanisms(&self) -> Vec<String> {
@@ -296,7 +296,7 @@ impl Kit for Kfd {
 
     /// Without gates: nothing but the driver's call is wanted.
     fn interruptible(&self) -> <Self::Backend as Backend>::Config {
-        KfdQueueConfig::new(self.hip.config(Making::at(Level::Block)))
+        KfdQueueConfig::new(self.hip.config(QueueParams::at(Level::Block)))
     }
 
     fn worker(&self, load: Load) -> Result<HipWorker, LabError> {

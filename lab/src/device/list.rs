@@ -8,7 +8,7 @@ use xsched_hal_kfd::probe::{ProbeConfig, ProbeReport, probe};
 use xsched_hal_kfd::topology::Gpu;
 use xsched_hal_stream::StreamApi;
 
-use crate::device::Bench;
+use crate::device::BenchDevice;
 use crate::device::host::Host;
 
 /// A device, or why a backend has none.

@@ -127,7 +127,7 @@ pub struct Load {
 
 /// What commands found out about their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sums {
+pub struct CheckedCounts {
     /// Commands that ran to their end.
     pub finished: u64,
     /// Those of them with a wrong result.
@@ -140,7 +140,7 @@ pub trait Worker: Victim {
     ///
     /// # Errors
     /// If the device's memory cannot be read.
-    fn sums(&mut self) -> Result<Sums, LabError>;
+    fn sums(&mut self) -> Result<CheckedCounts, LabError>;
 }
 
 #[cfg(test)]

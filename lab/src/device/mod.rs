@@ -55,7 +55,7 @@ pub struct Described {
 
 /// How a queue or a stream is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Making {
+pub struct QueueParams {
     /// The highest level.
     pub level: u8,
     /// Predicted work between two gates, in nanoseconds, where the device has gates.
@@ -64,7 +64,7 @@ pub struct Making {
     pub urgent: bool,
 }
 
-impl Making {
+impl QueueParams {
     /// A queue at this level, with a gate for each command.
     #[must_use]
     pub const fn at(level: Level) -> Self {
@@ -79,7 +79,7 @@ impl Making {
 }
 
 /// A device to experiment on.
-pub trait Bench: Sync {
+pub trait BenchDevice: Sync {
     /// What is launched.
     type Command: Clone + Send + Sync + 'static;
     /// The backend.
@@ -93,7 +93,7 @@ pub trait Bench: Sync {
     /// Commands that say when they run.
     type Victim: Victim<Command = Self::Command>;
     /// A way past the runtime.
-    type Stream: Plain<Self::Command>;
+    type Stream: PlainStream<Self::Command>;
 
     /// What it is.
     fn describe(&self) -> Described;
@@ -105,7 +105,7 @@ pub trait Bench: Sync {
     fn device(&self) -> Result<Self::Backend, LabError>;
 
     /// How a queue of the device is opened.
-    fn config(&self, making: Making) -> <Self::Backend as Backend>::Config;
+    fn config(&self, making: QueueParams) -> <Self::Backend as Backend>::Config;
 
     /// How a queue of the device is opened whose gate waits for a word of a page that another
     /// process has as well.
@@ -114,7 +114,7 @@ pub trait Bench: Sync {
     /// If the device has no such gates, or refuses.
     fn config_in_page(
         &self,
-        making: Making,
+        making: QueueParams,
         page: SharedPage,
         word: usize,
     ) -> Result<<Self::Backend as Backend>::Config, LabError>;
@@ -191,7 +191,7 @@ pub trait Victim {
 }
 
 /// A stream of the vendor's, used as programs without XSched use it.
-pub trait Plain<C>: Send {
+pub trait PlainStream<C>: Send {
     /// Launches a command.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use xsched_core::level::Level;
 
-use crate::device::task::Way;
-use crate::device::{Described, LabError, Making};
+use crate::device::task::LaunchPath;
+use crate::device::{Described, LabError, QueueParams};
 
 /// The default spacing of gates, in microseconds.
 pub const SPACING_US: u32 = 300;
@@ -88,14 +88,14 @@ impl Mode {
 
     /// How a queue is made. Plain streams count as Lv1.
     #[must_use]
-    pub fn making(self, urgent: bool) -> Making {
+    pub fn making(self, urgent: bool) -> QueueParams {
         let (level, spacing_us) = match self {
             Self::Gate { spacing_us } => (Level::Deactivate, spacing_us),
             Self::GatePriority | Self::Processes(Apart::Gate) => (Level::Deactivate, 0),
             Self::Lv3 => (Level::Interrupt, 0),
             Self::Plain | Self::Priority | Self::Lv1 | Self::Processes(_) => (Level::Block, 0),
         };
-        Making { spacing_ns: u64::from(spacing_us) * 1_000, urgent, ..Making::at(level) }
+        QueueParams { spacing_ns: u64::from(spacing_us) * 1_000, urgent, ..QueueParams::at(level) }
     }
 
     /// Past the runtime.
@@ -105,22 +105,22 @@ impl Mode {
 
     /// How the foreground and the background reach the device.
     #[must_use]
-    pub fn ways(self, threshold: u32) -> (Way, Way) {
+    pub fn ways(self, threshold: u32) -> (LaunchPath, LaunchPath) {
         let urgent = matches!(self, Self::Priority | Self::GatePriority);
         if self.is_plain() {
-            return (Way::Plain { urgent }, Way::Plain { urgent: false });
+            return (LaunchPath::Plain { urgent }, LaunchPath::Plain { urgent: false });
         }
         let (high, low) = PRIORITIES;
-        // Nobody holds it, so it needs no gates, which it would pay for.
-        let making = Making { urgent, ..Making::at(Level::Block) };
-        let foreground = Way::Queue {
+        // It is never held, so it needs no gates, which would cost time.
+        let making = QueueParams { urgent, ..QueueParams::at(Level::Block) };
+        let foreground = LaunchPath::Queue {
             making,
             priority: high,
             threshold: FOREGROUND_WINDOW,
             batch: FOREGROUND_WINDOW / 4,
         };
         let background =
-            Way::Queue { making: self.making(false), priority: low, threshold, batch: 1 };
+            LaunchPath::Queue { making: self.making(false), priority: low, threshold, batch: 1 };
         (foreground, background)
     }
 }

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched_core::level::Level;
 use xsched::policies::hpf::Hpf;
 use xsched::{Runtime, XQueue};
+use xsched_core::level::Level;
 use xsched_hal_stream::{Holder, SharedPage};
 
 use crate::device::mode::{Apart, Mode};
 use crate::device::task::{Background, Runner};
-use crate::device::{Bench, LabError};
+use crate::device::{BenchDevice, LabError};
 
 /// Words of the page: the gate, a request to launch nothing, commands launched, and what the
 /// background is about.
@@ -55,14 +55,14 @@ pub type Launcher<'a> = &'a (dyn Fn(&Request) -> io::Result<Command> + Sync);
 
 /// A background process, as the foreground sees it.
 #[derive(Debug)]
-pub struct Elsewhere {
+pub struct BackgroundProcess {
     child: Child,
     page: SharedPage,
     apart: Apart,
     holder: Holder,
 }
 
-impl Elsewhere {
+impl BackgroundProcess {
     /// Starts it, and waits until it runs.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Elsewhere {
     }
 }
 
-impl Drop for Elsewhere {
+impl Drop for BackgroundProcess {
     fn drop(&mut self) {
         // What it says was of interest in `end` only.
         let _ = self.leave();
@@ -160,7 +160,7 @@ impl Drop for Elsewhere {
 ///
 /// # Errors
 /// If the page, the device or the runtime refuses, or a command fails.
-pub fn background<B: Bench>(bench: &B, request: &Request) -> Result<(), LabError> {
+pub fn background<B: BenchDevice>(bench: &B, request: &Request) -> Result<(), LabError> {
     let page = || SharedPage::open(&request.page).map_err(LabError::new);
     let ours = Arc::new(page()?);
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
@@ -185,7 +185,7 @@ pub fn background<B: Bench>(bench: &B, request: &Request) -> Result<(), LabError
     })
 }
 
-/// Ends this process when whoever started it is gone.
+/// Ends this process when its parent is gone.
 fn wait_for_the_end_of_input(page: &SharedPage) {
     let mut rest = [0; 16];
     while io::stdin().read(&mut rest).is_ok_and(|read| read > 0) {}

@@ -4,18 +4,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use xsched::{Device, XQueue, XQueueConfig};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::ProcessId;
 use xsched_core::window::WindowConfig;
-use xsched::{Device, XQueue, XQueueConfig};
 use xsched_hal_stream::SharedPage;
 
-use crate::device::{Bench, LabError, Making, Plain};
+use crate::device::{BenchDevice, LabError, PlainStream, QueueParams};
 
 /// How a task reaches the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "way", rename_all = "snake_case")]
-pub enum Way {
+pub enum LaunchPath {
     /// A stream of the vendor's.
     Plain {
         /// With the most urgent priority.
@@ -24,7 +24,7 @@ pub enum Way {
     /// An XQueue.
     Queue {
         /// How it is made.
-        making: Making,
+        making: QueueParams,
         /// Its priority.
         priority: i32,
         /// Commands in flight.
@@ -47,21 +47,21 @@ pub struct Options {
 
 /// A task that launches commands and waits for them.
 #[derive(Debug)]
-pub enum Runner<B: Bench> {
+pub enum Runner<B: BenchDevice> {
     /// Past XSched.
     Plain(B::Stream),
     /// Through an XQueue.
     Queue(XQueue<B::Command>),
 }
 
-impl<B: Bench> Runner<B> {
+impl<B: BenchDevice> Runner<B> {
     /// A stream or queue.
     ///
     /// # Errors
     /// If the device or the runtime refuses.
-    pub fn new(bench: &B, device: &Device<B::Backend>, way: Way) -> Result<Self, LabError> {
-        let Way::Queue { making, priority, threshold, batch } = way else {
-            return Ok(Self::Plain(bench.stream(way == Way::Plain { urgent: true })?));
+    pub fn new(bench: &B, device: &Device<B::Backend>, way: LaunchPath) -> Result<Self, LabError> {
+        let LaunchPath::Queue { making, priority, threshold, batch } = way else {
+            return Ok(Self::Plain(bench.stream(way == LaunchPath::Plain { urgent: true })?));
         };
         let options = Options { priority, ..Options::default() };
         Self::scheduled(bench, device, making, options, (threshold, batch))
@@ -74,7 +74,7 @@ impl<B: Bench> Runner<B> {
     pub fn scheduled(
         bench: &B,
         device: &Device<B::Backend>,
-        making: Making,
+        making: QueueParams,
         options: Options,
         (threshold, batch): (u32, u32),
     ) -> Result<Self, LabError> {
@@ -102,11 +102,11 @@ impl<B: Bench> Runner<B> {
     pub fn held_elsewhere(
         bench: &B,
         device: &Device<B::Backend>,
-        way: Way,
+        way: LaunchPath,
         page: SharedPage,
         word: usize,
     ) -> Result<Self, LabError> {
-        let Way::Queue { making, threshold, batch, .. } = way else {
+        let LaunchPath::Queue { making, threshold, batch, .. } = way else {
             return Err(LabError::new("a plain stream has no gate"));
         };
         let config = XQueueConfig {
@@ -174,7 +174,7 @@ impl Background {
     ///
     /// # Errors
     /// If the device refuses or a command fails.
-    pub fn run<B: Bench>(
+    pub fn run<B: BenchDevice>(
         &self,
         runner: &mut Runner<B>,
         command: &B::Command,

@@ -1,4 +1,4 @@
-//! Whose queues are on an AMD GPU.
+//! Queues of other processes on an AMD GPU.
 
 use serde::Serialize;
 use xsched_hal_kfd::topology::{ListedQueue, Sysfs, listed_processes, listed_queues};
@@ -23,7 +23,7 @@ pub struct Tenant {
 pub fn queues(sysfs: &Sysfs) -> Result<Vec<Tenant>, LabError> {
     let unread = |error| {
         LabError::new(format!(
-            "{} cannot be read, so nobody knows who else uses the GPU: {error}",
+            "{} cannot be read, so other users of the GPU are unknown: {error}",
             sysfs.kfd.join("proc").display()
         ))
     };
@@ -38,10 +38,10 @@ pub fn queues(sysfs: &Sysfs) -> Result<Vec<Tenant>, LabError> {
     Ok(found)
 }
 
-/// Fails if others have queues on the device.
+/// Fails if other processes have queues on the device.
 ///
 /// # Errors
-/// If they have, or nobody knows.
+/// If they have, or if that is unknown.
 pub fn alone(tenants: Result<Vec<Tenant>, LabError>) -> Result<(), LabError> {
     let tenants = tenants?;
     let mut processes: Vec<u32> = tenants.iter().map(|tenant| tenant.process).collect();
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn a_driver_that_is_not_there_is_an_error() {
         let error = queues(&at(Path::new("/nowhere"))).unwrap_err().to_string();
-        assert!(error.contains("nobody knows who else"), "{error}");
+        assert!(error.contains("other users of the GPU are unknown"), "{error}");
     }
     #[test]
-    fn nothing_is_done_beside_others() {
+    fn queues_of_other_processes_are_refused() {
         assert_eq!(alone(Ok(Vec::new())), Ok(()));
         let tenant = |process, queue| Tenant { process, queue, gpu: 1 };
         let error = alone(Ok(vec![tenant(7, 0), tenant(7, 1), tenant(9, 0)])).unwrap_err();

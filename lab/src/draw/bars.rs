@@ -4,7 +4,7 @@ use serde::Deserialize;
 use xsched_sim::report::{Bar, Bars, Chart, Plot};
 
 use super::{different, length};
-use crate::bench::graphs::{GOAL, Pair, Way};
+use crate::bench::graphs::{GOAL, GraphMode, Pair};
 use crate::bench::partition;
 use crate::device::mode::Mode;
 use crate::error::CommandError;
@@ -109,7 +109,7 @@ struct Graphs {
 }
 
 impl Graphs {
-    fn bar(&self, chosen: Way) -> Bar {
+    fn bar(&self, chosen: GraphMode) -> Bar {
         let cell = |pair: &Pair| {
             let cell = pair.cells.iter().find(|cell| cell.way == chosen)?;
             cell.p99_over_alone
@@ -123,7 +123,7 @@ pub(crate) fn graphs(text: &str, device: &str, place: &str) -> Result<Vec<Chart>
     let record: Graphs = read(text, place)?;
     let cells = record.pairs.iter().flat_map(|pair| &pair.cells);
     let ways = different(cells.map(|cell| cell.way));
-    let ways = ways.into_iter().filter(|way| *way != Way::Alone);
+    let ways = ways.into_iter().filter(|way| *way != GraphMode::Alone);
     let groups = record.pairs.iter().map(|pair| pair.shape.name.to_string()).collect();
     let mut bars = Bars::new(groups, ways.map(|way| record.bar(way)).collect());
     bars.line = Some((format!("goal, {GOAL:.2}"), GOAL));

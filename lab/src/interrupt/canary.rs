@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use super::log::Watch;
 use super::queues::Queues;
 use crate::device::LabError;
-use crate::device::interruptible::Kit;
+use crate::device::interruptible::Interruptible;
 use crate::device::load::{Kind, Load, Share};
 
 /// Device time of the kernels, in nanoseconds.
 const NS: u64 = 2_000_000;
 
-/// A step of the ladder.
+/// A step that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rung {
+struct StepParams {
     what: &'static str,
     share: Share,
     queues: u32,
@@ -26,24 +26,24 @@ struct Rung {
     interrupts: u32,
 }
 
-const fn rung(
+const fn params(
     what: &'static str,
     share: Share,
     (queues, busy, interrupts): (u32, bool, u32),
-) -> Rung {
-    Rung { what, share, queues, busy, interrupts }
+) -> StepParams {
+    StepParams { what, share, queues, busy, interrupts }
 }
 
-/// The ladder, from below.
-const LADDER: [Rung; 8] = [
-    rung("a kernel of one workgroup, not interrupted", Share::One, (1, true, 0)),
-    rung("one interrupt of an idle queue", Share::One, (1, false, 1)),
-    rung("one interrupt of one workgroup", Share::One, (1, true, 1)),
-    rung("ten interrupts of one workgroup", Share::One, (1, true, 10)),
-    rung("ten interrupts of half of the device", Share::Half, (1, true, 10)),
-    rung("ten interrupts of the full device", Share::Full, (1, true, 10)),
-    rung("ten interrupts of four queues at once", Share::Full, (4, true, 10)),
-    rung("a hundred interrupts of the full device", Share::Full, (1, true, 100)),
+/// The steps, the most careful first.
+const STEPS: [StepParams; 8] = [
+    params("a kernel of one workgroup, not interrupted", Share::One, (1, true, 0)),
+    params("one interrupt of an idle queue", Share::One, (1, false, 1)),
+    params("one interrupt of one workgroup", Share::One, (1, true, 1)),
+    params("ten interrupts of one workgroup", Share::One, (1, true, 10)),
+    params("ten interrupts of half of the device", Share::Half, (1, true, 10)),
+    params("ten interrupts of the full device", Share::Full, (1, true, 10)),
+    params("ten interrupts of four queues at once", Share::Full, (4, true, 10)),
+    params("a hundred interrupts of the full device", Share::Full, (1, true, 100)),
 ];
 
 /// What became of a step.
@@ -57,20 +57,20 @@ pub struct Step {
     pub stopped: Option<String>,
 }
 
-/// Climbs the ladder with a mechanism until something is wrong. `begin` is told what comes next,
+/// Tries the steps with a mechanism until something is wrong. `begin` is told what comes next,
 /// before it is done: it may be the last thing that this machine does.
-pub fn climb<K: Kit>(
-    kit: &K,
+pub fn run_steps<K: Interruptible>(
+    device: &K,
     mechanism: &str,
     watch: &mut Watch,
     begin: &mut dyn FnMut(&str),
 ) -> Vec<Step> {
     let mut steps = Vec::new();
-    for rung in &LADDER {
-        begin(rung.what);
-        let stopped = guarded(watch, || attempt(kit, mechanism, rung));
+    for params in &STEPS {
+        begin(params.what);
+        let stopped = guarded(watch, || attempt(device, mechanism, params));
         let is_last = stopped.is_some();
-        steps.push(Step { mechanism: mechanism.to_owned(), what: rung.what.to_owned(), stopped });
+        steps.push(Step { mechanism: mechanism.to_owned(), what: params.what.to_owned(), stopped });
         if is_last {
             break;
         }
@@ -87,14 +87,18 @@ fn guarded(watch: &mut Watch, attempt: impl FnOnce() -> Result<(), LabError>) ->
     watch.check().err().or_else(|| ended.err().map(|error| error.to_string()))
 }
 
-fn attempt<K: Kit>(kit: &K, mechanism: &str, rung: &Rung) -> Result<(), LabError> {
-    let load = Load { kind: Kind::Alu, share: rung.share, ns: NS };
-    let mut queues = Queues::open(kit, mechanism, load, rung.queues)?;
-    if rung.interrupts == 0 {
+fn attempt<K: Interruptible>(
+    device: &K,
+    mechanism: &str,
+    params: &StepParams,
+) -> Result<(), LabError> {
+    let load = Load { kind: Kind::Alu, share: params.share, ns: NS };
+    let mut queues = Queues::open(device, mechanism, load, params.queues)?;
+    if params.interrupts == 0 {
         queues.run_one()?;
     }
-    for _ in 0..rung.interrupts {
-        if rung.busy {
+    for _ in 0..params.interrupts {
+        if params.busy {
             queues.run()?;
         }
         queues.hold()?;
@@ -127,32 +131,32 @@ mod tests {
     use crate::device::host::Host;
 
     #[test]
-    fn the_ladder_is_climbed_to_its_end_on_the_host() {
+    fn all_steps_succeed_on_the_host() {
         let mut began = 0;
         let mut quiet = Scripted::after(1_000, "");
-        let steps = climb(&Host::open().unwrap(), "signal", &mut quiet, &mut |_| began += 1);
-        assert_eq!((steps.len(), began), (LADDER.len(), LADDER.len()));
+        let steps = run_steps(&Host::open().unwrap(), "signal", &mut quiet, &mut |_| began += 1);
+        assert_eq!((steps.len(), began), (STEPS.len(), STEPS.len()));
         assert!(steps.iter().all(|step| step.stopped.is_none()), "{steps:?}");
     }
 
     #[test]
-    fn a_new_line_of_the_driver_ends_it() {
+    fn a_new_line_of_the_driver_ends_the_steps() {
         let host = Host::open().unwrap();
         // Two looks at each step: the fifth is before the third.
         for (looks, steps) in [(0, 1), (1, 1), (4, 3), (5, 3)] {
             let mut watch = Scripted::after(looks, "amdgpu: HIQ MQD's queue_doorbell_id0 is not 0");
-            let climbed = climb(&host, "signal", &mut watch, &mut |_| {});
-            assert_eq!(climbed.len(), steps, "{climbed:?}");
-            let last = climbed.last().unwrap().stopped.as_deref().unwrap();
+            let tried = run_steps(&host, "signal", &mut watch, &mut |_| {});
+            assert_eq!(tried.len(), steps, "{tried:?}");
+            let last = tried.last().unwrap().stopped.as_deref().unwrap();
             assert!(last.contains("HIQ"), "{last}");
             assert_eq!(last.starts_with("before"), looks % 2 == 0, "{last}");
         }
     }
 
     #[test]
-    fn a_mechanism_that_there_is_not_ends_it_at_once() {
+    fn an_unknown_mechanism_ends_the_steps_at_once() {
         let mut quiet = Scripted::after(1_000, "");
-        let steps = climb(&Host::open().unwrap(), "magic", &mut quiet, &mut |_| {});
+        let steps = run_steps(&Host::open().unwrap(), "magic", &mut quiet, &mut |_| {});
         assert_eq!(steps.len(), 1);
         assert!(steps[0].stopped.as_deref().unwrap().contains("magic"));
     }

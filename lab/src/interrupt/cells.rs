@@ -10,8 +10,8 @@ use xsched_core::rng::SplitMix64;
 use super::log::Watch;
 use super::queues::Queues;
 use crate::device::LabError;
-use crate::device::interruptible::Kit;
-use crate::device::load::{Kind, Load, Share, Sums};
+use crate::device::interruptible::Interruptible;
+use crate::device::load::{CheckedCounts, Kind, Load, Share};
 use crate::stats::Quantiles;
 
 /// Where random moments follow from.
@@ -91,7 +91,7 @@ pub struct Cell {
     /// By how much the device's moments may be off, in microseconds.
     pub unsure_us: f64,
     /// What the commands found out.
-    pub sums: Sums,
+    pub sums: CheckedCounts,
     /// Commands that were launched and did not run exactly once.
     pub lost: i64,
 }
@@ -101,16 +101,16 @@ pub struct Cell {
 ///
 /// # Errors
 /// If the device refuses, or something does not stop, start or end.
-pub fn measure<K: Kit>(
-    kit: &K,
+pub fn measure<K: Interruptible>(
+    device: &K,
     combination: &Combination,
     trials: u32,
     raw: &mut dyn FnMut(&Trial),
 ) -> Result<Cell, LabError> {
     let Combination { mechanism, load, queues, .. } = combination;
-    let mut victims = Queues::open(kit, mechanism, *load, *queues)?;
+    let mut victims = Queues::open(device, mechanism, *load, *queues)?;
     let winner = Load { kind: Kind::Alu, share: Share::One, ns: WINNER_NS };
-    let mut winner = Queues::open(kit, mechanism, winner, 1)?;
+    let mut winner = Queues::open(device, mechanism, winner, 1)?;
     // So that no first launch is among the trials.
     winner.run_one()?;
     let mut random = SplitMix64::new(SEED);
@@ -128,7 +128,10 @@ pub fn measure<K: Kit>(
     Ok(cell(combination.clone(), &done, sums, launched))
 }
 
-fn trial<K: Kit>(victims: &mut Queues<K>, winner: &mut Queues<K>) -> Result<Trial, LabError> {
+fn trial<K: Interruptible>(
+    victims: &mut Queues<K>,
+    winner: &mut Queues<K>,
+) -> Result<Trial, LabError> {
     let held = victims.hold()?;
     winner.arm();
     let winner_launch_ns = victims.now_ns();
@@ -160,7 +163,7 @@ fn trial<K: Kit>(victims: &mut Queues<K>, winner: &mut Queues<K>) -> Result<Tria
     })
 }
 
-fn cell(combination: Combination, trials: &[Trial], sums: Sums, launched: u64) -> Cell {
+fn cell(combination: Combination, trials: &[Trial], sums: CheckedCounts, launched: u64) -> Cell {
     let of = |span: fn(&Trial) -> (u64, u64)| {
         let spans = trials.iter().map(|trial| {
             let (from, to) = span(trial);
@@ -195,7 +198,7 @@ pub struct Storm {
     /// How often.
     pub interrupts: u32,
     /// What the commands found out.
-    pub sums: Sums,
+    pub sums: CheckedCounts,
     /// Commands that were launched and did not run exactly once.
     pub lost: i64,
     /// Why it ended before all interrupts were done.
@@ -215,15 +218,15 @@ impl Storm {
 ///
 /// # Errors
 /// If the device refuses, or something does not stop, start or end.
-pub fn storm<K: Kit>(
-    kit: &K,
+pub fn storm<K: Interruptible>(
+    device: &K,
     combination: &Combination,
     interrupts: u32,
     watch: &mut Watch,
     progress: &mut dyn FnMut(u32),
 ) -> Result<Storm, LabError> {
     let Combination { mechanism, load, queues, .. } = combination;
-    let mut victims = Queues::open(kit, mechanism, *load, *queues)?;
+    let mut victims = Queues::open(device, mechanism, *load, *queues)?;
     let mut random = SplitMix64::new(SEED);
     let (mut done, mut stopped) = (0, None);
     while done < interrupts && stopped.is_none() {
@@ -268,7 +271,7 @@ mod tests {
             resume_return_ns: 16_000,
             first_ns: 17_000,
         };
-        let sums = Sums { finished: 4, wrong: 1 };
+        let sums = CheckedCounts { finished: 4, wrong: 1 };
         let late = Trial { last_ns: 3_101, ..trial };
         assert!(late.ran_on() && !Trial { last_ns: 3_100, ..trial }.ran_on());
         let cell = cell(combination(), &[trial, late], sums, 5);
@@ -279,12 +282,12 @@ mod tests {
 
     #[test]
     fn wrong_lost_and_unfinished_are_not_right() {
-        let sums = Sums { finished: 4, wrong: 0 };
+        let sums = CheckedCounts { finished: 4, wrong: 0 };
         let storm =
             Storm { combination: combination(), interrupts: 1, sums, lost: 0, stopped: None };
         assert!(storm.is_right());
         assert!(!Storm { lost: -1, ..storm.clone() }.is_right());
-        assert!(!Storm { sums: Sums { wrong: 1, ..sums }, ..storm.clone() }.is_right());
+        assert!(!Storm { sums: CheckedCounts { wrong: 1, ..sums }, ..storm.clone() }.is_right());
         assert!(!Storm { stopped: Some("a line".into()), ..storm }.is_right());
     }
 }

@@ -12,7 +12,7 @@ use xsched_core::id::{CmdId, QueueId};
 
 use super::queues::Queues;
 use crate::device::LabError;
-use crate::device::interruptible::Kit;
+use crate::device::interruptible::Interruptible;
 use crate::device::load::Load;
 use crate::stats::{Quantiles, ns_of};
 
@@ -90,15 +90,15 @@ pub struct Row {
 ///
 /// # Errors
 /// If the victims' device refuses, or a call hangs.
-pub fn measure<K: Kit>(
-    kit: &K,
+pub fn measure<K: Interruptible>(
+    device: &K,
     mechanism: &str,
     load: Load,
     times: u32,
 ) -> Result<Vec<Row>, LabError> {
-    let mut victims = Queues::open(kit, mechanism, load, 1)?;
+    let mut victims = Queues::open(device, mechanism, load, 1)?;
     victims.run_one()?;
-    let mut caller = Caller::start(kit, mechanism)?;
+    let mut caller = Caller::start(device, mechanism)?;
     let mut rows = Vec::new();
     for state in [State::Idle, State::Running, State::Interrupted] {
         for call in [Call::Allocate, Call::Copy, Call::FirstLaunch] {
@@ -109,7 +109,7 @@ pub fn measure<K: Kit>(
     Ok(rows)
 }
 
-fn row<K: Kit>(
+fn row<K: Interruptible>(
     victims: &mut Queues<K>,
     caller: &mut Caller,
     (call, state): (Call, State),
@@ -155,10 +155,10 @@ struct Caller {
 }
 
 impl Caller {
-    fn start<K: Kit>(kit: &K, mechanism: &str) -> Result<Self, LabError> {
-        let (mut side, mut device) = (kit.side()?, kit.open(mechanism)?);
-        let command = kit.nothing();
-        let configs: Vec<_> = (0..CONFIGS).map(|_| kit.interruptible()).collect();
+    fn start<K: Interruptible>(device: &K, mechanism: &str) -> Result<Self, LabError> {
+        let (mut side, mut backend) = (device.side()?, device.open(mechanism)?);
+        let command = device.nothing();
+        let configs: Vec<_> = (0..CONFIGS).map(|_| device.interruptible()).collect();
         let mut configs = configs.into_iter();
         let (calls, wanted) = sync_channel::<Call>(1);
         let (answer, answers) = sync_channel(1);
@@ -173,7 +173,7 @@ impl Caller {
                         None => Err(LabError::new("no more queues are opened for this")),
                         Some(config) => {
                             opened += 1;
-                            first_launch(&mut device, FIRST_QUEUE + opened, config, &command)
+                            first_launch(&mut backend, FIRST_QUEUE + opened, config, &command)
                         }
                     },
                 };

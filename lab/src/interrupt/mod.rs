@@ -2,8 +2,8 @@
 //! of kernel, share of the device and number of queues. It works on hardware queues directly, so
 //! that what is timed is the device, its driver and the backend, not the runtime.
 //!
-//! The order of things is for a GPU on which nothing of this has run before: a ladder of careful
-//! steps ([`canary`]) goes first, and a new line of the driver's in the kernel's log ([`log`]) ends
+//! The order of things is for a GPU on which nothing of this has run before: careful
+//! steps ([`canary`]) go first, and a new line of the driver's in the kernel's log ([`log`]) ends
 //! everything.
 
 pub mod canary;

@@ -10,9 +10,9 @@ use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
 use xsched_core::queue::Outcome;
 
-use crate::device::interruptible::Kit;
-use crate::device::load::{Load, Sums, Worker};
-use crate::device::{Bench, LabError, Victim};
+use crate::device::interruptible::Interruptible;
+use crate::device::load::{CheckedCounts, Load, Worker};
+use crate::device::{BenchDevice, LabError, Victim};
 use crate::stats::ns_of;
 
 /// Commands in flight in each queue: one that runs and one behind it.
@@ -20,15 +20,15 @@ const IN_FLIGHT: u64 = 2;
 /// A wait that only a hang exceeds. The driver itself gives up after 9 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks.
-const NAP: Duration = Duration::from_micros(20);
+const POLL_DELAY: Duration = Duration::from_micros(20);
 /// Readings of a clock, of which the quickest counts.
 const READINGS: usize = 9;
 
 /// What a backend's queues are made of.
 type Parts<B> = Halves<
-    <<B as Bench>::Backend as Backend>::Submit,
-    <<B as Bench>::Backend as Backend>::Retire,
-    <<B as Bench>::Backend as Backend>::Preempt,
+    <<B as BenchDevice>::Backend as Backend>::Submit,
+    <<B as BenchDevice>::Backend as Backend>::Retire,
+    <<B as BenchDevice>::Backend as Backend>::Preempt,
 >;
 
 /// When a hold or its end was asked for, when the calls had returned, and when it was in effect, in
@@ -44,13 +44,13 @@ pub struct Calls {
 }
 
 /// Hardware queues of one device that are held together.
-pub struct Queues<K: Kit> {
+pub struct Queues<K: Interruptible> {
     backend: K::Backend,
     queues: Vec<One<K>>,
     origin: Instant,
 }
 
-struct One<K: Kit> {
+struct One<K: Interruptible> {
     parts: Parts<K>,
     worker: K::Worker,
     /// The worker's clock less ours, in nanoseconds.
@@ -59,28 +59,28 @@ struct One<K: Kit> {
     retired: u64,
 }
 
-impl<K: Kit> fmt::Debug for Queues<K> {
+impl<K: Interruptible> fmt::Debug for Queues<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queues").field("count", &self.queues.len()).finish_non_exhaustive()
     }
 }
 
-impl<K: Kit> Queues<K> {
+impl<K: Interruptible> Queues<K> {
     /// Opens so many queues, with commands of their own for each.
     ///
     /// # Errors
     /// If there is no such mechanism or no such kernel, or the device refuses, or its queues cannot
     /// be interrupted without forgetting commands.
-    pub fn open(kit: &K, mechanism: &str, load: Load, count: u32) -> Result<Self, LabError> {
-        let (mut backend, origin) = (kit.open(mechanism)?, Instant::now());
+    pub fn open(device: &K, mechanism: &str, load: Load, count: u32) -> Result<Self, LabError> {
+        let (mut backend, origin) = (device.open(mechanism)?, Instant::now());
         let mut queues = Vec::new();
         for index in 0..count {
-            let parts = backend.open(QueueId::new(index, 0), kit.interruptible());
+            let parts = backend.open(QueueId::new(index, 0), device.interruptible());
             let parts = parts.map_err(refused)?;
             if parts.caps.level < Level::Interrupt {
                 return Err(LabError::new("the device's queues have no Lv3"));
             }
-            let worker = kit.worker(load)?;
+            let worker = device.worker(load)?;
             let ahead_ns = ahead(&worker, origin);
             queues.push(One { parts, worker, ahead_ns, launched: 0, retired: 0 });
         }
@@ -238,8 +238,8 @@ impl<K: Kit> Queues<K> {
     ///
     /// # Errors
     /// If the device's memory cannot be read.
-    pub fn sums(&mut self) -> Result<(Sums, u64), LabError> {
-        let (mut all, mut launched) = (Sums::default(), 0);
+    pub fn sums(&mut self) -> Result<(CheckedCounts, u64), LabError> {
+        let (mut all, mut launched) = (CheckedCounts::default(), 0);
         for queue in &mut self.queues {
             let sums = queue.worker.sums()?;
             all.finished += sums.finished;
@@ -260,13 +260,13 @@ impl<K: Kit> Queues<K> {
             if start.elapsed() > PATIENCE {
                 return Err(LabError::new(format!("{complaint} for {} s", PATIENCE.as_secs())));
             }
-            thread::sleep(NAP);
+            thread::sleep(POLL_DELAY);
         }
         Ok(())
     }
 }
 
-impl<K: Kit> One<K> {
+impl<K: Interruptible> One<K> {
     fn launch(&mut self) -> Result<(), LabError> {
         let command = self.worker.next();
         let launched = self.parts.submit.launch(CmdId(self.launched), &command, true);

@@ -1,4 +1,4 @@
-//! Everything in order: the ladder, the combinations, the storms, other calls meanwhile.
+//! Everything in order: the careful steps, the combinations, the storms, other calls meanwhile.
 
 use serde::Serialize;
 
@@ -6,10 +6,10 @@ use super::canary::{self, Step};
 use super::cells::{self, Cell, Combination, Storm, Trial};
 use super::log::Watch;
 use super::meanwhile::{self, Row};
-use crate::device::interruptible::Kit;
+use crate::device::interruptible::Interruptible;
 use crate::device::load::{Kind, Load, Share};
 use crate::device::mode::Apart;
-use crate::device::processes::{Elsewhere, Launcher, Request};
+use crate::device::processes::{BackgroundProcess, Launcher, Request};
 use crate::device::tenants::{self, Tenant};
 use crate::device::{Described, LabError};
 
@@ -103,11 +103,11 @@ pub struct Outcome {
     pub refused: Vec<(String, String)>,
     /// How the device holds streams.
     pub traits: Vec<(String, String)>,
-    /// Whose queues were on the device before.
+    /// Queues of other processes that were on the device before.
     pub tenants: Vec<Tenant>,
     /// Why the kernel's log was not watched, if so.
     pub log_unread: Option<String>,
-    /// The ladder.
+    /// The careful steps.
     pub canary: Vec<Step>,
     /// The combinations.
     pub cells: Vec<Cell>,
@@ -134,25 +134,29 @@ impl Outcome {
     }
 }
 
-/// Runs everything until a line of the driver's in the kernel's log, or a step of the ladder that
+/// Runs everything until a line of the driver's in the kernel's log, or a careful step that
 /// goes wrong, ends it. What was measured until then is in the outcome.
 ///
 /// # Errors
-/// If others have queues on the device, or nobody knows, or no mechanism can be used; nothing is
-/// done then.
-pub fn run<K: Kit>(kit: &K, plan: &Plan, stages: &mut Stages<'_>) -> Result<Outcome, LabError> {
-    let tenants = kit.tenants();
+/// If other processes have queues on the device, or that is unknown, or no mechanism can be used;
+/// nothing is done then.
+pub fn run<K: Interruptible>(
+    device: &K,
+    plan: &Plan,
+    stages: &mut Stages<'_>,
+) -> Result<Outcome, LabError> {
+    let tenants = device.tenants();
     if !plan.beside_others {
         tenants::alone(tenants.clone())?;
     }
     let mechanisms =
-        if plan.mechanisms.is_empty() { kit.mechanisms() } else { plan.mechanisms.clone() };
+        if plan.mechanisms.is_empty() { device.mechanisms() } else { plan.mechanisms.clone() };
     let mut outcome = Outcome {
-        device: kit.describe(),
+        device: device.describe(),
         plan: plan.clone(),
         mechanisms: Vec::new(),
-        refused: kit.refused_mechanisms(),
-        traits: kit.traits(),
+        refused: device.refused_mechanisms(),
+        traits: device.traits(),
         tenants: tenants.unwrap_or_default(),
         log_unread: None,
         canary: Vec::new(),
@@ -165,12 +169,12 @@ pub fn run<K: Kit>(kit: &K, plan: &Plan, stages: &mut Stages<'_>) -> Result<Outc
     for (number, mechanism) in mechanisms.iter().enumerate() {
         let from = number as f64 / mechanisms.len() as f64;
         // Nothing has been done with it yet, so there is no harm in going on.
-        if let Err(why) = kit.open(mechanism) {
+        if let Err(why) = device.open(mechanism) {
             outcome.refused.push((mechanism.clone(), why.to_string()));
             continue;
         }
         outcome.mechanisms.push(mechanism.clone());
-        let mut all = All { kit, plan, mechanism, stages, outcome: &mut outcome };
+        let mut all = All { device, plan, mechanism, stages, outcome: &mut outcome };
         all.run(from, 1.0 / mechanisms.len() as f64);
         if outcome.stopped.is_some() {
             break;
@@ -186,18 +190,18 @@ pub fn run<K: Kit>(kit: &K, plan: &Plan, stages: &mut Stages<'_>) -> Result<Outc
 }
 
 /// All with one mechanism.
-struct All<'a, 'b, K: Kit> {
-    kit: &'a K,
+struct All<'a, 'b, K: Interruptible> {
+    device: &'a K,
     plan: &'a Plan,
     mechanism: &'a str,
     stages: &'a mut Stages<'b>,
     outcome: &'a mut Outcome,
 }
 
-impl<K: Kit> All<'_, '_, K> {
+impl<K: Interruptible> All<'_, '_, K> {
     /// Runs it, as the part of the whole that begins at `from` and is `part` long.
     fn run(&mut self, from: f64, part: f64) {
-        self.ladder();
+        self.careful_steps();
         if self.outcome.stopped.is_some() {
             return;
         }
@@ -234,13 +238,13 @@ impl<K: Kit> All<'_, '_, K> {
         (self.stages.events)(&Event::Begin { part, mechanism: self.mechanism, what });
     }
 
-    fn ladder(&mut self) {
+    fn careful_steps(&mut self) {
         let Stages { watch, events, .. } = &mut *self.stages;
         let mechanism = self.mechanism;
         let mut begin = |what: &str| {
             events(&Event::Begin { part: "canary", mechanism, what: what.to_owned() });
         };
-        let steps = canary::climb(self.kit, mechanism, watch, &mut begin);
+        let steps = canary::run_steps(self.device, mechanism, watch, &mut begin);
         let last = steps.last().and_then(|step| Some((step.what.clone(), step.stopped.clone()?)));
         self.outcome.stopped = last.map(|(what, why)| format!("{mechanism}, {what}: {why}"));
         self.outcome.canary.extend(steps);
@@ -248,7 +252,7 @@ impl<K: Kit> All<'_, '_, K> {
 
     fn kinds(&self) -> Vec<Kind> {
         let wanted = |kind: &Kind| self.plan.kinds.is_empty() || self.plan.kinds.contains(kind);
-        self.kit.kinds().into_iter().filter(wanted).collect()
+        self.device.kinds().into_iter().filter(wanted).collect()
     }
 
     fn combination(&self, kind: Kind, share: Share, queues: u32) -> Combination {
@@ -263,7 +267,7 @@ impl<K: Kit> All<'_, '_, K> {
     /// Every kind with every share in one queue; the first kind in every number of queues, and
     /// beside other processes.
     fn combinations(&self) -> Vec<Combination> {
-        let (kinds, shares) = (self.kinds(), self.kit.shares());
+        let (kinds, shares) = (self.kinds(), self.device.shares());
         let mut all = Vec::new();
         for &kind in &kinds {
             all.extend(shares.iter().map(|&share| self.combination(kind, share, 1)));
@@ -280,7 +284,7 @@ impl<K: Kit> All<'_, '_, K> {
 
     /// Processes that keep the device busy with commands as long as the victims', until they are
     /// dropped.
-    fn others(&self, count: u32) -> Result<Vec<Elsewhere>, LabError> {
+    fn others(&self, count: u32) -> Result<Vec<BackgroundProcess>, LabError> {
         let request = Request {
             page: std::path::PathBuf::new(),
             apart: Apart::Plain,
@@ -288,7 +292,7 @@ impl<K: Kit> All<'_, '_, K> {
             waves: 1,
             threshold: 2,
         };
-        let start = |_| Elsewhere::start(self.stages.launcher, request.clone());
+        let start = |_| BackgroundProcess::start(self.stages.launcher, request.clone());
         (0..count).map(start).collect()
     }
 
@@ -306,7 +310,7 @@ impl<K: Kit> All<'_, '_, K> {
         };
         let events = &mut *self.stages.events;
         let mut raw = |trial: &Trial| events(&Event::Trial { combination, trial: *trial });
-        match cells::measure(self.kit, combination, self.plan.trials, &mut raw) {
+        match cells::measure(self.device, combination, self.plan.trials, &mut raw) {
             Ok(cell) => self.outcome.cells.push(cell),
             Err(error) => self.outcome.failures.push((combination.clone(), error.to_string())),
         }
@@ -314,7 +318,7 @@ impl<K: Kit> All<'_, '_, K> {
     }
 
     fn storm(&mut self, kind: Kind, kinds: u32) {
-        let share = self.kit.shares().last().copied().unwrap_or(Share::Full);
+        let share = self.device.shares().last().copied().unwrap_or(Share::Full);
         let combination = self.combination(kind, share, 1);
         let interrupts = self.plan.interrupts.div_ceil(kinds.max(1));
         self.begin("storm", format!("{interrupts} interrupts of {kind}, {share}"));
@@ -324,7 +328,7 @@ impl<K: Kit> All<'_, '_, K> {
                 events(&Event::Storm { combination: &combination, done });
             }
         };
-        match cells::storm(self.kit, &combination, interrupts, watch, &mut note) {
+        match cells::storm(self.device, &combination, interrupts, watch, &mut note) {
             Ok(storm) => {
                 self.outcome.stopped.clone_from(&storm.stopped);
                 self.outcome.storms.push(storm);
@@ -335,10 +339,10 @@ impl<K: Kit> All<'_, '_, K> {
 
     fn meanwhile(&mut self) {
         self.begin("meanwhile", "allocations, copies and first launches".to_owned());
-        let share = self.kit.shares().last().copied().unwrap_or(Share::Full);
+        let share = self.device.shares().last().copied().unwrap_or(Share::Full);
         let combination = self.combination(Kind::Alu, share, 1);
         let calls = self.plan.calls;
-        match meanwhile::measure(self.kit, self.mechanism, combination.load, calls) {
+        match meanwhile::measure(self.device, self.mechanism, combination.load, calls) {
             Ok(rows) => self.outcome.meanwhile.extend(rows),
             Err(error) => self.outcome.failures.push((combination, error.to_string())),
         }
@@ -397,8 +401,8 @@ mod tests {
 
     #[test]
     fn a_line_of_the_driver_ends_everything_and_keeps_what_there_is() {
-        let ladder = 16;
-        let mut watch = Scripted::after(ladder + 1, "amdgpu: ring timeout");
+        let looks_of_steps = 16;
+        let mut watch = Scripted::after(looks_of_steps + 1, "amdgpu: ring timeout");
         let (outcome, _) = ran(&plan(), &mut watch);
         assert!(outcome.is_finding());
         assert!(outcome.stopped.as_deref().unwrap().contains("ring timeout"));

@@ -31,7 +31,7 @@ fn is_whole(record: &Value) -> bool {
     record.get("stopped").is_none_or(Value::is_null) && failures.is_none_or(Vec::is_empty)
 }
 
-/// The ladder.
+/// The careful steps.
 pub fn canary(record: &Value) -> Result<Judged, LabError> {
     let steps: Vec<Step> = list(record, "canary")?;
     let row = |step: &Step| {

@@ -275,12 +275,12 @@ pub fn graphs(record: &Value) -> Result<Judged, LabError> {
     let pairs: Vec<graph::Pair> = list(record, "pairs")?;
     let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
     for pair in &pairs {
-        let of = |is: fn(graph::Way) -> bool| {
+        let of = |is: fn(graph::GraphMode) -> bool| {
             let ratios = pair.cells.iter().filter(|cell| is(cell.way));
             ratios.filter_map(|cell| cell.p99_over_alone).reduce(f64::min)
         };
-        let plain = of(|way| way == graph::Way::Plain);
-        let gates = of(|way| matches!(way, graph::Way::Gates { .. }));
+        let plain = of(|way| way == graph::GraphMode::Plain);
+        let gates = of(|way| matches!(way, graph::GraphMode::Gates { .. }));
         verdicts.push(gates.map(|ratio| ratio <= graph::GOAL));
         figures.push(json!({
             "model": pair.shape.name, "plain_p99_over_alone": plain, "gates_p99_over_alone": gates

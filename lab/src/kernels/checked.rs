@@ -7,9 +7,11 @@ use xsched_hal_host::{BusyLoop, HostCommand};
 
 use super::witness::{STAMP_NS, Witness, now_ns};
 
-/// Words of memory that [`CheckedKind::Memory`] walks through: 256 KiB, more than a first-level cache.
+/// Words of memory that [`CheckedKind::Memory`] walks through: 256 KiB, more than a first-level
+/// cache.
 const WORDS: usize = 1 << 15;
-/// Steps of [`CheckedKind::Memory`] and [`CheckedKind::Atomics`] take about so many times as long as one of
+/// Steps of [`CheckedKind::Memory`] and [`CheckedKind::Atomics`] take about so many times as long
+/// as one of
 /// [`CheckedKind::Registers`].
 const SLOWER: u64 = 4;
 /// What a command's state begins with.

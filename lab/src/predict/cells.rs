@@ -1,8 +1,8 @@
 //! What the simulator says about each combination of a bench.
 
-use xsched_core::policy::Policy;
 use xsched::policies::any::Any;
 use xsched::policies::hpf::Hpf;
+use xsched_core::policy::Policy;
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run_with};
 use xsched_sim::scenario::{DeviceSpec, Scenario};
@@ -11,10 +11,10 @@ use super::scenario::{Endless, NO_POLICY, beside, busy};
 use super::{Cell, Pair, Prediction};
 use crate::bench::partition;
 use crate::bench::priority;
-use crate::device::Making;
+use crate::device::QueueParams;
 use crate::device::foreground::Foreground;
 use crate::device::mode::Mode;
-use crate::device::task::Way;
+use crate::device::task::LaunchPath;
 use crate::stats::P99_SAMPLES;
 use crate::stats::Quantiles;
 
@@ -27,10 +27,10 @@ fn named(name: &str) -> Result<Any, RunError> {
 }
 
 /// What the simulated task takes, under the policy of the bench if XSched has any part in it.
-fn times_of(scenario: &Scenario, way: Way) -> Result<Quantiles, RunError> {
+fn times_of(scenario: &Scenario, way: LaunchPath) -> Result<Quantiles, RunError> {
     let outcome = match way {
-        Way::Plain { .. } => simulate(scenario, named(NO_POLICY)?)?,
-        Way::Queue { .. } => simulate(scenario, Hpf::default())?,
+        LaunchPath::Plain { .. } => simulate(scenario, named(NO_POLICY)?)?,
+        LaunchPath::Queue { .. } => simulate(scenario, Hpf::default())?,
     };
     Ok(outcome.tasks.first().map(|task| Quantiles::of(&task.latencies_ns)).unwrap_or_default())
 }
@@ -52,8 +52,8 @@ fn by_itself(
     alone: [&Quantiles; 2],
 ) -> Result<Vec<Cell>, RunError> {
     let queue = Mode::Lv1.ways(threshold).0;
-    let ways = [("alone, plain", Way::Plain { urgent: false }), ("alone, XQueue", queue)];
-    let cell = |((name, way), measured): ((&str, Way), &Quantiles)| {
+    let ways = [("alone, plain", LaunchPath::Plain { urgent: false }), ("alone, XQueue", queue)];
+    let cell = |((name, way), measured): ((&str, LaunchPath), &Quantiles)| {
         let times = times_of(&beside(device, (task, way), None), way)?;
         let name = ["-", "-", name].map(str::to_owned);
         Ok(Cell { counts: false, ..compare(name, measured, &times) })
@@ -104,10 +104,10 @@ fn parts_of(
 ) -> Result<Vec<f64>, RunError> {
     let threshold = plan.threshold;
     let queue = |level| {
-        let making = Making { level, spacing_ns: 0, urgent: false };
-        Way::Queue { making, priority: 0, threshold, batch: 1 }
+        let making = QueueParams { level, spacing_ns: 0, urgent: false };
+        LaunchPath::Queue { making, priority: 0, threshold, batch: 1 }
     };
-    let way = level.map_or(Way::Plain { urgent: false }, queue);
+    let way = level.map_or(LaunchPath::Plain { urgent: false }, queue);
     let policy = if level.is_some() { plan.policy.as_str() } else { NO_POLICY };
     let each = [(plan.commands_ns.0, plan.shares.0), (plan.commands_ns.1, plan.shares.1)];
     let endless = |(command_ns, percent)| Endless {

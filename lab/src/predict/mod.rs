@@ -4,6 +4,7 @@
 //! (`xsched bench calibrate`), so that nothing is fitted to what is predicted.
 
 mod cells;
+pub(crate) mod measured;
 mod preempt;
 mod scenario;
 

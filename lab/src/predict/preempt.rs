@@ -8,7 +8,7 @@ use super::cells::simulate;
 use super::scenario::{Endless, holder};
 use super::{Cell, Pair, Prediction};
 use crate::bench::preempt;
-use crate::device::task::Way;
+use crate::device::task::LaunchPath;
 use crate::stats::P99_SAMPLES;
 use crate::stats::Quantiles;
 
@@ -17,8 +17,8 @@ use crate::stats::Quantiles;
 /// # Errors
 /// If the device cannot do a level that was used.
 pub(crate) fn preempt(device: &DeviceSpec, rows: &[preempt::Row]) -> Result<Prediction, RunError> {
-    // A hold by hand takes the device for nobody: whoever holds here runs beside the victim, and
-    // does not disturb it.
+    // The holder of the real bench uses no device time. The simulated holder runs beside the
+    // victim, and does not disturb it.
     let concurrency = Concurrency::ProcessorSharing { contention: 0.0 };
     let alone =
         DeviceSpec { concurrency, wake_ns: [].into(), queue_wake_ns: [].into(), ..device.clone() };
@@ -47,6 +47,6 @@ pub(crate) fn preempt(device: &DeviceSpec, rows: &[preempt::Row]) -> Result<Pred
 fn victim(row: &preempt::Row) -> Endless {
     let threshold = row.threshold;
     let making = row.mode.making(false);
-    let way = Way::Queue { making, priority: 0, threshold, batch: 1 };
+    let way = LaunchPath::Queue { making, priority: 0, threshold, batch: 1 };
     Endless { way, command_ns: row.command_ns, waves: 1, threshold, percent: None }
 }

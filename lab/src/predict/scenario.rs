@@ -4,7 +4,7 @@ use xsched_sim::scenario::Comparators;
 use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
 use crate::device::foreground::Foreground;
-use crate::device::task::Way;
+use crate::device::task::LaunchPath;
 
 /// Where the pauses of the simulated tasks follow from.
 const SEED: u64 = 1;
@@ -14,14 +14,14 @@ const SETTLE_NS: u64 = 30_000_000;
 const WARM_UP_NS: u64 = 300_000_000;
 /// Entries that an XQueue has room for, as in the runtime's defaults.
 const CAPACITY: u32 = 1_024;
-/// A policy that holds nobody, for streams past XSched.
+/// A policy that holds no queue, for streams past XSched.
 pub(crate) const NO_POLICY: &str = "fcfs";
 
 /// A task that is always busy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Endless {
     /// How it reaches the device.
-    pub(crate) way: Way,
+    pub(crate) way: LaunchPath,
     /// Device time of its commands, in nanoseconds.
     pub(crate) command_ns: u64,
     /// Their waves.
@@ -35,7 +35,7 @@ pub(crate) struct Endless {
 /// A task that runs again and again, with pauses, beside one that is always busy.
 pub(crate) fn beside(
     device: &DeviceSpec,
-    (foreground, way): (Foreground, Way),
+    (foreground, way): (Foreground, LaunchPath),
     background: Option<Endless>,
 ) -> Scenario {
     let (least, most) = foreground.pause_ns;
@@ -93,26 +93,26 @@ pub(crate) fn busy(
 }
 
 fn endless(name: &str, endless: Endless) -> (TaskSpec, u64) {
-    // One request that never ends: whoever submits is held up by the full queue alone.
+    // One request that never ends: only the full queue blocks the submitter.
     let mut task = task(name, endless.way, u32::MAX, endless.threshold);
     task.command = Dist::Constant(endless.command_ns.max(1));
     task.waves = endless.waves;
     task.share = endless.percent;
     task.weight = u32::from(endless.percent.unwrap_or(1).max(1));
     let spacing_ns = match endless.way {
-        Way::Plain { .. } => 0,
-        Way::Queue { making, .. } => making.spacing_ns,
+        LaunchPath::Plain { .. } => 0,
+        LaunchPath::Queue { making, .. } => making.spacing_ns,
     };
     (task, spacing_ns)
 }
 
 /// A task that makes one request of so many commands after the other.
-fn task(name: &str, way: Way, commands: u32, in_flight: u32) -> TaskSpec {
+fn task(name: &str, way: LaunchPath, commands: u32, in_flight: u32) -> TaskSpec {
     let in_flight = in_flight.max(1);
     let base = TaskSpec { commands: commands.max(1), ..plain_task(name, in_flight) };
     match way {
-        Way::Plain { urgent } => TaskSpec { urgent_stream: urgent, ..base },
-        Way::Queue { making, priority, threshold, batch } => TaskSpec {
+        LaunchPath::Plain { urgent } => TaskSpec { urgent_stream: urgent, ..base },
+        LaunchPath::Queue { making, priority, threshold, batch } => TaskSpec {
             urgent_stream: making.urgent,
             threshold: threshold.max(1),
             batch: batch.clamp(1, threshold.max(1)),
@@ -150,7 +150,7 @@ fn scenario(device: DeviceSpec, tasks: Vec<TaskSpec>) -> Scenario {
         timeslice_ns: None,
         ageing_ns: None,
         level: 1,
-        // Whoever reports runs a policy that is quick, as all built-in ones are.
+        // The reporting thread runs the policy, and the built-in ones are quick.
         scheduler_latency_ns: 0,
         devices: vec![device],
         processes: Vec::new(),

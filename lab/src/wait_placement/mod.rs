@@ -16,8 +16,8 @@ use xsched_hal_hip::{HipApi, HipNative};
 use xsched_hal_stream::{SpinApi, Stamps, StreamApi};
 
 use crate::device::gpu::Hip;
-use crate::device::kfd::Below;
-use crate::device::{Bench, Described, LabError};
+use crate::device::kfd::DriverAccess;
+use crate::device::{BenchDevice, Described, LabError};
 use crate::kernels::{BareStream, PlacedWord};
 use crate::stats::ns_of;
 
@@ -30,7 +30,7 @@ const BLOCKED: Duration = Duration::from_millis(300);
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks.
-const NAP: Duration = Duration::from_micros(10);
+const POLL_DELAY: Duration = Duration::from_micros(10);
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ pub struct Outcome {
 /// If streams cannot wait here, or the device refuses what all parts need.
 pub fn run(
     hip: &Hip,
-    below: &Below,
+    below: &DriverAccess,
     plan: &Plan,
     progress: &dyn Fn(f64),
 ) -> Result<Outcome, LabError> {
@@ -98,7 +98,7 @@ pub fn run(
 
 fn all(
     hip: &Hip,
-    below: &Below,
+    below: &DriverAccess,
     plan: &Plan,
     outcome: &mut Outcome,
     progress: &dyn Fn(f64),
@@ -143,7 +143,7 @@ impl Witness {
             if start.elapsed() > patience {
                 return None;
             }
-            thread::sleep(NAP);
+            thread::sleep(POLL_DELAY);
         }
         Some(start.elapsed())
     }

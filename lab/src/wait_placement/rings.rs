@@ -10,7 +10,7 @@ use xsched_hal_kfd::mechanism::Mechanism;
 use super::{BLOCKED, Gate, PATIENCE, Plan, Witness};
 use crate::device::LabError;
 use crate::device::gpu::Hip;
-use crate::device::kfd::Below;
+use crate::device::kfd::DriverAccess;
 use crate::kernels::{BareStream, Place, PlacedWord, Ring};
 use crate::stats::ns_of;
 
@@ -92,7 +92,7 @@ struct Made {
 ///
 /// # Errors
 /// If the device refuses, or a stream cannot be let go.
-pub(super) fn measure(hip: &Hip, below: &Below, plan: &Plan) -> Result<Rings, LabError> {
+pub(super) fn measure(hip: &Hip, below: &DriverAccess, plan: &Plan) -> Result<Rings, LabError> {
     let api = hip.api();
     let mut all = Vec::new();
     for (ring, count) in [(Ring::Shared, plan.shared), (Ring::Own, plan.own), (Ring::Default, 1)] {
@@ -149,7 +149,12 @@ fn gate(api: &Arc<HipApi>) -> Result<Gate, LabError> {
 }
 
 /// Makes a stream and looks which queue was made for it.
-fn make(api: &Arc<HipApi>, below: &Below, ring: Ring, number: u32) -> Result<Made, LabError> {
+fn make(
+    api: &Arc<HipApi>,
+    below: &DriverAccess,
+    ring: Ring,
+    number: u32,
+) -> Result<Made, LabError> {
     let before = below.attribution.before();
     let stream = BareStream::new(api, ring).map_err(LabError::new)?;
     let queue = before.and_then(|before| below.attribution.single_since(&before));

@@ -15,15 +15,16 @@ pub(crate) const SHORTEST: Duration = Duration::from_micros(20);
 const SHORT: Duration = Duration::from_micros(150);
 /// The longest delay.
 const LONGEST: Duration = Duration::from_micros(400);
-/// The longest delay of a thread that only keeps the device busy: completions are seen so much later.
+/// The longest delay of a thread that only keeps the device busy: completions are seen so much
+/// later.
 const LONGEST_REFILL: Duration = Duration::from_millis(1);
 /// What is late by more than so many times its delay is not waited for awake.
 const OVERDUE: u32 = 32;
 /// Sleeps end so late at most, as far as this cares.
 const LATE_MAX_NS: u32 = 600_000;
 
-/// How late sleeping threads wake up in this process: the worst that was seen lately, for long delays
-/// and for short ones.
+/// How late sleeping threads wake up in this process: the worst that was seen lately, for long
+/// delays and for short ones.
 #[derive(Debug)]
 pub(crate) struct Lateness {
     long: Late,

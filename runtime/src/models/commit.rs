@@ -35,8 +35,9 @@ fn finish(
     bench.scheduler.detach(ID);
 }
 
-/// A hold of the scheduler and one of the user, each with its end, of a queue whose command is on the
-/// device: however what they stage meets the commits, the command completes and no queue is held.
+/// A hold of the scheduler and one of the user, each with its end, of a queue whose command is on
+/// the device: however what they stage meets the commits, the command completes and no queue is
+/// held.
 #[test]
 fn holds_that_are_staged() {
     explore("commit::holds_that_are_staged", 3, || {

@@ -104,7 +104,8 @@ fn submitters_run_rounds() {
     explore("mailbox::submitters_run_rounds", 3, || mail(true));
 }
 
-/// A thread that sleeps does so until the policy wants to be asked, whichever thread ran the last round.
+/// A thread that sleeps does so until the policy wants to be asked, whichever thread ran the last
+/// round.
 #[test]
 fn no_timer_is_lost() {
     explore("mailbox::no_timer_is_lost", 3, || {

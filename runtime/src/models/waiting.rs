@@ -6,7 +6,8 @@ use super::{Bench, explore, join, start};
 use crate::completion::{Until, wait_until};
 use crate::error::WaitError;
 
-/// A wait returns, when the command has completed and not before, whichever thread takes the completion.
+/// A wait returns, when the command has completed and not before, whichever thread takes the
+/// completion.
 #[test]
 fn a_wait_returns() {
     explore("waiting::a_wait_returns", 3, || {

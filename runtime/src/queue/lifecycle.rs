@@ -4,10 +4,10 @@
 ///
 /// | state | it means | `Busy` | `Evict` | `Close` | `Drain` | `Detach` |
 /// |---|---|---|---|---|---|---|
-/// | `Idle` | it has handles; no thread looks at it | `Watched`, watch | – | `Closing`, watch | – | – |
-/// | `Watched` | it has handles; the reaper looks at it | stays | `Idle` | `Closing` | – | – |
-/// | `Closing` | no handle is left; the reaper looks at it | stays | – | – | `Drained`, notify | – |
-/// | `Drained` | all has retired; the reaper looks once more | stays | – | – | stays | `Detached`, detach |
+/// | `Idle` | no thread looks at it | `Watched`, watch | – | `Closing`, watch | – | – |
+/// | `Watched` | the reaper looks at it | stays | `Idle` | `Closing` | – | – |
+/// | `Closing` | no handle is left | stays | – | – | `Drained`, notify | – |
+/// | `Drained` | all commands have retired | stays | – | – | stays | `Detached`, detach |
 /// | `Detached` | it is out of the scheduler's table | stays | – | – | stays | – |
 ///
 /// After the comma: what the caller has to do, see [`Effect`]. A dash is an event that cannot

@@ -175,8 +175,8 @@ impl<C> XQueue<C> {
         }
     }
 
-    /// Takes a command as a future, which is ready when the queue has taken it. Dropped before that,
-    /// it submits nothing.
+    /// Takes a command as a future, which is ready when the queue has taken it. Dropped before
+    /// that, it submits nothing.
     pub fn submit_async(&self, command: C) -> Submission<C> {
         Submission::new(self.clone(), command)
     }
@@ -215,8 +215,8 @@ impl<C> XQueue<C> {
 
     /// Has `callback` called once the command has retired, on a thread of the device that does
     /// nothing else, never on the caller's. A callback holds up other callbacks of the device and
-    /// nothing besides. A panic in it is caught and logged. The callback may use and drop handles of this queue, the last one too;
-    /// being called later does not keep the queue open.
+    /// nothing besides. A panic in it is caught and logged. The callback may use and drop handles
+    /// of this queue, the last one too; being called later does not keep the queue open.
     ///
     /// # Errors
     /// [`Error::Thread`] if the thread cannot be started. A ticket of another queue is no error
@@ -315,7 +315,8 @@ impl<C> XQueue<C> {
     }
 
     /// Suspends the queue after waiting as `drain` says. If it is suspended already, this waits for
-    /// nothing. Another thread may resume it meanwhile: that ends earlier suspensions, not this one.
+    /// nothing. Another thread may resume it meanwhile: that ends earlier suspensions, not this
+    /// one.
     ///
     /// # Errors
     /// [`WaitError::Timeout`] if it took longer than `at_most`; the queue is then not suspended.

@@ -127,8 +127,8 @@ where
         Some(due.map_or(Duration::MAX, |due| Duration::from(due.since(now())).max(delay)))
     }
 
-    /// How long the reaper may leave a queue alone whose device does not notify. `delay` if there is
-    /// no forecast.
+    /// How long the reaper may leave a queue alone whose device does not notify. `delay` if there
+    /// is no forecast.
     fn reaper_delay(&self, delay: Duration, last: Option<CmdId>) -> Duration {
         // A thread in front looks itself, and when it must.
         if self.alarm.has_front() && self.silent.load(Ordering::Relaxed) {
@@ -141,8 +141,8 @@ where
     }
 
     /// Where the device does not notify: how long a thread may sleep that must see the end of
-    /// `wanted`, and that will not let the device run dry while commands wait to be launched. `None`
-    /// if the device notifies, or cannot say when there will be something to see.
+    /// `wanted`, and that will not let the device run dry while commands wait to be launched.
+    /// `None` if the device notifies, or cannot say when there will be something to see.
     pub(super) fn forecast_delay(&self, wanted: Option<CmdId>) -> Option<Duration> {
         if !self.silent.load(Ordering::Relaxed) {
             return None;

@@ -306,8 +306,8 @@ impl SchedulerHandle {
         self.question(request, undo, WhileRunning::Leave)
     }
 
-    /// Asks as [`SchedulerHandle::ask`] does, but waits for the end of a request that has begun: one
-    /// that runs none of the policy's code, and whose effect cannot be undone.
+    /// Asks as [`SchedulerHandle::ask`] does, but waits for the end of a request that has begun:
+    /// one that runs none of the policy's code, and whose effect cannot be undone.
     pub(crate) fn ask_to_the_end<T: Send + 'static>(
         &self,
         request: impl FnOnce(Instant, &mut Scheduler) -> T + Send + 'static,
@@ -356,9 +356,9 @@ impl SchedulerHandle {
         }
     }
 
-    /// Waits until there is something to do that no other thread does, and is the one that runs from
-    /// then on. Called by the scheduler's thread alone. True if it is the last time. `slept`: when
-    /// it last fell asleep, if it did.
+    /// Waits until there is something to do that no other thread does, and is the one that runs
+    /// from then on. Called by the scheduler's thread alone. True if it is the last time. `slept`:
+    /// when it last fell asleep, if it did.
     pub(crate) fn wait(&self, slept: &mut Option<Instant>) -> bool {
         Self::linger(slept);
         let mut inbox = lock(&self.inbox);

@@ -1,8 +1,8 @@
 //! The forms for models.
 //!
 //! Time does not pass in a model. A wait with a time limit of a millisecond or less ends at once,
-//! after the other threads had a chance to run; a longer one does not end by itself, so nothing that a model
-//! shows relies on such a limit.
+//! after the other threads had a chance to run; a longer one does not end by itself, so nothing
+//! that a model shows relies on such a limit.
 
 use std::sync::{LockResult, TryLockError, TryLockResult};
 use std::time::Duration;

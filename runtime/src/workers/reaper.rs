@@ -80,8 +80,8 @@ impl Reaper {
     }
 }
 
-/// Asks the devices to notify the reaper. Lets those queues go that do not need it; says how long the
-/// remaining ones can be left alone.
+/// Asks the devices to notify the reaper. Lets those queues go that do not need it; says how long
+/// the remaining ones can be left alone.
 fn park(
     queues: &mut Vec<Arc<dyn DeviceQueue>>,
     poll_delay: Duration,

@@ -1,5 +1,5 @@
-//! Suspended queues, and settings that change while a queue is held. Each test named after a defect of
-//! the C++ XSched (v1.2.0) shows that it is not here.
+//! Suspended queues, and settings that change while a queue is held. Each test named after a defect
+//! of the C++ XSched (v1.2.0) shows that it is not here.
 
 use std::time::Duration;
 

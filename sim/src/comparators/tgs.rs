@@ -1,11 +1,11 @@
 //! Rate control like that of TGS: on each device the tasks of the highest priority are production,
-//! all further tasks are opportunistic. The control watches at what rate the production tasks launch
-//! work. It learns their undisturbed rate while the opportunistic tasks wait, then lets these launch
-//! a little in every window and more and more of it while the production rate stays near the learnt
-//! one: by a factor at first, then by additions; when the rate drops, the allowance is cut by a
-//! factor. Production tasks that launch nothing for a whole interval free the device for the
-//! opportunistic tasks. Kernels are never stopped, and one may always go in each window, however
-//! long it is.
+//! all further tasks are opportunistic. The control watches at what rate the production tasks
+//! launch work. It learns their undisturbed rate while the opportunistic tasks wait, then lets
+//! these launch a little in every window and more and more of it while the production rate stays
+//! near the learnt one: by a factor at first, then by additions; when the rate drops, the allowance
+//! is cut by a factor. Production tasks that launch nothing for a whole interval free the device
+//! for the opportunistic tasks. Kernels are never stopped, and one may always go in each window,
+//! however long it is.
 //!
 //! Source: Wu, Zhang, Bai, Liu and Jin, "Transparent GPU Sharing in Container Clouds for Deep
 //! Learning Workloads" (NSDI 2023), and the constants of the authors' public code: a window of

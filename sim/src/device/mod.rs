@@ -239,7 +239,8 @@ impl World {
         let urgent = s.urgent;
         self.check_quiet(stream);
         if urgent {
-            // Its next command is set up when this one has ended, and a stream that waits is faster.
+            // Its next command is set up when this one has ended, and a stream that waits is
+            // faster.
             self.start_next(device);
         }
         self.line_up(stream);

@@ -5,7 +5,8 @@ use std::fmt;
 /// A table of a scenario file and its keys. Its `Display` form is a table in Markdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableReference {
-    /// The table as the file writes it, such as `[[device]]` or `[comparators]`; empty for the top of the file.
+    /// The table as the file writes it, such as `[[device]]` or `[comparators]`; empty for the top
+    /// of the file.
     pub name: &'static str,
     /// What the table is about, in a sentence.
     pub about: &'static str,

@@ -85,7 +85,7 @@ impl Scenario {
     /// let text = "version = 1\nname = \"x\"\nduration_ms = 5\n\
     ///     [[device]]\nname = \"d\"\nmax_level = 4\n";
     /// let error = Scenario::parse(text, Path::new("x.toml")).expect_err("there is no level 4");
-    /// assert_eq!(error.to_string(), "x.toml:6: device[0].max_level: must be 1 to 3, is 4");
+    /// assert_eq!(error.to_string(), "x.toml:6: device[0].max_level: must be at most 3, is 4");
     /// ```
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! Multi-level feedback. Defects: among queues of one level the one that has waited longest runs,
-//! and a queue that runs has not waited at all, so they change at almost every decision; and a queue
-//! that was idle is held only if it runs as far as the policy knows, so that one which wakes and is
-//! not chosen runs all the same; and each decision starts a timer besides those that there are.
+//! and a queue that runs has not waited at all, so they change at almost every decision; and a
+//! queue that was idle is held only if it runs as far as the policy knows, so that one which wakes
+//! and is not chosen runs all the same; and each decision starts a timer besides those that there
+//! are.
 
 use std::collections::BTreeMap;
 

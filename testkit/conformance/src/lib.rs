@@ -1,8 +1,8 @@
 //! The one suite of checks that every device backend must pass.
 //!
-//! A backend's author implements [`Subject`] in an integration test. It says how a device is opened,
-//! what the device claims, and how a command of a given duration is made. Every [`Check`] becomes a
-//! test of its own:
+//! A backend's author implements [`Subject`] in an integration test. It says how a device is
+//! opened, what the device claims, and how a command of a given duration is made. Every [`Check`]
+//! becomes a test of its own:
 //!
 //! ```no_run
 //! # use xsched_conformance::Subject;
@@ -28,7 +28,8 @@
 //! ```
 //!
 //! `xsched-core` has to come from the same place in that test, or Cargo builds two of them, whose
-//! traits are different ones. `[patch.crates-io]` does that: `xsched-core = { git = "…", rev = "…" }`.
+//! traits are different ones. `[patch.crates-io]` does that: `xsched-core = { git = "…", rev = "…"
+//! }`.
 //!
 //! `tests/minimal_backend` is a complete example: a backend at Lv1 in under 100 lines, and its
 //! [`Subject`].

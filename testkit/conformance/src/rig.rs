@@ -45,8 +45,8 @@ impl<S: Subject> Device<S> {
     }
 }
 
-/// The half that preempts. It commits each step as soon as it is staged, so that checks that are not
-/// about commits need not make any.
+/// The half that preempts. It commits each step as soon as it is staged, so that checks that are
+/// not about commits need not make any.
 pub(crate) struct CommitEach<S: Subject> {
     inner: PreemptOf<S>,
     /// The device, if it stages steps.

@@ -53,8 +53,8 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Claims with one unit, a time unit of 300 µs, commands that are stopped at Lv3, nine tenths of
-    /// the time reported, and any number of queues.
+    /// Claims with one unit, a time unit of 300 µs, commands that are stopped at Lv3, nine tenths
+    /// of the time reported, and any number of queues.
     #[must_use]
     pub const fn at(level: Level) -> Self {
         Self {

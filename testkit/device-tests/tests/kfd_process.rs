@@ -65,7 +65,7 @@ impl Emulated {
         let again = HipApi::with_library(library(), HipConfig { device, rings: Rings::Own });
         let again = again.map_err(|error| error.to_string())?;
         lock(&self.kernels).insert(device, Arc::new(Kernels::load(&again)));
-        // A busy machine must not look like a blocked call, for which all holds are lifted. That
+        // A busy machine must not look like a blocked call, for which all gates are opened. That
         // they are is tested where it belongs.
         let mut config = StreamDeviceConfig::default();
         (config.blocked_after, config.probe_every) = (PATIENCE, Duration::ZERO);
@@ -95,11 +95,11 @@ impl Subject for Emulated {
         let (driver, found) = probe(&places).map_err(|error| error.to_string())?;
         let made = assemble(driver, &found, &places).map_err(|error| error.to_string())?;
         let (mechanism, attribution) = made;
-        let lifted = below.gates_open();
+        let gates_open = below.gates_open();
         let mut config = KfdConfig::default();
         config.blocked_after = PATIENCE;
         (config.stages, config.gpu) = (self.stages, found.topology.gpus.first().cloned());
-        let device = KfdDevice::new(below, mechanism, attribution, Some(lifted), config);
+        let device = KfdDevice::new(below, mechanism, attribution, Some(gates_open), config);
         device.map_err(|error| error.to_string())
     }
 

@@ -1,5 +1,5 @@
-//! Compares what `xsched-hal-hip` declares of HIP with other projects' bindings, generated from AMD's
-//! headers. If it compiles, all types agree; its tests say that no function was left out.
+//! Compares what `xsched-hal-hip` declares of HIP with other projects' bindings, generated from
+//! AMD's headers. If it compiles, all types agree; its tests say that no function was left out.
 //!
 //! * `cubecl-hip-sys`: HIP 6.1 to 7.14, the version that `hipconfig` reports, the newest without
 //!   one.

@@ -308,8 +308,8 @@ impl Queue {
         Some(code)
     }
 
-    /// The signal handler: stops while the queue is not active, and frees the unit for other queues.
-    /// Atomics, the clock, and system calls alone.
+    /// The signal handler: stops while the queue is not active, and frees the unit for other
+    /// queues. Atomics, the clock, and system calls alone.
     fn on_signal(&self) {
         if self.is_active() {
             return;

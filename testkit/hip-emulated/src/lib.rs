@@ -4,9 +4,9 @@
 //! one promises where a scheduler could notice:
 //!
 //! * Streams run their commands in order, asynchronously. A stream that was made with a mask of
-//!   compute units has a hardware ring of its own. All other streams share at most 4 rings for each of
-//!   three priorities (`GPU_MAX_HW_QUEUES`), and a ring is strictly in order: a command that waits
-//!   stops all that any stream launched into the ring after it.
+//!   compute units has a hardware ring of its own. All other streams share at most 4 rings for each
+//!   of three priorities (`GPU_MAX_HW_QUEUES`), and a ring is strictly in order: a command that
+//!   waits stops all that any stream launched into the ring after it.
 //! * A ring takes 1,024 commands (`XSCHED_EMULATED_DEPTH`); a launch into a full one blocks.
 //! * The legacy default stream waits for all blocking streams, and they for it.
 //! * So many kernels run at once as the device has units for (`XSCHED_EMULATED_UNITS`, 1 if it is

@@ -202,8 +202,8 @@ fn carry_out_in(device: &Device, queue: &Queue, work: Work) {
                 true
             })
         }
-        // Waiting is not stopped, and the host's functions are not the device's; but nothing goes on
-        // after them whose queue is stopped.
+        // Waiting is not stopped, and the host's functions are not the device's; but nothing goes
+        // on after them whose queue is stopped.
         wait @ (Work::AwaitRecord(_)
         | Work::AwaitWord { .. }
         | Work::Call { .. }

@@ -61,8 +61,8 @@ pub(crate) struct Page {
     slots: *mut Slot,
 }
 
-// SAFETY: the slots are atomics in shared memory, which any thread may touch; the mapping ends once,
-// when its owner is dropped.
+// SAFETY: the slots are atomics in shared memory, which any thread may touch; the mapping ends
+// once, when its owner is dropped.
 unsafe impl Send for Page {}
 
 impl Page {

@@ -67,12 +67,12 @@ fn named(tokens: &[Token], own: bool) -> Vec<(String, usize)> {
             continue;
         }
         let mut depth = 0_usize;
-        for inner in at + 3..tokens.len() {
+        for (inner, token) in tokens.iter().enumerate().skip(at + 3) {
             let starts = depth == 1 && matches!(text(inner - 1), "{" | ",");
             match text(inner) {
                 "{" => depth += 1,
                 "}" => depth -= 1,
-                name if starts => names.push((name.to_owned(), tokens[inner].start.line)),
+                name if starts => names.push((name.to_owned(), token.start.line)),
                 _ => {}
             }
             if depth == 0 {
@@ -135,7 +135,10 @@ mod tests {
         let tree = [
             ("runtime/src/lib.rs", "mod a; mod b; mod models;"),
             ("runtime/src/a.rs", "use crate::b::B;"),
-            ("runtime/src/b/mod.rs", "mod c;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n"),
+            (
+                "runtime/src/b/mod.rs",
+                "mod c;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n",
+            ),
             ("runtime/src/b/c.rs", "use super::a::A;"),
             ("runtime/src/models/mod.rs", "use crate::a::A; use crate::b::B;"),
             ("core/src/a.rs", "use crate::b::B;"),

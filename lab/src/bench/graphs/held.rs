@@ -15,7 +15,7 @@ use xsched_hal_cuda::{ClockProbe, CudaApi, GateWord, Stamps, StreamConfig, Strea
 use super::{Made, Plan, Queue};
 use crate::device::clocks::DeviceClock;
 use crate::device::gpu::Cuda;
-use crate::device::{Bench, LabError, Making};
+use crate::device::{BenchDevice, LabError, QueueParams};
 use crate::stats::Quantiles;
 
 /// Where the moments of the holds follow from.
@@ -29,7 +29,7 @@ const ALONE: usize = 41;
 /// Stamps that have not changed for so many kernels do not change any more.
 const SETTLED: u32 = 5;
 /// Between two looks.
-const NAP: Duration = Duration::from_micros(20);
+const POLL_DELAY: Duration = Duration::from_micros(20);
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What a hold may take beside the kernels, in nanoseconds: the host's store, the device's look at
@@ -139,7 +139,7 @@ pub(super) fn measure(
     });
     let mut uncertain = Vec::new();
     for (n, subject) in subjects.iter().enumerate() {
-        let making = Making::at(Level::Deactivate);
+        let making = QueueParams::at(Level::Deactivate);
         let queue = super::queue(bench, device, making, 0, Some(&subject.word))?;
         let mut holds = Holds { plan, subject, queue, origin, seen: Seen::default() };
         let mut random = SplitMix64::new(SEED);
@@ -279,7 +279,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, LabErr
         if Instant::now() >= end {
             return Err(LabError::new(format!("{what} within {} s", PATIENCE.as_secs())));
         }
-        thread::sleep(NAP);
+        thread::sleep(POLL_DELAY);
     }
 }
 

@@ -12,7 +12,7 @@ use super::shape::{BERT_BASE_FP32, BERT_LARGE_FP16, Shape};
 use super::{IN_FLIGHT, Plan};
 use crate::device::gpu::Cuda;
 use crate::device::task::{Background, Runner};
-use crate::device::{Bench, LabError, Making};
+use crate::device::{BenchDevice, LabError, QueueParams};
 use crate::stats::{Processor, Quantiles};
 
 /// The background is given so long to fill the device.
@@ -27,7 +27,7 @@ const PRIORITIES: (i32, i32) = (10, 0);
 /// How the two are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "way", rename_all = "snake_case")]
-pub enum Way {
+pub enum GraphMode {
     /// There is no other: the urgent graph alone, on a plain stream.
     Alone,
     /// Two plain streams.
@@ -43,7 +43,7 @@ pub enum Way {
     },
 }
 
-impl Way {
+impl GraphMode {
     /// The name that a table or a chart shows.
     #[must_use]
     pub fn label(self) -> String {
@@ -68,28 +68,28 @@ pub fn spacing_label(ns: Option<u64>) -> String {
 }
 
 /// Ways for each model. For the second those that say how short kernels differ.
-const WAYS: [(Shape, &[Way]); 2] = [
+const WAYS: [(Shape, &[GraphMode]); 2] = [
     (
         BERT_BASE_FP32,
         &[
-            Way::Alone,
-            Way::Plain,
-            Way::Priority,
-            Way::Lv1,
-            Way::Gates { spacing_ns: 0 },
-            Way::Gates { spacing_ns: 50_000 },
-            Way::Gates { spacing_ns: 100_000 },
-            Way::Gates { spacing_ns: 200_000 },
+            GraphMode::Alone,
+            GraphMode::Plain,
+            GraphMode::Priority,
+            GraphMode::Lv1,
+            GraphMode::Gates { spacing_ns: 0 },
+            GraphMode::Gates { spacing_ns: 50_000 },
+            GraphMode::Gates { spacing_ns: 100_000 },
+            GraphMode::Gates { spacing_ns: 200_000 },
         ],
     ),
     (
         BERT_LARGE_FP16,
         &[
-            Way::Alone,
-            Way::Lv1,
-            Way::Gates { spacing_ns: 0 },
-            Way::Gates { spacing_ns: 25_000 },
-            Way::Gates { spacing_ns: 50_000 },
+            GraphMode::Alone,
+            GraphMode::Lv1,
+            GraphMode::Gates { spacing_ns: 0 },
+            GraphMode::Gates { spacing_ns: 25_000 },
+            GraphMode::Gates { spacing_ns: 50_000 },
         ],
     ),
 ];
@@ -101,7 +101,7 @@ pub(super) const COMBINATIONS: usize = WAYS[0].1.len() + WAYS[1].1.len();
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// How the two were kept apart.
-    pub way: Way,
+    pub way: GraphMode,
     /// Gates in the graph that is launched all the time.
     pub gates: usize,
     /// Times of the urgent graph.
@@ -190,7 +190,7 @@ impl Model<'_> {
     fn scheduled(&self, priority: i32, spacing_ns: Option<u64>) -> Result<Task, LabError> {
         let streams = self.bench.streams();
         let level = if spacing_ns.is_some() { Level::Deactivate } else { Level::Block };
-        let making = Making { spacing_ns: spacing_ns.unwrap_or(0), ..Making::at(level) };
+        let making = QueueParams { spacing_ns: spacing_ns.unwrap_or(0), ..QueueParams::at(level) };
         let word = spacing_ns.map(|_| streams.gate_word()).transpose().map_err(LabError::new)?;
         let gates = word.as_ref().zip(spacing_ns);
         let made = super::make(streams, &self.kernels, &self.lengths_ns, false, gates)?;
@@ -199,15 +199,15 @@ impl Model<'_> {
     }
 
     /// The urgent graph and the other.
-    fn tasks(&self, way: Way) -> Result<(Task, Option<Task>), LabError> {
+    fn tasks(&self, way: GraphMode) -> Result<(Task, Option<Task>), LabError> {
         let (high, low) = PRIORITIES;
         Ok(match way {
-            Way::Alone => (self.plain(false)?, None),
-            Way::Plain => (self.plain(false)?, Some(self.plain(false)?)),
-            Way::Priority => (self.plain(true)?, Some(self.plain(false)?)),
-            Way::Lv1 => (self.scheduled(high, None)?, Some(self.scheduled(low, None)?)),
-            Way::Gates { spacing_ns } => {
-                // Nobody holds the urgent one, so it needs no gates.
+            GraphMode::Alone => (self.plain(false)?, None),
+            GraphMode::Plain => (self.plain(false)?, Some(self.plain(false)?)),
+            GraphMode::Priority => (self.plain(true)?, Some(self.plain(false)?)),
+            GraphMode::Lv1 => (self.scheduled(high, None)?, Some(self.scheduled(low, None)?)),
+            GraphMode::Gates { spacing_ns } => {
+                // The urgent one is never held, so it needs no gates.
                 (self.scheduled(high, None)?, Some(self.scheduled(low, Some(spacing_ns))?))
             }
         })
@@ -224,7 +224,7 @@ impl Model<'_> {
         })
     }
 
-    fn cell(&self, way: Way, alone_per_s: f64) -> Result<Cell, LabError> {
+    fn cell(&self, way: GraphMode, alone_per_s: f64) -> Result<Cell, LabError> {
         let (mut urgent, other) = self.tasks(way)?;
         let background = Background::default();
         let gates = other.as_ref().map_or(0, |task| task.gates);

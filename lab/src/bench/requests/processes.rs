@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Form, Request, WARM_UP, commands};
 use crate::bench::graphs::BERT_BASE_FP32;
-use crate::device::{Bench, LabError, Plain};
+use crate::device::{BenchDevice, LabError, PlainStream};
 
 /// A process has so long to open its device, which takes seconds where kernels are compiled first.
 const START: Duration = Duration::from_secs(60);
@@ -48,8 +48,8 @@ fn now_ns() -> u64 {
 /// Times are of the machine's monotonic clock.
 ///
 /// # Errors
-/// If the device refuses, or nobody is there to begin with.
-pub fn client<B: Bench>(
+/// If the device refuses, or the parent process is gone.
+pub fn client<B: BenchDevice>(
     bench: &B,
     wanted: &Client,
     input: impl io::Read,
@@ -64,7 +64,7 @@ pub fn client<B: Bench>(
     let mut line = String::new();
     let told = BufReader::new(input).read_line(&mut line).map_err(LabError::new)?;
     if told == 0 {
-        return Err(LabError::new("whoever started this process is gone"));
+        return Err(LabError::new("the process that started this one is gone"));
     }
     let mut series = Vec::new();
     for _ in 0..wanted.requests {
@@ -75,7 +75,7 @@ pub fn client<B: Bench>(
     writeln!(output, "{line}").map_err(LabError::new)
 }
 
-fn request<C>(stream: &mut impl Plain<C>, commands: &[C]) -> Result<Request, LabError> {
+fn request<C>(stream: &mut impl PlainStream<C>, commands: &[C]) -> Result<Request, LabError> {
     let start_ns = now_ns();
     commands.iter().try_for_each(|command| stream.launch(command))?;
     let submitted_ns = now_ns();
@@ -95,7 +95,7 @@ impl Started {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (send, lines) = channel();
         if let Some(output) = child.stdout.take() {
-            // Not joined: it ends with the process, or when nobody wants its lines.
+            // Not joined: it ends with the process, or when the receiver of its lines is gone.
             thread::spawn(move || {
                 let mut all = BufReader::new(output).lines();
                 while all.next().is_some_and(|line| send.send(line).is_ok()) {}

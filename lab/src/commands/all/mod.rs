@@ -119,7 +119,7 @@ const RUNTIME: [(&str, &str); 2] = [
 /// The library that sees which of the driver's queues a stream is, beside the program.
 const WATCH_LIBRARY: &str = "libxsched_kfd_watch.so";
 
-/// Variables of the environment that are set for the benches, as far as nobody has set them.
+/// Variables of the environment that are set for the benches, unless the user has set them.
 fn environment(hal: SpinHal) -> Vec<(String, String)> {
     if !matches!(hal, SpinHal::Hip | SpinHal::Kfd) {
         return Vec::new();
@@ -184,7 +184,7 @@ impl Session<'_> {
             say("not run")?;
             return self.left_out(run, why);
         }
-        // Until the bench has ended, this is the truth if nobody comes back to write more.
+        // If this program ends before the bench, this record stays as it is.
         let begun: Vec<Record> = run.parts.iter().map(|part| self.begun(run, part)).collect();
         begun.iter().try_for_each(|record| record.write(self.folder))?;
         let start = Instant::now();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ladder_that_was_not_climbed_ends_everything_on_a_gpu() {
+    fn a_failed_careful_step_ends_everything_on_a_gpu() {
         let folder = tempfile::tempdir().unwrap();
         let args = |hal| AllArgs {
             hal,

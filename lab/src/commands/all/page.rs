@@ -10,6 +10,7 @@ use super::facts::Facts;
 use super::record::{Record, Status};
 use crate::console::table::table;
 use crate::device::kfd::Sysfs;
+use crate::html::{Cell, Page, escape};
 use crate::judge::INTERRUPT_US;
 use crate::machine::Machine;
 
@@ -116,57 +117,51 @@ impl Report<'_> {
 
     /// For people, with figures and what the benches printed.
     pub(super) fn html(&self) -> String {
-        let title = escape(&format!("Benches on {}", self.device()));
-        let mut text = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}\
-             </title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<ul>"
-        );
+        let title = format!("Benches on {}", self.device());
+        let mut page = Page::new(&title, STYLE, &title);
+        page.html("<ul>");
         for line in self.bounds() {
-            let _ = write!(text, "<li>{}</li>", escape(&line));
+            page.html(format_args!("<li>{}</li>", escape(&line)));
         }
-        text += "</ul>\n";
+        page.html("</ul>\n");
         let header = ["test", "what", "goal", "verdict", "notes"];
         let row = |record: &Record| {
             let Record { test_id, test_name, goal, notes, .. } = record;
-            [test_id, test_name, goal, record.verdict(), notes].map(str::to_owned).to_vec()
+            let texts: [&str; 5] = [test_id, test_name, goal, record.verdict(), notes];
+            cells(&texts)
         };
-        text += &html_table(&header.map(str::to_owned), self.records.iter().map(row));
+        page.table(&header, self.records.iter().map(row));
         let mut shown: Vec<&str> = Vec::new();
         for record in self.measured() {
             let first = !shown.contains(&record.command.as_str());
             shown.push(&record.command);
-            text += &self.section(record, first);
+            self.section(&mut page, record, first);
         }
-        text += "<h2>The machine</h2>\n";
-        let facts = self.facts().into_iter().map(|(name, value)| vec![name, value]);
-        text += &html_table(&["fact", "value"].map(str::to_owned), facts);
-        text + "</body></html>\n"
+        page.heading("The machine");
+        let facts = self.facts();
+        page.table(&["fact", "value"], facts.iter().map(|(name, value)| cells(&[name, value])));
+        page.finish()
     }
 
     /// An experiment; with the figure and the text of its bench if it is the bench's first.
-    fn section(&self, record: &Record, first: bool) -> String {
+    fn section(&self, page: &mut Page, record: &Record, first: bool) {
         let Record { test_id, test_name, date, seconds, command, .. } = record;
-        let mut text = format!(
-            "<h2>{} {}</h2>\n<p>{}, {seconds:.1} s, <code>{}</code></p>\n",
-            escape(test_id),
-            escape(test_name),
-            escape(date),
-            escape(command)
-        );
+        page.heading(&format!("{test_id} {test_name}"));
+        let (date, command) = (escape(date), escape(command));
+        page.html(format_args!("<p>{date}, {seconds:.1} s, <code>{command}</code></p>\n"));
         for (name, header, rows) in tables(&record.results) {
-            let _ = write!(text, "<p>{}</p>", escape(&name));
-            text += &html_table(&header, rows.into_iter());
+            page.html(format_args!("<p>{}</p>", escape(&name)));
+            let header: Vec<&str> = header.iter().map(String::as_str).collect();
+            page.table(&header, rows.iter().map(|row| cells(row)));
         }
         if first {
-            text += &self.raw(record, ".svg").unwrap_or_default();
+            page.html(self.raw(record, ".svg").unwrap_or_default());
             let printed = self.raw(record, ".txt").unwrap_or_default();
-            let _ = writeln!(
-                text,
-                "<details><summary>what the bench printed</summary><pre>{}</pre></details>",
+            page.html(format_args!(
+                "<details><summary>what the bench printed</summary><pre>{}</pre></details>\n",
                 escape(&printed)
-            );
+            ));
         }
-        text
     }
 
     fn measured(&self) -> impl Iterator<Item = &Record> {
@@ -248,29 +243,17 @@ fn cell(text: impl AsRef<str>) -> String {
     text.as_ref().replace('|', "\\|").replace('\n', "; ")
 }
 
-fn html_table(header: &[String], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut text = "<table><tr>".to_owned();
-    for name in header {
-        let _ = write!(text, "<th>{}</th>", escape(name));
-    }
-    text += "</tr>\n";
-    for row in rows {
-        text += "<tr>";
-        for value in row {
-            let class = match value.as_str() {
-                "PASS" | "FAIL" | "failed" | "interrupted" => format!(" class=\"{value}\""),
-                _ => String::new(),
-            };
-            let _ = write!(text, "<td{class}>{}</td>", escape(&value));
+/// Cells with these texts. Verdicts have the class of their name.
+fn cells(texts: &[impl AsRef<str>]) -> Vec<Cell> {
+    const VERDICTS: [&str; 4] = ["PASS", "FAIL", "failed", "interrupted"];
+    let cell = |text: &str| {
+        let cell = Cell::text(text);
+        match VERDICTS.into_iter().find(|verdict| *verdict == text) {
+            Some(class) => cell.class(class),
+            None => cell,
         }
-        text += "</tr>\n";
-    }
-    text + "</table>\n"
-}
-
-/// Text as HTML shows it.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    };
+    texts.iter().map(|text| cell(text.as_ref())).collect()
 }
 
 #[cfg(test)]

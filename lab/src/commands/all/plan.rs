@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_gpu_nothing_comes_before_the_ladder() {
+    fn on_a_gpu_the_careful_steps_come_first() {
         assert_eq!(runs(SpinHal::Kfd, true)[0].parts[0].id, CANARY);
     }
 

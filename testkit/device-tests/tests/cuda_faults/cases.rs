@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use xsched_core::level::Level;
 use xsched::policies::hpf::Hpf;
+use xsched_core::level::Level;
 use xsched_hal_cuda::CudaApi;
 
 use crate::case::{Case, RESULT, millis, until};

@@ -8,13 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xsched::RuntimeConfig;
+use xsched::policies::hpf::Hpf;
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;
 use xsched_core::level::Level;
 use xsched_core::policy::{Changed, Decisions, Event, Policy};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::Instant as At;
-use xsched::policies::hpf::Hpf;
 use xsched_hal_cuda::StreamConfig;
 use xsched_hal_cuda::table::CuStream;
 use xsched_hal_stream::StreamApi;

@@ -4,11 +4,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xsched::{SubmitError, Ticket, WaitError, XQueueConfig};
 use xsched_core::fault::Fault;
 use xsched_core::hal::{Backend, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
-use xsched::{SubmitError, Ticket, WaitError, XQueueConfig};
 use xsched_hal_cuda::table::NOT_READY;
 use xsched_hal_cuda::{CudaCommand, CudaKernel, Spacing, StreamCommand, StreamConfig};
 use xsched_hal_stream::StreamApi;

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xsched::policies::hpf::Hpf;
+use xsched::{Device, Runtime, WaitError, XQueue, XQueueConfig};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::policy::Policy;
 use xsched_core::window::WindowConfig;
-use xsched::policies::hpf::Hpf;
-use xsched::{Device, Runtime, WaitError, XQueue, XQueueConfig};
 use xsched_hal_cuda::table::{CuStream, STREAM_NON_BLOCKING, Table};
 use xsched_hal_cuda::{
     CudaApi, CudaCommand, Spacing, SpinRate, StreamCommand, StreamConfig, StreamDevice,

@@ -1,7 +1,8 @@
 //! The state of amdkfd for all processes, and what each call does to it.
 //!
 //! No clock, no threads, no system calls: time is an argument, memory of processes and their
-//! debuggers are asked for through [`Host`], and what the system should show is a list of [`Change`]s.
+//! debuggers are asked for through [`Host`], and what the system should show is a list of
+//! [`Change`]s.
 
 mod debug;
 mod device;
@@ -223,8 +224,8 @@ impl Model {
         }
     }
 
-    /// A process ended: its queues are destroyed in any state, and its sessions as debugger of other
-    /// processes end.
+    /// A process ended: its queues are destroyed in any state, and its sessions as debugger of
+    /// other processes end.
     pub fn exit(&mut self, pid: u32) {
         let debugged = self.processes.iter().filter(|(_, process)| {
             process.debugged.as_ref().is_some_and(|debugged| debugged.by == pid)

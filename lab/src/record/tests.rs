@@ -1,0 +1,362 @@
+//! Each file that is kept below `benches/results` is read by all code that reads files of its kind.
+//! A file that cannot be read, or is of a kind that is not known here, fails the test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Head, read};
+use crate::device::LabError;
+use crate::device::mode::Mode;
+use crate::judge::{self, Judged};
+use crate::predict::measured::Measured;
+use crate::{draw, predict};
+
+type Judge = fn(&Value) -> Result<Judged, LabError>;
+
+/// The benches, and what judges their records.
+const JUDGES: [(&str, &[Judge]); 9] = [
+    ("preempt", &[judge::per_level, judge::per_length, judge::interrupt]),
+    ("fixed-priority", &[judge::fixed_priority]),
+    ("partition", &[judge::parts]),
+    ("threshold", &[judge::thresholds]),
+    ("overhead", &[judge::in_time, judge::in_processor]),
+    ("graphs", &[judge::graphs]),
+    ("requests", &[judge::requests]),
+    ("placement", &[judge::rings, judge::firsts, judge::words]),
+    ("calibrate", &[judge::calibration]),
+];
+
+/// All files below the folder.
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+/// The kind of a kept file, once it has been read.
+fn kind(path: &Path) -> Result<&'static str, String> {
+    let place = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|error| format!("{place}: {error}"))?;
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if matches!(ending, "txt" | "md") {
+        return if text.trim().is_empty() { Err(format!("{place} is empty")) } else { Ok("text") };
+    }
+    if ending != "json" {
+        return Err(format!("{place}: files of this kind are not known"));
+    }
+    let value: Value = serde_json::from_str(&text).map_err(|error| format!("{place}: {error}"))?;
+    let has = |key: &str| value.get(key).is_some();
+    let checked = if has("through") {
+        typed::<ThroughC>(&value).and_then(ThroughC::check).map(|()| "C")
+    } else if has("record") {
+        typed::<Predicted>(&value).and_then(Predicted::check).map(|()| "prediction")
+    } else if has("runs") {
+        typed::<Comparison>(&value).and_then(Comparison::check).map(|()| "comparison")
+    } else if has("checks") {
+        typed::<Run>(&value).and_then(Run::check).map(|()| "run")
+    } else if has("judged") {
+        typed::<Paper>(&value).and_then(Paper::check).map(|()| "paper")
+    } else if has("bench") {
+        bench(&value, &text, &place).map(|()| "bench")
+    } else if has("criteria") {
+        typed::<Demo>(&value).and_then(Demo::check).map(|()| "demo")
+    } else if has("devices") {
+        typed::<Devices>(&value).and_then(Devices::check).map(|()| "devices")
+    } else if has("cases") {
+        typed::<Faults>(&value).and_then(Faults::check).map(|()| "faults")
+    } else if has("command_us") {
+        typed::<Early>(&value).and_then(Early::check).map(|()| "early")
+    } else {
+        Err("records of this kind are not known".to_owned())
+    };
+    checked.map_err(|why| format!("{place}: {why}"))
+}
+
+fn typed<T: for<'a> Deserialize<'a>>(value: &Value) -> Result<T, String> {
+    T::deserialize(value).map_err(|error| error.to_string())
+}
+
+fn ensure(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+/// A record of `xsched bench` is judged, drawn if its bench has a picture, and can be predicted if
+/// its bench is one that is.
+fn bench(value: &Value, text: &str, place: &str) -> Result<(), String> {
+    let head: Head = read(text, place).map_err(|error| error.to_string())?;
+    let judges = JUDGES.iter().find(|(name, _)| *name == head.bench);
+    let (_, judges) = judges.ok_or_else(|| format!("bench {} is not known", head.bench))?;
+    for judge in *judges {
+        let judged = judge(value).map_err(|error| error.to_string())?;
+        ensure(judged.not_run.is_some() || !judged.results.is_empty(), "it shows nothing")?;
+    }
+    if draw::check(true, &head.bench).is_ok() {
+        let svg = draw::picture(text, place).map_err(|error| error.to_string())?;
+        ensure(svg.starts_with("<svg") && svg.contains(&head.device.device), "no picture")?;
+    }
+    if matches!(head.bench.as_str(), "fixed-priority" | "partition" | "preempt") {
+        Measured::read(&head.bench, text, place).map_err(|error| error.to_string())?;
+        predict::device_for(None, &head.device.device).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// A record of the C API's bench.
+#[derive(Deserialize)]
+struct ThroughC {
+    bench: String,
+    rows: Vec<RowThroughC>,
+}
+
+#[derive(Deserialize)]
+struct RowThroughC {
+    mode: Mode,
+}
+
+impl ThroughC {
+    fn check(self) -> Result<(), String> {
+        ensure(JUDGES.iter().any(|(name, _)| *name == self.bench), "an unknown bench")?;
+        ensure(self.rows.iter().any(|row| row.mode == Mode::Lv1), "Lv1 is missing")
+    }
+}
+
+/// A record of `xsched demo`.
+#[derive(Deserialize)]
+struct Demo {
+    criteria: Vec<Criterion>,
+}
+
+#[derive(Deserialize)]
+struct Criterion {
+    value: Option<f64>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+    reached: bool,
+}
+
+impl Demo {
+    /// Each verdict has to follow from the figure and its bounds.
+    fn check(self) -> Result<(), String> {
+        let follows = |criterion: &Criterion| {
+            let reached = criterion.value.is_some_and(|value| {
+                criterion.at_least.is_none_or(|least| value >= least)
+                    && criterion.at_most.is_none_or(|most| value <= most)
+            });
+            reached == criterion.reached
+        };
+        ensure(!self.criteria.is_empty(), "no criteria")?;
+        ensure(self.criteria.iter().all(follows), "a verdict does not follow from its figure")
+    }
+}
+
+/// What `xsched devices --json` wrote.
+#[derive(Deserialize)]
+struct Devices {
+    devices: Vec<Device>,
+}
+
+#[derive(Deserialize)]
+struct Device {
+    backend: String,
+    device: Option<String>,
+    level: Option<u8>,
+    why: Option<String>,
+}
+
+impl Devices {
+    fn check(self) -> Result<(), String> {
+        let is_known = |device: &Device| {
+            let known = ["host", "cuda", "hip", "kfd"].contains(&device.backend.as_str());
+            let level = device.level.is_none_or(|level| (1..=3).contains(&level));
+            known && level && (device.device.is_some() || device.why.is_some())
+        };
+        ensure(self.devices.iter().any(|device| device.backend == "host"), "no host device")?;
+        ensure(self.devices.iter().all(is_known), "a device of an unknown kind")
+    }
+}
+
+/// The record of the tests with injected faults.
+#[derive(Deserialize)]
+struct Faults {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    verdict: String,
+    failures: Vec<Value>,
+}
+
+impl Faults {
+    fn check(self) -> Result<(), String> {
+        let agrees = |case: &Case| case.verdict != "pass" || case.failures.is_empty();
+        ensure(!self.cases.is_empty(), "no cases")?;
+        ensure(self.cases.iter().all(agrees), "a case passed with failures")
+    }
+}
+
+/// The first form of a record of `bench preempt`.
+#[derive(Deserialize)]
+struct Early {
+    rows: Vec<EarlyRow>,
+}
+
+#[derive(Deserialize)]
+struct EarlyRow {
+    level: u8,
+    quiet_us: EarlyQuantiles,
+}
+
+#[derive(Deserialize)]
+struct EarlyQuantiles {
+    min: f64,
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+impl Early {
+    fn check(self) -> Result<(), String> {
+        let levels: Vec<u8> = self.rows.iter().map(|row| row.level).collect();
+        ensure(levels == [1, 2, 3], "the levels are not 1, 2 and 3")?;
+        let sorted = |row: &EarlyRow| {
+            let EarlyQuantiles { min, p50, p99, max } = row.quiet_us;
+            min <= p50 && p50 <= p99 && p99 <= max
+        };
+        ensure(self.rows.iter().all(sorted), "quantiles out of order")
+    }
+}
+
+/// What `xsched bench predict --json` wrote.
+#[derive(Deserialize)]
+struct Predicted {
+    figures: Vec<String>,
+    cells: Vec<PredictedCell>,
+    median_error: f64,
+    largest_error: f64,
+}
+
+#[derive(Deserialize)]
+struct PredictedCell {
+    pairs: Vec<Option<PredictedPair>>,
+}
+
+#[derive(Deserialize)]
+struct PredictedPair {
+    measured: f64,
+    predicted: f64,
+    error: f64,
+}
+
+impl Predicted {
+    fn check(self) -> Result<(), String> {
+        ensure(!self.cells.is_empty() && self.median_error <= self.largest_error, "no errors")?;
+        let whole = self.cells.iter().all(|cell| cell.pairs.len() == self.figures.len());
+        ensure(whole, "a figure is missing")?;
+        let follows = |pair: &PredictedPair| {
+            let error = (pair.predicted - pair.measured).abs() / pair.measured.abs();
+            (error - pair.error).abs() <= 1e-9 * error.max(1.0)
+        };
+        let mut pairs = self.cells.iter().flat_map(|cell| cell.pairs.iter().flatten());
+        ensure(pairs.all(follows), "an error does not follow from its figures")
+    }
+}
+
+/// What `xsched sim run --json` wrote.
+#[derive(Deserialize)]
+struct Run {
+    tasks: Vec<Value>,
+    checks: BTreeMap<String, Check>,
+}
+
+#[derive(Deserialize)]
+struct Check {
+    observed: u64,
+    violations: u64,
+}
+
+impl Run {
+    fn check(self) -> Result<(), String> {
+        ensure(!self.tasks.is_empty(), "no tasks")?;
+        ensure(self.checks.values().any(|check| check.observed > 0), "nothing was checked")?;
+        ensure(self.checks.values().all(|check| check.violations == 0), "a violation")
+    }
+}
+
+/// What `xsched sim compare --json` wrote.
+#[derive(Deserialize)]
+struct Comparison {
+    runs: Vec<Run>,
+}
+
+impl Comparison {
+    fn check(self) -> Result<(), String> {
+        ensure(self.runs.len() > 1, "nothing to compare")?;
+        self.runs.into_iter().try_for_each(Run::check)
+    }
+}
+
+/// The summary that `xsched sim paper` wrote.
+#[derive(Deserialize)]
+struct Paper {
+    values: u64,
+    predicted: u64,
+    fitted: u64,
+    judged: u64,
+    met: u64,
+}
+
+impl Paper {
+    fn check(self) -> Result<(), String> {
+        ensure(self.predicted + self.fitted == self.values, "a value is neither")?;
+        ensure(self.met <= self.judged && self.judged <= self.values, "more met than judged")
+    }
+}
+
+#[test]
+fn each_kept_file_is_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/results");
+    let mut found = Vec::new();
+    files(&folder, &mut found);
+    let mut kinds = Vec::new();
+    let mut failures = Vec::new();
+    for path in &found {
+        match kind(path) {
+            Ok(kind) => kinds.push(kind),
+            Err(why) => failures.push(why),
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+    for kind in ["bench", "C", "demo", "devices", "early", "faults", "prediction", "run", "text"] {
+        assert!(kinds.contains(&kind), "no file of the kind {kind}: is this still the folder?");
+    }
+}
+
+#[test]
+fn files_that_are_not_known_or_broken_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        kind(&path).unwrap_err()
+    };
+    assert!(refused("a.csv", "1,2").contains("not known"));
+    assert!(refused("a.txt", "\n").contains("empty"));
+    assert!(refused("b.json", "{").contains("EOF"));
+    assert!(refused("c.json", "{}").contains("not known"));
+    let unknown = refused("d.json", r#"{"bench": "toast", "device": {"device": "a"}}"#);
+    assert!(unknown.contains("bench toast is not known"), "{unknown}");
+    let wrong = r#"{"bench": "preempt", "device": {"device": "a"}, "rows": [{"mode": "lv9"}]}"#;
+    assert!(refused("e.json", wrong).contains("rows"));
+    let verdict = r#"{"criteria": [{"value": 1.0, "at_least": 2.0, "reached": true}]}"#;
+    assert!(refused("f.json", verdict).contains("does not follow"));
+}
