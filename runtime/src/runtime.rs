@@ -128,7 +128,8 @@ impl Runtime {
     }
 
     /// Writes down what the scheduler is fed and what it orders, and what the queues do, until the
-    /// recording is finished or dropped. `docs/record.md` describes the format. A recording that
+    /// recording is finished or dropped. `docs/src/reference/files.md` describes the format. A
+    /// recording that
     /// begins before the first queue is made can be replayed exactly. Nothing waits for `to`; if it
     /// is slow, entries are lost and counted.
     ///

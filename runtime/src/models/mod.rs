@@ -1,6 +1,6 @@
 //! Loom models of what the runtime's workers share. They run the code of the runtime itself, on a
 //! device made of a lock and a condition, in every order of steps that a bound on preemptions
-//! allows. `cargo xtask loom` runs them; `docs/loom.md` lists them.
+//! allows. `cargo xtask loom` runs them; `docs/src/reference/models.md` lists them.
 //!
 //! Each model has mutants: deliberate defects in the code, that it must notice. They are in
 //! `testkit/mutants/runtime.toml`; `cargo xtask mutants` applies them to a copy.
