@@ -12,6 +12,7 @@
 //! | `dependency` | few dependencies for the crates that work without std |
 //! | `metadata` | published packages say of themselves what a registry shows |
 //! | `link` | links between documents lead somewhere |
+//! | `words` | sentences name their subject; `words.rs` lists what may not stand for one |
 //! | `readme` | the README names the commands that CI runs |
 //! | `changelog` | the change log has a section for what is not released |
 //!
@@ -26,6 +27,7 @@ mod manifests;
 mod metadata;
 mod source;
 mod tree;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -89,6 +91,7 @@ fn check_tree(tree: &Tree) -> Vec<Finding> {
     findings.extend(arrows::check(&manifests));
     findings.extend(metadata::check(&manifests));
     findings.extend(documents::check(tree));
+    findings.extend(words::check(tree));
     findings.sort();
     findings
 }
