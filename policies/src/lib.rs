@@ -26,8 +26,8 @@
 //! twentieth of the age of device time (100 µs to 5 ms), the queue that has waited longest first,
 //! and after each turn the ordinary order holds for as long as the turn took.
 //!
-//! [`Any`] is any of them by its name, and [`Any::NAMES`] is the list. Names are accepted in capitals
-//! too, and in full: `highest_priority_first`, say.
+//! [`Any`] is any of them by its name, and [`Any::NAMES`] is the list. Names are accepted in
+//! capitals too, and in full: `highest_priority_first`, say.
 //!
 //! ```
 //! use xsched_core::policy::Policy;
