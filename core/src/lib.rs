@@ -14,6 +14,65 @@
 //!              └──Signal::Retired─────────┘              └─────Order────────┘
 //! ```
 //!
+//! A queue under a scheduler, on a device that completes everything at once:
+//!
+//! ```
+//! use xsched_core::hal::{Backend, Noop, NoopQueue, Retire, Submit};
+//! use xsched_core::policy::{Changed, Decisions, Policy, QueueTable, Urgency, Verdict};
+//! use xsched_core::queue::{Action, CommandSlot, Queue, QueueConfig, Signal};
+//! use xsched_core::scheduler::{Attach, Inline, Scheduler};
+//! use xsched_core::time::Instant;
+//!
+//! /// Only the first ready queue of the table runs.
+//! struct First;
+//!
+//! impl Policy for First {
+//!     fn name(&self) -> &'static str {
+//!         "first"
+//!     }
+//!
+//!     fn decide(
+//!         &mut self,
+//!         _: Instant,
+//!         _: Changed<'_>,
+//!         queues: &QueueTable<'_>,
+//!         out: &mut Decisions<'_>,
+//!     ) {
+//!         let first = queues.ready().next().map(|info| info.id);
+//!         for info in queues.iter() {
+//!             let runs = first.is_none_or(|first| first == info.id);
+//!             out.set(info.id, if runs { Verdict::Run } else { Verdict::Hold(Urgency::NOW) });
+//!         }
+//!     }
+//! }
+//!
+//! let now = Instant::ZERO;
+//! let mut scheduler = Scheduler::new(First, Inline::<4, 1, 4>::new());
+//! let id = scheduler.attach(now, Attach::default())?;
+//!
+//! let hardware = [NoopQueue::default()];
+//! let mut device = Noop::<()>::new(&hardware).open(id, ()).expect("a hardware queue");
+//! let ring = [CommandSlot::default(); 8];
+//! let mut queue = Queue::new(ring, QueueConfig::default(), device.caps);
+//!
+//! let cmd = queue.submit(now)?;
+//! while let Some(action) = queue.poll_action(now) {
+//!     if let Action::Launch { cmd, fence } = action {
+//!         device.submit.launch(cmd, &(), fence).expect("the device takes it");
+//!     }
+//! }
+//! if let Some(report) = queue.poll_report() {
+//!     scheduler.handle_report(now, id, &report)?;
+//! }
+//! while let Some((_, order)) = scheduler.poll_order(now) {
+//!     queue.handle_order(order);
+//! }
+//! let retired = device.retire.poll_retired().expect("the device answers").expect("a completion");
+//! queue.handle_signal(now, Signal::Retired(retired));
+//! assert!(queue.status(cmd).is_final());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The crate is `no_std` and allocates nothing. Tables live in storage that the caller lends
 //! ([`scheduler::Slices`], `&mut [CommandSlot]`) or, for small embedded uses, inline in arrays. The
 //! feature `alloc` adds heap-backed tables.

@@ -24,6 +24,37 @@ pub use crate::table::{
 /// until it is replaced, for idle queues too, so `decide` only states what changes. Both must do a
 /// bounded amount of work, and `decide` must be idempotent: calling it again without a change must
 /// change nothing.
+///
+/// A policy must hold queues with [`Priority::NO_EXECUTE`]. What it remembers of each queue or
+/// device it keeps in the table: see [`policy_state!`].
+///
+/// ```
+/// use xsched_core::hint::Priority;
+/// use xsched_core::policy::{Changed, Decisions, Policy, QueueTable, Urgency, Verdict};
+/// use xsched_core::time::Instant;
+///
+/// /// Every queue runs, except those that must not.
+/// struct Lenient;
+///
+/// impl Policy for Lenient {
+///     fn name(&self) -> &'static str {
+///         "lenient"
+///     }
+///
+///     fn decide(
+///         &mut self,
+///         _now: Instant,
+///         changed: Changed<'_>,
+///         queues: &QueueTable<'_>,
+///         out: &mut Decisions<'_>,
+///     ) {
+///         for info in changed.queues(queues) {
+///             let runs = info.hints.priority != Priority::NO_EXECUTE;
+///             out.set(info.id, if runs { Verdict::Run } else { Verdict::Hold(Urgency::NOW) });
+///         }
+///     }
+/// }
+/// ```
 pub trait Policy {
     /// Short lower-case name.
     fn name(&self) -> &'static str;

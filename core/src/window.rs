@@ -55,6 +55,14 @@ const CALM_BATCHES: u32 = 256;
 /// batch` commands are left on the device, so it stays fed as long as `(threshold - batch) · T ≥
 /// Λ`; the smallest such threshold is `batch + ⌈Λ / T⌉`. A margin grows when the device was seen to
 /// starve all the same, and shrinks slowly when it was not.
+///
+/// ```
+/// use xsched_core::level::{Caps, Level};
+/// use xsched_core::window::{Window, WindowConfig};
+///
+/// let window = Window::new(WindowConfig::fixed(16, 8), &Caps::up_to(Level::Block, 64));
+/// assert_eq!((window.threshold(), window.batch()), (16, 8));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     config: WindowConfig,

@@ -27,7 +27,18 @@ use crate::wfq::Wfq;
 /// Declares [`Any`] with a variant for each policy: what it is, its short name and its long one.
 macro_rules! any {
     ($($(#[$doc:meta])* $variant:ident($policy:ty) = $short:literal, $long:literal;)*) => {
-        /// Any of the policies of this crate.
+        /// Any of the policies of this crate, chosen by name.
+        ///
+        /// ```
+        /// use xsched_core::policy::Policy;
+        /// use xsched_policies::Any;
+        ///
+        /// for name in Any::NAMES {
+        ///     let policy: Any = name.parse()?;
+        ///     assert_eq!(policy.name(), *name);
+        /// }
+        /// # Ok::<(), xsched_policies::UnknownPolicy>(())
+        /// ```
         #[derive(Clone, Debug)]
         #[non_exhaustive]
         pub enum Any {
@@ -35,8 +46,9 @@ macro_rules! any {
         }
 
         impl Any {
-            /// The short names, for messages. Parsing takes the long ones as well, and ignores
-            /// case, underscores and dashes.
+            /// The short names of all policies: the one list that messages and interfaces use.
+            ///
+            /// Parsing takes the long names as well, and ignores case, underscores and dashes.
             pub const NAMES: &[&str] = &[$($short),*];
 
             fn get(&self) -> &dyn Policy {

@@ -28,7 +28,7 @@ impl Rules for Active {
 }
 
 policy! {
-    /// The policy. It has no state of its own.
+    /// Active window first. It has no state of its own.
     Awf(Chooser<Active>), "awf"
 }
 

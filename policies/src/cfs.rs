@@ -38,7 +38,7 @@ fn weight(info: &QueueInfo) -> u32 {
 }
 
 policy! {
-    /// The policy. See the [module](self).
+    /// Completely fair. See the [module](self).
     Cfs(Share), "cfs"
 }
 

@@ -31,7 +31,7 @@ impl Rules for HighestThread {
 }
 
 policy! {
-    /// The policy. See the [module](self).
+    /// Highest CPU priority first. See the [module](self).
     Chpf(Chooser<HighestThread>), "chpf"
 }
 

@@ -26,6 +26,14 @@ pub(crate) fn each_changed(
 macro_rules! policy {
     ($(#[$doc:meta])* $policy:ident($engine:ty), $name:literal) => {
         $(#[$doc])*
+        ///
+        /// ```
+        /// use xsched_core::policy::Policy;
+        #[doc = concat!("use ", module_path!(), "::", stringify!($policy), ";")]
+        ///
+        #[doc = concat!("let policy = ", stringify!($policy), "::default();")]
+        #[doc = concat!("assert_eq!(policy.name(), \"", $name, "\");")]
+        /// ```
         #[derive(Clone, Copy, Debug)]
         pub struct $policy($engine);
 

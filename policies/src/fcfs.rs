@@ -6,6 +6,13 @@ use xsched_core::scheduler::QueueTable;
 use xsched_core::time::Instant;
 
 /// The policy that never holds a queue. Queues run from the start, so there is nothing to decide.
+///
+/// ```
+/// use xsched_core::policy::Policy;
+/// use xsched_policies::fcfs::Fcfs;
+///
+/// assert_eq!(Fcfs::default().name(), "fcfs");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fcfs;
 

@@ -9,7 +9,7 @@ use crate::engine::policy;
 use crate::floors::Floors;
 
 policy! {
-    /// The policy. See the [module](self).
+    /// Highest priority first, across devices. See the [module](self).
     Hhpf(Floors), "hhpf"
 }
 

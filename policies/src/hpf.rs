@@ -14,7 +14,7 @@ use crate::engine::policy;
 use crate::floors::Floors;
 
 policy! {
-    /// The policy. See the [module](self).
+    /// Highest priority first, per device. See the [module](self).
     Hpf(Floors), "hpf"
 }
 

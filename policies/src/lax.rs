@@ -49,7 +49,7 @@ impl Rules for Laxities {
 }
 
 policy! {
-    /// The policy. See the [module](self).
+    /// Laxity. See the [module](self).
     Lax(Chooser<Laxities>), "lax"
 }
 

@@ -26,7 +26,18 @@
 //! twentieth of the age of device time (100 µs to 5 ms), the queue that has waited longest first,
 //! and after each turn the ordinary order holds for as long as the turn took.
 //!
-//! Names are accepted in capitals too, and in full: `highest_priority_first`, say.
+//! [`Any`] is any of them by its name, and [`Any::NAMES`] is the list. Names are accepted in capitals
+//! too, and in full: `highest_priority_first`, say.
+//!
+//! ```
+//! use xsched_core::policy::Policy;
+//! use xsched_policies::Any;
+//!
+//! let policy: Any = "HPF".parse()?;
+//! assert_eq!(policy.name(), "hpf");
+//! assert_eq!(Any::NAMES.len(), 18);
+//! # Ok::<(), xsched_policies::UnknownPolicy>(())
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -44,7 +44,14 @@ policy_state! {
 
 type Ready<'t> = crate::ready::Ready<'t, Device>;
 
-/// The policy. See the [module](self).
+/// Multi-level feedback. See the [module](self).
+///
+/// ```
+/// use xsched_core::policy::Policy;
+/// use xsched_policies::mlfq::Mlfq;
+///
+/// assert_eq!(Mlfq::default().name(), "mlfq");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Mlfq {
     slice: Duration,

@@ -17,7 +17,7 @@ use crate::processes::Processes;
 use crate::share::TIMESLICE;
 
 policy! {
-    /// The policy. See the [module](self).
+    /// Utilisation partition between processes. See the [module](self).
     Pup(Processes), "pup"
 }
 

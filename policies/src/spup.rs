@@ -14,7 +14,7 @@ use crate::processes::Processes;
 use crate::share::TIMESLICE;
 
 policy! {
-    /// The policy. See the [module](self).
+    /// Strict utilisation partition between processes. See the [module](self).
     Spup(Processes), "spup"
 }
 

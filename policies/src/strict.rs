@@ -48,7 +48,16 @@ macro_rules! classed {
 
 classed!(Edf = "strict_edf", Kedf = "strict_kedf", Up = "strict_up", Wfq = "strict_wfq");
 
-/// The policy. See the [module](self).
+/// Strict classes by priority, with the policy `P` inside each. See the [module](self).
+///
+/// ```
+/// use xsched_core::policy::Policy;
+/// use xsched_policies::edf::Edf;
+/// use xsched_policies::strict::Strict;
+///
+/// let policy = Strict::new(Edf::default());
+/// assert_eq!(policy.name(), "strict_edf");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Strict<P>(P);
 

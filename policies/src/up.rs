@@ -14,7 +14,7 @@ use crate::engine::policy;
 use crate::share::{Share, TIMESLICE};
 
 policy! {
-    /// The policy. See the [module](self).
+    /// Utilisation partition. See the [module](self).
     Up(Share), "up"
 }
 

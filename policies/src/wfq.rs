@@ -13,7 +13,7 @@ use crate::engine::policy;
 use crate::share::{Share, TIMESLICE};
 
 policy! {
-    /// The policy. See the [module](self).
+    /// Weighted fair queueing. See the [module](self).
     Wfq(Share), "wfq"
 }
 

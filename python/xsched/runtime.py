@@ -39,7 +39,7 @@ class Runtime:
     """
 
     #: The names of policies.
-    POLICIES = tuple(_POLICIES)
+    POLICIES = (*_POLICIES, "fcfs")
 
     def __init__(
         self,
@@ -64,8 +64,11 @@ class Runtime:
         """Puts a policy in charge. Raises ValueError for an unknown name."""
         if isinstance(policy, str):
             name = policy.lower()
+            if name == "fcfs":
+                self.set_app_managed()
+                return
             if name not in _POLICIES:
-                raise ValueError(f"no policy {policy!r}; there are {', '.join(_POLICIES)}")
+                raise ValueError(f"no policy {policy!r}; there are {', '.join(self.POLICIES)}")
             policy = _POLICIES[name]
         check("XHintSetScheduler", XSched.XHintSetScheduler(XSchedulerType.kSchedulerLocal, policy))
 

@@ -13,7 +13,7 @@ use crate::queue::Retired;
 /// What the three halves of one hardware queue must agree on, shared between them, and the
 /// violations found.
 ///
-/// Checked: launches go up; a fence covers nothing that was not launched; completions go up and
+/// [`Checked`] watches: launches go up; a fence covers nothing that was not launched; completions go up and
 /// never name a command that was not launched; nothing is launched between a hold step and its
 /// release; steps come in an order that makes sense.
 #[derive(Debug, Default)]

@@ -170,8 +170,23 @@ pub struct Anomalies {
     pub failed_steps: u64,
 }
 
-/// The state machine of one XQueue. `R` lends the command slots: `&mut [CommandSlot]`, an array, a
-/// boxed slice.
+/// The state machine of one XQueue.
+///
+/// `R` lends the command slots: `&mut [CommandSlot]`, an array, a boxed slice.
+///
+/// ```
+/// use xsched_core::level::{Caps, Level};
+/// use xsched_core::queue::{Action, CommandSlot, Queue, QueueConfig};
+/// use xsched_core::time::Instant;
+///
+/// let caps = Caps::up_to(Level::Block, 64);
+/// let mut queue = Queue::new([CommandSlot::default(); 4], QueueConfig::default(), caps);
+/// let cmd = queue.submit(Instant::ZERO)?;
+/// // A lone command carries a fence, so its completion is seen.
+/// let launch = Action::Launch { cmd, fence: true };
+/// assert_eq!(queue.poll_action(Instant::ZERO), Some(launch));
+/// # Ok::<(), xsched_core::queue::SubmitError>(())
+/// ```
 #[derive(Debug)]
 pub struct Queue<R> {
     ring: R,

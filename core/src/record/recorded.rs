@@ -27,8 +27,31 @@ impl Tape for alloc::vec::Vec<u8> {
     }
 }
 
-/// A [`Scheduler`] that writes every call down, while it has a tape, with what came of it. It has
-/// the methods of a scheduler; without a tape each costs one comparison more.
+/// A [`Scheduler`] that writes every call and its result to a tape.
+///
+/// It has the methods of a scheduler. Without a tape each costs one comparison more.
+///
+/// ```
+/// # #[cfg(feature = "alloc")] {
+/// # use xsched_core::policy::{Changed, Decisions, Policy, QueueTable};
+/// use xsched_core::record::Recorded;
+/// use xsched_core::scheduler::{Attach, Heap, Scheduler};
+/// use xsched_core::time::Instant;
+/// # struct Fcfs;
+/// # impl Policy for Fcfs {
+/// #     fn name(&self) -> &'static str { "fcfs" }
+/// #     fn decide(
+/// #         &mut self, _: Instant, _: Changed<'_>, _: &QueueTable<'_>, _: &mut Decisions<'_>,
+/// #     ) {}
+/// # }
+///
+/// let mut scheduler = Recorded::new(Scheduler::new(Fcfs, Heap::new(8, 1, 8)));
+/// scheduler.start(Instant::ZERO, Vec::new());
+/// scheduler.attach(Instant::ZERO, Attach::default()).expect("room for a queue");
+/// let record: Vec<u8> = scheduler.stop().expect("the tape");
+/// assert!(!record.is_empty());
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Recorded<P, S, T> {
     scheduler: Scheduler<P, S>,

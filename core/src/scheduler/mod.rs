@@ -145,6 +145,31 @@ pub(crate) struct Lists {
 }
 
 /// The state machine of a scheduler. `P` decides, `S` lends the tables.
+///
+/// ```
+/// # use xsched_core::policy::{Changed, Decisions, Policy, QueueTable, Urgency, Verdict};
+/// # use xsched_core::message::Order;
+/// # use xsched_core::level::Level;
+/// use xsched_core::scheduler::{Attach, Inline, Scheduler};
+/// use xsched_core::time::Instant;
+/// # struct HoldAll;
+/// # impl Policy for HoldAll {
+/// #     fn name(&self) -> &'static str { "hold-all" }
+/// #     fn decide(
+/// #         &mut self, _: Instant, _: Changed<'_>, queues: &QueueTable<'_>,
+/// #         out: &mut Decisions<'_>,
+/// #     ) {
+/// #         queues.iter().for_each(|info| out.set(info.id, Verdict::Hold(Urgency::NOW)));
+/// #     }
+/// # }
+///
+/// // Room for four queues on one device, and for four waits.
+/// let mut scheduler = Scheduler::new(HoldAll, Inline::<4, 1, 4>::new());
+/// let queue = scheduler.attach(Instant::ZERO, Attach::default())?;
+/// let order = Order::Hold { epoch: 1, level: Level::Block };
+/// assert_eq!(scheduler.poll_order(Instant::ZERO), Some((queue, order)));
+/// # Ok::<(), xsched_core::scheduler::SchedulerError>(())
+/// ```
 #[derive(Debug)]
 pub struct Scheduler<P, S> {
     policy: P,
