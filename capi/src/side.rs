@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_whether_it_is_over_may_launch() {
+    fn a_waiter_that_asks_whether_it_is_over_may_launch() {
         let side = Side::new(1, true);
         side.wait_launched(0, || {
             side.note_launch(0);

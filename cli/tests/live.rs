@@ -116,8 +116,8 @@ fn the_tables_make_room_for_the_document() {
 #[test]
 fn a_demo_refuses_bad_input() {
     let folder = Folder::new("bad-demo");
-    let known = folder.refused(&["demo", "--policy", "nobody"]);
-    assert!(known.starts_with("error: unknown policy `nobody`; known are fcfs, hpf, "), "{known}");
+    let known = folder.refused(&["demo", "--policy", "magic"]);
+    assert!(known.starts_with("error: unknown policy `magic`; known are fcfs, hpf, "), "{known}");
     assert!(folder.refused(&["demo", "--level", "4"]).contains("there is no level 4"));
     assert!(folder.refused(&["demo", "--svg", "-"]).contains("--svg -"));
     assert!(folder.refused(&["demo", "--record", "-"]).contains("--record -"));

@@ -213,7 +213,7 @@ impl std::io::Write for Stuck {
 }
 
 #[test]
-fn a_writer_that_cannot_keep_up_loses_entries_and_nobody_waits() {
+fn a_writer_that_cannot_keep_up_loses_entries_and_no_thread_waits() {
     static QUEUES: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
     let (end, wait) = mpsc::channel();
     let inner = Arc::new(Mutex::new((wait, Vec::new())));

@@ -92,7 +92,7 @@ def test_wrong_arguments_are_answered_and_explained(queues: Tuple[int, int]) -> 
 
 
 @pytest.mark.parametrize("handle", [0, UNKNOWN, 2**64 - 1])
-def test_nobody_is_not_found(handle: int) -> None:
+def test_unknown_handles_are_not_found(handle: int) -> None:
     answers = [
         XSched.XQueueDestroy(handle),
         XSched.XQueueGet(handle)[0],

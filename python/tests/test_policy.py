@@ -178,7 +178,7 @@ def test_what_it_raises_comes_out_of_run(small: dict[str, Any], where: str) -> N
     assert Failing.calls == (1 if where == "configure" else 20)
 
 
-def test_a_policy_that_held_everybody_and_failed_does_not_hang_the_run(bert: sim.Scenario) -> None:
+def test_a_policy_that_held_all_queues_and_failed_does_not_hang_the_run(bert: sim.Scenario) -> None:
     class HoldsAll(Policy):
         calls = 0
 

@@ -91,7 +91,7 @@ def test_an_outcome_has_the_figures(bert: sim.Scenario) -> None:
         outcome.seed = 1  # type: ignore[misc]
 
 
-def test_samples_are_numpy_arrays_that_nobody_can_change(bert: sim.Scenario) -> None:
+def test_samples_are_numpy_arrays_that_cannot_be_changed(bert: sim.Scenario) -> None:
     samples = sim.run(bert).tasks[0].latencies_ns
     assert isinstance(samples, np.ndarray)
     assert samples.dtype == np.uint64 and not samples.flags.writeable

@@ -151,7 +151,7 @@ fn waits_of_many_threads_on_one_queue_all_end() {
 }
 
 #[test]
-fn a_completion_that_nobody_waits_for_is_noticed() {
+fn a_completion_without_a_waiter_is_noticed() {
     let device = host(&Runtime::new(Fcfs).unwrap());
     let queue = queue(&device, 0);
     for round in 1..=20 {

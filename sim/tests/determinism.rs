@@ -196,7 +196,7 @@ fn a_comparison_does_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn a_task_draws_the_same_whoever_else_there_is() {
+fn a_task_draws_the_same_whatever_other_tasks_there_are() {
     let random = |name| TaskSpec {
         requests: Some(300),
         arrival: poisson(200_000.0),

@@ -75,7 +75,7 @@ fn contention_is_what_others_cost() {
 }
 
 #[test]
-fn contention_above_one_makes_everybody_slower_than_one_after_the_other() {
+fn contention_above_one_makes_all_slower_than_one_after_the_other() {
     let tasks = vec![once("a", 1, 100 * US), once("b", 1, 100 * US), once("c", 1, 100 * US)];
     let outcome = run_checked(&scenario(sharing(2.0), tasks), 1);
     for task in 0..3 {
@@ -84,7 +84,7 @@ fn contention_above_one_makes_everybody_slower_than_one_after_the_other() {
 }
 
 #[test]
-fn without_contention_nobody_notices_the_others() {
+fn without_contention_no_task_notices_the_others() {
     let tasks = vec![once("a", 3, 100 * US), once("b", 2, 70 * US)];
     let outcome = run_checked(&scenario(sharing(0.0), tasks), 1);
     assert_eq!(us(runs(&outcome, 0)), [(0, 100), (100, 200), (200, 300)]);
@@ -227,7 +227,7 @@ fn what_is_held_together_is_one_call_where_the_device_can() {
 }
 
 #[test]
-fn saving_stalls_everybody_on_the_device() {
+fn saving_stalls_all_queues_of_the_device() {
     let costly = DeviceSpec { save_fixed_ns: 10 * US, ..sharing(1.0) };
     let steady = TaskSpec { priority: 1, start_ns: 30 * US, ..once("s", 1, 100 * US) };
     let urgent = TaskSpec { priority: 1, start_ns: 60 * US, ..once("h", 1, 20 * US) };
@@ -330,7 +330,7 @@ fn a_fair_lock_goes_round_after_every_launch() {
 }
 
 #[test]
-fn an_unfair_lock_stays_until_somebody_has_waited_long_enough() {
+fn an_unfair_lock_stays_until_a_thread_has_waited_long_enough() {
     let [a, b] = under_a_lock(locked(LockOrder::Unfair { switch_ns: 100 * US }));
     assert_eq!(a, [(3, 4), (6, 7)]);
     assert_eq!(b, [(9, 10), (12, 13)]);

@@ -250,13 +250,13 @@ alone!(devices_are_scheduled_apart, {
 });
 
 #[test]
-fn whoever_makes_a_queue_on_a_stream_is_told_what_it_does() {
+fn the_maker_of_a_queue_on_a_stream_is_told_what_it_does() {
     fn body() {
         let (first, second) = (hip().stream(), hip().stream());
         hwq_of(first).expect("a hardware queue");
         hwq_of(second).expect("another one");
     }
-    let name = "hip::whoever_makes_a_queue_on_a_stream_is_told_what_it_does";
+    let name = "hip::the_maker_of_a_queue_on_a_stream_is_told_what_it_does";
     let Some(text) = alone_with(name, &[], body) else { return };
     let about = |line: &&str| line.contains("runs past it unless an interposer is preloaded");
     assert_eq!(text.lines().filter(about).count(), 1, "{text}");

@@ -73,7 +73,7 @@ fn both_get_on(policy: i32) {
     drop((first, second));
 }
 
-alone!(under_cfs_a_queue_that_comes_later_starves_nobody, { both_get_on(CFS) });
+alone!(under_cfs_a_queue_that_comes_later_starves_no_other, { both_get_on(CFS) });
 alone!(under_mlfq_both_queues_get_on, { both_get_on(MLFQ) });
 alone!(under_up_queues_without_a_hint_get_on, { both_get_on(UP) });
 alone!(under_pup_both_queues_get_on, { both_get_on(PUP) });

@@ -79,7 +79,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
             fresh: !self.used,
             policy: Name::new(self.scheduler.policy().name()),
         };
-        self.note(now, NOBODY, || Body::Start(start));
+        self.note(now, NO_QUEUE, || Body::Start(start));
         self.note_costs(now);
         if start.fresh {
             // It may have been asked before, with nothing to decide about. As a new one would.
@@ -113,7 +113,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         let said = devices.iter().zip(0..).filter(|(slot, _)| slot.cost != CostModel::default());
         for (slot, device) in said {
             let body = Body::Cost { device: DeviceId(device), cost: slot.cost };
-            tape.put(&Entry { at: now, queue: NOBODY, body });
+            tape.put(&Entry { at: now, queue: NO_QUEUE, body });
         }
     }
 
@@ -163,7 +163,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         cost: CostModel,
     ) -> Result<(), SchedulerError> {
         self.scheduler.set_cost(device, cost)?;
-        self.note(now, NOBODY, || Body::Cost { device, cost });
+        self.note(now, NO_QUEUE, || Body::Cost { device, cost });
         Ok(())
     }
 
@@ -238,14 +238,14 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     /// [`Scheduler::hint_policy`].
     pub fn hint_policy(&mut self, now: Instant, hint: PolicyHint) -> bool {
         self.used = true;
-        self.note(now, NOBODY, || Body::PolicyHint(hint));
+        self.note(now, NO_QUEUE, || Body::PolicyHint(hint));
         self.scheduler.hint_policy(hint)
     }
 
     /// [`Scheduler::set_policy`].
     pub fn set_policy(&mut self, now: Instant, policy: P) -> P {
         let name = Name::new(policy.name());
-        self.note(now, NOBODY, || Body::Policy(name));
+        self.note(now, NO_QUEUE, || Body::Policy(name));
         self.scheduler.set_policy(policy)
     }
 
@@ -270,7 +270,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         let order = self.scheduler.poll_order(now);
         match order {
             Some((id, order)) => self.note(now, id, || Body::Order(order)),
-            None => self.note(now, NOBODY, || Body::Rest),
+            None => self.note(now, NO_QUEUE, || Body::Rest),
         }
         order
     }
@@ -284,17 +284,17 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     /// [`Scheduler::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.scheduler.poll_timeout().is_some_and(|due| now >= due) {
-            self.note(now, NOBODY, || Body::Timeout);
+            self.note(now, NO_QUEUE, || Body::Timeout);
             self.scheduler.handle_timeout(now);
         }
     }
 
     /// [`Scheduler::reconsider_all`].
     pub fn reconsider_all(&mut self, now: Instant) {
-        self.note(now, NOBODY, || Body::Reconsider);
+        self.note(now, NO_QUEUE, || Body::Reconsider);
         self.scheduler.reconsider_all();
     }
 }
 
-/// The queue of an entry that is about none.
-const NOBODY: QueueId = QueueId::new(0, 0);
+/// The queue of an entry that concerns no queue.
+const NO_QUEUE: QueueId = QueueId::new(0, 0);

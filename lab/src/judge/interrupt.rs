@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn the_ladder_has_to_be_climbed_to_its_end() {
+    fn every_step_of_the_canary_has_to_be_passed() {
         let step = |stopped: Option<&str>| json!({ "mechanism": "m", "what": "one interrupt", "stopped": stopped });
         let good = json!({ "canary": [step(None)], "stopped": null });
         assert_eq!(canary(&good).unwrap().pass, Some(true));
         let bad = json!({ "canary": [step(None), step(Some("a line"))], "stopped": "a line" });
         let judged = canary(&bad).unwrap();
         assert_eq!((judged.pass, judged.notes[0].as_str()), (Some(false), "stopped: a line"));
-        assert_eq!(canary(&json!({})).unwrap().pass, None, "nothing was climbed");
+        assert_eq!(canary(&json!({})).unwrap().pass, None, "no step was taken");
     }
 
     #[test]

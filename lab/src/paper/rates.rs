@@ -143,7 +143,7 @@ pub(super) fn paella(lab: &Lab) -> Result<Findings> {
 const NOTES: [&str; 3] = [
     "Medians over seeds, each of which gives all ways the same 3,000 requests; a P99 is the 30th \
      largest of them and differs from seed to seed by more than from way to way, the ratios less.",
-    "The artifact runs XSched with K = 8 (as many threads, and the same deadline for everybody, so \
+    "The artifact runs XSched with K = 8 (as many threads, and the same deadline for every client, so \
      first come, first served), where the paper's text says K = 16. The former is compared with the \
      artifact's data, the latter with the text.",
     "In the artifact unscheduled streams saturate at 420 requests per second. Nothing in the model \

@@ -204,7 +204,7 @@ fn what_is_decided_in_one_round_is_one_commit() {
 }
 
 #[test]
-fn nobody_waits_for_a_commit_that_takes_its_time() {
+fn no_queue_waits_for_a_commit_that_takes_its_time() {
     let runtime = Runtime::new(Hpf::default()).unwrap();
     let (slow, other) = (Scene::new(&runtime), Scene::new(&runtime));
     let (victim_hand, victim) = slow.queue(0);

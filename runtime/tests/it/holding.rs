@@ -113,7 +113,7 @@ fn resuming_can_drop_what_was_not_launched() {
 /// W-C8: a launch that was blocked in the driver does not lead to more after the hold, and neither
 /// the hold nor other submitters wait behind it.
 #[test]
-fn a_launch_that_blocks_in_the_driver_blocks_nobody_else() {
+fn a_launch_that_blocks_in_the_driver_blocks_no_other_thread() {
     let (hand, queue) = lone(8);
     hand.block(true);
     let submitter = queue.clone();

@@ -31,7 +31,7 @@ fn check(what: &str, device: DeviceSpec, spec: TaskSpec, expected: f64) {
 }
 
 #[test]
-fn one_server_for_everybody() {
+fn one_server_for_all_tasks() {
     for load in LOADS {
         let expected = closed_loop(load.0, load.1, SERVICE_NS, one_server);
         let spec = looping(load, exponential(SERVICE_NS));
@@ -52,7 +52,7 @@ fn several_requests_of_each_task() {
 }
 
 #[test]
-fn an_equal_share_for_everybody() {
+fn an_equal_share_for_each_task() {
     for load in LOADS {
         let expected = closed_loop(load.0, load.1, SERVICE_NS, one_server);
         // Sharing does not mind how lengths are distributed.
@@ -94,7 +94,7 @@ fn sharing_with_any_contention() {
 }
 
 #[test]
-fn without_contention_everybody_is_alone() {
+fn without_contention_each_task_is_alone() {
     for load in LOADS {
         let spec = looping(load, Dist::Constant(100_000));
         let scenario = scenario(sharing(0.0), vec![spec]);

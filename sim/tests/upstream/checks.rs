@@ -142,7 +142,7 @@ pub(crate) fn newcomer_waits_for_its_turn(mut policy: Tried) -> Found {
 }
 
 /// A queue that comes after 1.5 s of another one's work does not keep that from going on.
-pub(crate) fn newcomer_starves_nobody(mut policy: Tried) -> Found {
+pub(crate) fn newcomer_starves_no_queue(mut policy: Tried) -> Found {
     let mut rig = Rig::new(&mut *policy);
     let old = rig.busy(0, Hints::default());
     rig.run_ms(1_500);
@@ -153,7 +153,7 @@ pub(crate) fn newcomer_starves_nobody(mut policy: Tried) -> Found {
 }
 
 /// A queue that has worked for 1.5 s may pause without waiting for queues that came in the pause.
-pub(crate) fn pause_starves_nobody(mut policy: Tried) -> Found {
+pub(crate) fn pause_starves_no_queue(mut policy: Tried) -> Found {
     let mut rig = Rig::new(&mut *policy);
     let old = rig.busy(0, Hints::default());
     rig.run_ms(1_500);

@@ -31,8 +31,8 @@ fn a_process_that_comes_during_a_slice_waits_for_its_own() {
 
 #[test]
 fn a_new_queue_that_starves_old_ones_is_noticed() {
-    caught("cfs", checks::newcomer_starves_nobody, "the old queue ran 0.0 %");
-    caught("cfs", checks::pause_starves_nobody, "the old queue ran 0.0 %");
+    caught("cfs", checks::newcomer_starves_no_queue, "the old queue ran 0.0 %");
+    caught("cfs", checks::pause_starves_no_queue, "the old queue ran 0.0 %");
 }
 
 #[test]
@@ -43,8 +43,8 @@ fn sleep_that_is_saved_up_is_noticed() {
 #[test]
 fn a_new_queue_does_not_starve_old_ones() {
     for check in [
-        checks::newcomer_starves_nobody,
-        checks::pause_starves_nobody,
+        checks::newcomer_starves_no_queue,
+        checks::pause_starves_no_queue,
         checks::sleeper_hoards_nothing,
     ] {
         kept(&["wfq", "up", "cfs", "pup"], check);

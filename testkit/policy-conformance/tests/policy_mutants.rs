@@ -168,7 +168,7 @@ fn hints_that_are_noticed_late() {
 }
 
 #[test]
-fn turns_that_end_when_somebody_asks() {
+fn turns_that_end_with_a_question() {
     let flipping = || {
         let mut calls = 0;
         rule(move |_, changed: Changed<'_>, queues, out| {

@@ -46,7 +46,7 @@ fn lv2_deactivates_and_reactivates() {
 }
 
 #[test]
-fn lv3_goes_down_and_up_the_ladder() {
+fn lv3_goes_through_lv2_both_ways() {
     let mut rig = busy(Level::Interrupt);
     rig.hold(Level::Interrupt);
     assert_eq!(rig.act(), "deactivate");

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_fails_is_an_error_and_nobody_waits_for_it() {
+    fn a_process_that_fails_is_an_error_and_is_not_waited_for() {
         let ended = said("exit 3").unwrap_err().to_string();
         assert!(ended.contains("ended") && ended.contains("3"), "{ended}");
         let odd = said("echo no device; sleep 1000").unwrap_err().to_string();

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn at_lv3_everybody_waits_for_the_call() {
+    fn at_lv3_all_queues_wait_for_the_call() {
         let bench = Bench::new(60).unwrap();
         for (of, suspend_us, resume_us) in [(0, 19.2, 19.2), (1, 425.0, 387.0), (2, 5e3, 5e3)] {
             let (figures, _) = bench.figures(Method::Level(3, of), 500.0).unwrap();
