@@ -83,7 +83,7 @@ impl System {
 }
 
 /// A window that does not limit by itself, in which the host sees the end of every command: what a
-/// gate keeps back must not depend on markers that only come with later commands.
+/// gate keeps back must not depend on fences that only come with later commands.
 fn watched_window(task: &mut TaskSpec, launch_queue: u32) {
     task.window = WindowSpec::Fixed;
     task.threshold = (launch_queue / 8).clamp(1, task.capacity);

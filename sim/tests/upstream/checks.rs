@@ -200,12 +200,12 @@ pub(crate) fn equals_take_slices(mut policy: Tried) -> Found {
 /// A queue that wakes and does not get the device at once is held.
 pub(crate) fn wakes_held(mut policy: Tried) -> Found {
     let mut rig = Rig::new(&mut *policy);
-    let tired = rig.busy(0, Hints::default());
+    let sleeper = rig.busy(0, Hints::default());
     rig.run_ms(60);
-    rig.idle(tired);
+    rig.idle(sleeper);
     rig.busy(0, Hints::default());
     rig.run_ms(3);
-    rig.ready(tired);
+    rig.ready(sleeper);
     let spell = rig.run_ms(4);
     let together = spell.together;
     require(together == 0, || format!("two queues ran together for {together} of 40 steps"))

@@ -129,9 +129,9 @@ fn waking(policy: Tried) -> Found {
     // Some 60 ms of work at the start, and again while the other task runs.
     let work = |at_ns| (0..600).map(move |_| (at_ns, 100 * US));
     let arrival = at(&work(0).chain(work(73 * MS)).collect::<Vec<_>>());
-    let tired = TaskSpec { arrival, outstanding: 600, ..build::task("tired") };
+    let used_up = TaskSpec { arrival, outstanding: 600, ..build::task("used_up") };
     let fresh = TaskSpec { start_ns: 70 * MS, ..busy("fresh") };
-    one_of_two(&for_ms(80, vec![tired, fresh]), policy, 74 * MS, 78 * MS)
+    one_of_two(&for_ms(80, vec![used_up, fresh]), policy, 74 * MS, 78 * MS)
 }
 
 #[test]

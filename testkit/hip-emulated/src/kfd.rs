@@ -321,7 +321,7 @@ impl Queue {
             while !self.is_active() && !self.was_reset() {
                 self.sleep();
             }
-            self.units.take(nap);
+            self.units.take(sleep_for_a_unit);
             self.slot.running.store(1, Ordering::SeqCst);
             // A kernel whose queue was reset runs to its end: what it does is lost anyway.
             if self.is_active() || self.was_reset() {
@@ -357,8 +357,8 @@ fn mask(how: c_int) {
     }
 }
 
-/// Sleeps for a moment, in a handler too.
-fn nap() {
+/// Sleeps until the next look for a free unit, in a handler too.
+fn sleep_for_a_unit() {
     let time = libc::timespec { tv_sec: 0, tv_nsec: UNIT_NS };
     // SAFETY: the time lives as long as the call, and the remaining time is not requested.
     unsafe { libc::nanosleep(&raw const time, ptr::null_mut()) };

@@ -31,39 +31,43 @@ pub(super) fn checks<S: Subject>() -> Vec<Check<S>> {
 
 /// Counts how often it was woken.
 #[derive(Debug, Default)]
-struct Bell {
-    rung: Mutex<u64>,
+struct WakeCount {
+    woken: Mutex<u64>,
     changed: Condvar,
 }
 
-impl Wake for Bell {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.changed.notify_all();
     }
 }
 
-impl Bell {
-    fn rings(&self, patience: Duration) -> bool {
-        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(rung, patience, |rung| *rung == 0);
+impl WakeCount {
+    fn is_woken_within(&self, patience: Duration) -> bool {
+        let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(woken, patience, |woken| *woken == 0);
         *waited.unwrap_or_else(PoisonError::into_inner).0 > 0
     }
 }
 
 /// Asks to be woken.
-fn ask<S: Subject>(rig: &mut Rig<'_, S>) -> Step<Arc<Bell>> {
-    let bell = Arc::new(Bell::default());
-    if !rig.retire.wake_on_retire(&Waker::from(Arc::clone(&bell))) {
+fn ask<S: Subject>(rig: &mut Rig<'_, S>) -> Step<Arc<WakeCount>> {
+    let wakes = Arc::new(WakeCount::default());
+    if !rig.retire.wake_on_retire(&Waker::from(Arc::clone(&wakes))) {
         return skip("the device wakes no waker");
     }
-    Ok(bell)
+    Ok(wakes)
 }
 
 /// Waits to be woken, and takes what there is to see.
-fn woken<S: Subject>(rig: &mut Rig<'_, S>, bell: &Bell, when: &str) -> Step {
+fn woken<S: Subject>(rig: &mut Rig<'_, S>, wakes: &WakeCount, when: &str) -> Step {
     let n = rig.launched();
-    ensure!(bell.rings(rig.subject.patience()), "asked {when}: not woken for command {}", n - 1);
+    ensure!(
+        wakes.is_woken_within(rig.subject.patience()),
+        "asked {when}: not woken for command {}",
+        n - 1
+    );
     ensure!(rig.poll()?.is_some(), "asked {when}: woken, and no completion is there");
     ensure!(rig.seen == n, "asked {when}: woken, and only {} of {n} are reported", rig.seen);
     Ok(())
@@ -80,9 +84,9 @@ fn launch<S: Subject>(rig: &mut Rig<'_, S>, ns: u64) -> Step {
 fn asked_before_the_launch<S: Subject>(subject: &S) -> Step {
     let mut rig = Rig::new(subject)?;
     for round in 0..100 {
-        let bell = ask(&mut rig)?;
+        let wakes = ask(&mut rig)?;
         launch(&mut rig, round * 500)?;
-        woken(&mut rig, &bell, "before the launch")?;
+        woken(&mut rig, &wakes, "before the launch")?;
     }
     Ok(())
 }
@@ -93,8 +97,8 @@ fn asked_after_the_end<S: Subject>(subject: &S) -> Step {
     for _ in 0..10 {
         launch(&mut rig, 1_000)?;
         std::thread::sleep(subject.settle());
-        let bell = ask(&mut rig)?;
-        woken(&mut rig, &bell, "after the end")?;
+        let wakes = ask(&mut rig)?;
+        woken(&mut rig, &wakes, "after the end")?;
     }
     Ok(())
 }
@@ -121,8 +125,8 @@ fn asked_at_random_times<S: Subject>(subject: &S) -> Step {
         while start.elapsed().as_nanos() < u128::from(after_ns) {
             std::hint::spin_loop();
         }
-        let bell = ask(&mut rig)?;
-        woken(&mut rig, &bell, "at a random time")?;
+        let wakes = ask(&mut rig)?;
+        woken(&mut rig, &wakes, "at a random time")?;
     }
     Ok(())
 }
