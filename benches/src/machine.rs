@@ -19,7 +19,8 @@ const SLOTS: usize = 64;
 pub enum Work {
     /// A command is submitted, launched and retired, each with a fence of its own.
     Single,
-    /// The same with a window of 16 that is always full, and a fence behind every eighth command.
+    /// A command as in `Single`, in a window of 16 that is always full, with a fence behind every
+    /// eighth command.
     Batched,
     /// Nothing has happened: asked for an action and a report, the machine has none.
     Nothing,

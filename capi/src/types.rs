@@ -25,7 +25,7 @@ pub enum XResult {
     kXSchedErrorInvalidValue = 2,
     /// A handle is unknown: destroyed, never given out, or another process's.
     kXSchedErrorNotFound = 3,
-    /// It cannot be done in the present state.
+    /// The call is not possible in the present state.
     kXSchedErrorNotAllowed = 4,
     /// The device or this library cannot do it.
     kXSchedErrorNotSupported = 5,

@@ -197,7 +197,7 @@ pub enum PolicyHint {
 }
 
 impl PolicyHint {
-    /// The same, if it is in its range.
+    /// The hint, if its value is in range.
     ///
     /// # Errors
     /// [`OutOfRange`] if not.

@@ -80,7 +80,7 @@ impl Caps {
         Self { level, deactivate, interrupt, entries_max }
     }
 
-    /// The same, but held commands are forgotten by the device and launched again.
+    /// These capabilities, with `recovery` as what [`Step::Deactivate`] does if there is that step.
     #[must_use]
     pub const fn with_recovery(mut self, recovery: Recovery) -> Self {
         if self.deactivate.is_some() {

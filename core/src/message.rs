@@ -42,14 +42,14 @@ pub enum Order {
 /// How far a queue has got in obeying the latest verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HoldState {
-    /// It runs.
+    /// The queue runs.
     #[default]
     Running,
     /// A hold was ordered and is not yet in effect.
     Holding,
     /// The hold is in effect, as deep as this.
     Held(Level),
-    /// It may run, and the device is still being told.
+    /// The queue may run, and the device is still being told.
     Resuming,
 }
 

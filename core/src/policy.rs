@@ -158,28 +158,28 @@ forward!(alloc::boxed::Box<P>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// It was added to the table.
+    /// The queue was added to the table.
     Attached,
-    /// It is about to be removed.
+    /// The queue is about to be removed.
     Detached,
-    /// It has work that it could run.
+    /// The queue has work that it could run.
     Ready,
-    /// It has no work that it could run.
+    /// The queue has no work that it could run.
     Idle,
-    /// It used this much device time since the last such event.
+    /// The queue used this much device time since the last such event.
     Progress {
         /// Device time.
         busy: Duration,
     },
     /// A hold took effect, this deep.
     Held(Level),
-    /// It runs again after a hold.
+    /// The queue runs again after a hold.
     Resumed,
-    /// Its hints changed.
+    /// The queue's hints changed.
     Hinted,
-    /// It stopped obeying because the scheduler's lease ran out.
+    /// The queue stopped obeying because the scheduler's lease ran out.
     FailedOpen,
-    /// Its device is lost.
+    /// The queue's device is lost.
     Lost,
 }
 

@@ -86,7 +86,7 @@ impl Duration {
 }
 
 impl From<core::time::Duration> for Duration {
-    /// The same span, or the longest there is (584 years).
+    /// Converts the span; one that is too long becomes the longest there is (584 years).
     fn from(span: core::time::Duration) -> Self {
         Self::from_ns(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
     }

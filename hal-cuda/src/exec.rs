@@ -71,8 +71,8 @@ impl CudaGraphExec {
         Ok(Self(Arc::new(Exec { device: device.clone(), exec, gated: Mutex::new(gated) })))
     }
 
-    /// It as a command. Say how long it takes, by [`crate::StreamCommand::expected_ns`], or let the
-    /// queue measure it.
+    /// The graph as a command. Say how long it takes, by [`crate::StreamCommand::expected_ns`], or
+    /// let the queue measure it.
     #[must_use]
     pub fn command(&self) -> CudaCommand {
         CudaCommand(Body::Exec(Arc::<Exec>::clone(&self.0)))

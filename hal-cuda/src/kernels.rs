@@ -83,7 +83,7 @@ impl Kernels {
         kernel.parameter(cycles)?.parameter(stamps)
     }
 
-    /// The same, without stamps.
+    /// Blocks that each spin for so many cycles, without stamps.
     ///
     /// # Errors
     /// None that can happen.

@@ -271,7 +271,7 @@ pub enum LoadError {
         /// `XSCHED_CUDA_LIB` named it.
         chosen: bool,
     },
-    /// It lacks a function.
+    /// The library lacks a function.
     #[error("{library} lacks {symbol}; it is no CUDA driver, or one older than 12.0: update it")]
     Symbol {
         /// The library.

@@ -27,9 +27,10 @@ pub struct About {
 /// What a user's stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamKind {
-    /// It is the legacy default stream, which waits for all blocking streams and they for it.
+    /// Whether it is the legacy default stream, which waits for all blocking streams and they for
+    /// it.
     pub legacy_default: bool,
-    /// It waits for the legacy default stream, and that for it.
+    /// Whether it waits for the legacy default stream, and that for it.
     pub blocking: bool,
     /// No other stream can end up in the same hardware queue. `None` if that does not matter on
     /// this device.

@@ -43,7 +43,7 @@ pub trait SpinApi: StreamApi {
         stamps: u64,
     ) -> Result<Self::Kernel, Self::Error>;
 
-    /// The same, without stamps.
+    /// Blocks that each spin for so many cycles of their unit's clock, without stamps.
     ///
     /// # Errors
     /// If the device has no such kernels.

@@ -49,7 +49,7 @@ class NotFoundError(XSchedError, LookupError):
 
 
 class NotAllowedError(XSchedError):
-    """It cannot be done in the present state."""
+    """The call is not possible in the present state."""
 
 
 class NotSupportedError(XSchedError):

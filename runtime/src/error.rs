@@ -92,10 +92,10 @@ pub enum WaitError {
     /// The command failed.
     #[error("the command failed: {0}")]
     Failed(Fault),
-    /// It has not retired in time. It still may.
+    /// The command has not retired in time. It still may.
     #[error("the command has not retired in time; it may still do so")]
     Timeout,
-    /// It retired so long ago that its outcome is forgotten.
+    /// The command retired so long ago that its outcome is forgotten.
     #[error("the command retired too long ago; its outcome is forgotten; wait sooner")]
     Forgotten,
     /// The ticket belongs to another queue.

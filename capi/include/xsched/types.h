@@ -92,7 +92,7 @@ typedef enum {
    */
   kXSchedErrorNotFound = 3,
   /**
-   * It cannot be done in the present state.
+   * The call is not possible in the present state.
    */
   kXSchedErrorNotAllowed = 4,
   /**

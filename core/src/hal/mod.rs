@@ -139,11 +139,11 @@ pub struct Forecast {
 /// How far a step has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepDone {
-    /// It is in effect. Under [`crate::level::Recovery::Replay`] with the first command that has to
-    /// be launched again and has not been named yet.
+    /// The step is in effect. Under [`crate::level::Recovery::Replay`] with the first command that
+    /// has to be launched again and has not been named yet.
     Now(Option<CmdId>),
-    /// It is on its way, or staged for the next [`Backend::commit`]; [`Steps::poll_step`] will
-    /// tell.
+    /// The step is on its way, or staged for the next [`Backend::commit`]; [`Steps::poll_step`]
+    /// tells when it is in effect.
     Later,
 }
 

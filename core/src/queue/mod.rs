@@ -73,7 +73,7 @@ pub enum Action {
     },
     /// Put a completion fence behind the last launched command.
     Fence {
-        /// That command.
+        /// The last launched command.
         upto: CmdId,
     },
     /// Ask the device for a step, and answer with [`Signal::Stepped`].

@@ -66,7 +66,7 @@ pub enum Status {
     Done,
     /// Failed, was cancelled or was dropped.
     Failed(Fault),
-    /// It retired, and so many commands have been submitted since that its outcome is forgotten.
+    /// Retired, and so many commands have been submitted since that the outcome is forgotten.
     Forgotten,
 }
 

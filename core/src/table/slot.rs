@@ -30,8 +30,8 @@ pub struct QueueInfo {
     pub process: ProcessId,
     /// The device it is on.
     pub device: DeviceId,
-    /// It has work that it could run if it were let: something is submitted, no user hold is in
-    /// effect, and what it waits for (if anything) can itself make progress.
+    /// Whether it has work that it could run if it were let: something is submitted, no user hold
+    /// is in effect, and what it waits for (if anything) can itself make progress.
     pub ready: bool,
     /// Whether it may run now, by its own right or by inheritance.
     pub running: bool,

@@ -28,8 +28,8 @@ impl Urgency {
 /// What a policy says about a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It should run.
+    /// The queue should run.
     Run,
-    /// It should hold.
+    /// The queue should hold.
     Hold(Urgency),
 }

@@ -35,9 +35,9 @@ pub mod runtime_state {
     pub const DISABLED: u32 = 0;
     /// The runtime has called `RUNTIME_ENABLE`.
     pub const ENABLED: u32 = 1;
-    /// It waits for the debugger.
+    /// The runtime waits for the debugger.
     pub const ENABLED_BUSY: u32 = 2;
-    /// It failed.
+    /// The runtime has failed.
     pub const ENABLED_ERROR: u32 = 3;
 }
 

@@ -70,23 +70,23 @@ pub struct Outcome {
     pub submit: Quantiles,
     /// A lone tiny command on a plain stream, right after another one.
     pub lone: Quantiles,
-    /// The same through an XQueue.
+    /// A lone tiny command through an XQueue.
     pub lone_queue: Quantiles,
     /// Time per command in a row of commands of the task's length, on a plain stream.
     pub row: Quantiles,
-    /// The same through an XQueue at Lv1.
+    /// Time per command in such a row through an XQueue at Lv1.
     pub row_queue: Quantiles,
-    /// The same at Lv2 with a gate for each, where the device has gates.
+    /// Time per command in such a row at Lv2 with a gate for each, where the device has gates.
     pub row_gates: Option<Quantiles>,
     /// The task after pauses, on a plain stream.
     pub task: Quantiles,
-    /// The same through an XQueue.
+    /// The task after pauses, through an XQueue.
     pub task_queue: Quantiles,
     /// Of the task's times on a plain stream so many values, the middles of equal parts of the
     /// distribution, less its commands and a lone tiny command: what waking up takes, in
     /// microseconds, not below 0.
     pub wake_us: Vec<f64>,
-    /// The same through an XQueue.
+    /// What waking up takes through an XQueue, in microseconds, computed as `wake_us`.
     pub queue_wake_us: Vec<f64>,
     /// By how much a sleep exceeds what was asked for.
     pub oversleep: Quantiles,

@@ -27,7 +27,7 @@ use crate::error::CommandError;
 
 /// Requests of the task of highest priority, by default: enough for a P99.
 pub const REQUESTS: u64 = 1_000;
-/// The same for a quick look.
+/// Requests of the task of highest priority for a quick look.
 pub const QUICK_REQUESTS: u64 = 40;
 /// Changes of the pauses follow from this.
 const SEED: u64 = 1;

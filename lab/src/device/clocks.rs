@@ -20,7 +20,7 @@ const TRIES: usize = 4;
 pub struct DeviceClock {
     /// The device's clock less the host's, in nanoseconds.
     offset_ns: i128,
-    /// It is off by at most so many nanoseconds.
+    /// The most by which `offset_ns` can be wrong, in nanoseconds.
     pub uncertain_ns: u64,
     /// Steps in which the device's clock goes, in nanoseconds, as far as can be told.
     pub step_ns: u64,

@@ -25,8 +25,8 @@ pub enum Kind {
     Barrier,
     /// Waits for all other workgroups again and again, launched as any other kernel.
     Meeting,
-    /// The same, launched by the call for such kernels. On AMD's GPUs that carries it out in a ring
-    /// of the device's own, which a hold of the stream's does not reach.
+    /// Waits as `Meeting` does, launched by the call for such kernels. On AMD's GPUs that carries
+    /// it out in a ring of the device's own, which a hold of the stream's does not reach.
     Cooperative,
 }
 

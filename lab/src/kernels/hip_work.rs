@@ -80,8 +80,8 @@ impl WorkKernels {
         Some(unsafe { HipNative::kernel(function, grid, block, 0, arguments) })
     }
 
-    /// The same, launched by the runtime's call for kernels whose blocks wait for each other
-    /// ([`HipNative::cooperative_kernel`]).
+    /// Like [`Self::kernel`], launched by the runtime's call for kernels whose blocks wait for each
+    /// other ([`HipNative::cooperative_kernel`]).
     #[must_use]
     pub fn cooperative(&self, kind: &str, rounds: u64, to: &WorkMemory) -> Option<HipNative> {
         let (function, grid, block, arguments) = self.parts(kind, rounds, to)?;

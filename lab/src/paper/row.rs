@@ -50,9 +50,9 @@ impl Serialize for Goal {
 pub enum Verdict {
     /// The value meets the goal.
     Pass,
-    /// It does not, or there is no value because nothing was completed.
+    /// The value misses the goal, or there is none because nothing was completed.
     Fail,
-    /// It does not, and neither does preemption that costs nothing: no scheduler could.
+    /// The value misses the goal, and so does preemption that costs nothing: no scheduler could.
     OutOfReach,
     /// There is no goal.
     NoGoal,
@@ -177,7 +177,7 @@ pub struct Row {
     pub simulated: Option<f64>,
     /// What it has to be.
     pub goal: Option<Goal>,
-    /// The same with preemption that costs nothing, where that was simulated.
+    /// The simulated value with preemption that costs nothing, where that was simulated.
     pub ideal: Option<f64>,
     /// The parameters that matter most for the value.
     pub basis: Vec<Basis>,

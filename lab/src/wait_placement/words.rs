@@ -34,7 +34,7 @@ pub struct Trial {
     pub unsure_ns: u64,
     /// When the host saw that it had run.
     pub seen_ns: u64,
-    /// It ran though the word was not 0.
+    /// Whether it ran though the word was not 0.
     pub passed: bool,
 }
 

@@ -44,7 +44,7 @@ pub struct RecordStats {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// It could not be written; what is there lacks its end.
+    /// The record could not be written; what is there lacks its end.
     #[error("the record could not be written: {0}; it lacks its end")]
     Write(#[from] io::Error),
     /// The place that it was written to panicked.

@@ -10,7 +10,7 @@ use crate::run::RunError;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// It is not a record, or a damaged one.
+    /// The bytes are not a record, or a damaged one.
     #[error("byte {at}: {error}")]
     Format {
         /// Where.
@@ -18,7 +18,7 @@ pub enum ReplayError {
         /// What.
         error: RecordError,
     },
-    /// It is too large to be read.
+    /// The record is too large to be read.
     #[error("the record is larger than {} MiB", MAX_RECORD_BYTES >> 20)]
     TooLarge,
     /// The end entry is missing.
@@ -44,7 +44,7 @@ pub enum ReplayError {
         /// How many there are.
         starts: u64,
     },
-    /// It begins in the middle.
+    /// The recording began when queues existed already.
     #[error(
         "the recording began when queues existed already, so its orders cannot be computed again; \
          begin it before the first queue is made"

@@ -125,8 +125,8 @@ pub struct DeviceSpec {
     /// Host time that a thread needs, beyond everything else, for the first command of a request,
     /// because it has slept: one of these, each as likely. Empty for none.
     pub wake_ns: Arc<[u64]>,
-    /// The same under a policy that holds queues: the scheduler has slept as well. Empty for
-    /// `wake_ns`.
+    /// Host time as `wake_ns`, under a policy that holds queues: the scheduler has slept as well.
+    /// Empty for `wake_ns`.
     pub queue_wake_ns: Arc<[u64]>,
 }
 

@@ -17,16 +17,16 @@ pub type PreemptOf<S> = <<S as Subject>::Backend as Backend>::Preempt;
 /// What a command under test does.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// It ends as soon as possible and notes nothing.
+    /// Ends as soon as possible and notes nothing.
     Empty,
-    /// It takes this much device time or more, and notes start, progress and end: see [`Note`].
+    /// Takes this much device time or more, and notes start, progress and end: see [`Note`].
     Timed {
         /// Device time in nanoseconds.
         ns: u64,
         /// The command's place in the log.
         note: Note,
     },
-    /// It fails on the device and notes nothing.
+    /// Fails on the device and notes nothing.
     Failing,
 }
 

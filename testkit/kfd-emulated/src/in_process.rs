@@ -90,7 +90,7 @@ impl InProcess {
         Self { shared: Arc::new(Shared { start: Instant::now(), state: Mutex::new(state) }), pid }
     }
 
-    /// The same driver, opened by a process of this number, which need not exist.
+    /// This driver, opened by a process of this number, which need not exist.
     #[must_use]
     pub fn process(&self, pid: u32) -> Self {
         let mut state = self.lock();

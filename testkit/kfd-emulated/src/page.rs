@@ -38,11 +38,11 @@ pub struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// Nothing of it may run.
+    /// Nothing of the queue may run.
     Inactive = 0,
-    /// It is on the run list.
+    /// The queue is on the run list.
     Active = 1,
-    /// It was reset.
+    /// The queue was reset.
     Reset = 2,
 }
 

@@ -53,7 +53,7 @@ pub const ASSUMPTIONS: [Assumption; 3] = [
 /// The lengths of the victim's commands in the tables, in microseconds.
 pub const LENGTHS_US: [u64; 12] =
     [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000];
-/// That of 7.3.1.
+/// The length of the victim's commands in section 7.3.1 of the paper, in microseconds.
 pub const T_US: u64 = 500;
 /// Commands in flight.
 const THRESHOLD: u64 = 8;
@@ -84,13 +84,13 @@ impl Method {
 pub struct Figures {
     /// From the hold to the victim's last instruction: the median.
     pub quiet_p50_us: f64,
-    /// The same: the 99th percentile.
+    /// From the hold to the victim's last instruction: the 99th percentile.
     pub quiet_p99_us: f64,
     /// From the hold to the winner's first instruction: the median.
     pub start_p50_us: f64,
-    /// The same: the 99th percentile.
+    /// From the hold to the winner's first instruction: the 99th percentile.
     pub start_p99_us: f64,
-    /// The same: the mean.
+    /// From the hold to the winner's first instruction: the mean.
     pub start_mean_us: f64,
     /// Device time that saving and restoring took from all queues, for each hold. Gates are left
     /// out: Lv2 and Lv3 have the same.
@@ -152,7 +152,7 @@ pub struct Crossover {
     pub start_mean_us: Option<f64>,
     /// By [`Figures::price_us`].
     pub price_us: Option<f64>,
-    /// The same with the 99th percentile of `start`.
+    /// By [`Figures::price_us`] with the 99th percentile of `start`.
     pub price_p99_us: Option<f64>,
     /// Where the scheduler begins to choose Lv3 for a hold that is to be as soon as possible.
     pub chosen_us: Option<f64>,

@@ -37,7 +37,7 @@ pub struct Chart {
 pub enum Plot {
     /// Curves, and points of measurements from elsewhere.
     Lines(Vec<Line>),
-    /// The same on axes that begin near the smallest values instead of at 0.
+    /// Curves and points on axes that begin near the smallest values instead of at 0.
     Near(Vec<Line>),
     /// Bars in groups.
     Bars(Bars),

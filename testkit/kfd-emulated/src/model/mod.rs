@@ -93,7 +93,7 @@ pub enum Change {
         pid: u32,
         /// Its id.
         id: u32,
-        /// It is on the run list.
+        /// Whether the queue is on the run list.
         is_active: bool,
     },
     /// A queue was reset: nothing of it ever runs again.
@@ -131,7 +131,7 @@ pub enum Block {
          enable the runtime before the debugger, and disable the debugger before the runtime"
     )]
     Runtime {
-        /// It enables, rather than disables.
+        /// Whether the call enables the runtime, rather than disables it.
         enables: bool,
     },
 }
@@ -139,14 +139,14 @@ pub enum Block {
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It returns.
+    /// The call returns.
     Answer {
         /// What.
         result: Result<u32, Errno>,
         /// When, in nanoseconds of the caller's clock: not before the device has done it.
         at_ns: u64,
     },
-    /// It does not return yet: ask again with [`Model::again`] after other calls.
+    /// The call does not return yet: ask again with [`Model::again`] after other calls.
     Blocks(Block),
 }
 

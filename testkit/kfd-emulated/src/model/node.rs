@@ -39,7 +39,7 @@ pub struct NodeView {
     pub preemptions: u64,
     /// How many running queues were saved for that, in sum.
     pub queues_saved: u64,
-    /// It is being reset now.
+    /// Whether it is being reset now.
     pub is_resetting: bool,
     /// Resets since the start.
     pub resets: u32,

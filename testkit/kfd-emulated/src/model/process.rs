@@ -120,11 +120,11 @@ impl Queue {
 pub struct QueueView {
     /// Its GPU's `gpu_id`.
     pub gpu_id: u32,
-    /// It is on the run list.
+    /// Whether it is on the run list.
     pub is_active: bool,
-    /// A debugger suspended it.
+    /// Whether a debugger suspended it.
     pub is_suspended: bool,
-    /// It was reset and never runs again.
+    /// Whether it was reset and never runs again.
     pub is_reset: bool,
     /// `queue_percentage`, 0 to 100.
     pub percentage: u32,
