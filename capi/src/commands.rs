@@ -128,7 +128,7 @@ struct Inner {
     queues: Vec<List>,
 }
 
-/// See the module.
+/// The commands of the process, by handle.
 #[derive(Debug)]
 pub(crate) struct Commands {
     process: u16,

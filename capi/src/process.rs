@@ -30,7 +30,7 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// Forks that led here.
 static FORKS: AtomicU16 = AtomicU16::new(0);
 
-/// See the module.
+/// The runtime, the devices and the handles of the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) env: Env,

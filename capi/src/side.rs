@@ -14,7 +14,7 @@ const ANSWERS_MAX: usize = 64;
 /// How often a thread looks that waits for a launch, since commands that are dropped never are.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// See the module.
+/// What the device's side of a queue tells its handle.
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) hwq: HwQueueHandle,

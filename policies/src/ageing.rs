@@ -28,7 +28,7 @@ const LOOKS: u64 = 16;
 /// Reports in a turn.
 const REPORTS: u64 = 4;
 
-/// See the module.
+/// The age after which a queue has a turn, and what follows from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ageing {
     age: Duration,

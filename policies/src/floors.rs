@@ -9,7 +9,7 @@ use xsched_core::time::{Duration, Instant};
 
 use crate::choose::{Chooser, Rules, Width};
 
-/// See the module.
+/// Highest priority first, by the floors of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floors {
     across: bool,

@@ -119,7 +119,7 @@ const FREE: Process = Process {
 /// The permille of a queue without a hint.
 const UNHINTED: u32 = 10;
 
-/// See the module.
+/// The turns and the budgets of the processes on all devices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Processes {
     timeslice: Duration,

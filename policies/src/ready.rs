@@ -16,13 +16,13 @@ use xsched_core::time::{Duration, Instant};
 /// Where a queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It is not ready, as far as the policy knows.
+    /// The queue is not ready, as far as the policy knows.
     Out,
-    /// It would like to run.
+    /// The queue is ready and waits to be chosen.
     Waiting,
-    /// It was chosen.
+    /// The queue was chosen.
     Chosen,
-    /// It is not ready, and held all the same.
+    /// The queue is not ready, and held all the same.
     Parked,
 }
 

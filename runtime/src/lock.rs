@@ -28,7 +28,7 @@ const YIELDS: u32 = 128;
 #[cfg(not(loom))]
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// See the module.
+/// A lock that is held for tens of nanoseconds, with a plain store as release.
 #[derive(Debug)]
 pub(crate) struct Lock<T>(Mutex<T>);
 

@@ -27,7 +27,7 @@ pub(super) struct Document {
     pub(super) level: u8,
     /// Measured on the device.
     pub(super) live: Modes,
-    /// The same, simulated.
+    /// Predicted by the simulator.
     pub(super) simulated: Modes,
     /// What was asked of the live figures.
     pub(super) criteria: Vec<Criterion>,

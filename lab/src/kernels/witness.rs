@@ -71,7 +71,7 @@ impl Witness {
         self.inside.store(true, Ordering::Relaxed);
     }
 
-    /// It has ended.
+    /// A command has ended.
     pub(crate) fn leave(&self) {
         self.inside.store(false, Ordering::Relaxed);
     }

@@ -14,11 +14,11 @@ pub(crate) const STEP: Duration = Duration::from_us(20);
 /// What a queue does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// It never stops.
+    /// The queue never stops.
     Endless,
-    /// It works and pauses.
+    /// The queue works and pauses.
     Pausing(Duration, Duration),
-    /// It has so much to do in each period.
+    /// The queue has so much to do in each period.
     Periodic(Duration, Duration),
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct WaiterId(u64);
 
 /// How a waiter learns that its wait is over.
 pub(crate) enum Notify {
-    /// It looks by itself; its outcome is kept for it.
+    /// The waiter looks by itself; its outcome is kept for it.
     Keep,
     /// A thread or a task is woken, and its outcome is kept for it.
     Wake(Waker),
@@ -67,7 +67,7 @@ impl Due {
     }
 }
 
-/// See the module.
+/// The waiters of a queue, ordered by what they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     /// Waits for a command, by its number.

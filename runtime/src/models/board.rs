@@ -44,7 +44,7 @@ impl Ledger {
     }
 }
 
-/// See the module.
+/// A device for models, which completes launched commands on a thread of its own.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     ledger: Mutex<Ledger>,

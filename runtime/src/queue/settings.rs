@@ -13,7 +13,7 @@ use xsched_core::time::Instant;
 use crate::scheduler::{Scheduler, SchedulerHandle};
 use crate::sync::{Mutex, lock};
 
-/// See the module.
+/// Changes of a queue's settings that the scheduler has not fetched yet.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pending: Mutex<Pending>,

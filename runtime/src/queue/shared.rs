@@ -33,7 +33,7 @@ use crate::workers::{Alarm, DeviceQueue, Workers};
 /// Waiters notified with one release of the state.
 const NOTIFIED_AT_ONCE: u32 = bound(8, 1);
 
-/// See the module.
+/// An XQueue as its threads share it.
 // On cache lines of its own: neighbours belong to other threads.
 #[repr(align(128))]
 pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {

@@ -13,7 +13,7 @@ use crate::sync::lock;
 /// A chunk is handed over with the first entry that comes so long after its first.
 const CHUNK_AGE: time::Duration = time::Duration::from_ms(250);
 
-/// See the module.
+/// What one source of a record writes to, in chunks.
 pub(crate) struct Tape {
     pub(super) shelf: Arc<Shelf>,
     chunk: Box<Chunk>,

@@ -48,7 +48,7 @@ struct RoundState {
     mail: Mail,
 }
 
-/// See the module.
+/// The scheduler as queues and the runtime see it: mailbox, register and lease.
 pub(crate) struct SchedulerHandle {
     inbox: Mutex<Inbox>,
     /// Notifies the scheduler's thread.

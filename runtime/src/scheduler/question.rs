@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex, lock};
 
-/// See the module.
+/// A question to the scheduler, with its state and its answer.
 pub(crate) struct Question<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
@@ -33,9 +33,9 @@ enum State<T> {
 /// What an asker does whose time is over while the question runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhileRunning {
-    /// It leaves; what the question does then is undone, or harmless.
+    /// The asker leaves; what the question does then is undone, or harmless.
     Leave,
-    /// It waits for the end. For questions that run none of the policy's code.
+    /// The asker waits for the end. For questions that run none of the policy's code.
     Wait,
 }
 

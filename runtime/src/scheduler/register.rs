@@ -10,7 +10,7 @@ use super::ScheduledQueue;
 /// A queue, or that it has gone.
 type Entry = (QueueId, Option<Arc<dyn ScheduledQueue>>);
 
-/// See the module.
+/// The queues that the scheduler can reach, by index.
 #[derive(Default)]
 pub(super) struct Register {
     /// By index. A queue that has gone stays until its place is given to another one.

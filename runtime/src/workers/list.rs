@@ -7,7 +7,7 @@ use super::DeviceQueue;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, lock};
 
-/// See the module.
+/// The queues that one of a device's threads must see to.
 pub(crate) struct QueueList {
     listed: Mutex<Listed>,
     changed: Condvar,

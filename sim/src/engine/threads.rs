@@ -23,7 +23,7 @@ pub(super) enum Phase {
     Submitting,
     /// Blocked by a full queue.
     Full,
-    /// It is dead.
+    /// The thread is dead.
     Gone,
 }
 

@@ -33,7 +33,7 @@ impl<'a> Source<'a> {
         Self::read_as(text, file)
     }
 
-    /// The same of another kind of file.
+    /// Reads the raw layer of any kind of file.
     pub(super) fn read_as<T: serde::de::DeserializeOwned>(
         text: &'a str,
         file: &'a Path,

@@ -52,12 +52,12 @@ pub(crate) fn device() -> DeviceSpec {
     parse(PLAIN).devices.remove(0)
 }
 
-/// The same, with all streams at once.
+/// A device as [`device`], with all streams at once.
 pub(crate) fn sharing(contention: f64) -> DeviceSpec {
     DeviceSpec { concurrency: Concurrency::ProcessorSharing { contention }, ..device() }
 }
 
-/// The same, one stream until it has drained.
+/// A device as [`device`], with one stream until it has drained.
 pub(crate) fn exclusive() -> DeviceSpec {
     DeviceSpec { concurrency: Concurrency::Exclusive, ..device() }
 }
@@ -127,7 +127,7 @@ pub(crate) fn scenario(device: DeviceSpec, tasks: Vec<TaskSpec>) -> Scenario {
     Scenario { devices: vec![device], tasks, ..parse(PLAIN) }
 }
 
-/// The same, highest priority first at a level.
+/// The tasks on the device as in [`scenario`], highest priority first at a level.
 pub(crate) fn prioritised(device: DeviceSpec, level: u8, tasks: Vec<TaskSpec>) -> Scenario {
     Scenario { policy: "hpf".to_owned(), level, ..scenario(device, tasks) }
 }
@@ -171,7 +171,7 @@ pub(crate) fn spans(outcome: &Outcome, task: u32, kind: SpanKind) -> Vec<(u64, u
     wanted.map(|span| (span.start_ns, span.end_ns)).collect()
 }
 
-/// The same in microseconds, for those that are whole.
+/// The spans in microseconds, each of which must be whole.
 pub(crate) fn us(spans: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let whole = |ns: u64| {
         assert_eq!(ns % US, 0, "{ns} ns");

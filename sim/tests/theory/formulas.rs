@@ -83,7 +83,8 @@ pub(crate) fn preemptive(classes: &[Class]) -> Vec<f64> {
     (0..classes.len()).map(sojourn).collect()
 }
 
-/// The same where what has begun is finished first (Cobham).
+/// Mean sojourn of each class, highest priority first, where what has begun is finished first
+/// (Cobham).
 pub(crate) fn not_preemptive(classes: &[Class]) -> Vec<f64> {
     let residual: f64 = classes.iter().map(Class::residual).sum();
     let sojourn = |k: usize| {

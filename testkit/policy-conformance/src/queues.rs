@@ -85,7 +85,7 @@ impl Queue {
         self.left_ns.min(self.every_ns.saturating_sub(self.unreported_ns))
     }
 
-    /// It has used so much device time.
+    /// Notes that the queue has used so much device time.
     pub(super) fn work(&mut self, device_ns: u64) {
         self.left_ns = self.left_ns.saturating_sub(device_ns);
         self.unreported_ns += device_ns;
@@ -119,7 +119,7 @@ impl Queue {
         }
     }
 
-    /// It has nothing to do any more.
+    /// Ends what the queue has to do.
     pub(super) fn stop(&mut self) {
         (self.report.launched, self.report.retired) =
             (self.report.submitted, self.report.submitted);

@@ -72,7 +72,7 @@ impl Plan {
 /// An order to run or to hold: when, to which queue, and whether to run.
 pub(super) type Ordered = (u64, usize, bool);
 
-/// See the module.
+/// A scheduler under the policy, with its queues and devices.
 pub(super) struct Rig<P> {
     plan: Plan,
     declared: Declared,

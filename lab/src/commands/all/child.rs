@@ -14,9 +14,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How a process ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// It did what it was asked to; with a finding or without.
+    /// The process did what it was asked to; with a finding or without.
     Well,
-    /// It did not, in words.
+    /// The process did not do what it was asked to: why, in words.
     Badly(String),
 }
 

@@ -13,13 +13,13 @@ use crate::error::CommandError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
-    /// It came to its end, whatever it found.
+    /// The experiment came to its end, whatever it found.
     Measured,
-    /// It ended with an error, or took too long.
+    /// The experiment ended with an error, or took too long.
     Failed,
     /// The program that ran it ended before it did.
     Interrupted,
-    /// It cannot be run on this device or by this program.
+    /// The experiment cannot be run on this device or by this program.
     NotRun,
 }
 

@@ -14,7 +14,7 @@ use preempt::xqueue::{
 const KEPT_MAX: usize = 8;
 const COMMANDS_MAX: usize = 64;
 
-/// See the module.
+/// The handles that all sequences share, and what is known of callbacks.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     handles: Mutex<Handles>,

@@ -22,12 +22,12 @@ enum Entry {
 /// What the device did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Did {
-    /// It started a command; `true` if a gate stands before it.
+    /// The device started a command; `true` if a gate stands before it.
     Started(u64, bool),
     Finished(u64),
-    /// It passed a fence.
+    /// The device passed a fence.
     Passed,
-    /// It has nothing to do, or is held.
+    /// The device has nothing to do, or is held.
     Nothing,
 }
 
