@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::board::Board;
 use super::{Bench, explore, join, start};
-use crate::completion::{Awaited, Notify, Parker, Until};
+use crate::completion::{Awaited, Notify, Parker, Until, WaiterId};
 use crate::error::Error;
+use crate::workers::DeviceQueue;
 
 /// A question with an effect, whose asker has no patience: with an answer the effect is there, and
 /// without one it is not, in the end.
@@ -47,28 +48,26 @@ fn a_question_that_is_withdrawn() {
     });
 }
 
-/// Of two futures that wait for room one goes away: the room that was meant for it is the other
-/// one's.
+/// Of three futures that wait for room two go away: room that was meant for them is the third
+/// one's. A completion may notify two of them for one place.
 #[test]
 fn room_is_handed_on() {
     explore("question::room_is_handed_on", 2, || {
-        let bench = Bench::new(1);
+        let bench = Bench::new(4);
         for name in 0..4 {
             bench.submit(name);
         }
-        let mut first = None;
-        assert!(bench.queue.register(Until::Room, &mut first, Notify::Wake(noop())).is_none());
-        let first = first.expect("it is registered");
+        let leaving = [(); 2].map(|()| wait_for_room(&bench, Notify::Wake(noop())));
         let parker = Parker::current();
-        let mut second = None;
-        let notify = Notify::Wake(parker.waker().clone());
-        assert!(bench.queue.register(Until::Room, &mut second, notify).is_none());
+        wait_for_room(&bench, Notify::Wake(parker.waker().clone()));
         let device = bench.start_device(1);
         let other = bench.clone();
-        let goes = start(move || other.queue.unregister(Until::Room, first));
+        let goes = start(move || {
+            leaving.into_iter().for_each(|id| other.queue.unregister(Until::Room, id));
+        });
         let other = bench.clone();
         let reaper = start(move || {
-            while other.queue.poll(Until::Room, None).is_none() {
+            while !other.queue.reap() {
                 loom::thread::yield_now();
             }
         });
@@ -78,6 +77,12 @@ fn room_is_handed_on() {
         join(reaper);
         bench.end_without_reaper();
     });
+}
+
+fn wait_for_room(bench: &Bench, notify: Notify) -> WaiterId {
+    let mut id = None;
+    assert!(bench.queue.register(Until::Room, &mut id, notify).is_none());
+    id.expect("it is registered")
 }
 
 fn noop() -> std::task::Waker {
