@@ -89,9 +89,26 @@ pub mod hal {
 }
 
 /// What most programs need: `use xsched::prelude::*`.
+///
+/// With the feature of a backend, the types to open its device and to make its commands are here
+/// too.
 pub mod prelude {
     pub use crate::{
         Completion, Device, Drain, Error, Hints, Level, Priority, Runtime, RuntimeConfig, Stats,
         SubmitError, Ticket, WaitError, WindowConfig, XQueue, XQueueConfig,
     };
+    pub use xsched_policies::any::Any;
+    pub use xsched_policies::hpf::Hpf;
+
+    #[cfg(feature = "cuda")]
+    pub use crate::cuda::{CudaApi, CudaCommand, CudaKernel};
+    #[cfg(feature = "cuda")]
+    pub use crate::cuda::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};
+    #[cfg(feature = "hip")]
+    pub use crate::hip::{HipApi, HipConfig, HipNative};
+    // The same types as in `cuda`.
+    #[cfg(all(feature = "hip", not(feature = "cuda")))]
+    pub use crate::hip::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};
+    #[cfg(feature = "host")]
+    pub use crate::host::{HostCommand, HostConfig, HostDevice};
 }
