@@ -17,14 +17,11 @@
 //!
 #![cfg_attr(feature = "host", doc = "```")]
 #![cfg_attr(not(feature = "host"), doc = "```ignore")]
-//! use xsched::host::{HostCommand, HostConfig, HostDevice};
 //! use xsched::prelude::*;
 //!
-//! let runtime = Runtime::new(xsched::policies::hpf::Hpf::default())?;
+//! let runtime = Runtime::new(Hpf::default())?;
 //! let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
-//! let hints = Hints::with_priority(Priority::MAX);
-//! let config = XQueueConfig { hints, ..XQueueConfig::default() };
-//! let queue = device.queue(config, ())?;
+//! let queue = device.queue(XQueueConfig::default().with_priority(Priority::MAX), ())?;
 //! let ticket = queue.submit(HostCommand::new(|| println!("urgent")))?;
 //! queue.wait(ticket)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
