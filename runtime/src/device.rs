@@ -17,6 +17,22 @@ use crate::sync::{Mutex, lock};
 use crate::workers::{Commit, Workers};
 
 /// A device of a runtime. Clones share it.
+///
+/// Its queues are scheduled against each other.
+///
+/// ```
+/// use xsched::hal::{Noop, NoopQueue};
+/// use xsched::prelude::*;
+///
+/// static HARDWARE: [NoopQueue; 2] = [const { NoopQueue::new() }; 2];
+/// let runtime = Runtime::new(Hpf::default())?;
+/// let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+/// let background = device.queue(XQueueConfig::default(), ())?;
+/// let urgent = device.queue(XQueueConfig::default().with_priority(Priority::MAX), ())?;
+/// // This device has two hardware queues, and each XQueue needs one.
+/// assert!(matches!(device.queue(XQueueConfig::default(), ()), Err(xsched::Error::Open(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Device<B> {
     runtime: Runtime,
     id: DeviceId,

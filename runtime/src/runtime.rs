@@ -152,6 +152,17 @@ impl Runtime {
     /// Puts another policy in charge, and waits until its first orders are carried out. Nothing
     /// drains; what the old policy held and the new one does not runs then.
     ///
+    /// ```
+    /// use xsched::policies::wfq::Wfq;
+    /// use xsched::prelude::*;
+    ///
+    /// let runtime = Runtime::new(Hpf::default())?;
+    /// runtime.set_policy(Wfq::default())?;
+    /// // By its name, say from the command line:
+    /// runtime.set_policy("edf".parse::<Any>()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::SchedulerSilent`], after which the policy may be in charge all the same, and
     /// [`Error::SchedulerGone`].
@@ -171,9 +182,8 @@ impl Runtime {
 
     /// Writes down what the scheduler is fed and what it orders, and what the queues do, until the
     /// recording is finished or dropped. `docs/src/reference/files.md` describes the format. A
-    /// recording that
-    /// begins before the first queue is made can be replayed exactly. Nothing waits for `to`; if it
-    /// is slow, entries are lost and counted.
+    /// recording that begins before the first queue is made can be replayed exactly. Nothing waits
+    /// for `to`; if it is slow, entries are lost and counted. [`Recording`] has an example.
     ///
     /// # Errors
     /// [`Error::AlreadyRecording`], [`Error::Thread`], [`Error::SchedulerSilent`] and
