@@ -21,7 +21,7 @@ use crate::workers::{Commit, Workers};
 /// Its queues are scheduled against each other.
 ///
 /// ```
-/// use xsched::hal::{Noop, NoopQueue};
+/// use xsched::hal::{NoMoreQueues, Noop, NoopQueue};
 /// use xsched::prelude::*;
 ///
 /// static HARDWARE: [NoopQueue; 2] = [const { NoopQueue::new() }; 2];
@@ -30,7 +30,8 @@ use crate::workers::{Commit, Workers};
 /// let background = device.queue(XQueueConfig::default(), ())?;
 /// let urgent = device.queue(XQueueConfig::default().with_priority(Priority::MAX), ())?;
 /// // This device has two hardware queues, and each XQueue needs one.
-/// assert!(matches!(device.queue(XQueueConfig::default(), ()), Err(xsched::Error::Open(_))));
+/// let refused = device.queue(XQueueConfig::default(), ());
+/// assert!(matches!(refused, Err(Error::Open(source)) if source.is::<NoMoreQueues>()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Device<B> {
@@ -138,7 +139,7 @@ where
         let scheduler = &**self.runtime.scheduler();
         let place = Place { scheduler, id: self.attach(&config)? };
         let opened = lock(&self.backend).open(place.id, hardware);
-        let halves = opened.map_err(|e| Error::Open(format!("{e:?}")))?;
+        let halves = opened.map_err(|e| Error::Open(Box::new(e)))?;
         if config.by_cost {
             let (id, choice) = (place.id, config.choice(config.level, Some(halves.caps)));
             scheduler.send(move |now, scheduler| {

@@ -50,7 +50,9 @@ use crate::queue::Retired;
 use crate::time::Duration;
 
 /// An error of a backend.
-pub trait HalError: core::fmt::Debug {
+///
+/// `xsched::Error::Open` carries it to the program, as its source.
+pub trait HalError: core::error::Error + Send + Sync + 'static {
     /// What it means for a command or a queue.
     fn kind(&self) -> Fault;
 }

@@ -227,6 +227,9 @@ impl<C> XQueue<C> {
 
     /// Takes a command as a future, which is ready when the queue has taken it. Dropped before
     /// that, it submits nothing.
+    ///
+    /// # Errors
+    /// The future gives [`SubmitError::Lost`]; the command comes back.
     pub fn submit_async(&self, command: C) -> Submission<C> {
         Submission::new(self.clone(), command)
     }
@@ -358,6 +361,10 @@ impl<C> XQueue<C> {
     /// The completion of a command as a future. Polling it needs no particular executor. It keeps
     /// the outcome, so it may be polled long after the command has retired.
     ///
+    /// # Errors
+    /// The future gives [`WaitError::Failed`] if the command failed, [`WaitError::Forgotten`] and
+    /// [`WaitError::WrongQueue`].
+    ///
     /// ```
     /// # use xsched::hal::{Noop, NoopQueue};
     /// # use xsched::prelude::*;
@@ -365,7 +372,6 @@ impl<C> XQueue<C> {
     /// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
     /// # let runtime = Runtime::new(Hpf::default())?;
     /// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
-    ///
     /// # use std::task::{Context, Poll, Waker};
     /// async fn run(queue: &XQueue<u32>) -> Result<(), Box<dyn std::error::Error>> {
     ///     let ticket = queue.submit_async(7).await?;
