@@ -181,7 +181,6 @@ where
         Ok(attached??)
     }
 
-    #[expect(clippy::type_complexity, reason = "the halves of a backend, spelled out")]
     fn share(
         &self,
         config: &XQueueConfig,
