@@ -7,15 +7,17 @@ use xsched_core::scheduler::SchedulerError;
 
 /// Why a queue could not be made, or a setting not be changed.
 ///
-/// | method | errors |
-/// |---|---|
-/// | [`Runtime::new`], [`Runtime::with_config`], [`XQueue::on_retired`] | [`Thread`] |
-/// | [`Runtime::device`] | [`Thread`], [`Scheduler`] |
-/// | [`Runtime::set_policy`], [`Runtime::hint_policy`], [`XQueue::flush`] | [silent], [gone] |
-/// | [`Runtime::cost`] | [`OtherRuntime`], [silent], [gone] |
-/// | [`Runtime::record`] | [`AlreadyRecording`], [`Thread`], [silent], [gone] |
-/// | [`Device::queue`] | [`NoCapacity`], [`TooMuchCapacity`], [`Open`], [`Scheduler`], [silent], [gone] |
-/// | [`XQueue::enqueue_wait`] | [`OtherRuntime`], [`QueueFull`], [`DeviceLost`], [`Scheduler`], [silent], [gone] |
+/// Each method gives some of them:
+///
+/// * [`Runtime::new`], [`Runtime::with_config`] and [`XQueue::on_retired`]: [`Thread`].
+/// * [`Runtime::device`]: [`Thread`], [`Scheduler`].
+/// * [`Runtime::set_policy`], [`Runtime::hint_policy`] and [`XQueue::flush`]: [silent], [gone].
+/// * [`Runtime::cost`]: [`OtherRuntime`], [silent], [gone].
+/// * [`Runtime::record`]: [`AlreadyRecording`], [`Thread`], [silent], [gone].
+/// * [`Device::queue`]: [`NoCapacity`], [`TooMuchCapacity`], [`Open`], [`Scheduler`], [silent],
+///   [gone].
+/// * [`XQueue::enqueue_wait`]: [`OtherRuntime`], [`QueueFull`], [`DeviceLost`], [`Scheduler`],
+///   [silent], [gone].
 ///
 /// [`Runtime::new`]: crate::Runtime::new
 /// [`Runtime::with_config`]: crate::Runtime::with_config

@@ -136,7 +136,7 @@ impl Contract {
 /// whatever is found; look at the contract for violations.
 ///
 /// ```
-/// use xsched_core::hal::{Backend, Breach, Checked, Contract, NoMoreQueues, Noop, NoopQueue, Submit};
+/// use xsched_core::hal::{Backend, Breach, Checked, Contract, Noop, NoopQueue, Submit};
 /// use xsched_core::id::{CmdId, QueueId};
 ///
 /// let hardware = [NoopQueue::new()];
@@ -147,7 +147,7 @@ impl Contract {
 /// assert_eq!(contract.violations(), 0);
 /// submit.launch(CmdId(0), &(), true)?; // goes through, and is noted
 /// assert_eq!(contract.first(), Some(Breach::LaunchOrder));
-/// # Ok::<(), NoMoreQueues>(())
+/// # Ok::<(), xsched_core::hal::NoMoreQueues>(())
 /// ```
 #[derive(Debug)]
 pub struct Checked<H, C> {
