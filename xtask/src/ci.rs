@@ -29,13 +29,14 @@ const NO_PANICS: [&str; 4] =
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 20] = [
+const STEPS: [Step; 21] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run()),
     ("test", tests),
     // These two run what the tests have built.
     ("stress", |_| stressing()),
     ("examples", |_| examples()),
+    ("other tests", |closing| test::run_the_rest().map(|lines| closing.extend(lines))),
     ("clippy", |_| clippy()),
     ("features", |_| features()),
     ("documentation", |_| documentation()),

@@ -17,7 +17,7 @@ use anyhow::{Result, ensure};
 
 use crate::apt;
 use crate::command::{cargo, run as run_command};
-use crate::test::BUILD;
+use crate::test::library;
 use crate::{root, target_dir};
 
 /// The runtime, and the package that has it.
@@ -46,8 +46,8 @@ const ROOTS: [&str; 2] = ["/opt/rocm", "/usr"];
 pub fn run() -> Result<()> {
     declarations(&[], "cubecl-hip-sys", None)?;
     if has_runtime() || apt::install(&[RUNTIME])? {
-        let real = format!("test {BUILD} --test real -- --ignored --nocapture");
-        run_command(&mut cargo(&real))?;
+        let real = ["--test", "real", "--", "--ignored", "--nocapture"];
+        run_command(library().args(real))?;
     } else {
         apt::left_out("the real HIP library", RUNTIME);
     }

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::command::{cargo, run as run_command};
-use crate::test::BUILD;
+use crate::command::run as run_command;
+use crate::test::library;
 
 /// What to run.
 #[derive(Clone, Copy, Debug, Args)]
@@ -25,7 +25,8 @@ pub struct Options {
 /// # Errors
 /// If something hangs, is left over, or breaks the contract between queue and device.
 pub fn run(options: &Options) -> Result<()> {
-    let mut command = cargo(&format!("test {BUILD} --test stress"));
+    let mut command = library();
+    command.args(["--test", "stress"]);
     command.args((!options.debug).then_some("--release")).args(["--", "--nocapture"]);
     command.env("XSCHED_STRESS_SECONDS", options.seconds.to_string());
     if let Some(seed) = options.seed {
