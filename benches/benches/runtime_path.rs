@@ -104,7 +104,7 @@ fn main() -> Result<ExitCode, Unpleasant> {
 }
 
 fn config() -> XQueueConfig {
-    XQueueConfig { window: WindowConfig::fixed(16, 8), ..XQueueConfig::default() }
+    XQueueConfig::default().with_window(WindowConfig::fixed(16, 8))
 }
 
 /// Prints a line; true if the figure is within its goal.

@@ -66,12 +66,10 @@ pub(crate) fn create(process: &Process, hwq: u64, level: i64, flags: i64) -> Ans
     process.hwq(hwq.handle)?;
     let blocks = flags != 0;
     let side = Arc::new(Side::new(hwq.handle, blocks));
-    let config = XQueueConfig {
-        level,
-        capacity: process.env.capacity,
-        window: WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32),
-        ..XQueueConfig::default()
-    };
+    let config = XQueueConfig::default()
+        .with_level(level)
+        .with_capacity(process.env.capacity)
+        .with_window(WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32));
     let xq = hwq.hardware.open(level, config, &side)?;
     if xq.caps().level < level {
         return Err(above(&hwq, xq.caps().level));

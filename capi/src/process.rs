@@ -135,7 +135,7 @@ impl Process {
     pub(crate) fn runtime(&self) -> Answer<&Runtime> {
         let start = || {
             let lease = LEASE;
-            let config = RuntimeConfig { devices: DEVICES_MAX, lease, ..RuntimeConfig::default() };
+            let config = RuntimeConfig::default().with_devices(DEVICES_MAX).with_lease(lease);
             let policy = policy_of(self.env.scheduler, self.env.policy)?;
             Ok(Runtime::with_config(policy, config)?)
         };

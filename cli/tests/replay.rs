@@ -49,12 +49,10 @@ fn xsched(args: &[&str]) -> Output {
 }
 
 fn config(priority: i32, level: Level) -> XQueueConfig {
-    XQueueConfig {
-        hints: Hints::with_priority(Priority::new(priority).expect("in range")),
-        level,
-        window: WindowConfig::fixed(2, 1),
-        ..XQueueConfig::default()
-    }
+    XQueueConfig::default()
+        .with_priority(Priority::new(priority).expect("in range"))
+        .with_level(level)
+        .with_window(WindowConfig::fixed(2, 1))
 }
 
 fn spin(until_ns: u64, _: u64) {
@@ -68,7 +66,7 @@ fn spin(until_ns: u64, _: u64) {
 /// change in between.
 fn live_run(file: &Temporary, policy: impl Policy + Send + 'static, rounds: u64) -> RecordStats {
     let runtime = Runtime::new(policy).expect("a runtime");
-    let host = HostDevice::new(HostConfig { signal_offset: 9, ..HostConfig::default() });
+    let host = HostDevice::new(HostConfig::default().with_signal_offset(9));
     let device = runtime.device(host.expect("a device")).expect("a device of the runtime");
     let recording = runtime.record(File::create(&file.0).expect("a file")).expect("a recording");
     let queues: Vec<_> = [(9, Level::Deactivate), (5, Level::Block), (0, Level::Interrupt)]

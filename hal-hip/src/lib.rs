@@ -56,3 +56,4 @@ pub use lowering::WaitLowering;
 pub use module::HipModule;
 pub use native::{Direction, HipNative};
 pub use spin::KERNELS_VARIABLE;
+pub use xsched_hal_stream::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};

@@ -121,7 +121,7 @@ fn a_payload_that_panics_when_dropped_is_survived() {
 
 #[test]
 fn a_full_ring_is_an_error() {
-    let config = HostConfig { entries_max: 4, ..HostConfig::default() };
+    let config = HostConfig::default().with_entries_max(4);
     let mut queue = open(&HostDevice::new(config).unwrap());
     let spin = common::Spin::new();
     launch(&mut queue.submit, 0, &spin.stubborn());
@@ -143,17 +143,17 @@ fn a_full_ring_is_an_error() {
 fn a_senseless_configuration_is_an_error() {
     let with = |config| HostDevice::new(config).unwrap_err();
     let config = HostConfig::default();
-    let error = with(HostConfig { compute_units: 0, ..config });
+    let error = with(config.with_compute_units(0));
     assert!(matches!(error, HostError::NoComputeUnits));
-    let error = with(HostConfig { entries_max: 3, ..config });
+    let error = with(config.with_entries_max(3));
     assert!(matches!(error, HostError::FewEntries { entries_max: 3 }));
-    let error = with(HostConfig { signal_offset: 1000, ..config });
+    let error = with(config.with_signal_offset(1000));
     assert!(matches!(error, HostError::NoSuchSignal { offset: 1000, .. }));
 }
 
 #[test]
 fn a_signal_with_another_handler_is_an_error() {
-    let config = HostConfig { signal_offset: 3, ..HostConfig::default() };
+    let config = HostConfig::default().with_signal_offset(3);
     let signal = libc::SIGRTMIN() + 3;
     // SAFETY: ignores a signal that is never sent.
     unsafe { libc::signal(signal, libc::SIG_IGN) };

@@ -110,7 +110,7 @@ fn a_command_that_may_not_be_stopped_finishes_first() {
 #[test]
 fn an_interrupt_in_the_background_can_be_taken_back() {
     // No time to wait, so most stops are on their way when they are taken back.
-    let config = HostConfig { stop_wait: Duration::ZERO, ..HostConfig::default() };
+    let config = HostConfig::default().with_stop_wait(Duration::ZERO);
     let mut queue = open(&HostDevice::new(config).unwrap());
     let spin = Spin::new();
     launch(&mut queue.submit, 0, &spin.command());

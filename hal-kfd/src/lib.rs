@@ -8,8 +8,7 @@
 //! use xsched_hal_kfd::{KfdConfig, KfdDevice, KfdQueueConfig};
 //! # use xsched_core::hal::Backend;
 //!
-//! # fn open<B: Backend>(streams: B, stream: B::Config) -> Result<(), Box<dyn std::error::Error>>
-//! # where B::Error: std::error::Error + 'static {
+//! # fn open<B: Backend>(streams: B, stream: B::Config) -> Result<(), Box<dyn std::error::Error>> {
 //! // Initialise HIP first. `streams` is the device below, whose streams have rings of their own.
 //! let config = ProbeConfig::from_environment();
 //! let (driver, report) = probe(&config)?;

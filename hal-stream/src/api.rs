@@ -1,6 +1,5 @@
 //! The calls of a driver that a stream backend needs.
 
-use std::error::Error;
 use std::fmt::Debug;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
@@ -70,7 +69,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     where
         Self: 'a;
     /// An error of the driver.
-    type Error: HalError + Error + Send + Sync + 'static;
+    type Error: HalError;
 
     /// A short name, such as `cuda`.
     fn name(&self) -> &'static str;

@@ -46,7 +46,7 @@ impl<E: std::error::Error + 'static> StreamError<E> {
     }
 }
 
-impl<E: HalError + std::error::Error + 'static> HalError for StreamError<E> {
+impl<E: HalError> HalError for StreamError<E> {
     fn kind(&self) -> Fault {
         match self {
             Self::Driver { source, .. } => source.kind(),

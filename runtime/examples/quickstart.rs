@@ -15,8 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
 
     let with_priority = |priority| -> Result<XQueueConfig, Box<dyn std::error::Error>> {
-        let hints = Hints::with_priority(Priority::new(priority)?);
-        Ok(XQueueConfig { hints, ..XQueueConfig::default() })
+        Ok(XQueueConfig::default().with_priority(Priority::new(priority)?))
     };
     let background = device.queue(with_priority(-1)?, ())?;
     let urgent = device.queue(with_priority(1)?, ())?;

@@ -3,14 +3,10 @@
 //!
 //! `cargo run --release -p xsched --example server --features metrics`
 
-use std::error::Error;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use xsched::policies::hpf::Hpf;
-use xsched::{Device, Runtime, SubmitError, XQueue, XQueueConfig};
-use xsched_core::hint::{Hints, Priority};
-use xsched_core::window::WindowConfig;
+use xsched::prelude::*;
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
 const REQUESTS: u32 = 100;
@@ -27,19 +23,20 @@ impl Client {
         device: &Device<HostDevice>,
         name: &'static str,
         priority: i32,
-    ) -> Result<Self, Box<dyn Error>> {
-        let config = XQueueConfig {
-            hints: Hints::with_priority(Priority::new(priority)?),
-            window: WindowConfig::fixed(8, 4),
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let config = XQueueConfig::default()
+            .with_priority(Priority::new(priority)?)
+            .with_window(WindowConfig::fixed(8, 4))
             // Two requests may wait; more are refused.
-            capacity: 2 * LAYERS,
-            ..XQueueConfig::default()
-        };
+            .with_capacity(2 * LAYERS);
         Ok(Self { name, queue: device.queue(config, ())? })
     }
 
     /// Takes a request. Its latency goes into `latencies` when it is done; false if it is refused.
-    fn request(&self, latencies: &mpsc::Sender<Duration>) -> Result<bool, Box<dyn Error>> {
+    fn request(
+        &self,
+        latencies: &mpsc::Sender<Duration>,
+    ) -> Result<bool, Box<dyn std::error::Error>> {
         let stats = self.queue.stats();
         if stats.submitted - stats.retired > LAYERS as u64 {
             return Ok(false);
@@ -67,7 +64,7 @@ impl Client {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = Runtime::new(Hpf::default())?;
     let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
     let clients = [

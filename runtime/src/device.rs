@@ -17,6 +17,23 @@ use crate::sync::{Mutex, lock};
 use crate::workers::{Commit, Workers};
 
 /// A device of a runtime. Clones share it.
+///
+/// Its queues are scheduled against each other.
+///
+/// ```
+/// use xsched::hal::{NoMoreQueues, Noop, NoopQueue};
+/// use xsched::prelude::*;
+///
+/// static HARDWARE: [NoopQueue; 2] = [const { NoopQueue::new() }; 2];
+/// let runtime = Runtime::new(Hpf::default())?;
+/// let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+/// let background = device.queue(XQueueConfig::default(), ())?;
+/// let urgent = device.queue(XQueueConfig::default().with_priority(Priority::MAX), ())?;
+/// // This device has two hardware queues, and each XQueue needs one.
+/// let refused = device.queue(XQueueConfig::default(), ());
+/// assert!(matches!(refused, Err(Error::Open(source)) if source.is::<NoMoreQueues>()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Device<B> {
     runtime: Runtime,
     id: DeviceId,
@@ -122,7 +139,7 @@ where
         let scheduler = &**self.runtime.scheduler();
         let place = Place { scheduler, id: self.attach(&config)? };
         let opened = lock(&self.backend).open(place.id, hardware);
-        let halves = opened.map_err(|e| Error::Open(format!("{e:?}")))?;
+        let halves = opened.map_err(|e| Error::Open(Box::new(e)))?;
         if config.by_cost {
             let (id, choice) = (place.id, config.choice(config.level, Some(halves.caps)));
             scheduler.send(move |now, scheduler| {
@@ -164,7 +181,6 @@ where
         Ok(attached??)
     }
 
-    #[expect(clippy::type_complexity, reason = "the halves of a backend, spelled out")]
     fn share(
         &self,
         config: &XQueueConfig,

@@ -6,6 +6,41 @@ use xsched_core::fault::Fault;
 use xsched_core::scheduler::SchedulerError;
 
 /// Why a queue could not be made, or a setting not be changed.
+///
+/// Each method gives some of them:
+///
+/// * [`Runtime::new`], [`Runtime::with_config`] and [`XQueue::on_retired`]: [`Thread`].
+/// * [`Runtime::device`]: [`Thread`], [`Scheduler`].
+/// * [`Runtime::set_policy`], [`Runtime::hint_policy`] and [`XQueue::flush`]: [silent], [gone].
+/// * [`Runtime::cost`]: [`OtherRuntime`], [silent], [gone].
+/// * [`Runtime::record`]: [`AlreadyRecording`], [`Thread`], [silent], [gone].
+/// * [`Device::queue`]: [`NoCapacity`], [`TooMuchCapacity`], [`Open`], [`Scheduler`], [silent],
+///   [gone].
+/// * [`XQueue::enqueue_wait`]: [`OtherRuntime`], [`QueueFull`], [`DeviceLost`], [`Scheduler`],
+///   [silent], [gone].
+///
+/// [`Runtime::new`]: crate::Runtime::new
+/// [`Runtime::with_config`]: crate::Runtime::with_config
+/// [`Runtime::device`]: crate::Runtime::device
+/// [`Runtime::set_policy`]: crate::Runtime::set_policy
+/// [`Runtime::hint_policy`]: crate::Runtime::hint_policy
+/// [`Runtime::cost`]: crate::Runtime::cost
+/// [`Runtime::record`]: crate::Runtime::record
+/// [`Device::queue`]: crate::Device::queue
+/// [`XQueue::on_retired`]: crate::XQueue::on_retired
+/// [`XQueue::flush`]: crate::XQueue::flush
+/// [`XQueue::enqueue_wait`]: crate::XQueue::enqueue_wait
+/// [silent]: Error::SchedulerSilent
+/// [gone]: Error::SchedulerGone
+/// [`Thread`]: Error::Thread
+/// [`Scheduler`]: Error::Scheduler
+/// [`OtherRuntime`]: Error::OtherRuntime
+/// [`AlreadyRecording`]: Error::AlreadyRecording
+/// [`NoCapacity`]: Error::NoCapacity
+/// [`TooMuchCapacity`]: Error::TooMuchCapacity
+/// [`Open`]: Error::Open
+/// [`QueueFull`]: Error::QueueFull
+/// [`DeviceLost`]: Error::DeviceLost
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,9 +61,9 @@ pub enum Error {
     /// The scheduler refused.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
-    /// The device refused to open a hardware queue.
+    /// The device refused to open a hardware queue. The source is the backend's own error.
     #[error("the device refused to open a hardware queue: {0}")]
-    Open(String),
+    Open(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The queue holds as many commands as it can.
     #[error("the queue is full; wait for a command to retire")]
     QueueFull,
@@ -58,7 +93,8 @@ pub enum Error {
 /// A command that was not taken, and why. The command comes back.
 #[derive(thiserror::Error)]
 pub enum SubmitError<C> {
-    /// Its queue holds as many commands as it can. Try again when one has retired.
+    /// Its queue holds as many commands as it can. Try again when one has retired. Only
+    /// [`XQueue::try_submit`](crate::XQueue::try_submit) gives it; the other calls wait for room.
     #[error("the queue is full; wait for a command to retire")]
     Full(C),
     /// The device is lost.
@@ -92,13 +128,13 @@ pub enum WaitError {
     /// The command failed.
     #[error("the command failed: {0}")]
     Failed(Fault),
-    /// The command has not retired in time. It still may.
+    /// The command has not retired in time. It still may. Only calls with a time limit give it.
     #[error("the command has not retired in time; it may still do so")]
     Timeout,
     /// The command retired so long ago that its outcome is forgotten.
     #[error("the command retired too long ago; its outcome is forgotten; wait sooner")]
     Forgotten,
-    /// The ticket belongs to another queue.
+    /// The ticket belongs to another queue. Calls without a ticket never give it.
     #[error("the ticket belongs to another queue; wait on the queue that gave it")]
     WrongQueue,
 }

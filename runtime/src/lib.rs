@@ -17,14 +17,11 @@
 //!
 #![cfg_attr(feature = "host", doc = "```")]
 #![cfg_attr(not(feature = "host"), doc = "```ignore")]
-//! use xsched::host::{HostCommand, HostConfig, HostDevice};
 //! use xsched::prelude::*;
 //!
-//! let runtime = Runtime::new(xsched::policies::hpf::Hpf::default())?;
+//! let runtime = Runtime::new(Hpf::default())?;
 //! let device = runtime.device(HostDevice::new(HostConfig::default())?)?;
-//! let hints = Hints::with_priority(Priority::MAX);
-//! let config = XQueueConfig { hints, ..XQueueConfig::default() };
-//! let queue = device.queue(config, ())?;
+//! let queue = device.queue(XQueueConfig::default().with_priority(Priority::MAX), ())?;
 //! let ticket = queue.submit(HostCommand::new(|| println!("urgent")))?;
 //! queue.wait(ticket)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -89,9 +86,26 @@ pub mod hal {
 }
 
 /// What most programs need: `use xsched::prelude::*`.
+///
+/// With the feature of a backend, the types to open its device and to make its commands are here
+/// too.
 pub mod prelude {
     pub use crate::{
         Completion, Device, Drain, Error, Hints, Level, Priority, Runtime, RuntimeConfig, Stats,
         SubmitError, Ticket, WaitError, WindowConfig, XQueue, XQueueConfig,
     };
+    pub use xsched_policies::any::Any;
+    pub use xsched_policies::hpf::Hpf;
+
+    #[cfg(feature = "cuda")]
+    pub use crate::cuda::{CudaApi, CudaCommand, CudaKernel};
+    #[cfg(feature = "cuda")]
+    pub use crate::cuda::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};
+    #[cfg(feature = "hip")]
+    pub use crate::hip::{HipApi, HipConfig, HipNative};
+    // The same types as in `cuda`.
+    #[cfg(all(feature = "hip", not(feature = "cuda")))]
+    pub use crate::hip::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};
+    #[cfg(feature = "host")]
+    pub use crate::host::{HostCommand, HostConfig, HostDevice};
 }

@@ -20,6 +20,20 @@ use crate::stats::Stats;
 ///
 /// Queues are named by their place in the scheduler's table and how often that was given away
 /// before. A queue's figures end with it.
+///
+/// ```
+/// # use xsched::hal::{Noop, NoopQueue};
+/// # use xsched::prelude::*;
+/// #
+/// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+/// # let runtime = Runtime::new(Hpf::default())?;
+/// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+/// # let queue = device.queue(XQueueConfig::default(), ())?;
+/// queue.wait(queue.submit(7)?)?;
+/// let text = runtime.metrics().encode();
+/// assert!(text.contains("xsched_submitted_total"), "{text}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Metrics {
     scheduler: Weak<SchedulerHandle>,

@@ -11,8 +11,9 @@ pub(crate) struct Panicked;
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         // The payload's destructor may panic as well, and so may that panic's payload.
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
-        dropped.err().map(std::mem::forget);
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(payload);
+        }
         Panicked
     })
 }

@@ -17,7 +17,19 @@ use crate::scheduler::{IsolatedPolicy, Recording, SchedulerHandle};
 use crate::sync::mpsc;
 
 /// Sets a [`Runtime`] up.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use xsched::prelude::*;
+///
+/// let config = RuntimeConfig::default().with_queues(64).with_lease(Duration::from_millis(20));
+/// assert_eq!(config.devices, 16);
+/// let runtime = Runtime::with_config(Hpf::default(), config)?;
+/// # Ok::<(), xsched::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RuntimeConfig {
     /// Queues that there can be at a time.
     pub queues: usize,
@@ -27,6 +39,36 @@ pub struct RuntimeConfig {
     pub waits: usize,
     /// How long the scheduler may take for one round before its holds are ended. At least 1 ms.
     pub lease: Duration,
+}
+
+impl RuntimeConfig {
+    /// Sets how many [queues](Self::queues) there can be at a time.
+    #[must_use]
+    pub const fn with_queues(mut self, queues: usize) -> Self {
+        self.queues = queues;
+        self
+    }
+
+    /// Sets how many [devices](Self::devices) there can be.
+    #[must_use]
+    pub const fn with_devices(mut self, devices: u16) -> Self {
+        self.devices = devices;
+        self
+    }
+
+    /// Sets how many [waits](Self::waits) between queues can be open at a time.
+    #[must_use]
+    pub const fn with_waits(mut self, waits: usize) -> Self {
+        self.waits = waits;
+        self
+    }
+
+    /// Sets the [lease](Self::lease), the longest time for one round of the scheduler.
+    #[must_use]
+    pub const fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
 }
 
 impl Default for RuntimeConfig {
@@ -110,6 +152,17 @@ impl Runtime {
     /// Puts another policy in charge, and waits until its first orders are carried out. Nothing
     /// drains; what the old policy held and the new one does not runs then.
     ///
+    /// ```
+    /// use xsched::policies::wfq::Wfq;
+    /// use xsched::prelude::*;
+    ///
+    /// let runtime = Runtime::new(Hpf::default())?;
+    /// runtime.set_policy(Wfq::default())?;
+    /// // By its name, say from the command line:
+    /// runtime.set_policy("edf".parse::<Any>()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::SchedulerSilent`], after which the policy may be in charge all the same, and
     /// [`Error::SchedulerGone`].
@@ -129,9 +182,8 @@ impl Runtime {
 
     /// Writes down what the scheduler is fed and what it orders, and what the queues do, until the
     /// recording is finished or dropped. `docs/src/reference/files.md` describes the format. A
-    /// recording that
-    /// begins before the first queue is made can be replayed exactly. Nothing waits for `to`; if it
-    /// is slow, entries are lost and counted.
+    /// recording that begins before the first queue is made can be replayed exactly. Nothing waits
+    /// for `to`; if it is slow, entries are lost and counted. [`Recording`] has an example.
     ///
     /// # Errors
     /// [`Error::AlreadyRecording`], [`Error::Thread`], [`Error::SchedulerSilent`] and

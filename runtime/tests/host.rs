@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
 use xsched::{Device, Drain, Runtime, WaitError, XQueue, XQueueConfig};
 use xsched_core::fault::Fault;
-use xsched_core::hint::{Hints, Priority};
+use xsched_core::hint::Priority;
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::window::WindowConfig;
@@ -18,11 +18,9 @@ fn host(runtime: &Runtime) -> Device<HostDevice> {
 }
 
 fn queue(device: &Device<HostDevice>, priority: i32) -> XQueue<HostCommand> {
-    let config = XQueueConfig {
-        hints: Hints::with_priority(Priority::new(priority).unwrap()),
-        window: WindowConfig::fixed(8, 4),
-        ..XQueueConfig::default()
-    };
+    let config = XQueueConfig::default()
+        .with_priority(Priority::new(priority).unwrap())
+        .with_window(WindowConfig::fixed(8, 4));
     device.queue(config, ()).unwrap()
 }
 
@@ -166,7 +164,7 @@ fn a_completion_without_a_waiter_is_noticed() {
 fn a_stop_that_takes_its_time_is_seen_by_a_reaper_that_rests() {
     let runtime = Runtime::new(Fcfs).unwrap();
     // No waiting for the stop: it is nearly always on its way when the step returns.
-    let config = HostConfig { stop_wait: Duration::ZERO, ..HostConfig::default() };
+    let config = HostConfig::default().with_stop_wait(Duration::ZERO);
     let device = runtime.device(HostDevice::new(config).unwrap()).unwrap();
     let queue = queue(&device, 0);
     let last = queue.submit(BusyLoop::calibrate().command(200_000_000)).unwrap();

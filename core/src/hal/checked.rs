@@ -134,6 +134,21 @@ impl Contract {
 
 /// A half of a hardware queue whose calls are held against a [`Contract`]. Calls pass through
 /// whatever is found; look at the contract for violations.
+///
+/// ```
+/// use xsched_core::hal::{Backend, Breach, Checked, Contract, Noop, NoopQueue, Submit};
+/// use xsched_core::id::{CmdId, QueueId};
+///
+/// let hardware = [NoopQueue::new()];
+/// let queue = Noop::<()>::new(&hardware).open(QueueId::new(0, 0), ())?;
+/// let contract = Contract::default();
+/// let mut submit = Checked::new(queue.submit, &contract);
+/// submit.launch(CmdId(1), &(), true)?;
+/// assert_eq!(contract.violations(), 0);
+/// submit.launch(CmdId(0), &(), true)?; // goes through, and is noted
+/// assert_eq!(contract.first(), Some(Breach::LaunchOrder));
+/// # Ok::<(), xsched_core::hal::NoMoreQueues>(())
+/// ```
 #[derive(Debug)]
 pub struct Checked<H, C> {
     inner: H,

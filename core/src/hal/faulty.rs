@@ -1,5 +1,6 @@
 //! Injects seeded faults between a queue and its device.
 
+use core::fmt;
 use core::task::Waker;
 
 use super::{ErrorType, Forecast, HalError, Retire, StepDone, Steps, Submit};
@@ -42,6 +43,24 @@ pub enum FaultyError<E> {
     Injected(Fault),
     /// The device's own.
     Inner(E),
+}
+
+impl<E: fmt::Display> fmt::Display for FaultyError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Injected(fault) => write!(f, "injected: {fault}"),
+            Self::Inner(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: core::error::Error> core::error::Error for FaultyError<E> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Injected(_) => None,
+            Self::Inner(error) => error.source(),
+        }
+    }
 }
 
 impl<E: HalError> HalError for FaultyError<E> {

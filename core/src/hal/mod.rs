@@ -50,7 +50,9 @@ use crate::queue::Retired;
 use crate::time::Duration;
 
 /// An error of a backend.
-pub trait HalError: core::fmt::Debug {
+///
+/// `xsched::Error::Open` carries it to the program, as its source.
+pub trait HalError: core::error::Error + Send + Sync + 'static {
     /// What it means for a command or a queue.
     fn kind(&self) -> Fault;
 }
@@ -190,6 +192,89 @@ pub struct DeviceInfo {
 }
 
 /// A device that hardware queues can be opened on.
+///
+/// This is a backend at [`Level::Block`] whose commands run where they are launched:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use xsched_core::fault::Fault;
+/// use xsched_core::hal::{Backend, ErrorType, Halves, LevelAdapter, Lv1, Preempt, Retire, Submit};
+/// use xsched_core::id::{CmdId, QueueId};
+/// use xsched_core::level::{Caps, Level};
+/// use xsched_core::queue::{Outcome, Retired};
+/// use xsched_core::time::Duration;
+///
+/// struct Calls;
+/// struct Caller { fenced: Arc<AtomicU64> }
+/// struct Watcher { fenced: Arc<AtomicU64>, seen: u64 }
+/// struct Nothing;
+///
+/// impl ErrorType for Calls { type Error = Fault; }
+/// impl ErrorType for Caller { type Error = Fault; }
+/// impl ErrorType for Watcher { type Error = Fault; }
+/// impl ErrorType for Nothing { type Error = Fault; }
+///
+/// impl Submit for Caller {
+///     type Payload = fn();
+///
+///     fn launch(&mut self, cmd: CmdId, call: &fn(), fence: bool) -> Result<(), Fault> {
+///         call();
+///         if fence { self.fence(cmd) } else { Ok(()) }
+///     }
+///
+///     fn fence(&mut self, upto: CmdId) -> Result<(), Fault> {
+///         self.fenced.store(upto.count(), Ordering::Release);
+///         Ok(())
+///     }
+/// }
+///
+/// impl Retire for Watcher {
+///     fn poll_retired(&mut self) -> Result<Option<Retired>, Fault> {
+///         let fenced = self.fenced.load(Ordering::Acquire);
+///         if fenced <= self.seen {
+///             return Ok(None);
+///         }
+///         self.seen = fenced;
+///         let upto = CmdId(fenced - 1);
+///         Ok(Some(Retired { upto, busy: Duration::ZERO, outcome: Outcome::Ok }))
+///     }
+/// }
+///
+/// impl Preempt for Nothing {
+///     type Top = Lv1;
+/// }
+///
+/// impl Backend for Calls {
+///     type Config = ();
+///     type Submit = Caller;
+///     type Retire = Watcher;
+///     type Preempt = LevelAdapter<Nothing>;
+///
+///     fn open(
+///         &mut self,
+///         _: QueueId,
+///         (): (),
+///     ) -> Result<Halves<Caller, Watcher, LevelAdapter<Nothing>>, Fault> {
+///         let fenced = Arc::new(AtomicU64::new(0));
+///         Ok(Halves {
+///             submit: Caller { fenced: Arc::clone(&fenced) },
+///             retire: Watcher { fenced, seen: 0 },
+///             preempt: LevelAdapter(Nothing),
+///             caps: Caps::up_to(Level::Block, 64),
+///         })
+///     }
+/// }
+///
+/// let mut queue = Calls.open(QueueId::new(0, 0), ())?;
+/// let hello: fn() = || println!("hello");
+/// queue.submit.launch(CmdId(0), &hello, false)?;
+/// assert_eq!(queue.retire.poll_retired()?, None); // without a fence, nothing is seen
+/// queue.submit.launch(CmdId(1), &hello, true)?;
+/// assert_eq!(queue.retire.poll_retired()?.map(|retired| retired.upto), Some(CmdId(1)));
+/// # Ok::<(), Fault>(())
+/// ```
 pub trait Backend: ErrorType {
     /// How a queue is opened: a user's stream, a priority, a flag page.
     type Config;

@@ -1,6 +1,7 @@
 //! A device that does nothing, at once.
 
 use core::convert::Infallible;
+use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -59,6 +60,14 @@ pub struct NoopHalf<'a, P: ?Sized> {
 /// The device has no more queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMoreQueues;
+
+impl fmt::Display for NoMoreQueues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the device has no more hardware queues")
+    }
+}
+
+impl core::error::Error for NoMoreQueues {}
 
 impl super::HalError for NoMoreQueues {
     fn kind(&self) -> crate::fault::Fault {

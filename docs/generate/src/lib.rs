@@ -117,6 +117,21 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
+/// The README's code, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+/// The code of the chapter on a first program, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../src/start/program.md")]
+struct FirstProgram;
+
+/// The code of the chapter on the runtime, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../src/guides/rust.md")]
+struct Runtime;
+
 #[cfg(test)]
 mod tests {
     use super::*;

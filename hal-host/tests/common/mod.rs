@@ -14,7 +14,7 @@ use xsched_hal_host::{HostCommand, HostConfig, HostDevice, HostPreempt, HostReti
 pub(crate) type Open = Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>;
 
 pub(crate) fn device(compute_units: u32) -> HostDevice {
-    HostDevice::new(HostConfig { compute_units, ..HostConfig::default() }).unwrap()
+    HostDevice::new(HostConfig::default().with_compute_units(compute_units)).unwrap()
 }
 
 pub(crate) fn open(device: &HostDevice) -> Open {

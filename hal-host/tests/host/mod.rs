@@ -25,7 +25,7 @@ impl Subject for Host {
     }
 
     fn device(&self) -> Result<HostDevice, String> {
-        let config = HostConfig { compute_units: self.compute_units, ..HostConfig::default() };
+        let config = HostConfig::default().with_compute_units(self.compute_units);
         HostDevice::new(config).map_err(|error| error.to_string())
     }
 

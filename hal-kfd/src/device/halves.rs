@@ -27,17 +27,11 @@ impl<S> KfdSubmit<S> {
     }
 }
 
-impl<S: ErrorType> ErrorType for KfdSubmit<S>
-where
-    S::Error: std::error::Error + 'static,
-{
+impl<S: ErrorType> ErrorType for KfdSubmit<S> {
     type Error = DeviceError<S::Error>;
 }
 
-impl<S: Submit> Submit for KfdSubmit<S>
-where
-    S::Error: std::error::Error + 'static,
-{
+impl<S: Submit> Submit for KfdSubmit<S> {
     type Payload = S::Payload;
 
     fn launch(
@@ -85,17 +79,11 @@ impl<R> KfdRetire<R> {
     }
 }
 
-impl<R: ErrorType> ErrorType for KfdRetire<R>
-where
-    R::Error: std::error::Error + 'static,
-{
+impl<R: ErrorType> ErrorType for KfdRetire<R> {
     type Error = DeviceError<R::Error>;
 }
 
-impl<R: Retire> Retire for KfdRetire<R>
-where
-    R::Error: std::error::Error + 'static,
-{
+impl<R: Retire> Retire for KfdRetire<R> {
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error> {
         let retired = self.below.poll_retired().map_err(DeviceError::Below)?;
         Ok(retired.map(|retired| self.without_stops(retired)))
@@ -150,17 +138,11 @@ fn done(answer: Result<(), KfdError>) -> Result<StepDone, Fault> {
     }
 }
 
-impl<P: ErrorType> ErrorType for KfdPreempt<P>
-where
-    P::Error: std::error::Error + 'static,
-{
+impl<P: ErrorType> ErrorType for KfdPreempt<P> {
     type Error = DeviceError<P::Error>;
 }
 
-impl<P: Steps> Steps for KfdPreempt<P>
-where
-    P::Error: std::error::Error + 'static,
-{
+impl<P: Steps> Steps for KfdPreempt<P> {
     /// Lv3 if the driver's queue is known, otherwise the level below.
     fn level(&self) -> Level {
         if self.slot.queue.is_some() { Level::Interrupt } else { self.below.level() }

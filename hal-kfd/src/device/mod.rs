@@ -102,10 +102,10 @@ pub enum DeviceError<E: std::error::Error + 'static> {
     Kfd(#[from] KfdError),
     /// The watchdog thread cannot be started.
     #[error("the watchdog thread for suspended queues cannot be started: {0}")]
-    Thread(std::io::Error),
+    Thread(#[source] std::io::Error),
 }
 
-impl<E: HalError + std::error::Error + 'static> HalError for DeviceError<E> {
+impl<E: HalError> HalError for DeviceError<E> {
     fn kind(&self) -> Fault {
         match self {
             Self::Below(error) => error.kind(),
@@ -136,10 +136,7 @@ pub struct KfdDevice<B> {
     why_not: Option<Unattributed>,
 }
 
-impl<B: Backend> KfdDevice<B>
-where
-    B::Error: std::error::Error + 'static,
-{
+impl<B: Backend> KfdDevice<B> {
     /// Adds Lv3 to a device.
     ///
     /// `gates_open` is for a device below that opens its gates by itself while a call is blocked.
@@ -197,10 +194,7 @@ where
     }
 }
 
-impl<B: Backend> ErrorType for KfdDevice<B>
-where
-    B::Error: std::error::Error + 'static,
-{
+impl<B: Backend> ErrorType for KfdDevice<B> {
     type Error = DeviceError<B::Error>;
 }
 
@@ -210,10 +204,7 @@ type Opened<B> = Halves<
     KfdPreempt<<B as Backend>::Preempt>,
 >;
 
-impl<B: Backend> Backend for KfdDevice<B>
-where
-    B::Error: std::error::Error + 'static,
-{
+impl<B: Backend> Backend for KfdDevice<B> {
     type Config = KfdQueueConfig<B::Config>;
     type Submit = KfdSubmit<B::Submit>;
     type Retire = KfdRetire<B::Retire>;

@@ -126,12 +126,11 @@ fn queue(
     priority: i32,
     word: Option<&GateWord<CudaApi>>,
 ) -> Result<Queue, LabError> {
-    let mut config = XQueueConfig {
-        window: WindowConfig::fixed(IN_FLIGHT, 1),
-        level: making.level(),
-        ..XQueueConfig::default()
-    };
-    config.hints.priority = Priority::new(priority).map_err(LabError::new)?;
+    let config = XQueueConfig::default()
+        .with_priority(Priority::new(priority).map_err(LabError::new)?)
+        .with_window(WindowConfig::fixed(IN_FLIGHT, 1))
+        .with_level(making.level());
+
     let mut stream = bench.config(making);
     if let Some(word) = word {
         stream = stream.with_gate(word);

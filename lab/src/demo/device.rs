@@ -103,7 +103,7 @@ impl DemoDevice for HostDemo {
         runtime: &Runtime,
         queues: &[XQueueConfig],
     ) -> Result<Vec<XQueue<HostCommand>>, CommandError> {
-        let device = HostDevice::new(HostConfig { compute_units: 1, ..HostConfig::default() });
+        let device = HostDevice::new(HostConfig::default().with_compute_units(1));
         let device =
             runtime.device(device.map_err(CommandError::device)?).map_err(CommandError::device)?;
         let open = |config: &XQueueConfig| device.queue(*config, ()).map_err(CommandError::device);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use xsched::policies::Any;
 use xsched::{Runtime, XQueue, XQueueConfig};
-use xsched_core::hint::{Hints, OutOfRange, Priority};
+use xsched_core::hint::{OutOfRange, Priority};
 use xsched_core::level::Level;
 use xsched_core::rng::SplitMix64;
 use xsched_core::window::WindowConfig;
@@ -119,9 +119,9 @@ pub fn run<D: DemoDevice>(
 }
 
 fn queue_config(task: &Task, level: Level) -> Result<XQueueConfig, OutOfRange> {
-    let hints = Hints::with_priority(Priority::new(i32::from(task.priority))?);
+    let priority = Priority::new(i32::from(task.priority))?;
     let window = WindowConfig::fixed(WINDOW.0, WINDOW.1);
-    Ok(XQueueConfig { hints, level, window, ..XQueueConfig::default() })
+    Ok(XQueueConfig::default().with_priority(priority).with_level(level).with_window(window))
 }
 
 /// Nanoseconds of a time that is short enough to be counted in them.

@@ -84,13 +84,11 @@ impl<B: BenchDevice> Runner<B> {
             hints.set_utilization(percent).map_err(LabError::new)?;
             hints.weight = u32::from(percent.max(1));
         }
-        let config = XQueueConfig {
-            window: WindowConfig::fixed(threshold, batch),
-            level: making.level(),
-            process: ProcessId(options.process),
-            hints,
-            ..XQueueConfig::default()
-        };
+        let config = XQueueConfig::default()
+            .with_window(WindowConfig::fixed(threshold, batch))
+            .with_level(making.level())
+            .with_process(ProcessId(options.process))
+            .with_hints(hints);
         let queue = device.queue(config, bench.config(making)).map_err(LabError::new)?;
         Ok(Self::Queue(queue))
     }
@@ -109,11 +107,9 @@ impl<B: BenchDevice> Runner<B> {
         let LaunchPath::Queue { making, threshold, batch, .. } = way else {
             return Err(LabError::new("a plain stream has no gate"));
         };
-        let config = XQueueConfig {
-            window: WindowConfig::fixed(threshold, batch),
-            level: making.level(),
-            ..XQueueConfig::default()
-        };
+        let config = XQueueConfig::default()
+            .with_window(WindowConfig::fixed(threshold, batch))
+            .with_level(making.level());
         let opened = bench.config_in_page(making, page, word)?;
         device.queue(config, opened).map(Self::Queue).map_err(LabError::new)
     }

@@ -1,6 +1,6 @@
 //! How an XQueue is made.
 
-use xsched_core::hint::Hints;
+use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::ProcessId;
 use xsched_core::level::{Caps, Level};
 use xsched_core::scheduler::LevelChoice;
@@ -11,14 +11,11 @@ use xsched_core::window::WindowConfig;
 /// ```
 /// use xsched::prelude::*;
 ///
-/// let config = XQueueConfig {
-///     hints: Hints::with_priority(Priority::MAX),
-///     level: Level::Block,
-///     ..XQueueConfig::default()
-/// };
+/// let config = XQueueConfig::default().with_priority(Priority::MAX).with_level(Level::Block);
 /// assert_eq!(config.capacity, 1_024);
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct XQueueConfig {
     /// What the policy should know: priority, share, deadline.
     pub hints: Hints,
@@ -38,6 +35,55 @@ pub struct XQueueConfig {
 impl XQueueConfig {
     /// The largest capacity of a queue.
     pub const CAPACITY_MAX: usize = 1 << 24;
+
+    /// Sets the [hints](Self::hints).
+    #[must_use]
+    pub const fn with_hints(mut self, hints: Hints) -> Self {
+        self.hints = hints;
+        self
+    }
+
+    /// Sets the priority among the [hints](Self::hints), and leaves the other hints.
+    #[must_use]
+    pub const fn with_priority(mut self, priority: Priority) -> Self {
+        self.hints.priority = priority;
+        self
+    }
+
+    /// Sets the deepest [level](Self::level).
+    #[must_use]
+    pub const fn with_level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Sets the [window](Self::window).
+    #[must_use]
+    pub const fn with_window(mut self, window: WindowConfig) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// Sets the [capacity](Self::capacity).
+    #[must_use]
+    pub const fn with_capacity(mut self, capacity: usize) -> Self {
+        self.capacity = capacity;
+        self
+    }
+
+    /// Sets whether levels are chosen [by cost](Self::by_cost).
+    #[must_use]
+    pub const fn with_by_cost(mut self, by_cost: bool) -> Self {
+        self.by_cost = by_cost;
+        self
+    }
+
+    /// Sets the [process](Self::process).
+    #[must_use]
+    pub const fn with_process(mut self, process: ProcessId) -> Self {
+        self.process = process;
+        self
+    }
 
     /// How the level of a hold is chosen, with this as the deepest, once it is known what the queue
     /// can do: what it cannot has no cost to go by.

@@ -109,8 +109,11 @@ mod tests {
     const EVENTS: [Event; 5] =
         [Event::Busy, Event::Evict, Event::Close, Event::Drain, Event::Detach];
 
+    /// A state, and what each event makes of it.
+    type Row = (Lifecycle, [Option<(Lifecycle, Effect)>; 5]);
+
     /// The rows of the table in the documentation.
-    fn table() -> Vec<(Lifecycle, [Option<(Lifecycle, Effect)>; 5])> {
+    fn table() -> Vec<Row> {
         use Effect::{Detach, None as No, Notify, Watch};
         use Lifecycle::{Closing, Detached, Drained, Idle, Watched};
         vec![

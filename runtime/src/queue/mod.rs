@@ -36,6 +36,22 @@ pub(crate) use shared::{QueueParams, SharedQueue};
 
 /// A submitted command, for waiting: on its own queue by a thread, a future or a callback, and on
 /// another queue of the runtime by [`XQueue::enqueue_wait`].
+///
+/// ```
+/// # use xsched::hal::{Noop, NoopQueue};
+/// # use xsched::prelude::*;
+/// #
+/// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+/// # let runtime = Runtime::new(Hpf::default())?;
+/// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+/// # let queue = device.queue(XQueueConfig::default(), ())?;
+/// let first = queue.submit(7)?;
+/// let second = queue.submit(8)?;
+/// assert_eq!((first.number(), second.number()), (0, 1));
+/// queue.wait(second)?; // so the first has retired, too
+/// assert_eq!(queue.ticket_of(0), Some(first));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     runtime: u32,
@@ -51,6 +67,23 @@ impl Ticket {
 }
 
 /// What to wait for before a queue is suspended.
+///
+/// ```
+/// # use xsched::hal::{Noop, NoopQueue};
+/// # use xsched::prelude::*;
+/// #
+/// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+/// # let runtime = Runtime::new(Hpf::default())?;
+/// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+/// # use std::time::Duration;
+/// #
+/// # let queue = device.queue(XQueueConfig::default(), ())?;
+/// queue.submit(7)?;
+/// queue.suspend_after(Drain::All, Level::Block, Some(Duration::from_secs(5)))?;
+/// assert!(queue.stats().suspended);
+/// assert_eq!(queue.stats().retired, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
     /// Until everything submitted before the call has retired.
@@ -72,7 +105,7 @@ pub enum Drain {
 /// use xsched::prelude::*;
 ///
 /// static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
-/// let runtime = Runtime::new(xsched::policies::fcfs::Fcfs)?;
+/// let runtime = Runtime::new(Hpf::default())?;
 /// let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
 /// let queue = device.queue(XQueueConfig::default(), ())?;
 /// let ticket = queue.submit(7)?;
@@ -162,6 +195,23 @@ impl<C> XQueue<C> {
 
     /// Takes a command as [`XQueue::try_submit`] does, but waits for room while the queue is full.
     ///
+    /// ```
+    /// # use xsched::hal::{Noop, NoopQueue};
+    /// # use xsched::prelude::*;
+    /// #
+    /// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+    /// # let runtime = Runtime::new(Hpf::default())?;
+    /// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+    /// let queue = device.queue(XQueueConfig::default().with_capacity(2), ())?;
+    /// let mut last = None;
+    /// for command in 0..100 {
+    ///     last = Some(queue.submit(command)?); // never more than two wait
+    /// }
+    /// last.map(|ticket| queue.wait(ticket)).transpose()?;
+    /// assert_eq!(queue.stats().retired, 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SubmitError::Lost`]; the command comes back.
     pub fn submit(&self, command: C) -> Result<Ticket, SubmitError<C>> {
@@ -177,6 +227,9 @@ impl<C> XQueue<C> {
 
     /// Takes a command as a future, which is ready when the queue has taken it. Dropped before
     /// that, it submits nothing.
+    ///
+    /// # Errors
+    /// The future gives [`SubmitError::Lost`]; the command comes back.
     pub fn submit_async(&self, command: C) -> Submission<C> {
         Submission::new(self.clone(), command)
     }
@@ -191,6 +244,23 @@ impl<C> XQueue<C> {
     /// command has retired, or precedes on this queue anyway.
     ///
     /// Waits cannot close a circle: a ticket is of a command that was submitted before.
+    ///
+    /// ```
+    /// # use xsched::hal::{Noop, NoopQueue};
+    /// # use xsched::prelude::*;
+    /// #
+    /// # static HARDWARE: [NoopQueue; 2] = [const { NoopQueue::new() }; 2];
+    /// # let runtime = Runtime::new(Hpf::default())?;
+    /// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+    /// # let copies = device.queue(XQueueConfig::default(), ())?;
+    /// # let kernels = device.queue(XQueueConfig::default(), ())?;
+    /// let copied = copies.submit(1)?;
+    /// kernels.enqueue_wait(copied)?; // returns at once; the queue waits
+    /// let ticket = kernels.submit(2)?; // runs after the copy
+    /// kernels.wait(ticket)?;
+    /// assert_eq!(copies.stats().retired, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Scheduler`] with [`SchedulerError::WaitTableFull`], [`Error::QueueFull`],
@@ -290,6 +360,36 @@ impl<C> XQueue<C> {
 
     /// The completion of a command as a future. Polling it needs no particular executor. It keeps
     /// the outcome, so it may be polled long after the command has retired.
+    ///
+    /// # Errors
+    /// The future gives [`WaitError::Failed`] if the command failed, [`WaitError::Forgotten`] and
+    /// [`WaitError::WrongQueue`].
+    ///
+    /// ```
+    /// # use xsched::hal::{Noop, NoopQueue};
+    /// # use xsched::prelude::*;
+    /// #
+    /// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+    /// # let runtime = Runtime::new(Hpf::default())?;
+    /// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+    /// # use std::task::{Context, Poll, Waker};
+    /// async fn run(queue: &XQueue<u32>) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let ticket = queue.submit_async(7).await?;
+    ///     queue.completion(ticket).await?;
+    ///     Ok(())
+    /// }
+    /// #
+    /// # let queue = device.queue(XQueueConfig::default(), ())?;
+    /// # let mut running = std::pin::pin!(run(&queue));
+    /// # let mut context = Context::from_waker(Waker::noop());
+    /// # loop {
+    /// #     if let Poll::Ready(result) = running.as_mut().poll(&mut context) {
+    /// #         break result;
+    /// #     }
+    /// #     std::thread::yield_now();
+    /// # }?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn completion(&self, ticket: Ticket) -> Completion<C> {
         Completion::new(self.clone(), ticket)
     }
@@ -310,6 +410,25 @@ impl<C> XQueue<C> {
     /// Suspends the queue, as deep as `level` says, the device can and the queue is configured for.
     /// It stays suspended, whatever the scheduler says, until [`XQueue::resume`]. Returns at once;
     /// [`Stats::hold`] tells how far it has got.
+    ///
+    /// ```
+    /// # use xsched::hal::{Noop, NoopQueue};
+    /// # use xsched::prelude::*;
+    /// #
+    /// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+    /// # let runtime = Runtime::new(Hpf::default())?;
+    /// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+    /// # use std::time::Duration;
+    /// #
+    /// # let queue = device.queue(XQueueConfig::default(), ())?;
+    /// queue.suspend(Level::Deactivate);
+    /// let ticket = queue.submit(7)?;
+    /// let moment = Duration::from_millis(5);
+    /// assert_eq!(queue.wait_timeout(ticket, moment), Err(WaitError::Timeout));
+    /// queue.resume();
+    /// queue.wait(ticket)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn suspend(&self, level: Level) {
         self.api().suspend(level);
     }
@@ -340,7 +459,7 @@ impl<C> XQueue<C> {
         Ok(())
     }
 
-    /// Resumes a suspended queue.
+    /// Resumes a suspended queue; [`XQueue::suspend`] has an example.
     pub fn resume(&self) {
         self.api().resume(false);
     }

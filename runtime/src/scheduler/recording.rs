@@ -11,6 +11,24 @@ use crate::error::Error;
 use crate::record::{NO_QUEUE, RecordStats, RecordingError, Shelf, Tape, write};
 
 /// A recording that goes on until it is finished or dropped; see [`crate::Runtime::record`].
+///
+/// ```
+/// # use xsched::hal::{Noop, NoopQueue};
+/// # use xsched::prelude::*;
+/// #
+/// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+/// # let path = std::env::temp_dir().join(format!("xsched-recording-{}", std::process::id()));
+/// let runtime = Runtime::new(Hpf::default())?;
+/// let recording = runtime.record(std::fs::File::create(&path)?)?;
+/// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+/// let queue = device.queue(XQueueConfig::default(), ())?;
+/// queue.wait(queue.submit(7)?)?;
+/// let stats = recording.finish()?;
+/// assert!(stats.bytes > 0);
+/// assert_eq!(stats.lost, 0);
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it ends the recording"]
 pub struct Recording {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use xsched::policies::fcfs::Fcfs;
 use xsched::policies::hpf::Hpf;
-use xsched::{Device, Runtime, WaitError, XQueueConfig};
+use xsched::{Device, Runtime, WaitError};
 use xsched_core::cost::CostModel;
 use xsched_core::fault::Fault;
 use xsched_core::hal::{
@@ -292,7 +292,7 @@ fn a_hold_that_would_not_pay_is_not_as_deep() {
     assert_eq!(runtime.cost(&scene.device).unwrap(), cost);
     for (by_cost, level) in [(true, Level::Block), (false, Level::Deactivate)] {
         let hand = Arc::new(Hand::default());
-        let config = XQueueConfig { by_cost, ..config(0, Level::Deactivate, 4) };
+        let config = config(0, Level::Deactivate, 4).with_by_cost(by_cost);
         let victim = scene.device.queue(config, Arc::clone(&hand)).unwrap();
         let ticket = victim.submit(1.into()).unwrap();
         hand.complete(1);

@@ -113,7 +113,7 @@ fn an_event_of_a_queue_that_has_gone_is_reached() {
 
 #[test]
 fn the_table_of_waits_has_an_end() {
-    let config_one = xsched::RuntimeConfig { waits: 1, ..Default::default() };
+    let config_one = xsched::RuntimeConfig::default().with_waits(1);
     let runtime = xsched::Runtime::with_config(Fcfs, config_one).unwrap();
     let device = runtime.device(crate::device::ByHand).unwrap();
     let one = std::sync::Arc::new(Hand::default());

@@ -204,7 +204,7 @@ fn hanging(queues: usize) -> (Arc<AtomicBool>, Runtime, xsched::Device<ByHand>, 
         }
     });
     let lease = Duration::from_millis(5);
-    let config = RuntimeConfig { queues, lease, ..RuntimeConfig::default() };
+    let config = RuntimeConfig::default().with_queues(queues).with_lease(lease);
     let runtime = Runtime::with_config(policy, config).unwrap();
     let device = runtime.device(ByHand).unwrap();
     let queue = device.queue(config_of(0), Hand::at_once()).unwrap();
@@ -258,7 +258,7 @@ fn a_device_of_another_runtime_is_refused() {
 fn a_capacity_that_no_memory_holds_is_refused() {
     let (_, device) = bench(Hpf::default());
     for capacity in [XQueueConfig::CAPACITY_MAX + 1, usize::MAX] {
-        let config = XQueueConfig { capacity, ..config_of(0) };
+        let config = config_of(0).with_capacity(capacity);
         let refused = device.queue(config, Hand::at_once());
         assert!(matches!(refused, Err(Error::TooMuchCapacity { .. })), "{refused:?}");
     }

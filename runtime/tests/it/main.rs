@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use device::{ByHand, Hand, Job};
 use xsched::policies::fcfs::Fcfs;
 use xsched::{Runtime, XQueue, XQueueConfig};
-use xsched_core::hint::{Hints, Priority};
+use xsched_core::hint::Priority;
 use xsched_core::level::Level;
 use xsched_core::policy::Policy;
 use xsched_core::window::WindowConfig;
@@ -35,12 +35,10 @@ pub(crate) fn soon(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 pub(crate) fn config(priority: i32, level: Level, threshold: u32) -> XQueueConfig {
-    XQueueConfig {
-        hints: Hints::with_priority(Priority::new(priority).unwrap()),
-        level,
-        window: WindowConfig::fixed(threshold, threshold.div_ceil(2)),
-        ..XQueueConfig::default()
-    }
+    XQueueConfig::default()
+        .with_priority(Priority::new(priority).unwrap())
+        .with_level(level)
+        .with_window(WindowConfig::fixed(threshold, threshold.div_ceil(2)))
 }
 
 /// A runtime with this policy, and a device in hand.

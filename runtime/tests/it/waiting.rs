@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use xsched::policies::fcfs::Fcfs;
-use xsched::{SubmitError, WaitError, XQueueConfig};
+use xsched::{SubmitError, WaitError};
 use xsched_core::fault::Fault;
 use xsched_core::level::Level;
 
@@ -111,7 +111,7 @@ fn a_refused_launch_fails_that_command_alone() {
 fn a_full_queue_gives_the_command_back_and_a_submit_waits_for_room() {
     let (_, device) = bench(Fcfs);
     let hand = Arc::new(Hand::default());
-    let config = XQueueConfig { capacity: 4, ..config(0, Level::Block, 2) };
+    let config = config(0, Level::Block, 2).with_capacity(4);
     let queue = device.queue(config, hand.clone()).unwrap();
     for n in 0..4 {
         queue.submit(n.into()).unwrap();
@@ -221,7 +221,7 @@ fn a_handle_may_be_dropped_by_the_command_that_holds_it() {
 fn a_submission_is_a_future_that_waits_for_room() {
     let (_, device) = bench(Fcfs);
     let hand = Arc::new(Hand::default());
-    let small = XQueueConfig { capacity: 2, ..config(0, Level::Block, 2) };
+    let small = config(0, Level::Block, 2).with_capacity(2);
     let queue = device.queue(small, hand.clone()).unwrap();
     let mut last = None;
     for n in 0..2 {
@@ -292,7 +292,7 @@ fn a_callback_for_what_has_retired_comes_at_once() {
 fn a_cancelled_command_makes_no_room_before_it_retires() {
     let (_, device) = bench(Fcfs);
     let hand = Arc::new(Hand::default());
-    let small = XQueueConfig { capacity: 2, ..config(0, Level::Block, 1) };
+    let small = config(0, Level::Block, 1).with_capacity(2);
     let queue = device.queue(small, hand.clone()).unwrap();
     queue.suspend(Level::Block);
     let first = queue.submit(0.into()).unwrap();
@@ -326,7 +326,7 @@ fn a_completion_that_is_dropped_leaves_no_waker() {
 #[test]
 fn completions_that_are_awaited_late_keep_their_outcomes() {
     let (_, device) = bench(Fcfs);
-    let small = XQueueConfig { capacity: 4, ..config(0, Level::Block, 2) };
+    let small = config(0, Level::Block, 2).with_capacity(4);
     let queue = device.queue(small, Hand::at_once()).unwrap();
     let completion = |n: u64| queue.completion(queue.submit(n.into()).unwrap());
     let completions: Vec<_> = (0..200).map(completion).collect();
@@ -339,7 +339,7 @@ fn completions_that_are_awaited_late_keep_their_outcomes() {
 #[test]
 fn waiters_do_not_make_a_submit_slower() {
     let (_, device) = bench(Fcfs);
-    let large = XQueueConfig { capacity: 32_768, ..config(0, Level::Block, 1) };
+    let large = config(0, Level::Block, 1).with_capacity(32_768);
     let hand = Arc::new(Hand::default());
     let queue = device.queue(large, hand.clone()).unwrap();
     let submit_1_000 = || {

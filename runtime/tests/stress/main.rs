@@ -43,10 +43,9 @@ fn nothing_hangs_leaks_or_breaks_the_contract() {
     let threads_before = threads();
     let ledger = Arc::new(Ledger::default());
     // A lease longer than a busy machine keeps a thread waiting: failing open is tested elsewhere.
-    let config =
-        RuntimeConfig { lease: HANG, waits: 256, queues: 8_192, ..RuntimeConfig::default() };
+    let config = RuntimeConfig::default().with_lease(HANG).with_waits(256).with_queues(8_192);
     let runtime = Runtime::with_config(Hpf::default(), config).unwrap();
-    let host = HostDevice::new(HostConfig { compute_units: 2, ..HostConfig::default() }).unwrap();
+    let host = HostDevice::new(HostConfig::default().with_compute_units(2)).unwrap();
     let lane = Arc::new(Lane {
         moody: runtime.device(Careful::new(Moody::new(seed), &ledger)).unwrap(),
         host: runtime.device(Careful::new(host, &ledger)).unwrap(),

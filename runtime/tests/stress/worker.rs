@@ -155,13 +155,11 @@ impl<'a> Worker<'a> {
     }
 
     fn config(&mut self) -> XQueueConfig {
-        XQueueConfig {
-            hints: self.hints(),
-            level: self.level(),
-            window: self.window(),
-            capacity: 1 + self.chance.below(40) as usize,
-            ..XQueueConfig::default()
-        }
+        XQueueConfig::default()
+            .with_hints(self.hints())
+            .with_level(self.level())
+            .with_window(self.window())
+            .with_capacity(1 + self.chance.below(40) as usize)
     }
 
     fn cargo(&mut self) -> Cargo {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use xsched::policies::hpf::Hpf;
 use xsched::{Device, Runtime, WaitError, XQueue, XQueueConfig};
-use xsched_core::hint::{Hints, Priority};
+use xsched_core::hint::Priority;
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::policy::Policy;
@@ -74,12 +74,10 @@ impl Scene {
 
     /// The queue for which the other queues are held.
     pub(crate) fn winner(&self) -> Queue {
-        let config = XQueueConfig {
-            hints: Hints::with_priority(Priority::MAX),
-            level: Level::Block,
-            window: WindowConfig::fixed(IN_FLIGHT, 2),
-            ..XQueueConfig::default()
-        };
+        let config = XQueueConfig::default()
+            .with_priority(Priority::MAX)
+            .with_level(Level::Block)
+            .with_window(WindowConfig::fixed(IN_FLIGHT, 2));
         self.on.queue(config, StreamConfig::default()).expect("the winner's queue")
     }
 
@@ -89,11 +87,9 @@ impl Scene {
     }
 
     pub(crate) fn victim_on(&self, hardware: StreamConfig<CudaApi>) -> Queue {
-        let config = XQueueConfig {
-            level: Level::Deactivate,
-            window: WindowConfig::fixed(IN_FLIGHT, 2),
-            ..XQueueConfig::default()
-        };
+        let config = XQueueConfig::default()
+            .with_level(Level::Deactivate)
+            .with_window(WindowConfig::fixed(IN_FLIGHT, 2));
         let hardware = hardware.spacing(Spacing::of_ns(0));
         self.on.queue(config, hardware).expect("the victim's queue")
     }
