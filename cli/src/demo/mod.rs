@@ -21,7 +21,7 @@ use crate::error::CliError;
 /// Runs the demo on the best device there is and prints what came out.
 pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
     // A device that is faster than the host comes before it here, once there is a backend for one.
-    let device = HostDemo::new();
+    let device = HostDemo::calibrate();
     let plan = plan(args, device.top())?;
     let outputs = Outputs::prepare(Places {
         json: args.json.as_deref(),

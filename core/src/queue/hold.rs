@@ -120,6 +120,15 @@ pub(super) struct Target {
 }
 
 impl<R: Store<CommandSlot>> Queue<R> {
+    /// How far the queue has got with the hold that applies to it.
+    #[must_use]
+    pub fn hold_state(&self) -> HoldState {
+        if self.hold.is_absent() {
+            return HoldState::Running;
+        }
+        self.hold.state(self.hold_target(), self.device_in_flight())
+    }
+
     /// Holds the queue on behalf of the user until [`Queue::resume`], whatever the scheduler
     /// orders.
     ///

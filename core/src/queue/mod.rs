@@ -34,7 +34,7 @@ use crate::id::{CmdId, EventRef};
 #[cfg(doc)]
 use crate::level::Recovery;
 use crate::level::{Caps, Level, Step};
-use crate::message::{HoldState, Order, Report};
+use crate::message::{Order, Report};
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::window::{Window, WindowConfig};
@@ -589,30 +589,6 @@ impl<R: Store<CommandSlot>> Queue<R> {
     #[must_use]
     pub const fn anomalies(&self) -> Anomalies {
         self.anomalies
-    }
-
-    /// How far the queue has got with the hold that applies to it.
-    #[must_use]
-    pub fn hold_state(&self) -> HoldState {
-        if self.hold.is_absent() {
-            return HoldState::Running;
-        }
-        self.hold.state(self.hold_target(), self.device_in_flight())
-    }
-
-    fn index(&self, n: u64) -> usize {
-        let slots = self.ring.as_ref().len() as u64;
-        let index = if self.mask != 0 { n & self.mask } else { n % slots.max(1) };
-        index as usize
-    }
-
-    fn slot(&self, n: u64) -> &CommandSlot {
-        &self.ring.as_ref()[self.index(n)]
-    }
-
-    fn slot_mut(&mut self, n: u64) -> &mut CommandSlot {
-        let index = self.index(n);
-        &mut self.ring.as_mut()[index]
     }
 
     /// Really launched commands that the device has not told us about.

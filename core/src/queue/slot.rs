@@ -1,7 +1,9 @@
 //! What a queue remembers about one command.
 
+use super::Queue;
 use crate::fault::Fault;
 use crate::id::{CmdId, EventRef, QueueId};
+use crate::store::Store;
 
 /// Storage for one command of a queue. A queue with `n` slots takes at most `n` commands that have
 /// not retired, and remembers the outcome of the last `n`.
@@ -75,5 +77,22 @@ impl Status {
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Failed(_) | Self::Forgotten)
+    }
+}
+
+impl<R: Store<CommandSlot>> Queue<R> {
+    fn index(&self, n: u64) -> usize {
+        let slots = self.ring.as_ref().len() as u64;
+        let index = if self.mask != 0 { n & self.mask } else { n % slots.max(1) };
+        index as usize
+    }
+
+    pub(super) fn slot(&self, n: u64) -> &CommandSlot {
+        &self.ring.as_ref()[self.index(n)]
+    }
+
+    pub(super) fn slot_mut(&mut self, n: u64) -> &mut CommandSlot {
+        let index = self.index(n);
+        &mut self.ring.as_mut()[index]
     }
 }

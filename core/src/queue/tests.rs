@@ -15,6 +15,7 @@ use std::vec::Vec;
 use super::*;
 use crate::id::QueueId;
 use crate::level::Recovery;
+use crate::message::HoldState;
 
 /// More actions than any of these tests can need: a queue that asks for so many is going in
 /// circles.

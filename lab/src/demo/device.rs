@@ -68,7 +68,7 @@ impl HostDemo {
     const REQUEST: Request = Request { kernels: 24, kernel_ns: 192_000 };
 
     /// Measures how fast the processor is.
-    pub fn new() -> Self {
+    pub fn calibrate() -> Self {
         Self { busy: BusyLoop::calibrate() }
     }
 }

@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_model_meets_the_criteria_and_breaks_no_invariant() {
-        let (device, tasks) = (HostDemo::new(), tasks(200));
+        let (device, tasks) = (HostDemo::calibrate(), tasks(200));
         let spec = device.model();
         let (request, seed) = (device.request(), 1);
         let run = |policy, tasks| {

@@ -112,7 +112,7 @@ fn run_corpus(
     for (file, bytes) in inputs {
         match run(&bytes) {
             Ok(counters) => {
-                counters.iter().for_each(|(what, n)| *total.entry(what).or_default() += n)
+                counters.iter().for_each(|(what, n)| *total.entry(what).or_default() += n);
             }
             Err(difference) => panic!("{}: {difference}", file.display()),
         }

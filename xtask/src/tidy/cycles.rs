@@ -144,6 +144,6 @@ mod tests {
             ("core/src/a.rs", "use crate::b::B;"),
             ("core/src/b.rs", "use crate::a::A;"),
         ];
-        assert_eq!(found(&tree), [String::new(); 0]);
+        assert!(found(&tree).is_empty(), "{:?}", found(&tree));
     }
 }
