@@ -33,6 +33,12 @@ impl Lease {
         self.renewed = self.renewed.max(now);
     }
 
+    /// How long it lasts from each renewal.
+    #[must_use]
+    pub const fn length(&self) -> Duration {
+        self.length
+    }
+
     /// When it runs out unless it is renewed.
     #[must_use]
     pub fn expires(&self) -> Instant {

@@ -3,7 +3,7 @@
 //! | chore | what it does |
 //! |---|---|
 //! | [`tidy`] | checks the house rules that the compiler and clippy cannot check |
-//! | [`test`] | the tests that need nothing but Rust and a C compiler |
+//! | [`mod@test`] | the tests that need nothing but Rust and a C compiler |
 //! | [`proof`] | shows that the core and the policies need neither std nor an allocator |
 //! | [`fuzz`] | runs the fuzz targets from the corpora that are checked in |
 //! | [`loom`] | runs the loom models of what threads share |

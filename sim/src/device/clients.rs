@@ -4,7 +4,7 @@
 //! The head of every stream counts as running from its turn on; how fast it advances, if at all,
 //! is up to the split.
 
-use super::sharing::{Finish, Line};
+use super::line::{Finish, Line};
 
 /// What is left of a command when rounding is all that is left, in nanoseconds.
 const NOTHING: f64 = 1e-3;

@@ -9,6 +9,7 @@
 
 mod backend;
 mod clients;
+mod line;
 mod partition;
 mod sharing;
 mod stream;
@@ -22,8 +23,8 @@ pub(crate) use stream::Stream;
 
 use crate::clock::{Clock, Event};
 use crate::scenario::DeviceSpec;
+use line::NEXT;
 use partition::Staged;
-use sharing::NEXT;
 use stream::Launched;
 
 /// What a device tells the engine, for figures, checkers and the timeline.

@@ -4,7 +4,7 @@
 
 use xsched_core::cost::Reach;
 
-use super::sharing::NEXT;
+use super::line::NEXT;
 use super::{Note, World};
 use crate::clock::Event;
 

@@ -1,8 +1,7 @@
 //! Who runs: one after the other, or together.
 
-use std::collections::VecDeque;
-
 use super::clients::Clients;
+use super::line::{Finish, Line};
 use crate::scenario::Concurrency;
 
 /// The streams whose heads run or could run.
@@ -14,17 +13,6 @@ pub(crate) enum Sharing {
     Together(Together),
     /// By process, as some comparators do.
     Clients(Clients),
-}
-
-/// The first turn of streams that are not urgent: that of a stream that an urgent one has
-/// interrupted. The turns of urgent streams come before.
-pub(super) const NEXT: u64 = 1 << 63;
-
-/// Streams that wait for the device, each with its turn, in order of turns.
-#[derive(Debug, Default)]
-pub(crate) struct Line {
-    waiting: VecDeque<(u64, u32)>,
-    turns: u64,
 }
 
 /// One command at a time on each unit; the waiting streams in turn.
@@ -53,9 +41,6 @@ pub(crate) struct Together {
     /// The next finish has been told, and nothing has finished since.
     told: bool,
 }
-
-/// The time of a finish, with the token that keeps it valid.
-pub(super) type Finish = Option<(u64, u32)>;
 
 impl Sharing {
     pub(crate) fn new(concurrency: Concurrency) -> Self {
@@ -108,7 +93,7 @@ impl Sharing {
     /// Whether a stream is in line that goes before those that are not urgent.
     pub(crate) fn is_urgent_waiting(&self) -> bool {
         let Self::Turns(turns) = self else { return false };
-        turns.line.waiting.front().is_some_and(|(turn, _)| *turn < NEXT)
+        turns.line.is_urgent_first()
     }
 
     /// The next stream to start, if one can start now.
@@ -219,23 +204,6 @@ impl Turns {
         let units = units.max(1) as usize;
         let (line, running) = (Line::default(), Vec::new());
         Self { line, running, units, token: 0, exclusive: false }
-    }
-}
-
-impl Line {
-    fn insert(&mut self, stream: u32, urgent: bool, turn: &mut Option<u64>) {
-        let turn = *turn.get_or_insert_with(|| {
-            self.turns += 1;
-            if urgent { self.turns } else { NEXT + self.turns }
-        });
-        let is_last = self.waiting.back().is_none_or(|(last, _)| *last < turn);
-        let before = || self.waiting.partition_point(|(other, _)| *other < turn);
-        let at = if is_last { self.waiting.len() } else { before() };
-        self.waiting.insert(at, (turn, stream));
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        self.waiting.pop_front().map(|(_, stream)| stream)
     }
 }
 

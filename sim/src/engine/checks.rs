@@ -13,7 +13,6 @@ use xsched_core::message::HoldState;
 use xsched_core::time::{Duration, Instant};
 
 use super::Engine;
-use super::setup::LEASE;
 use crate::clock::Event;
 use crate::device::Note;
 use crate::outcome::CheckOutcome;
@@ -81,7 +80,7 @@ impl Checks {
         };
         Self {
             queues: (0..engine.threads.len()).map(queue).collect(),
-            fail_open: FailOpenCheck::new(grace + LEASE),
+            fail_open: FailOpenCheck::new(grace + engine.lease.length()),
             found: BTreeMap::new(),
             observed: [0; Invariant::ALL.len()],
             patience_ns: patience_ns(engine),

@@ -8,7 +8,7 @@
 //! | `line-width` | lines of at most 100 columns, unless a string or an address is what is long |
 //! | `arrow` | the code of workspace crates depends on each other in one direction |
 //! | `test-arrow` | the tests of published crates depend on paths, without circles |
-//! | `module-cycle` | the modules of the runtime import each other in one direction |
+//! | `module-cycle` | the modules of a crate import each other in one direction |
 //! | `dependency` | few dependencies for the crates that work without std |
 //! | `metadata` | published packages say of themselves what a registry shows |
 //! | `link` | links between documents lead somewhere |
