@@ -159,7 +159,7 @@ impl<A: StreamApi> StreamDevice<A> {
     }
 
     /// Takes a word for the gates of a queue that is opened later, with
-    /// [`StreamConfig::with_gate`], and of the graphs that are launched there.
+    /// [`crate::StreamConfig::with_gate`], and of the graphs that are launched there.
     ///
     /// # Errors
     /// [`StreamError::NoGate`] if the device has no gates; or if the driver gives no memory.

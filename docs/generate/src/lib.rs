@@ -1,7 +1,7 @@
 //! The generated parts of the book.
 //!
 //! A page says `<!-- xsched-book NAME -->` where a part begins and `<!-- end -->` where it ends.
-//! What stands between them comes from [`parts`]: the reference from the code, tables from the
+//! What stands between them comes from `PARTS`: the reference from the code, tables from the
 //! records in `benches/results`.
 
 mod commands;

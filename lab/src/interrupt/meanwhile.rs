@@ -27,9 +27,9 @@ const FIRST_QUEUE: u32 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// [`Side::allocate`].
+    /// Memory of the device is allocated and freed.
     Allocate,
-    /// [`Side::copy`].
+    /// Memory is copied to the device and back.
     Copy,
     /// A new queue is opened, a command launched in it, and its end waited for.
     FirstLaunch,

@@ -154,8 +154,8 @@ mod tests {
             ),
             ("runtime/src/b/c.rs", "use super::a::A;"),
             ("runtime/src/models/mod.rs", "use crate::a::A; use crate::b::B;"),
-            ("core/src/a.rs", "use crate::b::B;"),
-            ("core/src/b.rs", "use crate::a::A;"),
+            ("xtask/src/a.rs", "use crate::b::B;"),
+            ("xtask/src/b.rs", "use crate::a::A;"),
         ];
         assert!(found(&tree).is_empty(), "{:?}", found(&tree));
     }
