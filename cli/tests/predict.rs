@@ -142,6 +142,11 @@ fn even(from_us: f64, to_us: f64) -> [f64; 2] {
     [0.5, 0.99].map(|quantile| from_us + quantile * (to_us - from_us))
 }
 
+/// The standard deviation of a quantile of [`SAMPLES`] even samples between 0 and 1.
+fn deviation_of(quantile: f64) -> f64 {
+    (quantile * (1.0 - quantile) / SAMPLES).sqrt()
+}
+
 #[test]
 fn how_fast_a_queue_stops_is_predicted() {
     const COMMAND_US: f64 = 500.0;
@@ -175,17 +180,18 @@ fn how_fast_a_queue_stops_is_predicted() {
         "bench": "preempt", "device": { "device": "NVIDIA H200" }, "rows": rows,
     });
     let file = File::new("preempt.json", &record.to_string());
-    let predicted = printed(&["bench", "predict", file.path(), "--json", "-"], 0);
+    let predicted = printed(&["bench", "predict", file.path(), "--within", "3", "--json", "-"], 0);
     let predicted: Value = serde_json::from_str(&predicted).expect("JSON");
     let cells = predicted["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 4);
-    // The median of n even samples between 0 and 1 is off by 1 / (2 √n) in the standard deviation,
-    // and twice that over the median itself. Two standard deviations are allowed.
-    let allowed = 2.0 / SAMPLES.sqrt();
-    for cell in cells {
-        for pair in cell["pairs"].as_array().expect("pairs") {
+    let spreads_us = [COMMAND_US, COMMAND_US, COMMAND_US, 2.0 * COMMAND_US];
+    for (cell, spread_us) in cells.iter().zip(spreads_us) {
+        let pairs = cell["pairs"].as_array().expect("pairs");
+        for (pair, quantile) in pairs.iter().zip([0.5, 0.99]) {
             let error = pair["error"].as_f64().expect("an error");
-            assert!(error <= allowed, "{cell}");
+            let measured_us = pair["measured"].as_f64().expect("a measured time");
+            let allowed = 3.0 * deviation_of(quantile) * spread_us / measured_us;
+            assert!(error <= allowed, "{cell}, allowed {allowed}");
         }
     }
 }

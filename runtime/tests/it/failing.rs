@@ -285,3 +285,37 @@ fn a_command_whose_destructor_panics_stops_no_queue() {
     queue.wait_all();
     assert_eq!(hand.get().log.len(), 40);
 }
+
+/// Hangs while a queue is added to the table, while `now` is set: in the midst of a request.
+struct Hesitant(Arc<AtomicBool>);
+
+impl Policy for Hesitant {
+    fn name(&self) -> &'static str {
+        "hesitant"
+    }
+
+    fn observe(&mut self, _: Instant, _: QueueId, event: Event, _: &QueueTable<'_>) {
+        while matches!(event, Event::Attached) && self.0.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn decide(&mut self, _: Instant, _: Changed<'_>, _: &QueueTable<'_>, _: &mut Decisions<'_>) {}
+}
+
+#[test]
+fn a_queue_whose_making_took_too_long_leaves_no_place_behind() {
+    let now = Arc::new(AtomicBool::new(false));
+    let lease = Duration::from_millis(5);
+    let config = RuntimeConfig::default().with_queues(2).with_lease(lease);
+    let runtime = Runtime::with_config(Hesitant(now.clone()), config).unwrap();
+    let device = runtime.device(ByHand).unwrap();
+    let queue = device.queue(config_of(0), Hand::at_once()).unwrap();
+    now.store(true, Ordering::Relaxed);
+    let late = device.queue(config_of(0), Hand::at_once());
+    assert!(matches!(late, Err(Error::SchedulerSilent)), "{late:?}");
+    now.store(false, Ordering::Relaxed);
+    soon("the scheduler is back", || queue.flush().is_ok());
+    let other = device.queue(config_of(0), Hand::at_once());
+    assert!(other.is_ok(), "{other:?}");
+}
