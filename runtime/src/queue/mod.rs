@@ -2,6 +2,7 @@
 
 mod api;
 mod config;
+mod failures;
 mod future;
 mod launch;
 mod lifecycle;

@@ -419,3 +419,22 @@ fn block_on<F: Future>(future: F) -> F::Output {
         std::thread::park();
     }
 }
+
+#[test]
+fn a_wait_knows_the_outcome_however_late_it_begins() {
+    for capacity in [1, 3, 4, 16] {
+        let (_, device) = bench(Fcfs);
+        let hand = Hand::at_once();
+        hand.get().refuse = Some(7);
+        let small = config(0, Level::Block, 2).with_capacity(capacity);
+        let queue = device.queue(small, hand).unwrap();
+        let tickets: Vec<_> = (0..200).map(|n| queue.submit(n.into()).unwrap()).collect();
+        queue.wait_all();
+        for (n, &ticket) in tickets.iter().enumerate() {
+            let failed = n == 7;
+            let expected = if failed { Err(WaitError::Failed(Fault::Launch)) } else { Ok(()) };
+            assert_eq!(queue.wait(ticket), expected, "command {n}, capacity {capacity}");
+            assert_eq!(block_on(queue.completion(ticket)), expected);
+        }
+    }
+}
