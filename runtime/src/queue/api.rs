@@ -28,7 +28,13 @@ use crate::workers::{Callback, Committer, DeviceQueue};
 pub(crate) trait Api<C>: Awaited + ScheduledQueue {
     fn id(&self) -> QueueId;
     fn caps(&self) -> Caps;
-    fn submit(&self, command: C) -> Result<CmdId, SubmitError<C>>;
+    /// Takes a command. A submitter that will wait for room passes where it keeps its number, and
+    /// is in line from then on.
+    fn submit(
+        &self,
+        command: C,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<CmdId, SubmitError<C>>;
     fn callbacks(&self) -> Result<Sender<Callback>, Error>;
     fn cancel(&self, cmd: CmdId) -> bool;
     fn suspend(&self, level: Level);
@@ -115,7 +121,7 @@ where
         let next = CmdId(state.machine.submitted());
         let cmd = if state.machine.is_lost() {
             Err(Error::DeviceLost)
-        } else if state.machine.is_full() {
+        } else if !state.has_room(None) {
             Err(Error::QueueFull)
         } else if admit(next)? {
             state.machine.enqueue_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
@@ -256,8 +262,12 @@ where
         self.caps
     }
 
-    fn submit(&self, command: S::Payload) -> Result<CmdId, SubmitError<S::Payload>> {
-        self.submit_command(command)
+    fn submit(
+        &self,
+        command: S::Payload,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<CmdId, SubmitError<S::Payload>> {
+        self.submit_command(command, line)
     }
 
     fn callbacks(&self) -> Result<Sender<Callback>, Error> {

@@ -99,11 +99,27 @@ impl<S: Submit<Payload: Sized>> State<S> {
     /// them after it.
     #[inline]
     pub(super) fn end_waits(&mut self) {
-        let Self { machine, waiters, failures, payloads, .. } = self;
+        let free = self.free();
+        let Self { machine, waiters, failures, .. } = self;
         failures.keep(machine);
         waiters.retire(machine.retired(), |until| outcome(machine, failures, until));
-        let unfinished = machine.submitted() - machine.retired();
-        waiters.make_room((payloads.len() as u64).saturating_sub(unfinished));
+        waiters.make_room(free);
+    }
+
+    /// Free places in the ring.
+    fn free(&self) -> u64 {
+        let unfinished = self.machine.submitted() - self.machine.retired();
+        (self.payloads.len() as u64).saturating_sub(unfinished)
+    }
+
+    /// Whether there is room for a submitter: one that waits for room under this number, or one
+    /// that waits for none.
+    #[inline]
+    pub(super) fn has_room(&self, waiter: Option<WaiterId>) -> bool {
+        match waiter {
+            Some(id) => self.waiters.ended(id).is_some(),
+            None => self.waiters.leave_room(self.free()),
+        }
     }
 
     /// Ends the waits for those of these commands that have failed and not retired.
@@ -134,7 +150,8 @@ fn outcome(
     let cmd = match until {
         Until::Ended(cmd) => cmd,
         Until::Retired(cmd) => return (machine.retired() > cmd.0).then_some(Ok(())),
-        Until::Room => return (!machine.is_full()).then_some(Ok(())),
+        // A place is given to waiters that are registered, in their turn.
+        Until::Room => return None,
     };
     match machine.status(cmd) {
         Status::Done => Some(Ok(())),
