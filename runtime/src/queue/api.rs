@@ -183,6 +183,10 @@ where
         if outcome.is_none()
             && !(self.alarm.enter(waker) && (self.arm() || self.poll_delay(until).is_some()))
         {
+            if self.silent.load(Ordering::Relaxed) {
+                // It sleeps until it is woken, so it is not the one that looks.
+                self.alarm.leave(waker);
+            }
             self.workers.reaper().notify();
         }
         outcome

@@ -130,14 +130,12 @@ where
     /// How long the reaper may leave a queue alone whose device does not notify. `delay` if there
     /// is no forecast.
     fn reaper_delay(&self, delay: Duration, last: Option<CmdId>) -> Duration {
-        // A thread in front looks itself, and when it must.
-        if self.alarm.has_front() && self.silent.load(Ordering::Relaxed) {
-            // Unless it cannot say when: then it sleeps.
-            let knows = self.forecast_delay(last).is_some();
-            return delay.max(if knows { IN_FRONT } else { UNATTENDED });
+        match self.forecast_delay(last) {
+            None => delay,
+            // A thread in front looks itself, and when it must.
+            Some(_) if self.alarm.has_front() => delay.max(IN_FRONT),
+            Some(forecast) => forecast.clamp(poll_delay::SHORTEST, UNATTENDED),
         }
-        self.forecast_delay(last)
-            .map_or(delay, |forecast| forecast.clamp(poll_delay::SHORTEST, UNATTENDED))
     }
 
     /// Where the device does not notify: how long a thread may sleep that must see the end of
