@@ -543,12 +543,6 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.retired
     }
 
-    /// Commands that have failed so far, whether or not they have retired.
-    #[must_use]
-    pub const fn failures(&self) -> u64 {
-        self.failures
-    }
-
     /// The next command to be launched.
     #[must_use]
     pub const fn next_launch(&self) -> CmdId {

@@ -18,7 +18,7 @@ use crate::clock::now;
 use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId};
 use crate::error::{Error, SubmitError};
 use crate::record::Tape;
-use crate::scheduler::{Admit, ScheduledQueue};
+use crate::scheduler::{Admit, Busy, ScheduledQueue};
 use crate::stats::Snapshot;
 use crate::sync::atomic::Ordering;
 use crate::sync::mpsc::Sender;
@@ -66,11 +66,12 @@ where
     }
 
     fn reap(&self) -> bool {
-        self.reap_completions()
+        // Other queues must not wait for a thread that may be of low priority.
+        !self.is_stuck() && self.reap_completions()
     }
 
     fn rest(&self, poll_delay: Duration, evict_idle: bool) -> Option<Duration> {
-        self.rest_for(poll_delay, evict_idle)
+        if self.is_stuck() { Some(poll_delay) } else { self.rest_for(poll_delay, evict_idle) }
     }
 
     fn pump(&self) {
@@ -87,13 +88,14 @@ where
     R: Retire + Send + 'static,
     P: Steps + Send + 'static,
 {
-    fn take_report(&self) -> Option<Report> {
-        self.lock().report.take()
+    fn take_report(&self) -> Result<Option<Report>, Busy> {
+        Ok(self.lock_unless_stuck()?.report.take())
     }
 
-    fn deliver(&self, order: Order) -> Option<Arc<Committer>> {
-        self.lock().machine.handle_order(order);
-        self.run_steps().cloned()
+    fn deliver(&self, order: Order) -> Result<Option<Arc<Committer>>, Busy> {
+        let mut state = self.lock_unless_stuck()?;
+        state.machine.handle_order(order);
+        Ok(self.run_steps_from(state).cloned())
     }
 
     fn fail_open(&self) {
@@ -148,6 +150,10 @@ where
     R: Retire + Send + 'static,
     P: Steps + Send + 'static,
 {
+    fn is_outranked(&self) -> bool {
+        self.scheduler.outranks_this_thread()
+    }
+
     fn request_completion(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome> {
         let mut state = self.lock();
         state.note_wait(until);
