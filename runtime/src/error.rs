@@ -131,7 +131,8 @@ pub enum WaitError {
     /// The command has not retired in time. It still may. Only calls with a time limit give it.
     #[error("the command has not retired in time; it may still do so")]
     Timeout,
-    /// The command retired so long ago that its outcome is forgotten.
+    /// The command retired so long ago that its outcome is forgotten: 65,536 later commands of its
+    /// queue have failed since, where neighbours that failed alike count as one. Never otherwise.
     #[error("the command retired too long ago; its outcome is forgotten; wait sooner")]
     Forgotten,
     /// The ticket belongs to another queue. Calls without a ticket never give it.

@@ -50,6 +50,17 @@ impl<T> Lock<T> {
         self.try_lock()
     }
 
+    /// Whether its holder has lost its processor. In models none has.
+    #[expect(clippy::unused_self, reason = "as outside of models")]
+    pub(crate) const fn is_stuck(&self) -> bool {
+        false
+    }
+
+    /// The lock, unless its holder has lost its processor. In models none has.
+    pub(crate) fn lock_unless_stuck(&self) -> Option<Guard<'_, T>> {
+        Some(self.lock())
+    }
+
     /// The lock, sooner or later.
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -72,6 +83,22 @@ impl<T> Lock<T> {
             }
             guard
         })
+    }
+
+    /// Whether its holder has probably lost its processor. Leaves the memory with the holder.
+    pub(crate) fn is_stuck(&self) -> bool {
+        (0..SPINS).all(|_| {
+            let taken = self.0.is_locked();
+            if taken {
+                std::hint::spin_loop();
+            }
+            taken
+        })
+    }
+
+    /// The lock, unless its holder has probably lost its processor.
+    pub(crate) fn lock_unless_stuck(&self) -> Option<Guard<'_, T>> {
+        self.try_lock_patiently()
     }
 
     /// The lock, sooner or later.

@@ -1,30 +1,54 @@
 //! How urgent the operating system takes the calling thread to be.
 
 use std::cell::Cell;
+use std::fs::File;
+use std::io::Read;
 
 /// The priority of a thread is read again after so many questions: it may have been changed from
 /// outside, and reading it takes microseconds.
 const QUESTIONS: u16 = 256;
+/// The same for the question whether the thread is less urgent than those of the runtime, which is
+/// asked several times for a command.
+const RANK_QUESTIONS: u16 = 1 << 14;
 
 thread_local! {
-    /// What was read last, and how many questions it still answers.
-    static KNOWN: Cell<(i16, u16)> = const { Cell::new((0, 0)) };
+    /// What was read last, and how many questions it has answered.
+    static KNOWN: Cell<(i16, u16)> = const { Cell::new((0, u16::MAX)) };
 }
 
 /// The priority of the calling thread as in `Hints::cpu_priority`, as of a moment ago.
 pub(crate) fn of_this_thread() -> i16 {
-    let (mut priority, mut left) = KNOWN.get();
-    if left == 0 {
-        (priority, left) = (read(), QUESTIONS);
+    known(QUESTIONS)
+}
+
+/// Whether the calling thread is less urgent than one of this priority, as of a moment ago. The
+/// first answer of a thread takes some microseconds.
+pub(crate) fn is_below(priority: i16) -> bool {
+    known(RANK_QUESTIONS) < priority
+}
+
+fn known(questions: u16) -> i16 {
+    // Threads of models are all alike.
+    if cfg!(loom) {
+        return 0;
     }
-    KNOWN.set((priority, left - 1));
+    let (mut priority, mut answered) = KNOWN.get();
+    if answered >= questions {
+        (priority, answered) = (read(), 0);
+    }
+    KNOWN.set((priority, answered + 1));
     priority
 }
 
-/// 0, that of an ordinary thread, where it cannot be told.
+/// 0, that of an ordinary thread, where it cannot be told. Allocates nothing.
 fn read() -> i16 {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat");
-    stat.ok().and_then(|stat| parse(&stat)).unwrap_or(0)
+    let mut stat = [0; 1_024];
+    let file = File::open("/proc/thread-self/stat");
+    let length = file.and_then(|mut file| file.read(&mut stat)).unwrap_or(0);
+    // The name before the bracket may be no text.
+    let from = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
+    let text = stat.get(from..length).and_then(|stat| str::from_utf8(stat).ok());
+    text.and_then(parse).unwrap_or(0)
 }
 
 /// From a line of `/proc/PID/task/TID/stat`, see proc(5): fields 19, 40 and 41 are the nice value,

@@ -6,6 +6,12 @@ use crate::store::Store;
 use crate::time::{Duration, Instant};
 
 impl<R: Store<CommandSlot>> Queue<R> {
+    /// Commands that have failed so far, whether or not they have retired.
+    #[must_use]
+    pub const fn failures(&self) -> u64 {
+        self.failures
+    }
+
     pub(super) fn on_retired(&mut self, now: Instant, retired: Retired) {
         let count = retired.upto.count();
         if count > self.last_launch.max(self.device_retired) {

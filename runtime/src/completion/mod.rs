@@ -25,7 +25,8 @@ pub(crate) enum Until {
     Ended(CmdId),
     /// The command and everything before it has retired.
     Retired(CmdId),
-    /// Room in the ring. That takes the oldest command to retire.
+    /// A place in the ring, which is kept for the waiter until it leaves. That takes the oldest
+    /// command to retire. Only for waiters that are registered.
     Room,
 }
 
@@ -34,6 +35,8 @@ pub(crate) enum Until {
 /// A wait that is registered keeps its outcome: the queue may forget the command afterwards. So
 /// each call says under which number it is registered, if it is.
 pub(crate) trait Awaited: Send + Sync {
+    /// Whether the calling thread is less urgent than the threads of the runtime.
+    fn is_outranked(&self) -> bool;
     /// Makes sure that the completion will be seen; the outcome if it is there already.
     fn request_completion(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome>;
     /// Looks for completions; the outcome if it is there now.
@@ -61,20 +64,37 @@ pub(crate) fn wait_until(
     until: Until,
     deadline: Option<Instant>,
 ) -> Outcome {
-    if let Some(outcome) = queue.request_completion(until, None) {
+    wait(queue, until, &mut None, deadline)
+}
+
+/// Waits on the caller's thread, which is in line, until a place in the ring is kept for it.
+pub(crate) fn wait_for_room(queue: &(impl Awaited + ?Sized), line: &mut Option<WaiterId>) {
+    // Without a deadline it cannot fail.
+    let _ = wait(queue, Until::Room, line, None);
+}
+
+fn wait(
+    queue: &(impl Awaited + ?Sized),
+    until: Until,
+    id: &mut Option<WaiterId>,
+    deadline: Option<Instant>,
+) -> Outcome {
+    if let Some(outcome) = queue.request_completion(until, *id) {
         return outcome;
+    }
+    if queue.is_outranked() {
+        return wait_for_reaper(queue, until, id, deadline);
     }
     // Where a forecast says that there will be nothing to see for a while, looking can wait.
     if queue.poll_delay(until).is_none_or(|delay| delay.is_zero())
-        && let Some(outcome) = look(queue, until, None)
+        && let Some(outcome) = look(queue, until, *id)
     {
         return outcome;
     }
     let parker = Parker::current();
-    let mut id = None;
     let outcome = loop {
         parker.reset();
-        if let Some(outcome) = queue.stand_by(until, &mut id, parker.waker()) {
+        if let Some(outcome) = queue.stand_by(until, id, parker.waker()) {
             break outcome;
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -88,15 +108,46 @@ pub(crate) fn wait_until(
             Some(delay) => parker.sleep(left.map_or(delay, |left| delay.min(left))),
         }
         // A thread that is woken in front has to look.
-        queue.poll(until, id);
+        queue.poll(until, *id);
         // Sleeps end early.
         if delay.is_some_and(|delay| delay.is_zero())
-            && let Some(outcome) = look(queue, until, id)
+            && let Some(outcome) = look(queue, until, *id)
         {
             break outcome;
         }
     };
+    // A place that is kept for the thread is still to be taken.
+    let id = if until == Until::Room { None } else { id.take() };
     queue.leave(until, id, parker.waker());
+    outcome
+}
+
+/// Waits as a future does, without a look at the device. So a thread of low priority is not the one
+/// that the device wakes, and keeps no other thread from looking: it may get no processor for long.
+pub(crate) fn wait_for_reaper(
+    queue: &(impl Awaited + ?Sized),
+    until: Until,
+    id: &mut Option<WaiterId>,
+    deadline: Option<Instant>,
+) -> Outcome {
+    let parker = Parker::current();
+    let outcome = loop {
+        parker.reset();
+        let notify = Notify::Wake(parker.waker().clone());
+        if let Some(outcome) = queue.register(until, id, notify) {
+            break outcome;
+        }
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            break Err(WaitError::Timeout);
+        }
+        parker.park(left);
+    };
+    if until != Until::Room
+        && let Some(id) = id.take()
+    {
+        queue.unregister(until, id);
+    }
     outcome
 }
 

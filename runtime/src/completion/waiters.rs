@@ -78,6 +78,8 @@ pub(crate) struct Waiters {
     room: BTreeMap<WaiterId, Waiter>,
     /// Outcomes of waits that are over, until their waiters leave.
     ended: BTreeMap<WaiterId, Outcome>,
+    /// Waits for room among them: a place in the ring is kept for each.
+    places_kept: u64,
     due: VecDeque<Due>,
     /// Waiters that are to be notified of a command.
     active: usize,
@@ -122,7 +124,9 @@ impl Waiters {
     /// Takes a waiter out, whether or not its wait is over. Gives back what is to be dropped
     /// without the lock.
     pub(crate) fn remove(&mut self, until: Until, id: WaiterId) -> Option<Notify> {
-        self.ended.remove(&id);
+        if self.ended.remove(&id).is_some() && until == Until::Room {
+            self.places_kept -= 1;
+        }
         let waiter = match until {
             Until::Ended(CmdId(n)) | Until::Retired(CmdId(n)) => {
                 let waiter = self.commands.remove(&(n, id));
@@ -193,19 +197,26 @@ impl Waiters {
         self.find_first();
     }
 
-    /// Ends as many waits for room as there are free places.
+    /// Keeps free places for those that wait for room, first come, first served, and ends their
+    /// waits.
     #[inline]
     pub(crate) fn make_room(&mut self, free: u64) {
-        for _ in 0..free {
+        for _ in self.places_kept..free {
             let Some((id, waiter)) = self.room.pop_first() else { return };
+            self.places_kept += 1;
             self.over(id, waiter, Ok(()));
         }
     }
 
+    /// Whether one of the free places is kept for no waiter.
+    #[inline]
+    pub(crate) fn leave_room(&self, free: u64) -> bool {
+        self.room.is_empty() && free > self.places_kept
+    }
+
     fn over(&mut self, id: WaiterId, waiter: Waiter, outcome: Outcome) {
-        let until = waiter.until;
         let notify = self.deactivate(waiter);
-        if until != Until::Room && !matches!(notify, Notify::Call(_)) {
+        if !matches!(notify, Notify::Call(_)) {
             self.ended.insert(id, outcome);
         }
         if !matches!(notify, Notify::Keep) {
@@ -273,9 +284,21 @@ mod tests {
     fn room_is_handed_out_in_order_and_no_more_than_there_is() {
         let mut waiters = Waiters::new();
         let ids: Vec<_> = (0..3).map(|_| put(&mut waiters, Until::Room)).collect();
+        let open = |waiters: &Waiters| -> Vec<_> {
+            ids.iter().map(|&id| waiters.is_open(Until::Room, id)).collect()
+        };
+        waiters.make_room(1);
+        waiters.make_room(1);
+        assert_eq!(open(&waiters), [false, true, true]);
+        assert_eq!(waiters.ended(ids[0]), Some(Ok(())));
         waiters.make_room(2);
-        let open: Vec<_> = ids.iter().map(|&id| waiters.is_open(Until::Room, id)).collect();
-        assert_eq!(open, [false, false, true]);
-        assert_eq!(waiters.ended(ids[0]), None, "whether there still is room shows when it looks");
+        assert_eq!(open(&waiters), [false, false, true]);
+        assert!(!waiters.leave_room(3), "the third comes first");
+        // The first takes its place, and the second leaves its own to the third.
+        waiters.remove(Until::Room, ids[0]);
+        waiters.remove(Until::Room, ids[1]);
+        waiters.make_room(1);
+        assert_eq!(open(&waiters), [false; 3]);
+        assert!(!waiters.leave_room(1) && waiters.leave_room(2));
     }
 }

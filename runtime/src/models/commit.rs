@@ -48,7 +48,7 @@ fn holds_that_are_staged() {
         let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
             for order in [HOLD, RUN] {
-                if let Some(staged) = handle.deliver(ID, order) {
+                if let Ok(Some(staged)) = handle.deliver(ID, order) {
                     staged.commit();
                 }
             }
@@ -70,7 +70,7 @@ fn the_scheduler_ends_in_a_round() {
         let committer = bench.start_committer();
         let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
-            handle.deliver(ID, HOLD);
+            let _ = handle.deliver(ID, HOLD);
             handle.set_gone();
         });
         join(scheduler);

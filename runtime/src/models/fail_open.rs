@@ -28,7 +28,7 @@ fn the_scheduler_ends() {
         let device = bench.start_device(1);
         let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
-            handle.deliver(ID, HOLD);
+            let _ = handle.deliver(ID, HOLD);
             handle.set_gone();
         });
         let handle = Arc::clone(&bench.scheduler);
@@ -53,7 +53,7 @@ fn the_scheduler_ends_while_a_queue_is_made() {
         let bench = Bench::new(1);
         let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
-            handle.deliver(ID, HOLD);
+            let _ = handle.deliver(ID, HOLD);
             handle.set_gone();
         });
         bench.scheduler.register(ID, Arc::clone(&bench.queue) as _);
@@ -75,7 +75,7 @@ fn silent_twice_in_a_round() {
         let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
             handle.wait(&mut None);
-            handle.deliver(ID, HOLD);
+            let _ = handle.deliver(ID, HOLD);
         });
         let handle = Arc::clone(&bench.scheduler);
         let mut watchdog = Watchdog::new(xsched_core::time::Duration::ZERO);

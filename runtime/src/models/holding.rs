@@ -20,8 +20,8 @@ fn two_holds() {
         let submitter = start(move || assert_eq!(other.submit(1).0, 1));
         let other = bench.clone();
         let scheduler = start(move || {
-            other.queue.deliver(Order::Hold { epoch: 1, level: Level::Deactivate });
-            other.queue.deliver(Order::Run { epoch: 2 });
+            let _ = other.queue.deliver(Order::Hold { epoch: 1, level: Level::Deactivate });
+            let _ = other.queue.deliver(Order::Run { epoch: 2 });
         });
         bench.queue.suspend(Level::Deactivate);
         let report = bench.queue.snapshot().report;

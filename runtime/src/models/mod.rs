@@ -90,7 +90,7 @@ impl Bench {
 
     /// Submits a command under this name.
     fn submit(&self, name: u64) -> CmdId {
-        let cmd = self.queue.submit(name).expect("there is room");
+        let cmd = self.queue.submit(name, None).expect("there is room");
         self.submitted.lock().expect("no thread panics").push((cmd, name));
         cmd
     }

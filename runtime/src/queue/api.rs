@@ -18,7 +18,7 @@ use crate::clock::now;
 use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId};
 use crate::error::{Error, SubmitError};
 use crate::record::Tape;
-use crate::scheduler::{Admit, ScheduledQueue};
+use crate::scheduler::{Admit, Busy, ScheduledQueue};
 use crate::stats::Snapshot;
 use crate::sync::atomic::Ordering;
 use crate::sync::mpsc::Sender;
@@ -28,7 +28,13 @@ use crate::workers::{Callback, Committer, DeviceQueue};
 pub(crate) trait Api<C>: Awaited + ScheduledQueue {
     fn id(&self) -> QueueId;
     fn caps(&self) -> Caps;
-    fn submit(&self, command: C) -> Result<CmdId, SubmitError<C>>;
+    /// Takes a command. A submitter that will wait for room passes where it keeps its number, and
+    /// is in line from then on.
+    fn submit(
+        &self,
+        command: C,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<CmdId, SubmitError<C>>;
     fn callbacks(&self) -> Result<Sender<Callback>, Error>;
     fn cancel(&self, cmd: CmdId) -> bool;
     fn suspend(&self, level: Level);
@@ -60,11 +66,12 @@ where
     }
 
     fn reap(&self) -> bool {
-        self.reap_completions()
+        // Other queues must not wait for a thread that may be of low priority.
+        !self.is_stuck() && self.reap_completions()
     }
 
     fn rest(&self, poll_delay: Duration, evict_idle: bool) -> Option<Duration> {
-        self.rest_for(poll_delay, evict_idle)
+        if self.is_stuck() { Some(poll_delay) } else { self.rest_for(poll_delay, evict_idle) }
     }
 
     fn pump(&self) {
@@ -81,13 +88,14 @@ where
     R: Retire + Send + 'static,
     P: Steps + Send + 'static,
 {
-    fn take_report(&self) -> Option<Report> {
-        self.lock().report.take()
+    fn take_report(&self) -> Result<Option<Report>, Busy> {
+        Ok(self.lock_unless_stuck()?.report.take())
     }
 
-    fn deliver(&self, order: Order) -> Option<Arc<Committer>> {
-        self.lock().machine.handle_order(order);
-        self.run_steps().cloned()
+    fn deliver(&self, order: Order) -> Result<Option<Arc<Committer>>, Busy> {
+        let mut state = self.lock_unless_stuck()?;
+        state.machine.handle_order(order);
+        Ok(self.run_steps_from(state).cloned())
     }
 
     fn fail_open(&self) {
@@ -115,7 +123,7 @@ where
         let next = CmdId(state.machine.submitted());
         let cmd = if state.machine.is_lost() {
             Err(Error::DeviceLost)
-        } else if state.machine.is_full() {
+        } else if !state.has_room(None) {
             Err(Error::QueueFull)
         } else if admit(next)? {
             state.machine.enqueue_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
@@ -142,6 +150,10 @@ where
     R: Retire + Send + 'static,
     P: Steps + Send + 'static,
 {
+    fn is_outranked(&self) -> bool {
+        self.scheduler.outranks_this_thread()
+    }
+
     fn request_completion(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome> {
         let mut state = self.lock();
         state.note_wait(until);
@@ -177,6 +189,10 @@ where
         if outcome.is_none()
             && !(self.alarm.enter(waker) && (self.arm() || self.poll_delay(until).is_some()))
         {
+            if self.silent.load(Ordering::Relaxed) {
+                // It sleeps until it is woken, so it is not the one that looks.
+                self.alarm.leave(waker);
+            }
             self.workers.reaper().notify();
         }
         outcome
@@ -256,8 +272,12 @@ where
         self.caps
     }
 
-    fn submit(&self, command: S::Payload) -> Result<CmdId, SubmitError<S::Payload>> {
-        self.submit_command(command)
+    fn submit(
+        &self,
+        command: S::Payload,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<CmdId, SubmitError<S::Payload>> {
+        self.submit_command(command, line)
     }
 
     fn callbacks(&self) -> Result<Sender<Callback>, Error> {

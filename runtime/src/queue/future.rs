@@ -77,12 +77,6 @@ impl<C> Submission<C> {
     pub(super) const fn new(queue: XQueue<C>, command: C) -> Self {
         Self { queue, command: Some(command), id: None }
     }
-
-    fn unregister(&mut self) {
-        if let Some(id) = self.id.take() {
-            self.queue.api().unregister(Until::Room, id);
-        }
-    }
 }
 
 impl<C> Future for Submission<C> {
@@ -93,12 +87,9 @@ impl<C> Future for Submission<C> {
         let this = &mut *self;
         loop {
             let Some(command) = this.command.take() else { return Poll::Pending };
-            match this.queue.try_submit(command) {
+            match this.queue.submit_in_line(command, Some(&mut this.id)) {
                 Err(SubmitError::Full(back)) => this.command = Some(back),
-                result => {
-                    this.unregister();
-                    return Poll::Ready(result);
-                }
+                result => return Poll::Ready(result),
             }
             let notify = Notify::Wake(context.waker().clone());
             if poll_until(this.queue.api(), Until::Room, &mut this.id, notify).is_none() {
@@ -110,6 +101,8 @@ impl<C> Future for Submission<C> {
 
 impl<C> Drop for Submission<C> {
     fn drop(&mut self) {
-        self.unregister();
+        if let Some(id) = self.id.take() {
+            self.queue.api().unregister(Until::Room, id);
+        }
     }
 }

@@ -9,6 +9,7 @@ use xsched_core::time::Instant;
 
 use super::shared::{Guard, SharedQueue};
 use crate::clock::now;
+use crate::completion::{Notify, Until, WaiterId};
 use crate::error::SubmitError;
 use crate::panics::drop_command;
 use crate::sync::bound;
@@ -22,16 +23,29 @@ where
     R: Retire + Send + 'static,
     P: Steps + Send + 'static,
 {
+    /// Takes a command. `line` is where a submitter that waits for room keeps its number: it is
+    /// registered if there is no room, and no more after that.
     pub(super) fn submit_command(
         &self,
         command: S::Payload,
+        line: Option<&mut Option<WaiterId>>,
     ) -> Result<CmdId, SubmitError<S::Payload>> {
+        let waiter = line.as_deref().copied().flatten();
         let mut state = self.lock();
-        if state.machine.is_full() {
+        if !state.has_room(waiter) {
             drop(state);
             self.take_completions(true);
             state = self.lock();
         }
+        if !state.has_room(waiter) && !state.machine.is_lost() {
+            if let (None, Some(line)) = (waiter, line) {
+                state.waiters.put(Until::Room, line, Notify::Keep);
+            }
+            self.finish(state);
+            return Err(SubmitError::Full(command));
+        }
+        let id = line.and_then(Option::take);
+        let left = id.and_then(|id| state.waiters.remove(Until::Room, id));
         if state.machine.in_flight() == 0 {
             state.time = now();
         }
@@ -40,6 +54,7 @@ where
             Ok(cmd) => cmd,
             Err(e) => {
                 self.finish(state);
+                drop(left);
                 return Err(match e {
                     xsched_core::queue::SubmitError::Full => SubmitError::Full(command),
                     xsched_core::queue::SubmitError::Lost => SubmitError::Lost(command),

@@ -2,6 +2,7 @@
 
 mod api;
 mod config;
+mod failures;
 mod future;
 mod launch;
 mod lifecycle;
@@ -22,7 +23,7 @@ use xsched_core::id::{CmdId, EventRef};
 use xsched_core::level::{Caps, Level};
 use xsched_core::window::WindowConfig;
 
-use crate::completion::{Notify, Until, wait_until};
+use crate::completion::{Notify, Until, WaiterId, wait_for_room, wait_until};
 use crate::error::{Error, SubmitError, WaitError};
 use crate::runtime::Runtime;
 use crate::stats::Stats;
@@ -170,13 +171,24 @@ impl<C> XQueue<C> {
     /// launched later, in its turn.
     ///
     /// # Errors
-    /// [`SubmitError::Full`] when the queue holds as many commands as it can, and
-    /// [`SubmitError::Lost`]; the command comes back.
+    /// [`SubmitError::Full`] when the queue holds as many commands as it can, or when the places
+    /// left are kept for submitters that wait for room, and [`SubmitError::Lost`]; the command
+    /// comes back.
     pub fn try_submit(&self, command: C) -> Result<Ticket, SubmitError<C>> {
+        self.submit_in_line(command, None)
+    }
+
+    /// Takes a command. A submitter that will wait for room is in line from when there is none, and
+    /// keeps its number there.
+    fn submit_in_line(
+        &self,
+        command: C,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<Ticket, SubmitError<C>> {
         if self.handle.runtime.follows_threads() {
             self.follow_thread();
         }
-        self.api().submit(command).map(|cmd| self.ticket(cmd))
+        self.api().submit(command, line).map(|cmd| self.ticket(cmd))
     }
 
     /// Tells the scheduler of the calling thread's priority, if it is another one than before.
@@ -194,6 +206,7 @@ impl<C> XQueue<C> {
     }
 
     /// Takes a command as [`XQueue::try_submit`] does, but waits for room while the queue is full.
+    /// Submitters that wait for room get it in the order in which they came.
     ///
     /// ```
     /// # use xsched::hal::{Noop, NoopQueue};
@@ -215,18 +228,19 @@ impl<C> XQueue<C> {
     /// # Errors
     /// [`SubmitError::Lost`]; the command comes back.
     pub fn submit(&self, command: C) -> Result<Ticket, SubmitError<C>> {
-        let mut command = command;
+        let (mut command, mut line) = (command, None);
         loop {
-            match self.try_submit(command) {
+            match self.submit_in_line(command, Some(&mut line)) {
                 Err(SubmitError::Full(back)) => command = back,
                 result => return result,
             }
-            let _ = wait_until(self.api(), Until::Room, None);
+            wait_for_room(self.api(), &mut line);
         }
     }
 
     /// Takes a command as a future, which is ready when the queue has taken it. Dropped before
-    /// that, it submits nothing.
+    /// that, it submits nothing. It waits for room in line with [`XQueue::submit`], from its first
+    /// poll on; a place that it was woken for is kept for it until it is polled or dropped.
     ///
     /// # Errors
     /// The future gives [`SubmitError::Lost`]; the command comes back.

@@ -130,14 +130,12 @@ where
     /// How long the reaper may leave a queue alone whose device does not notify. `delay` if there
     /// is no forecast.
     fn reaper_delay(&self, delay: Duration, last: Option<CmdId>) -> Duration {
-        // A thread in front looks itself, and when it must.
-        if self.alarm.has_front() && self.silent.load(Ordering::Relaxed) {
-            // Unless it cannot say when: then it sleeps.
-            let knows = self.forecast_delay(last).is_some();
-            return delay.max(if knows { IN_FRONT } else { UNATTENDED });
+        match self.forecast_delay(last) {
+            None => delay,
+            // A thread in front looks itself, and when it must.
+            Some(_) if self.alarm.has_front() => delay.max(IN_FRONT),
+            Some(forecast) => forecast.clamp(poll_delay::SHORTEST, UNATTENDED),
         }
-        self.forecast_delay(last)
-            .map_or(delay, |forecast| forecast.clamp(poll_delay::SHORTEST, UNATTENDED))
     }
 
     /// Where the device does not notify: how long a thread may sleep that must see the end of
@@ -164,5 +162,81 @@ where
             (Some(end), Some(refill)) => Some(end.min(refill)),
             (end, refill) => end.or(refill),
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use xsched_core::hal::{Backend, LevelAdapter, Noop, NoopHalf, NoopQueue};
+    use xsched_core::id::QueueId;
+    use xsched_core::level::Level;
+    use xsched_core::message::{HoldState, Order};
+    use xsched_core::queue::{Queue, QueueConfig};
+
+    use super::*;
+    use crate::completion::{Awaited, Until};
+    use crate::queue::{Api, QueueParams};
+    use crate::scheduler::{Busy, Mail, ScheduledQueue, SchedulerHandle};
+    use crate::sync::mpsc;
+    use crate::workers::{DeviceQueue, Workers};
+
+    type Half = NoopHalf<'static, u64>;
+
+    const ID: QueueId = QueueId::new(0, 1);
+
+    /// A queue without threads, on a device that never notifies.
+    fn queue() -> Arc<SharedQueue<Half, Half, LevelAdapter<Half>>> {
+        static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+        let halves = Noop::<u64>::new(&HARDWARE).open(ID, ()).unwrap();
+        let slots = vec![Default::default(); 4].into_boxed_slice();
+        SharedQueue::new(QueueParams {
+            id: ID,
+            caps: halves.caps,
+            machine: Queue::new(slots, QueueConfig::default(), halves.caps),
+            submit: halves.submit,
+            retire: halves.retire,
+            preempt: halves.preempt,
+            scheduler: Arc::new(SchedulerHandle::new(Duration::from_secs(1), mpsc::channel().0)),
+            workers: Arc::new(Workers::new(false)),
+            capacity: 4,
+        })
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_told_when_to_look_leaves_it_to_the_reaper() {
+        let queue = queue();
+        queue.suspend(Level::Block);
+        let cmd = queue.submit(7, None).unwrap();
+        let mut id = None;
+        for _ in 0..2 {
+            assert!(queue.stand_by(Until::Ended(cmd), &mut id, Waker::noop()).is_none());
+            assert!(!queue.alarm.has_front());
+        }
+        let soon = Duration::from_micros(20);
+        assert_eq!(queue.reaper_delay(soon, Some(cmd)), soon);
+    }
+
+    #[test]
+    fn no_thread_of_the_runtime_waits_for_one_that_has_the_state_and_no_processor() {
+        let (queue, mut mail) = (queue(), Mail::default());
+        queue.scheduler.register(ID, Arc::clone(&queue) as _);
+        let state = queue.lock();
+        assert_eq!(queue.take_report().map(|_| ()), Err(Busy));
+        assert!(!queue.reap());
+        assert_eq!(queue.rest(Duration::ZERO, true), Some(Duration::ZERO));
+        let hold = Order::Hold { epoch: 1, level: Level::Block };
+        for order in [hold, Order::Run { epoch: 2 }, Order::Watch { upto: 9 }] {
+            queue.scheduler.deliver_or_keep(&mut mail, ID, order);
+        }
+        queue.scheduler.deliver_late(&mut mail);
+        assert_eq!(state.machine.report().epoch, 0);
+        drop(state);
+        queue.scheduler.deliver_late(&mut mail);
+        let report = queue.lock().machine.report();
+        assert_eq!((report.epoch, report.hold), (2, HoldState::Running));
+        assert_eq!(queue.lock().machine.anomalies().stale_orders, 0, "only the newest came");
     }
 }

@@ -25,7 +25,7 @@ use super::lifecycle::{Effect, Event, StepState};
 use super::state::State;
 use crate::lock::{self, Lock};
 use crate::panics::{caught, contain, drop_command};
-use crate::scheduler::SchedulerHandle;
+use crate::scheduler::{Busy, SchedulerHandle};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, bound};
 use crate::workers::{Alarm, DeviceQueue, Workers};
@@ -113,6 +113,16 @@ where
     #[inline]
     pub(super) fn lock(&self) -> Guard<'_, S> {
         self.state.lock()
+    }
+
+    /// Whether a thread has the state that has lost its processor.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.state.is_stuck()
+    }
+
+    /// The state, unless a thread has it that has lost its processor.
+    pub(super) fn lock_unless_stuck(&self) -> Result<Guard<'_, S>, Busy> {
+        self.state.lock_unless_stuck().ok_or(Busy)
     }
 
     /// Whether the device forgets commands in a hold, which are then launched again.

@@ -7,6 +7,7 @@ use xsched_core::message::Report;
 use xsched_core::queue::{CommandSlot, Queue, Signal, Status};
 use xsched_core::time::Instant;
 
+use super::failures::Failures;
 use super::lifecycle::{Lifecycle, StepState};
 use crate::clock::now;
 use crate::completion::{Outcome, Until, WaiterId, Waiters};
@@ -20,6 +21,7 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     /// The right to launch.
     pub(super) launcher: Option<Box<S>>,
     pub(super) waiters: Waiters,
+    pub(super) failures: Failures,
     /// Commands to be dropped once the state is let go: their destructors are the user's.
     pub(super) deferred_drops: Vec<S::Payload>,
     /// What the scheduler has not fetched.
@@ -48,6 +50,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
             payloads: (0..capacity).map(|_| None).collect(),
             launcher: Some(Box::new(submit)),
             waiters: Waiters::new(),
+            failures: Failures::default(),
             deferred_drops: Vec::new(),
             report: None,
             submitted_before: 0,
@@ -91,20 +94,38 @@ impl<S: Submit<Payload: Sized>> State<S> {
         self.machine.submitted() == self.machine.retired()
     }
 
-    /// Ends the waits for commands that have retired, and for room if there is some. Called in the
-    /// step in which commands retire, since the queue may forget them after it.
+    /// Ends the waits for commands that have retired, and for room if there is some, and keeps
+    /// what has failed. Called in the step in which commands retire, since the ring may forget
+    /// them after it.
     #[inline]
     pub(super) fn end_waits(&mut self) {
-        let Self { machine, waiters, payloads, .. } = self;
-        waiters.retire(machine.retired(), |until| outcome(machine, until));
-        let unfinished = machine.submitted() - machine.retired();
-        waiters.make_room((payloads.len() as u64).saturating_sub(unfinished));
+        let free = self.free();
+        let Self { machine, waiters, failures, .. } = self;
+        failures.keep(machine);
+        waiters.retire(machine.retired(), |until| outcome(machine, failures, until));
+        waiters.make_room(free);
+    }
+
+    /// Free places in the ring.
+    fn free(&self) -> u64 {
+        let unfinished = self.machine.submitted() - self.machine.retired();
+        (self.payloads.len() as u64).saturating_sub(unfinished)
+    }
+
+    /// Whether there is room for a submitter: one that waits for room under this number, or one
+    /// that waits for none.
+    #[inline]
+    pub(super) fn has_room(&self, waiter: Option<WaiterId>) -> bool {
+        match waiter {
+            Some(id) => self.waiters.ended(id).is_some(),
+            None => self.waiters.leave_room(self.free()),
+        }
     }
 
     /// Ends the waits for those of these commands that have failed and not retired.
     pub(super) fn end_waits_early(&mut self, from: CmdId, to: CmdId) {
-        let Self { machine, waiters, .. } = self;
-        waiters.end(from.0..to.0, |until| outcome(machine, until));
+        let Self { machine, waiters, failures, .. } = self;
+        waiters.end(from.0..to.0, |until| outcome(machine, failures, until));
     }
 
     pub(super) fn lose_if_sticky(&mut self, fault: Fault) {
@@ -116,20 +137,26 @@ impl<S: Submit<Payload: Sized>> State<S> {
     /// The outcome of a wait, if it is over. What is registered keeps its outcome, and knows it
     /// better than the machine.
     pub(super) fn outcome(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome> {
-        id.and_then(|id| self.waiters.ended(id)).or_else(|| outcome(&self.machine, until))
+        id.and_then(|id| self.waiters.ended(id))
+            .or_else(|| outcome(&self.machine, &self.failures, until))
     }
 }
 
-fn outcome(machine: &Queue<Box<[CommandSlot]>>, until: Until) -> Option<Outcome> {
+fn outcome(
+    machine: &Queue<Box<[CommandSlot]>>,
+    failures: &Failures,
+    until: Until,
+) -> Option<Outcome> {
     let cmd = match until {
         Until::Ended(cmd) => cmd,
         Until::Retired(cmd) => return (machine.retired() > cmd.0).then_some(Ok(())),
-        Until::Room => return (!machine.is_full()).then_some(Ok(())),
+        // A place is given to waiters that are registered, in their turn.
+        Until::Room => return None,
     };
     match machine.status(cmd) {
         Status::Done => Some(Ok(())),
         Status::Failed(fault) => Some(Err(WaitError::Failed(fault))),
-        Status::Forgotten => Some(Err(WaitError::Forgotten)),
+        Status::Forgotten => Some(failures.outcome(cmd)),
         Status::Unknown => Some(Err(WaitError::WrongQueue)),
         Status::InFlight | Status::Queued => None,
     }

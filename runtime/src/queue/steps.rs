@@ -9,7 +9,7 @@ use xsched_core::message::HoldState;
 use xsched_core::queue::{Action, Signal};
 
 use super::lifecycle::StepState;
-use super::shared::SharedQueue;
+use super::shared::{Guard, SharedQueue};
 use crate::clock::now;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -30,8 +30,15 @@ where
 
     /// Carries out the steps that are due. If one was staged, the caller has to have it committed.
     pub(super) fn run_steps(&self) -> Option<&Arc<Committer>> {
+        self.run_steps_from(self.lock())
+    }
+
+    /// The same for a caller that has the state.
+    pub(super) fn run_steps_from<'a>(
+        &'a self,
+        mut state: Guard<'a, S>,
+    ) -> Option<&'a Arc<Committer>> {
         loop {
-            let mut state = self.lock();
             if self.replays()
                 && state.launcher.is_none()
                 && state.machine.hold_state() == HoldState::Resuming
@@ -52,7 +59,7 @@ where
             let mut steps = lock(&self.steps);
             let done = self.guarded(|| steps.step(step));
             drop(steps);
-            let mut state = self.lock();
+            state = self.lock();
             let result = match done {
                 Ok(StepDone::Now(first)) => Ok(first),
                 Ok(StepDone::Later) => {
@@ -69,6 +76,7 @@ where
                 // held.
                 self.alarm_waker.wake_by_ref();
             }
+            state = self.lock();
         }
     }
 

@@ -22,7 +22,7 @@ use super::mailbox::{Inbox, Mail};
 use super::policy::PolicyFailures;
 use super::question::{NoAnswer, Question, WhileRunning};
 use super::register::Register;
-use super::{ScheduledQueue, Scheduler};
+use super::{Busy, ScheduledQueue, Scheduler};
 use crate::error::Error;
 use crate::panics::caught;
 use crate::record::ActiveRecord;
@@ -30,6 +30,7 @@ use crate::record::ActiveRecord;
 use crate::stats::Snapshot;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, bound, lock, mpsc};
+use crate::urgency;
 use crate::workers::Committer;
 
 /// Spin hints before the scheduler looks again: a few microseconds.
@@ -66,6 +67,11 @@ pub(crate) struct SchedulerHandle {
     /// Queues that have something to do. Decides what is done first, and nothing else, so models
     /// need not know it.
     load: std::sync::atomic::AtomicU32,
+    /// Orders and reports that the last round left to the next. Only threads that wait for the
+    /// scheduler to catch up ask, so models need not know it either.
+    pub(super) late: std::sync::atomic::AtomicU32,
+    /// How urgent the runtime's threads are: they inherit it from the thread that starts them.
+    urgency: i16,
     pub(crate) record: ActiveRecord,
     /// Dropped with the handle, to end the watchdog.
     _watchdog: mpsc::Sender<()>,
@@ -108,6 +114,8 @@ impl SchedulerHandle {
             lease,
             failed_open: AtomicU64::new(0),
             load: std::sync::atomic::AtomicU32::new(0),
+            late: std::sync::atomic::AtomicU32::new(0),
+            urgency: urgency::of_this_thread(),
             record: ActiveRecord::default(),
             _watchdog: watchdog,
         }
@@ -134,13 +142,19 @@ impl SchedulerHandle {
         inbox.reports.push(queue);
         if inbox.running {
             // The thread that runs a round looks again.
-        } else if self.quick.load(Ordering::Relaxed) {
+        } else if self.quick.load(Ordering::Relaxed) && !self.outranks_this_thread() {
             inbox.running = true;
             drop(inbox);
             self.run_rounds_inline();
         } else {
             self.wake(inbox);
         }
+    }
+
+    /// Whether the calling thread is less urgent than the threads of the runtime. It does no work
+    /// that more urgent threads would have to wait for.
+    pub(crate) fn outranks_this_thread(&self) -> bool {
+        urgency::is_below(self.urgency)
     }
 
     /// Runs rounds on the thread that notifies the scheduler.
@@ -176,7 +190,7 @@ impl SchedulerHandle {
             self.round(scheduler, mail);
         }
         self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
-        scheduler.poll_timeout()
+        self.next_round(scheduler, mail)
     }
 
     /// One round: takes reports, lets the policy decide, delivers orders. The caller is the one
@@ -187,19 +201,24 @@ impl SchedulerHandle {
         for (_, request) in mail.requests.drain(..) {
             request(time, scheduler);
         }
+        mail.reports.append(&mut mail.late.reports);
         for id in mail.reports.drain(..) {
-            let Some(report) = self.queue(id).and_then(|queue| queue.take_report()) else {
-                continue;
+            let report = match self.queue(id).map(|queue| queue.take_report()) {
+                Some(Ok(Some(report))) => report,
+                Some(Err(Busy)) => {
+                    mail.late.reports.push(id);
+                    continue;
+                }
+                Some(Ok(None)) | None => continue,
             };
             if let Err(error) = scheduler.handle_report(time, id, &report) {
                 tracing::warn!(queue = id.index(), %error, "a report was not taken");
             }
         }
         scheduler.handle_timeout(time);
+        self.deliver_late(mail);
         while let Some((id, order)) = scheduler.poll_order(crate::clock::now()) {
-            let staged = self.deliver(id, order);
-            let known = |staged: &Arc<_>| mail.staged.iter().any(|it| Arc::ptr_eq(it, staged));
-            mail.staged.extend(staged.filter(|staged| !known(staged)));
+            self.deliver_or_keep(mail, id, order);
         }
         // What was decided together costs one preemption where the device can.
         mail.staged.drain(..).for_each(|staged| staged.commit());
@@ -217,7 +236,7 @@ impl SchedulerHandle {
         self.collect(mail);
         self.round(scheduler, mail);
         self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
-        let due = scheduler.poll_timeout();
+        let due = self.next_round(scheduler, mail);
         drop(rounds);
         let mut inbox = lock(&self.inbox);
         inbox.running = false;
@@ -338,12 +357,6 @@ impl SchedulerHandle {
                 Error::SchedulerSilent
             }
         })
-    }
-
-    /// Waits until the round that answered the last question has ended: it takes reports and
-    /// delivers orders after its answers.
-    pub(crate) fn settle(&self) -> Result<(), Error> {
-        self.ask(|_, _| ())
     }
 
     /// Stays awake for a moment if the last sleep was short: waking the scheduler costs a submitter
@@ -490,7 +503,8 @@ impl SchedulerHandle {
         drop(register);
         self.record.join(id, |tape| queue.record(Some(tape)));
         for (_, order) in early {
-            if let Some(staged) = queue.deliver(order) {
+            // No other thread knows the queue, so it is not busy.
+            if let Ok(Some(staged)) = queue.deliver(order) {
                 staged.commit();
             }
         }
@@ -544,13 +558,17 @@ impl SchedulerHandle {
     }
 
     /// Brings an order to its queue: see [`ScheduledQueue::deliver`].
-    pub(crate) fn deliver(&self, id: QueueId, order: Order) -> Option<Arc<Committer>> {
+    pub(crate) fn deliver(
+        &self,
+        id: QueueId,
+        order: Order,
+    ) -> Result<Option<Arc<Committer>>, Busy> {
         let mut register = lock(&self.register);
         let queue = register.queue(id);
         if queue.is_none() && !register.has_gone(id) {
             register.early.push((id, order));
         }
         drop(register);
-        queue.and_then(|queue| queue.deliver(order))
+        queue.map_or(Ok(None), |queue| queue.deliver(order))
     }
 }

@@ -6,6 +6,7 @@ use xsched_core::id::QueueId;
 use xsched_core::time::Instant;
 
 use super::Scheduler;
+use super::late::Late;
 use crate::workers::Committer;
 
 /// A closure for the scheduler.
@@ -56,4 +57,6 @@ pub(crate) struct Mail {
     pub(crate) reports: Vec<QueueId>,
     /// Where the orders of the round have had steps staged.
     pub(super) staged: Vec<Arc<Committer>>,
+    /// What earlier rounds could not do.
+    pub(super) late: Late,
 }

@@ -4,6 +4,7 @@
 //! [`ScheduledQueue`].
 
 mod handle;
+mod late;
 mod mailbox;
 mod policy;
 mod question;
@@ -24,7 +25,7 @@ use crate::stats::Snapshot;
 use crate::workers::Committer;
 
 pub(crate) use handle::SchedulerHandle;
-#[cfg(all(test, loom))]
+#[cfg(test)]
 pub(crate) use mailbox::Mail;
 pub(crate) use policy::IsolatedPolicy;
 pub use recording::Recording;
@@ -35,13 +36,18 @@ pub(crate) use thread::start;
 /// The scheduler as the runtime uses it.
 pub(crate) type Scheduler = Recorded<IsolatedPolicy, Heap, Tape>;
 
+/// A thread that has lost its processor has the queue's state. The caller comes again later rather
+/// than wait for that thread, which may be of low priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Busy;
+
 /// What the scheduler does with a queue, whatever its device and its commands are.
 pub(crate) trait ScheduledQueue: Send + Sync {
     /// The report that waits for the scheduler.
-    fn take_report(&self) -> Option<Report>;
+    fn take_report(&self) -> Result<Option<Report>, Busy>;
     /// Brings an order, and carries out the steps that follow from it. If one was staged, that has
     /// to be committed, at best together with those of other queues.
-    fn deliver(&self, order: Order) -> Option<Arc<Committer>>;
+    fn deliver(&self, order: Order) -> Result<Option<Arc<Committer>>, Busy>;
     /// The scheduler is not to be trusted any more: its holds end.
     fn fail_open(&self);
     /// The queue's figures.

@@ -127,3 +127,57 @@ fn the_priority_of_the_submitting_thread_counts() {
     assert_eq!(high.wait(urgent), Ok(()));
     assert_eq!(low.wait(background), Ok(()));
 }
+
+#[cfg(target_os = "linux")]
+mod low_priority {
+    use std::sync::Mutex;
+    use std::thread::{self, ThreadId};
+
+    use xsched_core::policy::{Changed, Decisions, Policy};
+    use xsched_core::scheduler::QueueTable;
+    use xsched_core::time::Instant;
+
+    use super::*;
+
+    /// Lets every queue run, and writes down on which threads it was asked.
+    struct Asked(Arc<Mutex<Vec<ThreadId>>>);
+
+    impl Policy for Asked {
+        fn name(&self) -> &'static str {
+            "asked"
+        }
+
+        fn is_quick(&self) -> bool {
+            true
+        }
+
+        fn decide(
+            &mut self,
+            _: Instant,
+            _: Changed<'_>,
+            _: &QueueTable<'_>,
+            _: &mut Decisions<'_>,
+        ) {
+            self.0.lock().unwrap().push(thread::current().id());
+        }
+    }
+
+    #[test]
+    fn a_nice_thread_runs_no_round_that_another_thread_would_wait_for() {
+        let threads = Arc::default();
+        let (_, device) = bench(Asked(Arc::clone(&threads)));
+        let queue = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
+        let nice = thread::spawn(move || {
+            rustix::process::setpriority_process(None, 19).unwrap();
+            for n in 0..100 {
+                queue.wait(queue.submit(n.into()).unwrap()).unwrap();
+            }
+            queue.flush().unwrap();
+            thread::current().id()
+        });
+        let nice = nice.join().unwrap();
+        let threads = threads.lock().unwrap();
+        let own = threads.iter().filter(|thread| **thread == nice).count();
+        assert_eq!((own, threads.is_empty()), (0, false), "of {} rounds", threads.len());
+    }
+}

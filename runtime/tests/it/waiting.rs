@@ -11,7 +11,7 @@ use xsched_core::fault::Fault;
 use xsched_core::level::Level;
 
 use crate::device::{Hand, Job};
-use crate::{bench, config, lone, soon};
+use crate::{TestQueue, bench, config, lone, soon};
 
 #[test]
 fn commands_of_many_handles_arrive_once_each_and_in_order_of_their_tickets() {
@@ -418,4 +418,90 @@ fn block_on<F: Future>(future: F) -> F::Output {
         }
         std::thread::park();
     }
+}
+
+#[test]
+fn a_wait_knows_the_outcome_however_late_it_begins() {
+    for capacity in [1, 3, 4, 16] {
+        let (_, device) = bench(Fcfs);
+        let hand = Hand::at_once();
+        hand.get().refuse = Some(7);
+        let small = config(0, Level::Block, 2).with_capacity(capacity);
+        let queue = device.queue(small, hand).unwrap();
+        let tickets: Vec<_> = (0..200).map(|n| queue.submit(n.into()).unwrap()).collect();
+        queue.wait_all();
+        for (n, &ticket) in tickets.iter().enumerate() {
+            let failed = n == 7;
+            let expected = if failed { Err(WaitError::Failed(Fault::Launch)) } else { Ok(()) };
+            assert_eq!(queue.wait(ticket), expected, "command {n}, capacity {capacity}");
+            assert_eq!(block_on(queue.completion(ticket)), expected);
+        }
+    }
+}
+
+/// A full queue with room for two commands, and its device.
+fn full() -> (Arc<Hand>, TestQueue) {
+    let (_, device) = bench(Fcfs);
+    let hand = Arc::new(Hand::default());
+    let small = config(0, Level::Block, 1).with_capacity(2);
+    let queue = device.queue(small, hand.clone()).unwrap();
+    for n in 0..2 {
+        queue.submit(n.into()).unwrap();
+    }
+    (hand, queue)
+}
+
+#[test]
+fn room_goes_to_the_submitter_that_waits_for_it_longest() {
+    let (hand, queue) = full();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(queue.submit_async(9.into()))).collect();
+    for future in &mut waiting {
+        assert!(future.as_mut().poll(&mut context).is_pending());
+    }
+    let late = |queue: &TestQueue| matches!(queue.try_submit(7.into()), Err(SubmitError::Full(_)));
+    for place in 0..2 {
+        hand.complete(place + 1);
+        soon("a command has retired", || queue.stats().retired == place + 1);
+        assert!(late(&queue), "the place is kept for one that came sooner");
+    }
+    // The second may take its place before the first does.
+    let mut last = waiting.pop().unwrap();
+    assert!(last.as_mut().poll(&mut context).is_ready());
+    assert!(late(&queue));
+    assert!(waiting[0].as_mut().poll(&mut context).is_ready());
+    hand.get().at_once = true;
+    hand.complete(3);
+    queue.wait_all();
+    queue.try_submit(7.into()).unwrap();
+}
+
+#[test]
+fn a_place_that_a_submission_leaves_is_the_next_ones() {
+    let (hand, queue) = full();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut first = Box::pin(queue.submit_async(9.into()));
+    let count = Arc::new(Count(AtomicU64::new(0)));
+    let waker = Waker::from(count.clone());
+    let mut second = Box::pin(queue.submit_async(9.into()));
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    hand.complete(1);
+    soon("a command has retired", || queue.stats().retired == 1);
+    assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(first);
+    soon("the second is woken", || count.0.load(Ordering::SeqCst) == 1);
+    assert!(second.as_mut().poll(&mut context).is_ready());
+}
+
+#[test]
+fn a_submission_that_waits_for_room_learns_that_the_device_is_lost() {
+    let (hand, queue) = full();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waiting = Box::pin(queue.submit_async(9.into()));
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    hand.get().lost = true;
+    soon("the device is lost", || queue.stats().lost);
+    let lost = waiting.as_mut().poll(&mut context);
+    assert!(matches!(lost, Poll::Ready(Err(SubmitError::Lost(_)))), "{lost:?}");
 }
