@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use xsched_core::cost::CostModel;
 use xsched_core::hal::{Backend, HalError, Halves, Retire, Steps, Submit};
@@ -158,8 +159,23 @@ where
         Ok(XQueue::new(shared, self.runtime.clone(), config))
     }
 
-    /// Takes a place in the scheduler's table. One that comes too late is given back.
+    /// Takes a place in the scheduler's table. If there is none, waits for queues that were
+    /// dropped and have nothing left to do, at most as long as the scheduler may take to answer.
     fn attach(&self, config: &XQueueConfig) -> Result<QueueId, Error> {
+        let scheduler = self.runtime.scheduler();
+        let deadline = Instant::now().checked_add(scheduler.lease.saturating_mul(2));
+        loop {
+            let before = scheduler.departures();
+            match self.try_attach(config) {
+                Err(Error::Scheduler(SchedulerError::TableFull))
+                    if scheduler.wait_for_departure(before, deadline) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Takes a place in the scheduler's table. One that comes too late is given back.
+    fn try_attach(&self, config: &XQueueConfig) -> Result<QueueId, Error> {
         let attach = Attach {
             device: self.id,
             process: config.process,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
-use xsched::{Device, Drain, Runtime, WaitError, XQueue, XQueueConfig};
+use xsched::{Device, Drain, Runtime, RuntimeConfig, WaitError, XQueue, XQueueConfig};
 use xsched_core::fault::Fault;
 use xsched_core::hint::Priority;
 use xsched_core::level::Level;
@@ -177,4 +177,32 @@ fn a_stop_that_takes_its_time_is_seen_by_a_reaper_that_rests() {
         soon("running", || queue.stats().hold == HoldState::Running);
     }
     queue.wait(last).unwrap();
+}
+
+/// Keeps the reaper polling: completions come all the time, and callbacks wait for them.
+fn with_load<T>(device: &Device<HostDevice>, work: impl FnOnce() -> T) -> T {
+    let (load, stop) = (queue(device, 0), Arc::new(AtomicU64::new(0)));
+    let stopped = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        while stopped.load(Ordering::Relaxed) == 0 {
+            let ticket = load.submit(HostCommand::new(|| {})).unwrap();
+            load.on_retired(ticket, drop).unwrap();
+        }
+        load.wait_all();
+    });
+    let result = work();
+    stop.store(1, Ordering::Relaxed);
+    thread.join().unwrap();
+    result
+}
+
+#[test]
+fn queues_that_come_and_go_beside_load_find_room() {
+    let config = RuntimeConfig::default().with_queues(16);
+    let runtime = Runtime::with_config(Hpf::default(), config).unwrap();
+    let device = host(&runtime);
+    let refused = with_load(&device, || {
+        (0..2_000).find_map(|n| Some((n, device.queue(XQueueConfig::default(), ()).err()?)))
+    });
+    assert!(refused.is_none(), "{refused:?}");
 }

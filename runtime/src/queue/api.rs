@@ -63,6 +63,10 @@ where
         self.reap_completions()
     }
 
+    fn leave(&self) -> bool {
+        self.leave_if_over()
+    }
+
     fn rest(&self, poll_delay: Duration, evict_idle: bool) -> Option<Duration> {
         self.rest_for(poll_delay, evict_idle)
     }
@@ -97,6 +101,10 @@ where
         if let Some(committer) = self.workers.committer() {
             committer.commit();
         }
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.lock().is_over()
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -321,6 +329,7 @@ where
         self.run_steps_and_commit();
         let mut state = self.lock();
         let watch = state.lifecycle.on(Event::Close) == Effect::Watch;
+        self.closing.store(true, Ordering::Relaxed);
         self.finish(state);
         if let Some(this) = watch.then(|| self.this.upgrade()).flatten() {
             self.workers.watch(this);

@@ -86,20 +86,30 @@ where
         armed.unwrap_or(false)
     }
 
+    /// See [`crate::workers::DeviceQueue::leave`].
+    pub(super) fn leave_if_over(&self) -> bool {
+        if !self.closing.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut state = self.lock();
+        if !state.is_over() {
+            return false;
+        }
+        state.lifecycle.on(Event::Drain);
+        state.lifecycle.on(Event::Detach);
+        drop(state);
+        self.scheduler.detach(self.id);
+        true
+    }
+
     /// See [`crate::workers::DeviceQueue::rest`].
     pub(super) fn rest_for(&self, delay: Duration, evict_idle: bool) -> Option<Duration> {
-        let mut state = self.lock();
-        let closing = state.lifecycle.is_closing();
-        let needed = state.machine.in_flight() > 0
-            || state.step.on_device()
-            || (closing && !state.is_drained());
-        if !needed && closing {
-            state.lifecycle.on(Event::Drain);
-            state.lifecycle.on(Event::Detach);
-            drop(state);
-            self.scheduler.detach(self.id);
+        if self.leave_if_over() {
             return None;
         }
+        let mut state = self.lock();
+        let needed =
+            state.machine.in_flight() > 0 || state.step.on_device() || state.lifecycle.is_closing();
         if !needed && evict_idle {
             state.lifecycle.on(Event::Evict);
             return None;

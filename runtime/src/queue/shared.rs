@@ -53,6 +53,8 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) eager: AtomicBool,
     /// The device notifies no thread: its completions must be looked for.
     pub(super) silent: AtomicBool,
+    /// No handle is left. The reaper, which looks here again and again, need not take the state.
+    pub(super) closing: AtomicBool,
 }
 
 pub(super) type Guard<'a, S> = lock::Guard<'a, State<S>>;
@@ -105,6 +107,7 @@ where
             workers: params.workers,
             eager: AtomicBool::new(false),
             silent: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
             alarm_waker: Waker::from(Arc::clone(&alarm)),
             alarm,
         })

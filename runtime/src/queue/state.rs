@@ -91,6 +91,11 @@ impl<S: Submit<Payload: Sized>> State<S> {
         self.machine.submitted() == self.machine.retired()
     }
 
+    /// Whether no handle is left, and nothing is left to do.
+    pub(super) fn is_over(&self) -> bool {
+        self.lifecycle.is_closing() && self.is_drained() && !self.step.on_device()
+    }
+
     /// Ends the waits for commands that have retired, and for room if there is some. Called in the
     /// step in which commands retire, since the queue may forget them after it.
     #[inline]

@@ -54,6 +54,8 @@ pub(crate) struct SchedulerHandle {
     /// Notifies the scheduler's thread.
     notified: Condvar,
     register: Mutex<Register>,
+    /// A queue has gone.
+    departed: Condvar,
     /// When the present round started, in nanoseconds; 0 while the scheduler rests.
     round_started_ns: AtomicU64,
     gone: AtomicBool,
@@ -76,6 +78,9 @@ impl std::fmt::Debug for SchedulerHandle {
         f.debug_struct("SchedulerHandle").field("gone", &self.gone).finish_non_exhaustive()
     }
 }
+
+/// Until when a thread waits; `None` is for ever.
+pub(crate) type Deadline = Option<std::time::Instant>;
 
 /// The asking end of a question in the mailbox: dropped, it tells the asker that the scheduler has
 /// ended.
@@ -101,6 +106,7 @@ impl SchedulerHandle {
             inbox: Mutex::default(),
             notified: Condvar::new(),
             register: Mutex::default(),
+            departed: Condvar::new(),
             round_started_ns: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             rounds: Mutex::new(None),
@@ -513,6 +519,43 @@ impl SchedulerHandle {
                 tracing::warn!(queue = id.index(), %error, "a queue was not detached");
             }
         });
+        lock(&self.register).departures += 1;
+        self.departed.notify_all();
+    }
+
+    /// Queues that have gone so far. What is asked after this call finds their places free.
+    pub(crate) fn departures(&self) -> u64 {
+        lock(&self.register).departures
+    }
+
+    /// Waits for a queue to go, at most until `deadline`. False if none is about to, or none did.
+    pub(crate) fn wait_for_departure(&self, before: u64, deadline: Deadline) -> bool {
+        let mut register = lock(&self.register);
+        while register.departures == before {
+            if !register.is_any_leaving() {
+                return false;
+            }
+            let Some(next) = self.next_departure(register, deadline) else { return false };
+            register = next;
+        }
+        true
+    }
+
+    /// The register after a queue has gone, or for another reason; `None` after the deadline.
+    fn next_departure<'a>(
+        &self,
+        register: MutexGuard<'a, Register>,
+        deadline: Deadline,
+    ) -> Option<MutexGuard<'a, Register>> {
+        let Some(deadline) = deadline else {
+            return Some(self.departed.wait(register).unwrap_or_else(PoisonError::into_inner));
+        };
+        let left = deadline.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        let woken = self.departed.wait_timeout(register, left);
+        Some(woken.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// Makes the queue wait for an event, unless it has been reached. On the scheduler's thread.

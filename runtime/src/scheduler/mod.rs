@@ -44,6 +44,8 @@ pub(crate) trait ScheduledQueue: Send + Sync {
     fn deliver(&self, order: Order) -> Option<Arc<Committer>>;
     /// The scheduler is not to be trusted any more: its holds end.
     fn fail_open(&self);
+    /// Whether the queue ends as soon as the reaper comes to it.
+    fn is_leaving(&self) -> bool;
     /// The queue's figures.
     fn snapshot(&self) -> Snapshot;
     /// Takes a command that waits for an event, if `admit` agrees when told its number.
