@@ -79,7 +79,8 @@ pub trait Policy {
 
     /// Whether [`Policy::observe`] and [`Policy::decide`] never block and are over in microseconds.
     /// Drivers may call those of such a policy on threads that submit and wait, which saves them
-    /// the time that waking the scheduler's thread takes.
+    /// the time that waking the scheduler's thread takes. A driver that does not know the policy
+    /// need not believe it.
     fn is_quick(&self) -> bool {
         false
     }

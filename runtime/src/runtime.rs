@@ -39,6 +39,11 @@ pub struct RuntimeConfig {
     pub waits: usize,
     /// How long the scheduler may take for one round before its holds are ended. At least 1 ms.
     pub lease: Duration,
+    /// Whether a policy of the user's that [is quick](Policy::is_quick) is believed, and called on
+    /// threads that submit and wait. Such a policy saves them the time that waking the scheduler's
+    /// thread takes, some 15 µs, but if it hangs, so do they, past the lease. Policies of
+    /// [`crate::policies`] are believed anyway.
+    pub trusts_policy: bool,
 }
 
 impl RuntimeConfig {
@@ -69,11 +74,24 @@ impl RuntimeConfig {
         self.lease = lease;
         self
     }
+
+    /// Sets whether a quick policy of the user's is [believed](Self::trusts_policy).
+    #[must_use]
+    pub const fn with_trusts_policy(mut self, trusts: bool) -> Self {
+        self.trusts_policy = trusts;
+        self
+    }
 }
 
 impl Default for RuntimeConfig {
     fn default() -> Self {
-        Self { queues: 1_024, devices: 16, waits: 1_024, lease: Duration::from_millis(100) }
+        Self {
+            queues: 1_024,
+            devices: 16,
+            waits: 1_024,
+            lease: Duration::from_millis(100),
+            trusts_policy: false,
+        }
     }
 }
 
@@ -91,6 +109,7 @@ struct Inner {
     devices: AtomicU16,
     max_devices: u16,
     follows_threads: AtomicBool,
+    trusts_policy: bool,
 }
 
 impl fmt::Debug for Inner {
@@ -127,7 +146,8 @@ impl Runtime {
         let handle =
             Arc::new(SchedulerHandle::new(config.lease.max(Duration::from_millis(1)), watchdog));
         let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
-        let policy = IsolatedPolicy::new(policy, Arc::clone(&handle) as _);
+        let trusted = config.trusts_policy;
+        let policy = IsolatedPolicy::new(policy, Arc::clone(&handle) as _, trusted);
         let follows_threads = AtomicBool::new(policy.reads_cpu_priority());
         let scheduler = Recorded::new(Scheduler::new(policy, storage));
         crate::scheduler::start(&handle, scheduler, end)?;
@@ -138,6 +158,7 @@ impl Runtime {
             devices: AtomicU16::new(0),
             max_devices: config.devices,
             follows_threads,
+            trusts_policy: config.trusts_policy,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -168,7 +189,7 @@ impl Runtime {
     /// [`Error::SchedulerGone`].
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
         let failures = Arc::clone(&self.inner.scheduler) as _;
-        let policy = IsolatedPolicy::new(policy, failures);
+        let policy = IsolatedPolicy::new(policy, failures, self.inner.trusts_policy);
         let follows_threads = policy.reads_cpu_priority();
         let old = self.inner.scheduler.ask_or_undo(
             move |now, scheduler| scheduler.set_policy(now, policy),

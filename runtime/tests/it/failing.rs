@@ -125,6 +125,60 @@ fn no_panic_of_a_policy_gets_out() {
     assert!(runtime.is_scheduling());
 }
 
+/// Says that it is quick, and is not.
+struct Claims(Failing);
+
+impl Policy for Claims {
+    fn name(&self) -> &'static str {
+        "claims"
+    }
+
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn observe(&mut self, now: Instant, id: QueueId, event: Event, queues: &QueueTable<'_>) {
+        self.0.observe(now, id, event, queues);
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        self.0.decide(now, changed, queues, out);
+    }
+}
+
+#[test]
+fn a_policy_that_claims_to_be_quick_and_hangs_hangs_no_submitter() {
+    let (now, policy) = failing(|now| {
+        let start = std::time::Instant::now();
+        while now.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+            if start.elapsed() > Duration::from_secs(5) {
+                now.store(false, Ordering::Relaxed);
+            }
+        }
+    });
+    let (runtime, device) = bench(Claims(policy));
+    let queues = [(); 2].map(|()| device.queue(config(0, Level::Block, 4), Hand::at_once()));
+    let [one, two] = queues.map(Result::unwrap);
+    // The scheduler's thread comes to rest, so that the submitter could run a round.
+    one.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    now.store(true, Ordering::Relaxed);
+    let tickets = [one.submit(0.into()).unwrap(), two.submit(0.into()).unwrap()];
+    assert!(now.load(Ordering::Relaxed), "a submitter had to wait for the policy");
+    // Until the lease is over.
+    assert_eq!((one.wait(tickets[0]), two.wait(tickets[1])), (Ok(()), Ok(())));
+    assert!(now.load(Ordering::Relaxed), "the queues had to wait for the policy");
+    assert!(runtime.times_failed_open() > 0);
+    now.store(false, Ordering::Relaxed);
+}
+
 #[test]
 fn a_policy_that_hangs_loses_its_lease() {
     let (now, policy) = failing(|now| {
