@@ -68,6 +68,28 @@ fn a_command_that_panics_fails_alone() {
     assert_eq!(queue.stats().failed, 1);
 }
 
+/// Panics again when it is dropped.
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        std::panic::panic_any(Self);
+    }
+}
+
+#[test]
+fn a_panic_that_panics_again_when_dropped_fails_its_command_alone() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    let queue = queue(&device, 0);
+    let bad = queue.submit(HostCommand::new(|| std::panic::panic_any(Grenade))).unwrap();
+    let kept = Grenade;
+    let dropped = queue.submit(HostCommand::new(move || _ = &kept)).unwrap();
+    let after = queue.submit(HostCommand::new(|| {})).unwrap();
+    assert_eq!(queue.wait(after), Ok(()));
+    assert_eq!(queue.wait(bad), Err(WaitError::Failed(Fault::Execution)));
+    assert_eq!(queue.wait(dropped), Ok(()), "it ran, and only its destructor panicked");
+}
+
 #[test]
 fn the_urgent_queue_goes_first_and_the_other_ends() {
     let device = host(&Runtime::new(Hpf::default()).unwrap());

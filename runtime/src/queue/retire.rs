@@ -8,7 +8,7 @@ use xsched_core::id::CmdId;
 use xsched_core::queue::Signal;
 
 use super::lifecycle::Event;
-use super::shared::SharedQueue;
+use super::shared::{Guard, SharedQueue};
 use crate::clock::now;
 use crate::completion::poll_delay::{self, LATENESS};
 use crate::sync::atomic::Ordering;
@@ -88,26 +88,26 @@ where
 
     /// See [`crate::workers::DeviceQueue::leave`].
     pub(super) fn leave_if_over(&self) -> bool {
-        if !self.closing.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut state = self.lock();
+        // What is missed here is seen when the reaper rests.
+        self.closing.load(Ordering::Relaxed) && self.leave_with(self.lock()).is_none()
+    }
+
+    /// Ends the queue if no handle is left and nothing is left to do; otherwise gives the state
+    /// back.
+    fn leave_with<'a>(&'a self, mut state: Guard<'a, S>) -> Option<Guard<'a, S>> {
         if !state.is_over() {
-            return false;
+            return Some(state);
         }
         state.lifecycle.on(Event::Drain);
         state.lifecycle.on(Event::Detach);
         drop(state);
         self.scheduler.detach(self.id);
-        true
+        None
     }
 
     /// See [`crate::workers::DeviceQueue::rest`].
     pub(super) fn rest_for(&self, delay: Duration, evict_idle: bool) -> Option<Duration> {
-        if self.leave_if_over() {
-            return None;
-        }
-        let mut state = self.lock();
+        let mut state = self.leave_with(self.lock())?;
         let needed =
             state.machine.in_flight() > 0 || state.step.on_device() || state.lifecycle.is_closing();
         if !needed && evict_idle {

@@ -15,7 +15,7 @@ use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::Instant;
 
-use crate::device::{ByHand, Hand, Job};
+use crate::device::{ByHand, Grenade, Hand, Job};
 use crate::{TestQueue, bench, config, soon};
 
 /// Holds every queue, and fails in some way once `now` is set.
@@ -84,11 +84,11 @@ fn a_policy_that_panics_ends_its_holds_and_nothing_else() {
 }
 
 /// A policy that panics wherever it can.
-struct Grenade;
+struct Touchy;
 
-impl Policy for Grenade {
+impl Policy for Touchy {
     fn name(&self) -> &'static str {
-        "grenade"
+        "touchy"
     }
     fn holds(&self) -> bool {
         panic!("as the test wants it")
@@ -104,7 +104,7 @@ impl Policy for Grenade {
     }
 }
 
-impl Drop for Grenade {
+impl Drop for Touchy {
     fn drop(&mut self) {
         panic!("as the test wants it")
     }
@@ -112,11 +112,11 @@ impl Drop for Grenade {
 
 #[test]
 fn no_panic_of_a_policy_gets_out() {
-    let (runtime, device) = bench(Grenade);
+    let (runtime, device) = bench(Touchy);
     let queue = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
     let ticket = queue.submit(0.into()).unwrap();
     assert_eq!(queue.wait(ticket), Ok(()));
-    runtime.set_policy(Grenade).unwrap();
+    runtime.set_policy(Touchy).unwrap();
     let timeslice = PolicyHint::Timeslice(xsched_core::time::Duration::from_ms(1));
     assert!(!runtime.hint_policy(timeslice).unwrap());
     let ticket = queue.submit(0.into()).unwrap();
@@ -338,4 +338,59 @@ fn a_command_whose_destructor_panics_stops_no_queue() {
     }
     queue.wait_all();
     assert_eq!(hand.get().log.len(), 40);
+}
+
+/// Whether the reaper and the thread of callbacks are there: a command ends without a thread that
+/// looks, and its callback is called.
+fn assert_callbacks_come(device: &xsched::Device<ByHand>) {
+    let hand = Arc::new(Hand::default());
+    let queue = device.queue(config_of(0), hand.clone()).unwrap();
+    let (sender, called) = std::sync::mpsc::channel();
+    let ticket = queue.submit(0.into()).unwrap();
+    queue.on_retired(ticket, move |outcome| sender.send(outcome).unwrap()).unwrap();
+    hand.complete(1);
+    assert_eq!(called.recv_timeout(Duration::from_secs(10)), Ok(Ok(())));
+}
+
+#[test]
+fn a_panic_that_panics_again_when_dropped_stops_no_thread_of_the_device() {
+    let (_, device) = bench(Hpf::default());
+    let hand = Hand::at_once();
+    let queue = device.queue(config_of(0), hand.clone()).unwrap();
+    let ticket = queue.submit(0.into()).unwrap();
+    queue.on_retired(ticket, |_| std::panic::panic_any(Grenade)).unwrap();
+    assert_callbacks_come(&device);
+    let luggage = Some(Box::new(Grenade) as Box<dyn Send>);
+    queue.submit(Job { number: 1, luggage }).unwrap();
+    queue.wait_all();
+    assert_callbacks_come(&device);
+}
+
+#[test]
+fn hardware_whose_destructor_panics_takes_no_other_queue_with_it() {
+    let (_, device) = bench(Hpf::default());
+    let hand = Arc::new(Hand::default());
+    let queue = device.queue(config_of(0), hand.clone()).unwrap();
+    queue.submit(0.into()).unwrap();
+    hand.get().panic_in_drop = true;
+    // The reaper closes it when its command has retired.
+    drop(queue);
+    hand.complete(1);
+    soon("the hardware queue is closed", || Arc::strong_count(&hand) == 1);
+    assert!(!hand.get().panic_in_drop);
+    assert_callbacks_come(&device);
+}
+
+#[test]
+fn a_policy_whose_panic_panics_again_leaves_the_scheduler() {
+    let (now, policy) = failing(|_| std::panic::panic_any(Grenade));
+    let (runtime, device) = bench(policy);
+    let queue = device.queue(config_of(0), Hand::at_once()).unwrap();
+    queue.flush().unwrap();
+    now.store(true, Ordering::Relaxed);
+    let ticket = queue.submit(0.into()).unwrap();
+    assert_eq!(queue.wait(ticket), Ok(()));
+    assert!(runtime.is_scheduling());
+    runtime.set_policy(Hpf::default()).unwrap();
+    assert_callbacks_come(&device);
 }
