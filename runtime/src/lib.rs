@@ -47,6 +47,7 @@ mod queue;
 mod record;
 mod runtime;
 mod scheduler;
+mod shutdown;
 mod stats;
 mod sync;
 mod urgency;
@@ -60,6 +61,7 @@ pub use queue::{Completion, Drain, Submission, Ticket, XQueue, XQueueConfig};
 pub use record::{RecordStats, RecordingError};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use scheduler::Recording;
+pub use shutdown::{ShutdownError, UnfinishedQueue};
 pub use stats::Stats;
 #[cfg(feature = "cuda")]
 pub use xsched_hal_cuda as cuda;
@@ -91,8 +93,8 @@ pub mod hal {
 /// too.
 pub mod prelude {
     pub use crate::{
-        Completion, Device, Drain, Error, Hints, Level, Priority, Runtime, RuntimeConfig, Stats,
-        SubmitError, Ticket, WaitError, WindowConfig, XQueue, XQueueConfig,
+        Completion, Device, Drain, Error, Hints, Level, Priority, Runtime, RuntimeConfig,
+        ShutdownError, Stats, SubmitError, Ticket, WaitError, WindowConfig, XQueue, XQueueConfig,
     };
     pub use xsched_policies::any::Any;
     pub use xsched_policies::hpf::Hpf;

@@ -96,7 +96,7 @@ impl Default for RuntimeConfig {
 }
 
 /// A scheduler and its queues. Clones share it. When the last handle, device and queue has been
-/// dropped, its threads end.
+/// dropped, its threads end. Dropping waits for nothing: [`Runtime::shutdown`] does.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     inner: Arc<Inner>,

@@ -1,9 +1,30 @@
 //! Figures of a queue.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use xsched_core::id::QueueId;
 use xsched_core::message::{HoldState, Report};
 use xsched_core::queue::Anomalies;
+
+/// What a queue is called in figures and reports.
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) device: Arc<str>,
+}
+
+impl Label {
+    /// The queue's name, or its number if it has none.
+    pub(crate) fn name(&self, id: QueueId) -> String {
+        self.name.as_deref().map_or_else(|| number(id), str::to_owned)
+    }
+}
+
+/// A queue's place in the scheduler's table, and how often that was given away before.
+pub(crate) fn number(id: QueueId) -> String {
+    format!("{}-{}", id.index(), id.generation())
+}
 
 /// What [`Stats`] are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

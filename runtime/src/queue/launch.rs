@@ -27,6 +27,9 @@ where
         command: S::Payload,
     ) -> Result<CmdId, SubmitError<S::Payload>> {
         let mut state = self.lock();
+        if state.lifecycle.is_closing() {
+            return Err(SubmitError::Closed(command));
+        }
         if state.machine.is_full() {
             drop(state);
             self.take_completions(true);

@@ -92,7 +92,7 @@ where
         self.closing.load(Ordering::Relaxed) && self.leave_with(self.lock()).is_none()
     }
 
-    /// Ends the queue if no handle is left and nothing is left to do; otherwise gives the state
+    /// Ends the queue if it is closed and nothing is left to do; otherwise gives the state
     /// back.
     fn leave_with<'a>(&'a self, mut state: Guard<'a, S>) -> Option<Guard<'a, S>> {
         if !state.is_over() {

@@ -91,7 +91,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
         self.machine.submitted() == self.machine.retired()
     }
 
-    /// Whether no handle is left, and nothing is left to do.
+    /// Whether nothing is taken any more, and nothing is left to do.
     pub(super) fn is_over(&self) -> bool {
         self.lifecycle.is_closing() && self.is_drained() && !self.step.on_device()
     }

@@ -50,12 +50,14 @@ struct RoundState {
 
 /// The scheduler as queues and the runtime see it: mailbox, register and lease.
 pub(crate) struct SchedulerHandle {
-    inbox: Mutex<Inbox>,
+    pub(super) inbox: Mutex<Inbox>,
     /// Notifies the scheduler's thread.
     notified: Condvar,
-    register: Mutex<Register>,
+    pub(super) register: Mutex<Register>,
     /// A queue has gone.
-    departed: Condvar,
+    pub(super) departed: Condvar,
+    /// The scheduler has ended.
+    pub(super) ended: Condvar,
     /// When the present round started, in nanoseconds; 0 while the scheduler rests.
     round_started_ns: AtomicU64,
     gone: AtomicBool,
@@ -78,9 +80,6 @@ impl std::fmt::Debug for SchedulerHandle {
         f.debug_struct("SchedulerHandle").field("gone", &self.gone).finish_non_exhaustive()
     }
 }
-
-/// Until when a thread waits; `None` is for ever.
-pub(crate) type Deadline = Option<std::time::Instant>;
 
 /// The asking end of a question in the mailbox: dropped, it tells the asker that the scheduler has
 /// ended.
@@ -107,6 +106,7 @@ impl SchedulerHandle {
             notified: Condvar::new(),
             register: Mutex::default(),
             departed: Condvar::new(),
+            ended: Condvar::new(),
             round_started_ns: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             rounds: Mutex::new(None),
@@ -430,9 +430,12 @@ impl SchedulerHandle {
         let unanswered = std::mem::take(&mut inbox.requests);
         inbox.reports.clear();
         drop(inbox);
+        self.ended.notify_all();
         // Askers learn that there will be no answer.
         drop(unanswered);
-        self.fail_open();
+        if !lock(&self.register).is_empty() {
+            self.fail_open();
+        }
     }
 
     /// Whether the scheduler has ended.
@@ -489,8 +492,12 @@ impl SchedulerHandle {
     }
 
     /// Enters a queue into the register, and brings it the orders that were given before.
-    pub(crate) fn register(&self, id: QueueId, queue: Arc<dyn ScheduledQueue>) {
+    /// False if the register is closed.
+    pub(crate) fn register(&self, id: QueueId, queue: Arc<dyn ScheduledQueue>) -> bool {
         let mut register = lock(&self.register);
+        if register.closed {
+            return false;
+        }
         register.put(id, Some(Arc::clone(&queue)));
         let early: Vec<_> = register.early.extract_if(.., |(of, _)| *of == id).collect();
         drop(register);
@@ -504,58 +511,7 @@ impl SchedulerHandle {
         if self.is_gone() {
             queue.fail_open();
         }
-    }
-
-    /// Takes a queue out of the register and out of the scheduler's table.
-    pub(crate) fn detach(&self, id: QueueId) {
-        let mut register = lock(&self.register);
-        register.early.retain(|(of, _)| *of != id);
-        let queue = register.put(id, None);
-        drop(register);
-        // Perhaps the last that holds the queue, so not under the lock.
-        drop(queue);
-        self.send(move |now, scheduler| {
-            if let Err(error) = scheduler.detach(now, id) {
-                tracing::warn!(queue = id.index(), %error, "a queue was not detached");
-            }
-        });
-        lock(&self.register).departures += 1;
-        self.departed.notify_all();
-    }
-
-    /// Queues that have gone so far. What is asked after this call finds their places free.
-    pub(crate) fn departures(&self) -> u64 {
-        lock(&self.register).departures
-    }
-
-    /// Waits for a queue to go, at most until `deadline`. False if none is about to, or none did.
-    pub(crate) fn wait_for_departure(&self, before: u64, deadline: Deadline) -> bool {
-        let mut register = lock(&self.register);
-        while register.departures == before {
-            if !register.is_any_leaving() {
-                return false;
-            }
-            let Some(next) = self.next_departure(register, deadline) else { return false };
-            register = next;
-        }
         true
-    }
-
-    /// The register after a queue has gone, or for another reason; `None` after the deadline.
-    fn next_departure<'a>(
-        &self,
-        register: MutexGuard<'a, Register>,
-        deadline: Deadline,
-    ) -> Option<MutexGuard<'a, Register>> {
-        let Some(deadline) = deadline else {
-            return Some(self.departed.wait(register).unwrap_or_else(PoisonError::into_inner));
-        };
-        let left = deadline.saturating_duration_since(std::time::Instant::now());
-        if left.is_zero() {
-            return None;
-        }
-        let woken = self.departed.wait_timeout(register, left);
-        Some(woken.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// Makes the queue wait for an event, unless it has been reached. On the scheduler's thread.

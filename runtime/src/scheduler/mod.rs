@@ -3,6 +3,7 @@
 //! [`SchedulerHandle`] is what queues and handles of the runtime know of it. It knows queues as
 //! [`ScheduledQueue`].
 
+mod ending;
 mod handle;
 mod mailbox;
 mod policy;
@@ -20,9 +21,10 @@ use xsched_core::scheduler::{Heap, SchedulerError};
 
 use crate::error::Error;
 use crate::record::Tape;
-use crate::stats::Snapshot;
+use crate::stats::{Label, Snapshot};
 use crate::workers::Committer;
 
+pub(crate) use ending::Deadline;
 pub(crate) use handle::SchedulerHandle;
 #[cfg(all(test, loom))]
 pub(crate) use mailbox::Mail;
@@ -44,6 +46,13 @@ pub(crate) trait ScheduledQueue: Send + Sync {
     fn deliver(&self, order: Order) -> Option<Arc<Committer>>;
     /// The scheduler is not to be trusted any more: its holds end.
     fn fail_open(&self);
+    /// Takes no command any more; resumes the queue if it is suspended. What was submitted still
+    /// runs, and then the reaper takes the queue out of the scheduler's table.
+    fn close(&self);
+    /// Waits until everything that was submitted has retired; false once the deadline has passed.
+    fn wait_drained(&self, deadline: Deadline) -> bool;
+    /// What the queue is called.
+    fn label(&self) -> &Label;
     /// Whether the queue ends as soon as the reaper comes to it.
     fn is_leaving(&self) -> bool;
     /// The queue's figures.

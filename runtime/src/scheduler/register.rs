@@ -17,6 +17,8 @@ pub(super) struct Register {
     entries: Vec<Option<Entry>>,
     /// Orders for queues that are in the scheduler's table and not yet here.
     pub(super) early: Vec<(QueueId, Order)>,
+    /// No queue is entered any more.
+    pub(super) closed: bool,
     /// Queues that have gone so far.
     pub(super) departures: u64,
 }

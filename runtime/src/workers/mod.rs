@@ -31,8 +31,8 @@ pub(crate) trait DeviceQueue: Send + Sync {
     fn is_eager(&self) -> bool;
     /// Takes completions; true if there were any.
     fn reap(&self) -> bool;
-    /// Lets the queue end if no handle is left and nothing is left to do. True if it has ended, so
-    /// that the reaper can forget it. Takes no lock while there is a handle.
+    /// Lets the queue end if it is closed and nothing is left to do. True if it has ended, so that
+    /// the reaper can forget it. Takes no lock while it is open.
     fn leave(&self) -> bool;
     /// Asks the device to notify the reaper, unless a submitter is about to look anyway. Says how
     /// long the queue can be left alone, at least `poll_delay`; `None` if the reaper can forget it:
