@@ -37,6 +37,7 @@ mod clock;
 mod completion;
 mod device;
 mod error;
+mod latency;
 mod lock;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -55,6 +56,7 @@ mod workers;
 
 pub use device::{CommandOf, Device};
 pub use error::{Error, SubmitError, WaitError};
+pub use latency::Latencies;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use queue::{Completion, Drain, Submission, Ticket, XQueue, XQueueConfig};
@@ -62,7 +64,7 @@ pub use record::{RecordStats, RecordingError};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use scheduler::Recording;
 pub use shutdown::{ShutdownError, UnfinishedQueue};
-pub use stats::Stats;
+pub use stats::{HoldStats, Stats};
 #[cfg(feature = "cuda")]
 pub use xsched_hal_cuda as cuda;
 #[cfg(feature = "hip")]

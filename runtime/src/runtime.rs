@@ -190,12 +190,13 @@ impl Runtime {
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
         let failures = Arc::clone(&self.inner.scheduler) as _;
         let policy = IsolatedPolicy::new(policy, failures, self.inner.trusts_policy);
-        let follows_threads = policy.reads_cpu_priority();
+        let (name, follows_threads) = (policy.name(), policy.reads_cpu_priority());
         let old = self.inner.scheduler.ask_or_undo(
             move |now, scheduler| scheduler.set_policy(now, policy),
             |now, scheduler, old| drop(scheduler.set_policy(now, old)),
         )?;
         self.inner.follows_threads.store(follows_threads, Ordering::Relaxed);
+        self.inner.scheduler.set_policy_name(name);
         // Here, since its destructor may take its time.
         drop(old);
         self.inner.scheduler.settle()

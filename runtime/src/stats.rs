@@ -7,6 +7,8 @@ use xsched_core::id::QueueId;
 use xsched_core::message::{HoldState, Report};
 use xsched_core::queue::Anomalies;
 
+use crate::latency::Latencies;
+
 /// What a queue is called in figures and reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
@@ -33,6 +35,18 @@ pub(crate) struct Snapshot {
     pub(crate) threshold: u32,
     pub(crate) batch: u32,
     pub(crate) anomalies: Anomalies,
+    pub(crate) latency: Latencies,
+    pub(crate) holds: HoldStats,
+}
+
+/// Holds of a queue so far, by the scheduler and by the user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HoldStats {
+    /// How long it took from the order until the hold was in effect, of each that was.
+    pub latency: Latencies,
+    /// How long holds were in effect altogether.
+    pub held: Duration,
 }
 
 /// Figures of a queue at one moment.
@@ -69,6 +83,11 @@ pub struct Stats {
     pub failed_steps: u64,
     /// Completion fences that had to be put again.
     pub repeated_fences: u64,
+    /// How long commands took from the submit until the runtime saw their completion. A sample: the
+    /// first command of an idle queue, and else one of 64.
+    pub latency: Latencies,
+    /// Holds so far.
+    pub holds: HoldStats,
 }
 
 impl Stats {
@@ -90,6 +109,8 @@ impl Stats {
             protocol_errors: snapshot.anomalies.protocol,
             failed_steps: snapshot.anomalies.failed_steps,
             repeated_fences: snapshot.anomalies.repeated_fences,
+            latency: snapshot.latency,
+            holds: snapshot.holds,
         }
     }
 }

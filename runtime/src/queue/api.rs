@@ -135,6 +135,8 @@ where
             threshold: window.threshold(),
             batch: window.batch(),
             anomalies: state.machine.anomalies(),
+            latency: state.timing.commands,
+            holds: state.timing.holds(),
         }
     }
 

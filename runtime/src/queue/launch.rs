@@ -35,7 +35,8 @@ where
             self.take_completions(true);
             state = self.lock();
         }
-        if state.machine.in_flight() == 0 {
+        let idle = state.machine.in_flight() == 0;
+        if idle {
             state.time = now();
         }
         let now = state.time;
@@ -50,6 +51,7 @@ where
             }
         };
         state.note_submit(cmd, None);
+        state.timing.submitted(cmd, idle.then_some(now));
         if self.note_load(&mut state)
             && let Some(report) = state.machine.poll_report()
         {

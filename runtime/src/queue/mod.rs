@@ -12,6 +12,7 @@ mod shared;
 mod state;
 mod steps;
 mod tape;
+mod timing;
 
 use std::fmt;
 use std::sync::Arc;

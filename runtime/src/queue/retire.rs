@@ -47,6 +47,8 @@ where
         state.time = time;
         state.machine.handle_signal(time, signal);
         state.note_retired(before, signal);
+        let retired = state.machine.retired();
+        state.timing.retired(retired, time);
         state.end_waits();
         drop(retire);
         if self.replays() {

@@ -8,6 +8,7 @@ use xsched_core::queue::{CommandSlot, Queue, Signal, Status};
 use xsched_core::time::Instant;
 
 use super::lifecycle::{Lifecycle, StepState};
+use super::timing::Timing;
 use crate::clock::now;
 use crate::completion::{Outcome, Until, WaiterId, Waiters};
 use crate::error::WaitError;
@@ -39,6 +40,7 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) counted: bool,
     /// Completions are needed as soon as they are there. The reaper reads a copy.
     pub(super) eager: bool,
+    pub(super) timing: Timing,
 }
 
 impl<S: Submit<Payload: Sized>> State<S> {
@@ -58,6 +60,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
             pump_asked: false,
             counted: false,
             eager: false,
+            timing: Timing::default(),
         }
     }
 

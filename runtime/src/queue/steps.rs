@@ -32,6 +32,8 @@ where
     pub(super) fn run_steps(&self) -> Option<&Arc<Committer>> {
         loop {
             let mut state = self.lock();
+            let hold = state.machine.hold_state();
+            state.timing.hold(hold);
             if self.replays()
                 && state.launcher.is_none()
                 && state.machine.hold_state() == HoldState::Resuming

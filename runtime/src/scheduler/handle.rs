@@ -26,8 +26,6 @@ use super::{ScheduledQueue, Scheduler};
 use crate::error::Error;
 use crate::panics::caught;
 use crate::record::ActiveRecord;
-#[cfg(feature = "metrics")]
-use crate::stats::Snapshot;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, bound, lock, mpsc};
 use crate::workers::Committer;
@@ -64,6 +62,7 @@ pub(crate) struct SchedulerHandle {
     rounds: Mutex<Option<RoundState>>,
     /// The thread that notifies the scheduler may run a round.
     quick: AtomicBool,
+    policy_name: Mutex<&'static str>,
     /// How long a round may take.
     pub(crate) lease: Duration,
     failed_open: AtomicU64,
@@ -111,6 +110,7 @@ impl SchedulerHandle {
             gone: AtomicBool::new(false),
             rounds: Mutex::new(None),
             quick: AtomicBool::new(false),
+            policy_name: Mutex::new(""),
             lease,
             failed_open: AtomicU64::new(0),
             load: std::sync::atomic::AtomicU32::new(0),
@@ -122,7 +122,18 @@ impl SchedulerHandle {
     /// Lets rounds be run, from now until [`SchedulerHandle::end_rounds`].
     pub(crate) fn begin_rounds(&self, scheduler: Scheduler) {
         self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
+        self.set_policy_name(scheduler.policy().name());
         *lock(&self.rounds) = Some(RoundState { scheduler, mail: Mail::default() });
+    }
+
+    /// The name of the policy in charge.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn policy_name(&self) -> &'static str {
+        *lock(&self.policy_name)
+    }
+
+    pub(crate) fn set_policy_name(&self, name: &'static str) {
+        *lock(&self.policy_name) = name;
     }
 
     /// The scheduler, of which no thread runs rounds any more.
@@ -483,12 +494,6 @@ impl SchedulerHandle {
     /// How often all holds were ended because the scheduler could not be trusted.
     pub(crate) fn times_failed_open(&self) -> u64 {
         self.failed_open.load(Ordering::Relaxed)
-    }
-
-    /// The figures of all queues.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn snapshots(&self) -> Vec<(QueueId, Snapshot)> {
-        self.queues().into_iter().map(|(id, queue)| (id, queue.snapshot())).collect()
     }
 
     /// Enters a queue into the register, and brings it the orders that were given before.
