@@ -111,5 +111,5 @@ pub mod prelude {
     #[cfg(all(feature = "hip", not(feature = "cuda")))]
     pub use crate::hip::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};
     #[cfg(feature = "host")]
-    pub use crate::host::{HostCommand, HostConfig, HostDevice};
+    pub use crate::host::{HostCommand, HostConfig, HostDevice, HostValue};
 }

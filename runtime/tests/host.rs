@@ -11,7 +11,7 @@ use xsched_core::hint::Priority;
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::window::WindowConfig;
-use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
+use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice, HostValueError};
 
 fn host(runtime: &Runtime) -> Device<HostDevice> {
     runtime.device(HostDevice::new(HostConfig::default()).unwrap()).unwrap()
@@ -66,6 +66,25 @@ fn a_command_that_panics_fails_alone() {
     assert_eq!(queue.wait(before), Ok(()));
     assert_eq!(queue.wait(bad), Err(WaitError::Failed(Fault::Execution)));
     assert_eq!(queue.stats().failed, 1);
+}
+
+#[test]
+fn a_command_returns_its_value_or_the_message_of_its_panic() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    let queue = queue(&device, 0);
+    let owned = String::from("moved in, ");
+    let (command, value) = HostCommand::once(move || owned + "and out");
+    queue.wait(queue.submit(command).unwrap()).unwrap();
+    assert_eq!(value.take().unwrap(), "moved in, and out");
+    let (command, value) = HostCommand::once(|| -> u8 { panic!("no such file: {}", "x") });
+    let ticket = queue.submit(command).unwrap();
+    assert_eq!(queue.wait(ticket), Err(WaitError::Failed(Fault::Execution)));
+    assert_eq!(value.take().unwrap_err().to_string(), "the command panicked: no such file: x");
+    queue.suspend(Level::Block);
+    let (command, value) = HostCommand::once(|| ());
+    let ticket = queue.submit(command).unwrap();
+    assert!(queue.cancel(ticket));
+    assert_eq!(value.take(), Err(HostValueError::NotRun));
 }
 
 /// Panics again when it is dropped.
