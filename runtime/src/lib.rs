@@ -27,6 +27,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # The end
+//!
+//! Dropping handles waits for nothing, and returning from `main` ends the process with whatever is
+//! still submitted. [`XQueue::close`] waits until a queue has drained, [`Runtime::shutdown`] until
+//! all have.
+//!
+//! The child of a fork has none of the threads, and a lock may be taken for ever: it may `exec` or
+//! `_exit`, and must neither use nor drop handles.
+//!
 //! # Features
 //!
 //! * `host`, `cuda`, `hip`, `kfd`: the backends, as the modules of these names.
@@ -64,7 +73,7 @@ pub use record::{RecordStats, RecordingError};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use scheduler::Recording;
 pub use shutdown::{ShutdownError, UnfinishedQueue};
-pub use stats::{HoldStats, Stats};
+pub use stats::Stats;
 #[cfg(feature = "cuda")]
 pub use xsched_hal_cuda as cuda;
 #[cfg(feature = "hip")]

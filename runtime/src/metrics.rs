@@ -129,10 +129,7 @@ fn counters(to: &mut DescriptorEncoder<'_>, queues: &[Named]) -> fmt::Result {
     let help = "Device time used, as far as the device measures it";
     let seconds = |s: &Stats| ConstCounter::new(s.busy.as_secs_f64());
     family(to, "xsched_busy", help, Some(&Unit::Seconds), queues, seconds)?;
-    count(to, "holds", "Holds that came into effect", queues, |s| s.holds.latency.count())?;
-    let help = "Time for which holds were in effect";
-    let seconds = |s: &Stats| ConstCounter::new(s.holds.held.as_secs_f64());
-    family(to, "xsched_held", help, Some(&Unit::Seconds), queues, seconds)
+    count(to, "holds", "Holds that came into effect", queues, |s| s.hold_latency.count())
 }
 
 fn histograms(to: &mut DescriptorEncoder<'_>, queues: &[Named]) -> fmt::Result {
@@ -140,7 +137,7 @@ fn histograms(to: &mut DescriptorEncoder<'_>, queues: &[Named]) -> fmt::Result {
     family(to, "xsched_latency", help, Some(&Unit::Seconds), queues, |s| Histogram(&s.latency))?;
     let help = "Time from the order to hold a queue until the hold was in effect";
     let unit = Some(&Unit::Seconds);
-    family(to, "xsched_hold_latency", help, unit, queues, |s| Histogram(&s.holds.latency))
+    family(to, "xsched_hold_latency", help, unit, queues, |s| Histogram(&s.hold_latency))
 }
 
 fn gauges(to: &mut DescriptorEncoder<'_>, queues: &[Named]) -> fmt::Result {

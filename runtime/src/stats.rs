@@ -36,17 +36,7 @@ pub(crate) struct Snapshot {
     pub(crate) batch: u32,
     pub(crate) anomalies: Anomalies,
     pub(crate) latency: Latencies,
-    pub(crate) holds: HoldStats,
-}
-
-/// Holds of a queue so far, by the scheduler and by the user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HoldStats {
-    /// How long it took from the order until the hold was in effect, of each that was.
-    pub latency: Latencies,
-    /// How long holds were in effect altogether.
-    pub held: Duration,
+    pub(crate) hold_latency: Latencies,
 }
 
 /// Figures of a queue at one moment.
@@ -86,8 +76,9 @@ pub struct Stats {
     /// How long commands took from the submit until the runtime saw their completion. A sample: the
     /// first command of an idle queue, and else one of 64.
     pub latency: Latencies,
-    /// Holds so far.
-    pub holds: HoldStats,
+    /// How long it took from the order to hold the queue until the hold was in effect, of each hold
+    /// of the scheduler or the user that came into effect.
+    pub hold_latency: Latencies,
 }
 
 impl Stats {
@@ -110,7 +101,7 @@ impl Stats {
             failed_steps: snapshot.anomalies.failed_steps,
             repeated_fences: snapshot.anomalies.repeated_fences,
             latency: snapshot.latency,
-            holds: snapshot.holds,
+            hold_latency: snapshot.hold_latency,
         }
     }
 }

@@ -136,7 +136,7 @@ where
             batch: window.batch(),
             anomalies: state.machine.anomalies(),
             latency: state.timing.commands,
-            holds: state.timing.holds(),
+            hold_latency: state.timing.holds,
         }
     }
 

@@ -269,7 +269,8 @@ impl<C> XQueue<C> {
     /// # Errors
     /// [`Error::Scheduler`] with [`SchedulerError::WaitTableFull`], [`Error::QueueFull`],
     /// [`Error::DeviceLost`], [`Error::QueueClosed`], [`Error::OtherRuntime`],
-    /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`]. After an error nothing is enqueued, and nothing will be.
+    /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`]. After an error nothing is enqueued,
+    /// and nothing will be.
     ///
     /// [`SchedulerError::WaitTableFull`]: xsched_core::scheduler::SchedulerError::WaitTableFull
     pub fn enqueue_wait(&self, ticket: Ticket) -> Result<Option<Ticket>, Error> {

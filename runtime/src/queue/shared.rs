@@ -55,7 +55,8 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) eager: AtomicBool,
     /// The device notifies no thread: its completions must be looked for.
     pub(super) silent: AtomicBool,
-    /// It takes no command any more. The reaper, which looks here again and again, need not take the state.
+    /// It takes no command any more. The reaper, which looks here again and again, need not take the
+    /// state.
     pub(super) closing: AtomicBool,
 }
 

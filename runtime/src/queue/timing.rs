@@ -1,14 +1,11 @@
 //! How long commands and holds of a queue take.
 
-use std::time::Duration;
-
 use xsched_core::id::CmdId;
 use xsched_core::message::HoldState;
 use xsched_core::time::Instant;
 
 use crate::clock::now;
 use crate::latency::Latencies;
-use crate::stats::HoldStats;
 
 /// Of so many commands, one is measured in a queue that is never idle. Reading the clock costs as
 /// much as launching.
@@ -20,10 +17,10 @@ pub(super) struct Timing {
     /// The command that is measured, and when it was submitted.
     sample: Option<(CmdId, Instant)>,
     pub(super) commands: Latencies,
+    pub(super) holds: Latencies,
     hold: HoldState,
-    /// Since when a hold is on its way, or in effect.
+    /// Since when a hold is on its way.
     since: Option<Instant>,
-    holds: HoldStats,
 }
 
 impl Timing {
@@ -43,39 +40,22 @@ impl Timing {
         }
     }
 
-    /// The queue's hold is in this state.
+    /// The queue's hold is in this state. The clock is read only for a hold that takes its time.
     pub(super) fn hold(&mut self, state: HoldState) {
         let before = std::mem::replace(&mut self.hold, state);
         if before == state {
             return;
         }
-        let now = now();
-        let held = |state| matches!(state, HoldState::Held(_));
-        match (held(before), held(state)) {
-            (false, true) => {
-                let began = self.since.replace(now).unwrap_or(now);
-                self.holds.latency.record(now.since(began).as_ns());
+        let since = self.since.take();
+        match (before, state) {
+            (_, HoldState::Holding) => self.since = Some(since.unwrap_or_else(now)),
+            // A deeper hold, or less of one.
+            (HoldState::Held(_), HoldState::Held(_)) => {}
+            (_, HoldState::Held(_)) => {
+                self.holds.record(since.map_or(0, |since| now().since(since).as_ns()));
             }
-            (true, false) => {
-                self.holds.held += self.held_for(now);
-                self.since = None;
-            }
-            (true, true) => {}
-            (false, false) => self.since = (state == HoldState::Holding).then_some(now),
+            (_, HoldState::Running | HoldState::Resuming) => {}
         }
-    }
-
-    fn held_for(&self, now: Instant) -> Duration {
-        self.since.map_or(Duration::ZERO, |since| now.since(since).into())
-    }
-
-    /// The holds so far, with the one that is in effect.
-    pub(super) fn holds(&self) -> HoldStats {
-        let mut holds = self.holds;
-        if matches!(self.hold, HoldState::Held(_)) {
-            holds.held += self.held_for(now());
-        }
-        holds
     }
 }
 
@@ -91,16 +71,16 @@ mod tests {
         for state in [HoldState::Holding, HoldState::Running, HoldState::Holding] {
             timing.hold(state);
         }
-        assert_eq!(timing.holds().latency.count(), 0);
+        assert_eq!(timing.holds.count(), 0);
+        std::thread::sleep(std::time::Duration::from_millis(2));
         let deep = [HoldState::Held(Level::Block), HoldState::Held(Level::Interrupt)];
         deep.into_iter().for_each(|state| timing.hold(state));
-        assert_eq!(timing.holds().latency.count(), 1, "a deeper hold is the same one");
-        std::thread::sleep(Duration::from_millis(2));
-        let held = timing.holds().held;
-        assert!(held.as_millis() >= 2);
-        timing.hold(HoldState::Running);
-        assert!(timing.holds().held >= held);
-        assert_eq!(timing.holds(), timing.holds(), "the time stands still");
+        assert_eq!(timing.holds.count(), 1, "a deeper hold is the same one");
+        assert!(timing.holds.sum().as_millis() >= 2);
+        for state in [HoldState::Running, HoldState::Held(Level::Block)] {
+            timing.hold(state);
+        }
+        assert_eq!(timing.holds.count(), 2);
     }
 
     #[test]
