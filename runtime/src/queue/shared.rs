@@ -55,8 +55,7 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) eager: AtomicBool,
     /// The device notifies no thread: its completions must be looked for.
     pub(super) silent: AtomicBool,
-    /// It takes no command any more. The reaper, which looks here again and again, need not take the
-    /// state.
+    /// It takes no command any more. The reaper looks here first, and need not take the state.
     pub(super) closing: AtomicBool,
 }
 
