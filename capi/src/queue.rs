@@ -152,7 +152,8 @@ impl Queue {
         let command = match self.xq.try_submit(command) {
             Ok(ticket) => return Ok(ticket.number()),
             Err(SubmitError::Full(command)) => command,
-            Err(SubmitError::Lost(_)) => return Err(lost()),
+            // No XQueue of this interface is closed while it can be found.
+            Err(SubmitError::Lost(_) | SubmitError::Closed(_)) => return Err(lost()),
         };
         self.may_wait("the XQueue is full")?;
         match self.xq.submit(command) {

@@ -25,8 +25,13 @@ pub use crate::table::{
 /// bounded amount of work, and `decide` must be idempotent: calling it again without a change must
 /// change nothing.
 ///
-/// A policy must hold queues with [`Priority::NO_EXECUTE`]. What it remembers of each queue or
+/// A policy that holds queues at all must hold those with [`Priority::NO_EXECUTE`], whatever else
+/// it says: the conformance suite for policies looks for that. What it remembers of each queue or
 /// device it keeps in the table: see [`policy_state!`].
+///
+/// No driver protects queues from a policy that answers in time and answers badly. One that holds
+/// every queue, or changes a verdict at each call, goes on for ever: the lease ends the holds of a
+/// policy that panics or hangs, not of one that decides so.
 ///
 /// ```
 /// use xsched_core::hint::Priority;
@@ -79,7 +84,8 @@ pub trait Policy {
 
     /// Whether [`Policy::observe`] and [`Policy::decide`] never block and are over in microseconds.
     /// Drivers may call those of such a policy on threads that submit and wait, which saves them
-    /// the time that waking the scheduler's thread takes.
+    /// the time that waking the scheduler's thread takes. A driver that does not know the policy
+    /// need not believe it.
     fn is_quick(&self) -> bool {
         false
     }
@@ -302,6 +308,9 @@ impl Decisions<'_> {
 
     /// Asks for another [`Policy::decide`] at `at`. The earliest of all requests counts, until it
     /// has fired.
+    ///
+    /// A time that is not after `now` has fired as soon as it is set. A policy that asks for one at
+    /// each call is called again and again, and keeps a processor busy.
     pub fn wake_at(&mut self, at: Instant) {
         let earliest = self.wake.get().map_or(at, |known| known.min(at));
         self.wake.set(Some(earliest));

@@ -59,6 +59,7 @@ mod halves;
 mod inner;
 #[cfg(all(test, loom))]
 mod models;
+mod once;
 mod queue;
 mod signal;
 mod sync;
@@ -70,3 +71,4 @@ pub use config::HostConfig;
 pub use device::HostDevice;
 pub use error::HostError;
 pub use halves::{HostPreempt, HostRetire, HostSubmit};
+pub use once::{HostValue, HostValueError};

@@ -1,5 +1,6 @@
 //! All policies in one type, chosen by name.
 
+use core::any::TypeId;
 use core::fmt;
 use core::str::FromStr;
 
@@ -50,6 +51,22 @@ macro_rules! any {
             ///
             /// Parsing takes the long names as well, and ignores case, underscores and dashes.
             pub const NAMES: &[&str] = &[$($short),*];
+
+            /// Whether `P` is a policy of this crate, or this type. Drivers may trust what such a
+            /// policy says of itself, since it is tested here.
+            ///
+            /// ```
+            /// use xsched_policies::{Any, hpf::Hpf};
+            ///
+            /// struct Mine;
+            /// assert!(Any::contains::<Hpf>() && Any::contains::<Any>());
+            /// assert!(!Any::contains::<Mine>());
+            /// ```
+            #[must_use]
+            pub fn contains<P: 'static>() -> bool {
+                let known = [TypeId::of::<Self>(), $(TypeId::of::<$policy>()),*];
+                known.contains(&TypeId::of::<P>())
+            }
 
             fn get(&self) -> &dyn Policy {
                 match self {

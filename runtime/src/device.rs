@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use xsched_core::cost::CostModel;
 use xsched_core::hal::{Backend, HalError, Halves, Retire, Steps, Submit};
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::queue::{QueueParams, SharedQueue, XQueue, XQueueConfig};
 use crate::runtime::Runtime;
 use crate::scheduler::SchedulerHandle;
+use crate::stats::Label;
 use crate::sync::{Mutex, lock};
 use crate::workers::{Commit, Workers};
 
@@ -37,6 +39,8 @@ use crate::workers::{Commit, Workers};
 pub struct Device<B> {
     runtime: Runtime,
     id: DeviceId,
+    /// The backend's name and the device's number.
+    name: Arc<str>,
     backend: Arc<Mutex<B>>,
     workers: Arc<Workers>,
 }
@@ -46,6 +50,7 @@ impl<B> Clone for Device<B> {
         Self {
             runtime: self.runtime.clone(),
             id: self.id,
+            name: Arc::clone(&self.name),
             backend: Arc::clone(&self.backend),
             workers: Arc::clone(&self.workers),
         }
@@ -68,7 +73,9 @@ impl Runtime {
     /// [`Error::Thread`], and [`Error::Scheduler`] if there are as many as configured.
     pub fn device<B: Backend + Send + 'static>(&self, backend: B) -> Result<Device<B>, Error> {
         let id = self.next_device().ok_or(SchedulerError::UnknownDevice)?;
-        self.scheduler().record.add_device(id, backend.info());
+        let info = backend.info();
+        let name = format!("{}-{}", info.name, id.0).into();
+        self.scheduler().record.add_device(id, info);
         if let Some(cost) = backend.cost() {
             self.scheduler().send(move |now, scheduler| {
                 if let Err(error) = scheduler.set_cost(now, id, cost) {
@@ -81,7 +88,7 @@ impl Runtime {
         let committed = Arc::clone(&backend);
         let commit: Commit = Box::new(move || lock(&committed).commit().map_err(|e| e.kind()));
         let workers = Arc::new(Workers::start(stages.then_some(commit))?);
-        Ok(Device { runtime: self.clone(), id, backend, workers })
+        Ok(Device { runtime: self.clone(), id, name, backend, workers })
     }
 
     /// What holds cost on a device: what its backend says, corrected by how long interrupts and
@@ -149,7 +156,9 @@ where
             });
         }
         let shared = self.share(&config, place.id, halves);
-        scheduler.register(place.id, Arc::clone(&shared) as _);
+        if !scheduler.register(place.id, Arc::clone(&shared) as _) {
+            return Err(Error::SchedulerGone);
+        }
         // The round that knows the queue has ended when this is answered, so its first command
         // cannot slip past the policy.
         scheduler.settle()?;
@@ -158,8 +167,23 @@ where
         Ok(XQueue::new(shared, self.runtime.clone(), config))
     }
 
-    /// Takes a place in the scheduler's table. One that comes too late is given back.
+    /// Takes a place in the scheduler's table. If there is none, waits for queues that were
+    /// dropped and have nothing left to do, at most as long as the scheduler may take to answer.
     fn attach(&self, config: &XQueueConfig) -> Result<QueueId, Error> {
+        let scheduler = self.runtime.scheduler();
+        let deadline = Instant::now().checked_add(scheduler.lease.saturating_mul(2));
+        loop {
+            let before = scheduler.departures();
+            match self.try_attach(config) {
+                Err(Error::Scheduler(SchedulerError::TableFull))
+                    if scheduler.wait_for_departure(before, deadline) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Takes a place in the scheduler's table. One that comes too late is given back.
+    fn try_attach(&self, config: &XQueueConfig) -> Result<QueueId, Error> {
         let attach = Attach {
             device: self.id,
             process: config.process,
@@ -192,6 +216,7 @@ where
         let slots = vec![CommandSlot::default(); config.capacity].into_boxed_slice();
         SharedQueue::new(QueueParams {
             id,
+            label: Label { name: config.name.clone(), device: Arc::clone(&self.name) },
             caps: halves.caps,
             machine: Queue::new(slots, machine_config, halves.caps),
             submit: halves.submit,

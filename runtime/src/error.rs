@@ -16,8 +16,8 @@ use xsched_core::scheduler::SchedulerError;
 /// * [`Runtime::record`]: [`AlreadyRecording`], [`Thread`], [silent], [gone].
 /// * [`Device::queue`]: [`NoCapacity`], [`TooMuchCapacity`], [`Open`], [`Scheduler`], [silent],
 ///   [gone].
-/// * [`XQueue::enqueue_wait`]: [`OtherRuntime`], [`QueueFull`], [`DeviceLost`], [`Scheduler`],
-///   [silent], [gone].
+/// * [`XQueue::enqueue_wait`]: [`OtherRuntime`], [`QueueFull`], [`QueueClosed`], [`DeviceLost`],
+///   [`Scheduler`], [silent], [gone].
 ///
 /// [`Runtime::new`]: crate::Runtime::new
 /// [`Runtime::with_config`]: crate::Runtime::with_config
@@ -40,6 +40,7 @@ use xsched_core::scheduler::SchedulerError;
 /// [`TooMuchCapacity`]: Error::TooMuchCapacity
 /// [`Open`]: Error::Open
 /// [`QueueFull`]: Error::QueueFull
+/// [`QueueClosed`]: Error::QueueClosed
 /// [`DeviceLost`]: Error::DeviceLost
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -70,6 +71,9 @@ pub enum Error {
     /// The device of the queue is lost.
     #[error("the device is lost; reopen it and make a new queue")]
     DeviceLost,
+    /// The queue was closed, and takes nothing any more.
+    #[error("the queue is closed; make a new one")]
+    QueueClosed,
     /// The ticket or the device belongs to another runtime, whose scheduler knows nothing of this
     /// one.
     #[error("it belongs to another runtime; use the runtime that it came from")]
@@ -100,6 +104,10 @@ pub enum SubmitError<C> {
     /// The device is lost.
     #[error("the device is lost; reopen it and make a new queue")]
     Lost(C),
+    /// The queue was closed, by [`XQueue::close`](crate::XQueue::close) or
+    /// [`Runtime::shutdown`](crate::Runtime::shutdown).
+    #[error("the queue is closed; make a new one")]
+    Closed(C),
 }
 
 // Commands need not be printable.
@@ -108,6 +116,7 @@ impl<C> fmt::Debug for SubmitError<C> {
         f.write_str(match self {
             Self::Full(_) => "Full(..)",
             Self::Lost(_) => "Lost(..)",
+            Self::Closed(_) => "Closed(..)",
         })
     }
 }
@@ -116,7 +125,7 @@ impl<C> SubmitError<C> {
     /// The command.
     pub fn into_command(self) -> C {
         match self {
-            Self::Full(command) | Self::Lost(command) => command,
+            Self::Full(command) | Self::Lost(command) | Self::Closed(command) => command,
         }
     }
 }

@@ -27,6 +27,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # The end
+//!
+//! Dropping handles waits for nothing, and returning from `main` ends the process with whatever is
+//! still submitted. [`XQueue::close`] waits until a queue has drained, [`Runtime::shutdown`] until
+//! all have.
+//!
+//! The child of a fork has none of the threads, and a lock may be taken for ever: it may `exec` or
+//! `_exit`, and must neither use nor drop handles.
+//!
 //! # Features
 //!
 //! * `host`, `cuda`, `hip`, `kfd`: the backends, as the modules of these names.
@@ -37,6 +46,7 @@ mod clock;
 mod completion;
 mod device;
 mod error;
+mod latency;
 mod lock;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -47,6 +57,7 @@ mod queue;
 mod record;
 mod runtime;
 mod scheduler;
+mod shutdown;
 mod stats;
 mod sync;
 mod urgency;
@@ -54,12 +65,14 @@ mod workers;
 
 pub use device::{CommandOf, Device};
 pub use error::{Error, SubmitError, WaitError};
+pub use latency::Latencies;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use queue::{Completion, Drain, Submission, Ticket, XQueue, XQueueConfig};
 pub use record::{RecordStats, RecordingError};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use scheduler::Recording;
+pub use shutdown::{ShutdownError, UnfinishedQueue};
 pub use stats::Stats;
 #[cfg(feature = "cuda")]
 pub use xsched_hal_cuda as cuda;
@@ -91,8 +104,8 @@ pub mod hal {
 /// too.
 pub mod prelude {
     pub use crate::{
-        Completion, Device, Drain, Error, Hints, Level, Priority, Runtime, RuntimeConfig, Stats,
-        SubmitError, Ticket, WaitError, WindowConfig, XQueue, XQueueConfig,
+        Completion, Device, Drain, Error, Hints, Level, Priority, Runtime, RuntimeConfig,
+        ShutdownError, Stats, SubmitError, Ticket, WaitError, WindowConfig, XQueue, XQueueConfig,
     };
     pub use xsched_policies::any::Any;
     pub use xsched_policies::hpf::Hpf;
@@ -107,5 +120,5 @@ pub mod prelude {
     #[cfg(all(feature = "hip", not(feature = "cuda")))]
     pub use crate::hip::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};
     #[cfg(feature = "host")]
-    pub use crate::host::{HostCommand, HostConfig, HostDevice};
+    pub use crate::host::{HostCommand, HostConfig, HostDevice, HostValue};
 }

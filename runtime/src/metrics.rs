@@ -2,24 +2,29 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use xsched_core::id::QueueId;
 use xsched_core::message::HoldState;
 
+use crate::latency::Latencies;
 use crate::runtime::Runtime;
-use crate::scheduler::SchedulerHandle;
-use crate::stats::Stats;
+use crate::scheduler::{ScheduledQueue, SchedulerHandle};
+use crate::stats::{Label, Stats, number};
 
 /// Reads the figures when they are scraped; between scrapes it costs nothing. Register it with a
 /// [`Registry`] of your own, or take the text of [`Metrics::encode`].
 ///
-/// Queues are named by their place in the scheduler's table and how often that was given away
-/// before. A queue's figures end with it.
+/// Each figure of a queue has the labels `queue`, `id`, `device` and `policy`. `id` is the queue's
+/// place in the scheduler's table and how often that was given away before; `queue` is its
+/// [name](crate::XQueueConfig::name), or the same if it has none; `device` is the backend's name
+/// with the device's number. A queue's figures end with it.
 ///
 /// ```
 /// # use xsched::hal::{Noop, NoopQueue};
@@ -47,11 +52,32 @@ impl Runtime {
     }
 }
 
-type Labels = [(&'static str, String); 1];
-type Named<'a> = (Labels, &'a Stats);
+type Labels = [(&'static str, String); 4];
+type Named = (Labels, Stats);
 
-fn labels(id: QueueId) -> Labels {
-    [("queue", format!("{}-{}", id.index(), id.generation()))]
+fn labels(id: QueueId, label: &Label, policy: &str) -> Labels {
+    [
+        ("queue", label.name(id)),
+        ("id", number(id)),
+        ("device", label.device.to_string()),
+        ("policy", policy.to_owned()),
+    ]
+}
+
+/// Latencies as a histogram.
+struct Histogram<'a>(&'a Latencies);
+
+impl EncodeMetric for Histogram<'_> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let bound = |bound: Option<Duration>| bound.map_or(f64::MAX, |bound| bound.as_secs_f64());
+        let buckets: Vec<_> = self.0.buckets().map(|(b, count)| (bound(b), count)).collect();
+        let (sum, count) = (self.0.sum().as_secs_f64(), self.0.count());
+        encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
 }
 
 impl Metrics {
@@ -71,13 +97,12 @@ impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Some(scheduler) = self.scheduler.upgrade() else { return Ok(()) };
         let to = &mut encoder;
-        let all = scheduler.snapshots();
-        let stats: Vec<_> = all
-            .iter()
-            .map(|(id, snapshot)| (labels(*id), Stats::from_snapshot(snapshot)))
-            .collect();
-        let queues: Vec<Named<'_>> =
-            stats.iter().map(|(labels, stats)| (labels.clone(), stats)).collect();
+        let policy = scheduler.policy_name();
+        let named = |(id, queue): (QueueId, Arc<dyn ScheduledQueue>)| -> Named {
+            let stats = Stats::from_snapshot(&queue.snapshot());
+            (labels(id, queue.label(), policy), stats)
+        };
+        let queues: Vec<Named> = scheduler.queues().into_iter().map(named).collect();
         let open = scheduler.times_failed_open();
         let name = "xsched_failed_open";
         let help = "Times all holds were ended because the scheduler could not be trusted";
@@ -85,11 +110,12 @@ impl Collector for Metrics {
         let scheduling = i64::from(!scheduler.is_gone());
         one(to, "xsched_scheduling", "Whether the scheduler works", &ConstGauge::new(scheduling))?;
         counters(to, &queues)?;
-        gauges(to, &queues)
+        gauges(to, &queues)?;
+        histograms(to, &queues)
     }
 }
 
-fn counters(to: &mut DescriptorEncoder<'_>, queues: &[Named<'_>]) -> fmt::Result {
+fn counters(to: &mut DescriptorEncoder<'_>, queues: &[Named]) -> fmt::Result {
     count(to, "submitted", "Commands submitted", queues, |s| s.submitted)?;
     count(to, "launched", "Commands that passed the launch point", queues, |s| s.launched)?;
     count(to, "retired", "Commands retired", queues, |s| s.retired)?;
@@ -102,10 +128,19 @@ fn counters(to: &mut DescriptorEncoder<'_>, queues: &[Named<'_>]) -> fmt::Result
     })?;
     let help = "Device time used, as far as the device measures it";
     let seconds = |s: &Stats| ConstCounter::new(s.busy.as_secs_f64());
-    family(to, "xsched_busy", help, Some(&Unit::Seconds), queues, seconds)
+    family(to, "xsched_busy", help, Some(&Unit::Seconds), queues, seconds)?;
+    count(to, "holds", "Holds that came into effect", queues, |s| s.hold_latency.count())
 }
 
-fn gauges(to: &mut DescriptorEncoder<'_>, queues: &[Named<'_>]) -> fmt::Result {
+fn histograms(to: &mut DescriptorEncoder<'_>, queues: &[Named]) -> fmt::Result {
+    let help = "Time from the submit of a command until its completion was seen, of a sample";
+    family(to, "xsched_latency", help, Some(&Unit::Seconds), queues, |s| Histogram(&s.latency))?;
+    let help = "Time from the order to hold a queue until the hold was in effect";
+    let unit = Some(&Unit::Seconds);
+    family(to, "xsched_hold_latency", help, unit, queues, |s| Histogram(&s.hold_latency))
+}
+
+fn gauges(to: &mut DescriptorEncoder<'_>, queues: &[Named]) -> fmt::Result {
     let gauge = |n: u64| ConstGauge::new(i64::try_from(n).unwrap_or(i64::MAX));
     let help = "Commands submitted and not retired";
     family(to, "xsched_pending", help, None, queues, |s| gauge(s.submitted - s.retired))?;
@@ -143,20 +178,20 @@ fn count(
     to: &mut DescriptorEncoder<'_>,
     what: &str,
     help: &str,
-    queues: &[Named<'_>],
+    queues: &[Named],
     value: impl Fn(&Stats) -> u64,
 ) -> fmt::Result {
     let name = format!("xsched_{what}");
     family(to, &name, help, None, queues, |stats| ConstCounter::new(value(stats)))
 }
 
-fn family<M: EncodeMetric>(
+fn family<'a, M: EncodeMetric>(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
     unit: Option<&Unit>,
-    queues: &[Named<'_>],
-    metric: impl Fn(&Stats) -> M,
+    queues: &'a [Named],
+    metric: impl Fn(&'a Stats) -> M,
 ) -> fmt::Result {
     let Some((_, first)) = queues.first() else { return Ok(()) };
     let kind = metric(first).metric_type();

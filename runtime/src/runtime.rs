@@ -39,6 +39,11 @@ pub struct RuntimeConfig {
     pub waits: usize,
     /// How long the scheduler may take for one round before its holds are ended. At least 1 ms.
     pub lease: Duration,
+    /// Whether a policy of the user's that [is quick](Policy::is_quick) is believed, and called on
+    /// threads that submit and wait. Such a policy saves them the time that waking the scheduler's
+    /// thread takes, some 15 µs, but if it hangs, so do they, past the lease. Policies of
+    /// [`crate::policies`] are believed anyway.
+    pub trusts_policy: bool,
 }
 
 impl RuntimeConfig {
@@ -69,16 +74,29 @@ impl RuntimeConfig {
         self.lease = lease;
         self
     }
+
+    /// Sets whether a quick policy of the user's is [believed](Self::trusts_policy).
+    #[must_use]
+    pub const fn with_trusts_policy(mut self, trusts: bool) -> Self {
+        self.trusts_policy = trusts;
+        self
+    }
 }
 
 impl Default for RuntimeConfig {
     fn default() -> Self {
-        Self { queues: 1_024, devices: 16, waits: 1_024, lease: Duration::from_millis(100) }
+        Self {
+            queues: 1_024,
+            devices: 16,
+            waits: 1_024,
+            lease: Duration::from_millis(100),
+            trusts_policy: false,
+        }
     }
 }
 
 /// A scheduler and its queues. Clones share it. When the last handle, device and queue has been
-/// dropped, its threads end.
+/// dropped, its threads end. Dropping waits for nothing: [`Runtime::shutdown`] does.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     inner: Arc<Inner>,
@@ -91,6 +109,7 @@ struct Inner {
     devices: AtomicU16,
     max_devices: u16,
     follows_threads: AtomicBool,
+    trusts_policy: bool,
 }
 
 impl fmt::Debug for Inner {
@@ -127,7 +146,8 @@ impl Runtime {
         let handle =
             Arc::new(SchedulerHandle::new(config.lease.max(Duration::from_millis(1)), watchdog));
         let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
-        let policy = IsolatedPolicy::new(policy, Arc::clone(&handle) as _);
+        let trusted = config.trusts_policy;
+        let policy = IsolatedPolicy::new(policy, Arc::clone(&handle) as _, trusted);
         let follows_threads = AtomicBool::new(policy.reads_cpu_priority());
         let scheduler = Recorded::new(Scheduler::new(policy, storage));
         crate::scheduler::start(&handle, scheduler, end)?;
@@ -138,6 +158,7 @@ impl Runtime {
             devices: AtomicU16::new(0),
             max_devices: config.devices,
             follows_threads,
+            trusts_policy: config.trusts_policy,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -168,13 +189,14 @@ impl Runtime {
     /// [`Error::SchedulerGone`].
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
         let failures = Arc::clone(&self.inner.scheduler) as _;
-        let policy = IsolatedPolicy::new(policy, failures);
-        let follows_threads = policy.reads_cpu_priority();
+        let policy = IsolatedPolicy::new(policy, failures, self.inner.trusts_policy);
+        let (name, follows_threads) = (policy.name(), policy.reads_cpu_priority());
         let old = self.inner.scheduler.ask_or_undo(
             move |now, scheduler| scheduler.set_policy(now, policy),
             |now, scheduler, old| drop(scheduler.set_policy(now, old)),
         )?;
         self.inner.follows_threads.store(follows_threads, Ordering::Relaxed);
+        self.inner.scheduler.set_policy_name(name);
         // Here, since its destructor may take its time.
         drop(old);
         self.inner.scheduler.settle()

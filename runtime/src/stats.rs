@@ -1,9 +1,32 @@
 //! Figures of a queue.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use xsched_core::id::QueueId;
 use xsched_core::message::{HoldState, Report};
 use xsched_core::queue::Anomalies;
+
+use crate::latency::Latencies;
+
+/// What a queue is called in figures and reports.
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) device: Arc<str>,
+}
+
+impl Label {
+    /// The queue's name, or its number if it has none.
+    pub(crate) fn name(&self, id: QueueId) -> String {
+        self.name.as_deref().map_or_else(|| number(id), str::to_owned)
+    }
+}
+
+/// A queue's place in the scheduler's table, and how often that was given away before.
+pub(crate) fn number(id: QueueId) -> String {
+    format!("{}-{}", id.index(), id.generation())
+}
 
 /// What [`Stats`] are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +35,8 @@ pub(crate) struct Snapshot {
     pub(crate) threshold: u32,
     pub(crate) batch: u32,
     pub(crate) anomalies: Anomalies,
+    pub(crate) latency: Latencies,
+    pub(crate) hold_latency: Latencies,
 }
 
 /// Figures of a queue at one moment.
@@ -48,6 +73,12 @@ pub struct Stats {
     pub failed_steps: u64,
     /// Completion fences that had to be put again.
     pub repeated_fences: u64,
+    /// How long commands took from the submit until the runtime saw their completion. A sample: the
+    /// first command of an idle queue, and else one of 64.
+    pub latency: Latencies,
+    /// How long it took from the order to hold the queue until the hold was in effect, of each hold
+    /// of the scheduler or the user that came into effect.
+    pub hold_latency: Latencies,
 }
 
 impl Stats {
@@ -69,6 +100,8 @@ impl Stats {
             protocol_errors: snapshot.anomalies.protocol,
             failed_steps: snapshot.anomalies.failed_steps,
             repeated_fences: snapshot.anomalies.repeated_fences,
+            latency: snapshot.latency,
+            hold_latency: snapshot.hold_latency,
         }
     }
 }

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
-use xsched::{Device, Drain, Runtime, WaitError, XQueue, XQueueConfig};
+use xsched::{Device, Drain, Runtime, RuntimeConfig, WaitError, XQueue, XQueueConfig};
 use xsched_core::fault::Fault;
 use xsched_core::hint::Priority;
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::window::WindowConfig;
-use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
+use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice, HostValueError};
 
 fn host(runtime: &Runtime) -> Device<HostDevice> {
     runtime.device(HostDevice::new(HostConfig::default()).unwrap()).unwrap()
@@ -66,6 +66,47 @@ fn a_command_that_panics_fails_alone() {
     assert_eq!(queue.wait(before), Ok(()));
     assert_eq!(queue.wait(bad), Err(WaitError::Failed(Fault::Execution)));
     assert_eq!(queue.stats().failed, 1);
+}
+
+#[test]
+fn a_command_returns_its_value_or_the_message_of_its_panic() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    let queue = queue(&device, 0);
+    let owned = String::from("moved in, ");
+    let (command, value) = HostCommand::once(move || owned + "and out");
+    queue.wait(queue.submit(command).unwrap()).unwrap();
+    assert_eq!(value.take().unwrap(), "moved in, and out");
+    let (command, value) = HostCommand::once(|| -> u8 { panic!("no such file: {}", "x") });
+    let ticket = queue.submit(command).unwrap();
+    assert_eq!(queue.wait(ticket), Err(WaitError::Failed(Fault::Execution)));
+    assert_eq!(value.take().unwrap_err().to_string(), "the command panicked: no such file: x");
+    queue.suspend(Level::Block);
+    let (command, value) = HostCommand::once(|| ());
+    let ticket = queue.submit(command).unwrap();
+    assert!(queue.cancel(ticket));
+    assert_eq!(value.take(), Err(HostValueError::NotRun));
+}
+
+/// Panics again when it is dropped.
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        std::panic::panic_any(Self);
+    }
+}
+
+#[test]
+fn a_panic_that_panics_again_when_dropped_fails_its_command_alone() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    let queue = queue(&device, 0);
+    let bad = queue.submit(HostCommand::new(|| std::panic::panic_any(Grenade))).unwrap();
+    let kept = Grenade;
+    let dropped = queue.submit(HostCommand::new(move || _ = &kept)).unwrap();
+    let after = queue.submit(HostCommand::new(|| {})).unwrap();
+    assert_eq!(queue.wait(after), Ok(()));
+    assert_eq!(queue.wait(bad), Err(WaitError::Failed(Fault::Execution)));
+    assert_eq!(queue.wait(dropped), Ok(()), "it ran, and only its destructor panicked");
 }
 
 #[test]
@@ -177,4 +218,32 @@ fn a_stop_that_takes_its_time_is_seen_by_a_reaper_that_rests() {
         soon("running", || queue.stats().hold == HoldState::Running);
     }
     queue.wait(last).unwrap();
+}
+
+/// Keeps the reaper polling: completions come all the time, and callbacks wait for them.
+fn with_load<T>(device: &Device<HostDevice>, work: impl FnOnce() -> T) -> T {
+    let (load, stop) = (queue(device, 0), Arc::new(AtomicU64::new(0)));
+    let stopped = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        while stopped.load(Ordering::Relaxed) == 0 {
+            let ticket = load.submit(HostCommand::new(|| {})).unwrap();
+            load.on_retired(ticket, drop).unwrap();
+        }
+        load.wait_all();
+    });
+    let result = work();
+    stop.store(1, Ordering::Relaxed);
+    thread.join().unwrap();
+    result
+}
+
+#[test]
+fn queues_that_come_and_go_beside_load_find_room() {
+    let config = RuntimeConfig::default().with_queues(16);
+    let runtime = Runtime::with_config(Hpf::default(), config).unwrap();
+    let device = host(&runtime);
+    let refused = with_load(&device, || {
+        (0..2_000).find_map(|n| Some((n, device.queue(XQueueConfig::default(), ()).err()?)))
+    });
+    assert!(refused.is_none(), "{refused:?}");
 }

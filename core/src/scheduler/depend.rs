@@ -34,8 +34,13 @@ impl<P: Policy> State<'_, P> {
     }
 
     /// Whether the event cannot come because the queue itself stands in its way.
-    fn closes_circle(&self, index: usize, mut event: EventRef) -> bool {
+    fn closes_circle(&mut self, index: usize, mut event: EventRef) -> bool {
+        if self.queues[index].waiters == NONE && event.queue.index() != index {
+            // No chain of waits comes back to a queue that no other one waits for.
+            return false;
+        }
         for _ in 0..self.queues.len() {
+            self.lists.stats.waits_looked_at += 1;
             let at = event.queue.index();
             if !self.needs_launch(event) {
                 return false;
@@ -58,7 +63,8 @@ impl<P: Policy> State<'_, P> {
     }
 
     fn answer_wait(&mut self, index: usize, event: EventRef, ok: bool) {
-        self.queues[index].reached = Some((event, ok));
+        let slot = &mut self.queues[index];
+        (slot.reached, slot.reached_ok) = (event, Some(ok));
         self.mark_dirty(index, dirty::REACHED);
     }
 
@@ -233,13 +239,22 @@ impl<P: Policy> State<'_, P> {
         if self.queues[target].info.report.retired > event.cmd.0 {
             return Ok(false);
         }
-        self.drop_old_edges(waiter, cmd);
-        if self.reaches(event, waiter, cmd) {
+        // A circle comes back to this command or a later one, so some wait must be for such a one.
+        // A driver that waits only for what was submitted before never looks further.
+        let known = self.queues[waiter.index()].in_waits > cmd.0;
+        if known || self.lists.edges == self.edges.len() {
+            self.drop_old_edges(waiter, cmd);
+        }
+        if known && self.reaches(event, waiter, cmd) {
             return Err(SchedulerError::WouldDeadlock);
         }
         let free = self.edges.get_mut(self.lists.edges).ok_or(SchedulerError::WaitTableFull)?;
         *free = Edge { waiter, cmd: cmd.0, event: Some(event) };
         self.lists.edges += 1;
+        for (index, cmd) in [(waiter.index(), cmd), (target, event.cmd)] {
+            let slot = &mut self.queues[index];
+            slot.in_waits = slot.in_waits.max(cmd.count());
+        }
         Ok(true)
     }
 
@@ -250,6 +265,7 @@ impl<P: Policy> State<'_, P> {
         let mut n = 0;
         while n < self.lists.edges {
             let edge = self.edges[n];
+            self.lists.stats.waits_looked_at += 1;
             let waiting = self
                 .find(edge.waiter)
                 .is_ok_and(|i| self.queues[i].info.report.retired <= edge.cmd);
@@ -274,6 +290,7 @@ impl<P: Policy> State<'_, P> {
         let mut grew = true;
         while grew {
             grew = false;
+            self.lists.stats.waits_looked_at += self.lists.edges as u64;
             for edge in &self.edges[..self.lists.edges] {
                 let Some(next) = edge.event else { continue };
                 let needed = self.queues[edge.waiter.index()].reach > edge.cmd;

@@ -121,6 +121,8 @@ pub struct Stats {
     pub failed_open: u64,
     /// Waits that were ended because they closed a circle.
     pub circles: u64,
+    /// Waits that were looked at in search of circles, and of those that are over.
+    pub waits_looked_at: u64,
 }
 
 /// Heads of the lists that run through the tables, and what a round has collected.
@@ -355,6 +357,10 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     ///
     /// Returns false if there is nothing to wait for: the event is reached, or it belongs to an
     /// earlier command of the same queue.
+    ///
+    /// The work does not depend on the number of waits, unless the table of waits is full, or
+    /// `waiter` was asked for the same command before, or a queue waits for a command that `waiter`
+    /// has not submitted.
     ///
     /// # Errors
     /// [`SchedulerError::WouldDeadlock`], [`SchedulerError::UnknownQueue`] for either queue, and

@@ -46,9 +46,9 @@ impl<P: Policy> State<'_, P> {
             }
         }
         if self.take(index, dirty::REACHED)
-            && let Some((event, ok)) = self.queues[index].reached.take()
+            && let Some(ok) = self.queues[index].reached_ok.take()
         {
-            return Some(Order::Reached { event, ok });
+            return Some(Order::Reached { event: self.queues[index].reached, ok });
         }
         if self.take(index, dirty::WATCH) {
             let order = self.watch_order(index);

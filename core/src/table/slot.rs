@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use crate::cost::{CostModel, Measured};
 use crate::hint::{Hints, Priority};
-use crate::id::{DeviceId, EventRef, ProcessId, QueueId};
+use crate::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
 use crate::level::{Level, LevelChoice};
 use crate::message::Report;
 use crate::table::state::{DEVICE_WORDS, QUEUE_WORDS};
@@ -82,6 +82,8 @@ pub struct QueueSlot {
     pub(crate) ordered: Option<Level>,
     /// A hold has been observed, and no resuming since.
     pub(crate) stopped: bool,
+    /// The answer to a wait, until it is ordered.
+    pub(crate) reached_ok: Option<bool>,
     pub(crate) verdict: Cell<Verdict>,
     /// The event that the queue's next command waits for, while it is not reached.
     pub(crate) target: Option<EventRef>,
@@ -89,10 +91,13 @@ pub struct QueueSlot {
 
     pub(crate) threshold: u32,
     pub(crate) context_permille: u32,
-    pub(crate) reached: Option<(EventRef, bool)>,
+    /// The event of the answer in `reached_ok`.
+    pub(crate) reached: EventRef,
     pub(crate) watching: u64,
     /// Scratch of the deadlock search.
     pub(crate) reach: u64,
+    /// One past the last command of the queue that was ever in a wait: that waited or was awaited.
+    pub(crate) in_waits: u64,
     /// The state that the policy in charge keeps for the queue.
     pub(crate) words: Cell<[u64; QUEUE_WORDS]>,
     /// Bits of other queues: see `bits`. They stay when the slot changes hands.
@@ -123,10 +128,12 @@ impl Default for QueueSlot {
             target: None,
             waiter_next: NONE,
             waiters: NONE,
-            reached: None,
+            reached: EventRef { queue: QueueId::new(0, 0), cmd: CmdId(0) },
+            reached_ok: None,
             watching: 0,
             work_next: NONE,
             reach: 0,
+            in_waits: 0,
             ready_bits: 0,
             changed_bits: 0,
         }

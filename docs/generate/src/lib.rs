@@ -132,6 +132,11 @@ struct FirstProgram;
 #[doc = include_str!("../../src/guides/rust.md")]
 struct Runtime;
 
+/// The code of the chapter on a service, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../src/guides/service.md")]
+struct Service;
+
 #[cfg(test)]
 mod tests {
     use super::*;

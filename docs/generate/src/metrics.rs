@@ -28,7 +28,9 @@ fn table(text: &str) -> Result<String> {
         let kind = lines.iter().find_map(|l| l.strip_prefix(&format!("# TYPE {name} ")));
         let kind = kind.with_context(|| format!("{name} has no type"))?;
         let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
-        let of_queue = lines.iter().any(|line| line.starts_with(&format!("{name}{{queue=")));
+        // A histogram has several lines, each with an ending of its own.
+        let first = if kind == "histogram" { format!("{name}_count") } else { name.clone() };
+        let of_queue = lines.iter().any(|line| line.starts_with(&format!("{first}{{queue=")));
         let of = if of_queue { "queue" } else { "runtime" };
         let help = help.trim_end_matches('.');
         table.row([format!("`{name}`"), kind.to_owned(), of.to_owned(), help.to_owned()]);

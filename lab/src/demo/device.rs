@@ -106,7 +106,8 @@ impl DemoDevice for HostDemo {
         let device = HostDevice::new(HostConfig::default().with_compute_units(1));
         let device =
             runtime.device(device.map_err(CommandError::device)?).map_err(CommandError::device)?;
-        let open = |config: &XQueueConfig| device.queue(*config, ()).map_err(CommandError::device);
+        let open =
+            |config: &XQueueConfig| device.queue(config.clone(), ()).map_err(CommandError::device);
         queues.iter().map(open).collect()
     }
 

@@ -46,8 +46,8 @@ impl Policy for Timed {
 }
 
 fn scheduler(handle: &Arc<SchedulerHandle>, policy: impl Policy + Send + 'static) -> Scheduler {
-    let machine =
-        Machine::new(IsolatedPolicy::new(policy, Arc::clone(handle) as _), Heap::new(1, 1, 1));
+    let policy = IsolatedPolicy::new(policy, Arc::clone(handle) as _, true);
+    let machine = Machine::new(policy, Heap::new(1, 1, 1));
     let mut scheduler = Recorded::new(machine);
     let id = scheduler.attach(Instant::from_ns(1), Attach::default()).expect("there is room");
     assert_eq!(id, ID);

@@ -28,7 +28,8 @@ use xsched_core::queue::{Queue, QueueConfig};
 use xsched_core::window::WindowConfig;
 
 use crate::queue::{Api, QueueParams, SharedQueue};
-use crate::scheduler::SchedulerHandle;
+use crate::scheduler::{ScheduledQueue, SchedulerHandle};
+use crate::stats::Label;
 use crate::sync::mpsc;
 use crate::workers::{Reaper, Workers, commit_round, pump_round};
 
@@ -76,6 +77,7 @@ impl Bench {
         let slots = vec![Default::default(); 4].into_boxed_slice();
         let queue = SharedQueue::new(QueueParams {
             id: ID,
+            label: Label { name: None, device: "board-0".into() },
             caps,
             machine: Queue::new(slots, machine_config, caps),
             submit,

@@ -15,11 +15,11 @@ use xsched_core::window::WindowConfig;
 use super::lifecycle::{Effect, Event};
 use super::shared::SharedQueue;
 use crate::clock::now;
-use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId};
+use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId, wait_until};
 use crate::error::{Error, SubmitError};
 use crate::record::Tape;
-use crate::scheduler::{Admit, Busy, ScheduledQueue};
-use crate::stats::Snapshot;
+use crate::scheduler::{Admit, Busy, Deadline, ScheduledQueue};
+use crate::stats::{Label, Snapshot};
 use crate::sync::atomic::Ordering;
 use crate::sync::mpsc::Sender;
 use crate::workers::{Callback, Committer, DeviceQueue};
@@ -44,7 +44,6 @@ pub(crate) trait Api<C>: Awaited + ScheduledQueue {
     fn set_window(&self, window: WindowConfig);
     fn set_level(&self, level: Level);
     fn level(&self) -> Level;
-    fn close(&self);
 }
 
 impl<S, R, P> DeviceQueue for SharedQueue<S, R, P>
@@ -68,6 +67,10 @@ where
     fn reap(&self) -> bool {
         // Other queues must not wait for a thread that may be of low priority.
         !self.is_stuck() && self.reap_completions()
+    }
+
+    fn leave(&self) -> bool {
+        self.leave_if_over()
     }
 
     fn rest(&self, poll_delay: Duration, evict_idle: bool) -> Option<Duration> {
@@ -107,6 +110,33 @@ where
         }
     }
 
+    fn close(&self) {
+        self.lock().machine.resume(false);
+        self.run_steps_and_commit();
+        let mut state = self.lock();
+        let watch = state.lifecycle.on(Event::Close) == Effect::Watch;
+        self.closing.store(true, Ordering::Relaxed);
+        // Submitters that wait for room learn that none is given any more.
+        state.waiters.make_room(u64::MAX);
+        self.finish(state);
+        if let Some(this) = watch.then(|| self.this.upgrade()).flatten() {
+            self.workers.watch(this);
+        }
+    }
+
+    fn wait_drained(&self, deadline: Deadline) -> bool {
+        let submitted = self.lock().machine.submitted();
+        submitted == 0 || wait_until(self, Until::Retired(CmdId(submitted - 1)), deadline).is_ok()
+    }
+
+    fn label(&self) -> &Label {
+        &self.label
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.lock().is_over()
+    }
+
     fn snapshot(&self) -> Snapshot {
         let state = self.lock();
         let window = state.machine.window();
@@ -115,13 +145,17 @@ where
             threshold: window.threshold(),
             batch: window.batch(),
             anomalies: state.machine.anomalies(),
+            latency: state.timing.commands,
+            hold_latency: state.timing.holds,
         }
     }
 
     fn enqueue_wait(&self, event: EventRef, admit: &mut Admit<'_>) -> Result<Option<CmdId>, Error> {
         let mut state = self.lock();
         let next = CmdId(state.machine.submitted());
-        let cmd = if state.machine.is_lost() {
+        let cmd = if state.lifecycle.is_closing() {
+            Err(Error::QueueClosed)
+        } else if state.machine.is_lost() {
             Err(Error::DeviceLost)
         } else if !state.has_room(None) {
             Err(Error::QueueFull)
@@ -334,16 +368,5 @@ where
 
     fn level(&self) -> Level {
         self.lock().machine.level()
-    }
-
-    fn close(&self) {
-        self.lock().machine.resume(false);
-        self.run_steps_and_commit();
-        let mut state = self.lock();
-        let watch = state.lifecycle.on(Event::Close) == Effect::Watch;
-        self.finish(state);
-        if let Some(this) = watch.then(|| self.this.upgrade()).flatten() {
-            self.workers.watch(this);
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! How an XQueue is made.
 
+use std::sync::Arc;
+
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::ProcessId;
 use xsched_core::level::{Caps, Level};
@@ -14,9 +16,11 @@ use xsched_core::window::WindowConfig;
 /// let config = XQueueConfig::default().with_priority(Priority::MAX).with_level(Level::Block);
 /// assert_eq!(config.capacity, 1_024);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct XQueueConfig {
+    /// What the queue is called in metrics and reports. Several queues may have the same name.
+    pub name: Option<Arc<str>>,
     /// What the policy should know: priority, share, deadline.
     pub hints: Hints,
     /// The deepest hold to use, at most what the device can do.
@@ -35,6 +39,20 @@ pub struct XQueueConfig {
 impl XQueueConfig {
     /// The largest capacity of a queue.
     pub const CAPACITY_MAX: usize = 1 << 24;
+
+    /// Sets the [name](Self::name).
+    ///
+    /// ```
+    /// use xsched::prelude::*;
+    ///
+    /// let config = XQueueConfig::default().with_name("render");
+    /// assert_eq!(config.name.as_deref(), Some("render"));
+    /// ```
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
 
     /// Sets the [hints](Self::hints).
     #[must_use]
@@ -98,6 +116,7 @@ impl XQueueConfig {
 impl Default for XQueueConfig {
     fn default() -> Self {
         Self {
+            name: None,
             hints: Hints::default(),
             level: Level::Interrupt,
             window: WindowConfig::default(),

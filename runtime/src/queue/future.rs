@@ -34,6 +34,17 @@ impl<C> Completion<C> {
         };
         Self { queue, until, id, known }
     }
+
+    /// Of a wait; `None` is over already.
+    pub(super) fn of(queue: XQueue<C>, until: Option<Until>) -> Self {
+        let mut id = None;
+        let known = match until {
+            Some(until) => queue.api().register(until, &mut id, Notify::Keep),
+            None => Some(Ok(())),
+        };
+        let until = until.ok_or(WaitError::Timeout);
+        Self { queue, until, id, known }
+    }
 }
 
 impl<C> Future for Completion<C> {

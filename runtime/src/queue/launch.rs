@@ -32,12 +32,13 @@ where
     ) -> Result<CmdId, SubmitError<S::Payload>> {
         let waiter = line.as_deref().copied().flatten();
         let mut state = self.lock();
-        if !state.has_room(waiter) {
+        if !state.has_room(waiter) && !state.lifecycle.is_closing() {
             drop(state);
             self.take_completions(true);
             state = self.lock();
         }
-        if !state.has_room(waiter) && !state.machine.is_lost() {
+        let is_over = state.lifecycle.is_closing() || state.machine.is_lost();
+        if !state.has_room(waiter) && !is_over {
             if let (None, Some(line)) = (waiter, line) {
                 state.waiters.put(Until::Room, line, Notify::Keep);
             }
@@ -46,7 +47,13 @@ where
         }
         let id = line.and_then(Option::take);
         let left = id.and_then(|id| state.waiters.remove(Until::Room, id));
-        if state.machine.in_flight() == 0 {
+        if state.lifecycle.is_closing() {
+            self.finish(state);
+            drop(left);
+            return Err(SubmitError::Closed(command));
+        }
+        let idle = state.machine.in_flight() == 0;
+        if idle {
             state.time = now();
         }
         let now = state.time;
@@ -62,6 +69,7 @@ where
             }
         };
         state.note_submit(cmd, None);
+        state.timing.submitted(cmd, idle.then_some(now));
         if self.note_load(&mut state)
             && let Some(report) = state.machine.poll_report()
         {

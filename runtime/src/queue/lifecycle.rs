@@ -6,9 +6,9 @@
 /// |---|---|---|---|---|---|---|
 /// | `Idle` | no thread looks at it | `Watched`, watch | – | `Closing`, watch | – | – |
 /// | `Watched` | the reaper looks at it | stays | `Idle` | `Closing` | – | – |
-/// | `Closing` | no handle is left | stays | – | – | `Drained`, notify | – |
-/// | `Drained` | all commands have retired | stays | – | – | stays | `Detached`, detach |
-/// | `Detached` | it is out of the scheduler's table | stays | – | – | stays | – |
+/// | `Closing` | it takes no command | stays | – | stays | `Drained`, notify | – |
+/// | `Drained` | all commands have retired | stays | – | stays | stays | `Detached`, detach |
+/// | `Detached` | it is out of the scheduler's table | stays | – | stays | stays | – |
 ///
 /// After the comma: what the caller has to do, see [`Effect`]. A dash is an event that cannot
 /// happen in that state; a debug build panics, any other ignores it.
@@ -29,9 +29,9 @@ pub(super) enum Event {
     Busy,
     /// The reaper lets a queue go that has been idle for a while.
     Evict,
-    /// The last handle is dropped.
+    /// The last handle is dropped, or the user closes the queue.
     Close,
-    /// Everything that was submitted has retired, and no handle is left.
+    /// Everything that was submitted has retired, and nothing is taken any more.
     Drain,
     /// The reaper lets a drained queue go.
     Detach,
@@ -59,6 +59,9 @@ impl Lifecycle {
             (Self::Watched, Event::Evict) => Some((Self::Idle, Effect::None)),
             (Self::Idle, Event::Close) => Some((Self::Closing, Effect::Watch)),
             (Self::Watched, Event::Close) => Some((Self::Closing, Effect::None)),
+            (Self::Closing | Self::Drained | Self::Detached, Event::Close) => {
+                Some((self, Effect::None))
+            }
             (Self::Closing, Event::Drain) => Some((Self::Drained, Effect::Notify)),
             (Self::Drained | Self::Detached, Event::Drain) => Some((self, Effect::None)),
             (Self::Drained, Event::Detach) => Some((Self::Detached, Effect::Detach)),
@@ -77,7 +80,7 @@ impl Lifecycle {
         effect
     }
 
-    /// Whether no handle is left.
+    /// Whether the queue takes no command any more.
     pub(super) const fn is_closing(self) -> bool {
         matches!(self, Self::Closing | Self::Drained | Self::Detached)
     }
@@ -119,12 +122,18 @@ mod tests {
         vec![
             (Idle, [Some((Watched, Watch)), None, Some((Closing, Watch)), None, None]),
             (Watched, [Some((Watched, No)), Some((Idle, No)), Some((Closing, No)), None, None]),
-            (Closing, [Some((Closing, No)), None, None, Some((Drained, Notify)), None]),
             (
-                Drained,
-                [Some((Drained, No)), None, None, Some((Drained, No)), Some((Detached, Detach))],
+                Closing,
+                [Some((Closing, No)), None, Some((Closing, No)), Some((Drained, Notify)), None],
             ),
-            (Detached, [Some((Detached, No)), None, None, Some((Detached, No)), None]),
+            (Drained, {
+                let stays = Some((Drained, No));
+                [stays, None, stays, stays, Some((Detached, Detach))]
+            }),
+            (Detached, {
+                let stays = Some((Detached, No));
+                [stays, None, stays, stays, None]
+            }),
         ]
     }
 

@@ -2,6 +2,7 @@
 
 mod api;
 mod config;
+mod drain;
 mod failures;
 mod future;
 mod launch;
@@ -12,6 +13,7 @@ mod shared;
 mod state;
 mod steps;
 mod tape;
+mod timing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -99,7 +101,9 @@ pub enum Drain {
 /// Clones are handles of the same queue; commands reach the device in the order in which
 /// [`XQueue::submit`] took them, whichever handle they came through. When the last handle is
 /// dropped, a suspended queue is resumed, what was submitted still runs, and then the queue is
-/// closed; the drop itself waits for nothing and may happen anywhere, in a command as well.
+/// closed; the drop itself waits for nothing and may happen anywhere, in a command as well. What is
+/// still submitted when the process ends, as when `main` returns, never runs: see [`XQueue::close`]
+/// and [`Runtime::shutdown`].
 ///
 /// ```
 /// use xsched::hal::{Noop, NoopQueue};
@@ -172,8 +176,8 @@ impl<C> XQueue<C> {
     ///
     /// # Errors
     /// [`SubmitError::Full`] when the queue holds as many commands as it can, or when the places
-    /// left are kept for submitters that wait for room, and [`SubmitError::Lost`]; the command
-    /// comes back.
+    /// left are kept for submitters that wait for room, [`SubmitError::Lost`] and
+    /// [`SubmitError::Closed`]; the command comes back.
     pub fn try_submit(&self, command: C) -> Result<Ticket, SubmitError<C>> {
         self.submit_in_line(command, None)
     }
@@ -226,7 +230,7 @@ impl<C> XQueue<C> {
     /// ```
     ///
     /// # Errors
-    /// [`SubmitError::Lost`]; the command comes back.
+    /// [`SubmitError::Lost`] and [`SubmitError::Closed`]; the command comes back.
     pub fn submit(&self, command: C) -> Result<Ticket, SubmitError<C>> {
         let (mut command, mut line) = (command, None);
         loop {
@@ -243,7 +247,7 @@ impl<C> XQueue<C> {
     /// poll on; a place that it was woken for is kept for it until it is polled or dropped.
     ///
     /// # Errors
-    /// The future gives [`SubmitError::Lost`]; the command comes back.
+    /// The future gives [`SubmitError::Lost`] and [`SubmitError::Closed`]; the command comes back.
     pub fn submit_async(&self, command: C) -> Submission<C> {
         Submission::new(self.clone(), command)
     }
@@ -278,8 +282,9 @@ impl<C> XQueue<C> {
     ///
     /// # Errors
     /// [`Error::Scheduler`] with [`SchedulerError::WaitTableFull`], [`Error::QueueFull`],
-    /// [`Error::DeviceLost`], [`Error::OtherRuntime`], [`Error::SchedulerSilent`] and
-    /// [`Error::SchedulerGone`]. After an error nothing is enqueued, and nothing will be.
+    /// [`Error::DeviceLost`], [`Error::QueueClosed`], [`Error::OtherRuntime`],
+    /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`]. After an error nothing is enqueued,
+    /// and nothing will be.
     ///
     /// [`SchedulerError::WaitTableFull`]: xsched_core::scheduler::SchedulerError::WaitTableFull
     pub fn enqueue_wait(&self, ticket: Ticket) -> Result<Option<Ticket>, Error> {
@@ -352,24 +357,6 @@ impl<C> XQueue<C> {
     pub fn wait_timeout(&self, ticket: Ticket, span: Duration) -> Result<(), WaitError> {
         let cmd = self.checked(ticket)?;
         wait_until(self.api(), Until::Ended(cmd), Instant::now().checked_add(span))
-    }
-
-    /// Waits until everything submitted so far has retired, whether or not it failed.
-    pub fn wait_all(&self) {
-        if let Some(last) = self.stats().submitted.checked_sub(1) {
-            // Without a deadline it cannot fail.
-            let _ = wait_until(self.api(), Until::Retired(CmdId(last)), None);
-        }
-    }
-
-    /// Waits until everything submitted so far has retired, and no longer than `span`.
-    ///
-    /// # Errors
-    /// [`WaitError::Timeout`].
-    pub fn wait_all_timeout(&self, span: Duration) -> Result<(), WaitError> {
-        let Some(last) = self.stats().submitted.checked_sub(1) else { return Ok(()) };
-        let deadline = Instant::now().checked_add(span);
-        wait_until(self.api(), Until::Retired(CmdId(last)), deadline)
     }
 
     /// The completion of a command as a future. Polling it needs no particular executor. It keeps

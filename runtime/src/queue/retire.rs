@@ -8,7 +8,7 @@ use xsched_core::id::CmdId;
 use xsched_core::queue::Signal;
 
 use super::lifecycle::Event;
-use super::shared::SharedQueue;
+use super::shared::{Guard, SharedQueue};
 use crate::clock::now;
 use crate::completion::poll_delay::{self, LATENESS};
 use crate::sync::atomic::Ordering;
@@ -47,6 +47,8 @@ where
         state.time = time;
         state.machine.handle_signal(time, signal);
         state.note_retired(before, signal);
+        let retired = state.machine.retired();
+        state.timing.retired(retired, time);
         state.end_waits();
         drop(retire);
         if self.replays() {
@@ -86,20 +88,30 @@ where
         armed.unwrap_or(false)
     }
 
+    /// See [`crate::workers::DeviceQueue::leave`].
+    pub(super) fn leave_if_over(&self) -> bool {
+        // What is missed here is seen when the reaper rests.
+        self.closing.load(Ordering::Relaxed) && self.leave_with(self.lock()).is_none()
+    }
+
+    /// Ends the queue if it is closed and nothing is left to do; otherwise gives the state
+    /// back.
+    fn leave_with<'a>(&'a self, mut state: Guard<'a, S>) -> Option<Guard<'a, S>> {
+        if !state.is_over() {
+            return Some(state);
+        }
+        state.lifecycle.on(Event::Drain);
+        state.lifecycle.on(Event::Detach);
+        drop(state);
+        self.scheduler.detach(self.id);
+        None
+    }
+
     /// See [`crate::workers::DeviceQueue::rest`].
     pub(super) fn rest_for(&self, delay: Duration, evict_idle: bool) -> Option<Duration> {
-        let mut state = self.lock();
-        let closing = state.lifecycle.is_closing();
-        let needed = state.machine.in_flight() > 0
-            || state.step.on_device()
-            || (closing && !state.is_drained());
-        if !needed && closing {
-            state.lifecycle.on(Event::Drain);
-            state.lifecycle.on(Event::Detach);
-            drop(state);
-            self.scheduler.detach(self.id);
-            return None;
-        }
+        let mut state = self.leave_with(self.lock())?;
+        let needed =
+            state.machine.in_flight() > 0 || state.step.on_device() || state.lifecycle.is_closing();
         if !needed && evict_idle {
             state.lifecycle.on(Event::Evict);
             return None;
@@ -180,6 +192,7 @@ mod tests {
     use crate::completion::{Awaited, Until};
     use crate::queue::{Api, QueueParams};
     use crate::scheduler::{Busy, Mail, ScheduledQueue, SchedulerHandle};
+    use crate::stats::Label;
     use crate::sync::mpsc;
     use crate::workers::{DeviceQueue, Workers};
 
@@ -202,6 +215,7 @@ mod tests {
             scheduler: Arc::new(SchedulerHandle::new(Duration::from_secs(1), mpsc::channel().0)),
             workers: Arc::new(Workers::new(false)),
             capacity: 4,
+            label: Label { name: None, device: Arc::from("noop") },
         })
     }
 

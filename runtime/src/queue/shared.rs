@@ -26,6 +26,7 @@ use super::state::State;
 use crate::lock::{self, Lock};
 use crate::panics::{caught, contain, drop_command};
 use crate::scheduler::{Busy, SchedulerHandle};
+use crate::stats::Label;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, bound};
 use crate::workers::{Alarm, DeviceQueue, Workers};
@@ -40,6 +41,7 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) this: Weak<Self>,
     pub(super) id: QueueId,
     pub(super) caps: Caps,
+    pub(super) label: Label,
     state: Lock<State<S>>,
     pub(super) retire: Lock<R>,
     pub(super) steps: Mutex<P>,
@@ -53,6 +55,8 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) eager: AtomicBool,
     /// The device notifies no thread: its completions must be looked for.
     pub(super) silent: AtomicBool,
+    /// It takes no command any more. The reaper looks here first, and need not take the state.
+    pub(super) closing: AtomicBool,
 }
 
 pub(super) type Guard<'a, S> = lock::Guard<'a, State<S>>;
@@ -66,6 +70,7 @@ impl<S: Submit<Payload: Sized>, R, P> std::fmt::Debug for SharedQueue<S, R, P> {
 /// What a new queue is made of.
 pub(crate) struct QueueParams<S, R, P> {
     pub(crate) id: QueueId,
+    pub(crate) label: Label,
     pub(crate) caps: Caps,
     pub(crate) machine: Queue<Box<[CommandSlot]>>,
     pub(crate) submit: S,
@@ -98,6 +103,7 @@ where
             this: this.clone(),
             id: params.id,
             caps: params.caps,
+            label: params.label,
             state: Lock::new(state),
             retire: Lock::new(params.retire),
             steps: Mutex::new(params.preempt),
@@ -105,6 +111,7 @@ where
             workers: params.workers,
             eager: AtomicBool::new(false),
             silent: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
             alarm_waker: Waker::from(Arc::clone(&alarm)),
             alarm,
         })

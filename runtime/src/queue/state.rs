@@ -9,6 +9,7 @@ use xsched_core::time::Instant;
 
 use super::failures::Failures;
 use super::lifecycle::{Lifecycle, StepState};
+use super::timing::Timing;
 use crate::clock::now;
 use crate::completion::{Outcome, Until, WaiterId, Waiters};
 use crate::error::WaitError;
@@ -41,6 +42,7 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) counted: bool,
     /// Completions are needed as soon as they are there. The reaper reads a copy.
     pub(super) eager: bool,
+    pub(super) timing: Timing,
 }
 
 impl<S: Submit<Payload: Sized>> State<S> {
@@ -61,6 +63,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
             pump_asked: false,
             counted: false,
             eager: false,
+            timing: Timing::default(),
         }
     }
 
@@ -92,6 +95,11 @@ impl<S: Submit<Payload: Sized>> State<S> {
     /// Whether everything that was submitted has retired.
     pub(super) fn is_drained(&self) -> bool {
         self.machine.submitted() == self.machine.retired()
+    }
+
+    /// Whether nothing is taken any more, and nothing is left to do.
+    pub(super) fn is_over(&self) -> bool {
+        self.lifecycle.is_closing() && self.is_drained() && !self.step.on_device()
     }
 
     /// Ends the waits for commands that have retired, and for room if there is some, and keeps

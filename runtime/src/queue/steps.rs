@@ -39,6 +39,8 @@ where
         mut state: Guard<'a, S>,
     ) -> Option<&'a Arc<Committer>> {
         loop {
+            let hold = state.machine.hold_state();
+            state.timing.hold(hold);
             if self.replays()
                 && state.launcher.is_none()
                 && state.machine.hold_state() == HoldState::Resuming

@@ -26,8 +26,6 @@ use super::{Busy, ScheduledQueue, Scheduler};
 use crate::error::Error;
 use crate::panics::caught;
 use crate::record::ActiveRecord;
-#[cfg(feature = "metrics")]
-use crate::stats::Snapshot;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, bound, lock, mpsc};
 use crate::urgency;
@@ -51,16 +49,21 @@ struct RoundState {
 
 /// The scheduler as queues and the runtime see it: mailbox, register and lease.
 pub(crate) struct SchedulerHandle {
-    inbox: Mutex<Inbox>,
+    pub(super) inbox: Mutex<Inbox>,
     /// Notifies the scheduler's thread.
     notified: Condvar,
-    register: Mutex<Register>,
+    pub(super) register: Mutex<Register>,
+    /// A queue has gone.
+    pub(super) departed: Condvar,
+    /// The scheduler has ended.
+    pub(super) ended: Condvar,
     /// When the present round started, in nanoseconds; 0 while the scheduler rests.
     round_started_ns: AtomicU64,
     gone: AtomicBool,
     rounds: Mutex<Option<RoundState>>,
     /// The thread that notifies the scheduler may run a round.
     quick: AtomicBool,
+    policy_name: Mutex<&'static str>,
     /// How long a round may take.
     pub(crate) lease: Duration,
     failed_open: AtomicU64,
@@ -107,10 +110,13 @@ impl SchedulerHandle {
             inbox: Mutex::default(),
             notified: Condvar::new(),
             register: Mutex::default(),
+            departed: Condvar::new(),
+            ended: Condvar::new(),
             round_started_ns: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             rounds: Mutex::new(None),
             quick: AtomicBool::new(false),
+            policy_name: Mutex::new(""),
             lease,
             failed_open: AtomicU64::new(0),
             load: std::sync::atomic::AtomicU32::new(0),
@@ -124,7 +130,18 @@ impl SchedulerHandle {
     /// Lets rounds be run, from now until [`SchedulerHandle::end_rounds`].
     pub(crate) fn begin_rounds(&self, scheduler: Scheduler) {
         self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
+        self.set_policy_name(scheduler.policy().name());
         *lock(&self.rounds) = Some(RoundState { scheduler, mail: Mail::default() });
+    }
+
+    /// The name of the policy in charge.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn policy_name(&self) -> &'static str {
+        *lock(&self.policy_name)
+    }
+
+    pub(crate) fn set_policy_name(&self, name: &'static str) {
+        *lock(&self.policy_name) = name;
     }
 
     /// The scheduler, of which no thread runs rounds any more.
@@ -437,9 +454,12 @@ impl SchedulerHandle {
         let unanswered = std::mem::take(&mut inbox.requests);
         inbox.reports.clear();
         drop(inbox);
+        self.ended.notify_all();
         // Askers learn that there will be no answer.
         drop(unanswered);
-        self.fail_open();
+        if !lock(&self.register).is_empty() {
+            self.fail_open();
+        }
     }
 
     /// Whether the scheduler has ended.
@@ -489,15 +509,13 @@ impl SchedulerHandle {
         self.failed_open.load(Ordering::Relaxed)
     }
 
-    /// The figures of all queues.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn snapshots(&self) -> Vec<(QueueId, Snapshot)> {
-        self.queues().into_iter().map(|(id, queue)| (id, queue.snapshot())).collect()
-    }
-
     /// Enters a queue into the register, and brings it the orders that were given before.
-    pub(crate) fn register(&self, id: QueueId, queue: Arc<dyn ScheduledQueue>) {
+    /// False if the register is closed.
+    pub(crate) fn register(&self, id: QueueId, queue: Arc<dyn ScheduledQueue>) -> bool {
         let mut register = lock(&self.register);
+        if register.closed {
+            return false;
+        }
         register.put(id, Some(Arc::clone(&queue)));
         let early: Vec<_> = register.early.extract_if(.., |(of, _)| *of == id).collect();
         drop(register);
@@ -512,21 +530,7 @@ impl SchedulerHandle {
         if self.is_gone() {
             queue.fail_open();
         }
-    }
-
-    /// Takes a queue out of the register and out of the scheduler's table.
-    pub(crate) fn detach(&self, id: QueueId) {
-        let mut register = lock(&self.register);
-        register.early.retain(|(of, _)| *of != id);
-        let queue = register.put(id, None);
-        drop(register);
-        // Perhaps the last that holds the queue, so not under the lock.
-        drop(queue);
-        self.send(move |now, scheduler| {
-            if let Err(error) = scheduler.detach(now, id) {
-                tracing::warn!(queue = id.index(), %error, "a queue was not detached");
-            }
-        });
+        true
     }
 
     /// Makes the queue wait for an event, unless it has been reached. On the scheduler's thread.

@@ -3,6 +3,7 @@
 //! [`SchedulerHandle`] is what queues and handles of the runtime know of it. It knows queues as
 //! [`ScheduledQueue`].
 
+mod ending;
 mod handle;
 mod late;
 mod mailbox;
@@ -21,9 +22,10 @@ use xsched_core::scheduler::{Heap, SchedulerError};
 
 use crate::error::Error;
 use crate::record::Tape;
-use crate::stats::Snapshot;
+use crate::stats::{Label, Snapshot};
 use crate::workers::Committer;
 
+pub(crate) use ending::Deadline;
 pub(crate) use handle::SchedulerHandle;
 #[cfg(test)]
 pub(crate) use mailbox::Mail;
@@ -50,6 +52,15 @@ pub(crate) trait ScheduledQueue: Send + Sync {
     fn deliver(&self, order: Order) -> Result<Option<Arc<Committer>>, Busy>;
     /// The scheduler is not to be trusted any more: its holds end.
     fn fail_open(&self);
+    /// Takes no command any more; resumes the queue if it is suspended. What was submitted still
+    /// runs, and then the reaper takes the queue out of the scheduler's table.
+    fn close(&self);
+    /// Waits until everything that was submitted has retired; false once the deadline has passed.
+    fn wait_drained(&self, deadline: Deadline) -> bool;
+    /// What the queue is called.
+    fn label(&self) -> &Label;
+    /// Whether the queue ends as soon as the reaper comes to it.
+    fn is_leaving(&self) -> bool;
     /// The queue's figures.
     fn snapshot(&self) -> Snapshot;
     /// Takes a command that waits for an event, if `admit` agrees when told its number.

@@ -9,6 +9,8 @@ use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::{Duration, Instant};
 
+use xsched_policies::any::Any;
+
 use crate::panics::caught;
 
 /// What is told when a policy panics.
@@ -23,6 +25,8 @@ pub(crate) struct IsolatedPolicy {
     policy: Option<Box<dyn Policy + Send>>,
     name: &'static str,
     failures: Arc<dyn PolicyFailures>,
+    /// It is believed that it is quick, if it says so.
+    trusted: bool,
 }
 
 impl std::fmt::Debug for IsolatedPolicy {
@@ -32,12 +36,16 @@ impl std::fmt::Debug for IsolatedPolicy {
 }
 
 impl IsolatedPolicy {
-    pub(crate) fn new(
-        policy: impl Policy + Send + 'static,
+    /// A policy of the user's that hangs can only be left alone on the scheduler's own thread, so
+    /// there it stays unless the user says that it is `trusted`.
+    pub(crate) fn new<P: Policy + Send + 'static>(
+        policy: P,
         failures: Arc<dyn PolicyFailures>,
+        trusted: bool,
     ) -> Self {
         let name = policy.name();
-        Self { policy: Some(Box::new(policy)), name, failures }
+        let trusted = trusted || Any::contains::<P>();
+        Self { policy: Some(Box::new(policy)), name, failures, trusted }
     }
 
     /// What the policy answers; nothing if it panics or has done so before.
@@ -94,7 +102,7 @@ impl Policy for IsolatedPolicy {
     }
 
     fn is_quick(&self) -> bool {
-        self.read(|policy| policy.is_quick()).unwrap_or(false)
+        self.trusted && self.read(|policy| policy.is_quick()).unwrap_or(false)
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {

@@ -17,6 +17,10 @@ pub(super) struct Register {
     entries: Vec<Option<Entry>>,
     /// Orders for queues that are in the scheduler's table and not yet here.
     pub(super) early: Vec<(QueueId, Order)>,
+    /// No queue is entered any more.
+    pub(super) closed: bool,
+    /// Queues that have gone so far.
+    pub(super) departures: u64,
 }
 
 impl Register {
@@ -29,6 +33,12 @@ impl Register {
     pub(super) fn queues(&self) -> Vec<(QueueId, Arc<dyn ScheduledQueue>)> {
         let known = |(id, queue): &Entry| Some((*id, queue.clone()?));
         self.entries.iter().flatten().filter_map(known).collect()
+    }
+
+    /// Whether a queue is about to go.
+    pub(super) fn is_any_leaving(&self) -> bool {
+        let queues = self.entries.iter().flatten().filter_map(|(_, queue)| queue.as_ref());
+        queues.into_iter().any(|queue| queue.is_leaving())
     }
 
     /// Whether no queue is there.

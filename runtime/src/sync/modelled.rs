@@ -97,6 +97,10 @@ impl Condvar {
     pub(crate) fn notify_one(&self) {
         self.0.notify_one();
     }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
 }
 
 /// Threads. Parking is made of a lock and a condition: loom's own would also wake a thread that

@@ -92,7 +92,7 @@ pub(crate) fn commit_round(
         tracing::warn!(%fault, queues = queues.len(), "the device did not carry out steps");
     }
     for queue in queues.drain(..) {
-        contain(USERS, || queue.committed(fault));
+        contain(USERS, move || queue.committed(fault));
     }
     true
 }

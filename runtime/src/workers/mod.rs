@@ -31,6 +31,9 @@ pub(crate) trait DeviceQueue: Send + Sync {
     fn is_eager(&self) -> bool;
     /// Takes completions; true if there were any.
     fn reap(&self) -> bool;
+    /// Lets the queue end if it is closed and nothing is left to do. True if it has ended, so that
+    /// the reaper can forget it. Takes no lock while it is open.
+    fn leave(&self) -> bool;
     /// Asks the device to notify the reaper, unless a submitter is about to look anyway. Says how
     /// long the queue can be left alone, at least `poll_delay`; `None` if the reaper can forget it:
     /// it asks to be watched again. An idle queue is let go only if `evict_idle`.
@@ -73,7 +76,8 @@ impl Workers {
         let list = Arc::clone(&workers.reaper);
         spawn("reaper", move || {
             let mut reaper = Reaper::default();
-            while reaper.round(&list) {}
+            // The last reference to a queue may go in a round, and with it the backend's halves.
+            while contain(USERS, || reaper.round(&list)).unwrap_or(true) {}
         })?;
         let list = Arc::clone(&workers.pump);
         spawn("pump", move || {
@@ -157,4 +161,4 @@ pub(crate) fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) ->
 }
 
 /// Code of users that runs on these threads.
-const USERS: &str = "the destructor of a command, or a waker,";
+const USERS: &str = "a waker, or the destructor of a command or of a hardware queue,";

@@ -10,7 +10,7 @@ use crate::panics::contain;
 pub(crate) fn pump_round(list: &QueueList, queues: &mut Vec<Arc<dyn DeviceQueue>>) -> bool {
     let news = list.take(queues, None);
     for queue in queues.drain(..) {
-        contain(USERS, || queue.pump());
+        contain(USERS, move || queue.pump());
     }
     !news.end
 }

@@ -60,16 +60,18 @@ impl Reaper {
         // A reaper that one queue keeps polling must not forget the rest.
         let all = !polls || self.rounds.is_multiple_of(POLL_ROUNDS);
         let (mut progress, mut eager_progress) = (false, news.notified);
-        for queue in &self.queues {
+        self.queues.retain(|queue| {
             let eager = queue.is_eager();
             // Their submitters see to these: now and then is enough.
             if !all && !eager {
-                continue;
+                return true;
             }
             let found = contain(USERS, || queue.reap()).unwrap_or(true);
             progress |= found;
             eager_progress |= found && eager;
-        }
+            // At once, as a reaper that other queues keep polling never rests.
+            !contain(USERS, || queue.leave()).unwrap_or(false)
+        });
         self.quiet_rounds = if eager_progress { 0 } else { self.quiet_rounds.saturating_add(1) };
         if progress || news.notified {
             self.poll_delay = Duration::from_micros(POLL_DELAY_US.0);
@@ -108,6 +110,7 @@ mod tests {
     #[derive(Default)]
     struct Endless {
         eager: bool,
+        over: bool,
         reaped: AtomicU32,
     }
 
@@ -119,6 +122,9 @@ mod tests {
         fn reap(&self) -> bool {
             self.reaped.fetch_add(1, Ordering::Relaxed);
             true
+        }
+        fn leave(&self) -> bool {
+            self.over
         }
         fn rest(&self, poll_delay: Duration, _: bool) -> Option<Duration> {
             Some(poll_delay)
@@ -138,5 +144,17 @@ mod tests {
         }
         assert_eq!(busy.reaped.load(Ordering::Relaxed), 10 * POLL_ROUNDS);
         assert!((9..=11).contains(&other.reaped.load(Ordering::Relaxed)));
+    }
+
+    #[test]
+    fn a_queue_that_is_over_leaves_a_reaper_that_never_rests() {
+        let (list, mut reaper) = (QueueList::new(), Reaper::default());
+        list.push(Arc::new(Endless { eager: true, ..Endless::default() }));
+        let over = Arc::new(Endless { over: true, ..Endless::default() });
+        list.push(Arc::clone(&over) as _);
+        for _ in 0..2 * POLL_ROUNDS {
+            assert!(reaper.round(&list));
+        }
+        assert_eq!(Arc::strong_count(&over), 1);
     }
 }

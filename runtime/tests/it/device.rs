@@ -40,6 +40,8 @@ pub(crate) struct Line {
     /// Launching this job panics.
     pub(crate) panic: Option<u64>,
     pub(crate) fail: Option<u64>,
+    /// Dropping one of the halves panics.
+    pub(crate) panic_in_drop: bool,
     pub(crate) lost: bool,
     pub(crate) most_in_flight: u64,
 }
@@ -77,6 +79,23 @@ impl Hand {
 pub(crate) struct ByHand;
 
 pub(crate) struct Half(Arc<Hand>);
+
+/// A panic's payload, which panics in its turn when it is dropped.
+pub(crate) struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        std::panic::panic_any(Self);
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.0.get().panic_in_drop) {
+            std::panic::panic_any(Grenade);
+        }
+    }
+}
 
 impl ErrorType for ByHand {
     type Error = Fault;

@@ -15,7 +15,7 @@ use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::Instant;
 
-use crate::device::{ByHand, Hand, Job};
+use crate::device::{ByHand, Grenade, Hand, Job};
 use crate::{TestQueue, bench, config, soon};
 
 /// Holds every queue, and fails in some way once `now` is set.
@@ -84,11 +84,11 @@ fn a_policy_that_panics_ends_its_holds_and_nothing_else() {
 }
 
 /// A policy that panics wherever it can.
-struct Grenade;
+struct Touchy;
 
-impl Policy for Grenade {
+impl Policy for Touchy {
     fn name(&self) -> &'static str {
-        "grenade"
+        "touchy"
     }
     fn holds(&self) -> bool {
         panic!("as the test wants it")
@@ -104,7 +104,7 @@ impl Policy for Grenade {
     }
 }
 
-impl Drop for Grenade {
+impl Drop for Touchy {
     fn drop(&mut self) {
         panic!("as the test wants it")
     }
@@ -112,17 +112,71 @@ impl Drop for Grenade {
 
 #[test]
 fn no_panic_of_a_policy_gets_out() {
-    let (runtime, device) = bench(Grenade);
+    let (runtime, device) = bench(Touchy);
     let queue = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
     let ticket = queue.submit(0.into()).unwrap();
     assert_eq!(queue.wait(ticket), Ok(()));
-    runtime.set_policy(Grenade).unwrap();
+    runtime.set_policy(Touchy).unwrap();
     let timeslice = PolicyHint::Timeslice(xsched_core::time::Duration::from_ms(1));
     assert!(!runtime.hint_policy(timeslice).unwrap());
     let ticket = queue.submit(0.into()).unwrap();
     assert_eq!(queue.wait(ticket), Ok(()));
     assert_eq!(runtime.times_failed_open(), 2);
     assert!(runtime.is_scheduling());
+}
+
+/// Says that it is quick, and is not.
+struct Claims(Failing);
+
+impl Policy for Claims {
+    fn name(&self) -> &'static str {
+        "claims"
+    }
+
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn observe(&mut self, now: Instant, id: QueueId, event: Event, queues: &QueueTable<'_>) {
+        self.0.observe(now, id, event, queues);
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        self.0.decide(now, changed, queues, out);
+    }
+}
+
+#[test]
+fn a_policy_that_claims_to_be_quick_and_hangs_hangs_no_submitter() {
+    let (now, policy) = failing(|now| {
+        let start = std::time::Instant::now();
+        while now.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+            if start.elapsed() > Duration::from_secs(5) {
+                now.store(false, Ordering::Relaxed);
+            }
+        }
+    });
+    let (runtime, device) = bench(Claims(policy));
+    let queues = [(); 2].map(|()| device.queue(config(0, Level::Block, 4), Hand::at_once()));
+    let [one, two] = queues.map(Result::unwrap);
+    // The scheduler's thread comes to rest, so that the submitter could run a round.
+    one.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    now.store(true, Ordering::Relaxed);
+    let tickets = [one.submit(0.into()).unwrap(), two.submit(0.into()).unwrap()];
+    assert!(now.load(Ordering::Relaxed), "a submitter had to wait for the policy");
+    // Until the lease is over.
+    assert_eq!((one.wait(tickets[0]), two.wait(tickets[1])), (Ok(()), Ok(())));
+    assert!(now.load(Ordering::Relaxed), "the queues had to wait for the policy");
+    assert!(runtime.times_failed_open() > 0);
+    now.store(false, Ordering::Relaxed);
 }
 
 #[test]
@@ -318,4 +372,59 @@ fn a_queue_whose_making_took_too_long_leaves_no_place_behind() {
     soon("the scheduler is back", || queue.flush().is_ok());
     let other = device.queue(config_of(0), Hand::at_once());
     assert!(other.is_ok(), "{other:?}");
+}
+
+/// Whether the reaper and the thread of callbacks are there: a command ends without a thread that
+/// looks, and its callback is called.
+fn assert_callbacks_come(device: &xsched::Device<ByHand>) {
+    let hand = Arc::new(Hand::default());
+    let queue = device.queue(config_of(0), hand.clone()).unwrap();
+    let (sender, called) = std::sync::mpsc::channel();
+    let ticket = queue.submit(0.into()).unwrap();
+    queue.on_retired(ticket, move |outcome| sender.send(outcome).unwrap()).unwrap();
+    hand.complete(1);
+    assert_eq!(called.recv_timeout(Duration::from_secs(10)), Ok(Ok(())));
+}
+
+#[test]
+fn a_panic_that_panics_again_when_dropped_stops_no_thread_of_the_device() {
+    let (_, device) = bench(Hpf::default());
+    let hand = Hand::at_once();
+    let queue = device.queue(config_of(0), hand.clone()).unwrap();
+    let ticket = queue.submit(0.into()).unwrap();
+    queue.on_retired(ticket, |_| std::panic::panic_any(Grenade)).unwrap();
+    assert_callbacks_come(&device);
+    let luggage = Some(Box::new(Grenade) as Box<dyn Send>);
+    queue.submit(Job { number: 1, luggage }).unwrap();
+    queue.wait_all();
+    assert_callbacks_come(&device);
+}
+
+#[test]
+fn hardware_whose_destructor_panics_takes_no_other_queue_with_it() {
+    let (_, device) = bench(Hpf::default());
+    let hand = Arc::new(Hand::default());
+    let queue = device.queue(config_of(0), hand.clone()).unwrap();
+    queue.submit(0.into()).unwrap();
+    hand.get().panic_in_drop = true;
+    // The reaper closes it when its command has retired.
+    drop(queue);
+    hand.complete(1);
+    soon("the hardware queue is closed", || Arc::strong_count(&hand) == 1);
+    assert!(!hand.get().panic_in_drop);
+    assert_callbacks_come(&device);
+}
+
+#[test]
+fn a_policy_whose_panic_panics_again_leaves_the_scheduler() {
+    let (now, policy) = failing(|_| std::panic::panic_any(Grenade));
+    let (runtime, device) = bench(policy);
+    let queue = device.queue(config_of(0), Hand::at_once()).unwrap();
+    queue.flush().unwrap();
+    now.store(true, Ordering::Relaxed);
+    let ticket = queue.submit(0.into()).unwrap();
+    assert_eq!(queue.wait(ticket), Ok(()));
+    assert!(runtime.is_scheduling());
+    runtime.set_policy(Hpf::default()).unwrap();
+    assert_callbacks_come(&device);
 }

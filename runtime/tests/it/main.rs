@@ -2,6 +2,7 @@
 //! happen "soon" is waited for, and fails after ten seconds.
 
 mod batches;
+mod closing;
 mod device;
 mod events;
 mod failing;

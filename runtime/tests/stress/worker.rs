@@ -172,7 +172,7 @@ impl<'a> Worker<'a> {
         for _ in 0..1 + self.chance.below(12) {
             let ticket = match queue.try_submit(self.cargo()) {
                 Ok(ticket) => ticket,
-                Err(SubmitError::Full(_) | SubmitError::Lost(_)) => return,
+                Err(SubmitError::Full(_) | SubmitError::Lost(_) | SubmitError::Closed(_)) => return,
             };
             count(&self.lane.tally.commands);
             if self.chance.chance(200) {

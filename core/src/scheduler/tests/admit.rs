@@ -143,3 +143,20 @@ fn commands_at_the_end_of_the_scale_do_not_overflow() {
     assert_eq!(admit(&mut rig, q[0], last - 1, event(q[1], last)), Ok(true));
     assert_eq!(admit(&mut rig, q[1], last - 1, event(q[0], last - 1)), DEADLOCK);
 }
+
+#[test]
+fn a_chain_is_admitted_without_a_look_at_the_whole_of_it() {
+    const LENGTH: u32 = 64;
+    let mut s = Scheduler::new(Puppet::default(), Inline::<64, 1, 64>::new());
+    let queues: Vec<_> =
+        (0..LENGTH).map(|_| s.attach(Instant::ZERO, Attach::default()).unwrap()).collect();
+    for pair in queues.windows(2) {
+        let on = event(pair[0], 0);
+        assert_eq!(s.admit_wait(pair[1], CmdId(0), on), Ok(true));
+        let report = Report { submitted: 1, waiting: Some(on), ..Report::default() };
+        s.handle_report(Instant::ZERO, pair[1], &report).unwrap();
+        while s.poll_order(Instant::ZERO).is_some() {}
+    }
+    let looks = s.stats().waits_looked_at;
+    assert!(looks <= u64::from(LENGTH), "{looks} waits were looked at");
+}
