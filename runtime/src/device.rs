@@ -167,11 +167,13 @@ where
         Ok(XQueue::new(shared, self.runtime.clone(), config))
     }
 
-    /// Takes a place in the scheduler's table. If there is none, waits for queues that were
-    /// dropped and have nothing left to do, at most as long as the scheduler may take to answer.
+    /// Takes a place in the scheduler's table. If there is none, or if many queues were dropped and
+    /// have nothing left to do, waits for those, at most as long as the scheduler may take to
+    /// answer.
     fn attach(&self, config: &XQueueConfig) -> Result<QueueId, Error> {
         let scheduler = self.runtime.scheduler();
         let deadline = Instant::now().checked_add(scheduler.lease.saturating_mul(2));
+        scheduler.let_queues_leave(deadline);
         loop {
             let before = scheduler.departures();
             match self.try_attach(config) {

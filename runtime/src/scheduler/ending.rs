@@ -8,6 +8,9 @@ use super::ScheduledQueue;
 use super::handle::SchedulerHandle;
 use crate::sync::{Condvar, MutexGuard, lock};
 
+/// Queues that may be about to go while another one is made: each still has its hardware queue.
+const LEAVING_MAX: usize = 16;
+
 /// Until when a thread waits; `None` is for ever.
 pub(crate) type Deadline = Option<std::time::Instant>;
 
@@ -55,13 +58,22 @@ impl SchedulerHandle {
     pub(crate) fn wait_for_departure(&self, before: u64, deadline: Deadline) -> bool {
         let mut register = lock(&self.register);
         while register.departures == before {
-            if !register.is_any_leaving() {
+            if register.leaving() == 0 {
                 return false;
             }
             let Some(next) = wait(&self.departed, register, deadline) else { return false };
             register = next;
         }
         true
+    }
+
+    /// Waits while more than [`LEAVING_MAX`] queues are about to go, at most until `deadline`.
+    pub(crate) fn let_queues_leave(&self, deadline: Deadline) {
+        let mut register = lock(&self.register);
+        while register.leaving() > LEAVING_MAX {
+            let Some(next) = wait(&self.departed, register, deadline) else { return };
+            register = next;
+        }
     }
 
     /// Has no further queue registered. Returns those that are there.

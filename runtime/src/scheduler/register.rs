@@ -35,10 +35,10 @@ impl Register {
         self.entries.iter().flatten().filter_map(known).collect()
     }
 
-    /// Whether a queue is about to go.
-    pub(super) fn is_any_leaving(&self) -> bool {
+    /// Queues that are about to go.
+    pub(super) fn leaving(&self) -> usize {
         let queues = self.entries.iter().flatten().filter_map(|(_, queue)| queue.as_ref());
-        queues.into_iter().any(|queue| queue.is_leaving())
+        queues.filter(|queue| queue.is_leaving()).count()
     }
 
     /// Whether no queue is there.
