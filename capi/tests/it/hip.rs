@@ -4,8 +4,8 @@
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Barrier, OnceLock};
 
 use crate::common::*;
 use crate::scheduler::count;
@@ -147,6 +147,26 @@ alone!(commands_of_a_stream_run_in_order_and_can_be_held, {
     assert_eq!(hwq_of(stream), Err(kXSchedErrorInvalidValue));
 });
 
+alone!(threads_that_make_a_queue_of_one_stream_get_one, {
+    for _ in 0..40 {
+        let stream = hip().stream() as usize;
+        let start = Barrier::new(4);
+        let made: Vec<_> = std::thread::scope(|scope| {
+            let make = || {
+                start.wait();
+                let hwq = hwq_of(std::ptr::with_exposed_provenance_mut(stream));
+                hwq.and_then(|hwq| Ok((hwq, create(hwq, 1, 0)?)))
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a queue")).collect()
+        });
+        assert!(made.iter().all(|queues| *queues == made[0] && queues.is_ok()), "{made:?}");
+        let (hwq, xq) = made[0].expect("queues");
+        ok(XQueueDestroy(xq));
+        ok(HwQueueDestroy(hwq));
+    }
+});
+
 alone!(a_level_above_the_streams_is_an_error_that_says_so, {
     let stream = hip().stream();
     let hwq = hwq_of(stream).expect("a hardware queue");
@@ -160,6 +180,9 @@ alone!(a_level_above_the_streams_is_an_error_that_says_so, {
     ok(XQueueSetPreemptLevel(xq, 1));
     assert_eq!(XQueueSubmit(xq, timed(1)), kXSchedErrorInvalidValue);
     assert_eq!(HwQueueLaunch(hwq, timed(1)), kXSchedErrorInvalidValue);
+    let counted = function(launch, std::ptr::null_mut());
+    assert_eq!(XQueueSubmit(xq, counted), kXSchedErrorInvalidValue);
+    assert_eq!(HwQueueLaunch(hwq, counted), kXSchedErrorInvalidValue);
 });
 
 alone!(a_driver_that_refuses_does_not_end_the_process, {
