@@ -227,6 +227,44 @@ alone!(a_lost_device_does_not_end_the_process, {
     ok(HwQueueDestroy(hwq));
 });
 
+extern "C" fn add_much_later(counter: *mut c_void) {
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    add(counter);
+}
+
+/// How far the callback below has got.
+static PHASE: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: it only uses statics, and the emulated runtime.
+unsafe extern "C" fn outlasts_the_device(_: HwQueueHandle, _: *mut c_void) -> XResultValue {
+    PHASE.store(1, std::sync::atomic::Ordering::Release);
+    // SAFETY: it takes any number; hipErrorLaunchFailure.
+    let lost = unsafe { (hip().lose)(0, 719) };
+    pause();
+    pause();
+    PHASE.store(2, std::sync::atomic::Ordering::Release);
+    lost as XResultValue
+}
+
+alone!(a_submit_that_blocks_outlasts_its_callback_on_a_lost_device, {
+    // An interposer's data for the callback end with the call that submits it.
+    static DONE: AtomicU64 = AtomicU64::new(0);
+    let stream = hip().stream();
+    let xq = create(hwq_of(stream).expect("a hardware queue"), 1, BLOCKING).expect("an XQueue");
+    // Something is in flight meanwhile, so the device is looked at.
+    ok(XQueueSubmit(xq, command(stream, add_much_later, &DONE)));
+    std::thread::scope(|scope| {
+        ok(XQueueSuspend(xq, 0));
+        let slow = callback(outlasts_the_device, std::ptr::null_mut());
+        scope.spawn(move || {
+            let _ = XQueueSubmit(xq, slow);
+            assert_ne!(count(&PHASE), 1, "the callback still runs");
+        });
+        until("it is submitted", || submitted(xq) == 2);
+        ok(XQueueResume(xq, 0));
+    });
+});
+
 alone!(a_process_exits_with_streams_that_are_held, {
     static DONE: AtomicU64 = AtomicU64::new(0);
     let stream = hip().stream();

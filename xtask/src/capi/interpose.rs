@@ -70,6 +70,7 @@ fn plugin(prefix: &Path, made: &Path) -> Result<()> {
     let says = |auto: Option<&str>| -> Result<String> {
         let mut command = Command::new(&program);
         command.arg(&plugin).env_remove("XSCHED_HIP_LIB").env_remove("XSCHED_AUTO_XQUEUE");
+        command.env("LD_LIBRARY_PATH", prefix.join("lib"));
         if let Some(auto) = auto {
             command.env("LD_PRELOAD", prefix.join("lib/libshimhip.so"));
             command.env("XSCHED_AUTO_XQUEUE", auto);
