@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::types::{HwQueueHandle, XResultValue};
 
@@ -9,11 +11,13 @@ use crate::types::{HwQueueHandle, XResultValue};
 pub(crate) type Launch =
     unsafe extern "C" fn(hwq: HwQueueHandle, data: *mut c_void) -> XResultValue;
 
-/// A command. Two words, since queues have thousands of them: a time is a function of its own with
-/// nanoseconds as its data.
+/// A command. Two words, since queues have thousands of them. The upper bit of the first says that
+/// the rest of it is a function for the device's thread; alone it says that the second word is a
+/// number of iterations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command {
-    function: Launch,
+    /// No function of a program has an address with the upper bit.
+    function: NonZeroUsize,
     data: usize,
 }
 
@@ -21,79 +25,112 @@ pub(crate) struct Command {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Does {
     /// Calls a function that launches something.
-    Call(Launch, usize),
-    /// Keeps the host device busy for so many nanoseconds.
-    Time(u64),
+    Launch(Launch, usize),
+    /// Calls a function on the thread of the host device's queue.
+    Run(Launch, usize),
+    /// Keeps the host device busy for so many iterations of its loop.
+    Compute(u64),
 }
 
-/// Stands for commands that take a time, and is never called.
-// SAFETY: it does nothing.
-#[inline(never)]
-unsafe extern "C" fn takes_a_time(hwq: HwQueueHandle, _: *mut c_void) -> XResultValue {
-    // Not the same code as some other function, whose address it could otherwise share.
-    XResultValue::from(hwq == u64::MAX) + 0x7ead
-}
+/// What marks functions for the device's thread.
+const ON_DEVICE: NonZeroUsize = match NonZeroUsize::new(!(usize::MAX >> 1)) {
+    Some(bit) => bit,
+    None => NonZeroUsize::MIN,
+};
 
-/// The function that stands for times, as all of this crate know it. A function as such may have
-/// another address in each part of the crate that is compiled by itself.
-static TAKES_A_TIME: Launch = takes_a_time;
+fn address(function: Launch) -> NonZeroUsize {
+    // A function's address is never null.
+    NonZeroUsize::new((function as *const ()).expose_provenance()).unwrap_or(ON_DEVICE)
+}
 
 impl Command {
     /// Calls a function that launches something.
     pub(crate) fn callback(function: Launch, data: *mut c_void) -> Self {
-        Self { function, data: data.expose_provenance() }
+        Self { function: address(function), data: data.expose_provenance() }
     }
 
-    /// Takes so many nanoseconds on the host device.
-    pub(crate) fn timed(ns: u64) -> Self {
-        let data = usize::try_from(ns).unwrap_or(usize::MAX);
-        Self { function: TAKES_A_TIME, data }
+    /// Calls a function on the thread of the host device's queue.
+    pub(crate) fn on_device(function: Launch, data: *mut c_void) -> Self {
+        Self { function: address(function) | ON_DEVICE, data: data.expose_provenance() }
     }
 
+    /// Takes so many iterations on the host device.
+    pub(crate) fn compute(iterations: u64) -> Self {
+        Self { function: ON_DEVICE, data: usize::try_from(iterations).unwrap_or(usize::MAX) }
+    }
+
+    /// What it does.
     pub(crate) fn does(&self) -> Does {
-        if std::ptr::fn_addr_eq(self.function, TAKES_A_TIME) {
-            Does::Time(self.data as u64)
-        } else {
-            Does::Call(self.function, self.data)
+        if self.function == ON_DEVICE {
+            return Does::Compute(self.data as u64);
         }
+        let address = self.function.get() & !ON_DEVICE.get();
+        let function: *const () = std::ptr::with_exposed_provenance(address);
+        // SAFETY: it is not alone with the mark, so it was a function of this type when the command
+        // was made.
+        let function = unsafe { std::mem::transmute::<*const (), Launch>(function) };
+        if address == self.function.get() {
+            Does::Launch(function, self.data)
+        } else {
+            Does::Run(function, self.data)
+        }
+    }
+
+    /// Whether only the host device can do it.
+    pub(crate) fn is_for_host(&self) -> bool {
+        self.function.get() & ON_DEVICE.get() != 0
     }
 
     /// As two words, for a table that is to be small.
     pub(crate) fn to_words(self) -> (usize, usize) {
-        ((self.function as *const ()).expose_provenance(), self.data)
+        (self.function.get(), self.data)
     }
 
-    /// The command of these words.
+    /// The command of these words. `None` if the first is 0.
     ///
     /// # Safety
     /// They are from [`Command::to_words`].
-    pub(crate) unsafe fn from_words(function: usize, data: usize) -> Self {
-        let function: *const () = std::ptr::with_exposed_provenance(function);
-        // SAFETY: it was a function of this type, as the caller promises.
-        let function = unsafe { std::mem::transmute::<*const (), Launch>(function) };
-        Self { function, data }
+    pub(crate) unsafe fn from_words(function: usize, data: usize) -> Option<Self> {
+        Some(Self { function: NonZeroUsize::new(function)?, data })
     }
 }
 
+/// Forks that led to this process.
+static FORKS: AtomicU16 = AtomicU16::new(0);
+
+/// How many forks led to this process, as far as they were seen.
+pub(crate) fn forks() -> u16 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// After a fork, in the child: this thread is in none of its parent's callbacks.
+pub(crate) fn note_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
 thread_local! {
-    /// Callbacks that this thread is in.
-    static INSIDE: Cell<u32> = const { Cell::new(0) };
+    /// Callbacks that this thread is in, after how many forks.
+    static INSIDE: Cell<(u16, u32)> = const { Cell::new((0, 0)) };
 }
 
 /// Calls a callback.
 pub(crate) fn call(function: Launch, hwq: HwQueueHandle, data: usize) -> XResultValue {
     let data = std::ptr::with_exposed_provenance_mut(data);
-    INSIDE.with(|inside| inside.set(inside.get() + 1));
+    let before = INSIDE.get();
+    let here = forks();
+    // In the child of a fork within a callback, that is the parent's.
+    let depth = if before.0 == here { before.1 } else { 0 };
+    INSIDE.set((here, depth + 1));
     // SAFETY: the program that made the command promised that the function can be called with this
     // data, once, on any thread.
     let code = unsafe { function(hwq, data) };
-    INSIDE.with(|inside| inside.set(inside.get() - 1));
+    INSIDE.set(before);
     code
 }
 
 /// Whether this thread is in a callback, where it must not wait for queues.
 pub(crate) fn is_inside_callback() -> bool {
-    INSIDE.try_with(Cell::get).unwrap_or(0) > 0
+    INSIDE.try_with(Cell::get).is_ok_and(|(after, depth)| depth > 0 && after == forks())
 }
 
 #[cfg(test)]
@@ -111,11 +148,16 @@ mod tests {
         let command = Command::callback(sum, std::ptr::without_provenance_mut(4));
         let (function, data) = command.to_words();
         // SAFETY: they are from just there.
-        let back = unsafe { Command::from_words(function, data) };
-        let Does::Call(function, data) = back.does() else { panic!("a callback") };
+        let back = unsafe { Command::from_words(function, data) }.expect("not null");
+        let Does::Launch(function, data) = back.does() else { panic!("a callback") };
         assert!(!is_inside_callback());
         assert_eq!(call(function, 3, data), 107);
         assert!(!is_inside_callback());
-        assert!(matches!(Command::timed(77).does(), Does::Time(77)));
+        assert!(!command.is_for_host());
+        assert!(matches!(Command::compute(77).does(), Does::Compute(77)));
+        let command = Command::on_device(sum, std::ptr::without_provenance_mut(4));
+        let Does::Run(function, data) = command.does() else { panic!("on the device") };
+        assert_eq!(call(function, 3, data), 107);
+        assert!(command.is_for_host() && Command::compute(0).is_for_host());
     }
 }

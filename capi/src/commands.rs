@@ -6,7 +6,7 @@
 //! room for `c`, command `n - c` has retired, and its place is free for another. So the table grows
 //! no larger than all queues together, and what was created and never submitted.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::command::Command;
 use crate::handle::{Handle, Kind, PLACES_MAX, next_generation};
@@ -126,6 +126,8 @@ struct Inner {
     /// First of a list of free places, plus one; 0 if there is none.
     free: u32,
     queues: Vec<List>,
+    /// Threads that wait until a call is through with a command.
+    waiting: u32,
 }
 
 /// The commands of the process, by handle.
@@ -133,11 +135,13 @@ struct Inner {
 pub(crate) struct Commands {
     process: u16,
     inner: Mutex<Inner>,
+    /// A command is in no call's hands any more.
+    settled: Condvar,
 }
 
 impl Commands {
     pub(crate) fn new(process: u16) -> Self {
-        Self { process, inner: Mutex::default() }
+        Self { process, inner: Mutex::default(), settled: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -179,7 +183,7 @@ impl Commands {
         place.set_state(State::Busy);
         let (function, data) = place.command_words();
         // SAFETY: a place in this state has what `create` put there.
-        Ok(unsafe { Command::from_words(function, data) })
+        unsafe { Command::from_words(function, data) }.ok_or_else(unknown)
     }
 
     /// Gives a command back that was taken in hand.
@@ -191,6 +195,14 @@ impl Commands {
         {
             place.set_state(State::Ready);
         }
+        self.settle(&inner);
+    }
+
+    /// Tells threads that wait for a call that it is through with its command.
+    fn settle(&self, inner: &Inner) {
+        if inner.waiting > 0 {
+            self.settled.notify_all();
+        }
     }
 
     /// A command that was taken in hand has been submitted as this number of a queue.
@@ -198,6 +210,7 @@ impl Commands {
         let mut inner = self.lock();
         let Ok(index) = self.index(&inner, raw) else { return };
         inner.append(index, queue, number);
+        self.settle(&inner);
     }
 
     /// A command that was taken in hand has been launched past all queues.
@@ -206,6 +219,7 @@ impl Commands {
         if let Ok(index) = self.index(&inner, raw) {
             inner.release(index);
         }
+        self.settle(&inner);
     }
 
     /// Forgets a command that was never submitted.
@@ -221,11 +235,20 @@ impl Commands {
         Ok(())
     }
 
-    /// The number of a command that was submitted to this queue.
+    /// The number of a command that was submitted to this queue. While a call submits it, as it
+    /// does when a thread learns from the command itself that it runs, this waits for that call.
     pub(crate) fn number(&self, raw: u64, queue: u64) -> Answer<u64> {
         let mut inner = self.lock();
-        let index = self.index(&inner, raw)?;
-        let place = *inner.place(index)?;
+        let place = loop {
+            let index = self.index(&inner, raw)?;
+            let place = *inner.place(index)?;
+            if place.state() != State::Busy {
+                break place;
+            }
+            inner.waiting += 1;
+            inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner.waiting -= 1;
+        };
         if place.state() != State::Submitted {
             return Err(Refusal::not_allowed(
                 "the command was not submitted, so there is nothing to wait for",
@@ -380,10 +403,11 @@ mod tests {
     fn a_command_can_be_submitted_once_and_waited_for_until_it_is_forgotten() {
         let commands = Commands::new(5);
         commands.open_queue(XQ, 4);
-        let first = commands.create(Command::timed(1)).expect("room");
+        let first = commands.create(Command::compute(1)).expect("room");
         assert_eq!(code(commands.number(first, XQ)), XResult::kXSchedErrorNotAllowed);
         for number in 0..5 {
-            let raw = if number == 0 { first } else { commands.create(Command::timed(1)).unwrap() };
+            let raw =
+                if number == 0 { first } else { commands.create(Command::compute(1)).unwrap() };
             commands.take(raw).expect("ready");
             assert_eq!(code(commands.take(raw)), XResult::kXSchedErrorNotFound);
             if number == 4 {
@@ -398,18 +422,35 @@ mod tests {
     }
 
     #[test]
+    fn a_command_that_is_being_submitted_is_waited_for() {
+        let commands = Commands::new(5);
+        commands.open_queue(XQ, 4);
+        let raw = commands.create(Command::compute(1)).expect("room");
+        commands.take(raw).expect("ready");
+        let number = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| commands.number(raw, XQ));
+            while commands.lock().waiting == 0 && !waiter.is_finished() {
+                std::thread::yield_now();
+            }
+            commands.submitted(raw, XQ, 7);
+            waiter.join().expect("a number")
+        });
+        assert_eq!(number, Ok(7));
+    }
+
+    #[test]
     fn the_table_grows_no_larger_than_its_queues() {
         let commands = Commands::new(5);
         commands.open_queue(XQ, 16);
         for number in 0..1_000 {
-            let raw = commands.create(Command::timed(1)).expect("room");
+            let raw = commands.create(Command::compute(1)).expect("room");
             commands.take(raw).expect("ready");
             commands.submitted(raw, XQ, number);
         }
         assert_eq!(commands.places(), 17);
         commands.close_queue(XQ);
         for _ in 0..17 {
-            commands.create(Command::timed(1)).expect("room");
+            commands.create(Command::compute(1)).expect("room");
         }
         assert_eq!(commands.places(), 17);
     }
@@ -417,7 +458,7 @@ mod tests {
     #[test]
     fn what_is_submitted_to_a_queue_that_is_gone_is_forgotten() {
         let commands = Commands::new(5);
-        let raw = commands.create(Command::timed(1)).expect("room");
+        let raw = commands.create(Command::compute(1)).expect("room");
         commands.take(raw).expect("ready");
         commands.submitted(raw, XQ, 0);
         assert_eq!(code(commands.number(raw, XQ)), XResult::kXSchedErrorNotFound);
@@ -426,7 +467,7 @@ mod tests {
     #[test]
     fn a_command_that_is_given_back_can_be_submitted_again() {
         let commands = Commands::new(5);
-        let raw = commands.create(Command::timed(9)).expect("room");
+        let raw = commands.create(Command::compute(9)).expect("room");
         commands.take(raw).expect("ready");
         assert_eq!(code(commands.destroy(raw)), XResult::kXSchedErrorNotFound);
         commands.put_back(raw);

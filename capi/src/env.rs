@@ -2,18 +2,21 @@
 
 use std::str::FromStr;
 
-use crate::types::{XPolicyType, XSchedulerType};
+use xsched_policies::any::Any;
+use xsched_policies::hpf::Hpf;
+
+use crate::types::XSchedulerType;
 
 /// Commands that an XQueue has room for, unless `XSCHED_QUEUE_CAPACITY` says otherwise.
 const CAPACITY: u64 = 8_192;
 
 /// What the environment says, with the defaults for what it does not say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Env {
     /// Who decides at first.
     pub(crate) scheduler: XSchedulerType,
     /// The policy, if that is the local scheduler.
-    pub(crate) policy: XPolicyType,
+    pub(crate) policy: Any,
     /// XQueues for streams whose program asks for none.
     pub(crate) auto: Option<AutoQueue>,
     /// Commands that an XQueue has room for, 64 to 65,536.
@@ -60,20 +63,6 @@ pub(crate) struct AutoQueue {
 const SCHEDULERS: [(&str, XSchedulerType); 2] =
     [("APP", XSchedulerType::kSchedulerAppManaged), ("LCL", XSchedulerType::kSchedulerLocal)];
 
-const POLICIES: [(&str, XPolicyType); 11] = [
-    ("HPF", XPolicyType::kPolicyHighestPriorityFirst),
-    ("HHPF", XPolicyType::kPolicyHeterogeneousHighestPriorityFirst),
-    ("CHPF", XPolicyType::kPolicyCPUHighestPriorityFirst),
-    ("UP", XPolicyType::kPolicyUtilizationPartition),
-    ("PUP", XPolicyType::kPolicyProcessUtilizationPartition),
-    ("SPUP", XPolicyType::kPolicyStrictProcessUtilizationPartition),
-    ("KEDF", XPolicyType::kPolicyKEarliestDeadlineFirst),
-    ("LAX", XPolicyType::kPolicyLaxity),
-    ("AWF", XPolicyType::kPolicyActiveWindowFirst),
-    ("CFS", XPolicyType::kPolicyCompletelyFairScheduler),
-    ("MLFQ", XPolicyType::kPolicyMultiLevelFeedbackQueue),
-];
-
 const SWITCH: [(&str, bool); 2] = [("ON", true), ("OFF", false)];
 
 const LOGS: [(&str, Log); 4] =
@@ -109,6 +98,18 @@ impl Reader<'_> {
         found.map(|(_, value)| *value)
     }
 
+    /// The policy of this name, of the list that all interfaces use.
+    fn policy(&mut self) -> Option<Any> {
+        let name = "XSCHED_POLICY";
+        let text = self.text(name)?;
+        let found = text.parse().ok();
+        if found.is_none() {
+            let known = Any::NAMES.join(", ");
+            self.complaints.push(format!("{name} is `{text}` and is ignored; it can be {known}"));
+        }
+        found
+    }
+
     fn number<T>(&mut self, name: &str, min: T, max: T) -> Option<T>
     where
         T: FromStr + PartialOrd + Copy + std::fmt::Display,
@@ -128,8 +129,8 @@ impl Env {
     pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
         let mut reader = Reader { get, complaints: Vec::new() };
         let log = reader.one_of("XLOG_LEVEL", &LOGS).unwrap_or(Log::Warnings);
-        let policy = reader.one_of("XSCHED_POLICY", &POLICIES);
-        let scheduler = match (policy, scheduler(&mut reader)) {
+        let policy = reader.policy();
+        let scheduler = match (&policy, scheduler(&mut reader)) {
             // As with the C++ XSched, a policy alone is enough.
             (Some(_), _) => XSchedulerType::kSchedulerLocal,
             (None, chosen) => chosen.unwrap_or(XSchedulerType::kSchedulerAppManaged),
@@ -146,7 +147,7 @@ impl Env {
         }
         let env = Self {
             scheduler,
-            policy: policy.unwrap_or(XPolicyType::kPolicyHighestPriorityFirst),
+            policy: policy.unwrap_or_else(|| Any::Hpf(Hpf::default())),
             auto,
             capacity: capacity as usize,
             gate_spacing_us,
@@ -196,6 +197,8 @@ impl AutoQueue {
 
 #[cfg(test)]
 mod tests {
+    use xsched_core::policy::Policy;
+
     use super::*;
 
     fn read(set: &[(&str, &str)]) -> (Env, Vec<String>) {
@@ -212,14 +215,18 @@ mod tests {
 
     #[test]
     fn each_policy_has_its_name_and_a_policy_means_the_local_scheduler() {
-        for (name, policy) in POLICIES {
-            let (env, complaints) = read(&[("XSCHED_POLICY", name), ("XSCHED_SCHEDULER", "APP")]);
-            assert_eq!((env.policy, complaints.len()), (policy, 0));
-            assert_eq!(env.scheduler, XSchedulerType::kSchedulerLocal);
+        for name in Any::NAMES {
+            let upper = name.to_uppercase();
+            for set in [name, upper.as_str()] {
+                let (env, complaints) =
+                    read(&[("XSCHED_POLICY", set), ("XSCHED_SCHEDULER", "APP")]);
+                assert_eq!((env.policy.name(), complaints.len()), (*name, 0));
+                assert_eq!(env.scheduler, XSchedulerType::kSchedulerLocal);
+            }
         }
         let (env, _) = read(&[("XSCHED_SCHEDULER", "lcl")]);
         assert_eq!(env.scheduler, XSchedulerType::kSchedulerLocal);
-        assert_eq!(env.policy, XPolicyType::kPolicyHighestPriorityFirst);
+        assert_eq!(env.policy.name(), "hpf");
     }
 
     #[test]
@@ -241,10 +248,7 @@ mod tests {
             assert_eq!(complaints.iter().filter(about).count(), 1, "{name}");
         }
         let policy = complaints.iter().find(|line| line.contains("GBL")).expect("a line");
-        assert!(policy.ends_with(
-            "it can be HPF, HHPF, CHPF, UP, PUP, SPUP, KEDF, LAX, AWF, CFS, \
-                                  MLFQ"
-        ));
+        assert!(policy.ends_with(&format!("it can be {}", Any::NAMES.join(", "))), "{policy}");
     }
 
     #[test]

@@ -9,8 +9,8 @@ use xsched_core::time::Duration;
 use crate::process::process;
 use crate::refusal::{Answer, Refusal, answer};
 use crate::types::{
-    Deadline, Laxity, NO_DEADLINE, NO_LAXITY, Priority, Timeslice, Utilization, XPolicyType,
-    XPolicyTypeValue, XQueueHandle, XResult, XSchedulerType, XSchedulerTypeValue,
+    Deadline, Laxity, NO_DEADLINE, NO_LAXITY, Priority, Timeslice, Utilization, XPolicyTypeValue,
+    XQueueHandle, XResult, XSchedulerType, XSchedulerTypeValue,
 };
 
 impl From<OutOfRange> for Refusal {
@@ -35,24 +35,6 @@ const fn scheduler_of(number: i32) -> XSchedulerType {
     }
 }
 
-/// The policy with this number.
-const fn policy_of(number: i32) -> XPolicyType {
-    match number {
-        1 => XPolicyType::kPolicyHighestPriorityFirst,
-        2 => XPolicyType::kPolicyHeterogeneousHighestPriorityFirst,
-        3 => XPolicyType::kPolicyCPUHighestPriorityFirst,
-        4 => XPolicyType::kPolicyUtilizationPartition,
-        5 => XPolicyType::kPolicyProcessUtilizationPartition,
-        6 => XPolicyType::kPolicyStrictProcessUtilizationPartition,
-        7 => XPolicyType::kPolicyKEarliestDeadlineFirst,
-        8 => XPolicyType::kPolicyLaxity,
-        9 => XPolicyType::kPolicyActiveWindowFirst,
-        10 => XPolicyType::kPolicyCompletelyFairScheduler,
-        11 => XPolicyType::kPolicyMultiLevelFeedbackQueue,
-        _ => XPolicyType::kPolicyUnknown,
-    }
-}
-
 /// Puts a scheduler and its policy in charge, and returns when its first decisions are carried out.
 /// The policy counts for `kSchedulerLocal` alone. `kSchedulerGlobal` is not supported yet.
 // SAFETY: the name is the C API's.
@@ -61,7 +43,7 @@ pub extern "C" fn XHintSetScheduler(
     scheduler: XSchedulerTypeValue,
     policy: XPolicyTypeValue,
 ) -> XResult {
-    answer(|| process().set_scheduler(scheduler_of(scheduler), policy_of(policy)))
+    answer(|| process().set_scheduler(scheduler_of(scheduler), policy))
 }
 
 /// Sets a priority, -256 (`PRIORITY_NO_EXECUTE`) to 255.

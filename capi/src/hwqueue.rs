@@ -2,7 +2,6 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::command::Does;
 use crate::commands::Commands;
 use crate::platform::Hardware;
 use crate::refusal::{Answer, Refusal};
@@ -29,7 +28,7 @@ impl HwQueue {
     /// Launches a command past the XQueue.
     pub(crate) fn launch(&self, commands: &Commands, raw: u64) -> Answer {
         let command = commands.take(raw)?;
-        if matches!(command.does(), Does::Time(_)) && !self.hardware.takes_times() {
+        if command.is_for_host() && !self.hardware.is_host() {
             commands.put_back(raw);
             return Err(Refusal::invalid("the command is one for the host device"));
         }

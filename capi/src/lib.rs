@@ -15,6 +15,7 @@
 //! | `handle`, `commands` | handles that are checked |
 //! | `queue`, `hwqueue` | what the calls do |
 //! | `backend`, `side`, `platform` | the devices, with the C API's commands |
+//! | `policies` | the policies by their numbers |
 //! | `env`, `log`, `refusal` | the environment, the log, and texts of errors |
 #![expect(unsafe_code, reason = "it is called from C")]
 
@@ -28,6 +29,7 @@ mod hwqueue;
 mod lifecycle;
 mod log;
 mod platform;
+mod policies;
 pub mod private;
 mod process;
 mod queue;

@@ -1,7 +1,7 @@
 //! Making and destroying hardware queues and XQueues.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use xsched::XQueueConfig;
 use xsched_core::level::Level;
@@ -11,7 +11,7 @@ use crate::command::is_inside_callback;
 use crate::hwqueue::HwQueue;
 use crate::platform::Hardware;
 use crate::process::Process;
-use crate::queue::{LOOK, Queue, WINDOW, known_flags, outside_callbacks};
+use crate::queue::{Queue, WINDOW, known_flags, outside_callbacks};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::XQueueCreateFlag;
@@ -93,6 +93,26 @@ fn above(hwq: &HwQueue, level: Level) -> Refusal {
 pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
     process.queue(handle)?;
     outside_callbacks()?;
+    let queue = take(process, handle)?;
+    queue.finish();
+    close(process, queue);
+    Ok(())
+}
+
+/// Destroys an XQueue without a wait for what was submitted, which runs all the same.
+pub(crate) fn forget(process: &Process, handle: u64) -> Answer {
+    let queue = take(process, handle)?;
+    queue.release();
+    if queue.is_idle() && !is_inside_callback() {
+        close(process, queue);
+    } else {
+        process.commands.close_queue(handle);
+    }
+    Ok(())
+}
+
+/// Takes an XQueue out of the table and off its hardware queue.
+fn take(process: &Process, handle: u64) -> Answer<Arc<Queue>> {
     let queue = process.queues.remove(handle);
     // Of two at a time, the second finds nothing.
     let queue = queue.map_or_else(|| process.queue(handle), Ok)?;
@@ -102,14 +122,14 @@ pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
             *attached = None;
         }
     }
-    queue.finish();
-    process.commands.close_queue(handle);
-    let side = Arc::clone(queue.side());
+    Ok(queue)
+}
+
+/// Ends an XQueue that has nothing to do any more.
+fn close(process: &Process, queue: Arc<Queue>) {
+    process.commands.close_queue(queue.handle);
+    let end = queue.end();
     drop(queue);
     // The device's halves have it too; when they have gone, nothing touches the stream any more.
-    let end = Instant::now() + CLOSING;
-    while Arc::strong_count(&side) > 1 && Instant::now() < end {
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
+    end.wait(CLOSING);
 }

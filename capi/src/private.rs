@@ -2,18 +2,23 @@
 //! call. They are versioned together with this library (`XSCHED_PRIVATE_1`) and are no interface
 //! for programs.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::catch_unwind;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+
+use xsched_hal_hip::loaded;
 
 use crate::command::Command;
 use crate::env::AutoQueue;
 use crate::hwqueue::HwQueue;
-use crate::lifecycle::{create, create_hwq};
+use crate::lifecycle::{create, create_hwq, forget};
 use crate::platform::Hardware;
 use crate::process::{Process, let_go_at_exit, process};
 use crate::refusal::{Answer, Refusal, answer};
 use crate::types::{
-    HwCommandHandle, HwQueueHandle, PRIORITY_MAX, XQueueCreateFlag, XQueueHandle, XResult,
+    HwCommandHandle, HwQueueHandle, LaunchCallback, PRIORITY_MAX, XQueueCreateFlag, XQueueHandle,
+    XResult,
 };
 use crate::xqueue::{XQueueSetLaunchConfig, out};
 
@@ -50,11 +55,37 @@ pub unsafe extern "C" fn xsched_private_host_command_create_timed(
         let us = u64::try_from(us).ok().filter(|us| *us <= 60_000_000);
         let us = us.ok_or_else(|| Refusal::invalid("a command takes 0 to 60,000,000 µs"))?;
         let process = process();
-        // Measures the processor, if need be, now and not when it is launched.
-        process.host.command(0);
-        hw_cmd.write(process.commands.create(Command::timed(us * 1_000))?);
+        hw_cmd.write(process.commands.create(process.host.timed(us * 1_000))?);
         Ok(())
     })
+}
+
+/// `HostCommandCreateFunction`.
+///
+/// # Safety
+/// `hw_cmd` is null or may be written to; `function` may be called with `data`.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_host_command_create_function(
+    hw_cmd: *mut HwCommandHandle,
+    function: LaunchCallback,
+    data: *mut c_void,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let hw_cmd = unsafe { out(hw_cmd) }?;
+        let function = function.ok_or_else(|| Refusal::invalid("the function is null"))?;
+        hw_cmd.write(process().commands.create(Command::on_device(function, data))?);
+        Ok(())
+    })
+}
+
+/// For garbage collectors: destroys an XQueue without a wait for what was submitted, which runs all
+/// the same. May be called in a callback.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_queue_forget(xq: XQueueHandle) -> XResult {
+    answer(|| forget(process(), xq))
 }
 
 /// `HipQueueCreate`.
@@ -137,7 +168,6 @@ pub unsafe extern "C" fn xsched_private_auto_queue(
         // SAFETY: as the caller promises.
         let xq = unsafe { out(xq) }?;
         let process = process();
-        process.is_interposed.store(true, Ordering::Relaxed);
         let handle = match &process.env.auto {
             Some(auto) => auto_queue(process, hwq, auto)?,
             None => 0,
@@ -147,12 +177,34 @@ pub unsafe extern "C" fn xsched_private_auto_queue(
     })
 }
 
-/// For interposers: says that launches into streams with XQueues are handed over to those, so that
-/// the warning that they are not is left out.
+/// For interposers: whether streams are to get XQueues, 1 or 0. If so, launches into streams with
+/// XQueues are handed over to those, and the warning that they are not is left out.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
-pub extern "C" fn xsched_private_interposed() {
-    process().is_interposed.store(true, Ordering::Relaxed);
+pub extern "C" fn xsched_private_interposed() -> c_int {
+    let process = process();
+    let is_on = process.env.auto.is_some();
+    process.is_interposed.fetch_or(is_on, Ordering::Relaxed);
+    c_int::from(is_on)
+}
+
+/// For interposers: the function of this name in a library that the process has loaded, other than
+/// the one that `not` is in. Null if there is none.
+///
+/// # Safety
+/// `name` is a text that ends with zero.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_loaded(
+    name: *const c_char,
+    not: *const c_void,
+) -> *mut c_void {
+    let look = || {
+        // SAFETY: as the caller promises.
+        let name = unsafe { CStr::from_ptr(name) };
+        loaded::symbol(name, not).map_or(std::ptr::null_mut(), |found| found.address)
+    };
+    catch_unwind(look).unwrap_or(std::ptr::null_mut())
 }
 
 fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
@@ -201,7 +253,7 @@ fn done(result: XResult) -> Answer {
         return Ok(());
     }
     // SAFETY: it is a text that ends with zero, and stays until this thread's next refusal.
-    let why = unsafe { std::ffi::CStr::from_ptr(crate::refusal::last_error()) };
+    let why = unsafe { CStr::from_ptr(crate::refusal::last_error()) };
     Err(Refusal::new(result, why.to_string_lossy()))
 }
 
@@ -211,6 +263,7 @@ fn queue_of_stream(
     stream: *mut c_void,
     make: impl FnOnce() -> Answer<Box<dyn Hardware>>,
 ) -> Answer<u64> {
+    let _attaching = process.attaching.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(there) = process.hwqs.find(|queue| is_of(queue, stream)) {
         return Ok(there.handle);
     }

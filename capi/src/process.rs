@@ -1,22 +1,25 @@
 //! What the process has: one runtime, its devices and its handles, whichever library is loaded
 //! first.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use xsched::{Runtime, RuntimeConfig};
 use xsched_core::hint::PolicyHint;
 use xsched_policies::any::Any;
+use xsched_policies::fcfs::Fcfs;
 
+use crate::command::{forks, note_fork};
 use crate::commands::Commands;
 use crate::env::Env;
 use crate::handle::{Kind, Table};
 use crate::hwqueue::HwQueue;
 use crate::platform::{CudaDevices, HipDevices, HostDevices};
+use crate::policies::numbered;
 use crate::queue::Queue;
 use crate::refusal::{Answer, Refusal};
-use crate::types::{XPolicyType, XSchedulerType};
+use crate::types::{XPolicyTypeValue, XSchedulerType};
 
 /// How long the scheduler may be silent. All policies here are built in and quick, so if it takes
 /// long, the machine is busy, and to give up would be wrong.
@@ -27,8 +30,6 @@ const DEVICES_MAX: u16 = 64;
 /// The present process. Null at first, and in a child after a fork: there it starts clean, and what
 /// the parent had is left where it is, since none of its threads are there.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
-/// Forks that led here.
-static FORKS: AtomicU16 = AtomicU16::new(0);
 
 /// The runtime, the devices and the handles of the process.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(crate) struct Process {
     pub(crate) hwqs: Table<HwQueue>,
     pub(crate) queues: Table<Queue>,
     pub(crate) host: HostDevices,
+    /// Locked while a stream gets its hardware queue, so that it gets one.
+    pub(crate) attaching: Mutex<()>,
     pub(crate) hip: HipDevices,
     pub(crate) cuda: CudaDevices,
     settings: Mutex<Settings>,
@@ -71,7 +74,7 @@ pub(crate) fn present() -> Option<&'static Process> {
 #[cold]
 fn start() -> &'static Process {
     watch_forks();
-    let (env, complaints) = Env::read(&|name| std::env::var(name).ok());
+    let (env, complaints) = Env::read(&|name| variable(name));
     let log = env.log;
     let made = Box::into_raw(Box::new(Process::new(env)));
     let null = std::ptr::null_mut();
@@ -91,6 +94,11 @@ fn start() -> &'static Process {
     }
 }
 
+/// What is no UTF-8 makes no sense, but is not ignored without a word.
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
+}
+
 fn watch_forks() {
     // No `Once`: a child would wait for ever for a thread of its parent that is in there.
     static DONE: AtomicBool = AtomicBool::new(false);
@@ -107,15 +115,15 @@ fn watch_forks() {
 
 /// After a fork, in the child.
 extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    note_fork();
     PROCESS.store(std::ptr::null_mut(), Ordering::Release);
 }
 
 impl Process {
     fn new(env: Env) -> Self {
         // Another number than the parent's, so that its handles are not found here.
-        let forks = FORKS.load(Ordering::Relaxed);
-        let number = std::process::id() as u16 ^ forks.wrapping_mul(0x9e37);
+        let number = std::process::id() as u16 ^ forks().wrapping_mul(0x9e37);
+        let spacing_us = env.gate_spacing_us;
         Self {
             env,
             runtime: OnceLock::new(),
@@ -123,8 +131,9 @@ impl Process {
             hwqs: Table::new(Kind::HwQueue, number),
             queues: Table::new(Kind::XQueue, number),
             host: HostDevices::default(),
-            hip: HipDevices::default(),
-            cuda: CudaDevices::default(),
+            attaching: Mutex::default(),
+            hip: HipDevices::new(spacing_us),
+            cuda: CudaDevices::new(spacing_us),
             settings: Mutex::default(),
             is_interposed: AtomicBool::new(false),
             said_so: AtomicBool::new(false),
@@ -136,7 +145,7 @@ impl Process {
         let start = || {
             let lease = LEASE;
             let config = RuntimeConfig::default().with_devices(DEVICES_MAX).with_lease(lease);
-            let policy = policy_of(self.env.scheduler, self.env.policy)?;
+            let policy = policy_of(self.env.scheduler, || Ok(self.env.policy.clone()))?;
             Ok(Runtime::with_config(policy, config)?)
         };
         self.runtime.get_or_init(start).as_ref().map_err(Clone::clone)
@@ -147,8 +156,12 @@ impl Process {
     }
 
     /// Puts another scheduler in charge; what was said to the one before stays.
-    pub(crate) fn set_scheduler(&self, scheduler: XSchedulerType, policy: XPolicyType) -> Answer {
-        let policy = policy_of(scheduler, policy)?;
+    pub(crate) fn set_scheduler(
+        &self,
+        scheduler: XSchedulerType,
+        policy: XPolicyTypeValue,
+    ) -> Answer {
+        let policy = policy_of(scheduler, || numbered(policy))?;
         let settings = *self.settings();
         let runtime = self.runtime()?;
         runtime.set_policy(policy)?;
@@ -192,37 +205,16 @@ impl Process {
 }
 
 /// The policy that does what a scheduler is to do.
-fn policy_of(scheduler: XSchedulerType, policy: XPolicyType) -> Answer<Any> {
-    let name = match scheduler {
+fn policy_of(scheduler: XSchedulerType, policy: impl FnOnce() -> Answer<Any>) -> Answer<Any> {
+    match scheduler {
         // No queue is held unless the program suspends it.
-        XSchedulerType::kSchedulerAppManaged => "fcfs",
-        XSchedulerType::kSchedulerLocal => name_of(policy)
-            .ok_or_else(|| Refusal::invalid("there is no such policy; see XPolicyType"))?,
-        XSchedulerType::kSchedulerGlobal => {
-            return Err(Refusal::not_supported(
-                "the global scheduler is a daemon that does not exist yet; use kSchedulerLocal",
-            ));
-        }
-        _ => return Err(Refusal::invalid("there is no such scheduler; see XSchedulerType")),
-    };
-    name.parse().map_err(|_| Refusal::not_supported(format!("there is no policy {name} here")))
-}
-
-const fn name_of(policy: XPolicyType) -> Option<&'static str> {
-    Some(match policy {
-        XPolicyType::kPolicyHighestPriorityFirst => "hpf",
-        XPolicyType::kPolicyHeterogeneousHighestPriorityFirst => "hhpf",
-        XPolicyType::kPolicyCPUHighestPriorityFirst => "chpf",
-        XPolicyType::kPolicyUtilizationPartition => "up",
-        XPolicyType::kPolicyProcessUtilizationPartition => "pup",
-        XPolicyType::kPolicyStrictProcessUtilizationPartition => "spup",
-        XPolicyType::kPolicyKEarliestDeadlineFirst => "kedf",
-        XPolicyType::kPolicyLaxity => "lax",
-        XPolicyType::kPolicyActiveWindowFirst => "awf",
-        XPolicyType::kPolicyCompletelyFairScheduler => "cfs",
-        XPolicyType::kPolicyMultiLevelFeedbackQueue => "mlfq",
-        XPolicyType::kPolicyUnknown | XPolicyType::kPolicyMax => return None,
-    })
+        XSchedulerType::kSchedulerAppManaged => Ok(Any::Fcfs(Fcfs)),
+        XSchedulerType::kSchedulerLocal => policy(),
+        XSchedulerType::kSchedulerGlobal => Err(Refusal::not_supported(
+            "the global scheduler is a daemon that does not exist yet; use kSchedulerLocal",
+        )),
+        _ => Err(Refusal::invalid("there is no such scheduler; see XSchedulerType")),
+    }
 }
 
 /// Has held queues let go when the process exits: a driver's own end may wait for its streams.
@@ -244,6 +236,6 @@ extern "C" fn at_exit() {
     }
     if let Some(Ok(runtime)) = process.runtime.get() {
         // It ends the scheduler's holds; if it does not answer, its watchdog does.
-        let _ = runtime.set_policy(xsched_policies::fcfs::Fcfs);
+        let _ = runtime.set_policy(Fcfs);
     }
 }

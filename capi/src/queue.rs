@@ -10,17 +10,17 @@ use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::window::WindowConfig;
 
-use crate::command::{Command, Does, is_inside_callback};
+use crate::command::{Command, is_inside_callback};
 use crate::commands::Commands;
 use crate::hwqueue::HwQueue;
 use crate::refusal::{Answer, Refusal};
-use crate::side::Side;
+use crate::side::{End, Side};
 use crate::types::XQueueSuspendFlag;
 
 /// Threshold and batch at first.
 pub(crate) const WINDOW: (i64, i64) = (16, 8);
 /// How long a thread sleeps between two looks at a state whose change is not announced.
-pub(crate) const LOOK: Duration = Duration::from_micros(500);
+const LOOK: Duration = Duration::from_micros(500);
 
 /// An XQueue.
 #[derive(Debug)]
@@ -100,9 +100,9 @@ impl Queue {
         &self.hwq
     }
 
-    /// What it shares with the device's side.
-    pub(crate) fn side(&self) -> &Arc<Side> {
-        &self.side
+    /// What tells when neither this nor the device's side has it any more.
+    pub(crate) fn end(&self) -> Arc<End> {
+        self.side.end()
     }
 
     /// Lets everything run until the queue is done, though another thread suspends it or sets its
@@ -112,7 +112,8 @@ impl Queue {
         self.xq.wait_all();
     }
 
-    fn release(&self) {
+    /// Lets everything run, whatever holds it.
+    pub(crate) fn release(&self) {
         // Before the rest: a thread that holds it after this resume sees the flag.
         self.closing.store(true, Ordering::SeqCst);
         self.suspender.store(0, Ordering::Relaxed);
@@ -143,7 +144,7 @@ impl Queue {
     }
 
     fn submit_command(&self, command: Command) -> Answer<u64> {
-        if matches!(command.does(), Does::Time(_)) && !self.hwq.hardware.takes_times() {
+        if command.is_for_host() && !self.hwq.hardware.is_host() {
             return Err(Refusal::invalid("the command is one for the host device"));
         }
         if self.blocks {
@@ -185,8 +186,8 @@ impl Queue {
 
     /// Waits for a command that was submitted.
     pub(crate) fn wait(&self, commands: &Commands, raw: u64) -> Answer {
-        let number = commands.number(raw, self.handle)?;
         outside_callbacks()?;
+        let number = commands.number(raw, self.handle)?;
         let ticket = self.xq.ticket_of(number);
         let ticket = ticket.ok_or_else(|| Refusal::invalid("the command is another queue's"))?;
         self.xq.wait(ticket).map_err(|error| match error {

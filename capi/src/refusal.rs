@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use xsched::{Error, WaitError};
 use xsched_core::fault::Fault;
+use xsched_core::scheduler::SchedulerError;
 
 use crate::types::XResult;
 
@@ -56,6 +57,9 @@ impl Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
+        if matches!(error, Error::Scheduler(SchedulerError::TableFull)) {
+            return Self::not_allowed("there are too many XQueues; destroy some");
+        }
         let code = match &error {
             Error::SchedulerSilent => XResult::kXSchedErrorBadResponse,
             Error::Open(_) | Error::DeviceLost => XResult::kXSchedErrorHardware,
@@ -110,4 +114,15 @@ pub(crate) fn last_error() -> *const c_char {
     const NONE: &CStr = c"";
     let text = |last: &RefCell<CString>| last.try_borrow().map_or(NONE.as_ptr(), |l| l.as_ptr());
     LAST.try_with(text).unwrap_or(NONE.as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_is_told_in_words_of_the_interface() {
+        let refusal = Refusal::from(Error::Scheduler(SchedulerError::TableFull));
+        assert_eq!(refusal, Refusal::not_allowed("there are too many XQueues; destroy some"));
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::refusal::Refusal;
@@ -22,15 +22,50 @@ pub(crate) struct Side {
     launched: AtomicU64,
     /// Submitting calls wait for launches, so launches are announced.
     tells: bool,
-    bell: (Mutex<()>, Condvar),
+    turn: Mutex<Turn>,
+    bell: Condvar,
     /// There are failures that have not been reported as completions.
     any_unreported: AtomicBool,
     notes: Mutex<Notes>,
+    end: Arc<End>,
+}
+
+/// Whose turn it is to be called, of commands whose submitting calls wait: data of theirs ends with
+/// these calls.
+#[derive(Debug, Default)]
+struct Turn {
+    /// The command whose callback runs.
+    running: Option<u64>,
+    /// Commands that are over without a launch. Their callbacks must not be called any more.
+    given_up: Vec<u64>,
+}
+
+/// Tells when the last holder of a queue's side has let go.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    is_over: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl End {
+    /// Waits for it, and no longer than `limit`.
+    pub(crate) fn wait(&self, limit: Duration) {
+        let guard = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.bell.wait_timeout_while(guard, limit, |is_over| !*is_over));
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        *self.end.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.bell.notify_all();
+    }
 }
 
 #[derive(Debug, Default)]
 struct Notes {
-    /// Commands whose callbacks failed, in order, that have not been reported as completions.
+    /// Commands whose callbacks failed, in order of their numbers, that have not been reported as
+    /// completions.
     unreported: VecDeque<u64>,
     /// What callbacks answered, the newest last.
     answers: VecDeque<(u64, XResultValue)>,
@@ -45,10 +80,21 @@ impl Side {
             hwq,
             launched: AtomicU64::new(0),
             tells,
-            bell: (Mutex::new(()), Condvar::new()),
+            turn: Mutex::default(),
+            bell: Condvar::new(),
             any_unreported: AtomicBool::new(false),
             notes: Mutex::default(),
+            end: Arc::default(),
         }
+    }
+
+    /// What tells when nothing has this any more.
+    pub(crate) fn end(&self) -> Arc<End> {
+        Arc::clone(&self.end)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -59,28 +105,58 @@ impl Side {
     pub(crate) fn note_launch(&self, number: u64) {
         self.launched.store(number + 1, Ordering::Release);
         if self.tells {
-            let (lock, bell) = &self.bell;
-            drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
-            bell.notify_all();
+            drop(self.turn());
+            self.bell.notify_all();
         }
     }
 
-    /// Waits until a command was launched, or will never be. `is_over` may launch commands.
+    /// Calls the callback of a command, unless the call that submitted it has returned without it.
+    pub(crate) fn run(&self, number: u64, call: impl FnOnce() -> XResultValue) -> XResultValue {
+        if !self.tells {
+            return call();
+        }
+        let mut turn = self.turn();
+        let is_over = turn.given_up.contains(&number);
+        // Commands are launched in order, so those before this one are done with.
+        turn.given_up.retain(|over| *over > number);
+        if is_over {
+            return XResult::kXSchedErrorNotAllowed as XResultValue;
+        }
+        turn.running = Some(number);
+        drop(turn);
+        let answer = call();
+        self.turn().running = None;
+        self.bell.notify_all();
+        answer
+    }
+
+    /// Waits until a command was launched, or will never be: neither then does its callback run,
+    /// nor will it be called. `is_over` may launch commands.
+    ///
+    /// A command is over also when its device is lost, and meanwhile another thread may be in its
+    /// callback, or about to call it.
     pub(crate) fn wait_launched(&self, number: u64, is_over: impl Fn() -> bool) {
-        let (lock, bell) = &self.bell;
         let launched = || self.launched.load(Ordering::Acquire) > number;
-        while !launched() && !is_over() {
-            let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-            if !launched() {
-                drop(bell.wait_timeout(guard, LOOK));
+        while !launched() {
+            let is_over = is_over();
+            let mut turn = self.turn();
+            if launched() {
+                return;
             }
+            if is_over && turn.running != Some(number) {
+                turn.given_up.push(number);
+                return;
+            }
+            drop(self.bell.wait_timeout(turn, LOOK));
         }
     }
 
     /// A callback answered that it failed.
     pub(crate) fn note_refused(&self, number: u64, answer: XResultValue) {
         let mut notes = self.notes();
-        notes.unreported.push_back(number);
+        // What runs on the device's thread fails after a later command that was only launched.
+        let at = notes.unreported.partition_point(|earlier| *earlier < number);
+        notes.unreported.insert(at, number);
         if notes.answers.len() == ANSWERS_MAX {
             notes.answers.pop_front();
         }
@@ -142,7 +218,46 @@ fn known(answer: XResultValue) -> XResult {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+
+    #[test]
+    fn a_command_that_is_over_while_its_callback_runs_is_waited_for() {
+        let side = Side::new(1, true);
+        let (started, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                side.run(0, || {
+                    started.store(true, Ordering::Release);
+                    std::thread::sleep(Duration::from_millis(20));
+                    ended.store(true, Ordering::Release);
+                    0
+                })
+            });
+            side.wait_launched(0, || started.load(Ordering::Acquire));
+            assert!(ended.load(Ordering::Acquire));
+        });
+    }
+
+    #[test]
+    fn a_command_whose_submitter_was_told_that_it_is_over_is_not_called() {
+        let side = Side::new(1, true);
+        side.wait_launched(0, || true);
+        assert_ne!(side.run(0, || unreachable!("it is over")), 0);
+        assert_eq!(side.run(1, || 0), 0);
+        assert!(side.turn().given_up.is_empty());
+    }
+
+    #[test]
+    fn failures_are_reported_in_the_order_of_commands() {
+        let side = Side::new(1, false);
+        side.note_refused(5, 1);
+        side.note_refused(3, 1);
+        assert_eq!(side.first_refused(9), Some(3));
+        side.report_refused();
+        assert_eq!(side.first_refused(9), Some(5));
+    }
 
     #[test]
     fn a_waiter_that_asks_whether_it_is_over_may_launch() {

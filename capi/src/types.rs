@@ -181,6 +181,13 @@ pub enum XPolicyType {
     kPolicyCompletelyFairScheduler = 10,
     kPolicyMultiLevelFeedbackQueue = 11,
     kPolicyMax = 12,
+    kPolicyFirstComeFirstServed = 1000,
+    kPolicyEarliestDeadlineFirst = 1001,
+    kPolicyWeightedFairQueueing = 1002,
+    kPolicyStrictEarliestDeadlineFirst = 1003,
+    kPolicyStrictKEarliestDeadlineFirst = 1004,
+    kPolicyStrictUtilizationPartition = 1005,
+    kPolicyStrictWeightedFairQueueing = 1006,
 }
 
 /// An `XResult` as it comes from C, where any number can be in it.

@@ -24,6 +24,7 @@
 //! * [`HipGraph`] is a row of commands that is launched as one.
 //! * [`HipModule`] and [`HipFunction`] are where kernels come from.
 //! * [`WaitLowering`] is what the runtime makes of a wait for a word.
+//! * [`loaded`] finds what the process has loaded, under whatever names.
 //! * [`raw`] has the declarations of HIP's C interface that are used, and no others.
 //!
 //! `docs/src/guides/amd.md` says which versions were checked, how, and what has not run on a
@@ -38,6 +39,7 @@ mod function;
 mod graph;
 mod kernels;
 mod library;
+pub mod loaded;
 mod lowering;
 mod memory;
 mod module;

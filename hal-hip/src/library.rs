@@ -1,11 +1,12 @@
 //! Where the runtime comes from.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use crate::error::{HipError, Tried};
+use crate::loaded;
 use crate::raw::Table;
 
 /// The variable of the environment that names the library to load, by its path or its name. If it
@@ -16,6 +17,9 @@ pub const LIBRARY_VARIABLE: &str = "XSCHED_HIP_LIB";
 /// with development packages only, and may lead to any version.
 const NAMES: [&str; 4] =
     ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
+
+/// A function by which a runtime is known that is loaded already.
+const OF_RUNTIME: &CStr = c"hipRuntimeGetVersion";
 
 /// HIP's runtime, loaded, with its functions looked up once.
 ///
@@ -29,8 +33,12 @@ pub struct HipLibrary {
 }
 
 impl HipLibrary {
-    /// Loads what [`LIBRARY_VARIABLE`] names, or else the first of `libamdhip64.so.7`, `.so.6`,
-    /// `.so.5` and `.so` that the system's loader finds.
+    /// Takes what [`LIBRARY_VARIABLE`] names, or else the runtime that the process has loaded,
+    /// under whatever name, since its streams are of that; or else loads the first of
+    /// `libamdhip64.so.7`, `.so.6`, `.so.5` and `.so` that the system's loader finds.
+    ///
+    /// If several are loaded, the one that the program links or that is loaded for all counts, then
+    /// the one that was loaded first.
     ///
     /// # Errors
     /// If none can be loaded, or the first that can lacks a function.
@@ -46,6 +54,14 @@ impl HipLibrary {
                 }
                 other => other,
             });
+        }
+        if let Some(there) = loaded::symbol(OF_RUNTIME, std::ptr::null()) {
+            // SAFETY: it is loaded, and has a function that only HIP's runtime has.
+            match unsafe { Self::open(&there.library) } {
+                // The program itself has it, and cannot be opened by its path.
+                Err(HipError::NotFound { .. }) => {}
+                other => return other,
+            }
         }
         let mut tried = Tried::default();
         for name in NAMES {

@@ -51,7 +51,13 @@ impl BusyLoop {
     /// ```
     #[must_use]
     pub fn command(self, ns: u64) -> HostCommand {
-        let command = HostCommand::function(compute, self.iterations(ns), 0);
+        Self::command_of(self.iterations(ns))
+    }
+
+    /// A command that computes for so many iterations, as [`BusyLoop::iterations`] gives them.
+    #[must_use]
+    pub fn command_of(iterations: u64) -> HostCommand {
+        let command = HostCommand::function(compute, iterations, 0);
         // SAFETY: `compute` works in registers: it holds nothing, calls nothing and cannot panic.
         unsafe { command.interruptible() }
     }

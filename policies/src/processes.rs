@@ -5,7 +5,7 @@
 //! the strict option, percentages are proportions. With it they are also upper bounds: each process
 //! has a budget that grows by its percentage of the time, up to that of one timeslice, and shrinks
 //! by the device time that it uses, as measured. Below zero it waits, even if no other process
-//! wants the device.
+//! wants the device. A process whose queues have no hint has no upper bound.
 //!
 //! There is room for [`PLACES`] processes, counted once for each device. A further one takes part
 //! in the turns of another process of its device; on a device without any it is not scheduled.
@@ -454,7 +454,7 @@ impl Processes {
             let share = u128::from(end.saturating_sub(used)) * u128::from(process.permille);
             left = Duration::from_ns(share.div_ceil(u128::from(SCALE)) as u64);
         }
-        if self.strict {
+        if self.strict && process.hinted {
             let spent = i64::try_from(running.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX);
             let budget = process.budget.saturating_sub(spent).max(0);
             left = left.min(Duration::from_ns(budget.unsigned_abs() / WHOLE));
@@ -487,7 +487,8 @@ impl Processes {
 
     /// The process that is to have the next turn, other than `but`.
     fn behind_most(&self, now: Instant, device: DeviceId, but: Option<usize>) -> Option<usize> {
-        let affords = |p: &Process| !self.strict || p.budget(now) >= self.least_budget();
+        let affords =
+            |p: &Process| !self.strict || !p.hinted || p.budget(now) >= self.least_budget();
         let may = |p: &Process| p.device == device && p.queues > 0 && p.ready > 0 && affords(p);
         let others = self.places.iter().enumerate().filter(|(place, _)| Some(*place) != but);
         others

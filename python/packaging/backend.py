@@ -21,6 +21,8 @@ import maturin
 ROOT = Path(__file__).resolve().parents[2]
 #: Where the package looks for them first.
 LIBRARIES = ROOT / "python" / "xsched" / "lib"
+#: Where the package looks for scenarios, and the devices that they name.
+DATA = ROOT / "python" / "xsched" / "data"
 #: The libraries of the C interface, by the name of their cargo target.
 NAMES = ("preempt", "halhip", "halcuda", "halhost")
 
@@ -102,7 +104,10 @@ def _cargo(*arguments: str) -> str:
 
 
 def _build_libraries(profile: str) -> None:
-    """Builds the C libraries and copies them to where the package looks for them."""
+    """Builds the C libraries and copies them, and the scenarios, to where the package looks."""
+    shutil.rmtree(DATA, ignore_errors=True)
+    for folder in ("scenarios", "devices"):
+        shutil.copytree(ROOT / "sim" / folder, DATA / folder)
     packages = _packages()
     chosen = [word for package in packages.values() for word in ("--package", package)]
     said = _cargo(

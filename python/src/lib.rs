@@ -4,7 +4,6 @@
 //! Programs have no business here; they use `xsched.sim`, which wraps what this module gives in
 //! dataclasses. What follows runs the simulator without the interpreter's lock, and takes it only
 //! to ask a policy that is written in Python (`policy`).
-#![forbid(unsafe_code)]
 
 mod decisions;
 mod launches;

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
+import time
+import weakref
 from typing import Callable
 
 import pytest
 
 import xsched
-from xsched import Command, HwQueue, Queue, Runtime, XResult, XSched
+from xsched import Command, HwQueue, Queue, Runtime, XResult, XSched, sim
 from xsched._callbacks import callbacks
 
 
@@ -49,6 +52,7 @@ def test_what_a_function_raises_is_the_cause() -> None:
         with pytest.raises(xsched.XSchedError) as caught:
             command.wait()
         assert isinstance(caught.value.__cause__, KeyError)
+        assert str(caught.value) == "XQueueWait: the command's function raised KeyError('on purpose')"
         assert caught.value.call == "XQueueWait" and caught.value.result != 0
         # A wait for all raises it as well, once.
         with pytest.raises(xsched.UnknownError):
@@ -156,7 +160,9 @@ def test_a_runtime_sets_the_scheduler_and_closes_its_queues() -> None:
             runtime.set_policy(name.upper())
         runtime.set_app_managed()
     assert high.handle == low.handle == 0
-    with pytest.raises(ValueError, match="no policy 'nope'; there are hpf, "):
+    # One list everywhere.
+    assert list(Runtime.POLICIES) == sim.policy_names()
+    with pytest.raises(ValueError, match="no policy 'nope'; there are fcfs, hpf, "):
         Runtime("nope")
     with pytest.raises(ValueError):
         Runtime(timeslice_us=1)
@@ -184,6 +190,114 @@ def test_the_urgent_queue_runs_first() -> None:
         low.wait()
         runtime.set_app_managed()
     assert sorted(order) == ["blocker"] + ["high"] * 3 + ["low"] * 3
+
+
+def test_functions_that_are_dropped_are_let_go_of() -> None:
+    class Kept:
+        def __call__(self, _: int) -> None: ...
+
+    with Queue.on_host() as queue:
+        for wait in (False, True):
+            queue.submit(Command.timed(1_000 if wait else 0))
+            if not wait:
+                queue.wait()
+            queue.suspend()
+            functions = [Kept() for _ in range(200)]
+            alive = weakref.WeakSet(functions)
+            for function in functions:
+                queue.submit(function)
+            del function, functions
+            assert len(alive) == 200
+            queue.resume(drop_commands=True)
+            if wait:
+                queue.wait()
+            gc.collect()
+            assert len(alive) == 0 and len(callbacks) == 0
+
+
+def test_queues_that_nobody_refers_to_close() -> None:
+    ran: list[int] = []
+    with Runtime() as runtime:
+        # More than a process can have.
+        for _ in range(1_100):
+            handle = runtime.host_queue().handle
+        assert XSched.XQueueQuery(handle)[0] == XResult.kXSchedErrorNotFound
+        # What was submitted runs.
+        Queue.on_host().submit(appending(ran, 1)).wait
+        queue = runtime.host_queue()
+        queue.suspend()
+        queue.submit(Command.timed(2_000))
+        queue.submit(appending(ran, 2))
+        del queue
+        with Queue.on_host() as other:
+            while sorted(ran) != [1, 2]:
+                other.submit(Command.timed(100)).wait()
+    # One that was there already is not the second object's to close.
+    with HwQueue.on_host() as hardware, Queue(hardware) as queue:
+        Queue(hardware)
+        assert queue.is_idle
+
+
+def test_an_urgent_function_on_the_device_does_not_come_after_all_others() -> None:
+    ran: list[int] = []
+
+    def background(_: int) -> None:
+        time.sleep(0.001)
+        ran.append(0)
+
+    with Runtime("hpf") as runtime:
+        urgent, low = (runtime.host_queue(priority=value) for value in (10, 0))
+        for _ in range(50):
+            low.submit(Command.function(background))
+        threads: list[int] = []
+        urgent.submit(Command.function(lambda _: threads.append(threading.get_native_id()))).wait()
+        # At level 1 what is launched runs: 16 at most.
+        assert len(ran) < 40
+        assert threads != [threading.get_native_id()]
+        low.wait()
+        assert len(ran) == 50
+        failing = low.submit(Command.function(lambda _: ran.remove(99)))
+        with pytest.raises(xsched.UnknownError, match="the command's function raised ValueError"):
+            failing.wait()
+        runtime.set_app_managed()
+
+
+def test_a_function_can_submit_and_launch() -> None:
+    ran: list[int] = []
+    with Queue.on_host() as first, Queue.on_host() as second, HwQueue.on_host() as hardware:
+
+        def submits(_: int) -> None:
+            second.submit(appending(ran, 1))
+            hardware.launch(Command.callback(appending(ran, 2)))
+            ran.append(3)
+
+        for _ in range(20):
+            first.submit(submits).wait()
+            second.wait()
+    assert sorted(ran) == [1] * 20 + [2] * 20 + [3] * 20
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_the_child_of_a_fork_within_a_function_can_use_queues() -> None:
+    status: list[int] = []
+
+    def forks(_: int) -> None:
+        child = os.fork()
+        if child == 0:
+            code = 99
+            try:
+                ran: list[int] = []
+                with Queue.on_host() as queue:
+                    queue.submit(appending(ran, 1))
+                    queue.submit(Command.timed(10)).wait()
+                code = 7 if ran == [1] else 8
+            finally:
+                os._exit(code)
+        status.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    with Queue.on_host() as queue:
+        queue.submit(forks).wait()
+    assert status == [7]
 
 
 @pytest.mark.parametrize("rounds", [50])

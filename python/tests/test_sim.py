@@ -47,8 +47,10 @@ def test_a_scenario_comes_from_a_file_text_or_a_dictionary(
 def test_what_is_wrong_with_a_scenario_is_said(small: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="here.toml:1: version: missing"):
         sim.Scenario.parse("name = 'x'", "here.toml")
-    with pytest.raises(ValueError, match="gone.toml.*cannot be read"):
+    with pytest.raises(FileNotFoundError, match="gone.toml"):
         sim.Scenario.load(tmp_path / "gone.toml")
+    with pytest.raises(IsADirectoryError):
+        sim.run(tmp_path)
     with pytest.raises(ValueError, match="<dict>.*task.1..commands"):
         small["task"][1]["commands"] = 0
         sim.Scenario.of(small)
@@ -56,6 +58,26 @@ def test_what_is_wrong_with_a_scenario_is_said(small: dict[str, Any], tmp_path: 
         sim.Scenario.of({"version": None})
     with pytest.raises(TypeError):
         sim.Scenario.of({"version": object()})
+
+
+def test_scenarios_come_with_the_package() -> None:
+    names = sim.scenario_names()
+    assert {"bert-mi308x", "paper/priority"} <= set(names)
+    for name in names:
+        assert sim.Scenario.bundled(name).tasks
+    with pytest.raises(ValueError, match="no scenario 'nope'; there are .*bert-mi308x"):
+        sim.Scenario.bundled("nope")
+
+
+def test_figures_can_be_had_as_a_dataframe(bert: sim.Scenario) -> None:
+    outcome = sim.run(bert, "hpf")
+    frame = outcome.to_dataframe()
+    assert list(frame["task"]) == ["a", "b", "c"] and set(frame["policy"]) == {"hpf"}
+    assert list(frame["p99_ms"]) == [task.p99_ms for task in outcome.tasks]
+    comparison = sim.compare(bert, ["fcfs", "hpf"], levels=[1])
+    frame = comparison.to_dataframe()
+    assert len(frame) == len(comparison.rows) == 6
+    assert list(frame["mean_ms"]) == [row.mean_ms for row in comparison.rows]
 
 
 def test_an_outcome_has_the_figures(bert: sim.Scenario) -> None:

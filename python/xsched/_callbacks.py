@@ -10,7 +10,7 @@ import atexit
 import itertools
 import os
 import threading
-from typing import Callable, Dict, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import _native
 from ._types import HwCommandHandle, HwQueueHandle, XQueueHandle, XResult
@@ -27,12 +27,14 @@ FAILURES_MAX = 256
 class _Waiting:
     """A function that is still to run."""
 
-    __slots__ = ("command", "function", "queue")
+    __slots__ = ("command", "function", "queue", "submitted")
 
     def __init__(self, function: Launch) -> None:
         self.function = function
         self.command: HwCommandHandle = 0
         self.queue: XQueueHandle = 0
+        #: The call that submits it has returned.
+        self.submitted = False
 
 
 class Callbacks:
@@ -73,7 +75,8 @@ class Callbacks:
             self._failures.pop(command, None)
 
     def submitting(self, queue: XQueueHandle, command: HwCommandHandle) -> None:
-        """The command goes into a queue, or (0) did not. A drop there is not announced."""
+        """The command goes into a queue, or (0) did not. A drop there is not announced: see
+        `submitted_to`."""
         with self._lock:
             number = self._of_command.get(command, 0)
             waiting = self._waiting.get(number)
@@ -82,6 +85,26 @@ class Callbacks:
                 waiting.queue = queue
                 if queue:
                     self._of_queue.setdefault(queue, set()).add(number)
+
+    def submitted(self, command: HwCommandHandle) -> None:
+        """The command is in its queue."""
+        with self._lock:
+            waiting = self._waiting.get(self._of_command.get(command, 0))
+            if waiting is not None:
+                waiting.submitted = True
+
+    def submitted_to(self, queue: XQueueHandle) -> List[int]:
+        """The functions in the queue that have not been called. When it has done all that is in it
+        now, those that still have not were dropped: `forget_all` them."""
+        with self._lock:
+            numbers = self._of_queue.get(queue, ())
+            return [number for number in numbers if self._waiting[number].submitted]
+
+    def forget_all(self, numbers: Iterable[int]) -> None:
+        """These functions will not run."""
+        with self._lock:
+            for number in numbers:
+                self._drop(number)
 
     def closed(self, queue: XQueueHandle) -> None:
         """The queue is gone, and what it had not run will not run."""

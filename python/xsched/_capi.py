@@ -67,7 +67,11 @@ def declare(library: ctypes.CDLL, arguments: Dict[str, List[Any]]) -> ctypes.CDL
 def preempt() -> ctypes.CDLL:
     """libpreempt.so. Raises LibraryNotFoundError."""
     library = declare(load("preempt"), _ARGUMENTS)
-    # An addition, which the C++ library lacks.
+    # Additions, which the C++ library lacks.
+    forget = getattr(library, "xsched_private_queue_forget", None)
+    if forget is not None:
+        forget.argtypes = [_HANDLE]
+        forget.restype = c_int32
     explain = getattr(library, "XSchedGetLastErrorString", None)
     if explain is not None:
         explain.argtypes = []
@@ -87,6 +91,32 @@ def _handle(name: str, *arguments: Any) -> Tuple[XResult, int]:
     handle = c_uint64()
     result = getattr(preempt(), name)(byref(handle), *arguments)
     return XResult(result), handle.value
+
+
+def create_command(function: Any, launch: Launch) -> Tuple[XResult, HwCommandHandle]:
+    """Makes a command of a function of Python by a function of the C interface that takes one."""
+    number = callbacks.add(launch)
+    handle = c_uint64()
+    result = XResult(function(byref(handle), LAUNCH, number))
+    if result == XResult.kXSchedSuccess:
+        callbacks.name(number, handle.value)
+    else:
+        callbacks.forget(number)
+    return result, handle.value
+
+
+def _forget_dropped(xq: XQueueHandle) -> None:
+    """Lets go of functions that were dropped, once the queue has nothing to do."""
+    waiting = callbacks.submitted_to(xq)
+    if waiting and XSched.XQueueQuery(xq)[1] == XQueueState.kQueueStateIdle:
+        callbacks.forget_all(waiting)
+
+
+def forget_queue(xq: XQueueHandle, hwq: HwQueueHandle) -> None:
+    """Ends a queue that no object has any more, and `hwq` unless it is 0. What was submitted runs."""
+    preempt().xsched_private_queue_forget(xq)
+    if hwq:
+        preempt().HwQueueDestroy(hwq)
 
 
 class XSched:
@@ -128,7 +158,9 @@ class XSched:
         """Submits a command. It may wait for room."""
         callbacks.submitting(xq, hw_cmd)
         result = XResult(preempt().XQueueSubmit(xq, hw_cmd))
-        if result != XResult.kXSchedSuccess:
+        if result == XResult.kXSchedSuccess:
+            callbacks.submitted(hw_cmd)
+        else:
             callbacks.submitting(0, hw_cmd)
         return result
 
@@ -140,7 +172,9 @@ class XSched:
     @staticmethod
     def XQueueWaitAll(xq: XQueueHandle) -> XResult:
         """Waits for all that was submitted."""
-        return XResult(preempt().XQueueWaitAll(xq))
+        result = XResult(preempt().XQueueWaitAll(xq))
+        _forget_dropped(xq)
+        return result
 
     @staticmethod
     def XQueueQuery(xq: XQueueHandle) -> Tuple[XResult, XQueueState]:
@@ -157,7 +191,10 @@ class XSched:
     @staticmethod
     def XQueueResume(xq: XQueueHandle, flags: int) -> XResult:
         """Ends a hold. `flags` are of XQueueResumeFlag."""
-        return XResult(preempt().XQueueResume(xq, flags))
+        result = XResult(preempt().XQueueResume(xq, flags))
+        if flags:
+            _forget_dropped(xq)
+        return result
 
     @staticmethod
     def XQueueProfileHwCommandCount(xq: XQueueHandle) -> Tuple[XResult, int]:
@@ -187,13 +224,7 @@ class XSched:
 
         An addition: the C++ XSched's Python module lacks it.
         """
-        number = callbacks.add(launch)
-        result, command = _handle("HwCommandCreateCallback", LAUNCH, number)
-        if result == XResult.kXSchedSuccess:
-            callbacks.name(number, command)
-        else:
-            callbacks.forget(number)
-        return result, command
+        return create_command(preempt().HwCommandCreateCallback, launch)
 
     @staticmethod
     def HwCommandDestroy(hw_cmd: HwCommandHandle) -> XResult:

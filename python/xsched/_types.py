@@ -168,3 +168,11 @@ class XPolicyType(IntEnum):
     kPolicyCompletelyFairScheduler = 10
     kPolicyMultiLevelFeedbackQueue = 11
     kPolicyMax = 12
+    # Additions, which the C++ library lacks.
+    kPolicyFirstComeFirstServed = 1000
+    kPolicyEarliestDeadlineFirst = 1001
+    kPolicyWeightedFairQueueing = 1002
+    kPolicyStrictEarliestDeadlineFirst = 1003
+    kPolicyStrictKEarliestDeadlineFirst = 1004
+    kPolicyStrictUtilizationPartition = 1005
+    kPolicyStrictWeightedFairQueueing = 1006

@@ -81,8 +81,12 @@ def check(call: str, result: XResult) -> None:
         raise error
 
 
-def error_of(call: str, result: XResult) -> Optional[XSchedError]:
-    """The error that goes with a result of this thread's last call; None for success."""
+def error_of(
+    call: str, result: XResult, cause: Optional[BaseException] = None
+) -> Optional[XSchedError]:
+    """The error that goes with a result of this thread's last call; None for success. `cause` is what
+    a function of Python raised, if that is why."""
     if result == XResult.kXSchedSuccess:
         return None
-    return _ERRORS.get(result, UnknownError)(call, result, last_error())
+    detail = last_error() if cause is None else f"the command's function raised {cause!r}"
+    return _ERRORS.get(result, UnknownError)(call, result, detail)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, byref, c_int64, c_uint64
+from ctypes import POINTER, byref, c_int64, c_uint64, c_void_p
 from functools import lru_cache
 from typing import Tuple
 
-from ._capi import declare
+from ._callbacks import Launch
+from ._capi import create_command, declare
 from ._library import load
 from ._types import HwCommandHandle, HwQueueHandle, XResult
 
@@ -18,7 +19,12 @@ __all__ = ["XSchedHost"]
 def _library() -> ctypes.CDLL:
     out = POINTER(c_uint64)
     return declare(
-        load("halhost"), {"HostQueueCreate": [out], "HostCommandCreateTimed": [out, c_int64]}
+        load("halhost"),
+        {
+            "HostQueueCreate": [out],
+            "HostCommandCreateTimed": [out, c_int64],
+            "HostCommandCreateFunction": [out, c_void_p, c_void_p],
+        },
     )
 
 
@@ -38,3 +44,8 @@ class XSchedHost:
         handle = c_uint64()
         result = _library().HostCommandCreateTimed(byref(handle), us)
         return XResult(result), handle.value
+
+    @staticmethod
+    def HostCommandCreateFunction(function: Launch) -> Tuple[XResult, HwCommandHandle]:
+        """A command that runs a function on the thread of the hardware queue, which it gets."""
+        return create_command(_library().HostCommandCreateFunction, function)

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, U
 
 from . import _streams
 from ._callbacks import Launch, callbacks
-from ._capi import XSched
+from ._capi import XSched, forget_queue
 from ._streams import Backend
 from ._types import (
     HwCommandHandle,
@@ -118,6 +118,17 @@ class Command:
         check("HostCommandCreateTimed", result)
         return cls(handle)
 
+    @classmethod
+    def function(cls, function: Launch) -> Command:
+        """A command for the processor that runs `function` on the thread of the hardware queue.
+
+        Unlike one of `callback`, it takes its turn among all commands of the device, and is done when
+        the function returns. A hold takes effect when it has returned.
+        """
+        result, handle = XSchedHost.HostCommandCreateFunction(function)
+        check("HostCommandCreateFunction", result)
+        return cls(handle)
+
     @property
     def handle(self) -> HwCommandHandle:
         """For the C interface."""
@@ -129,8 +140,9 @@ class Command:
         if not self._queue:
             detail = "the command was not submitted; submit it to a queue first"
             raise NotAllowedError("XQueueWait", XResult.kXSchedErrorNotAllowed, detail)
-        error = error_of("XQueueWait", XSched.XQueueWait(self._queue, self._handle))
+        result = XSched.XQueueWait(self._queue, self._handle)
         cause = callbacks.failure(self._handle)
+        error = error_of("XQueueWait", result, cause)
         if error is not None:
             raise error from cause
 
@@ -143,8 +155,9 @@ class Command:
 class Queue:
     """A queue that a scheduler can hold: an XQueue. A context manager.
 
-    At the end of a `with` block it waits for what was submitted and closes. It may be used from any
-    thread; while one waits, others of Python run.
+    At the end of a `with` block it waits for what was submitted and closes. One that no object refers
+    to any more closes as well, without a wait: what was submitted runs. Close one on a stream before
+    the stream ends. It may be used from any thread; while one waits, others of Python run.
     """
 
     def __init__(
@@ -169,13 +182,20 @@ class Queue:
         flags = XQueueCreateFlag.kQueueCreateFlagNone
         if blocking_submit:
             flags = XQueueCreateFlag.kQueueCreateFlagBlockingSubmit
+        is_new = XSched.XQueueGet(hardware.handle)[0] != XResult.kXSchedSuccess
         result, handle = XSched.XQueueCreate(hardware.handle, level, flags)
         self._hardware = hardware
         self._owns_hardware = owns_hardware
         self._handle = 0
+        self._finalizer: Optional[weakref.finalize[..., Queue]] = None
         try:
             check("XQueueCreate", result)
             self._handle = handle
+            # One that was there already, an interposer's say, is not this object's to end.
+            if is_new:
+                hwq = hardware.handle if owns_hardware else 0
+                self._finalizer = weakref.finalize(self, forget_queue, handle, hwq)
+                self._finalizer.atexit = False
             if threshold is not None or batch_size is not None:
                 self.set_launch_config(threshold, batch_size)
             if priority is not None:
@@ -218,9 +238,12 @@ class Queue:
     def wait(self) -> None:
         """Waits for all that was submitted. Raises the first failure of a command since the last time,
         even if a thread has waited for that command."""
-        error = error_of("XQueueWaitAll", XSched.XQueueWaitAll(self._handle))
+        result = XSched.XQueueWaitAll(self._handle)
+        failed = result != XResult.kXSchedSuccess
+        cause = callbacks.failure_in(self._handle) if failed else None
+        error = error_of("XQueueWaitAll", result, cause)
         if error is not None:
-            raise error from callbacks.failure_in(self._handle)
+            raise error from cause
 
     @property
     def is_idle(self) -> bool:
@@ -307,7 +330,7 @@ class Queue:
         """Ends it after all that was submitted has run; a hold ends too. Closing twice is fine."""
         if self._handle:
             check("XQueueDestroy", XSched.XQueueDestroy(self._handle))
-            self._handle = 0
+            self._closed()
         if self._owns_hardware:
             self._hardware.close()
 
@@ -315,10 +338,15 @@ class Queue:
         """Closes it where an error is on its way already."""
         if self._handle:
             XSched.XQueueDestroy(self._handle)
-            self._handle = 0
+            self._closed()
         if self._owns_hardware and self._hardware.handle:
             XSched.HwQueueDestroy(self._hardware.handle)
             self._hardware._handle = 0
+
+    def _closed(self) -> None:
+        self._handle = 0
+        if self._finalizer is not None:
+            self._finalizer.detach()
 
     def __enter__(self) -> Queue:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import TracebackType
 from typing import Any, Dict, List, Optional, Type, Union
 
@@ -14,17 +15,24 @@ from .queues import Queue
 __all__ = ["Runtime"]
 
 _POLICIES: Dict[str, XPolicyType] = {
+    "fcfs": XPolicyType.kPolicyFirstComeFirstServed,
     "hpf": XPolicyType.kPolicyHighestPriorityFirst,
     "hhpf": XPolicyType.kPolicyHeterogeneousHighestPriorityFirst,
     "chpf": XPolicyType.kPolicyCPUHighestPriorityFirst,
-    "up": XPolicyType.kPolicyUtilizationPartition,
-    "pup": XPolicyType.kPolicyProcessUtilizationPartition,
-    "spup": XPolicyType.kPolicyStrictProcessUtilizationPartition,
+    "edf": XPolicyType.kPolicyEarliestDeadlineFirst,
     "kedf": XPolicyType.kPolicyKEarliestDeadlineFirst,
     "lax": XPolicyType.kPolicyLaxity,
+    "up": XPolicyType.kPolicyUtilizationPartition,
+    "wfq": XPolicyType.kPolicyWeightedFairQueueing,
     "awf": XPolicyType.kPolicyActiveWindowFirst,
-    "cfs": XPolicyType.kPolicyCompletelyFairScheduler,
     "mlfq": XPolicyType.kPolicyMultiLevelFeedbackQueue,
+    "cfs": XPolicyType.kPolicyCompletelyFairScheduler,
+    "pup": XPolicyType.kPolicyProcessUtilizationPartition,
+    "spup": XPolicyType.kPolicyStrictProcessUtilizationPartition,
+    "strict_edf": XPolicyType.kPolicyStrictEarliestDeadlineFirst,
+    "strict_kedf": XPolicyType.kPolicyStrictKEarliestDeadlineFirst,
+    "strict_up": XPolicyType.kPolicyStrictUtilizationPartition,
+    "strict_wfq": XPolicyType.kPolicyStrictWeightedFairQueueing,
 }
 
 
@@ -35,11 +43,12 @@ class Runtime:
             urgent = runtime.host_queue(priority=10, level=3)
 
     There is one scheduler per process, so two of these set the same one. Closing closes the queues,
-    after all that was submitted to them has run; the scheduler goes on.
+    after all that was submitted to them has run; the scheduler goes on. A queue that the program does
+    not keep closes by itself.
     """
 
-    #: The names of policies.
-    POLICIES = (*_POLICIES, "fcfs")
+    #: The names of policies, the same as in the simulator and in `XSCHED_POLICY`.
+    POLICIES = tuple(_POLICIES)
 
     def __init__(
         self,
@@ -52,7 +61,7 @@ class Runtime:
 
         Raises ValueError for an unknown name or a number out of range.
         """
-        self._queues: List[Queue] = []
+        self._queues: List[weakref.ref[Queue]] = []
         if policy is not None:
             self.set_policy(policy)
         if timeslice_us is not None:
@@ -63,10 +72,7 @@ class Runtime:
     def set_policy(self, policy: Union[str, XPolicyType]) -> None:
         """Puts a policy in charge. Raises ValueError for an unknown name."""
         if isinstance(policy, str):
-            name = policy.lower()
-            if name == "fcfs":
-                self.set_app_managed()
-                return
+            name = policy.lower().replace("-", "_")
             if name not in _POLICIES:
                 raise ValueError(f"no policy {policy!r}; there are {', '.join(self.POLICIES)}")
             policy = _POLICIES[name]
@@ -97,17 +103,19 @@ class Runtime:
         return self._keep(Queue.on_host(**options))
 
     def _keep(self, queue: Queue) -> Queue:
-        self._queues = [known for known in self._queues if known.handle]
-        self._queues.append(queue)
+        alive = [(known, known()) for known in self._queues]
+        self._queues = [known for known, it in alive if it is not None and it.handle]
+        self._queues.append(weakref.ref(queue))
         return queue
 
     def close(self) -> None:
         """Closes the queues that were made through this. Raises what the first failed with."""
-        queues, self._queues = self._queues, []
+        queues, self._queues = [known() for known in self._queues], []
         errors: List[Exception] = []
         for queue in queues:
             try:
-                queue.close()
+                if queue is not None:
+                    queue.close()
             except Exception as error:
                 errors.append(error)
         if errors:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import (
     Any,
@@ -53,7 +53,11 @@ __all__ = [
     "compare",
     "policy_names",
     "run",
+    "scenario_names",
 ]
+
+#: Where the wheel has them.
+_SCENARIOS = Path(__file__).resolve().parent / "data" / "scenarios"
 
 
 class Samples(Protocol):
@@ -62,6 +66,14 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Any: ...
     def __iter__(self) -> Iterator[Any]: ...
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("to_dataframe needs pandas; `pip install pandas`") from error
+    return pandas
 
 
 def _samples(data: bytes) -> Samples:
@@ -86,10 +98,21 @@ class Scenario:
     def load(cls, path: Union[str, "os.PathLike[str]"]) -> Scenario:
         """Reads a file.
 
-        Raises ValueError, with the file, the line and the key, if it is not a scenario or cannot
-        be read.
+        Raises OSError (FileNotFoundError, say) if it cannot be read, and ValueError, with the file,
+        the line and the key, if it is not a scenario.
         """
-        return cls(_native.RawScenario.load(os.fspath(path)))
+        with open(path, "rb"):
+            return cls(_native.RawScenario.load(os.fspath(path)))
+
+    @classmethod
+    def bundled(cls, name: str) -> Scenario:
+        """A scenario that comes with the package, by a name of `scenario_names`.
+
+        Raises ValueError for another name.
+        """
+        if name not in scenario_names():
+            raise ValueError(f"no scenario {name!r}; there are {', '.join(scenario_names())}")
+        return cls.load(_SCENARIOS / f"{name}.toml")
 
     @classmethod
     def parse(cls, text: str, file: Union[str, "os.PathLike[str]"] = "<text>") -> Scenario:
@@ -347,6 +370,21 @@ class Outcome:
         """Violations of all invariants."""
         return sum(check.violations for check in self.checks.values())
 
+    def to_dataframe(self) -> Any:
+        """The figures of the tasks as a DataFrame of pandas, a row each.
+
+        Raises ImportError without pandas.
+        """
+        head = {key: getattr(self, key) for key in ("scenario", "policy", "level", "seed")}
+        own = ["completed", "mean_ms", "p50_ms", "p99_ms", "throughput_rps"]
+        own += ["deadline_misses", "failed", "measured_ns", "device_time_ns"]
+        rows = [
+            {**head, "task": task.name, "priority": task.priority}
+            | {key: getattr(task, key) for key in own}
+            for task in self.tasks
+        ]
+        return _pandas().DataFrame(rows)
+
     def to_json(self) -> str:
         """The figures as JSON, in the form that docs/src/reference/files.md describes."""
         return self._raw.to_json()
@@ -388,6 +426,19 @@ class Comparison:
     violations: int
     #: In the form that docs/src/reference/files.md describes.
     json: str = field(repr=False)
+
+    def to_dataframe(self) -> Any:
+        """The rows as a DataFrame of pandas.
+
+        Raises ImportError without pandas.
+        """
+        return _pandas().DataFrame([asdict(row) for row in self.rows])
+
+
+def scenario_names() -> List[str]:
+    """The names of the scenarios that come with the package."""
+    files = _SCENARIOS.rglob("*.toml")
+    return sorted(file.relative_to(_SCENARIOS).with_suffix("").as_posix() for file in files)
 
 
 def policy_names() -> List[str]:

@@ -5,6 +5,7 @@ include!("../../capi/halstub.rs");
 fn main() -> Result<(), String> {
     let functions = [
         "xsched_private_interposed",
+        "xsched_private_loaded",
         "xsched_private_auto_queue",
         "XQueueDestroy",
         "XQueueSubmit",

@@ -8,14 +8,15 @@
 //! afterwards (events, waits, graphs) comes after it. If the scheduler holds the queue, or its
 //! window is full, the launch takes that long, as one into a full stream does.
 //!
-//! It fails open: what the library refuses is launched past it.
+//! It fails open: what the library refuses is launched past it. Unless `XSCHED_AUTO_XQUEUE` is `ON`
+//! it hands everything on, and starts nothing.
 #![expect(
     unsafe_code,
     reason = "it calls the library, and what comes after it in the search order"
 )]
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{PoisonError, RwLock};
 
@@ -33,7 +34,8 @@ type LaunchCallback = unsafe extern "C" fn(hwq: u64, data: *mut c_void) -> XResu
 // The interposers link with `libpreempt.so`.
 // SAFETY: these are declared as `libpreempt.so` defines them.
 unsafe extern "C" {
-    fn xsched_private_interposed();
+    fn xsched_private_interposed() -> c_int;
+    fn xsched_private_loaded(name: *const c_char, not: *const c_void) -> *mut c_void;
     fn xsched_private_auto_queue(xq: *mut u64, hwq: u64) -> XResult;
     fn XQueueDestroy(xq: u64) -> XResult;
     fn XQueueSubmit(xq: u64, hw_cmd: u64) -> XResult;
@@ -44,10 +46,13 @@ unsafe extern "C" {
         data: *mut c_void,
     ) -> XResult;
     fn HwCommandDestroy(hw_cmd: u64) -> XResult;
-    fn XSchedGetLastErrorString() -> *const std::ffi::c_char;
+    fn XSchedGetLastErrorString() -> *const c_char;
 }
 
-/// A function of the library that comes after the interposer in the search order, looked up once.
+/// A function that an interposer stands in front of, looked up once: that of the library that comes
+/// after it in the search order. A library that was loaded for its loader alone (`RTLD_LOCAL`) is
+/// not in that order, though its calls are interposed; then it is that of the first library loaded
+/// that has one.
 #[derive(Debug)]
 pub struct Next {
     name: &'static CStr,
@@ -69,7 +74,12 @@ impl Next {
             return Some(known);
         }
         // SAFETY: the name ends with zero.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        if found.is_null() {
+            let own = Self::address as *const c_void;
+            // SAFETY: the name ends with zero.
+            found = unsafe { xsched_private_loaded(self.name.as_ptr(), own) };
+        }
         self.found.store(found, Ordering::Relaxed);
         (!found.is_null()).then_some(found)
     }
@@ -96,22 +106,34 @@ impl Streams {
         Self { known: RwLock::new(None), said_so: AtomicBool::new(false) }
     }
 
-    /// Gives a new stream an XQueue, if the environment asks for one. `make` makes its hardware
-    /// queue; `priority` counts unless `XSCHED_AUTO_XQUEUE_PRIORITY` is set. If that fails, it is
-    /// said once on standard error, and the stream stays as it is.
-    pub fn attach(&self, stream: u64, priority: c_int, make: impl FnOnce(*mut u64) -> XResult) {
+    /// Gives a new stream an XQueue, if the environment asks for one; if not, nothing happens.
+    /// `make` makes its hardware queue; `priority` counts unless `XSCHED_AUTO_XQUEUE_PRIORITY` is
+    /// set. If that fails, it is said once on standard error, and the stream stays as it is.
+    ///
+    /// Returns the hardware queue if it got no XQueue. The caller destroys it if the caller made
+    /// it.
+    pub fn attach(
+        &self,
+        stream: u64,
+        priority: c_int,
+        make: impl FnOnce(*mut u64) -> XResult,
+    ) -> Option<u64> {
         let (mut hwq, mut xq) = (0, 0);
         // SAFETY: it may be called at any time.
-        unsafe { xsched_private_interposed() };
+        if unsafe { xsched_private_interposed() } == 0 {
+            return None;
+        }
         if make(&raw mut hwq) != SUCCESS {
-            return self.complain();
+            self.complain();
+            return None;
         }
         // SAFETY: the handle may be written to.
         if unsafe { xsched_private_auto_queue(&raw mut xq, hwq) } != SUCCESS {
-            return self.complain();
+            self.complain();
+            return Some(hwq);
         }
         if xq == 0 {
-            return;
+            return Some(hwq);
         }
         if priority != 0 && std::env::var_os("XSCHED_AUTO_XQUEUE_PRIORITY").is_none() {
             // SAFETY: any handle and number may be given.
@@ -119,6 +141,7 @@ impl Streams {
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.get_or_insert_default().insert(stream, Queues { hwq, xq });
+        None
     }
 
     fn complain(&self) {

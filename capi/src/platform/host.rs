@@ -12,10 +12,9 @@ use xsched_hal_host::{
     BusyLoop, HostCommand, HostConfig, HostDevice, HostError, HostPreempt, HostRetire, HostSubmit,
 };
 
-use super::{Hardware, call_for, call_now};
+use super::{Hardware, call, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
 use crate::command::{Command, Does};
-use crate::process::process;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -32,8 +31,8 @@ pub(crate) struct HostDevices {
 
 impl HostDevices {
     /// A command that computes for so many nanoseconds. The first one measures the processor.
-    pub(crate) fn command(&self, ns: u64) -> HostCommand {
-        self.busy.get_or_init(BusyLoop::calibrate).command(ns)
+    pub(crate) fn timed(&self, ns: u64) -> Command {
+        Command::compute(self.busy.get_or_init(BusyLoop::calibrate).iterations(ns))
     }
 
     /// A new hardware queue.
@@ -111,9 +110,12 @@ impl Hardware for HostHardware {
     }
 
     fn launch(&self, command: Command, hwq: HwQueueHandle) -> Answer {
-        let ns = match command.does() {
-            Does::Call(function, data) => return call_now(function, hwq, data),
-            Does::Time(ns) => ns,
+        let command = match command.does() {
+            Does::Launch(function, data) => return call_now(function, hwq, data),
+            Does::Run(function, data) => HostCommand::new(move || {
+                call(function, hwq, data);
+            }),
+            Does::Compute(iterations) => BusyLoop::command_of(iterations),
         };
         let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
         let lane = match &mut *lane {
@@ -124,7 +126,7 @@ impl Hardware for HostHardware {
                 none.insert(Lane { halves, launched: 0, retired: 0 })
             }
         };
-        lane.launch(&process().host.command(ns))
+        lane.launch(&command)
     }
 
     fn synchronize(&self) -> Answer {
@@ -136,7 +138,7 @@ impl Hardware for HostHardware {
         "there are three".to_owned()
     }
 
-    fn takes_times(&self) -> bool {
+    fn is_host(&self) -> bool {
         true
     }
 
@@ -150,10 +152,19 @@ fn nothing(_: u64, _: u64) {}
 impl Lower for HostSubmit {
     fn lower(does: Does, side: &Arc<Side>, number: u64) -> HostCommand {
         match does {
-            Does::Time(ns) => process().host.command(ns),
-            does => {
-                call_for(does, side, number);
+            Does::Compute(iterations) => BusyLoop::command_of(iterations),
+            Does::Launch(function, data) => {
+                call_for(function, data, side, number);
                 HostCommand::function(nothing, 0, 0)
+            }
+            Does::Run(function, data) => {
+                let side = Arc::clone(side);
+                HostCommand::new(move || {
+                    let answer = call(function, side.hwq, data);
+                    if answer != 0 {
+                        side.note_refused(number, answer);
+                    }
+                })
             }
         }
     }

@@ -12,7 +12,7 @@ use xsched_core::level::Level;
 pub(crate) use host::HostDevices;
 pub(crate) use stream::{CudaDevices, HipDevices};
 
-use crate::command::{Command, Does, Launch, call};
+use crate::command::{Command, Launch, call};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -33,8 +33,8 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     /// Why there is no higher level, in words for the user.
     fn why_no_higher(&self) -> String;
 
-    /// Whether it has commands that take a time.
-    fn takes_times(&self) -> bool;
+    /// Whether it has the commands of the host device.
+    fn is_host(&self) -> bool;
 
     /// The stream's address, or 0 if there is none.
     fn stream(&self) -> usize;
@@ -54,12 +54,8 @@ fn call_now(function: Launch, hwq: HwQueueHandle, data: usize) -> Answer {
 }
 
 /// Calls a callback for a command of an XQueue, and notes its failure.
-fn call_for(does: Does, side: &Side, number: u64) {
-    let answer = match does {
-        Does::Call(function, data) => call(function, side.hwq, data),
-        // They are refused when they are submitted.
-        Does::Time(_) => crate::types::XResult::kXSchedErrorNotSupported as i32,
-    };
+fn call_for(function: Launch, data: usize, side: &Side, number: u64) {
+    let answer = side.run(number, || call(function, side.hwq, data));
     if answer != 0 {
         side.note_refused(number, answer);
     }

@@ -15,7 +15,6 @@ use xsched_hal_stream::{
 use super::{Hardware, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
 use crate::command::{Command, Does};
-use crate::process::process;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -43,21 +42,28 @@ impl<A: StreamApi> Pair<A> {
     }
 
     /// A queue on a stream that the caller vouches for.
-    fn queue(self, stream: A::Stream, address: usize) -> Answer<Box<dyn Hardware>> {
+    fn queue(
+        self,
+        stream: A::Stream,
+        address: usize,
+        spacing_us: Option<u32>,
+    ) -> Answer<Box<dyn Hardware>> {
         let api = self.below.api();
         let entered = api.enter().map_err(|error| Refusal::hardware(error.to_string()))?;
         // SAFETY: the caller that made the hardware queue promised that the stream is alive.
         let kind = unsafe { api.stream_kind(stream) };
         drop(entered);
         kind.map_err(|error| Refusal::invalid(format!("the stream cannot be used: {error}")))?;
-        Ok(Box::new(StreamHardware { pair: self, stream, address }))
+        Ok(Box::new(StreamHardware { pair: self, stream, address, spacing_us }))
     }
 }
 
 /// The devices of HIP that were used.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HipDevices {
     known: Mutex<HipKnown>,
+    /// Predicted work between two gates of a stream, if not as by default; see the environment.
+    spacing_us: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +73,11 @@ struct HipKnown {
 }
 
 impl HipDevices {
+    /// None. Their streams have this much predicted work between two gates.
+    pub(crate) fn new(spacing_us: Option<u32>) -> Self {
+        Self { known: Mutex::default(), spacing_us }
+    }
+
     /// A hardware queue on a stream.
     ///
     /// # Safety
@@ -98,7 +109,7 @@ impl HipDevices {
             }
         };
         drop(known);
-        pair.queue(HipStream::from_raw(stream), address)
+        pair.queue(HipStream::from_raw(stream), address, self.spacing_us)
     }
 }
 
@@ -122,12 +133,19 @@ unsafe fn hip_device(library: &HipLibrary, stream: *mut c_void) -> Answer<u32> {
 }
 
 /// The devices of CUDA that were used.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CudaDevices {
     all: Mutex<Vec<(u32, Pair<CudaApi>)>>,
+    /// Predicted work between two gates of a stream, if not as by default; see the environment.
+    spacing_us: Option<u32>,
 }
 
 impl CudaDevices {
+    /// None. Their streams have this much predicted work between two gates.
+    pub(crate) fn new(spacing_us: Option<u32>) -> Self {
+        Self { all: Mutex::default(), spacing_us }
+    }
+
     /// A hardware queue on a stream of the current context's device.
     ///
     /// # Safety
@@ -153,7 +171,7 @@ impl CudaDevices {
             }
         };
         drop(all);
-        pair.queue(CuStream(stream), address)
+        pair.queue(CuStream(stream), address, self.spacing_us)
     }
 }
 
@@ -174,6 +192,7 @@ struct StreamHardware<A: StreamApi> {
     pair: Pair<A>,
     stream: A::Stream,
     address: usize,
+    spacing_us: Option<u32>,
 }
 
 impl<A: StreamApi> Hardware for StreamHardware<A> {
@@ -186,14 +205,14 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         // SAFETY: the caller that made the hardware queue promised that the stream outlives it.
         let stream = unsafe { StreamConfig::default().on_stream(self.stream) };
         let mut stream = stream.level_max(level.min(Level::Deactivate));
-        if let Some(us) = process().env.gate_spacing_us {
+        if let Some(us) = self.spacing_us {
             stream = stream.spacing(Spacing::of_ns(u64::from(us) * 1_000));
         }
         Ok(self.pair.device.queue(config, (stream, Arc::clone(side)))?)
     }
 
     fn launch(&self, command: Command, hwq: HwQueueHandle) -> Answer {
-        let Does::Call(function, data) = command.does() else {
+        let Does::Launch(function, data) = command.does() else {
             return Err(Refusal::invalid("the command is one for the host device"));
         };
         let entered = self.pair.below.api().enter();
@@ -223,7 +242,7 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         }
     }
 
-    fn takes_times(&self) -> bool {
+    fn is_host(&self) -> bool {
         false
     }
 
@@ -236,7 +255,10 @@ impl<A: StreamApi> Lower for StreamSubmit<A> {
     fn lower(does: Does, side: &Arc<Side>, number: u64) -> StreamCommand<A> {
         let side = Arc::clone(side);
         StreamCommand::new(move |_| {
-            call_for(does, &side, number);
+            // Others are refused when they are submitted.
+            if let Does::Launch(function, data) = does {
+                call_for(function, data, &side, number);
+            }
             Ok(())
         })
     }

@@ -130,6 +130,19 @@ pub(crate) fn answering(number: i32) -> HwCommandHandle {
     callback(answer, std::ptr::without_provenance_mut(number as usize))
 }
 
+/// A command that runs a function on the device's thread.
+pub(crate) fn function(
+    function: unsafe extern "C" fn(HwQueueHandle, *mut c_void) -> XResultValue,
+    data: *mut c_void,
+) -> HwCommandHandle {
+    let mut command = 0;
+    // SAFETY: it may be written to, and callers give functions what they take.
+    ok(unsafe {
+        xsched_private_host_command_create_function(&raw mut command, Some(function), data)
+    });
+    command
+}
+
 pub(crate) fn callback(
     launch: unsafe extern "C" fn(HwQueueHandle, *mut c_void) -> XResultValue,
     data: *mut c_void,

@@ -4,8 +4,8 @@
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Barrier, OnceLock};
 
 use crate::common::*;
 use crate::scheduler::count;
@@ -147,6 +147,26 @@ alone!(commands_of_a_stream_run_in_order_and_can_be_held, {
     assert_eq!(hwq_of(stream), Err(kXSchedErrorInvalidValue));
 });
 
+alone!(threads_that_make_a_queue_of_one_stream_get_one, {
+    for _ in 0..40 {
+        let stream = hip().stream() as usize;
+        let start = Barrier::new(4);
+        let made: Vec<_> = std::thread::scope(|scope| {
+            let make = || {
+                start.wait();
+                let hwq = hwq_of(std::ptr::with_exposed_provenance_mut(stream));
+                hwq.and_then(|hwq| Ok((hwq, create(hwq, 1, 0)?)))
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a queue")).collect()
+        });
+        assert!(made.iter().all(|queues| *queues == made[0] && queues.is_ok()), "{made:?}");
+        let (hwq, xq) = made[0].expect("queues");
+        ok(XQueueDestroy(xq));
+        ok(HwQueueDestroy(hwq));
+    }
+});
+
 alone!(a_level_above_the_streams_is_an_error_that_says_so, {
     let stream = hip().stream();
     let hwq = hwq_of(stream).expect("a hardware queue");
@@ -160,6 +180,9 @@ alone!(a_level_above_the_streams_is_an_error_that_says_so, {
     ok(XQueueSetPreemptLevel(xq, 1));
     assert_eq!(XQueueSubmit(xq, timed(1)), kXSchedErrorInvalidValue);
     assert_eq!(HwQueueLaunch(hwq, timed(1)), kXSchedErrorInvalidValue);
+    let counted = function(launch, std::ptr::null_mut());
+    assert_eq!(XQueueSubmit(xq, counted), kXSchedErrorInvalidValue);
+    assert_eq!(HwQueueLaunch(hwq, counted), kXSchedErrorInvalidValue);
 });
 
 alone!(a_driver_that_refuses_does_not_end_the_process, {
@@ -202,6 +225,44 @@ alone!(a_lost_device_does_not_end_the_process, {
     assert_eq!(XQueueWaitAll(xq), kXSchedErrorHardware);
     ok(XQueueDestroy(xq));
     ok(HwQueueDestroy(hwq));
+});
+
+extern "C" fn add_much_later(counter: *mut c_void) {
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    add(counter);
+}
+
+/// How far the callback below has got.
+static PHASE: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: it only uses statics, and the emulated runtime.
+unsafe extern "C" fn outlasts_the_device(_: HwQueueHandle, _: *mut c_void) -> XResultValue {
+    PHASE.store(1, std::sync::atomic::Ordering::Release);
+    // SAFETY: it takes any number; hipErrorLaunchFailure.
+    let lost = unsafe { (hip().lose)(0, 719) };
+    pause();
+    pause();
+    PHASE.store(2, std::sync::atomic::Ordering::Release);
+    lost as XResultValue
+}
+
+alone!(a_submit_that_blocks_outlasts_its_callback_on_a_lost_device, {
+    // An interposer's data for the callback end with the call that submits it.
+    static DONE: AtomicU64 = AtomicU64::new(0);
+    let stream = hip().stream();
+    let xq = create(hwq_of(stream).expect("a hardware queue"), 1, BLOCKING).expect("an XQueue");
+    // Something is in flight meanwhile, so the device is looked at.
+    ok(XQueueSubmit(xq, command(stream, add_much_later, &DONE)));
+    std::thread::scope(|scope| {
+        ok(XQueueSuspend(xq, 0));
+        let slow = callback(outlasts_the_device, std::ptr::null_mut());
+        scope.spawn(move || {
+            let _ = XQueueSubmit(xq, slow);
+            assert_ne!(count(&PHASE), 1, "the callback still runs");
+        });
+        until("it is submitted", || submitted(xq) == 2);
+        ok(XQueueResume(xq, 0));
+    });
 });
 
 alone!(a_process_exits_with_streams_that_are_held, {

@@ -5,6 +5,7 @@
 
 mod common;
 mod failures;
+mod functions;
 mod handles;
 mod hip;
 mod policies;

@@ -33,7 +33,7 @@ alone!(every_policy_lets_every_queue_finish, {
     // SPUP ended the process; under UP and KEDF queues without a hint never ran.
     static CALLS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
     let queues: Vec<_> = (0..3).map(|_| host_queue(2)).collect();
-    for policy in 1..12 {
+    for policy in (1..12).chain(1_000..1_007) {
         ok(XHintSetScheduler(LOCAL, policy));
         // The third has no hints.
         for (n, xq) in (0..2).zip(&queues) {

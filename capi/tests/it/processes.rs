@@ -1,5 +1,6 @@
 //! Forks, exits, and closing the library: defined, as `docs/src/guides/c.md` says.
 
+use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
@@ -61,6 +62,32 @@ alone!(a_child_after_a_fork_starts_clean, [("XSCHED_POLICY", "HPF")], {
     ok(XQueueWaitAll(suspended));
     ok(HwCommandDestroy(unused));
     assert_eq!(count(&CALLS), 1);
+});
+
+// SAFETY: it only uses the C API.
+unsafe extern "C" fn forks(_: HwQueueHandle, _: *mut c_void) -> XResultValue {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    in_child(|| {
+        let mine = host_queue(1);
+        ok(XQueueSubmit(mine, counting(&CALLS)));
+        ok(XQueueWaitAll(mine));
+        ok(XQueueDestroy(mine));
+        // A callback of the child's own cannot wait.
+        let command = callback(waits, std::ptr::without_provenance_mut(host_queue(1) as usize));
+        assert_eq!(HwQueueLaunch(host_hwq(), command), kXSchedErrorNotAllowed);
+        if count(&CALLS) == 1 { 0 } else { 3 }
+    })
+}
+
+// SAFETY: it only uses the C API.
+unsafe extern "C" fn waits(_: HwQueueHandle, xq: *mut c_void) -> XResultValue {
+    XQueueWaitAll(xq.addr() as u64) as XResultValue
+}
+
+alone!(the_child_of_a_fork_within_a_callback_can_wait, {
+    let xq = host_queue(1);
+    ok(XQueueSubmit(xq, callback(forks, std::ptr::null_mut())));
+    ok(XQueueWaitAll(xq));
 });
 
 alone!(a_process_exits_with_queues_that_are_held, [("XSCHED_POLICY", "HPF")], {

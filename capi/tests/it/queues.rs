@@ -1,9 +1,31 @@
 //! XQueues: waiting, suspending, settings. Rows W-C1, W-C2, W-C4 and W-C8 of the C++ XSched's
 //! defects.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::*;
+
+/// The callback below has begun.
+static RUNS: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: it only uses a static.
+unsafe extern "C" fn runs(_: HwQueueHandle, _: *mut c_void) -> XResultValue {
+    RUNS.store(true, Ordering::Release);
+    pause();
+    0
+}
+
+alone!(a_thread_that_learns_of_a_command_from_itself_can_wait_for_it, {
+    let xq = host_queue(1);
+    let command = callback(runs, std::ptr::null_mut());
+    std::thread::scope(|scope| {
+        // The callback runs within this call.
+        scope.spawn(|| ok(XQueueSubmit(xq, command)));
+        until("the callback", || RUNS.load(Ordering::Acquire));
+        ok(XQueueWait(xq, command));
+    });
+});
 
 alone!(a_submitted_command_can_be_waited_for, {
     // W-C4: `XQueueWait` always answered "not found".

@@ -1,5 +1,7 @@
 //! Schedulers and the environment. Rows W-C3 and W-C7 of the C++ XSched's defects.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::*;
@@ -131,7 +133,20 @@ fn a_value_that_makes_no_sense_is_reported_once() {
         let says = |line: &&str| line.contains(name) && line.contains(value);
         assert_eq!(text.lines().filter(says).count(), 1, "{name}: {text}");
     }
-    assert!(text.contains("HPF, HHPF, CHPF"), "{text}");
+    assert!(text.contains("fcfs, hpf, hhpf"), "{text}");
+}
+
+#[test]
+fn a_value_that_is_no_text_is_reported() {
+    fn body() {
+        // SAFETY: no other thread reads or writes the environment by now.
+        unsafe { std::env::set_var("XSCHED_POLICY", OsStr::from_bytes(b"\xffHPF")) };
+        let xq = host_queue(1);
+        ok(XQueueDestroy(xq));
+    }
+    let name = "scheduler::a_value_that_is_no_text_is_reported";
+    let Some(text) = alone_with(name, &[], body) else { return };
+    assert!(text.contains("XSCHED_POLICY is `\u{fffd}HPF` and is ignored; it can be"), "{text}");
 }
 
 #[test]

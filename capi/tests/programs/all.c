@@ -26,6 +26,7 @@ static XResult count(HwQueueHandle hwq, void *data) {
 #define OK(call) EXPECT(kXSchedSuccess, call)
 
 static int hints(XQueueHandle xq) {
+    OK(XHintSetScheduler(kSchedulerLocal, kPolicyWeightedFairQueueing));
     OK(XHintSetScheduler(kSchedulerLocal, kPolicyHighestPriorityFirst));
     OK(XHintPriority(xq, PRIORITY_MAX));
     OK(XHintUtilization(xq, 50));
@@ -64,13 +65,16 @@ static int commands(HwQueueHandle hwq, XQueueHandle xq) {
     OK(HostCommandCreateTimed(&command, 100));
     OK(XQueueSubmit(xq, command));
     OK(XQueueWaitAll(xq));
+    OK(HostCommandCreateFunction(&command, count, &calls));
+    OK(XQueueSubmit(xq, command));
+    OK(XQueueWait(xq, command));
     OK(XQueueProfileHwCommandCount(xq, &submitted));
     OK(HwCommandCreateCallback(&command, count, &calls));
     OK(HwQueueLaunch(hwq, command));
     OK(HwQueueSynchronize(hwq));
     OK(HwCommandCreateCallback(&command, count, &calls));
     OK(HwCommandDestroy(command));
-    return submitted != 2 || calls != 2;
+    return submitted != 3 || calls != 3;
 }
 
 int main(void) {

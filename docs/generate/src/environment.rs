@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use walkdir::WalkDir;
+use xsched_sim::run::policy_names;
 
 use crate::table::Table;
 use crate::{read, root};
@@ -25,6 +26,8 @@ const fn var(
     Variable { name, values, default, meaning, source }
 }
 
+/// Stands for the names of all policies.
+const POLICY: &str = "policy";
 const C_API: &str = "capi/src/env.rs";
 
 /// Every variable of the product. The check below compares names and ranges with the sources.
@@ -36,13 +39,7 @@ const VARIABLES: [Variable; 26] = [
         "The program schedules, or a local scheduler.",
         C_API,
     ),
-    var(
-        "XSCHED_POLICY",
-        "HPF, HHPF, CHPF, UP, PUP, SPUP, KEDF, LAX, AWF, CFS, MLFQ",
-        "HPF",
-        "The policy; setting it means LCL.",
-        C_API,
-    ),
+    var("XSCHED_POLICY", POLICY, "hpf", "The policy; setting it means LCL.", C_API),
     var(
         "XSCHED_AUTO_XQUEUE",
         "ON, OFF",
@@ -157,7 +154,10 @@ pub(crate) fn reference() -> Result<String> {
     let mut table = Table::new(["variable", "values", "default", "meaning"]);
     for variable in &VARIABLES {
         is_read(variable)?;
-        let values = variable.values.replace("day_us", "86_400_000_000").replace('_', ",");
+        let values = match variable.values {
+            POLICY => policy_names().join(", "),
+            values => values.replace("day_us", "86_400_000_000").replace('_', ","),
+        };
         let meaning = variable.meaning.to_owned();
         table.row([format!("`{}`", variable.name), values, variable.default.to_owned(), meaning]);
     }

@@ -7,6 +7,7 @@
 mod commands;
 mod environment;
 mod h200;
+mod interfaces;
 mod metrics;
 mod models;
 mod records;
@@ -28,10 +29,12 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 23] = [
+const PARTS: [Part; 25] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("metrics", metrics::reference),
+    ("c", interfaces::c),
+    ("python", interfaces::python),
     ("scenario-keys", scenarios::keys),
     ("conformance", suite::checks),
     ("models", models::reference),

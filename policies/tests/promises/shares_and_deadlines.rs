@@ -93,6 +93,26 @@ proptest! {
         }
     }
 
+    /// No hint is no bound: what processes with one leave is there for the others.
+    #[test]
+    fn a_process_without_a_hint_has_no_strict_percentage(
+        bounded in prop::collection::vec(1u8..=30, 0..3),
+        others in 1usize..4,
+    ) {
+        let mut rig = Rig::new("spup", None);
+        bounded.iter().for_each(|percent| rig.attach(weighted("spup", *percent).0, Load::Endless));
+        (0..others).for_each(|_| rig.attach(Hints::default(), Load::Endless));
+        let span = TIMESLICE.times(60);
+        rig.run(span);
+        let used: u64 = rig.queues.iter().map(|queue| queue.used.as_ns()).sum();
+        prop_assert!(used * 100 >= span.as_ns() * 97, "{used} of {}", span.as_ns());
+        for (percent, queue) in bounded.iter().zip(&rig.queues) {
+            let most = (span + TIMESLICE).as_ns() as f64 * f64::from(*percent) / 100.0
+                + (TIMESLICE.per(20) + STEP.times(2)).as_ns() as f64;
+            prop_assert!(queue.used.as_ns() as f64 <= most, "{percent} %: {}", queue.used.as_ns());
+        }
+    }
+
     /// Deadlines are met if any policy could meet them.
     #[test]
     fn edf_meets_the_deadlines_of_a_load_that_can_be_scheduled(

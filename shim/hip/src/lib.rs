@@ -51,11 +51,15 @@ unsafe fn made(code: Code, stream: *const *mut c_void, priority: c_int) -> Code 
     if code == 0 {
         // SAFETY: as the caller promises.
         let stream = unsafe { stream.read() };
-        STREAMS.attach(key(stream), priority.saturating_neg(), |hwq| {
+        let left = STREAMS.attach(key(stream), priority.saturating_neg(), |hwq| {
             // SAFETY: the handle may be written to. The stream is alive, and before it ends its
             // queue does, below.
             unsafe { xsched_private_hip_queue_create(hwq, stream) }
         });
+        if let Some(hwq) = left {
+            // SAFETY: any handle may be given.
+            unsafe { HwQueueDestroy(hwq) };
+        }
     }
     code
 }

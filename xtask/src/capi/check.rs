@@ -103,21 +103,34 @@ fn exported(library: &[u8]) -> Result<BTreeSet<String>> {
 fn program(prefix: &Path, compiler: &str, language: &[&str], to: &Path) -> Result<()> {
     let mut command = Command::new(compiler);
     command.args(language).args(WARNINGS).arg("-o").arg(to).arg(root().join(PROGRAM));
-    command.args(flags(prefix)?).arg("-lhalhost");
+    command.args(flags(prefix)?);
     run_command(&mut command)?;
     run_command(Command::new(to).env("LD_LIBRARY_PATH", prefix.join("lib")))
 }
 
-/// What a compiler needs, as pkg-config says.
+/// What a compiler needs for the host device, as pkg-config says.
 fn flags(prefix: &Path) -> Result<Vec<String>> {
     if !apt::program("pkg-config", &["pkg-config"])? {
-        apt::left_out("xsched.pc", "pkg-config");
+        apt::left_out("the files for pkg-config", "pkg-config");
         let (include, lib) = (prefix.join("include"), prefix.join("lib"));
         let flags = [format!("-I{}", include.display()), format!("-L{}", lib.display())];
-        return Ok(flags.into_iter().chain(["-lpreempt".to_owned()]).collect());
+        return Ok(flags
+            .into_iter()
+            .chain(["-lhalhost", "-lpreempt"].map(str::to_owned))
+            .collect());
     }
+    for backend in ["hip", "cuda"] {
+        let flags = pkg_config(prefix, backend)?;
+        let has = |flag: &str| flags.iter().any(|there| there == flag);
+        ensure!(has(&format!("-lhal{backend}")) && has("-lpreempt"), "xsched-{backend}: {flags:?}");
+    }
+    pkg_config(prefix, "host")
+}
+
+/// What pkg-config says about a backend.
+fn pkg_config(prefix: &Path, backend: &str) -> Result<Vec<String>> {
     let mut command = Command::new("pkg-config");
-    command.args(["--cflags", "--libs", "xsched"]);
+    command.args(["--cflags", "--libs", &format!("xsched-{backend}")]);
     let said = command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).output()?;
     ensure!(said.status.success(), "pkg-config: {}", String::from_utf8_lossy(&said.stderr));
     let text = String::from_utf8(said.stdout).context("pkg-config says something else")?;

@@ -153,7 +153,14 @@ impl Header {
         };
         let renamed = RENAMED.map(|(rust, c)| (rust.to_owned(), c.to_owned()));
         config.export.rename = renamed.into_iter().collect();
-        let others = ["HwQueueHandle", "HwCommandHandle", "XResult", "hipStream_t", "CUstream"];
+        let others = [
+            "HwQueueHandle",
+            "HwCommandHandle",
+            "LaunchCallback",
+            "XResult",
+            "hipStream_t",
+            "CUstream",
+        ];
         let defines_types = self.includes.is_empty();
         let left_out = others.iter().filter(|_| !defines_types);
         let left_out = left_out.chain(RENAMED.iter().map(|(rust, _)| rust));

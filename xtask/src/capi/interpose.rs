@@ -49,13 +49,54 @@ pub(super) fn run(prefix: &Path, made: &Path) -> Result<()> {
         );
         ensure!(on < PART * without.min(off), "the priority of {} takes no effect", case.name);
     }
+    plugin(prefix, made)
+}
+
+/// A program whose plugin brings HIP along: it works as without the interposer, and one that is off
+/// starts no threads.
+fn plugin(prefix: &Path, made: &Path) -> Result<()> {
+    let source = root().join("shim/tests/programs/local.cpp");
+    let (plugin, program) = (made.join("plugin.so"), made.join("local"));
+    run_command(
+        compiler()
+            .args(["-shared", "-fPIC", "-DPLUGIN", "-o"])
+            .arg(&plugin)
+            .arg(&source)
+            .arg("-L")
+            .arg(made)
+            .args(["-lamdhip64", "-Wl,-rpath,$ORIGIN"]),
+    )?;
+    run_command(compiler().arg("-o").arg(&program).arg(&source).arg("-ldl"))?;
+    let says = |auto: Option<&str>| -> Result<String> {
+        let mut command = Command::new(&program);
+        command.arg(&plugin).env_remove("XSCHED_HIP_LIB").env_remove("XSCHED_AUTO_XQUEUE");
+        command.env("LD_LIBRARY_PATH", prefix.join("lib"));
+        if let Some(auto) = auto {
+            command.env("LD_PRELOAD", prefix.join("lib/libshimhip.so"));
+            command.env("XSCHED_AUTO_XQUEUE", auto);
+        }
+        let said = command.output().context("cannot run the program with a plugin")?;
+        let complaint = String::from_utf8_lossy(&said.stderr);
+        ensure!(said.status.success() && complaint.is_empty(), "the plugin's program: {complaint}");
+        Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    };
+    let (without, off, on) = (says(None)?, says(Some("OFF"))?, says(Some("ON"))?);
+    println!("capi: a plugin's HIP (answer, threads): {without}; off {off}; on {on}");
+    ensure!(without.starts_with("0 ") && on.starts_with("0 "), "the plugin's calls fail");
+    ensure!(off == without, "an interposer that is off does something");
+    ensure!(on != without, "an interposer that is on does nothing");
     Ok(())
+}
+
+fn compiler() -> Command {
+    let mut command = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    command.args(["-std=c++17", "-O1", "-pthread"]).args(WARNINGS);
+    command
 }
 
 fn build(case: &Case, prefix: &Path, made: &Path, to: &Path) -> Result<()> {
     let source = root().join(format!("shim/tests/programs/{}.cpp", case.name));
-    let mut command = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
-    command.args(["-std=c++17", "-O1", "-pthread"]).args(WARNINGS);
+    let mut command = compiler();
     command.arg("-I").arg(prefix.join("include")).arg("-o").arg(to).arg(source);
     command.arg("-L").arg(prefix.join("lib")).arg("-L").arg(made).args(case.libraries);
     run_command(&mut command)

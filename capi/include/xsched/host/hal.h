@@ -29,6 +29,17 @@ XResult HostQueueCreate(HwQueueHandle *hwq);
  */
 XResult HostCommandCreateTimed(HwCommandHandle *hw_cmd, int64_t us);
 
+/**
+ * Creates a command that runs `function` with the hardware queue and `data` on the thread of the
+ * hardware queue, once, when the device has come to it. The command is done when the function
+ * returns, and fails if that does not answer `kXSchedSuccess`. A hold takes effect when it has
+ * returned. It must neither wait for queues nor throw. The C++ XSched does not have this function.
+ *
+ * # Safety
+ * `hw_cmd` is null or may be written to; `function` may be called with `data`.
+ */
+XResult HostCommandCreateFunction(HwCommandHandle *hw_cmd, LaunchCallback function, void *data);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
