@@ -148,11 +148,21 @@ pub unsafe extern "C" fn xsched_private_auto_queue(
 }
 
 /// For interposers: says that launches into streams with XQueues are handed over to those, so that
-/// the warning that they are not is left out.
+/// the warning that they are not is left out. The log gets a line at the first call.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_interposed() {
-    process().is_interposed.store(true, Ordering::Relaxed);
+    let process = process();
+    if process.is_interposed.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    match &process.env.auto {
+        Some(AutoQueue { level, threshold, .. }) => tracing::info!(
+            "an interposer is active: streams get XQueues of level {level} with {threshold} \
+             commands in flight"
+        ),
+        None => tracing::info!("an interposer is preloaded, and XSCHED_AUTO_XQUEUE is OFF"),
+    }
 }
 
 fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
