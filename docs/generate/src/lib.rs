@@ -132,6 +132,11 @@ struct FirstProgram;
 #[doc = include_str!("../../src/guides/rust.md")]
 struct Runtime;
 
+/// The code of the chapter on GPUs, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../src/guides/gpu.md")]
+struct Gpu;
+
 #[cfg(test)]
 mod tests {
     use super::*;
