@@ -178,14 +178,24 @@ pub unsafe extern "C" fn xsched_private_auto_queue(
 }
 
 /// For interposers: whether streams are to get XQueues, 1 or 0. If so, launches into streams with
-/// XQueues are handed over to those, and the warning that they are not is left out.
+/// XQueues are handed over to those, and the warning that they are not is left out. The log gets a
+/// line at the first call.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_interposed() -> c_int {
     let process = process();
-    let is_on = process.env.auto.is_some();
-    process.is_interposed.fetch_or(is_on, Ordering::Relaxed);
-    c_int::from(is_on)
+    let auto = process.env.auto.as_ref();
+    process.is_interposed.fetch_or(auto.is_some(), Ordering::Relaxed);
+    if !process.interposer_known.swap(true, Ordering::Relaxed) {
+        match auto {
+            Some(AutoQueue { level, threshold, .. }) => tracing::info!(
+                "an interposer is active: streams get XQueues of level {level} with {threshold} \
+                 commands in flight"
+            ),
+            None => tracing::info!("an interposer is preloaded, and XSCHED_AUTO_XQUEUE is OFF"),
+        }
+    }
+    c_int::from(auto.is_some())
 }
 
 /// For interposers: the function of this name in a library that the process has loaded, other than

@@ -47,6 +47,8 @@ pub(crate) struct Process {
     settings: Mutex<Settings>,
     /// Something in this process hands launches over to XQueues.
     pub(crate) is_interposed: AtomicBool,
+    /// An interposer has asked whether it is to hand launches over.
+    pub(crate) interposer_known: AtomicBool,
     /// It was said that nothing does.
     pub(crate) said_so: AtomicBool,
 }
@@ -136,6 +138,7 @@ impl Process {
             cuda: CudaDevices::new(spacing_us),
             settings: Mutex::default(),
             is_interposed: AtomicBool::new(false),
+            interposer_known: AtomicBool::new(false),
             said_so: AtomicBool::new(false),
         }
     }

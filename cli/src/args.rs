@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, value_parser};
+use clap_complete::Shell;
 use xsched_lab::commands::{BenchCommand, EXIT_CODES};
+use xsched_lab::parent;
 use xsched_sim::scenario::System;
 
 /// Most seeds that a run or a comparison takes.
@@ -17,6 +19,15 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Print nothing but what is wrong.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say on standard error what is done: files that are written, programs that are run, times.
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    /// The process that started this one, which ends with it.
+    #[arg(long = parent::NAME, value_name = "PID", global = true, hide = true)]
+    pub(crate) parent: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -35,6 +46,27 @@ pub(crate) enum Command {
     /// Run the workload of a record in the simulator and compare the latencies.
     #[command(after_help = policies())]
     Replay(ReplayArgs),
+    /// Print a script with which a shell completes commands and options.
+    #[command(after_help = EXIT_CODES)]
+    Completions(CompletionsArgs),
+    /// Write manual pages: one for each command.
+    #[command(after_help = EXIT_CODES)]
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The folder for the pages, for example `~/.local/share/man/man1`. It is made if it is not
+    /// there.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
@@ -111,8 +143,8 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Draw the latency distributions.
-    #[arg(long, value_name = "OUT", default_value = "xsched-demo.svg")]
-    pub(crate) svg: PathBuf,
+    #[arg(long, value_name = "OUT")]
+    pub(crate) svg: Option<PathBuf>,
     /// Write a record of the scheduled part, for `xsched replay`.
     #[arg(long, value_name = "OUT")]
     pub(crate) record: Option<PathBuf>,
@@ -162,9 +194,6 @@ pub(crate) struct RunArgs {
     /// Leave the invariants unchecked.
     #[arg(long)]
     pub(crate) no_checks: bool,
-    /// Print nothing but what is wrong.
-    #[arg(long)]
-    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]

@@ -30,7 +30,7 @@ pub(crate) fn execute(args: &CompareArgs) -> Result<Ending, CliError> {
     let levels = if args.levels.is_empty() { &own_level[..] } else { &args.levels };
     let combinations = combinations(&args.policies, levels, never_holds);
 
-    let progress = Progress::new(false);
+    let progress = Progress::start();
     let show = |part| progress.set(part);
     let threads = default_threads();
     let result = run_comparison(&scenario, &combinations, Some(seed), args.seeds, threads, &show);

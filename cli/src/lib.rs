@@ -7,18 +7,22 @@ mod demo;
 mod devices;
 mod error;
 mod lv3;
+mod manual;
 mod paper;
 mod replay;
 mod run;
 mod swarm;
 mod text;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use args::{Cli, Command, Sim};
 use clap::{CommandFactory, Parser};
 use error::{CliError, one_line};
-use xsched_lab::console::{Ending, output};
+use xsched_lab::console::{Ending, Verbosity, note, output};
+use xsched_lab::parent;
 
 /// Everything was fine.
 const EXIT_OK: u8 = 0;
@@ -42,30 +46,60 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
-            // Help and version come this way too, with code 0. If printing fails, there is no
-            // place left to report it.
-            let _ = usage.print();
-            return ExitCode::from(if usage.use_stderr() { EXIT_BAD_INPUT } else { EXIT_OK });
+            // Help and version come this way too.
+            return ExitCode::from(print_usage(&usage));
         }
     };
-    let result = match cli.command {
-        Command::Bench(bench) => bench.execute().map_err(CliError::from),
-        Command::Devices(args) => devices::execute(&args),
-        Command::Demo(args) => demo::execute(&args),
-        Command::Sim(Sim::Run(args)) => run::execute(&args),
-        Command::Sim(Sim::Compare(args)) => compare::execute(&args),
-        Command::Sim(Sim::Paper(args)) => paper::execute(&args),
-        Command::Sim(Sim::Lv3(args)) => lv3::execute(&args),
-        Command::Sim(Sim::Swarm(args)) => swarm::execute(&args),
-        Command::Replay(args) => replay::execute(&args),
-    };
-    match result {
+    match run(&cli) {
         Ok(Ending::Fine) => ExitCode::from(EXIT_OK),
         Ok(Ending::Finding) => ExitCode::from(EXIT_FINDING),
         Err(error) => {
             output::complain(&format!("error: {}\n", one_line(&error.to_string())));
             ExitCode::from(EXIT_BAD_INPUT)
         }
+    }
+}
+
+/// Prints help, the version or what is wrong with the arguments, and gives the exit code.
+fn print_usage(usage: &clap::Error) -> u8 {
+    match usage.print().and_then(|()| io::stdout().flush()) {
+        _ if usage.use_stderr() => EXIT_BAD_INPUT,
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            output::complain(&format!("error: cannot write standard output: {error}\n"));
+            EXIT_BAD_INPUT
+        }
+        _ => EXIT_OK,
+    }
+}
+
+/// Carries the command out, and prints what is wrong even if little is to be printed.
+fn run(cli: &Cli) -> Result<Ending, CliError> {
+    cli.parent.map_or(Ok(()), parent::follow)?;
+    match (cli.quiet, cli.verbose) {
+        (true, _) => Verbosity::Quiet.set(),
+        (_, true) => Verbosity::Verbose.set(),
+        _ => Verbosity::Normal.set(),
+    }
+    let start = Instant::now();
+    let ending = execute(&cli.command)?;
+    output::finish(ending)?;
+    note(|| format!("took {:.1} s", start.elapsed().as_secs_f64()));
+    Ok(ending)
+}
+
+fn execute(command: &Command) -> Result<Ending, CliError> {
+    match command {
+        Command::Bench(bench) => bench.execute().map_err(CliError::from),
+        Command::Devices(args) => devices::execute(args),
+        Command::Demo(args) => demo::execute(args),
+        Command::Sim(Sim::Run(args)) => run::execute(args),
+        Command::Sim(Sim::Compare(args)) => compare::execute(args),
+        Command::Sim(Sim::Paper(args)) => paper::execute(args),
+        Command::Sim(Sim::Lv3(args)) => lv3::execute(args),
+        Command::Sim(Sim::Swarm(args)) => swarm::execute(args),
+        Command::Replay(args) => replay::execute(args),
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::man(args),
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn execute(args: &PaperArgs) -> Result<Ending, CliError> {
         threads: default_threads(),
         date: today(),
     };
-    let progress = Progress::new(false);
+    let progress = Progress::start();
     let result = run_paper(&options, &|part| progress.set(part));
     let wall = progress.finish();
     let studies = result?;

@@ -50,7 +50,7 @@ pub(crate) fn execute(args: &ReplayArgs) -> Result<Ending, CliError> {
 fn predicted(args: &ReplayArgs, record: &Record<'_>) -> Result<Prediction, ReplayError> {
     let workload = Workload::extract(record)?;
     let options = PredictOptions { policy: args.policy.clone(), level: args.level };
-    let progress = Progress::new(false);
+    let progress = Progress::start();
     let result = predict(&workload, &options, &mut |part| progress.set(part));
     progress.finish();
     result

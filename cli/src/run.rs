@@ -1,8 +1,8 @@
 //! `xsched sim run`.
 
-use xsched_lab::console::Ending;
 use xsched_lab::console::output::{Outputs, Places};
 use xsched_lab::console::progress::Progress;
+use xsched_lab::console::{Ending, Verbosity};
 use xsched_lab::machine::default_threads;
 use xsched_sim::report::{self, Series, latency_svg, run_series, write_trace};
 use xsched_sim::run::RunOptions;
@@ -35,7 +35,7 @@ pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
         record: false,
         by_cost: false,
     };
-    let progress = Progress::new(args.quiet);
+    let progress = Progress::start();
     let show = |part| progress.set(part);
     let result = run_series(&scenario, &options, seeds, default_threads(), &show);
     let wall = progress.finish();
@@ -52,12 +52,12 @@ pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
         output.write(|out| report::write_json(out, &series))?;
     }
     let missed = seeds > 1 && series.references().iter().any(|reference| !reference.is_ok());
-    let shown = if args.quiet {
-        problems(&series)
+    if Verbosity::get() == Verbosity::Quiet {
+        outputs.tables().insist(&problems(&series))?;
     } else {
-        text::heading(series.first(), seeds, series.commands(), wall) + &body(&series, &scenario)
-    };
-    outputs.tables().print(&shown)?;
+        let heading = text::heading(series.first(), seeds, series.commands(), wall);
+        outputs.tables().print(&(heading + &body(&series, &scenario)))?;
+    }
     Ok(Ending::new(missed || series.violations() > 0))
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn execute(args: &SwarmArgs) -> Result<Ending, CliError> {
         Stream::Stdout.print(&format!("{}\n\n", describe(seed).trim_end()))?;
     }
     let threads = threads.map_or_else(default_threads, usize::from);
-    let progress = Progress::new(false);
+    let progress = Progress::start();
     let options = SwarmOptions { first_seed: seed, seeds, threads };
     let summary = swarm(&options, &|done| progress.set(done as f64 / seeds as f64));
     let wall = progress.finish();

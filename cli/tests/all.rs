@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
@@ -97,23 +98,79 @@ fn every_experiment_leaves_a_record_and_a_second_call_does_what_is_missing() {
     assert_eq!(record(folder, "7.3.3")["status"], "measured");
 }
 
+/// The backends without a device here.
+fn absent() -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    let output = command.args(["devices", "--json", "-"]).output().expect("the program runs");
+    let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let devices = list["devices"].as_array().expect("a list").iter();
+    let absent = devices.filter(|entry| entry["device"].is_null());
+    absent.filter_map(|entry| Some(entry["backend"].as_str()?.to_owned())).collect()
+}
+
 #[test]
-fn a_device_that_is_not_there_fails_each_experiment_in_one_line_and_all_are_tried() {
-    if Path::new("/dev/kfd").exists() {
-        return;
-    }
+fn a_device_that_is_not_there_is_refused_once_and_nothing_is_written() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let output = all(folder.path(), &["--hal", "kfd", "--only", "7.3.1,7.2.2"]);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    for id in ["7.3.1", "4.1.1", "7.2.2"] {
-        let record = record(folder.path(), id);
-        assert_eq!(record["status"], "failed", "{record}");
-        let why = record["notes"].as_str().expect("words");
-        assert!(why.contains("/dev/kfd") && why.lines().count() == 1, "{why}");
+    for hal in absent() {
+        let place = folder.path().join(&hal);
+        let output = all(&place, &["--hal", &hal]);
+        assert_eq!(output.status.code(), Some(2), "{hal}: {}", text(&output.stdout));
+        assert_eq!(text(&output.stdout), "", "{hal}");
+        let why = text(&output.stderr);
+        assert!(why.starts_with("error: the device cannot be used: "), "{why}");
+        assert_eq!((why.matches("cannot be used").count(), why.lines().count()), (1, 1), "{why}");
+        assert!(!place.exists(), "{hal}");
     }
-    assert!(!folder.path().join("7.2.1.json").exists(), "it was not asked for");
-    let page = fs::read_to_string(folder.path().join("report.html")).expect("the page");
-    assert!(page.contains("class=\"failed\""));
+}
+
+/// The process that another one has started and whose command line has this word.
+fn child_of(parent: u32, word: &str) -> Option<u32> {
+    let is_child = |pid: &u32| {
+        let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let line = format!("PPid:\t{parent}");
+        read("status").lines().any(|found| found == line) && read("cmdline").contains(word)
+    };
+    let entries = fs::read_dir("/proc").expect("the processes").flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(is_child)
+}
+
+/// Whether a process runs: it is there, and not merely not waited for.
+fn runs(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+/// Looks until there is something, for a part of the time that the bench below takes.
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..250 {
+        if let Some(found) = look() {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{what}: not within 5 s");
+}
+
+#[test]
+fn the_bench_that_runs_ends_with_the_program_that_started_it() {
+    for signal in ["TERM", "INT", "KILL"] {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+        command.args(["bench", "all", "--hal", "host", "--only", "7.2.2", "--report"]);
+        command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut parent = command.spawn().expect("the program runs");
+        let child = wait_for("a bench", || child_of(parent.id(), "partition"));
+        // The bench asks for that first of all.
+        thread::sleep(Duration::from_millis(300));
+        assert!(runs(child));
+        let kill = format!("kill -{signal} {}", parent.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("a shell").success());
+        parent.wait().expect("the program ends");
+        wait_for(&format!("the end after {signal}"), || (!runs(child)).then_some(()));
+        assert_eq!(record(folder.path(), "7.2.2")["status"], "interrupted");
+    }
 }
 
 #[test]

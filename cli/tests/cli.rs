@@ -287,7 +287,9 @@ fn bad_files_are_refused_in_one_line() {
     let file = folder.write("bad.toml", "version = 1\nname = \"x\"\nseeds = \"many\"\n");
     assert!(refused(&["sim", "run", &file]).contains("bad.toml:3: seeds: "));
     assert!(refused(&["sim", "compare", &file, "--policies", "fcfs"]).contains("bad.toml:3"));
-    refused(&["sim", "run", folder.0.to_str().expect("a plain path")]);
+    let place = folder.0.to_str().expect("a plain path");
+    let expected = format!("error: {place}: is a folder; name a file in it\n");
+    assert_eq!(refused(&["sim", "run", place]), expected);
     refused(&["sim", "run", &folder.path("line\nbreak.toml")]);
 }
 
@@ -360,6 +362,58 @@ fn mistakes_in_arguments_end_with_2_and_help_with_0() {
     for args in [&["--help"][..], &["--version"], &["sim", "run", "--help"]] {
         assert!(good(args).contains("xsched"), "{args:?}");
     }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for args in [&["--help"][..], &["--version"], &["bench", "all", "--help"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+        let full = fs::File::options().write(true).open("/dev/full").expect("a full device");
+        let output = command.args(args).stdout(full).output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = stderr(&output);
+        assert!(said.starts_with("error: cannot write standard output: "), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn little_is_printed_if_wished_and_more_if_wished() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let compare = ["sim", "compare", &file, "--policies", "fcfs,hpf"];
+    assert_eq!(good(&[&["-q"][..], &compare].concat()), "");
+    assert_eq!(good(&[&compare[..], &["--quiet"]].concat()), "");
+    assert!(refused(&["sim", "run", "-q", "none.toml"]).contains("none.toml"));
+    let out = folder.path("out.json");
+    let output = xsched(&["sim", "run", &file, "-v", "--json", &out]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("latency in ms"), "{}", stdout(&output));
+    let said = stderr(&output);
+    assert!(said.contains(&format!("xsched: wrote {out}\n")) && said.contains("took "), "{said}");
+    assert_eq!(xsched(&["-q", "-v", "devices"]).status.code(), Some(2));
+}
+
+#[test]
+fn shells_complete_commands_and_each_command_has_a_manual_page() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = good(&["completions", shell]);
+        for word in ["fixed-priority", "compare", "no-checks"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(xsched(&["completions", "csh"]).status.code(), Some(2));
+    let folder = Folder::new();
+    good(&["man", "--out", &folder.path("new/man1")]);
+    for (page, words) in [
+        ("xsched.1", "xsched\\-sim(1)"),
+        ("xsched-sim-run.1", "TOML file"),
+        ("xsched-bench-all.1", "\\-\\-resume"),
+    ] {
+        let text = folder.read(&format!("new/man1/{page}"));
+        assert!(text.starts_with(".ie") && text.contains(words), "{page}: {text}");
+    }
+    let file = folder.write("file", "");
+    assert!(refused(&["man", "--out", &file]).contains("cannot write"));
 }
 
 /// The reader of standard output goes away at once: no message, no panic.

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -54,7 +56,8 @@ fn assert_ends_as_printed(output: &Output, printed: &str) {
 #[test]
 fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
     let folder = Folder::new("demo");
-    let output = folder.xsched(&["demo", "--quick", "--json", "demo.json", "--record", "demo.xsr"]);
+    let files = ["--json", "demo.json", "--record", "demo.xsr", "--svg", "demo.svg"];
+    let output = folder.xsched(&[&["demo", "--quick"][..], &files].concat());
     let printed = text(&output.stdout);
     assert_ends_as_printed(&output, &printed);
     assert_eq!(text(&output.stderr), "", "no bar without a terminal");
@@ -67,12 +70,12 @@ fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
         "P99 ratio",
         "low/high mean",
         "high: P50 scheduled / P50 alone",
-        "latency distributions: xsched-demo.svg",
+        "latency distributions: demo.svg",
         "record of the scheduled part: demo.xsr",
     ] {
         assert!(printed.contains(words), "{words}: {printed}");
     }
-    let svg = fs::read_to_string(folder.0.join("xsched-demo.svg")).expect("a picture");
+    let svg = fs::read_to_string(folder.0.join("demo.svg")).expect("a picture");
     for words in ["<svg", "alone", "unscheduled", "hpf Lv3", "simulated hpf Lv3"] {
         assert!(svg.contains(words), "{words}");
     }
@@ -96,6 +99,44 @@ fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
         criteria.iter().filter(|c| c["reached"] == true).count(),
         printed.matches("PASS").count()
     );
+    // A check that fails is said in any case.
+    let checked = folder.xsched(&["-q", "replay", "demo.xsr", "--check", "0"]);
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    assert!(text(&checked.stdout).contains("P99"), "{checked:?}");
+    assert_eq!(text(&folder.xsched(&["-q", "replay", "demo.xsr"]).stdout), "");
+}
+
+/// Busy threads beside the demo until it is dropped.
+struct Noise(Arc<AtomicBool>);
+
+impl Noise {
+    fn new(threads: usize) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        for _ in 0..threads {
+            let over = over.clone();
+            std::thread::spawn(move || while !over.load(Ordering::Relaxed) {});
+        }
+        Self(over)
+    }
+}
+
+impl Drop for Noise {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_demo_beside_noise_is_no_failure_and_writes_nothing_that_was_not_asked_for() {
+    let folder = Folder::new("noisy-demo");
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let noise = Noise::new(2 * cores);
+    let output = folder.xsched(&["demo", "--quick"]);
+    drop(noise);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("other programs used processors"), "{printed}");
+    assert_eq!(fs::read_dir(&folder.0).expect("the folder").count(), 0);
 }
 
 #[test]
@@ -108,9 +149,10 @@ fn the_tables_make_room_for_the_document() {
     assert!(printed.contains("scheduled: policy fcfs"), "{printed}");
     let json: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
     assert_eq!(json["policy"], "fcfs");
-    let missed =
-        json["criteria"].as_array().expect("criteria").iter().any(|c| c["reached"] == false);
-    assert_eq!(output.status.code(), Some(i32::from(missed)));
+    let criteria = json["criteria"].as_array().expect("criteria");
+    let failed = criteria.iter().any(|criterion| criterion["verdict"] == "fail");
+    assert_eq!(output.status.code(), Some(i32::from(failed)));
+    assert!(json["quiet"]["looks"].is_u64());
 }
 
 #[test]

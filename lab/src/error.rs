@@ -9,6 +9,9 @@ use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::ScenarioError;
 
+/// How the error for a device that refuses begins.
+pub(crate) const UNUSABLE: &str = "the device cannot be used: ";
+
 /// Why a command cannot be carried out.
 #[derive(Debug, Error)]
 pub enum CommandError {
@@ -101,8 +104,11 @@ pub enum CommandError {
         /// All names.
         known: String,
     },
+    /// The process cannot end with the one that started it.
+    #[error("cannot end with the process that started this one: {0}")]
+    Parent(String),
     /// A device, or the runtime on it, refuses.
-    #[error("the device cannot be used: {0}")]
+    #[error("{UNUSABLE}{0}")]
     Device(String),
 }
 

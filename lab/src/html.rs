@@ -37,9 +37,10 @@ impl Page {
         self.html(format_args!("<p>{}</p>\n", escape(text)));
     }
 
-    /// Adds a table with a header.
+    /// Adds a table with a header, in a box of the class `wide`, which a style sheet may have
+    /// scroll if the table is wider than the page.
     pub fn table(&mut self, header: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) {
-        self.html("<table><tr>");
+        self.html("<div class=\"wide\"><table><tr>");
         for name in header {
             self.html(format_args!("<th>{}</th>", escape(name)));
         }
@@ -54,7 +55,7 @@ impl Page {
             }
             self.html("</tr>\n");
         }
-        self.html("</table>\n");
+        self.html("</table></div>\n");
     }
 
     /// Adds HTML as it is.

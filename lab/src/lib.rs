@@ -15,6 +15,7 @@ pub mod judge;
 pub mod kernels;
 pub mod machine;
 pub mod paper;
+pub mod parent;
 mod predict;
 mod record;
 pub mod stats;

@@ -443,11 +443,12 @@ fn deep_nesting_is_no_problem() {
 #[test]
 fn files_that_cannot_be_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for path in [folder.join("no-such-file.toml"), folder.to_owned()] {
-        let error = Scenario::load(&path).expect_err("not readable").to_string();
-        let start = format!("{}:1: file: cannot be read: ", path.display());
-        assert!(error.starts_with(&start), "{error}");
-    }
+    let error = |path: &Path| Scenario::load(path).expect_err("not readable").to_string();
+    let none = folder.join("no-such-file.toml");
+    let start = format!("{}: cannot be read: No such file", none.display());
+    assert!(error(&none).starts_with(&start), "{}", error(&none));
+    let is_folder = format!("{}: is a folder; name a file in it", folder.display());
+    assert_eq!(error(folder), is_folder);
 }
 
 #[test]

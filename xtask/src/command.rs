@@ -31,7 +31,7 @@ pub(crate) fn run_and_keep(command: &mut Command, prefix: &str) -> Result<Vec<St
 }
 
 /// Runs it, and returns how it ended and the lines of standard output, which are printed too.
-pub(crate) fn run_and_keep_all(command: &mut Command) -> Result<(ExitStatus, Vec<String>)> {
+fn run_and_keep_all(command: &mut Command) -> Result<(ExitStatus, Vec<String>)> {
     let line = show(command);
     let child = command.stdout(Stdio::piped()).spawn();
     let mut child = child.with_context(|| format!("cannot start `{line}`"))?;

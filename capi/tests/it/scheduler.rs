@@ -161,6 +161,21 @@ fn the_log_says_as_much_as_it_is_told_to() {
     assert!(!info.contains("no such XQueue"), "{info}");
 }
 
+#[test]
+fn an_interposer_says_once_that_it_is_active() {
+    fn body() {
+        xsched_private_interposed();
+        xsched_private_interposed();
+    }
+    let name = "scheduler::an_interposer_says_once_that_it_is_active";
+    let set = [("XLOG_LEVEL", "INFO"), ("XSCHED_AUTO_XQUEUE", "ON")];
+    let Some(text) = alone_with(name, &set, body) else { return };
+    let words = "an interposer is active: streams get XQueues of level 1 with 16 commands";
+    assert_eq!(text.matches(words).count(), 1, "{text}");
+    let quiet = alone_with(name, &set[1..], body).expect("its parent");
+    assert!(!quiet.contains("interposer"), "{quiet}");
+}
+
 alone!(
     an_automatic_queue_is_as_the_environment_says,
     [

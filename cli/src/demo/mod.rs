@@ -8,7 +8,8 @@ use xsched_lab::console::Ending;
 use xsched_lab::console::output::{Outputs, Places};
 use xsched_lab::console::progress::Progress;
 use xsched_lab::demo::device::{DemoDevice, HostDemo};
-use xsched_lab::demo::judge::judge;
+use xsched_lab::demo::judge::{Verdict, judge};
+use xsched_lab::demo::quiet::Watch;
 use xsched_lab::demo::spool::Spool;
 use xsched_lab::demo::{Plan, QUICK_REQUESTS, REQUESTS, measure, picture, simulate};
 use xsched_lab::machine::Machine;
@@ -25,15 +26,17 @@ pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
     let plan = plan(args, device.top())?;
     let outputs = Outputs::prepare(Places {
         json: args.json.as_deref(),
-        svg: Some(&args.svg),
+        svg: args.svg.as_deref(),
         record: args.record.as_deref(),
         ..Places::default()
     })?;
     let machine = Machine::here();
 
-    let progress = Progress::new(false);
+    let progress = Progress::start();
     let spool = args.record.is_some().then(Spool::new).transpose()?;
+    let watch = Watch::start();
     let live = measure(&device, &plan, spool.as_ref(), &|part| progress.set(part));
+    let quiet = watch.end();
     progress.finish();
     let live = live?;
     let recorded = match spool.zip(outputs.record.as_ref()) {
@@ -43,8 +46,9 @@ pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
     let simulated = simulate(&device.model(), device.request(), &plan)?;
 
     let modes = live.figures();
-    let criteria = judge(&modes, &plan.tasks, device.request(), plan.level);
-    let missed = criteria.iter().any(|criterion| !criterion.reached);
+    let run = (device.request(), plan.level);
+    let criteria = judge(&modes, &plan.tasks, run, quiet.is_quiet());
+    let failed = criteria.iter().any(|criterion| criterion.verdict == Verdict::Fail);
     if let Some(output) = &outputs.svg {
         let svg = picture(&plan, &live, &simulated)?;
         output.write(|out| out.write_all(svg.as_bytes()))?;
@@ -57,17 +61,18 @@ pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
         level: plan.level.number(),
         live: modes,
         simulated: simulated.figures(),
+        quiet,
         criteria,
     };
     if let Some(output) = &outputs.json {
         output.write(|out| report::write_json(out, &document))?;
     }
-    let mut shown = print::report(&document, &plan.tasks, &args.svg);
+    let mut shown = print::report(&document, &plan.tasks, args.svg.as_deref());
     if let (Some(stats), Some(path)) = (recorded, &args.record) {
         shown += &print::record(stats, path);
     }
     outputs.tables().print(&shown)?;
-    Ok(Ending::new(missed))
+    Ok(Ending::new(failed))
 }
 
 fn plan(args: &DemoArgs, top: Level) -> Result<Plan, CliError> {

@@ -7,7 +7,8 @@ use serde::Serialize;
 use xsched::RecordStats;
 use xsched_lab::console::table::{count, number, percent, table};
 use xsched_lab::demo::device::Request;
-use xsched_lab::demo::judge::{Criterion, Modes, latency, ratio};
+use xsched_lab::demo::judge::{Criterion, Modes, Verdict, latency, ratio};
+use xsched_lab::demo::quiet::Quiet;
 use xsched_lab::demo::workload::Task;
 use xsched_lab::machine::Machine;
 use xsched_sim::report::{LatencyFigures, RunFigures};
@@ -29,6 +30,8 @@ pub(super) struct Document {
     pub(super) live: Modes,
     /// Predicted by the simulator.
     pub(super) simulated: Modes,
+    /// How often other programs used the processors meanwhile.
+    pub(super) quiet: Quiet,
     /// What was asked of the live figures.
     pub(super) criteria: Vec<Criterion>,
 }
@@ -45,8 +48,9 @@ note: a device made of threads wakes one at each change from queue to queue, wit
 each kernel; the simulator's device changes for free\n\n";
 
 /// Everything below the progress bar.
-pub(super) fn report(document: &Document, tasks: &[Task], svg: &Path) -> String {
-    let Document { device, machine, policy, level, live, simulated, criteria, .. } = document;
+pub(super) fn report(document: &Document, tasks: &[Task], svg: Option<&Path>) -> String {
+    let Document { device, machine, policy, level, live, simulated, quiet, criteria, .. } =
+        document;
     let mut text = format!("device: {device}\nmachine: {machine}\n");
     for task in tasks {
         let pause = match task.think_ns {
@@ -68,13 +72,35 @@ pub(super) fn report(document: &Document, tasks: &[Task], svg: &Path) -> String 
     text += &against_alone(unscheduled, tasks, [live, simulated], |m| &m.unscheduled);
     text += &against_alone(&scheduled, tasks, [live, simulated], |m| &m.scheduled);
     text += &throughput(tasks, live, simulated);
-    text += &machine.warning();
     text += NOTE;
     for criterion in criteria {
         let _ = writeln!(text, "{}", line(criterion));
     }
-    let _ = writeln!(text, "\nlatency distributions: {}", svg.display());
+    text += &verdict(criteria, *quiet);
+    if let Some(svg) = svg {
+        let _ = writeln!(text, "latency distributions: {}", svg.display());
+    }
     text
+}
+
+/// What all criteria say together.
+fn verdict(criteria: &[Criterion], quiet: Quiet) -> String {
+    let has = |verdict| criteria.iter().any(|criterion| criterion.verdict == verdict);
+    let Quiet { looks, disturbed } = quiet;
+    let noise = match quiet.is_quiet() {
+        true => String::new(),
+        false if looks == 0 => "; the system does not say what other programs did".to_owned(),
+        false => format!(
+            "; other programs used processors at {disturbed} of {looks} looks, a quarter of a \
+             second apart"
+        ),
+    };
+    let words = match (has(Verdict::Fail), has(Verdict::Inconclusive)) {
+        (true, _) => "failed: the priority did not take effect as it should",
+        (_, true) => "inconclusive: run it again on a quiet machine, with 1000 requests or more",
+        _ => "passed: the priority took effect",
+    };
+    format!("\n{words}{noise}\n")
 }
 
 /// What was recorded, and what for.
@@ -165,9 +191,13 @@ fn throughput(tasks: &[Task], live: &Modes, sim: &Modes) -> String {
 }
 
 fn line(criterion: &Criterion) -> String {
-    let &Criterion { ref what, value, at_least, at_most, reached, decimals } = criterion;
-    let verdict = if reached { "PASS" } else { "FAIL" };
-    let mut text = format!("{verdict} {what}: {}", number(value, decimals));
+    let &Criterion { ref what, value, at_least, at_most, verdict, decimals, .. } = criterion;
+    let word = match verdict {
+        Verdict::Pass => "PASS",
+        Verdict::Fail => "FAIL",
+        Verdict::Inconclusive => "INCONCLUSIVE",
+    };
+    let mut text = format!("{word} {what}: {}", number(value, decimals));
     for (words, bound) in [("at least", at_least), ("at most", at_most)] {
         if bound.is_some() {
             // Writing to a string cannot fail.
@@ -216,11 +246,12 @@ mod tests {
             request,
             policy: "hpf",
             level: 3,
-            criteria: judge(&live, &tasks, request, Level::Interrupt),
+            criteria: judge(&live, &tasks, (request, Level::Interrupt), true),
+            quiet: Quiet { looks: 180, disturbed: 0 },
             live,
             simulated: modes(100, 210, 100),
         };
-        let text = report(&document, &tasks, Path::new("a.svg"));
+        let text = report(&document, &tasks, Some(Path::new("a.svg")));
         for words in [
             "200.00 (210.00)     100.00     100.00  2.00 (2.10)  2.00 (2.10)",
             "PASS high: P50 scheduled / P50 alone: 1.10, at most 1.15",
@@ -239,13 +270,27 @@ mod tests {
         let criteria = judge(
             &modes(100, 100, 300),
             &tasks(100),
-            Request { kernels: 1, kernel_ns: 1 },
-            Level::Interrupt,
+            (Request { kernels: 1, kernel_ns: 1 }, Level::Interrupt),
+            true,
         );
         assert_eq!(
             line(&criteria[0]),
             "FAIL high: P50 unscheduled / P50 alone: 1.00, at least 1.60"
         );
-        assert!(line(&criteria[3]).starts_with("FAIL high: requests"));
+        assert!(line(&criteria[4]).starts_with("FAIL high: requests"));
+        let quiet = Quiet { looks: 180, disturbed: 0 };
+        assert!(verdict(&criteria, quiet).starts_with("\nfailed: "));
+    }
+
+    #[test]
+    fn a_machine_that_was_not_quiet_is_named() {
+        let live = modes(100, 130, 120);
+        let request = Request { kernels: 24, kernel_ns: 192_000 };
+        let criteria = judge(&live, &tasks(10), (request, Level::Interrupt), false);
+        let expected = "INCONCLUSIVE high: P50 scheduled / P50 alone: 1.20, at most 1.15";
+        assert_eq!(line(&criteria[1]), expected);
+        let text = verdict(&criteria, Quiet { looks: 180, disturbed: 60 });
+        assert!(text.starts_with("\ninconclusive: "), "{text}");
+        assert!(text.contains("other programs used processors at 60 of 180 looks"), "{text}");
     }
 }

@@ -19,17 +19,22 @@ pub(crate) fn reference() -> Result<String> {
     count(&command, &mut lines);
     let common = lines.iter().filter(|(_, times)| **times >= COMMON).map(|(line, _)| line.as_str());
     let common: String = common.collect();
-    let mut out = format!("## Options of several commands\n\n{common}\n");
+    let global = command.get_arguments().filter(|argument| is_shown(argument));
+    let global: String = global.filter(|argument| argument.is_global_set()).map(line).collect();
+    let mut out = format!(
+        "## Options of all commands\n\n{global}\n## Options of several commands\n\n{common}\n"
+    );
     section(&command, &mut Vec::new(), &lines, &mut out)?;
     Ok(out)
 }
 
-/// The arguments of a command, help and hidden ones left out.
+/// The arguments of a command, help, hidden ones and those of all commands left out.
 fn arguments(command: &Command) -> impl Iterator<Item = &Arg> {
-    let shown = |argument: &&Arg| {
-        !argument.is_hide_set() && !["help", "version"].contains(&argument.get_id().as_str())
-    };
-    command.get_arguments().filter(shown)
+    command.get_arguments().filter(|argument| is_shown(argument) && !argument.is_global_set())
+}
+
+fn is_shown(argument: &Arg) -> bool {
+    !argument.is_hide_set() && !["help", "version"].contains(&argument.get_id().as_str())
 }
 
 fn count(command: &Command, lines: &mut Lines) {

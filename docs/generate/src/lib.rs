@@ -140,6 +140,11 @@ struct Runtime;
 #[doc = include_str!("../../src/guides/service.md")]
 struct Service;
 
+/// The code of the chapter on GPUs, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../src/guides/gpu.md")]
+struct Gpu;
+
 #[cfg(test)]
 mod tests {
     use super::*;

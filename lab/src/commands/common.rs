@@ -40,7 +40,7 @@ pub(super) fn run<T: Serialize>(
 ) -> Result<Ending, CommandError> {
     let outputs = outputs(bench, args)?;
     let machine = Machine::here();
-    let progress = Progress::new(false);
+    let progress = Progress::start();
     let show = |part: f64| progress.set(part);
     let outcome = measure(&show);
     let seconds = progress.finish().as_secs_f64();

@@ -11,6 +11,7 @@ mod fixed_priority;
 mod graphs;
 mod interrupt;
 mod on;
+mod open;
 mod overhead;
 mod partition;
 mod placement;
@@ -28,6 +29,7 @@ use self::draw::DrawArgs;
 use self::fixed_priority::FixedPriorityArgs;
 use self::graphs::GraphsArgs;
 use self::interrupt::InterruptArgs;
+use self::open::OpenArgs;
 use self::overhead::OverheadArgs;
 use self::partition::PartitionArgs;
 use self::placement::PlacementArgs;
@@ -39,7 +41,7 @@ use crate::console::Ending;
 use crate::error::CommandError;
 
 /// The exit codes, as the help of each command says them.
-pub const EXIT_CODES: &str = "Exit codes: 0 fine, 1 a check failed, 2 bad input.";
+pub const EXIT_CODES: &str = "Exit codes: 0 fine, 1 a check failed, 2 bad input or no device.";
 
 /// The commands of `xsched bench`.
 #[derive(Debug, Subcommand)]
@@ -78,6 +80,9 @@ pub enum BenchCommand {
     /// The background of another bench, in a process of its own.
     #[command(hide = true)]
     Background(BackgroundArgs),
+    /// Opens a device for another bench, in a process of its own.
+    #[command(hide = true)]
+    Open(OpenArgs),
     /// Requests of another bench, in a process of its own.
     #[command(hide = true)]
     Client(ClientArgs),
@@ -116,6 +121,7 @@ impl BenchCommand {
             Self::Calibrate(args) => calibrate::execute(args),
             Self::Predict(args) => predict::execute(args),
             Self::Draw(args) => draw::execute(args),
+            Self::Open(args) => open::execute(args),
             Self::Client(args) => requests::execute_client(args),
         }
     }

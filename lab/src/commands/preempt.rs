@@ -85,7 +85,7 @@ pub(super) fn execute(args: &PreemptArgs) -> Result<Ending, CommandError> {
     let given = predict::file_of(args.predict.options.device_file.as_deref())?;
     let outputs = outputs("preempt", &args.spin)?;
     let machine = Machine::here();
-    let progress = Progress::new(false);
+    let progress = Progress::start();
     let before = Usage::now();
     let show = |part: f64| progress.set(part);
     let outcome = on_device!(args.spin.hal, args.spin.device, |bench| {

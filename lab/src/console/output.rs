@@ -5,7 +5,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::{Mutex, PoisonError};
 
+use super::{Ending, Verbosity, note};
 use crate::error::CommandError;
 
 /// A place to write a result to.
@@ -112,7 +114,11 @@ impl Output {
                 let beside = Beside::create(path);
                 beside.and_then(|beside| beside.finish(fill)).map_err(|e| cannot_write(path, e))
             }
+        }?;
+        if let Self::File(path) | Self::Special(path) = self {
+            note(|| format!("wrote {}", path.display()));
         }
+        Ok(())
     }
 }
 
@@ -170,9 +176,30 @@ pub enum Stream {
     Stderr,
 }
 
+/// What a quiet process has not printed, and where it would have.
+static HELD_BACK: Mutex<Vec<(Stream, String)>> = Mutex::new(Vec::new());
+
+/// Prints what a quiet process has held back, if a check failed: the reader needs to know which.
+pub fn finish(ending: Ending) -> Result<(), CommandError> {
+    let mut held = HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner);
+    let held = std::mem::take(&mut *held);
+    let wanted = if ending == Ending::Finding { held } else { Vec::new() };
+    wanted.iter().try_for_each(|(stream, text)| stream.insist(text))
+}
+
 impl Stream {
-    /// Prints the text.
+    /// Prints results. A quiet process holds them back, see [`finish`].
     pub fn print(self, text: &str) -> Result<(), CommandError> {
+        if Verbosity::get() == Verbosity::Quiet {
+            let mut held = HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner);
+            held.push((self, text.to_owned()));
+            return Ok(());
+        }
+        self.insist(text)
+    }
+
+    /// Prints a text that a quiet process prints as well.
+    pub fn insist(self, text: &str) -> Result<(), CommandError> {
         self.write(|out| out.write_all(text.as_bytes()))
     }
 

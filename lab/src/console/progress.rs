@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::Verbosity;
+
 /// A run shorter than this shows no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Steps of the bar.
@@ -20,9 +22,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts the clock.
-    pub fn new(quiet: bool) -> Self {
-        let wanted = !quiet && io::stderr().is_terminal();
+    /// Starts the clock. A quiet process shows no bar.
+    pub fn start() -> Self {
+        let wanted = Verbosity::get() != Verbosity::Quiet && io::stderr().is_terminal();
         Self { start: Instant::now(), wanted, bar: OnceLock::new() }
     }
 

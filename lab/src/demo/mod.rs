@@ -4,6 +4,7 @@
 pub mod device;
 pub mod judge;
 pub mod predict;
+pub mod quiet;
 pub mod spool;
 pub mod workload;
 

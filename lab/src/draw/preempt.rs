@@ -1,7 +1,7 @@
 //! `bench preempt`: how long until a queue is quiet, over the length of its commands.
 
 use serde::Deserialize;
-use xsched_sim::report::{Chart, Line, Plot};
+use xsched_sim::report::{Bar, Bars, Chart, Line, Plot};
 
 use super::different;
 use crate::bench::preempt::{Goal, Row};
@@ -65,9 +65,52 @@ fn most_us(goal: &Goal) -> Option<f64> {
     words.next()?.parse().ok()
 }
 
+/// Lengths of commands that are within this factor are the same: how long they take is measured.
+const SAME_LENGTH: f64 = 1.25;
+/// The least that is drawn, in microseconds, on an axis that cannot have 0.
+const LEAST_US: f64 = 0.1;
+
+impl Record {
+    /// Whether all commands have one length, so that there are no lines to draw.
+    fn has_one_length(&self) -> bool {
+        let lengths = || self.rows.iter().map(|row| row.command_ns as f64);
+        let longest = lengths().fold(0.0, f64::max);
+        lengths().fold(f64::INFINITY, f64::min) * SAME_LENGTH >= longest
+    }
+
+    /// A bar for each way, of the median and of the tail.
+    fn bars(&self) -> Bars {
+        let has_p99 = self.rows.iter().all(|row| row.quiet.p99_us.is_some());
+        let tail = if has_p99 { "P99" } else { "longest" };
+        let bar = |row: &Row| {
+            let figures = [row.quiet.p50_us, row.quiet.p99_us.unwrap_or(row.quiet.max_us)];
+            let name = format!("{}, {} in flight", row.mode, row.threshold);
+            let bar = Bar::new(name, figures.map(|us| Some(us.max(LEAST_US))).into(), &[]);
+            let goal = most_us(&row.goal).filter(|_| has_p99);
+            Bar { published: vec![None, goal], ..bar }
+        };
+        let groups = ["P50", tail].map(str::to_owned).to_vec();
+        let bars = Bars::new(groups, self.rows.iter().map(bar).collect());
+        Bars { log: true, marks: "goal", ..bars }
+    }
+}
+
 /// The figures of a record.
 pub(crate) fn charts(text: &str, device: &str, place: &str) -> Result<Vec<Chart>, CommandError> {
     let record: Record = read(text, place)?;
+    if record.has_one_length() {
+        let ns = record.rows.iter().map(|row| row.command_ns).max().unwrap_or(0);
+        return Ok(vec![Chart {
+            name: "quiet",
+            title: format!(
+                "From a hold until the queue is quiet on {device}: commands of {} µs",
+                ns / 1_000
+            ),
+            x: "",
+            y: "quiet after (µs)",
+            plot: Plot::Bars(record.bars()),
+        }]);
+    }
     let chart = |name, figure: &str, lines| Chart {
         name,
         title: format!("From a hold until the queue is quiet on {device}: {figure}"),
@@ -111,6 +154,14 @@ mod tests {
         has(&svg, &["gate, 8 in flight", "gate, 64 in flight", "lv1, 8 in flight"]);
         has(&svg, &["goal of gate, 8 in flight", "goal of lv1, 8 in flight"]);
         assert!(!svg.contains("goal of gate, 64"), "{svg}");
+    }
+
+    #[test]
+    fn commands_of_one_length_are_bars_on_which_the_shortest_is_seen() {
+        let rows = [row("lv1", 562_500, 8), row("gate", 530_460, 8), row("lv3", 562_500, 8)];
+        let svg = drawn("preempt", "a device", json!({ "rows": rows }));
+        has(&svg, &["P50", "P99", "lv1, 8 in flight", "lv3, 8 in flight", "commands of 562 µs"]);
+        assert!(!svg.contains("<circle"), "no points at one place: {svg}");
     }
 
     #[test]

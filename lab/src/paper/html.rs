@@ -7,7 +7,7 @@ const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#222;max-width:1100px;m
 padding:0 1em}h2{margin-top:2.2em;border-bottom:1px solid #ccc}table{border-collapse:collapse;\
 width:100%;margin:1em 0}th,td{border-bottom:1px solid #ddd;padding:.25em .6em;text-align:left;\
 vertical-align:top}td.n{text-align:right;white-space:nowrap}.pass{color:#00664d}.fail{color:#b30000;\
-font-weight:bold}.other{color:#666}svg{max-width:100%;height:auto}details{color:#555}";
+font-weight:bold}.other{color:#666}.wide{overflow-x:auto}svg{max-width:100%;height:auto}details{color:#555}";
 
 /// The page for these experiments.
 #[must_use]

@@ -89,9 +89,7 @@ impl DeviceFile {
     /// # Errors
     /// If it cannot be read, or is not a device file that gives every parameter and its origin.
     pub fn load(path: &Path) -> std::result::Result<Self, ScenarioError> {
-        let bytes = read_file(path).map_err(|error| {
-            ScenarioError::new(path, 1, "file", &format!("cannot be read: {error}"))
-        })?;
+        let bytes = read_file(path).map_err(|error| ScenarioError::unread(path, &error))?;
         Self::parse(&bytes, path)
     }
 

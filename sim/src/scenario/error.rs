@@ -1,5 +1,6 @@
 //! The one error type of this module: one line that names the file, the line and the key.
 
+use std::io;
 use std::path::Path;
 
 /// Longest key path that an error shows, in characters.
@@ -13,14 +14,15 @@ const MAX_MESSAGE: usize = 600;
 ///
 /// ```text
 /// scenarios/x.toml:12: device[0].launch_queue: must be at least 4, is 2
+/// scenarios: is a folder; name a file in it
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {key}: {message}")]
+#[error("{}: {message}", self.place())]
 #[non_exhaustive]
 pub struct ScenarioError {
     /// The file with the mistake, as it was given by the caller or by the scenario.
     pub file: String,
-    /// The line of the mistake, from 1.
+    /// The line of the mistake, from 1; 0, with an empty key, if the file cannot be read.
     pub line: usize,
     /// The path of the key, such as `task[2].arrival.period_ms`; array elements count from 0. It is
     /// the name of a column for a trace file, `file` where the whole file is at fault and `syntax`
@@ -40,6 +42,21 @@ impl ScenarioError {
             key: one_line(key, MAX_KEY),
             message: one_line(message, MAX_MESSAGE),
         }
+    }
+
+    /// The error for a file that cannot be read.
+    pub(super) fn unread(file: &Path, error: &io::Error) -> Self {
+        let message = match error.kind() {
+            io::ErrorKind::IsADirectory => "is a folder; name a file in it".to_owned(),
+            _ => format!("cannot be read: {error}"),
+        };
+        Self::new(file, 0, "", &message)
+    }
+
+    /// Where the mistake is.
+    fn place(&self) -> String {
+        let Self { file, line, key, .. } = self;
+        if *line == 0 { file.clone() } else { format!("{file}:{line}: {key}") }
     }
 }
 

@@ -68,9 +68,7 @@ impl Scenario {
     ///
     /// The first mistake in the file or in one that it names, or that one cannot be read.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let bytes = read_file(path).map_err(|error| {
-            ScenarioError::new(path, 1, "file", &format!("cannot be read: {error}"))
-        })?;
+        let bytes = read_file(path).map_err(|error| ScenarioError::unread(path, &error))?;
         Self::parse_bytes(&bytes, path, &mut read_file)
     }
 

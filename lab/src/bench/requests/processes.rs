@@ -212,7 +212,7 @@ mod tests {
     fn a_process_that_fails_is_an_error_and_is_not_waited_for() {
         let ended = said("exit 3").unwrap_err().to_string();
         assert!(ended.contains("ended") && ended.contains("3"), "{ended}");
-        let odd = said("echo no device; sleep 1000").unwrap_err().to_string();
+        let odd = said("echo no device; exec sleep 1000").unwrap_err().to_string();
         assert!(odd.contains("no device"), "{odd}");
         let unread = said("echo ready; read go; echo nonsense").unwrap_err().to_string();
         assert!(unread.contains("expected"), "{unread}");

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_hangs_is_ended() {
-        let Ended::Badly(why) = shell("sleep 1000", Duration::from_millis(50)) else {
+        let Ended::Badly(why) = shell("exec sleep 1000", Duration::from_millis(50)) else {
             panic!("it did not end")
         };
         assert_eq!(why, "it was ended after 0.05 s");

@@ -11,7 +11,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
@@ -22,12 +22,13 @@ use self::page::Report;
 use self::plan::{CANARY, ELSEWHERE, Part, Run};
 use self::record::{Record, Status};
 use super::args::SpinHal;
-use crate::console::Ending;
 use crate::console::output::{Output, Stream};
-use crate::error::CommandError;
+use crate::console::{Ending, note};
+use crate::error::{CommandError, UNUSABLE};
 use crate::interrupt::log::Watch;
 use crate::judge::Judged;
 use crate::machine::Machine;
+use crate::parent;
 
 #[derive(Debug, Args)]
 pub struct AllArgs {
@@ -51,33 +52,35 @@ pub struct AllArgs {
     pub(crate) only: Vec<String>,
 }
 
+/// Opening a device takes longer only if its driver hangs.
+const OPEN_MAX: Duration = Duration::from_secs(120);
 /// Where the benches' own outputs go, below the folder of the report.
 const RAW: &str = "raw";
 
 /// Runs everything that is asked for and not done yet, and writes the report.
 ///
 /// # Errors
-/// If an experiment is not known, or the folder cannot be written to. A bench that fails is no
-/// error: its record says so.
+/// If an experiment is not known, the device cannot be opened, or the folder cannot be written to.
+/// A bench that fails is no error: its record says so.
 pub(super) fn execute(args: &AllArgs) -> Result<Ending, CommandError> {
     if let Some(unknown) = args.only.iter().find(|id| !plan::ids().contains(&id.as_str())) {
         let known = plan::ids().join(", ");
         return Err(CommandError::NoExperiment { id: unknown.clone(), known });
     }
     let folder = &args.report;
-    let raw = folder.join(RAW);
-    fs::create_dir_all(&raw)
-        .map_err(|source| CommandError::Write { place: raw.display().to_string(), source })?;
-    let machine = Machine::here();
     let mut session = Session {
         args,
         folder,
         hal: name(args),
-        machine,
+        machine: Machine::here(),
         watch: Watch::new(),
         halted: None,
         environment: environment(args.hal),
     };
+    session.try_device()?;
+    let raw = folder.join(RAW);
+    fs::create_dir_all(&raw)
+        .map_err(|source| CommandError::Write { place: raw.display().to_string(), source })?;
     let mut before = Facts::here();
     before.environment.extend(session.environment.iter().cloned());
     write_json(&raw.join("facts-before.json"), &before)?;
@@ -157,6 +160,32 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// Opens the device, so that nothing is written for one that cannot be used. A process of its
+    /// own does that, because a device that this one had open would change what benches measure.
+    fn try_device(&self) -> Result<(), CommandError> {
+        let folder = tempfile::tempdir().map_err(CommandError::Temporary)?;
+        let device = self.args.device.to_string();
+        let arguments = ["bench", "open", "--hal", &self.hal, "--device", &device];
+        let command = self.program(arguments.map(str::to_owned))?;
+        let file = |name| folder.path().join(name);
+        match child::run(command, &file("out"), &file("err"), OPEN_MAX) {
+            Ended::Well => Ok(()),
+            Ended::Badly(why) => Err(CommandError::device(why.trim_start_matches(UNUSABLE))),
+        }
+    }
+
+    /// This program with these arguments, in a process that ends with this one.
+    fn program(
+        &self,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<Command, CommandError> {
+        let mut command = Command::new(env::current_exe().map_err(CommandError::device)?);
+        command.args(arguments).args(parent::arguments());
+        command.envs(self.environment.iter().cloned());
+        note(|| format!("runs {command:?}"));
+        Ok(command)
+    }
+
     fn wants(&self, id: &str) -> bool {
         self.args.only.is_empty() || self.args.only.iter().any(|only| only == id)
     }
@@ -302,9 +331,7 @@ impl Session<'_> {
         let place = |ending| self.folder.join(Self::raw(run, ending));
         // What an earlier run left must not be taken for what this one wrote.
         let _ = fs::remove_file(place("json"));
-        let program = env::current_exe().map_err(CommandError::device)?;
-        let mut command = Command::new(program);
-        command.args(self.arguments(run, self.folder)).envs(self.environment.iter().cloned());
+        let command = self.program(self.arguments(run, self.folder))?;
         let ended = child::run(command, &place("txt"), &place("err.txt"), run.limit);
         Ok(match ended {
             Ended::Badly(why) => Err(why),

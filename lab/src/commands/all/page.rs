@@ -14,11 +14,16 @@ use crate::html::{Cell, Page, escape};
 use crate::judge::INTERRUPT_US;
 use crate::machine::Machine;
 
-const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:75em;margin:2em auto;padding:0 1em;\
-    color:#222}table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;\
-    padding:.2em .6em;text-align:left;vertical-align:top}th{background:#f3f3f3}\
+const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:75em;margin:1.5em auto;padding:0 1em;\
+    color:#222}h1{font-size:1.5em;margin:.3em 0}table{border-collapse:collapse;margin:.6em 0}\
+    td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left;vertical-align:top}\
+    th{background:#f3f3f3}.wide{overflow-x:auto}.short td,.short th{white-space:nowrap}\
+    .first{display:flex;flex-wrap:wrap;gap:0 2em}.first>:last-child{flex:1 1 30em}\
     pre{background:#f7f7f7;padding:.6em;overflow-x:auto;font-size:12px}svg{max-width:100%;\
-    height:auto}.PASS{color:#060}.FAIL,.failed,.interrupted{color:#a00;font-weight:bold}";
+    height:auto}code{overflow-wrap:anywhere}.PASS{color:#060}\
+    .FAIL,.failed,.interrupted{color:#a00;font-weight:bold}";
+/// The experiment whose figures come first, if it was run.
+const HEADLINE: &str = "7.3.1";
 
 /// What a report is made from.
 #[derive(Debug)]
@@ -40,8 +45,33 @@ pub(super) fn summary(records: &[Record], folder: &Path) -> String {
         let verdict = record.verdict().to_owned();
         vec![record.test_id.clone(), record.test_name.clone(), verdict, record.notes.clone()]
     };
-    let text = table("experiments", &header, records.iter().map(row));
-    format!("{text}{}\n", folder.join("report.html").display())
+    let text = table("experiments", &header, records.iter().filter(|r| is_run(r)).map(row));
+    let report = folder.join("report.html");
+    format!("{text}{}\n{}\n", counts(records), report.display())
+}
+
+/// Whether the experiment can be run here.
+fn is_run(record: &Record) -> bool {
+    record.status != Status::NotRun
+}
+
+/// How many experiments there are of each verdict.
+fn counts(records: &[Record]) -> String {
+    let mut verdicts: Vec<(&str, usize)> = Vec::new();
+    for record in records.iter().filter(|record| is_run(record)) {
+        let verdict = record.verdict();
+        match verdicts.iter_mut().find(|(known, _)| *known == verdict) {
+            Some((_, count)) => *count += 1,
+            None => verdicts.push((verdict, 1)),
+        }
+    }
+    let verdicts = verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}"));
+    let run = records.iter().filter(|record| is_run(record)).count();
+    let elsewhere = records.len() - run;
+    let parts: Vec<String> = verdicts.collect();
+    let quick = records.iter().any(|record| record.quick && is_run(record));
+    let why = if quick { " (few samples give no verdict)" } else { "" };
+    format!("{run} experiments: {}{why}; {elsewhere} are not for this machine", parts.join(", "))
 }
 
 impl Report<'_> {
@@ -86,7 +116,7 @@ impl Report<'_> {
             let _ = writeln!(text, "- {line}");
         }
         text += "\n| test | what | goal | verdict | notes |\n|---|---|---|---|---|\n";
-        for record in self.records {
+        for record in self.records.iter().filter(|record| is_run(record)) {
             let Record { test_id, test_name, goal, notes, .. } = record;
             let verdict = record.verdict();
             let cells = [test_id, test_name, goal, verdict, notes].map(cell);
@@ -108,6 +138,10 @@ impl Report<'_> {
             let files: Vec<_> = record.raw.iter().map(|file| format!("[{file}]({file})")).collect();
             let _ = writeln!(text, "Raw data: {}", files.join(", "));
         }
+        text += "\n## Not for this machine\n\n";
+        for Record { test_id, test_name, notes, .. } in self.elsewhere() {
+            let _ = writeln!(text, "- {test_id} {test_name}: {notes}");
+        }
         text += "\n## The machine\n\n| fact | value |\n|---|---|\n";
         for (name, value) in self.facts() {
             let _ = writeln!(text, "| {} | {} |", cell(&name), cell(&value));
@@ -119,28 +153,63 @@ impl Report<'_> {
     pub(super) fn html(&self) -> String {
         let title = format!("Benches on {}", self.device());
         let mut page = Page::new(&title, STYLE, &title);
-        page.html("<ul>");
-        for line in self.bounds() {
-            page.html(format_args!("<li>{}</li>", escape(&line)));
-        }
-        page.html("</ul>\n");
-        let header = ["test", "what", "goal", "verdict", "notes"];
-        let row = |record: &Record| {
-            let Record { test_id, test_name, goal, notes, .. } = record;
-            let texts: [&str; 5] = [test_id, test_name, goal, record.verdict(), notes];
-            cells(&texts)
-        };
-        page.table(&header, self.records.iter().map(row));
-        let mut shown: Vec<&str> = Vec::new();
+        page.paragraph(&counts(self.records));
+        let shown = self.headline(&mut page);
+        self.verdicts(&mut page);
+        let mut shown: Vec<&str> = shown.into_iter().collect();
         for record in self.measured() {
             let first = !shown.contains(&record.command.as_str());
             shown.push(&record.command);
             self.section(&mut page, record, first);
         }
+        page.heading("Not for this machine");
+        let reason = |record: &Record| cells(&[&record.test_id, &record.test_name, &record.notes]);
+        page.table(&["test", "what", "why"], self.elsewhere().map(reason));
         page.heading("The machine");
         let facts = self.facts();
         page.table(&["fact", "value"], facts.iter().map(|(name, value)| cells(&[name, value])));
         page.finish()
+    }
+
+    /// The figures that matter most beside their picture, or the first picture that there is.
+    /// Returns the command whose picture it is.
+    fn headline(&self, page: &mut Page) -> Option<&str> {
+        let is_headline = |record: &&Record| record.test_id == HEADLINE;
+        let first = self.measured().find(is_headline);
+        let drawn = first.into_iter().chain(self.measured());
+        let picture = drawn.filter_map(|record| Some((record, self.raw(record, ".svg")?))).next();
+        page.html("<div class=\"first\">");
+        let levels = first.and_then(|record| record.results.get("levels")?.as_array());
+        if let Some(levels) = levels {
+            let rows: Vec<_> = levels.iter().filter_map(Value::as_object).collect();
+            let wanted = |key: &&str| *key == "mode" || key.starts_with("quiet_");
+            let keys: Vec<&str> = columns(&rows).into_iter().filter(wanted).collect();
+            page.html("<div><p>From a hold until the queue is quiet</p><div class=\"short\">");
+            let header: Vec<String> = keys.iter().map(|key| heading(key)).collect();
+            let header: Vec<&str> = header.iter().map(String::as_str).collect();
+            page.table(&header, rows.iter().map(|row| cells(&values(&keys, row))));
+            page.html("</div></div>");
+        }
+        let (record, svg) = picture.unzip();
+        page.html(format_args!("<div>{}</div></div>\n", svg.unwrap_or_default()));
+        record.map(|record| record.command.as_str())
+    }
+
+    /// A line for each experiment that can be run here.
+    fn verdicts(&self, page: &mut Page) {
+        let header = ["test", "what", "goal", "verdict", "notes"];
+        let row = |record: &Record| {
+            let Record { test_id, test_name, goal, notes, .. } = record;
+            let verdict = Cell::text(record.verdict()).class(record.verdict());
+            let [id, name, goal, notes] = [test_id, test_name, goal, notes].map(Cell::text);
+            vec![id, name, goal, verdict, notes]
+        };
+        page.table(&header, self.records.iter().filter(|record| is_run(record)).map(row));
+        page.html("<ul>");
+        for line in self.bounds() {
+            page.html(format_args!("<li>{}</li>", escape(&line)));
+        }
+        page.html("</ul>\n");
     }
 
     /// An experiment; with the figure and the text of its bench if it is the bench's first.
@@ -150,18 +219,26 @@ impl Report<'_> {
         let (date, command) = (escape(date), escape(command));
         page.html(format_args!("<p>{date}, {seconds:.1} s, <code>{command}</code></p>\n"));
         for (name, header, rows) in tables(&record.results) {
-            page.html(format_args!("<p>{}</p>", escape(&name)));
+            page.html(format_args!("<p>{}</p><div class=\"short\">", escape(&name)));
             let header: Vec<&str> = header.iter().map(String::as_str).collect();
             page.table(&header, rows.iter().map(|row| cells(row)));
+            page.html("</div>");
         }
         if first {
             page.html(self.raw(record, ".svg").unwrap_or_default());
-            let printed = self.raw(record, ".txt").unwrap_or_default();
+        }
+        let printed = self.raw(record, ".txt").filter(|_| first || record.test_id == HEADLINE);
+        if let Some(printed) = printed {
             page.html(format_args!(
                 "<details><summary>what the bench printed</summary><pre>{}</pre></details>\n",
                 escape(&printed)
             ));
         }
+    }
+
+    /// The experiments that cannot be run here.
+    fn elsewhere(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(|record| !is_run(record))
     }
 
     fn measured(&self) -> impl Iterator<Item = &Record> {
@@ -182,8 +259,9 @@ type Table = (String, Vec<String>, Vec<Vec<String>>);
 fn tables(results: &Map<String, Value>) -> Vec<Table> {
     let is_list =
         |value: &Value| value.as_array().is_some_and(|all| all.iter().any(Value::is_object));
-    let single = results.iter().filter(|(_, value)| !is_list(value));
-    let single: Vec<_> = single.map(|(name, value)| vec![name.clone(), shown(value)]).collect();
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    let single = results.iter().filter(|(_, value)| !is_list(value) && !is_empty(value));
+    let single: Vec<_> = single.map(|(name, value)| vec![heading(name), shown(value)]).collect();
     let mut tables = Vec::new();
     if !single.is_empty() {
         let header = ["figure", "value"].map(str::to_owned).to_vec();
@@ -192,15 +270,59 @@ fn tables(results: &Map<String, Value>) -> Vec<Table> {
     for (name, value) in results.iter().filter(|(_, value)| is_list(value)) {
         let rows: Vec<_> =
             value.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
-        let Some(first) = rows.first() else { continue };
-        let header: Vec<String> = first.keys().cloned().collect();
-        let row = |row: &&Map<String, Value>| {
-            header.iter().map(|key| row.get(key).map(shown).unwrap_or_default()).collect()
-        };
-        let rows = rows.iter().map(row).collect();
-        tables.push((name.clone(), header, rows));
+        let keys = columns(&rows);
+        let header = keys.iter().map(|key| heading(key)).collect();
+        let cells = rows.iter().map(|row| values(&keys, row)).collect();
+        tables.push((heading(name), header, cells));
     }
     tables
+}
+
+/// What a row has under these keys, for people.
+fn values(keys: &[&str], row: &Map<String, Value>) -> Vec<String> {
+    keys.iter().map(|key| row.get(*key).map_or("-".to_owned(), shown)).collect()
+}
+
+/// The keys of all rows that have a value in one: words first, since they say what a row is about,
+/// and what was asked of it last.
+fn columns<'a>(rows: &[&'a Map<String, Value>]) -> Vec<&'a str> {
+    let mut keys: Vec<(u8, &str)> = Vec::new();
+    for (key, value) in rows.iter().flat_map(|row| row.iter()) {
+        if !value.is_null() && keys.iter().all(|(_, known)| known != key) {
+            let place = match (key.as_str(), value) {
+                ("goal" | "reached" | "error", _) => 2,
+                (_, Value::String(_)) => 0,
+                _ => 1,
+            };
+            keys.push((place, key));
+        }
+    }
+    keys.sort_by_key(|(place, _)| *place);
+    keys.into_iter().map(|(_, key)| key).collect()
+}
+
+/// A key of a record for people: `quiet_p99_us` is `quiet P99 (µs)`.
+fn heading(key: &str) -> String {
+    const UNITS: [(&str, &str); 4] = [("ns", "ns"), ("us", "µs"), ("ms", "ms"), ("percent", "%")];
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    let mut text = String::new();
+    let mut before = "";
+    for word in key.split('_') {
+        let unit = UNITS.iter().find(|(known, _)| *known == word).map(|(_, unit)| *unit);
+        let rest = word.get(1..).filter(|rest| is_number(rest));
+        let shown = match (unit, rest, word) {
+            (Some(unit), ..) if is_number(before) => unit.to_owned(),
+            (Some(unit), ..) => format!("({unit})"),
+            (_, Some(number), _) if word.starts_with('p') => format!("P{number}"),
+            _ if word.strip_prefix("lv").is_some_and(is_number) => word.replacen("lv", "Lv", 1),
+            (.., "max") => "longest".to_owned(),
+            _ => word.to_owned(),
+        };
+        text += if text.is_empty() { "" } else { " " };
+        text += &shown;
+        before = word;
+    }
+    text
 }
 
 /// A value for people.
@@ -243,17 +365,9 @@ fn cell(text: impl AsRef<str>) -> String {
     text.as_ref().replace('|', "\\|").replace('\n', "; ")
 }
 
-/// Cells with these texts. Verdicts have the class of their name.
+/// Cells with these texts.
 fn cells(texts: &[impl AsRef<str>]) -> Vec<Cell> {
-    const VERDICTS: [&str; 4] = ["PASS", "FAIL", "failed", "interrupted"];
-    let cell = |text: &str| {
-        let cell = Cell::text(text);
-        match VERDICTS.into_iter().find(|verdict| *verdict == text) {
-            Some(class) => cell.class(class),
-            None => cell,
-        }
-    };
-    texts.iter().map(|text| cell(text.as_ref())).collect()
+    texts.iter().map(Cell::text).collect()
 }
 
 #[cfg(test)]
@@ -271,9 +385,15 @@ mod tests {
         fs::write(folder.path().join("raw/preempt.txt"), "P99 < 100").unwrap();
         let mut measured = sample(Status::Measured, Some(true));
         measured.raw = vec!["raw/preempt.txt".into(), "raw/preempt.svg".into()];
-        let rows = json!([{ "mode": "lv3", "quiet_p99_us": 12.3456 }, { "mode": "a|b" }]);
+        let rows = json!([
+            { "mode": "lv3", "quiet_p99_us": 12.3456, "quiet_p50_us": null, "stopped": null },
+            { "mode": "a|b", "victims": "interrupted" }
+        ]);
         measured.results.insert("levels".into(), rows);
-        let records = [measured, sample(Status::Failed, None)];
+        let mut elsewhere = sample(Status::NotRun, None);
+        elsewhere.test_id = "8.1.1".into();
+        elsewhere.notes = "needs PyTorch".into();
+        let records = [measured, sample(Status::Failed, None), elsewhere];
         let facts = Facts { rocm: Some("6.4".into()), ..Facts::default() };
         let after = Facts { rocm: Some("6.5".into()), ..Facts::default() };
         let report = Report {
@@ -305,9 +425,45 @@ mod tests {
     }
 
     #[test]
+    fn the_page_begins_with_its_verdicts_and_a_picture_and_ends_with_what_cannot_be_run() {
+        let (html, text) = report();
+        let at = |part: &str| html.find(part).unwrap_or_else(|| panic!("{part}: {html}"));
+        let counts = "2 experiments: 1 PASS, 1 failed (few samples give no verdict); 1 are not";
+        assert!(at(counts) < at("<svg>"));
+        assert!(at("<svg>") < at("<th>verdict</th>"), "before the table of all experiments");
+        assert_eq!(html.matches("<svg>").count(), 1);
+        assert!(at("needs PyTorch") > at("what the bench printed"));
+        assert!(!html.contains(">not run<") && text.contains("- 8.1.1 preemption"), "{text}");
+    }
+
+    #[test]
+    fn only_verdicts_are_coloured_and_columns_without_values_are_left_out() {
+        let (html, text) = report();
+        assert!(html.contains("<td>interrupted</td>"), "{html}");
+        assert!(html.contains("<th>mode</th><th>victims</th><th>quiet P99 (µs)</th></tr>"));
+        assert!(!html.contains("stopped") && !text.contains("stopped"));
+        assert!(html.contains("<div class=\"wide\"><table>") && STYLE.contains(".wide{overflow-x"));
+    }
+
+    #[test]
+    fn keys_are_headings() {
+        for (key, words) in [
+            ("quiet_p99_us", "quiet P99 (µs)"),
+            ("smallest_below_3_percent", "smallest below 3 %"),
+            ("lv1_over_lv3_p99_at_500_us", "Lv1 over Lv3 P99 at 500 µs"),
+            ("requests_per_s", "requests per s"),
+            ("first_percent", "first (%)"),
+            ("max_ms", "longest (ms)"),
+            ("processes", "processes"),
+        ] {
+            assert_eq!(heading(key), words);
+        }
+    }
+
+    #[test]
     fn markdown_tables_stay_whole() {
         let (_, text) = report();
-        assert!(text.contains("| a\\|b | - |") || text.contains("| a\\|b |  |"), "{text}");
+        assert!(text.contains("| a\\|b | interrupted | - |"), "{text}");
         assert!(text.contains("| 7.3.1 |") && text.contains("| failed |"), "{text}");
         assert!(text.contains("[raw/preempt.svg](raw/preempt.svg)"), "{text}");
     }
