@@ -6,9 +6,10 @@
 //! the end of the next level; on level 3 it goes to the end of that. A queue of a lower level takes
 //! the device at once, and the queue that had it keeps the first place in its line. A queue that
 //! has waited for 100 ms (ten slices of level 0) goes one level up, to the end of the line there,
-//! and one that was idle for as long starts afresh on level 0. So no queue starves: with n ready
-//! queues, one that waits has the device after half a second and a slice of level 0 for each other
-//! queue, at the latest.
+//! and one that was idle for as long starts afresh on level 0. Being chosen for a moment does not
+//! end a wait: the device time that a queue gets shortens its wait by ten times as much. So no
+//! queue starves: with n ready queues, one that gets nothing has the device after half a second and
+//! a slice of level 0 for each other queue, at the latest.
 //!
 //! Hints for queues do not count, except that [`Priority::NO_EXECUTE`] queues never run.
 //! [`PolicyHint::Timeslice`] sets the slice of level 0.
@@ -22,6 +23,7 @@ use xsched_core::time::{Duration, Instant};
 
 use crate::engine::each_changed;
 use crate::ready::{Key, Place};
+use crate::share::SOON;
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// The last level.
@@ -88,6 +90,9 @@ impl Policy for Mlfq {
         match event {
             Event::Progress { busy } => {
                 ready.set_used(queue, ready.used(queue).saturating_add(busy.as_ns()));
+                // At a tenth of the device, a queue is as well off as one that waits for its turn.
+                let since = ready.since(queue) + busy.times(PATIENCE);
+                ready.set_since(queue, since.min(now));
                 if ready.place(queue) == Place::Chosen {
                     ready.update(|device| device.accounted = now);
                 }
@@ -225,8 +230,10 @@ impl Mlfq {
                 wait(now, queue, level, ready, out);
             } else if ready.best().is_some_and(|(_, best)| best.class < key.class) {
                 ready.put_back(queue, key);
-                ready.set_since(queue, now);
+                let due = ready.since(queue) + self.patience();
+                ready.update(|device| device.look = device.look.min(due));
                 out.set(queue, HOLD);
+                out.wake_at(due.max(now + SOON));
             } else {
                 return out.wake_at(now + (slice - used));
             }
