@@ -221,7 +221,8 @@ fn short_gaps(seed: u64, rng: &mut Rng) -> (Scenario, Bound) {
     let device = device(Concurrency::RoundRobin, rng);
     let period_ns = SLICE_NS * count as u64;
     let burst = |number| TaskSpec {
-        start_ns: SLICE_NS * number as u64,
+        // Before, the task below them comes to the last level.
+        start_ns: 200 * MS + SLICE_NS * number as u64,
         arrival: Arrival::Periodic { period_ns, jitter_ns: 0 },
         ..endless(number, SLICE_NS - gap_ns, rng)
     };
