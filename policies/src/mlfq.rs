@@ -16,6 +16,7 @@
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
+use xsched_core::level::Level;
 use xsched_core::policy::{
     Changed, Decisions, Event, Policy, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
 };
@@ -93,9 +94,12 @@ impl Policy for Mlfq {
                 // At a tenth of the device, a queue is as well off as one that waits for its turn.
                 let since = ready.since(queue) + busy.times(PATIENCE);
                 ready.set_since(queue, since.min(now));
-                if ready.place(queue) == Place::Chosen {
-                    ready.update(|device| device.accounted = now);
-                }
+                let chosen = ready.place(queue) == Place::Chosen;
+                ready.update(|device| {
+                    // What another queue used since, the chosen one did not.
+                    let until = if chosen { now } else { device.accounted + busy };
+                    device.accounted = until.min(now);
+                });
             }
             Event::Detached => ready.remove(queue),
             _ => {}
@@ -113,7 +117,7 @@ impl Policy for Mlfq {
         for device in queues.devices() {
             if let Some(ready) = Ready::on(queues, device) {
                 self.promote(now, device, queues, &ready, out);
-                self.choose(now, &ready, out);
+                self.choose(now, device, queues, &ready, out);
             }
         }
     }
@@ -173,7 +177,7 @@ impl Mlfq {
     /// does not slip in.
     fn rest(&self, queue: QueueId, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         let level = ready.tag(queue) as u16;
-        if ready.chosen().next().is_some_and(|other| ready.key(other).class < level) {
+        if ready.chosen().next().is_some_and(|other| ready.key(other).class <= level) {
             ready.park(queue);
             out.set(queue, HOLD);
         } else {
@@ -217,12 +221,23 @@ impl Mlfq {
         out.wake_at(next);
     }
 
-    fn choose(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+    fn choose(
+        &self,
+        now: Instant,
+        device: DeviceId,
+        queues: &QueueTable<'_>,
+        ready: &Ready<'_>,
+        out: &mut Decisions<'_>,
+    ) {
         if let Some(queue) = ready.chosen().next() {
             let key = ready.key(queue);
             let running = now.since(ready.state().accounted);
-            let used = Duration::from_ns(ready.used(queue)) + running;
+            let measured = Duration::from_ns(ready.used(queue));
             let slice = self.slice_of(key.class);
+            // Whose command the device runs meanwhile shows when that reports.
+            let over = measured + running >= slice;
+            let waits = over && measured < slice && is_draining(device, queues);
+            let used = if waits { measured } else { measured + running };
             if used >= slice {
                 let level = (key.class + 1).min(LAST);
                 ready.set_used(queue, 0);
@@ -249,6 +264,13 @@ impl Mlfq {
             }
         }
     }
+}
+
+/// Whether a queue that is to hold has commands on the device that may run on.
+fn is_draining(device: DeviceId, queues: &QueueTable<'_>) -> bool {
+    let in_flight = |info: &QueueInfo| info.report.launched > info.report.retired;
+    let stopped = |info: &QueueInfo| info.held == Some(Level::Interrupt);
+    queues.ready_on(device).any(|info| !info.running && !stopped(info) && in_flight(info))
 }
 
 /// Puts a queue at the end of a level's line.

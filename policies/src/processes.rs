@@ -14,13 +14,14 @@
 //! process is not scheduled.
 
 use xsched_core::hint::{PolicyHint, Priority};
-use xsched_core::id::{DeviceId, ProcessId, QueueId};
+use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{
     Changed, Decisions, Event, PolicyState, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
 };
 use xsched_core::time::{Duration, Instant};
 
 use crate::engine::each_changed;
+use crate::process::{FREE, Link, Process, SCALE, WHOLE, budget_of};
 use crate::share::{SOON, shortest_turn};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
@@ -30,14 +31,6 @@ pub(crate) const PLACES: usize = 64;
 const TURNS_MAX: u64 = 20;
 /// Graces in a timeslice, as in [`share`](crate::share).
 const GRACES: u64 = 50;
-/// Usage of a process of 0.1 % in a nanosecond of device time.
-const SCALE: u64 = 1 << 10;
-/// Permille in a whole.
-const WHOLE: u64 = 1_000;
-
-/// A place in the table plus one, or a process's place plus one; 0 is none.
-type Link = u32;
-
 fn link(place: usize) -> Link {
     place as u32 + 1
 }
@@ -79,56 +72,6 @@ policy_state! {
     }
 }
 
-/// A process on a device.
-#[derive(Clone, Copy, Debug)]
-struct Process {
-    id: ProcessId,
-    device: DeviceId,
-    /// Its queues; 0 if the place is free.
-    queues: u32,
-    /// Those of them that are ready.
-    ready: u32,
-    /// The first of its queues, as its place in the table plus one.
-    head: Link,
-    /// Its percentage, in permille, and whether a hint of one of its queues says so.
-    permille: u32,
-    hinted: bool,
-    held: bool,
-    /// Further processes take part.
-    shared: bool,
-    /// Device time used, divided by the permille.
-    used: u64,
-    /// What it may still use, in thousandths of a nanosecond.
-    budget: i64,
-    /// Device time that it is taken to have used in its last turn since its last report, and until
-    /// when: what it has not reported by then, it has not used, as far as turns are concerned.
-    unreported: Duration,
-    expected: Instant,
-    /// The same in all turns since its last report, for its budget: a command that turns interrupt
-    /// is reported when it has ended.
-    taken: Duration,
-    /// The most device time that one report brought.
-    longest: Duration,
-}
-
-const FREE: Process = Process {
-    id: ProcessId(0),
-    device: DeviceId(0),
-    queues: 0,
-    ready: 0,
-    head: 0,
-    permille: 0,
-    hinted: false,
-    held: false,
-    shared: false,
-    used: 0,
-    budget: 0,
-    unreported: Duration::ZERO,
-    expected: Instant::ZERO,
-    taken: Duration::ZERO,
-    longest: Duration::ZERO,
-};
-
 /// The permille of a queue without a hint.
 const UNHINTED: u32 = 10;
 
@@ -149,11 +92,6 @@ fn permille(info: &QueueInfo) -> u32 {
         Some(0) => 1,
         Some(percent) => u32::from(percent) * 10,
     }
-}
-
-/// This much device time, in the unit of budgets.
-fn budget_of(span: Duration) -> i64 {
-    i64::try_from(span.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX)
 }
 
 fn member(queues: &QueueTable<'_>, queue: QueueId) -> Member {
@@ -590,26 +528,5 @@ impl Processes {
             process.budget = process.budget.saturating_add(more).min(most);
         }
         set_device(queues, device, |device| device.grown = now);
-    }
-}
-
-impl Process {
-    /// Its usage after this much device time.
-    fn share(&self, span: Duration) -> u64 {
-        span.as_ns().saturating_mul(SCALE) / u64::from(self.permille.max(1))
-    }
-
-    fn unreported(&self, now: Instant) -> Duration {
-        if now < self.expected { self.unreported } else { Duration::ZERO }
-    }
-
-    /// Its usage, with what it has not reported.
-    fn used(&self, now: Instant) -> u64 {
-        self.used.saturating_add(self.share(self.unreported(now)))
-    }
-
-    /// Its budget, without what it has not reported: in earlier turns, and in this one.
-    fn budget(&self, running: Duration) -> i64 {
-        self.budget.saturating_sub(budget_of(self.taken + running))
     }
 }

@@ -35,8 +35,8 @@ enum Bound {
     Equal,
     /// Everything is through by then.
     Through { by_ns: u64 },
-    /// The last task has at least this part of the device.
-    Served { part: f64 },
+    /// The last task has completed so many requests since the warm-up.
+    Served { requests: usize },
     /// The device is never idle.
     Busy,
 }
@@ -85,7 +85,9 @@ impl Law {
             }
             Bound::Equal => parts.iter().all(|part| (mean / 2.0..=mean * 2.0).contains(part)),
             Bound::Through { by_ns } => outcome.duration_ns <= by_ns,
-            Bound::Served { part } => parts.last().is_some_and(|last| *last >= part),
+            Bound::Served { requests } => {
+                outcome.tasks.last().is_some_and(|task| task.latencies_ns.len() >= requests)
+            }
             Bound::Busy => parts.iter().sum::<f64>() > 0.95,
         };
         let least = parts.iter().copied().fold(f64::MAX, f64::min);
@@ -228,10 +230,11 @@ fn short_gaps(seed: u64, rng: &mut Rng) -> (Scenario, Bound) {
     };
     let mut tasks: Vec<_> = (0..count).map(burst).collect();
     tasks.push(endless(count, 100 * US, rng));
-    // A slice after half a second and a slice for each of the others, and as long to begin with.
+    // A slice, which is 100 commands, after half a second and a slice for each of the others.
     let most_ns = 500 * MS + SLICE_NS * (count as u64 + 1);
-    let part = 0.8 * SLICE_NS as f64 / most_ns as f64;
-    (timed("short gaps", seed, "mlfq", 6 * most_ns, device, tasks), Bound::Served { part })
+    let warmup_ns = 400 * MS;
+    let scenario = timed("short gaps", seed, "mlfq", warmup_ns + 6 * most_ns, device, tasks);
+    (Scenario { warmup_ns, ..scenario }, Bound::Served { requests: 5 * 100 })
 }
 
 /// Streams that keep the device for good.
