@@ -382,7 +382,7 @@ impl Processes {
             // Until it reports: otherwise it would be the next again in a decision before that.
             let accounted = of_device(queues, device).accounted;
             self.places[place].unreported = now.since(accounted);
-            self.places[place].taken = self.places[place].taken + now.since(accounted);
+            self.places[place].taken += now.since(accounted);
             self.places[place].expected = now + self.report_within();
             set_device(queues, device, |device| (device.turn, device.grace) = (0, Instant::ZERO));
         }

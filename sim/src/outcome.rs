@@ -42,8 +42,8 @@ pub struct TaskOutcome {
     pub priority: i16,
     /// Latency from arrival to completion of each counted request, in order of completion.
     pub latencies_ns: Vec<u64>,
-    /// Requests that arrived before the warm-up was over and were completed after it. They count for
-    /// the throughput alone.
+    /// Requests that arrived before the warm-up was over and were completed after it. They count
+    /// for the throughput alone.
     pub early: u64,
     /// Requests that had arrived when the run ended and were not complete, of a task whose requests
     /// arrive however long they take; 0 for others.

@@ -4,8 +4,8 @@
 //! stream according to its [`Concurrency`], unless a closed gate is in front of it or its stream is
 //! interrupted. Urgent streams go first, and where one command runs at a time also between
 //! two waves of blocks of a command. Gates cost device time whenever they are passed. Saving stalls
-//! the whole device; restoring comes before the command that continues. Where an interrupt reaches the
-//! whole device, [`partition`] has it.
+//! the whole device; restoring comes before the command that continues. Where an interrupt reaches
+//! the whole device, [`partition`] has it.
 
 mod backend;
 mod clients;
