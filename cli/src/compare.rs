@@ -50,9 +50,21 @@ pub(crate) fn execute(args: &CompareArgs) -> Result<Ending, CliError> {
     };
     let commands = comparison.runs.iter().map(Series::commands).sum();
     let heading = format!("{}: {seeds}; {}\n\n", scenario.name, text::speed(commands, wall));
-    let shown = [heading, text::comparison(&comparison), text::checks(&checks(&comparison))];
+    let checks = text::checks(&checks(&comparison));
+    let shown = [heading, text::comparison(&comparison), overload(&comparison), checks];
     outputs.tables().print(&shown.concat())?;
     Ok(Ending::new(comparison.violations() > 0))
+}
+
+/// The tasks that were overloaded, with the combination in front.
+fn overload(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for (combination, series) in comparison.combinations.iter().zip(&comparison.runs) {
+        for line in text::overload(series.first()).lines() {
+            text += &format!("{}: {line}\n", combination.label());
+        }
+    }
+    text
 }
 
 /// What the checkers saw in all runs, with the combination in front of a violation.

@@ -66,6 +66,7 @@ fn body(series: &Series, scenario: &Scenario) -> String {
     if series.seeds() > 1 {
         return [
             text::bands(series.bands(), series.seeds()),
+            text::overload(series.first()),
             text::references(series.references()),
             text::fitted(&scenario.fitted),
             text::checks(&series.bands().checks),
@@ -78,11 +79,12 @@ fn body(series: &Series, scenario: &Scenario) -> String {
         0 => String::new(),
         count => format!("measured values: {count}, compared when there are several --seeds\n"),
     };
-    [text::tasks(run), text::devices(&run.devices), checks, references].concat()
+    let overload = text::overload(run);
+    [text::tasks(run), overload, text::devices(&run.devices), checks, references].concat()
 }
 
 /// What is wrong; nothing if nothing is.
 fn problems(series: &Series) -> String {
     let misses = if series.seeds() > 1 { text::misses(series.references()) } else { String::new() };
-    text::violations(&series.bands().checks) + &misses
+    text::violations(&series.bands().checks) + &text::overload(series.first()) + &misses
 }

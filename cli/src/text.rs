@@ -56,6 +56,7 @@ pub(crate) fn tasks(run: &RunFigures) -> String {
         latency_ms: run.pooled_ms.clone(),
         throughput_rps: run.throughput_rps,
         deadline_misses: run.tasks.iter().map(|task| task.deadline_misses).sum(),
+        unfinished: run.tasks.iter().map(|task| task.unfinished).sum(),
         failed: run.tasks.iter().map(|task| task.failed).sum(),
     };
     let all = (run.tasks.len() > 1).then_some(&all);
@@ -72,6 +73,20 @@ fn task_row(task: &TaskFigures, with_failed: bool) -> Vec<String> {
         row.push(task.failed.to_string());
     }
     row
+}
+
+/// A line for each task whose requests arrived faster than they were served.
+pub(crate) fn overload(run: &RunFigures) -> String {
+    let line = |task: &TaskFigures| {
+        let TaskFigures { name, unfinished, .. } = task;
+        let (unfinished, arrived) = (grouped(*unfinished), count(task.arrived(), "request"));
+        format!(
+            "overload: {unfinished} of {arrived} of task {name} were not complete at the end of \
+             seed {} and are in no latency\n",
+            run.seed
+        )
+    };
+    run.tasks.iter().filter(|task| task.is_overloaded()).map(line).collect()
 }
 
 /// The figures of the devices.
@@ -163,8 +178,8 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
         let level = row.combination.level.map_or_else(|| "-".to_owned(), |l| l.to_string());
         let mut cells = vec![row.combination.policy, level, row.task];
         cells.extend([row.mean, row.p50, row.p99, row.max].map(ms));
-        cells.push(rate(row.throughput_rps));
-        cells.extend([number(row.p99_ratio, 3), number(row.total_ratio, 3)]);
+        cells.extend([rate(row.throughput_rps), number(row.deadline_misses, 0)]);
+        cells.extend([number(row.p99_ratio, 3), number(row.throughput_ratio, 3)]);
         cells
     };
     let header = [
@@ -176,8 +191,9 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
         "P99",
         "max",
         "req/s",
+        "misses",
         "P99 ratio",
-        "total req/s ratio",
+        "req/s ratio",
     ];
     let title = "latency in ms; ratios to the first combination";
     table(title, &header, comparison.rows().into_iter().map(row))

@@ -55,6 +55,7 @@ pub mod hhpf;
 pub mod hpf;
 pub mod lax;
 pub mod mlfq;
+mod process;
 mod processes;
 pub mod pup;
 mod ready;

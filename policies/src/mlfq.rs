@@ -6,15 +6,17 @@
 //! the end of the next level; on level 3 it goes to the end of that. A queue of a lower level takes
 //! the device at once, and the queue that had it keeps the first place in its line. A queue that
 //! has waited for 100 ms (ten slices of level 0) goes one level up, to the end of the line there,
-//! and one that was idle for as long starts afresh on level 0. So no queue starves: with n ready
-//! queues, one that waits has the device after half a second and a slice of level 0 for each other
-//! queue, at the latest.
+//! and one that was idle for as long starts afresh on level 0. Being chosen for a moment does not
+//! end a wait: the device time that a queue gets shortens its wait by ten times as much. So no
+//! queue starves: with n ready queues, one that gets nothing has the device after half a second and
+//! a slice of level 0 for each other queue, at the latest.
 //!
 //! Hints for queues do not count, except that [`Priority::NO_EXECUTE`] queues never run.
 //! [`PolicyHint::Timeslice`] sets the slice of level 0.
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
+use xsched_core::level::Level;
 use xsched_core::policy::{
     Changed, Decisions, Event, Policy, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
 };
@@ -22,6 +24,7 @@ use xsched_core::time::{Duration, Instant};
 
 use crate::engine::each_changed;
 use crate::ready::{Key, Place};
+use crate::share::SOON;
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// The last level.
@@ -88,9 +91,15 @@ impl Policy for Mlfq {
         match event {
             Event::Progress { busy } => {
                 ready.set_used(queue, ready.used(queue).saturating_add(busy.as_ns()));
-                if ready.place(queue) == Place::Chosen {
-                    ready.update(|device| device.accounted = now);
-                }
+                // At a tenth of the device, a queue is as well off as one that waits for its turn.
+                let since = ready.since(queue) + busy.times(PATIENCE);
+                ready.set_since(queue, since.min(now));
+                let chosen = ready.place(queue) == Place::Chosen;
+                ready.update(|device| {
+                    // What another queue used since, the chosen one did not.
+                    let until = if chosen { now } else { device.accounted + busy };
+                    device.accounted = until.min(now);
+                });
             }
             Event::Detached => ready.remove(queue),
             _ => {}
@@ -108,7 +117,7 @@ impl Policy for Mlfq {
         for device in queues.devices() {
             if let Some(ready) = Ready::on(queues, device) {
                 self.promote(now, device, queues, &ready, out);
-                self.choose(now, &ready, out);
+                self.choose(now, device, queues, &ready, out);
             }
         }
     }
@@ -168,7 +177,7 @@ impl Mlfq {
     /// does not slip in.
     fn rest(&self, queue: QueueId, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         let level = ready.tag(queue) as u16;
-        if ready.chosen().next().is_some_and(|other| ready.key(other).class < level) {
+        if ready.chosen().next().is_some_and(|other| ready.key(other).class <= level) {
             ready.park(queue);
             out.set(queue, HOLD);
         } else {
@@ -212,12 +221,23 @@ impl Mlfq {
         out.wake_at(next);
     }
 
-    fn choose(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+    fn choose(
+        &self,
+        now: Instant,
+        device: DeviceId,
+        queues: &QueueTable<'_>,
+        ready: &Ready<'_>,
+        out: &mut Decisions<'_>,
+    ) {
         if let Some(queue) = ready.chosen().next() {
             let key = ready.key(queue);
             let running = now.since(ready.state().accounted);
-            let used = Duration::from_ns(ready.used(queue)) + running;
+            let measured = Duration::from_ns(ready.used(queue));
             let slice = self.slice_of(key.class);
+            // Whose command the device runs meanwhile shows when that reports.
+            let over = measured + running >= slice;
+            let waits = over && measured < slice && is_draining(device, queues);
+            let used = if waits { measured } else { measured + running };
             if used >= slice {
                 let level = (key.class + 1).min(LAST);
                 ready.set_used(queue, 0);
@@ -225,8 +245,10 @@ impl Mlfq {
                 wait(now, queue, level, ready, out);
             } else if ready.best().is_some_and(|(_, best)| best.class < key.class) {
                 ready.put_back(queue, key);
-                ready.set_since(queue, now);
+                let due = ready.since(queue) + self.patience();
+                ready.update(|device| device.look = device.look.min(due));
                 out.set(queue, HOLD);
+                out.wake_at(due.max(now + SOON));
             } else {
                 return out.wake_at(now + (slice - used));
             }
@@ -242,6 +264,13 @@ impl Mlfq {
             }
         }
     }
+}
+
+/// Whether a queue that is to hold has commands on the device that may run on.
+fn is_draining(device: DeviceId, queues: &QueueTable<'_>) -> bool {
+    let in_flight = |info: &QueueInfo| info.report.launched > info.report.retired;
+    let stopped = |info: &QueueInfo| info.held == Some(Level::Interrupt);
+    queues.ready_on(device).any(|info| !info.running && !stopped(info) && in_flight(info))
 }
 
 /// Puts a queue at the end of a level's line.

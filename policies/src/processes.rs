@@ -3,21 +3,26 @@
 //!
 //! The largest utilisation hint of a process's queues on a device is its percentage there. Without
 //! the strict option, percentages are proportions. With it they are also upper bounds: each process
-//! has a budget that grows by its percentage of the time, up to that of one timeslice, and shrinks
-//! by the device time that it uses, as measured. Below zero it waits, even if no other process
-//! wants the device. A process whose queues have no hint has no upper bound.
+//! has a budget that grows by its percentage of the time and shrinks by the device time that it
+//! uses, as measured. Below zero it waits, even if no other process wants the device. A budget
+//! grows up to that of one timeslice, or, while the process has something to run, up to what it was
+//! charged at once: a command that is longer than the timeslice is charged when it has ended, and
+//! what the budget would have grown by meanwhile must not be lost. A process whose queues have no
+//! hint has no upper bound.
 //!
-//! There is room for [`PLACES`] processes, counted once for each device. A further one takes part
-//! in the turns of another process of its device; on a device without any it is not scheduled.
+//! There is room for [`PLACES`] processes, counted once for each device. Further ones share places,
+//! evenly: a place has the percentages of its processes together. On a device without any place a
+//! process is not scheduled.
 
 use xsched_core::hint::{PolicyHint, Priority};
-use xsched_core::id::{DeviceId, ProcessId, QueueId};
+use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{
     Changed, Decisions, Event, PolicyState, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
 };
 use xsched_core::time::{Duration, Instant};
 
 use crate::engine::each_changed;
+use crate::process::{FREE, Link, Process, SCALE, WHOLE, budget_of};
 use crate::share::{SOON, shortest_turn};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
@@ -27,14 +32,6 @@ pub(crate) const PLACES: usize = 64;
 const TURNS_MAX: u64 = 20;
 /// Graces in a timeslice, as in [`share`](crate::share).
 const GRACES: u64 = 50;
-/// Usage of a process of 0.1 % in a nanosecond of device time.
-const SCALE: u64 = 1 << 10;
-/// Permille in a whole.
-const WHOLE: u64 = 1_000;
-
-/// A place in the table plus one, or a process's place plus one; 0 is none.
-type Link = u32;
-
 fn link(place: usize) -> Link {
     place as u32 + 1
 }
@@ -76,46 +73,6 @@ policy_state! {
     }
 }
 
-/// A process on a device.
-#[derive(Clone, Copy, Debug)]
-struct Process {
-    id: ProcessId,
-    device: DeviceId,
-    /// Its queues; 0 if the place is free.
-    queues: u32,
-    /// Those of them that are ready.
-    ready: u32,
-    /// The first of its queues, as its place in the table plus one.
-    head: Link,
-    /// Its percentage, in permille, and whether a hint of one of its queues says so.
-    permille: u32,
-    hinted: bool,
-    held: bool,
-    /// Device time used, divided by the permille.
-    used: u64,
-    /// What it may still use, in thousandths of a nanosecond.
-    budget: i64,
-    /// Device time that it is taken to have used in its last turn since its last report, and until
-    /// when: what it has not reported by then, it has not used.
-    unreported: Duration,
-    expected: Instant,
-}
-
-const FREE: Process = Process {
-    id: ProcessId(0),
-    device: DeviceId(0),
-    queues: 0,
-    ready: 0,
-    head: 0,
-    permille: 0,
-    hinted: false,
-    held: false,
-    used: 0,
-    budget: 0,
-    unreported: Duration::ZERO,
-    expected: Instant::ZERO,
-};
-
 /// The permille of a queue without a hint.
 const UNHINTED: u32 = 10;
 
@@ -124,6 +81,8 @@ const UNHINTED: u32 = 10;
 pub(crate) struct Processes {
     timeslice: Duration,
     strict: bool,
+    /// Some places are shared.
+    crowded: bool,
     places: [Process; PLACES],
 }
 
@@ -158,7 +117,7 @@ fn set_device(queues: &QueueTable<'_>, device: DeviceId, change: impl FnOnce(&mu
 
 impl Processes {
     pub(crate) const fn new(timeslice: Duration, strict: bool) -> Self {
-        Self { timeslice, strict, places: [FREE; PLACES] }
+        Self { timeslice, strict, crowded: false, places: [FREE; PLACES] }
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "what all engines say")]
@@ -190,9 +149,9 @@ impl Processes {
             Event::Progress { busy } => {
                 let Some(process) = self.places.get_mut(place) else { return };
                 process.used = process.used.saturating_add(process.share(busy));
-                let spent = i64::try_from(busy.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX);
-                process.budget = process.budget.saturating_sub(spent);
-                process.unreported = Duration::ZERO;
+                process.budget = process.budget.saturating_sub(budget_of(busy));
+                process.longest = process.longest.max(busy);
+                (process.unreported, process.taken) = (Duration::ZERO, Duration::ZERO);
                 if of_device(queues, info.device).turn == link(place) {
                     set_device(queues, info.device, |device| device.accounted = now);
                 }
@@ -229,7 +188,7 @@ impl Processes {
             set_device(queues, device, |device| device.known = true);
         }
         if afresh {
-            self.places = [FREE; PLACES];
+            (self.places, self.crowded) = ([FREE; PLACES], false);
         }
         afresh
     }
@@ -256,9 +215,20 @@ impl Processes {
         let free = |p: &Process| p.queues == 0;
         let there = |p: &Process| p.queues > 0 && p.device == info.device;
         let find = |what: &dyn Fn(&Process) -> bool| self.places.iter().position(what);
-        let place = find(&same).or_else(|| find(&free)).or_else(|| find(&there))?;
+        let least = || {
+            let all = self.places.iter().enumerate().filter(|(_, process)| there(process));
+            all.min_by_key(|(_, process)| process.permille).map(|(place, _)| place)
+        };
+        let own = || if self.crowded { self.shared_by(info, queues) } else { None };
+        let place = find(&same).or_else(own).or_else(|| find(&free)).or_else(least)?;
         self.join(info, place, queues);
         Some(place)
+    }
+
+    /// The place that other queues of a queue's process have.
+    fn shared_by(&self, info: &QueueInfo, queues: &QueueTable<'_>) -> Option<usize> {
+        let others = queues.of_process(info.process).filter(|other| other.device == info.device);
+        others.filter_map(|other| place_of(member(queues, other.id).process)).next()
     }
 
     fn join(&mut self, info: &QueueInfo, place: usize, queues: &QueueTable<'_>) {
@@ -273,13 +243,27 @@ impl Processes {
             (process.permille, process.hinted) = (permille(info).max(before), true);
         }
         process.queues += 1;
-        let (first, next) = (link(info.id.index()), process.head);
-        process.head = first;
+        process.shared |= process.id != info.process;
+        self.crowded |= process.shared;
+        // Queues of a process stay together.
+        let same = |id: &QueueId| queues.get(*id).is_some_and(|i| i.process == info.process);
+        let shared = process.shared;
+        let previous = if shared { self.members(place, queues).find(same) } else { None };
+        let next = previous.map_or(self.places[place].head, |id| member(queues, id).next);
+        let own = link(info.id.index());
+        match previous {
+            Some(previous) => set(queues, previous, |member| member.next = own),
+            None => self.places[place].head = own,
+        }
         set(queues, info.id, |member| {
-            (member.process, member.next, member.previous) = (link(place), next, 0);
+            let previous = previous.map_or(0, |id| link(id.index()));
+            (member.process, member.next, member.previous) = (link(place), next, previous);
         });
         if let Some(second) = place_of(next).and_then(|index| queues.at(index)) {
-            set(queues, second.id, |member| member.previous = first);
+            set(queues, second.id, |member| member.previous = own);
+        }
+        if shared {
+            self.weigh(place, queues);
         }
     }
 
@@ -303,12 +287,21 @@ impl Processes {
         self.weigh(place, queues);
     }
 
-    /// The percentage of a process changes with its queues and their hints.
+    /// The percentage of a process changes with its queues and their hints. Processes that share a
+    /// place have the sum of theirs.
     fn weigh(&mut self, place: usize, queues: &QueueTable<'_>) {
-        let hinted = |id: QueueId| queues.get(id).filter(|info| info.hints.utilization.is_some());
-        let most = self.members(place, queues).filter_map(hinted).map(permille).max();
+        let (mut sum, mut hinted, mut latest) = (0, false, None);
+        let mut most = None;
+        for info in self.members(place, queues).filter_map(|id| queues.get(id)) {
+            if latest.replace(info.process).is_some_and(|before| before != info.process) {
+                sum += most.take().unwrap_or(UNHINTED);
+            }
+            if info.hints.utilization.is_some() {
+                (most, hinted) = (most.max(Some(permille(info))), true);
+            }
+        }
         let process = &mut self.places[place];
-        (process.permille, process.hinted) = (most.unwrap_or(UNHINTED), most.is_some());
+        (process.permille, process.hinted) = (sum + most.unwrap_or(UNHINTED), hinted);
     }
 
     fn follow(&mut self, info: &QueueInfo, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
@@ -390,6 +383,7 @@ impl Processes {
             // Until it reports: otherwise it would be the next again in a decision before that.
             let accounted = of_device(queues, device).accounted;
             self.places[place].unreported = now.since(accounted);
+            self.places[place].taken += now.since(accounted);
             self.places[place].expected = now + self.report_within();
             set_device(queues, device, |device| (device.turn, device.grace) = (0, Instant::ZERO));
         }
@@ -419,8 +413,7 @@ impl Processes {
         let afford = self.places.iter().filter(waits).map(|process| {
             let missing = |budget| self.least_budget().saturating_sub(budget).max(0).unsigned_abs();
             let grown = |budget| missing(budget) / u64::from(process.permille).max(1) + 1;
-            let reported = process.expected.max(now + Duration::from_ns(grown(process.budget)));
-            reported.min(now + Duration::from_ns(grown(process.budget(now))))
+            now + Duration::from_ns(grown(process.budget(Duration::ZERO)))
         });
         if let Some(afford) = afford.min() {
             return out.wake_at(afford);
@@ -455,8 +448,7 @@ impl Processes {
             left = Duration::from_ns(share.div_ceil(u128::from(SCALE)) as u64);
         }
         if self.strict && process.hinted {
-            let spent = i64::try_from(running.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX);
-            let budget = process.budget.saturating_sub(spent).max(0);
+            let budget = process.budget(running).max(0);
             left = left.min(Duration::from_ns(budget.unsigned_abs() / WHOLE));
         }
         if process.ready == 0 {
@@ -487,8 +479,8 @@ impl Processes {
 
     /// The process that is to have the next turn, other than `but`.
     fn behind_most(&self, now: Instant, device: DeviceId, but: Option<usize>) -> Option<usize> {
-        let affords =
-            |p: &Process| !self.strict || !p.hinted || p.budget(now) >= self.least_budget();
+        let least = self.least_budget();
+        let affords = |p: &Process| !self.strict || !p.hinted || p.budget(Duration::ZERO) >= least;
         let may = |p: &Process| p.device == device && p.queues > 0 && p.ready > 0 && affords(p);
         let others = self.places.iter().enumerate().filter(|(place, _)| Some(*place) != but);
         others
@@ -515,7 +507,8 @@ impl Processes {
         (self.timeslice.as_ns() / TURNS_MAX * WHOLE) as i64
     }
 
-    /// Lets budgets grow, up to what a process has in a timeslice.
+    /// Lets budgets grow, up to what a process has in a timeslice, or to its longest charge while
+    /// it has something to run.
     fn grow(&mut self, now: Instant, device: DeviceId, queues: &QueueTable<'_>) {
         if !self.strict {
             return;
@@ -523,34 +516,18 @@ impl Processes {
         let span = now.since(of_device(queues, device).grown).as_ns();
         let timeslice = self.timeslice.as_ns();
         let least = self.least_budget();
-        for process in self.places.iter_mut().filter(|p| p.device == device) {
+        let Device { turn, accounted, .. } = of_device(queues, device);
+        let places = self.places.iter_mut().enumerate().filter(|(_, p)| p.device == device);
+        for (place, process) in places {
             let grown = |span: u64| span.saturating_mul(u64::from(process.permille));
+            let longest = if process.ready > 0 { process.longest } else { Duration::ZERO };
             let most = i64::try_from(grown(timeslice)).unwrap_or(i64::MAX).max(least);
+            let most = most.max(budget_of(longest));
+            let running = if turn == link(place) { now.since(accounted) } else { Duration::ZERO };
+            let most = most.saturating_add(budget_of(process.taken + running));
             let more = i64::try_from(grown(span)).unwrap_or(i64::MAX);
             process.budget = process.budget.saturating_add(more).min(most);
         }
         set_device(queues, device, |device| device.grown = now);
-    }
-}
-
-impl Process {
-    /// Its usage after this much device time.
-    fn share(&self, span: Duration) -> u64 {
-        span.as_ns().saturating_mul(SCALE) / u64::from(self.permille.max(1))
-    }
-
-    fn unreported(&self, now: Instant) -> Duration {
-        if now < self.expected { self.unreported } else { Duration::ZERO }
-    }
-
-    /// Its usage, with what it has not reported.
-    fn used(&self, now: Instant) -> u64 {
-        self.used.saturating_add(self.share(self.unreported(now)))
-    }
-
-    /// Its budget, without what it has not reported.
-    fn budget(&self, now: Instant) -> i64 {
-        let spent = i64::try_from(self.unreported(now).as_ns().saturating_mul(WHOLE));
-        self.budget.saturating_sub(spent.unwrap_or(i64::MAX))
     }
 }

@@ -7,8 +7,9 @@
 //! proportions. Turns follow a timeslice, 5 ms by default, and device time is measured.
 //! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run.
 //!
-//! There is room for 64 processes, counted once for each device. A further one takes part in the
-//! turns of another process of its device; on a device without any it is not scheduled.
+//! There is room for 64 processes, counted once for each device. Further ones share the turns of
+//! others evenly, with their percentages added up; on a device without any process that has room
+//! they are not scheduled.
 
 use xsched_core::time::Duration;
 

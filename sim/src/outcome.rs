@@ -42,14 +42,28 @@ pub struct TaskOutcome {
     pub priority: i16,
     /// Latency from arrival to completion of each counted request, in order of completion.
     pub latencies_ns: Vec<u64>,
+    /// Requests that arrived before the warm-up was over and were completed after it. They count
+    /// for the throughput alone.
+    pub early: u64,
+    /// Requests that had arrived when the run ended and were not complete, of a task whose requests
+    /// arrive however long they take; 0 for others.
+    pub unfinished: u64,
     /// Counted requests that ended later than the task's deadline; 0 without a deadline.
     pub deadline_misses: u64,
     /// Requests that ended with an error (only with injected faults).
     pub failed: u64,
-    /// Time over which `latencies_ns` were collected, for the throughput.
+    /// Time in which the counted and the early requests ended, for the throughput.
     pub measured_ns: u64,
     /// Device time of the task's commands.
     pub device_time_ns: u64,
+}
+
+impl TaskOutcome {
+    /// Requests that were completed without an error in the measured time.
+    #[must_use]
+    pub fn completed_in_window(&self) -> u64 {
+        self.latencies_ns.len() as u64 + self.early
+    }
 }
 
 /// The figures of one device.

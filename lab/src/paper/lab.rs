@@ -330,7 +330,8 @@ pub(super) fn percentile(outcome: &Outcome, name: &str, percent: u32) -> Option<
 /// Requests per second of a task.
 pub(super) fn rate(outcome: &Outcome, name: &str) -> Option<f64> {
     let task = task(outcome, name)?;
-    (task.measured_ns > 0).then(|| task.latencies_ns.len() as f64 * 1e9 / task.measured_ns as f64)
+    let completed = task.completed_in_window() as f64;
+    (task.measured_ns > 0).then(|| completed * 1e9 / task.measured_ns as f64)
 }
 
 /// Nanoseconds as milliseconds.

@@ -40,6 +40,11 @@ struct Job {
 }
 
 impl Job {
+    /// Whether it has work: its part of the device counts, whether it runs or waits.
+    const fn is_active(&self) -> bool {
+        self.waits_ns.is_some() || self.in_flight > 0
+    }
+
     /// Whether it waits for the dispatcher and not for its own kernels.
     fn could_go(&self) -> bool {
         self.waits_ns.is_some() && self.in_flight < AHEAD
@@ -99,11 +104,12 @@ impl LaunchGate for Dispatcher {
         let device = self.jobs[task].device;
         self.in_flight[device] += 1;
         self.jobs[task].in_flight += 1;
-        let waits = |job: &Job| job.device == device && job.could_go();
-        let waiting = self.jobs.iter().filter(|job| waits(job)).count();
+        // A task whose kernels are all in flight is not waiting, but has its part all the same.
+        let others = |at: usize, job: &Job| at != task && job.device == device && job.is_active();
+        let active = self.jobs.iter().enumerate().filter(|(at, job)| others(*at, job)).count();
         // A task that has the device to itself deprives no task, and catches up by all of its work.
-        let fair_ns = if waiting > 0 { work_ns as f64 / (1 + waiting) as f64 } else { 0.0 };
-        for job in self.jobs.iter_mut().filter(|job| waits(job)) {
+        let fair_ns = if active > 0 { work_ns as f64 / (1 + active) as f64 } else { 0.0 };
+        for (_, job) in self.jobs.iter_mut().enumerate().filter(|(at, job)| others(*at, job)) {
             job.deficit_ns += fair_ns;
         }
         let job = &mut self.jobs[task];

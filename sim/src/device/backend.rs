@@ -104,6 +104,7 @@ impl Backend for SimBackend {
         // A quarter of the depth: a launch is never entered that could block.
         let caps = Caps::up_to(level.min(config.level), device.spec.launch_queue / 4);
         let stream = world.streams.len() as u32;
+        world.devices[config.device as usize].has_urgent |= config.urgent;
         world.streams.push(Stream {
             number: stream,
             device: config.device,
@@ -141,7 +142,7 @@ impl Submit for SimSubmit {
             gated,
             fence,
             started: false,
-            restoring: false,
+            restore_ns: None,
         });
         if s.fifo.len() == 1 {
             world.offer(self.stream);

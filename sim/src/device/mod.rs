@@ -4,8 +4,8 @@
 //! stream according to its [`Concurrency`], unless a closed gate is in front of it or its stream is
 //! interrupted. Urgent streams go first, and where one command runs at a time also between
 //! two waves of blocks of a command. Gates cost device time whenever they are passed. Saving stalls
-//! the whole device; restoring lengthens the command that continues. Where an interrupt reaches the
-//! whole device, [`partition`] has it.
+//! the whole device; restoring comes before the command that continues. Where an interrupt reaches
+//! the whole device, [`partition`] has it.
 
 mod backend;
 mod clients;
@@ -68,6 +68,8 @@ pub(crate) struct Device {
     pub(crate) switch_ns: u64,
     /// Interrupts and restores, of the whole device where they reach all of it.
     pub(crate) switches: u64,
+    /// It has streams that go before others.
+    has_urgent: bool,
     /// Steps that wait for the next operation of the whole device.
     staged: Vec<Staged>,
     /// The operation that goes on.
@@ -90,6 +92,7 @@ impl Device {
             overhead_ns: 0,
             switch_ns: 0,
             switches: 0,
+            has_urgent: false,
             staged: Vec::new(),
             operation: Vec::new(),
             waits_since_ns: None,
@@ -98,9 +101,14 @@ impl Device {
 
     /// Saving or restoring takes the device for so long.
     fn switch(&mut self, ns: u64) {
+        self.switching(ns);
+        self.switches += 1;
+    }
+
+    /// A part of saving or restoring took the device for so long.
+    fn switching(&mut self, ns: u64) {
         self.overhead_ns += ns;
         self.switch_ns += ns;
-        self.switches += 1;
     }
 
     /// Counts the time during which at least one command runs.
@@ -206,7 +214,7 @@ impl World {
             if let Some(held_at_ns) = d.waits_since_ns.take_if(|_| !s.held) {
                 self.notes.push(Note::Begun { stream, held_at_ns });
             }
-            let work = if d.sharing.has_waves() { s.wave() } else { s.left_ns() };
+            let work = s.next_work_ns(d.sharing.has_waves());
             if let Some((at_ns, token)) = d.sharing.start(now, stream, work) {
                 self.clock.at(at_ns, Event::Finish { device: device as u16, token });
             }
@@ -225,6 +233,10 @@ impl World {
             self.schedule_finish(device, next);
             return;
         };
+        if self.streams[stream as usize].is_restoring() {
+            self.on_restored(device, stream);
+            return;
+        }
         if self.streams[stream as usize].next_wave() {
             self.on_wave(device, stream);
             return;
@@ -252,6 +264,20 @@ impl World {
         }
         self.start_next(device);
         let next = self.devices[device as usize].sharing.next_after_finish(now);
+        self.schedule_finish(device, next);
+    }
+
+    /// The context of a command is back: the command goes on at once.
+    fn on_restored(&mut self, device: u32, stream: u32) {
+        let now = self.clock.now_ns();
+        let (d, s) = (&mut self.devices[device as usize], &mut self.streams[stream as usize]);
+        let from_ns = s.started_ns;
+        d.switching(s.restored(now));
+        let work = s.next_work_ns(d.sharing.has_waves());
+        let next = d.sharing.start(now, stream, work);
+        if self.verbose {
+            self.notes.push(Note::Switched { stream, from_ns, to_ns: now, save: false });
+        }
         self.schedule_finish(device, next);
     }
 
@@ -311,6 +337,15 @@ impl World {
         }
     }
 
+    /// Whether the device itself may let others go before a stream for ever: they are urgent, or
+    /// keep an exclusive device that they always have work for.
+    pub(crate) fn is_kept_out(&self, stream: u32) -> bool {
+        let s = &self.streams[stream as usize];
+        let Device { sharing, has_urgent, .. } = &self.devices[s.device as usize];
+        let behind_others = sharing.keeps() || (*has_urgent && !s.urgent);
+        behind_others && s.offered && sharing.is_running()
+    }
+
     /// The engine has ordered a hold; returns whether the stream has anything on the device.
     pub(crate) fn hold_ordered(&mut self, stream: u32) -> bool {
         let now = self.clock.now_ns();
@@ -353,6 +388,9 @@ impl World {
             // Nothing to save, but the driver's round trip still takes its time.
             return now + d.spec.save_fixed_ns;
         }
+        if s.is_restoring() {
+            return self.interrupt_restore(stream);
+        }
         let left_ns = d.sharing.stop(now, stream);
         let (cmd, since_ns) = s.stop(left_ns);
         let done = now + d.cost.save(s.context_permille).as_ns();
@@ -371,23 +409,39 @@ impl World {
         done
     }
 
-    /// Lets an interrupted stream continue; its command takes longer by the time of the restore.
-    fn restore(&mut self, stream: u32) {
+    /// Takes the device away from a stream whose command is being restored. There is nothing to
+    /// save, but the driver's round trip.
+    fn interrupt_restore(&mut self, stream: u32) -> u64 {
         let now = self.clock.now_ns();
+        let s = &mut self.streams[stream as usize];
+        let device = s.device;
+        let d = &mut self.devices[device as usize];
+        let left_ns = d.sharing.stop(now, stream);
+        let (cmd, took_ns) = s.stop_restore(left_ns);
+        d.switching(took_ns);
+        d.account(now);
+        self.clock.after(0, Event::Kick { device });
+        if self.verbose {
+            let from_ns = s.started_ns;
+            self.notes.push(Note::Switched { stream, from_ns, to_ns: now, save: false });
+            self.notes.push(Note::Stopped { stream, cmd, since_ns: now, finished: false });
+        }
+        let done_ns = now + d.spec.save_fixed_ns;
+        self.reschedule(device);
+        done_ns
+    }
+
+    /// Lets an interrupted stream continue; its command is restored when it has its turn.
+    fn restore(&mut self, stream: u32) {
         let s = &mut self.streams[stream as usize];
         let d = &mut self.devices[s.device as usize];
         s.interrupted = false;
         // What was interrupted again before its turn came is still saved.
-        let saved = |head: &&mut Launched| head.started && !head.restoring;
+        let saved = |head: &&mut Launched| head.started && head.restore_ns.is_none();
         if let Some(head) = s.fifo.front_mut().filter(saved) {
             let restore_ns = d.cost.restore(s.context_permille).as_ns();
-            head.restoring = true;
-            head.left_ns += restore_ns;
-            d.switch(restore_ns);
-            if self.verbose && restore_ns > 0 {
-                let to_ns = now + restore_ns;
-                self.notes.push(Note::Switched { stream, from_ns: now, to_ns, save: false });
-            }
+            head.restore_ns = Some(restore_ns);
+            d.switches += 1;
         }
         self.offer_again(stream);
     }

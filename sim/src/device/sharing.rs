@@ -1,5 +1,7 @@
 //! Who runs: one after the other, or together.
 
+use std::collections::BTreeMap;
+
 use super::clients::Clients;
 use super::line::{Finish, Line};
 use crate::scenario::Concurrency;
@@ -33,13 +35,32 @@ pub(crate) struct Turns {
 pub(crate) struct Together {
     contention: f64,
     line: Line,
-    running: Vec<(u32, f64)>,
+    /// The streams that run, in the order of their ends.
+    running: BTreeMap<End, u32>,
+    /// By stream, its end if it runs.
+    ends: Vec<Option<End>>,
+    started: u64,
     virtual_ns: f64,
     last_ns: u64,
     stalled: bool,
     token: u32,
     /// The next finish has been told, and nothing has finished since.
     told: bool,
+}
+
+/// When a command ends, in virtual time; of equal ends, that of the command that started first is
+/// the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct End {
+    /// Bits of the time: those of numbers that are not negative are in the order of the numbers.
+    bits: u64,
+    started: u64,
+}
+
+impl End {
+    fn virtual_ns(self) -> f64 {
+        f64::from_bits(self.bits)
+    }
 }
 
 impl Sharing {
@@ -51,7 +72,9 @@ impl Sharing {
             Concurrency::ProcessorSharing { contention } => Self::Together(Together {
                 contention,
                 line: Line::default(),
-                running: Vec::new(),
+                running: BTreeMap::new(),
+                ends: Vec::new(),
+                started: 0,
                 virtual_ns: 0.0,
                 last_ns: 0,
                 stalled: false,
@@ -117,8 +140,7 @@ impl Sharing {
             }
             Self::Together(together) => {
                 together.advance(now_ns);
-                let end = together.virtual_ns + work_ns as f64;
-                together.running.push((stream, end));
+                together.run(stream, work_ns);
                 together.next_finish(now_ns)
             }
             Self::Clients(clients) => clients.start(now_ns, stream, work_ns),
@@ -134,9 +156,10 @@ impl Sharing {
             }
             Self::Together(together) if together.token == token => {
                 together.advance(now_ns);
-                let first = together.first()?;
+                let (_, stream) = together.running.pop_first()?;
+                together.ends[stream as usize] = None;
                 together.told = false;
-                Some(together.running.remove(first).0)
+                Some(stream)
             }
             Self::Together(_) => None,
             Self::Clients(clients) => clients.finish(now_ns, token),
@@ -152,9 +175,10 @@ impl Sharing {
             }
             Self::Together(together) => {
                 together.advance(now_ns);
-                let at = together.running.iter().position(|(s, _)| *s == stream);
-                let left = at.map_or(0.0, |at| together.running.remove(at).1 - together.virtual_ns);
-                left.max(0.0).round() as u64
+                let end = together.ends.get_mut(stream as usize).and_then(Option::take);
+                let Some(end) = end else { return 0 };
+                together.running.remove(&end);
+                (end.virtual_ns() - together.virtual_ns).max(0.0).round() as u64
             }
             Self::Clients(clients) => clients.stop(now_ns, stream),
         }
@@ -221,10 +245,17 @@ impl Together {
         self.last_ns = now_ns;
     }
 
-    /// The running command that finishes first; of several the one that started first.
-    fn first(&self) -> Option<usize> {
-        let ends = self.running.iter().map(|(_, end)| *end).enumerate();
-        ends.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at)
+    /// A command with so much work starts.
+    fn run(&mut self, stream: u32, work_ns: u64) {
+        let end = self.virtual_ns + work_ns as f64;
+        self.started += 1;
+        let end = End { bits: end.to_bits(), started: self.started };
+        self.running.insert(end, stream);
+        let place = stream as usize;
+        if self.ends.len() <= place {
+            self.ends.resize(place + 1, None);
+        }
+        self.ends[place] = Some(end);
     }
 
     fn next_finish(&mut self, now_ns: u64) -> Finish {
@@ -233,8 +264,8 @@ impl Together {
         if self.stalled {
             return None;
         }
-        let first = self.first()?;
-        let left = (self.running[first].1 - self.virtual_ns).max(0.0) / self.rate();
+        let (first, _) = self.running.first_key_value()?;
+        let left = (first.virtual_ns() - self.virtual_ns).max(0.0) / self.rate();
         // Rounded up, without a call of the mathematics library for every command.
         let whole = left as u64;
         Some((now_ns + whole + u64::from(left > whole as f64), self.token))

@@ -8,7 +8,7 @@ use super::Note;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launched {
     pub(crate) cmd: u64,
-    /// Device time that is left, gates and restores included.
+    /// Device time that is left, gates included and restores not.
     pub(crate) left_ns: u64,
     /// Device time of the command itself.
     pub(crate) work_ns: u64,
@@ -16,8 +16,9 @@ pub(crate) struct Launched {
     pub(crate) gated: bool,
     pub(crate) fence: bool,
     pub(crate) started: bool,
-    /// It was interrupted, and restoring it is part of what is left and has not begun.
-    pub(crate) restoring: bool,
+    /// It was interrupted, and restoring it takes so long before it goes on. `None` while it is
+    /// saved, and from when it goes on.
+    pub(crate) restore_ns: Option<u64>,
 }
 
 /// A fence that has completed and that the host has not seen.
@@ -86,6 +87,17 @@ impl Stream {
         self.interrupted || (self.closed && self.fifo.front().is_some_and(at_gate))
     }
 
+    /// The head's context is being put back; nothing of the command itself runs yet.
+    pub(crate) fn is_restoring(&self) -> bool {
+        self.running && self.fifo.front().is_some_and(|head| head.restore_ns.is_some())
+    }
+
+    /// The head has its context again, after so much device time for that.
+    pub(crate) fn restored(&mut self, now_ns: u64) -> u64 {
+        self.started_ns = now_ns;
+        self.fifo.front_mut().and_then(|head| head.restore_ns.take()).unwrap_or(0)
+    }
+
     /// Nothing runs and nothing will start.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.running && (self.fifo.is_empty() || self.is_blocked())
@@ -102,7 +114,7 @@ impl Stream {
         let overhead = if fresh && head.gated { gate_ns } else { 0 };
         head.left_ns += overhead;
         head.started = true;
-        head.restoring = false;
+        head.restore_ns = head.restore_ns.filter(|ns| *ns > 0);
         let (cmd, gated) = (head.cmd, head.gated);
         (Note::Started { stream: self.number, cmd, gated, fresh }, overhead)
     }
@@ -110,6 +122,12 @@ impl Stream {
     /// Device time that the head still needs.
     pub(crate) fn left_ns(&self) -> u64 {
         self.fifo.front().map_or(0, |head| head.left_ns)
+    }
+
+    /// What runs next: the restore of the head if that is due, or else the head, or its next wave.
+    pub(crate) fn next_work_ns(&mut self, has_waves: bool) -> u64 {
+        let restore_ns = self.fifo.front().and_then(|head| head.restore_ns);
+        restore_ns.unwrap_or_else(|| if has_waves { self.wave() } else { self.left_ns() })
     }
 
     /// The head's next wave: how long it takes.
@@ -153,6 +171,14 @@ impl Stream {
         let busy_ns = std::mem::take(&mut self.busy_ns);
         self.fences.push_back(Fence { upto, seen_at_ns, busy_ns });
         seen_at_ns
+    }
+
+    /// The restore of the head is interrupted with so much of it left to do: what is saved is good
+    /// for another one. Returns the command and the device time that the restore took.
+    pub(crate) fn stop_restore(&mut self, left_ns: u64) -> (u64, u64) {
+        self.running = false;
+        let Some(head) = self.fifo.front_mut() else { return (0, 0) };
+        (head.cmd, head.restore_ns.take().unwrap_or(0).saturating_sub(left_ns))
     }
 
     /// The head is interrupted with so much left to do.

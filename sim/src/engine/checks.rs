@@ -19,6 +19,9 @@ use crate::outcome::CheckOutcome;
 
 /// How often the checkers look at the state of everything.
 pub(super) const INSPECT_NS: u64 = 2_000_000;
+/// How many queues they look at then, at most. With more of them each has its turn, so that the
+/// time that looking takes does not grow with the square of their number.
+const LOOKED_AT: usize = 1_000;
 
 /// The checkers of one queue.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ pub(super) struct Checks {
     patience_ns: f64,
     /// How long messages may need to arrive.
     grace: Duration,
+    /// The queue to look at first the next time.
+    next: usize,
     /// Looks since which nothing can happen any more, although not everything is done.
     dry: u32,
 }
@@ -85,6 +90,7 @@ impl Checks {
             observed: [0; Invariant::ALL.len()],
             patience_ns: patience_ns(engine),
             grace,
+            next: 0,
             dry: 0,
         }
     }
@@ -215,33 +221,26 @@ fn patience_ns(engine: &Engine<'_>) -> f64 {
     round_ns * ROUNDS + 1e9
 }
 
+const fn is_held(hold: HoldState) -> bool {
+    !matches!(hold, HoldState::Running | HoldState::Resuming)
+}
+
 impl Engine<'_> {
-    /// Looks at the state of everything.
+    /// Looks at the state of everything, or of a part of the queues if there are many.
     pub(super) fn on_inspect(&mut self) {
         let now = self.now();
         let Some(mut checks) = self.checks.take() else { return };
-        let mut held = 0;
-        for queue in 0..self.queues.len() {
-            if self.queues[queue].gone {
-                continue;
+        let all = self.queues.len();
+        for _ in 0..all.min(LOOKED_AT) {
+            let queue = checks.next;
+            checks.next = (queue + 1) % all;
+            if !self.queues[queue].gone {
+                self.inspect_queue(&mut checks, now, queue);
             }
-            let report = self.queues[queue].machine.report();
-            let is_held = !matches!(report.hold, HoldState::Running | HoldState::Resuming);
-            held += u64::from(is_held && !report.suspended && report.pending());
-            let suspended = self.queues[queue].suspended;
-            checks.record(
-                queue,
-                Invariant::FailOpen,
-                FailOpenCheck::suspended(suspended, is_held || report.lost),
-            );
-            self.inspect_progress(&mut checks, now, queue);
-            self.inspect_waiting(&mut checks, now, queue, report.waiting);
-            let most = self.world.borrow().streams[queue].entries_most;
-            let entries = checks.queues[queue].entries.look(u64::from(most));
-            checks.record(queue, Invariant::Bounded, entries);
         }
         let stalled = now.as_ns() < self.stalled_until_ns && self.lease.expired(now);
         let expired = stalled.then(|| self.lease.expires());
+        let held = if stalled { self.held_by_scheduler() } else { 0 };
         let verdict = checks.fail_open.look(now, expired, held);
         checks.record(0, Invariant::FailOpen, verdict);
         let mut world = self.world.borrow_mut();
@@ -255,6 +254,25 @@ impl Engine<'_> {
         self.checks = Some(checks);
     }
 
+    fn inspect_queue(&self, checks: &mut Checks, now: Instant, queue: usize) {
+        let q = &self.queues[queue];
+        let report = q.machine.report();
+        let held = is_held(report.hold) || report.lost;
+        let suspended = FailOpenCheck::suspended(q.suspended, held);
+        checks.record(queue, Invariant::FailOpen, suspended);
+        self.inspect_progress(checks, now, queue);
+        self.inspect_waiting(checks, now, queue, report.waiting);
+        let most = self.world.borrow().streams[queue].entries_most;
+        let entries = checks.queues[queue].entries.look(u64::from(most));
+        checks.record(queue, Invariant::Bounded, entries);
+    }
+
+    /// Queues that have work and that the scheduler holds.
+    fn held_by_scheduler(&self) -> u64 {
+        let reports = self.queues.iter().filter(|q| !q.gone).map(|q| q.machine.report());
+        reports.filter(|r| is_held(r.hold) && !r.suspended && r.pending()).count() as u64
+    }
+
     fn may_run(&self, queue: usize) -> bool {
         let q = &self.queues[queue];
         let table = self.scheduler.table();
@@ -266,8 +284,9 @@ impl Engine<'_> {
         let machine = &self.queues[queue].machine;
         // While the scheduler is silent nothing is promised but failing open.
         let promised = now.as_ns() >= self.stalled_until_ns && machine.waiting().is_none();
-        // What a comparator keeps back is not promised to go on.
-        let may_run = promised && !self.queues[queue].gated && self.may_run(queue);
+        // What a comparator or the device itself keeps back is not promised to go on.
+        let kept_out = self.queues[queue].gated || self.world.borrow().is_kept_out(queue as u32);
+        let may_run = promised && !kept_out && self.may_run(queue);
         let (submitted, retired) = (machine.submitted(), machine.retired());
         let patience = Duration::from_ns(checks.patience_ns as u64);
         checks.queues[queue].wakeup.set_patience(patience);
@@ -290,7 +309,7 @@ impl Engine<'_> {
         let Some(event) = awaited else { return };
         let target = &self.queues[event.queue.index()];
         let report = target.machine.report();
-        let held = !matches!(report.hold, HoldState::Running | HoldState::Resuming);
+        let held = is_held(report.hold);
         let open = report.retired <= event.cmd.0 && !target.gone;
         let held = held && open && !report.suspended;
         let mine = self.queues[queue].machine.report();

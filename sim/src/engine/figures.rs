@@ -1,6 +1,7 @@
 //! Collecting figures and the timeline.
 
 use xsched_core::hal::Contract;
+use xsched_core::level::Level;
 
 use super::Engine;
 use super::threads::Sent;
@@ -19,6 +20,7 @@ pub(super) struct Figures {
 #[derive(Debug, Default)]
 struct TaskFigures {
     latencies_ns: Vec<u64>,
+    early: u64,
     deadline_misses: u64,
     failed: u64,
     last_completion_ns: u64,
@@ -67,6 +69,8 @@ impl Engine<'_> {
                 checks.noted(note);
             }
             match *note {
+                // Nothing of it ran if its restore was interrupted.
+                Note::Stopped { since_ns, .. } if since_ns == now_ns => {}
                 Note::Stopped { stream, cmd, since_ns, .. } => {
                     self.figures.span(stream, SpanKind::Command, since_ns, now_ns, cmd);
                 }
@@ -99,13 +103,14 @@ impl Engine<'_> {
     }
 
     /// The scheduler has decided to hold a queue.
-    pub(super) fn hold_ordered(&mut self, queue: usize) {
+    pub(super) fn hold_ordered(&mut self, queue: usize, level: Level) {
         let stream = self.queues[queue].stream;
         let occupied = self.world.borrow_mut().hold_ordered(stream);
         let device = self.threads[queue].spec.device;
         self.figures.devices[device].preemptions += u64::from(occupied);
         let now_ns = self.now_ns();
-        self.queues[queue].held_since_ns.get_or_insert(now_ns);
+        let (_, deepest) = self.queues[queue].held.get_or_insert((now_ns, level));
+        *deepest = level.max(*deepest);
         self.world_notes();
     }
 
@@ -113,8 +118,9 @@ impl Engine<'_> {
         let now_ns = self.now_ns();
         let q = &mut self.queues[queue];
         self.world.borrow_mut().hold_ended(q.stream);
-        if let Some(since_ns) = q.held_since_ns.take() {
-            self.figures.span(queue as u32, SpanKind::Hold, since_ns, now_ns, 0);
+        if let Some((since_ns, level)) = q.held.take() {
+            let level = u64::from(level.number());
+            self.figures.span(queue as u32, SpanKind::Hold, since_ns, now_ns, level);
         }
     }
 
@@ -131,6 +137,8 @@ impl Engine<'_> {
             let late = spec.deadline_ns.is_some_and(|deadline| latency_ns > deadline);
             figures.deadline_misses += u64::from(late);
             figures.latencies_ns.push(latency_ns);
+        } else {
+            figures.early += u64::from(now_ns > self.scenario.warmup_ns);
         }
         let number = self.threads[task].completed;
         self.figures.span(task as u32, SpanKind::Request, sent.arrived_ns, now_ns, number);
@@ -184,6 +192,8 @@ impl Engine<'_> {
             name: thread.spec.name.clone(),
             priority: thread.spec.priority,
             latencies_ns: figures.latencies_ns.clone(),
+            early: figures.early,
+            unfinished: if thread.is_closed() { 0 } else { thread.unfinished() },
             deadline_misses: figures.deadline_misses,
             failed: figures.failed,
             measured_ns: until_ns.saturating_sub(from_ns),

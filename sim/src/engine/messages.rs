@@ -65,8 +65,8 @@ impl Engine<'_> {
         while let Some((id, order)) = self.scheduler.poll_order(now) {
             // Slots are handed out in order and one per task, so a slot is a queue.
             let queue = id.index();
-            if let Order::Hold { .. } = order {
-                self.hold_ordered(queue);
+            if let Order::Hold { level, .. } = order {
+                self.hold_ordered(queue, level);
             }
             if self.setup.mutant == Some(Mutant::LosesRunOrders)
                 && matches!(order, Order::Run { .. })

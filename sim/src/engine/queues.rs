@@ -5,6 +5,7 @@ use xsched_core::hal::{
     Checked, Contract, Faulty, HalError, LevelAdapter, Retire, StepDone, Steps, Submit,
 };
 use xsched_core::id::{CmdId, QueueId};
+use xsched_core::level::Level;
 use xsched_core::queue::{Action, CommandSlot, Outcome, Queue, Retired, Signal};
 use xsched_core::time::Instant;
 
@@ -44,7 +45,8 @@ pub(super) struct QueueSim<'a> {
     pub(super) gone: bool,
     /// A user suspends it.
     pub(super) suspended: bool,
-    pub(super) held_since_ns: Option<u64>,
+    /// Since when the scheduler holds it, and how deeply at most.
+    pub(super) held: Option<(u64, Level)>,
     /// A launch that a mutant keeps back to swap it with the next.
     pub(super) kept_back: Option<(CmdId, bool)>,
     /// A comparator keeps its next command back.

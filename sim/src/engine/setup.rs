@@ -194,7 +194,7 @@ impl<'a> Engine<'a> {
             failed: VecDeque::new(),
             gone: false,
             suspended: false,
-            held_since_ns: None,
+            held: None,
             kept_back: None,
             gated: false,
             asks_at_ns: 0,

@@ -191,6 +191,11 @@ impl Thread {
         times[self.rngs.wakes.random_range(0..times.len())]
     }
 
+    /// Requests that have arrived and are not complete.
+    pub(super) fn unfinished(&self) -> u64 {
+        (self.arrived.len() + usize::from(self.current.is_some()) + self.sent.len()) as u64
+    }
+
     /// Commands of the present request that are not submitted.
     pub(super) fn to_submit(&self) -> u64 {
         self.current.map_or(0, |request| u64::from(request.left))

@@ -52,8 +52,11 @@ pub struct TaskBands {
     pub name: String,
     /// Latency from arrival to completion.
     pub latency_ms: LatencyBands,
-    /// Counted requests per second.
+    /// Completed requests per second.
     pub throughput_rps: Option<Band>,
+    /// Counted requests that ended after the task's deadline; not in the JSON.
+    #[serde(skip)]
+    pub deadline_misses: Option<Band>,
 }
 
 /// The bands of all tasks together.
@@ -61,7 +64,7 @@ pub struct TaskBands {
 pub struct TotalBands {
     /// Latency of the requests of all tasks pooled.
     pub latency_ms: LatencyBands,
-    /// Counted requests of all tasks per second.
+    /// Completed requests of all tasks per second.
     pub throughput_rps: Option<Band>,
 }
 
@@ -111,6 +114,7 @@ fn task_bands(place: usize, first: &TaskFigures, runs: &[RunFigures]) -> TaskBan
         name: first.name.clone(),
         latency_ms: LatencyBands::of(&latencies),
         throughput_rps: Band::of(tasks.iter().filter_map(|task| task.throughput_rps)),
+        deadline_misses: Band::of(tasks.iter().map(|task| task.deadline_misses as f64)),
     }
 }
 
@@ -258,8 +262,8 @@ fn deviation_percent(measured: f64, median: f64) -> Option<f64> {
 
 /// Runs of one scenario, policy and level with consecutive seeds.
 ///
-/// Serialised, this is the run document of the first seed. With more than one seed, `seeds`,
-/// `bands` and `references` follow.
+/// Serialised, this is the run document of the first seed. With more than one seed, a `note` that
+/// says so comes before, and `seeds`, `bands` and `references` follow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     first: RunFigures,
@@ -327,6 +331,7 @@ impl Serialize for Series {
         }
         #[derive(Serialize)]
         struct Document<'a> {
+            note: String,
             #[serde(flatten)]
             first: &'a RunFigures,
             seeds: u64,
@@ -334,7 +339,12 @@ impl Serialize for Series {
             references: &'a [ReferenceResult],
         }
         let Self { first, seeds, bands, references, .. } = self;
-        Document { first, seeds: *seeds, bands, references }.serialize(serializer)
+        let seed = first.seed;
+        let note = format!(
+            "duration_ms, tasks, devices, throughput_rps and checks are of seed {seed} alone; \
+             bands are over all {seeds} seeds"
+        );
+        Document { note, first, seeds: *seeds, bands, references }.serialize(serializer)
     }
 }
 
@@ -405,6 +415,13 @@ mod tests {
         let text = to_json(&series);
         let first = to_json(series.first());
         let shared = first.trim_end().trim_end_matches('}').trim_end();
+        // Before the document of the first seed comes whose figures these are.
+        let (note, text) = text.split_once("\",\n").unwrap();
+        assert!(
+            note.starts_with("{\n  \"note\": \"") && note.contains("of seed 1 alone"),
+            "{note}"
+        );
+        let text = format!("{{\n{text}");
         assert!(text.starts_with(shared), "{text}");
         assert!(text[shared.len()..].starts_with(",\n  \"seeds\": 3,\n  \"bands\": {"));
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -413,7 +430,7 @@ mod tests {
         assert_eq!(json["references"][0]["metric"], "task.fast.p99_ms");
         assert_eq!(json["references"][0]["band"], serde_json::json!([4.0, 12.0]));
         assert_eq!(json["references"][0]["ok"], true);
-        assert_eq!(text, to_json(&series.clone()));
+        assert_eq!(to_json(&series), to_json(&series.clone()));
     }
 
     #[test]

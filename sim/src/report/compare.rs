@@ -88,9 +88,13 @@ pub struct CompareRow {
     pub max: Option<f64>,
     /// Requests per second.
     pub throughput_rps: Option<f64>,
+    /// Counted requests that ended after the task's deadline.
+    pub deadline_misses: Option<f64>,
     /// 99th percentile over that of the same task under the first combination.
     pub p99_ratio: Option<f64>,
-    /// Requests per second of all tasks over that of the first combination.
+    /// Requests per second over those of the same task under the first combination.
+    pub throughput_ratio: Option<f64>,
+    /// Requests per second of all tasks over those of the first combination.
     pub total_ratio: Option<f64>,
 }
 
@@ -121,6 +125,8 @@ fn rows<'a>(
         // Runs of one scenario have the same tasks in each place.
         let base = base.bands().tasks.get(place);
         let base_p99 = base.and_then(|base| median(base.latency_ms.p99));
+        let base_rps = base.and_then(|base| median(base.throughput_rps));
+        let throughput_rps = median(task.throughput_rps);
         let p99 = median(task.latency_ms.p99);
         CompareRow {
             combination: combination.clone(),
@@ -129,8 +135,10 @@ fn rows<'a>(
             p50: median(task.latency_ms.p50),
             p99,
             max: median(task.latency_ms.max),
-            throughput_rps: median(task.throughput_rps),
+            throughput_rps,
+            deadline_misses: median(task.deadline_misses),
             p99_ratio: ratio(p99, base_p99),
+            throughput_ratio: ratio(throughput_rps, base_rps),
             total_ratio,
         }
     })

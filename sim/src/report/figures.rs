@@ -92,10 +92,15 @@ pub struct TaskFigures {
     pub completed: u64,
     /// Latency from arrival to completion.
     pub latency_ms: LatencyFigures,
-    /// Counted requests per second of measured time; `None` when no time was measured.
+    /// Requests that were completed in the measured time, per second; `None` when no time was
+    /// measured. With a warm-up they are a few more than `completed`: those that arrived in it.
     pub throughput_rps: Option<f64>,
     /// Counted requests that ended after the task's deadline.
     pub deadline_misses: u64,
+    /// Requests that had arrived at the end and were not complete, of a task whose requests arrive
+    /// however long they take; left out of the JSON when there were none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unfinished: u64,
     /// Requests that ended with an error; left out of the JSON when there were none.
     #[serde(skip_serializing_if = "is_zero")]
     pub failed: u64,
@@ -108,10 +113,24 @@ impl TaskFigures {
             name: task.name.clone(),
             completed: summary.count(),
             latency_ms: LatencyFigures::of(&summary),
-            throughput_rps: per_second(summary.count(), task.measured_ns),
+            throughput_rps: per_second(task.completed_in_window(), task.measured_ns),
             deadline_misses: task.deadline_misses,
+            unfinished: task.unfinished,
             failed: task.failed,
         }
+    }
+
+    /// Whether requests arrived faster than they were served: at least ten, and 5 % of all that
+    /// arrived, were not complete at the end.
+    #[must_use]
+    pub const fn is_overloaded(&self) -> bool {
+        self.unfinished >= 10 && self.unfinished * 20 >= self.arrived()
+    }
+
+    /// Requests that arrived, without those before the warm-up was over that are complete.
+    #[must_use]
+    pub const fn arrived(&self) -> u64 {
+        self.completed + self.failed + self.unfinished
     }
 }
 
@@ -192,7 +211,8 @@ pub struct RunFigures {
     pub tasks: Vec<TaskFigures>,
     /// Per device, in scenario order.
     pub devices: Vec<DeviceFigures>,
-    /// Counted requests of all tasks per second of the longest measured time of a task.
+    /// Requests of all tasks that were completed in the measured time, per second of the longest
+    /// measured time of a task.
     pub throughput_rps: Option<f64>,
     /// Per invariant, by name; empty when the checkers were off.
     pub checks: BTreeMap<&'static str, CheckFigures>,
@@ -214,6 +234,7 @@ impl RunFigures {
         // a rate of the whole machine, where the sum of the tasks' rates would count time twice
         // when one task ran after another.
         let measured_ns = outcome.tasks.iter().map(|task| task.measured_ns).max().unwrap_or(0);
+        let completed = outcome.tasks.iter().map(TaskOutcome::completed_in_window).sum();
         let device = |device| DeviceFigures::of(device, outcome.duration_ns);
         Self {
             scenario: outcome.scenario.clone(),
@@ -223,7 +244,7 @@ impl RunFigures {
             duration_ms: outcome.duration_ns as f64 / NS_PER_MS,
             tasks: outcome.tasks.iter().map(TaskFigures::of).collect(),
             devices: outcome.devices.iter().map(device).collect(),
-            throughput_rps: per_second(pooled.len() as u64, measured_ns),
+            throughput_rps: per_second(completed, measured_ns),
             checks: outcome.checks.iter().map(|(&name, c)| (name, CheckFigures::of(c))).collect(),
             pooled_ms: LatencyFigures::of(&Summary::new(pooled)),
             commands: outcome.commands,

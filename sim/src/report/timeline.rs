@@ -144,7 +144,7 @@ fn write_span(events: &mut Events<'_>, span: &Span, process: u32, thread: u32) -
     let (name, key) = match span.kind {
         SpanKind::Command => (format!("command {number}"), "command"),
         SpanKind::Request => (format!("request {number}"), "request"),
-        SpanKind::Hold => (format!("hold L{number}"), "level"),
+        SpanKind::Hold => (format!("hold Lv{number}"), "level"),
         SpanKind::Save => ("save".to_owned(), "number"),
         SpanKind::Restore => ("restore".to_owned(), "number"),
     };
@@ -271,8 +271,8 @@ mod tests {
         assert_eq!(of("command 1"), of("save"));
         assert_eq!(of("command 1"), of("restore"));
         assert_eq!(of("command 1").0, 2);
-        assert_eq!((of("request 0").0, of("hold L2").0), (1, 1));
-        assert_ne!(of("request 0").1, of("hold L2").1);
+        assert_eq!((of("request 0").0, of("hold Lv2").0), (1, 1));
+        assert_ne!(of("request 0").1, of("hold Lv2").1);
     }
 
     #[test]

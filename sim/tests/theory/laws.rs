@@ -122,7 +122,10 @@ fn the_device_is_busy_with_commands_gates_and_restores() {
         let saves: u64 = (0..3).flat_map(|t| spans(&outcome, t, SpanKind::Save)).map(length).sum();
         let work: u64 = outcome.tasks.iter().map(|task| task.device_time_ns).sum();
         assert_eq!(device.busy_ns + saves, work + device.overhead_ns, "{what}");
-        let bars = |t| spans(&outcome, t, SpanKind::Command).into_iter().map(length).sum::<u64>();
+        let bars = |t| {
+            let restores = spans(&outcome, t, SpanKind::Restore).into_iter();
+            restores.chain(spans(&outcome, t, SpanKind::Command)).map(length).sum::<u64>()
+        };
         assert_eq!((0..3).map(bars).sum::<u64>(), device.busy_ns, "{what}");
     });
 }

@@ -3,7 +3,10 @@
 //! Everything follows from one seed. A run has two phases: in the first, things go wrong (refused
 //! launches, lost fences, failed commands and steps, slow launches, a stalled scheduler, user
 //! holds, a vanished client, a lost device); in the second, they no longer do, and every task that
-//! still can must finish.
+//! still can must finish. Some seeds also stand for a scenario without faults whose figures have
+//! bounds.
+
+mod laws;
 
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +26,7 @@ use crate::sample::{Rng, below, generator};
 use crate::scenario::{
     Arrival, Concurrency, DeviceSpec, Dist, Scenario, SyncScope, TaskSpec, WindowSpec,
 };
+use laws::Law;
 
 /// Faults happen in this first part of a run.
 const TROUBLE_NS: u64 = 60_000_000;
@@ -84,15 +88,17 @@ pub fn swarm(options: &SwarmOptions, progress: &(dyn Fn(u64) + Sync)) -> SwarmSu
             return;
         }
         let seed = options.first_seed.wrapping_add(n);
-        let result = run_seed(seed);
+        let result = run_seed(seed).and_then(|outcome| run_law(seed).map(|law| (outcome, law)));
         let mut all = summary.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         all.runs += 1;
         match result {
-            Ok(outcome) => {
-                all.commands += outcome.commands;
-                all.faults += outcome.faults;
-                if let Some(what) = finding(&outcome) {
-                    all.failures.push(SwarmFailure { seed, what, scenario: describe(seed) });
+            Ok((outcome, law)) => {
+                for outcome in law.iter().chain([&outcome]) {
+                    all.commands += outcome.commands;
+                    all.faults += outcome.faults;
+                    if let Some(what) = finding(outcome) {
+                        all.failures.push(SwarmFailure { seed, what, scenario: describe(seed) });
+                    }
                 }
             }
             Err(what) => all.failures.push(SwarmFailure { seed, what, scenario: describe(seed) }),
@@ -113,15 +119,21 @@ fn run_seed(seed: u64) -> Result<Outcome, String> {
     let drawn = Drawn::new(seed);
     let policy = Box::new(drawn.policy.clone());
     let run = || run_setup(&drawn.scenario, None, policy, drawn.setup.clone(), &mut |_| {});
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(outcome)) => Ok(outcome),
-        Ok(Err(error)) => Err(format!("the scenario was refused: {error}")),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(format!("panic: {}", text.unwrap_or("of unknown kind").replace('\n', " ")))
-        }
-    }
+    let refused = |error| format!("the scenario was refused: {error}");
+    caught(|| run().map_err(refused))
+}
+
+/// The scenario with bounds of a seed, if it has one.
+fn run_law(seed: u64) -> Result<Option<Outcome>, String> {
+    Law::new(seed).map(|law| caught(|| law.run())).transpose()
+}
+
+fn caught<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("of unknown kind").replace('\n', " ")))
+    })
 }
 
 fn finding(outcome: &Outcome) -> Option<String> {
@@ -133,10 +145,18 @@ fn finding(outcome: &Outcome) -> Option<String> {
 #[must_use]
 pub fn describe(seed: u64) -> String {
     let drawn = Drawn::new(seed);
-    let (scenario, setup) = (&drawn.scenario, &drawn.setup);
     let policy = xsched_core::policy::Policy::name(&drawn.policy);
+    let text = format!("seed {seed}: ") + &in_words(policy, &drawn.scenario, &drawn.setup);
+    let law = Law::new(seed).map(|law| {
+        let name = law.scenario.name.clone();
+        format!("\n{name}: ") + &in_words(&law.scenario.policy, &law.scenario, &law.setup)
+    });
+    text + &law.unwrap_or_default()
+}
+
+fn in_words(policy: &str, scenario: &Scenario, setup: &Setup) -> String {
     let mut text = format!(
-        "seed {seed}: policy {policy}, level {}, scheduler latency {} ns\n",
+        "policy {policy}, level {}, scheduler latency {} ns\n",
         setup.level, scenario.scheduler_latency_ns
     );
     // Writing to a string cannot fail.
@@ -166,42 +186,52 @@ impl Drawn {
         let faults = draw_faults(tasks.len(), devices.len(), rng);
         let max_level = devices.iter().map(|device| device.max_level).min().unwrap_or(1);
         let fcfs = rng.random_bool(0.15);
-        let mut scenario = Scenario {
-            name: format!("swarm-{seed}"),
-            description: String::new(),
-            seed,
-            seeds: 1,
-            duration_ns: Some(LIMIT_NS),
-            warmup_ns: 0,
-            policy: "hpf".to_owned(),
-            k: None,
-            timeslice_ns: None,
-            ageing_ns: None,
-            level: 1,
-            scheduler_latency_ns: pick(&[0, 500, 2_000, 20_000], rng),
-            devices,
-            processes: Vec::new(),
-            tasks,
-            references: Vec::new(),
-            fitted: Vec::new(),
-            comparators: crate::scenario::Comparators::default(),
-        };
+        let scheduler_latency_ns = pick(&[0, 500, 2_000, 20_000], rng);
+        let mut scenario = Scenario { scheduler_latency_ns, ..scenario_of(seed, devices, tasks) };
         // From a generator of their own: what is drawn above stays the same for a seed when there
         // are more policies.
         let policy = draw_policy(fcfs, &mut scenario, &mut generator(seed, 78));
         let level = rng.random_range(1..=max_level);
-        let setup = Setup {
-            level,
-            seed,
-            checks: true,
-            timeline_spans: 0,
-            faults,
-            mutant: None,
-            must_finish: true,
-            record: false,
-            by_cost: seed.is_multiple_of(5),
-        };
+        let by_cost = seed.is_multiple_of(5);
+        let setup = Setup { faults, by_cost, ..setup_of(seed, level) };
         Self { scenario, policy, setup }
+    }
+}
+
+fn scenario_of(seed: u64, devices: Vec<DeviceSpec>, tasks: Vec<TaskSpec>) -> Scenario {
+    Scenario {
+        name: format!("swarm-{seed}"),
+        description: String::new(),
+        seed,
+        seeds: 1,
+        duration_ns: Some(LIMIT_NS),
+        warmup_ns: 0,
+        policy: "hpf".to_owned(),
+        k: None,
+        timeslice_ns: None,
+        ageing_ns: None,
+        level: 1,
+        scheduler_latency_ns: 0,
+        devices,
+        processes: Vec::new(),
+        tasks,
+        references: Vec::new(),
+        fitted: Vec::new(),
+        comparators: crate::scenario::Comparators::default(),
+    }
+}
+
+fn setup_of(seed: u64, level: u8) -> Setup {
+    Setup {
+        level,
+        seed,
+        checks: true,
+        timeline_spans: 0,
+        faults: Faults::default(),
+        mutant: None,
+        must_finish: true,
+        record: false,
+        by_cost: false,
     }
 }
 
