@@ -449,7 +449,9 @@ impl Processes {
         }
         if self.strict && process.hinted {
             let budget = process.budget(running).max(0);
-            left = left.min(Duration::from_ns(budget.unsigned_abs() / WHOLE));
+            // It grows meanwhile.
+            let shrinks = WHOLE.saturating_sub(u64::from(process.permille)).max(1);
+            left = left.min(Duration::from_ns(budget.unsigned_abs() / shrinks));
         }
         if process.ready == 0 {
             let grace = match device.grace {
