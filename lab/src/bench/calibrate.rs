@@ -57,7 +57,7 @@ pub struct Held {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -102,7 +102,7 @@ pub fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     progress: &dyn Fn(f64),
-) -> Result<Outcome, LabError> {
+) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let described = bench.describe();
@@ -122,7 +122,7 @@ pub fn run<B: BenchDevice>(
     let levels = Level::ALL.into_iter().filter(|level| level.number() <= described.level);
     let holds = levels.map(|level| on.holds(level)).collect::<Result<_, _>>()?;
     let base_us = (u64::from(plan.task.commands) * plan.task.command_ns) as f64 / 1e3 + lone.p50_us;
-    Ok(Outcome {
+    Ok(Results {
         device: described,
         plan: *plan,
         seed: SEED,

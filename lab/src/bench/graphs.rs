@@ -46,7 +46,7 @@ pub struct Plan {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -64,7 +64,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// If there is no runtime for the device.
-pub fn run(bench: &Cuda, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+pub fn run(bench: &Cuda, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     // As long as the parts take with the default numbers.
@@ -84,7 +84,7 @@ pub fn run(bench: &Cuda, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Outcome,
         let show = |part: f64| progress((held_s + part * pairs_s) / total_s);
         note("two graphs", pair::measure(bench, &device, plan, &mut pairs, &show));
     }
-    Ok(Outcome { device: bench.describe(), plan: plan.clone(), held, pairs, errors })
+    Ok(Results { device: bench.describe(), plan: plan.clone(), held, pairs, errors })
 }
 
 /// A graph of kernels in a row, with its gates.

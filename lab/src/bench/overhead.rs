@@ -82,7 +82,7 @@ pub struct Lone {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -106,7 +106,7 @@ pub fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     progress: &dyn Fn(f64),
-) -> Result<Outcome, LabError> {
+) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let described = bench.describe();
@@ -124,7 +124,7 @@ pub fn run<B: BenchDevice>(
     let before = Processor::now();
     thread::sleep(IDLE);
     let idle_processors = Processor::now().share_since(&before);
-    Ok(Outcome { device: described, plan: plan.clone(), rows, lone, idle_processors })
+    Ok(Results { device: described, plan: plan.clone(), rows, lone, idle_processors })
 }
 
 /// Commands of one length in a row, in all modes by turns, so that a drift of the clock hits all.

@@ -51,7 +51,7 @@ pub struct Cell {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -70,7 +70,7 @@ pub fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     progress: &dyn Fn(f64),
-) -> Result<Outcome, LabError> {
+) -> Result<Results, LabError> {
     let policy: Any = plan.policy.parse().map_err(LabError::new)?;
     let runtime = Runtime::new(policy).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
@@ -92,7 +92,7 @@ pub fn run<B: BenchDevice>(
         cells.push(both.cell(Some(level), alone));
         progress((n as f64 + 3.0) / total);
     }
-    Ok(Outcome { device: bench.describe(), plan: plan.clone(), alone, cells })
+    Ok(Results { device: bench.describe(), plan: plan.clone(), alone, cells })
 }
 
 /// What tasks got.

@@ -79,7 +79,7 @@ pub struct Row {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -90,7 +90,7 @@ pub struct Outcome {
     pub rows: Vec<Row>,
 }
 
-impl Outcome {
+impl Results {
     /// Whether a goal was missed.
     #[must_use]
     pub fn missed(&self) -> bool {
@@ -106,7 +106,7 @@ pub fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     progress: &dyn Fn(f64),
-) -> Result<Outcome, LabError> {
+) -> Result<Results, LabError> {
     let runtime = Runtime::new(Fcfs).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut combinations = Vec::new();
@@ -123,7 +123,7 @@ pub fn run<B: BenchDevice>(
         let subject = Subject::new(bench, &device, command_ns, mode, threshold)?;
         rows.push(subject.measure(bench, plan.samples, &show)?);
     }
-    Ok(Outcome { device: bench.describe(), plan: plan.clone(), seed: SEED, rows })
+    Ok(Results { device: bench.describe(), plan: plan.clone(), seed: SEED, rows })
 }
 
 /// A queue that always has work.

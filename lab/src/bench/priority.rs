@@ -57,7 +57,7 @@ pub struct Cell {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -82,7 +82,7 @@ pub fn run<B: BenchDevice>(
     plan: &Plan,
     launcher: Launcher<'_>,
     progress: &dyn Fn(f64),
-) -> Result<Outcome, LabError> {
+) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut random = SplitMix64::new(SEED);
@@ -106,7 +106,7 @@ pub fn run<B: BenchDevice>(
             }
         }
     }
-    Ok(Outcome {
+    Ok(Results {
         device: bench.describe(),
         plan: plan.clone(),
         seed: SEED,

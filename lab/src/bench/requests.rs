@@ -129,7 +129,7 @@ pub struct Row {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -153,7 +153,7 @@ pub fn run<B: BenchDevice>(
     plan: &Plan,
     launcher: Launcher<'_>,
     progress: &dyn Fn(f64),
-) -> Result<Outcome, LabError>
+) -> Result<Results, LabError>
 where
     B::Stream: Send,
 {
@@ -191,7 +191,7 @@ where
             step();
         }
     }
-    Ok(Outcome { device: bench.describe(), plan: plan.clone(), kernels_ns, rows, left_out })
+    Ok(Results { device: bench.describe(), plan: plan.clone(), kernels_ns, rows, left_out })
 }
 
 /// The commands of a request.

@@ -51,7 +51,7 @@ pub struct Least {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -70,7 +70,7 @@ pub fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     progress: &dyn Fn(f64),
-) -> Result<Outcome, LabError> {
+) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut modes = vec![Mode::Plain];
@@ -94,7 +94,7 @@ pub fn run<B: BenchDevice>(
         }
     }
     let least = least(plan, &cells);
-    Ok(Outcome { device: bench.describe(), plan: plan.clone(), cells, least })
+    Ok(Results { device: bench.describe(), plan: plan.clone(), cells, least })
 }
 
 /// From which threshold on each way costs little, for each length.

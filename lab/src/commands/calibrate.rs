@@ -83,7 +83,7 @@ pub(super) fn execute(args: &CalibrateArgs) -> Result<Ending, CommandError> {
     )
 }
 
-fn report(outcome: &calibrate::Outcome) -> String {
+fn report(outcome: &calibrate::Results) -> String {
     let header = ["<what", "min", "P50", "P95", "P99", "max"];
     let line = |name: String, q: &Quantiles| {
         let us = |value| number(Some(value), 2);
@@ -115,7 +115,7 @@ fn report(outcome: &calibrate::Outcome) -> String {
 type Entry = (&'static str, String, String);
 
 /// The device file.
-fn description(outcome: &calibrate::Outcome, date: &str) -> String {
+fn description(outcome: &calibrate::Results, date: &str) -> String {
     let Described { device, driver, .. } = &outcome.device;
     let day = date.split('T').next().unwrap_or_default();
     let by = format!("sourced: measured by xsched bench calibrate, {day}, {driver}");
@@ -136,7 +136,7 @@ fn description(outcome: &calibrate::Outcome, date: &str) -> String {
     text
 }
 
-fn entries(outcome: &calibrate::Outcome, by: &str) -> Vec<Entry> {
+fn entries(outcome: &calibrate::Results, by: &str) -> Vec<Entry> {
     let measured = |what: &str| format!("{by}: {what}");
     // How a lone command's time is split between the way there and the way back cannot be seen.
     let half_us = (outcome.lone.p50_us - outcome.launch.p50_us).max(0.0) / 2.0;
@@ -164,7 +164,7 @@ fn entries(outcome: &calibrate::Outcome, by: &str) -> Vec<Entry> {
 
 /// What Lv2 and Lv3 cost, where the device has them.
 fn deeper(
-    outcome: &calibrate::Outcome,
+    outcome: &calibrate::Results,
     detect_us: f64,
     measured: &dyn Fn(&str) -> String,
 ) -> Vec<Entry> {

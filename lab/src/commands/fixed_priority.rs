@@ -104,8 +104,8 @@ pub(super) fn execute(args: &FixedPriorityArgs) -> Result<Ending, CommandError> 
     )
 }
 
-fn priority_report(outcome: &priority::Outcome) -> String {
-    let priority::Outcome { device, plan, alone, alone_queue, .. } = outcome;
+fn priority_report(outcome: &priority::Results) -> String {
+    let priority::Results { device, plan, alone, alone_queue, .. } = outcome;
     let task = plan.foreground;
     let mut text = describe(device);
     text += &format!(

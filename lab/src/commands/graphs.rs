@@ -6,7 +6,7 @@ use clap::{Args, value_parser};
 
 use super::args::{SpinArgs, SpinHal};
 use super::common::{describe, run};
-use crate::bench::graphs::{self, GOAL, GraphMode, Held, Outcome, Pair, Plan, Row, spacing_label};
+use crate::bench::graphs::{self, GOAL, GraphMode, Held, Pair, Plan, Results, Row, spacing_label};
 use crate::console::Ending;
 use crate::console::table::{number, percent, table};
 use crate::device::LabError;
@@ -88,7 +88,7 @@ pub(super) fn execute(args: &GraphsArgs) -> Result<Ending, CommandError> {
     Ok(Ending::new(failed.get()))
 }
 
-fn report(outcome: &Outcome) -> String {
+fn report(outcome: &Results) -> String {
     let mut text = describe(&outcome.device);
     if let Some(held) = &outcome.held {
         text += &held_report(held, &outcome.plan);

@@ -20,7 +20,7 @@ use crate::error::CommandError;
 use crate::interrupt::cells::{Cell, Combination, Storm};
 use crate::interrupt::log::Watch;
 use crate::interrupt::meanwhile::Row;
-use crate::interrupt::{Event, Outcome, Plan, Stages, run};
+use crate::interrupt::{Event, Plan, Results, Stages, run};
 use crate::stats::P99_SAMPLES;
 
 #[derive(Debug, Args)]
@@ -100,7 +100,7 @@ fn measure(
     plan: &Plan,
     events: Option<&Events>,
     show: &dyn Fn(f64),
-) -> Result<Outcome, LabError> {
+) -> Result<Results, LabError> {
     let mut watch = Watch::new();
     let launcher = |request: &_| background_command(&args.spin, request);
     let mut note = |event: &Event<'_>| {
@@ -153,7 +153,7 @@ impl Events {
     }
 }
 
-fn report(outcome: &Outcome) -> String {
+fn report(outcome: &Results) -> String {
     let mut text = describe(&outcome.device);
     for (mechanism, why) in &outcome.refused {
         text += &format!("mechanism {mechanism} cannot be used: {why}\n");

@@ -57,7 +57,7 @@ pub(super) fn execute(args: &OverheadArgs) -> Result<Ending, CommandError> {
     )
 }
 
-fn overhead_report(outcome: &overhead::Outcome) -> String {
+fn overhead_report(outcome: &overhead::Results) -> String {
     let mut text = describe(&outcome.device);
     let plan = &outcome.plan;
     text += &format!(

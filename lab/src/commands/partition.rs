@@ -73,8 +73,8 @@ pub(super) fn execute(args: &PartitionArgs) -> Result<Ending, CommandError> {
     )
 }
 
-fn partition_report(outcome: &partition::Outcome) -> String {
-    let partition::Outcome { device, plan, alone, cells } = outcome;
+fn partition_report(outcome: &partition::Results) -> String {
+    let partition::Results { device, plan, alone, cells } = outcome;
     let (first, second) = plan.commands_ns;
     let mut text = describe(device);
     text += &format!(

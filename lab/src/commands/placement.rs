@@ -13,7 +13,7 @@ use crate::device::gpu::Hip;
 use crate::device::kfd::DriverAccess;
 use crate::device::kfd::Kfd;
 use crate::error::CommandError;
-use crate::wait_placement::{First, Outcome, Plan, Rings, Row, run};
+use crate::wait_placement::{First, Plan, Results, Rings, Row, run};
 
 #[derive(Debug, Args)]
 pub struct PlacementArgs {
@@ -54,7 +54,7 @@ pub(super) fn execute(args: &PlacementArgs) -> Result<Ending, CommandError> {
     Ok(Ending::new(finding.get()))
 }
 
-fn measure(args: &PlacementArgs, plan: &Plan, show: &dyn Fn(f64)) -> Result<Outcome, LabError> {
+fn measure(args: &PlacementArgs, plan: &Plan, show: &dyn Fn(f64)) -> Result<Results, LabError> {
     match args.spin.hal {
         SpinHal::Hip => run(&Hip::open(args.spin.device)?, &DriverAccess::nothing(), plan, show),
         SpinHal::Kfd => {
@@ -68,7 +68,7 @@ fn measure(args: &PlacementArgs, plan: &Plan, show: &dyn Fn(f64)) -> Result<Outc
     }
 }
 
-fn report(outcome: &Outcome) -> String {
+fn report(outcome: &Results) -> String {
     let mut text = describe(&outcome.device);
     text += &format!("a wait for a word: {}\n", outcome.lowering);
     if let Some(rings) = &outcome.rings {

@@ -12,7 +12,7 @@ use xsched_sim::scenario::DeviceSpec;
 use super::args::{PredictFlags, SpinArgs};
 use super::common::{describe, outputs, with_prediction};
 use super::on::on_device;
-use crate::bench::preempt::{Outcome, Plan, Row, run};
+use crate::bench::preempt::{Plan, Results, Row, run};
 use crate::console::Ending;
 use crate::console::output::Outputs;
 use crate::console::progress::Progress;
@@ -68,7 +68,7 @@ struct Document {
     /// Whether they left a processor free, for everything that must not wait.
     enough_cores: bool,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: Results,
 }
 
 impl Document {
@@ -161,7 +161,7 @@ fn plan<B: BenchDevice>(args: &PreemptArgs, levels: &[Level], bench: &B) -> Plan
 /// Everything below the progress bar.
 fn report(document: &Document) -> String {
     let Document { machine, seconds, outcome, .. } = document;
-    let Outcome { device, plan, seed, rows } = outcome;
+    let Results { device, plan, seed, rows } = outcome;
     let uncertain = rows.iter().map(|row| row.uncertain_us).fold(0.0, f64::max);
     let mut text = format!(
         "machine: {machine}\n{}a busy queue held {} times at random moments in each row, seed \
@@ -279,7 +279,7 @@ mod tests {
             seconds: 2.0,
             enough_cores: busy < 2,
             busy: vec![BusyThread { name: "queue".into(), share: 0.9 }; busy],
-            outcome: Outcome { device, plan, seed: 1, rows: vec![row] },
+            outcome: Results { device, plan, seed: 1, rows: vec![row] },
         }
     }
 

@@ -10,7 +10,7 @@ use super::args::{SpinArgs, SpinHal};
 use super::common::describe;
 use super::on::on_device;
 use crate::bench::requests::Form;
-use crate::bench::requests::{Client, Outcome, Plan, Row, client, run};
+use crate::bench::requests::{Client, Plan, Results, Row, client, run};
 use crate::console::Ending;
 use crate::console::table::{number, table};
 use crate::device::mode::Mode;
@@ -113,8 +113,8 @@ pub(super) fn execute_client(args: &ClientArgs) -> Result<Ending, CommandError> 
     Ok(Ending::Fine)
 }
 
-fn report(outcome: &Outcome) -> String {
-    let Outcome { device, plan, kernels_ns, rows, left_out } = outcome;
+fn report(outcome: &Results) -> String {
+    let Results { device, plan, kernels_ns, rows, left_out } = outcome;
     let total_ms = kernels_ns.iter().sum::<u64>() as f64 / 1e6;
     let mut text = describe(device);
     text += &format!(

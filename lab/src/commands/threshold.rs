@@ -58,8 +58,8 @@ pub(super) fn execute(args: &ThresholdArgs) -> Result<Ending, CommandError> {
     )
 }
 
-fn threshold_report(outcome: &threshold::Outcome) -> String {
-    let threshold::Outcome { device, plan, cells, least } = outcome;
+fn threshold_report(outcome: &threshold::Results) -> String {
+    let threshold::Results { device, plan, cells, least } = outcome;
     let mut text = describe(device);
     text += &format!(
         "rows of {} ms, medians of {} rounds, over those of a plain stream\n\n",

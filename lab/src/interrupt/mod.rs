@@ -14,4 +14,4 @@ mod queues;
 mod run;
 
 pub use queues::Queues;
-pub use run::{Event, Outcome, Plan, Stages, run};
+pub use run::{Event, Plan, Results, Stages, run};

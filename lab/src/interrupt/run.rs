@@ -92,7 +92,7 @@ impl std::fmt::Debug for Stages<'_> {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -121,7 +121,7 @@ pub struct Outcome {
     pub stopped: Option<String>,
 }
 
-impl Outcome {
+impl Results {
     /// Whether anything was not as it should be.
     #[must_use]
     pub fn is_finding(&self) -> bool {
@@ -144,14 +144,14 @@ pub fn run<K: Interruptible>(
     device: &K,
     plan: &Plan,
     stages: &mut Stages<'_>,
-) -> Result<Outcome, LabError> {
+) -> Result<Results, LabError> {
     let tenants = device.tenants();
     if !plan.beside_others {
         tenants::alone(tenants.clone())?;
     }
     let mechanisms =
         if plan.mechanisms.is_empty() { device.mechanisms() } else { plan.mechanisms.clone() };
-    let mut outcome = Outcome {
+    let mut outcome = Results {
         device: device.describe(),
         plan: plan.clone(),
         mechanisms: Vec::new(),
@@ -195,7 +195,7 @@ struct All<'a, 'b, K: Interruptible> {
     plan: &'a Plan,
     mechanism: &'a str,
     stages: &'a mut Stages<'b>,
-    outcome: &'a mut Outcome,
+    outcome: &'a mut Results,
 }
 
 impl<K: Interruptible> All<'_, '_, K> {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     /// Runs it under a watch; the outcome, and how many events of each kind there were.
-    fn ran(plan: &Plan, watch: &mut Watch) -> (Outcome, [usize; 2]) {
+    fn ran(plan: &Plan, watch: &mut Watch) -> (Results, [usize; 2]) {
         let mut counts = [0; 2];
         let mut events = |event: &Event<'_>| match event {
             Event::Begin { .. } => counts[0] += 1,

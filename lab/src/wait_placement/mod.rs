@@ -47,7 +47,7 @@ pub struct Plan {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// On what.
     pub device: Described,
     /// What was run.
@@ -76,11 +76,11 @@ pub fn run(
     below: &DriverAccess,
     plan: &Plan,
     progress: &dyn Fn(f64),
-) -> Result<Outcome, LabError> {
+) -> Result<Results, LabError> {
     if let Some(why) = hip.api().no_waits() {
         return Err(LabError::new(why));
     }
-    let mut outcome = Outcome {
+    let mut outcome = Results {
         device: hip.describe(),
         plan: plan.clone(),
         lowering: format!("{:?}", hip.api().lowering()),
@@ -100,7 +100,7 @@ fn all(
     hip: &Hip,
     below: &DriverAccess,
     plan: &Plan,
-    outcome: &mut Outcome,
+    outcome: &mut Results,
     progress: &dyn Fn(f64),
 ) -> Result<(), LabError> {
     let rings = rings::measure(hip, below, plan)?;

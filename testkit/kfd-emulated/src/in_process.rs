@@ -11,7 +11,7 @@ use xsched_hal_kfd::Driver;
 
 use crate::config::Config;
 use crate::memory;
-use crate::model::{Block, Caller, Host, Model, Outcome};
+use crate::model::{Block, CallResult, Caller, Host, Model};
 
 /// What is left of a latency is slept through down to so much, in nanoseconds.
 const AWAKE_NS: u64 = 100_000;
@@ -172,12 +172,12 @@ impl Driver for InProcess {
         // In the process they have no use, and must not accumulate.
         model.take_changes();
         match outcome {
-            Outcome::Answer { result, at_ns } => {
+            CallResult::Answer { result, at_ns } => {
                 drop(state);
                 self.wait_until(at_ns);
                 result
             }
-            Outcome::Blocks(block) => {
+            CallResult::Blocks(block) => {
                 state.blocked = Some(block);
                 Err(Errno::DEADLK)
             }

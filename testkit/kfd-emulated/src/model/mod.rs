@@ -138,7 +138,7 @@ pub enum Block {
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallResult {
     /// The call returns.
     Answer {
         /// What.
@@ -265,20 +265,20 @@ impl Model {
         request: u32,
         address: u64,
         host: &mut dyn Host,
-    ) -> Outcome {
+    ) -> CallResult {
         let mut user = vec![0; bytes_of(request)];
         let direction = self.definition(nr_of(request)).map_or(0, |found| found.direction);
         let is_owner = caller.pid == caller.opened_by;
         let reads = is_owner && direction & WRITE != 0;
         let read = if reads { host.read(caller.pid, address, &mut user) } else { Ok(()) };
         if let Err(errno) = read {
-            return Outcome::Answer { result: Err(errno), at_ns: caller.now_ns };
+            return CallResult::Answer { result: Err(errno), at_ns: caller.now_ns };
         }
         let outcome = self.call_with(caller, request, &mut user, host);
-        let Outcome::Answer { at_ns, .. } = outcome else { return outcome };
+        let CallResult::Answer { at_ns, .. } = outcome else { return outcome };
         // The driver copies out whether or not the call succeeded.
         if is_owner && direction & READ != 0 && host.write(caller.pid, address, &user).is_err() {
-            return Outcome::Answer { result: Err(Errno::FAULT), at_ns };
+            return CallResult::Answer { result: Err(Errno::FAULT), at_ns };
         }
         outcome
     }
@@ -290,7 +290,7 @@ impl Model {
         request: u32,
         argument: &mut [u8],
         host: &mut dyn Host,
-    ) -> Outcome {
+    ) -> CallResult {
         self.now_ns = caller.now_ns;
         self.ready_ns = caller.now_ns;
         self.pass_time(caller.now_ns);
@@ -298,17 +298,17 @@ impl Model {
         self.outcome(handled)
     }
 
-    const fn outcome(&self, handled: Handled) -> Outcome {
+    const fn outcome(&self, handled: Handled) -> CallResult {
         let at_ns = self.ready_ns;
         match handled {
-            Ok(result) => Outcome::Answer { result: Ok(result), at_ns },
-            Err(Stop::Errno(errno)) => Outcome::Answer { result: Err(errno), at_ns },
-            Err(Stop::Block(block)) => Outcome::Blocks(block),
+            Ok(result) => CallResult::Answer { result: Ok(result), at_ns },
+            Err(Stop::Errno(errno)) => CallResult::Answer { result: Err(errno), at_ns },
+            Err(Stop::Block(block)) => CallResult::Blocks(block),
         }
     }
 
     /// Whether a call that blocked may return by now, and with what.
-    pub fn again(&mut self, caller: Caller, block: Block) -> Outcome {
+    pub fn again(&mut self, caller: Caller, block: Block) -> CallResult {
         self.now_ns = caller.now_ns;
         self.ready_ns = caller.now_ns;
         let handled = match block {

@@ -32,7 +32,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::config::Config;
 use crate::control;
-use crate::model::{Block, Caller, Change, Model, Outcome};
+use crate::model::{Block, CallResult, Caller, Change, Model};
 use crate::page::{Page, State};
 use crate::tree::Tree;
 use host::System;
@@ -142,7 +142,7 @@ struct Opened {
 struct Pending {
     call: u64,
     caller: Caller,
-    outcome: Outcome,
+    outcome: CallResult,
     /// Queues that the call stopped, and that may still run.
     stopping: Vec<(u32, u32)>,
     since: Instant,
@@ -209,8 +209,8 @@ impl Supervisor {
         let now_ns = self.now_ns();
         let next = self.pending.iter().map(|pending| match pending.outcome {
             _ if !pending.stopping.is_empty() => LOOK,
-            Outcome::Answer { at_ns, .. } => Duration::from_nanos(at_ns.saturating_sub(now_ns)),
-            Outcome::Blocks(_) => REST,
+            CallResult::Answer { at_ns, .. } => Duration::from_nanos(at_ns.saturating_sub(now_ns)),
+            CallResult::Blocks(_) => REST,
         });
         next.min().unwrap_or(REST).min(REST)
     }
@@ -298,7 +298,7 @@ impl Supervisor {
     }
 
     /// Answers a call now, or keeps it until it can be.
-    fn finish(&mut self, call: u64, caller: Caller, outcome: Outcome) -> io::Result<()> {
+    fn finish(&mut self, call: u64, caller: Caller, outcome: CallResult) -> io::Result<()> {
         let stopping = self.apply_changes()?;
         self.pending.push(Pending { call, caller, outcome, stopping, since: Instant::now() });
         Ok(())
@@ -311,7 +311,7 @@ impl Supervisor {
             if !self.listener.waits(pending.call) {
                 continue;
             }
-            if let Outcome::Blocks(block) = pending.outcome {
+            if let CallResult::Blocks(block) = pending.outcome {
                 pending = self.ask_again(pending, block, now_ns)?;
             }
             pending.stopping.retain(|(pid, id)| {
@@ -321,7 +321,7 @@ impl Supervisor {
                 self.give_up(&mut pending)?;
             }
             match pending.outcome {
-                Outcome::Answer { result, at_ns }
+                CallResult::Answer { result, at_ns }
                     if pending.stopping.is_empty() && at_ns <= self.now_ns() =>
                 {
                     self.listener.answer(pending.call, Answer::Result(result));
@@ -342,7 +342,7 @@ impl Supervisor {
     /// What runs does not stop: the GPU is reset.
     fn give_up(&mut self, pending: &mut Pending) -> io::Result<()> {
         pending.stopping.clear();
-        pending.outcome = Outcome::Answer { result: Err(Errno::TIME), at_ns: 0 };
+        pending.outcome = CallResult::Answer { result: Err(Errno::TIME), at_ns: 0 };
         for gpu in 0..self.model.config().gpus.len() {
             self.model.start_reset(gpu);
         }
