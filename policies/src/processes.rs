@@ -5,10 +5,10 @@
 //! the strict option, percentages are proportions. With it they are also upper bounds: each process
 //! has a budget that grows by its percentage of the time and shrinks by the device time that it
 //! uses, as measured. Below zero it waits, even if no other process wants the device. A budget
-//! grows up to that of one timeslice, or, while the process has something to run, up to what it was
-//! charged at once: a command that is longer than the timeslice is charged when it has ended, and
-//! what the budget would have grown by meanwhile must not be lost. A process whose queues have no
-//! hint has no upper bound.
+//! grows up to that of one timeslice, or, while the process has something to run, up to the most that
+//! any process of the device was charged at once: a command that is longer than the timeslice is
+//! charged when it has ended, other processes wait for it, and what their budgets grow by meanwhile
+//! must not be lost. A process whose queues have no hint has no upper bound.
 //!
 //! There is room for [`PLACES`] processes, counted once for each device. Further ones share places,
 //! evenly: a place has the percentages of its processes together. On a device without any place a
@@ -509,8 +509,8 @@ impl Processes {
         (self.timeslice.as_ns() / TURNS_MAX * WHOLE) as i64
     }
 
-    /// Lets budgets grow, up to what a process has in a timeslice, or to its longest charge while
-    /// it has something to run.
+    /// Lets budgets grow, up to what a process has in a timeslice, or to the longest charge on the
+    /// device while it has something to run: for so long it may have to wait for a command.
     fn grow(&mut self, now: Instant, device: DeviceId, queues: &QueueTable<'_>) {
         if !self.strict {
             return;
@@ -519,10 +519,13 @@ impl Processes {
         let timeslice = self.timeslice.as_ns();
         let least = self.least_budget();
         let Device { turn, accounted, .. } = of_device(queues, device);
-        let places = self.places.iter_mut().enumerate().filter(|(_, p)| p.device == device);
+        let here = |process: &Process| process.device == device;
+        let longest = self.places.iter().filter(|p| here(p)).map(|p| p.longest).max();
+        let longest = longest.unwrap_or(Duration::ZERO);
+        let places = self.places.iter_mut().enumerate().filter(|(_, p)| here(p));
         for (place, process) in places {
             let grown = |span: u64| span.saturating_mul(u64::from(process.permille));
-            let longest = if process.ready > 0 { process.longest } else { Duration::ZERO };
+            let longest = if process.ready > 0 { longest } else { Duration::ZERO };
             let most = i64::try_from(grown(timeslice)).unwrap_or(i64::MAX).max(least);
             let most = most.max(budget_of(longest));
             let running = if turn == link(place) { now.since(accounted) } else { Duration::ZERO };
