@@ -5,10 +5,10 @@
 //! the strict option, percentages are proportions. With it they are also upper bounds: each process
 //! has a budget that grows by its percentage of the time and shrinks by the device time that it
 //! uses, as measured. Below zero it waits, even if no other process wants the device. A budget
-//! grows up to that of one timeslice, or, while the process has something to run, up to the most that
-//! any process of the device was charged at once: a command that is longer than the timeslice is
-//! charged when it has ended, other processes wait for it, and what their budgets grow by meanwhile
-//! must not be lost. A process whose queues have no hint has no upper bound.
+//! grows up to that of one timeslice, or, while the process has something to run, up to the most
+//! that any process of the device was charged at once: a command that is longer than the timeslice
+//! is charged when it has ended, other processes wait for it, and what their budgets grow by
+//! meanwhile must not be lost. A process whose queues have no hint has no upper bound.
 //!
 //! There is room for [`PLACES`] processes, counted once for each device. Further ones share places,
 //! evenly: a place has the percentages of its processes together. On a device without any place a
