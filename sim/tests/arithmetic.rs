@@ -3,11 +3,8 @@
 #[path = "theory/build.rs"]
 mod build;
 
-use std::time::{Duration, Instant};
-
 use build::{
-    MS, S, US, device, exclusive, once, parse, periodic, run_checked, scenario, sharing, spans,
-    task, us,
+    MS, S, US, device, exclusive, once, parse, periodic, run_checked, scenario, spans, task, us,
 };
 use xsched_sim::outcome::{Outcome, SpanKind};
 use xsched_sim::report::RunFigures;
@@ -165,27 +162,6 @@ fn waiting_behind_a_task_that_keeps_an_exclusive_device_is_no_violation() {
         let outcome = run_checked(&under("fcfs", 1, 5 * S, scenario), 1);
         assert_eq!(outcome.tasks[1].latencies_ns.len(), 0);
         assert_eq!(outcome.tasks[0].latencies_ns.len(), 5_000);
-    }
-}
-
-/// How long this takes, with so many tasks of one command each.
-fn wall(count: usize, checks: bool, device: &xsched_sim::scenario::DeviceSpec) -> Duration {
-    let tasks = (0..count).map(|n| once(&format!("t{n}"), 1, 100 * US)).collect();
-    let scenario = scenario(device.clone(), tasks);
-    let options = RunOptions { checks, ..RunOptions::default() };
-    let start = Instant::now();
-    let outcome = run(&scenario, &options, &mut |_| {}).expect("the scenario is sound");
-    assert!(outcome.tasks.iter().all(|task| task.latencies_ns.len() == 1));
-    start.elapsed()
-}
-
-#[test]
-#[ignore = "a matter of time, for a quiet machine"]
-fn many_tasks_take_time_in_proportion() {
-    for (checks, device) in [(true, device()), (false, sharing(0.5))] {
-        for count in [10_000, 20_000, 40_000] {
-            eprintln!("checks {checks}, {count} tasks: {:?}", wall(count, checks, &device));
-        }
     }
 }
 

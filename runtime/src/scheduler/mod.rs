@@ -11,6 +11,7 @@ mod policy;
 mod question;
 mod recording;
 mod register;
+mod retry;
 mod thread;
 
 use std::sync::Arc;
