@@ -271,6 +271,9 @@ fn commits(amount: Amount) -> Result<bool, Unpleasant> {
             return Err("the end of a hold had no effect within 10 s".into());
         }
     }
+    // Or a thread would look for its end while the next figures are taken.
+    device.end();
+    queue.wait_all();
     let begun = line("hold to the commit of its step", middle(begun), 40_000.0);
     Ok(begun & line("the same, until the queue says that it is held", middle(held), 60_000.0))
 }

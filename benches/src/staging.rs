@@ -1,5 +1,5 @@
-//! A device whose steps wait for a commit, and whose commands never end, to see how late a commit
-//! comes.
+//! A device whose steps wait for a commit, and whose commands end when they are told to, to see
+//! how late a commit comes.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,8 @@ use xsched_core::hal::{
 };
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level};
-use xsched_core::queue::Retired;
+use xsched_core::queue::{Outcome, Retired};
+use xsched_core::time::Duration;
 
 /// The device.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,9 @@ struct Desk {
     staged: bool,
     stepped: bool,
     committed_at: Option<Instant>,
+    /// The last command that was launched, until it is over.
+    launched: Option<CmdId>,
+    over: bool,
 }
 
 impl Staging {
@@ -34,6 +38,11 @@ impl Staging {
     #[must_use]
     pub fn take_commit(&self) -> Option<Instant> {
         self.desk().committed_at.take()
+    }
+
+    /// Everything that was launched is over, and what will be launched too.
+    pub fn end(&self) {
+        self.desk().over = true;
     }
 
     fn stage(&self) -> StepDone {
@@ -49,7 +58,8 @@ impl ErrorType for Staging {
 impl Submit for Staging {
     type Payload = u64;
 
-    fn launch(&mut self, _: CmdId, _: &u64, _: bool) -> Result<(), Infallible> {
+    fn launch(&mut self, cmd: CmdId, _: &u64, _: bool) -> Result<(), Infallible> {
+        self.desk().launched = Some(cmd);
         Ok(())
     }
 
@@ -60,7 +70,9 @@ impl Submit for Staging {
 
 impl Retire for Staging {
     fn poll_retired(&mut self) -> Result<Option<Retired>, Infallible> {
-        Ok(None)
+        let mut desk = self.desk();
+        let upto = if desk.over { desk.launched.take() } else { None };
+        Ok(upto.map(|upto| Retired { upto, busy: Duration::ZERO, outcome: Outcome::Ok }))
     }
 }
 

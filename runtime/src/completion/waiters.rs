@@ -201,6 +201,9 @@ impl Waiters {
     /// waits.
     #[inline]
     pub(crate) fn make_room(&mut self, free: u64) {
+        if self.room.is_empty() {
+            return;
+        }
         for _ in self.places_kept..free {
             let Some((id, waiter)) = self.room.pop_first() else { return };
             self.places_kept += 1;

@@ -61,7 +61,7 @@ where
 
     fn is_eager(&self) -> bool {
         // A device that does not notify is looked at when there is something to see.
-        self.eager.load(Ordering::Relaxed) && !self.silent.load(Ordering::Relaxed)
+        self.flags.eager.load(Ordering::Relaxed) && !self.flags.silent.load(Ordering::Relaxed)
     }
 
     fn reap(&self) -> bool {
@@ -115,7 +115,7 @@ where
         self.run_steps_and_commit();
         let mut state = self.lock();
         let watch = state.lifecycle.on(Event::Close) == Effect::Watch;
-        self.closing.store(true, Ordering::Relaxed);
+        self.flags.closing.store(true, Ordering::Relaxed);
         // Submitters that wait for room learn that none is given any more.
         state.waiters.make_room(u64::MAX);
         self.finish(state);
@@ -223,7 +223,7 @@ where
         if outcome.is_none()
             && !(self.alarm.enter(waker) && (self.arm() || self.poll_delay(until).is_some()))
         {
-            if self.silent.load(Ordering::Relaxed) {
+            if self.flags.silent.load(Ordering::Relaxed) {
                 // It sleeps until it is woken, so it is not the one that looks.
                 self.alarm.leave(waker);
             }
@@ -349,8 +349,10 @@ where
     fn resume(&self, drop_pending: bool) {
         self.lock().machine.resume(drop_pending);
         self.run_steps_and_commit();
-        let state = self.lock();
-        let state = self.launch(state, now());
+        let mut state = self.lock();
+        if state.backlog() {
+            state = self.launch(state, now());
+        }
         self.finish(state);
     }
 

@@ -32,18 +32,16 @@ where
     ) -> Result<CmdId, SubmitError<S::Payload>> {
         let waiter = line.as_deref().copied().flatten();
         let mut state = self.lock();
-        if !state.has_room(waiter) && !state.lifecycle.is_closing() {
-            drop(state);
-            self.take_completions(true);
-            state = self.lock();
-        }
-        let is_over = state.lifecycle.is_closing() || state.machine.is_lost();
-        if !state.has_room(waiter) && !is_over {
-            if let (None, Some(line)) = (waiter, line) {
-                state.waiters.put(Until::Room, line, Notify::Keep);
+        if !state.has_room(waiter) {
+            state = self.look_for_room(state);
+            let is_over = state.lifecycle.is_closing() || state.machine.is_lost();
+            if !state.has_room(waiter) && !is_over {
+                if let (None, Some(line)) = (waiter, line) {
+                    state.waiters.put(Until::Room, line, Notify::Keep);
+                }
+                self.finish(state);
+                return Err(SubmitError::Full(command));
             }
-            self.finish(state);
-            return Err(SubmitError::Full(command));
         }
         let id = line.and_then(Option::take);
         let left = id.and_then(|id| state.waiters.remove(Until::Room, id));
@@ -78,6 +76,17 @@ where
             self.submit_next(state, cmd, command, now);
         }
         Ok(cmd)
+    }
+
+    /// Takes completions if a submitter finds no room.
+    #[cold]
+    fn look_for_room<'a>(&'a self, state: Guard<'a, S>) -> Guard<'a, S> {
+        if state.lifecycle.is_closing() {
+            return state;
+        }
+        drop(state);
+        self.take_completions(true);
+        self.lock()
     }
 
     /// Has the scheduler make room before the first command of an idle queue is launched: it may
@@ -119,7 +128,7 @@ where
             if state.machine.next_launch().0 < state.machine.submitted() {
                 state = self.launch(state, now);
             }
-            self.finish(state);
+            self.finish_launched(state);
             return;
         }
         *state.payload(cmd) = Some(command);

@@ -83,7 +83,7 @@ where
         let Some(mut retire) = self.retire.try_lock() else { return false };
         let armed = self.guarded(|| Ok::<_, Fault>(retire.wake_on_retire(&self.alarm_waker)));
         if armed == Ok(false) {
-            self.silent.store(true, Ordering::Relaxed);
+            self.flags.silent.store(true, Ordering::Relaxed);
         }
         armed.unwrap_or(false)
     }
@@ -91,7 +91,7 @@ where
     /// See [`crate::workers::DeviceQueue::leave`].
     pub(super) fn leave_if_over(&self) -> bool {
         // What is missed here is seen when the reaper rests.
-        self.closing.load(Ordering::Relaxed) && self.leave_with(self.lock()).is_none()
+        self.flags.closing.load(Ordering::Relaxed) && self.leave_with(self.lock()).is_none()
     }
 
     /// Ends the queue if it is closed and nothing is left to do; otherwise gives the state
@@ -118,7 +118,7 @@ where
         }
         let submitted = state.machine.submitted();
         let attended = std::mem::replace(&mut state.submitted_before, submitted) < submitted;
-        if attended && !state.eager && !self.silent.load(Ordering::Relaxed) {
+        if attended && !state.eager && !self.flags.silent.load(Ordering::Relaxed) {
             // The submitter looks when the window is full. Waking the reaper for each completion
             // meanwhile would only be in the way.
             return Some(delay.max(ATTENDED));
@@ -154,7 +154,7 @@ where
     /// `wanted`, and that will not let the device run dry while commands wait to be launched.
     /// `None` if the device notifies, or cannot say when there will be something to see.
     pub(super) fn forecast_delay(&self, wanted: Option<CmdId>) -> Option<Duration> {
-        if !self.silent.load(Ordering::Relaxed) {
+        if !self.flags.silent.load(Ordering::Relaxed) {
             return None;
         }
         // Another thread looks just now, and knows better soon.

@@ -50,12 +50,19 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) alarm: Arc<Alarm>,
     /// The alarm as the device wants it.
     pub(super) alarm_waker: Waker,
-    /// [`State::eager`] for the reaper, which is not to touch the state of a queue that is busy
-    /// without it.
+    pub(super) flags: Flags,
+}
+
+/// What the reaper looks at first: it is not to touch the state of a queue that is busy without it.
+// On a cache line of their own: the reaper looks all the time, and submitters write beside them.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Flags {
+    /// [`State::eager`].
     pub(super) eager: AtomicBool,
     /// The device notifies no thread: its completions must be looked for.
     pub(super) silent: AtomicBool,
-    /// It takes no command any more. The reaper looks here first, and need not take the state.
+    /// The queue takes no command any more.
     pub(super) closing: AtomicBool,
 }
 
@@ -109,9 +116,7 @@ where
             steps: Mutex::new(params.preempt),
             scheduler: params.scheduler,
             workers: params.workers,
-            eager: AtomicBool::new(false),
-            silent: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
+            flags: Flags::default(),
             alarm_waker: Waker::from(Arc::clone(&alarm)),
             alarm,
         })
@@ -147,7 +152,7 @@ where
             || state.machine.next_launch().0 < state.machine.submitted();
         if eager != state.eager {
             state.eager = eager;
-            self.eager.store(eager, Ordering::Relaxed);
+            self.flags.eager.store(eager, Ordering::Relaxed);
         }
     }
 
@@ -164,24 +169,33 @@ where
 
     /// Lets the state go and tells the other threads what they must know.
     pub(super) fn finish<'a>(&'a self, mut state: Guard<'a, S>) {
+        state.end_waits();
+        self.finish_launched(state);
+    }
+
+    /// The same for a caller that has only launched: nothing has retired without its waits having
+    /// been ended.
+    #[inline]
+    pub(super) fn finish_launched<'a>(&'a self, mut state: Guard<'a, S>) {
         loop {
             if state.machine.waiting().is_some() && self.scheduler.is_gone() {
                 // No order will say that the event has been reached.
                 state = self.abandon_waits(state);
+                state.end_waits();
             }
-            state.end_waits();
             let dues = self.dues(&mut state);
             if dues.is_none() && !state.waiters.has_due() && state.deferred_drops.is_empty() {
                 return;
             }
-            let mut ended = [const { None }; NOTIFIED_AT_ONCE as usize];
-            ended.fill_with(|| state.waiters.take_due());
+            let due = state.waiters.has_due();
+            let ended =
+                due.then(|| [(); NOTIFIED_AT_ONCE as usize].map(|()| state.waiters.take_due()));
             let more = state.waiters.has_due();
             let deferred_drops = std::mem::take(&mut state.deferred_drops);
             drop(state);
             deferred_drops.into_iter().for_each(drop_command);
             self.settle(&dues);
-            for waiter in ended.into_iter().flatten() {
+            for waiter in ended.into_iter().flatten().flatten() {
                 contain("a waker", || waiter.notify());
             }
             if dues.step {
@@ -191,6 +205,7 @@ where
                 return;
             }
             state = self.lock();
+            state.end_waits();
         }
     }
 

@@ -73,7 +73,7 @@ where
             };
             state.machine.handle_signal(now(), Signal::Stepped { seq, result });
             drop(state);
-            if step == Step::Reactivate && self.silent.load(Ordering::Relaxed) {
+            if step == Step::Reactivate && self.flags.silent.load(Ordering::Relaxed) {
                 // A thread that sleeps thinks that there is nothing to see as long as the queue is
                 // held.
                 self.alarm_waker.wake_by_ref();

@@ -156,14 +156,15 @@ impl SchedulerHandle {
         if inbox.closed {
             return;
         }
-        inbox.reports.push(queue);
         if inbox.running {
             // The thread that runs a round looks again.
+            inbox.reports.push(queue);
         } else if self.quick.load(Ordering::Relaxed) && !self.outranks_this_thread() {
             inbox.running = true;
             drop(inbox);
-            self.run_rounds_inline();
+            self.run_rounds_inline(queue);
         } else {
+            inbox.reports.push(queue);
             self.wake(inbox);
         }
     }
@@ -174,11 +175,19 @@ impl SchedulerHandle {
         urgency::is_below(self.urgency)
     }
 
-    /// Runs rounds on the thread that notifies the scheduler.
-    fn run_rounds_inline(&self) {
-        let due = caught(|| self.inline_rounds());
-        self.round_started_ns.store(0, Ordering::Release);
-        let mut inbox = lock(&self.inbox);
+    /// Runs rounds on the thread that notifies the scheduler of this queue's report, as long as
+    /// there are reports.
+    fn run_rounds_inline(&self, queue: QueueId) {
+        let mut rounds = 0;
+        let (due, mut inbox) = loop {
+            let due = caught(|| self.inline_round((rounds == 0).then_some(queue)));
+            rounds += 1;
+            self.round_started_ns.store(0, Ordering::Release);
+            let inbox = lock(&self.inbox);
+            if due.is_err() || inbox.reports.is_empty() || rounds == INLINE_ROUNDS {
+                break (due, inbox);
+            }
+        };
         inbox.running = false;
         let before = inbox.sleeps_until;
         match due {
@@ -195,17 +204,16 @@ impl SchedulerHandle {
         }
     }
 
-    /// Rounds for reports, as long as there are some. When the scheduler wants to be asked again.
-    fn inline_rounds(&self) -> Option<Instant> {
+    /// One round: for the report of this queue, or for those in the mailbox. When the scheduler
+    /// wants to be asked again.
+    fn inline_round(&self, first: Option<QueueId>) -> Option<Instant> {
         let mut rounds = lock(&self.rounds);
         let RoundState { scheduler, mail } = rounds.as_mut()?;
-        for _ in 0..INLINE_ROUNDS {
-            std::mem::swap(&mut mail.reports, &mut lock(&self.inbox).reports);
-            if mail.reports.is_empty() {
-                break;
-            }
-            self.round(scheduler, mail);
+        match first {
+            Some(queue) => mail.reports.push(queue),
+            None => std::mem::swap(&mut mail.reports, &mut lock(&self.inbox).reports),
         }
+        self.round(scheduler, mail);
         self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
         self.next_round(scheduler, mail)
     }
@@ -234,8 +242,10 @@ impl SchedulerHandle {
         }
         scheduler.handle_timeout(time);
         self.deliver_late(mail);
-        while let Some((id, order)) = scheduler.poll_order(crate::clock::now()) {
+        let mut polled = time;
+        while let Some((id, order)) = scheduler.poll_order(polled) {
             self.deliver_or_keep(mail, id, order);
+            polled = crate::clock::now();
         }
         // What was decided together costs one preemption where the device can.
         mail.staged.drain(..).for_each(|staged| staged.commit());
