@@ -2,7 +2,7 @@
 //! how far launching has got.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Condvar as StdCondvar, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use crate::refusal::Refusal;
@@ -44,8 +44,8 @@ struct Turn {
 /// Tells when the last holder of a queue's side has let go. No model waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct End {
-    is_over: std::sync::Mutex<bool>,
-    bell: std::sync::Condvar,
+    is_over: StdMutex<bool>,
+    bell: StdCondvar,
 }
 
 impl End {
