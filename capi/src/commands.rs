@@ -12,6 +12,7 @@ use crate::command::Command;
 use crate::handle::{Handle, Kind, PLACES_MAX, next_generation};
 use crate::refusal::{Answer, Refusal};
 use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::thread::this_thread;
 
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -131,10 +132,24 @@ struct Inner {
     waiting: u32,
 }
 
+/// Parts of the table, so that threads do not wait for each other. A thread creates commands in a
+/// part of its own while there are not more threads.
+const PARTS: usize = if cfg!(loom) { 1 } else { 16 };
+/// Places that a part has at most.
+const PART_MAX: usize = PLACES_MAX / PARTS;
+
 /// The commands of the process, by handle.
 #[derive(Debug)]
 pub(crate) struct Commands {
     process: u16,
+    parts: [Part; PARTS],
+}
+
+/// Every so manieth place of the table. Each place of a list is in the same part.
+// On cache lines of its own: other parts belong to other threads.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Part {
     inner: Mutex<Inner>,
     /// A command is in no call's hands any more.
     settled: Condvar,
@@ -142,39 +157,111 @@ pub(crate) struct Commands {
 
 impl Commands {
     pub(crate) fn new(process: u16) -> Self {
-        Self { process, inner: Mutex::default(), settled: Condvar::new() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { process, parts: std::array::from_fn(|_| Part::default()) }
     }
 
     /// Gives a command a handle.
     pub(crate) fn create(&self, command: Command) -> Answer<u64> {
-        let mut inner = self.lock();
-        let index = inner.take_free().ok_or_else(|| {
+        let own = this_thread() as usize % PARTS;
+        let parts = (own..PARTS).chain(0..own);
+        let made = parts.into_iter().find_map(|at| Some((at, self.parts[at].create(command)?)));
+        let (at, (local, generation)) = made.ok_or_else(|| {
             Refusal::not_allowed(format!(
                 "there are {PLACES_MAX} commands already; submit or destroy some"
             ))
         })?;
-        let place = inner.place(index)?;
-        place.set_command(command);
-        let generation = place.generation();
+        let index = local * PARTS as u32 + at as u32;
         Ok(Handle { index, generation, kind: Kind::Command, process: self.process }.pack())
     }
 
-    /// The place of a handle.
-    fn index(&self, inner: &Inner, raw: u64) -> Answer<u32> {
+    /// The part that a handle is of, and the handle's place there.
+    fn part(&self, raw: u64) -> Answer<(&Part, Local)> {
         let handle = Handle::unpack(raw, Kind::Command, self.process).ok_or_else(unknown)?;
-        let place = inner.places.get(handle.index as usize).ok_or_else(unknown)?;
-        let known = place.generation() == handle.generation && place.state() != State::Free;
-        if known { Ok(handle.index) } else { Err(unknown()) }
+        let (index, at) = (handle.index / PARTS as u32, handle.index as usize % PARTS);
+        Ok((&self.parts[at], Local { index, generation: handle.generation }))
     }
 
     /// Takes a command in hand to submit or launch it.
     pub(crate) fn take(&self, raw: u64) -> Answer<Command> {
+        let (part, place) = self.part(raw)?;
+        part.take(place)
+    }
+
+    /// Gives a command back that was taken in hand.
+    pub(crate) fn put_back(&self, raw: u64) {
+        if let Ok((part, place)) = self.part(raw) {
+            part.put_back(place);
+        }
+    }
+
+    /// A command that was taken in hand has been submitted as this number of a queue.
+    pub(crate) fn submitted(&self, raw: u64, queue: u64, number: u64) {
+        if let Ok((part, place)) = self.part(raw) {
+            part.submitted(place, queue, number);
+        }
+    }
+
+    /// A command that was taken in hand has been launched past all queues.
+    pub(crate) fn launched(&self, raw: u64) {
+        if let Ok((part, place)) = self.part(raw) {
+            part.launched(place);
+        }
+    }
+
+    /// Forgets a command that was never submitted.
+    pub(crate) fn destroy(&self, raw: u64) -> Answer {
+        let (part, place) = self.part(raw)?;
+        part.destroy(place)
+    }
+
+    /// The number of a command that was submitted to this queue. While a call submits it, as it
+    /// does when a thread learns from the command itself that it runs, this waits for that call.
+    pub(crate) fn number(&self, raw: u64, queue: u64) -> Answer<u64> {
+        let (part, place) = self.part(raw)?;
+        part.number(place, queue)
+    }
+
+    /// A queue with room for so many commands is there.
+    pub(crate) fn open_queue(&self, queue: u64, capacity: u64) {
+        self.parts.iter().for_each(|part| part.open_queue(queue, capacity));
+    }
+
+    /// A queue is gone, and its commands with it.
+    pub(crate) fn close_queue(&self, queue: u64) {
+        self.parts.iter().for_each(|part| part.close_queue(queue));
+    }
+
+    /// Places in use and free together.
+    #[cfg(all(test, not(loom)))]
+    fn places(&self) -> usize {
+        self.parts.iter().map(|part| part.lock().places.len()).sum()
+    }
+}
+
+/// A place of a part, as a handle has it.
+#[derive(Clone, Copy, Debug)]
+struct Local {
+    index: u32,
+    generation: u32,
+}
+
+impl Part {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds a command a place. `None` if there is none.
+    fn create(&self, command: Command) -> Option<(u32, u32)> {
         let mut inner = self.lock();
-        let index = self.index(&inner, raw)?;
+        let index = inner.take_free()?;
+        let place = inner.places.get_mut(index as usize)?;
+        place.set_command(command);
+        Some((index, place.generation()))
+    }
+
+    fn take(&self, at: Local) -> Answer<Command> {
+        let mut inner = self.lock();
+        let index = inner.index(at)?;
         let place = inner.place(index)?;
         if place.state() != State::Ready {
             return Err(Refusal::not_found(
@@ -187,10 +274,9 @@ impl Commands {
         unsafe { Command::from_words(function, data) }.ok_or_else(unknown)
     }
 
-    /// Gives a command back that was taken in hand.
-    pub(crate) fn put_back(&self, raw: u64) {
+    fn put_back(&self, at: Local) {
         let mut inner = self.lock();
-        if let Ok(index) = self.index(&inner, raw)
+        if let Ok(index) = inner.index(at)
             && let Ok(place) = inner.place(index)
             && place.state() == State::Busy
         {
@@ -206,27 +292,24 @@ impl Commands {
         }
     }
 
-    /// A command that was taken in hand has been submitted as this number of a queue.
-    pub(crate) fn submitted(&self, raw: u64, queue: u64, number: u64) {
+    fn submitted(&self, at: Local, queue: u64, number: u64) {
         let mut inner = self.lock();
-        let Ok(index) = self.index(&inner, raw) else { return };
+        let Ok(index) = inner.index(at) else { return };
         inner.append(index, queue, number);
         self.settle(&inner);
     }
 
-    /// A command that was taken in hand has been launched past all queues.
-    pub(crate) fn launched(&self, raw: u64) {
+    fn launched(&self, at: Local) {
         let mut inner = self.lock();
-        if let Ok(index) = self.index(&inner, raw) {
+        if let Ok(index) = inner.index(at) {
             inner.release(index);
         }
         self.settle(&inner);
     }
 
-    /// Forgets a command that was never submitted.
-    pub(crate) fn destroy(&self, raw: u64) -> Answer {
+    fn destroy(&self, at: Local) -> Answer {
         let mut inner = self.lock();
-        let index = self.index(&inner, raw)?;
+        let index = inner.index(at)?;
         if inner.place(index)?.state() != State::Ready {
             return Err(Refusal::not_found(
                 "the command was submitted or launched, and is its queue's since then",
@@ -236,12 +319,10 @@ impl Commands {
         Ok(())
     }
 
-    /// The number of a command that was submitted to this queue. While a call submits it, as it
-    /// does when a thread learns from the command itself that it runs, this waits for that call.
-    pub(crate) fn number(&self, raw: u64, queue: u64) -> Answer<u64> {
+    fn number(&self, at: Local, queue: u64) -> Answer<u64> {
         let mut inner = self.lock();
         let place = loop {
-            let index = self.index(&inner, raw)?;
+            let index = inner.index(at)?;
             let place = *inner.place(index)?;
             if place.state() != State::Busy {
                 break place;
@@ -262,8 +343,7 @@ impl Commands {
         Ok(place.number())
     }
 
-    /// A queue with room for so many commands is there.
-    pub(crate) fn open_queue(&self, queue: u64, capacity: u64) {
+    fn open_queue(&self, queue: u64, capacity: u64) {
         let at = place_of_queue(queue);
         let mut inner = self.lock();
         if inner.queues.len() <= at {
@@ -275,8 +355,7 @@ impl Commands {
         }
     }
 
-    /// A queue is gone, and its commands with it.
-    pub(crate) fn close_queue(&self, queue: u64) {
+    fn close_queue(&self, queue: u64) {
         let mut inner = self.lock();
         let at = place_of_queue(queue);
         let Some(list) = inner.queues.get_mut(at).filter(|list| list.queue == queue) else {
@@ -291,15 +370,16 @@ impl Commands {
             inner.release(index);
         }
     }
-
-    /// Places in use and free together.
-    #[cfg(test)]
-    fn places(&self) -> usize {
-        self.lock().places.len()
-    }
 }
 
 impl Inner {
+    /// Checks that a handle is of what is at its place.
+    fn index(&self, at: Local) -> Answer<u32> {
+        let place = self.places.get(at.index as usize).ok_or_else(unknown)?;
+        let known = place.generation() == at.generation && place.state() != State::Free;
+        if known { Ok(at.index) } else { Err(unknown()) }
+    }
+
     fn place(&mut self, index: u32) -> Answer<&mut Place> {
         self.places.get_mut(index as usize).ok_or_else(unknown)
     }
@@ -311,7 +391,7 @@ impl Inner {
             return Some(index);
         }
         let index = u32::try_from(self.places.len()).ok()?;
-        if self.places.len() >= PLACES_MAX {
+        if self.places.len() >= PART_MAX {
             return None;
         }
         if self.places.len() == self.places.capacity() {
@@ -430,7 +510,9 @@ mod tests {
         commands.take(raw).expect("ready");
         let number = std::thread::scope(|scope| {
             let waiter = scope.spawn(|| commands.number(raw, XQ));
-            while commands.lock().waiting == 0 && !waiter.is_finished() {
+            while commands.parts.iter().all(|part| part.lock().waiting == 0)
+                && !waiter.is_finished()
+            {
                 std::thread::yield_now();
             }
             commands.submitted(raw, XQ, 7);

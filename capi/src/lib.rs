@@ -39,6 +39,7 @@ mod queue;
 mod refusal;
 mod side;
 mod sync;
+mod thread;
 #[expect(non_camel_case_types, reason = "the C API's names")]
 pub mod types;
 pub mod xqueue;

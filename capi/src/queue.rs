@@ -15,6 +15,7 @@ use crate::commands::Commands;
 use crate::hwqueue::HwQueue;
 use crate::refusal::{Answer, Refusal};
 use crate::side::{End, Side};
+use crate::thread::this_thread;
 use crate::types::XQueueSuspendFlag;
 
 /// Threshold and batch at first.
@@ -42,15 +43,6 @@ pub(crate) struct Queue {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A number for this thread that is not 0, and no other thread's.
-fn this_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    NUMBER.try_with(|number| *number).unwrap_or(u64::MAX)
 }
 
 /// Checks that all flags are known. −1 stands for all of them.
@@ -259,18 +251,14 @@ impl Queue {
             if in_effect || !stats.suspended || stats.lost {
                 return;
             }
-            self.wait_number(stats.launched);
-        }
-    }
-
-    /// Waits a while for the command before this number. A thread that waits makes the runtime look
-    /// for completions.
-    fn wait_number(&self, number: u64) {
-        let ticket = number.checked_sub(1).and_then(|last| self.xq.ticket_of(last));
-        match ticket.map(|ticket| self.xq.wait_timeout(ticket, LOOK)) {
-            Some(Err(WaitError::Timeout)) => {}
-            // The hold is not in effect yet.
-            _ => std::thread::sleep(LOOK),
+            let last = stats.launched.checked_sub(1).filter(|_| stats.retired < stats.launched);
+            match last.and_then(|last| self.xq.ticket_of(last)) {
+                // A thread that waits makes the runtime look for completions. Those of a hold that
+                // is in effect may never come.
+                Some(ticket) => drop(self.xq.wait_timeout(ticket, LOOK)),
+                // Another thread carries the hold out.
+                None => std::thread::yield_now(),
+            }
         }
     }
 

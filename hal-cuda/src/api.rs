@@ -11,9 +11,9 @@ use crate::driver::{Entered, about, attribute, check, written};
 use crate::error::CudaError;
 use crate::kernels::Kernels;
 use crate::table::{
-    ATTRIBUTE_MEM_OPS, CuContext, CuDevice, CuEvent, CuResult, CuStream, EVENT_DEFAULT, HOST_ALLOC,
-    HOST_REGISTER, LAUNCH_PARAMS, NOT_READY, STREAM_LEGACY, STREAM_NON_BLOCKING, STREAM_PER_THREAD,
-    Table, WAIT_EQUAL, load,
+    ATTRIBUTE_MEM_OPS, CuContext, CuDevice, CuEvent, CuResult, CuStream, EVENT_DEFAULT,
+    EVENT_DISABLE_TIMING, HOST_ALLOC, HOST_REGISTER, LAUNCH_PARAMS, NOT_READY, STREAM_LEGACY,
+    STREAM_NON_BLOCKING, STREAM_PER_THREAD, Table, WAIT_EQUAL, load,
 };
 
 /// Time after a store to a flag in host memory for which a command may still start, in
@@ -255,6 +255,12 @@ impl StreamApi for CudaApi {
     fn create_event(&self) -> Result<CuEvent, CudaError> {
         // SAFETY: it writes an answer to where it is asked to.
         let create = |event| unsafe { (self.table.event_create)(event, EVENT_DEFAULT) };
+        written(self.table, "cuEventCreate", CuEvent::NULL, create)
+    }
+
+    fn create_plain_event(&self) -> Result<CuEvent, CudaError> {
+        // SAFETY: it writes an answer to where it is asked to.
+        let create = |event| unsafe { (self.table.event_create)(event, EVENT_DISABLE_TIMING) };
         written(self.table, "cuEventCreate", CuEvent::NULL, create)
     }
 

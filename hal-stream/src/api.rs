@@ -139,10 +139,19 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// If the driver refuses.
     fn create_event(&self) -> Result<Self::Event, Self::Error>;
 
+    /// Makes an event that takes no time. Some drivers see it complete much sooner.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    fn create_plain_event(&self) -> Result<Self::Event, Self::Error> {
+        self.create_event()
+    }
+
     /// Ends an event.
     ///
     /// # Safety
-    /// Made by [`StreamApi::create_event`], not ended yet, and nothing uses it afterwards.
+    /// Made by [`StreamApi::create_event`] or [`StreamApi::create_plain_event`], not ended yet, and
+    /// nothing uses it afterwards.
     unsafe fn destroy_event(&self, event: Self::Event);
 
     /// Records an event: it completes when everything before it in the stream has.

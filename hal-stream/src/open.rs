@@ -143,7 +143,8 @@ fn halves<A: StreamApi>(
     let room = inner.entries_max as usize * 2;
     let (fences, to_see) = rtrb::RingBuffer::new(room);
     let (back, again) = rtrb::RingBuffer::new(room * 2);
-    let events = Events::new(Arc::clone(&queue), again);
+    let (plain_back, plain_again) = rtrb::RingBuffer::new(room);
+    let events = Events::new(Arc::clone(&queue), again, plain_again);
     let submit = StreamSubmit {
         queue: Arc::clone(&queue),
         fences,
@@ -151,7 +152,7 @@ fn halves<A: StreamApi>(
         placement: Placement::default(),
         batch: Batch::default(),
         end: None,
-        alone: 0,
+        unmeasured: 0,
         busy_until: None,
     };
     let held = Held::default();
@@ -159,6 +160,7 @@ fn halves<A: StreamApi>(
         queue: Arc::clone(&queue),
         fences: to_see,
         back,
+        plain_back,
         from: None,
         span: Span::default(),
         held,

@@ -99,9 +99,18 @@ impl Placement {
         spacing_ns: u64,
     ) -> bool {
         let work = expected_ns.unwrap_or(u64::MAX);
-        let gate = closed || !idle && is_time(self.since_ns, work, spacing_ns);
+        let gate = closed || !idle && self.is_due(expected_ns, spacing_ns);
         self.since_ns = if gate || idle { work } else { self.since_ns.saturating_add(work) };
         gate
+    }
+
+    /// Whether the next command gets a gate unless nothing is in flight.
+    pub(crate) const fn is_due(&self, expected_ns: Option<u64>, spacing_ns: u64) -> bool {
+        let work = match expected_ns {
+            Some(ns) => ns,
+            None => u64::MAX,
+        };
+        is_time(self.since_ns, work, spacing_ns)
     }
 }
 

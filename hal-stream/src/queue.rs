@@ -91,9 +91,9 @@ pub(crate) struct Fence<E> {
     /// One past the last command it covers.
     pub(crate) upto: u64,
     pub(crate) seen: Seen<E>,
-    /// Recorded before the first command it covers, if the queue was idle then.
+    /// Recorded before the first command it covers, if these are measured from there.
     pub(crate) start: Option<E>,
-    /// When that command was launched, in that case.
+    /// When the first command it covers was launched, if the queue was probably idle then.
     pub(crate) launched: Option<Instant>,
     /// Commands since the fence before.
     pub(crate) commands: u32,
@@ -106,8 +106,10 @@ pub(crate) struct Fence<E> {
 /// How the completion of a fence is seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen<E> {
-    /// The event completes.
+    /// The event completes, and takes the time.
     Event(E),
+    /// The event completes, and takes no time: what it covers counts as predicted.
+    Plain(E),
     /// The stream ends: nothing was launched behind it. When something is, an event is recorded
     /// first, and another fence says so.
     End,

@@ -20,6 +20,7 @@ pub struct StreamRetire<A: StreamApi> {
     pub(crate) queue: Arc<Queue<A>>,
     pub(crate) fences: Consumer<Fence<A::Event>>,
     pub(crate) back: Producer<A::Event>,
+    pub(crate) plain_back: Producer<A::Event>,
     /// Where the next measurement begins.
     pub(crate) from: Option<A::Event>,
     pub(crate) span: Span<A::Event>,
@@ -51,7 +52,7 @@ impl Pace {
 
 /// Predicted work that is worth a measurement, in nanoseconds: reading the time between two events
 /// takes the host microseconds.
-const SPAN_NS: u64 = 20_000;
+pub(crate) const SPAN_NS: u64 = 20_000;
 /// The same where more has completed, so that what another queue had a part in stays apart.
 const SPLIT_NS: u64 = 50_000;
 /// A queue whose gate is closed has nothing to report for so long, in nanoseconds, unless the hold
@@ -191,7 +192,9 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
             if before.is_none() {
                 begin = begin.max(fence.launched);
             }
-            work_ns = work_ns.saturating_add(fence.expected_ns?);
+            // What cannot be predicted is looked for all the time at first, and ever less often
+            // then, as what is overdue.
+            work_ns = work_ns.saturating_add(fence.expected_ns.unwrap_or(0));
             before = Some(fence.upto);
             if fence.upto > cmd.0 {
                 break;
@@ -223,7 +226,7 @@ impl<A: StreamApi> StreamRetire<A> {
             let Ok(fence) = self.fences.peek().copied() else { return Ok(None) };
             let done = match fence.seen {
                 // SAFETY: events live until they are given back.
-                Seen::Event(event) => unsafe { api.query(event)? },
+                Seen::Event(event) | Seen::Plain(event) => unsafe { api.query(event)? },
                 // SAFETY: the stream lives as long as the queue.
                 Seen::End if unsafe { api.is_done(self.queue.stream)? } => true,
                 Seen::End => {
@@ -248,10 +251,14 @@ impl<A: StreamApi> StreamRetire<A> {
 
     /// A fence that comes again. If what follows it would not be measured, it is from here.
     fn seen_before(&mut self, fence: &Fence<A::Event>) {
-        if let Seen::Event(event) = fence.seen {
-            let known = self.from.is_some() || self.span.to.is_some();
-            let event = if known { Some(event) } else { self.from.replace(event) };
-            self.give_back(event);
+        match fence.seen {
+            Seen::Event(event) => {
+                let known = self.from.is_some() || self.span.to.is_some();
+                let event = if known { Some(event) } else { self.from.replace(event) };
+                self.give_back(event);
+            }
+            Seen::Plain(event) => self.give_plain_back(event),
+            Seen::End => {}
         }
         self.give_back(fence.start);
     }
@@ -263,12 +270,16 @@ impl<A: StreamApi> StreamRetire<A> {
             let busy_ns = self.measure();
             let from = self.from.take();
             self.give_back(from);
+            if let Seen::Plain(event) = fence.seen {
+                self.give_plain_back(event);
+            }
             self.span.upto = fence.upto;
             return busy_ns.saturating_add(fence.expected_ns.unwrap_or(0));
         };
         let mut busy_ns = 0;
-        if fence.launched.is_some() {
-            // The stream was idle before, so nothing is measured from there.
+        if fence.launched.is_some() || fence.start.is_some() {
+            // The stream was idle before, or what came before was not measured: so nothing is
+            // measured from there.
             busy_ns = self.measure();
             let from = std::mem::replace(&mut self.from, fence.start);
             self.give_back(from);
@@ -328,6 +339,12 @@ impl<A: StreamApi> StreamRetire<A> {
         }
     }
 
+    fn give_plain_back(&mut self, event: A::Event) {
+        if self.plain_back.is_abandoned() || self.plain_back.push(event).is_err() {
+            self.destroy(event);
+        }
+    }
+
     fn destroy(&self, event: A::Event) {
         // SAFETY: made by the queue, and nothing else refers to it any more.
         unsafe { self.queue.device.api.destroy_event(event) };
@@ -339,7 +356,7 @@ impl<A: StreamApi> Drop for StreamRetire<A> {
         let queue = Arc::clone(&self.queue);
         let entered = queue.device.api.enter();
         while let Ok(fence) = self.fences.pop() {
-            if let Seen::Event(event) = fence.seen {
+            if let Seen::Event(event) | Seen::Plain(event) = fence.seen {
                 self.destroy(event);
             }
             fence.start.into_iter().for_each(|event| self.destroy(event));

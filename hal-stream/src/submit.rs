@@ -13,6 +13,7 @@ use crate::command::StreamCommand;
 use crate::error::StreamError;
 use crate::predict::Placement;
 use crate::queue::{Fence, Queue, Seen};
+use crate::retire::SPAN_NS;
 
 /// Launches into a stream.
 #[derive(Debug)]
@@ -24,15 +25,20 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) batch: Batch<A::Event>,
     /// The last fence, if it is seen by the end of the stream.
     pub(crate) end: Option<Fence<A::Event>>,
-    /// Commands of an otherwise idle queue.
-    pub(crate) alone: u32,
+    /// Fences since the last that was to be measured.
+    pub(crate) unmeasured: u32,
     /// When what was launched should have ended, as predicted.
     pub(crate) busy_until: Option<Instant>,
 }
 
-/// Of commands of an otherwise idle queue, one in so many is measured. All other commands count as
-/// predicted.
+/// Of fences behind a lone command, or behind little work, one in so many is measured. What the
+/// others cover counts as predicted.
 const MEASURED: u32 = 16;
+
+/// Whether it is known to be less work than is worth a measurement.
+fn is_little(expected_ns: Option<u64>) -> bool {
+    expected_ns.is_some_and(|ns| ns < SPAN_NS)
+}
 
 /// What a command needs besides its launch.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +49,8 @@ struct Prepared {
     expected_ns: Option<u64>,
     /// It is alone and has been measured before, so the end of the stream is fence enough.
     light: bool,
+    /// It is alone, or probably so, and counts as predicted.
+    counted: bool,
     /// There is a gate in front of it.
     gated: bool,
 }
@@ -78,22 +86,45 @@ impl<E> Batch<E> {
 pub(crate) struct Events<A: StreamApi> {
     queue: Arc<Queue<A>>,
     back: Consumer<A::Event>,
+    /// Those that take no time.
+    plain_back: Consumer<A::Event>,
     /// One that was recorded for a command that was not launched then.
     spare: Option<A::Event>,
 }
 
 impl<A: StreamApi> Events<A> {
-    pub(crate) const fn new(queue: Arc<Queue<A>>, back: Consumer<A::Event>) -> Self {
-        Self { queue, back, spare: None }
+    pub(crate) const fn new(
+        queue: Arc<Queue<A>>,
+        back: Consumer<A::Event>,
+        plain_back: Consumer<A::Event>,
+    ) -> Self {
+        Self { queue, back, plain_back, spare: None }
     }
 
-    /// Records an event in the stream.
+    /// Records an event that takes the time in the stream.
     fn record(&mut self) -> Result<A::Event, StreamError<A::Error>> {
-        let api = &self.queue.device.api;
         let event = match self.spare.take().or_else(|| self.back.pop().ok()) {
-            Some(event) => event,
-            None => api.create_event().map_err(StreamError::during("making an event"))?,
+            Some(event) => Ok(event),
+            None => self.queue.device.api.create_event(),
         };
+        self.recorded(event)
+    }
+
+    /// Records an event that takes no time.
+    fn record_plain(&mut self) -> Result<A::Event, StreamError<A::Error>> {
+        let event = match self.plain_back.pop() {
+            Ok(event) => Ok(event),
+            Err(_) => self.queue.device.api.create_plain_event(),
+        };
+        self.recorded(event)
+    }
+
+    fn recorded(
+        &self,
+        event: Result<A::Event, A::Error>,
+    ) -> Result<A::Event, StreamError<A::Error>> {
+        let api = &self.queue.device.api;
+        let event = event.map_err(StreamError::during("making an event"))?;
         // SAFETY: both live as long as the queue.
         let recorded = unsafe { api.record(event, self.queue.stream) };
         if let Err(source) = recorded {
@@ -109,7 +140,9 @@ impl<A: StreamApi> Drop for Events<A> {
     fn drop(&mut self) {
         let api = &self.queue.device.api;
         let entered = api.enter();
-        while let Some(event) = self.spare.take().or_else(|| self.back.pop().ok()) {
+        while let Some(event) =
+            self.spare.take().or_else(|| self.back.pop().or_else(|_| self.plain_back.pop()).ok())
+        {
             // SAFETY: made by us, and nothing else refers to it any more.
             unsafe { api.destroy_event(event) };
         }
@@ -151,7 +184,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         queue.launched.store(cmd.count(), Ordering::Relaxed);
         queue.occupy(prepared.at);
         if fence {
-            let fenced = self.put_fence(cmd, prepared.light);
+            let fenced = self.put_fence(cmd, prepared.light, prepared.counted);
             match fenced {
                 // On a lost device no completion will be seen.
                 Err(error) if error.kind().is_sticky() => return Err(error),
@@ -172,7 +205,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let fenced = match self.end {
             // Nothing was launched since, so it is the same fence once more.
             Some(end) => self.record_late(end).map(|()| self.end = None),
-            None => self.put_fence(upto, false),
+            None => self.put_fence(upto, false, false),
         };
         drop(inside);
         drop(entered);
@@ -190,32 +223,27 @@ impl<A: StreamApi> StreamSubmit<A> {
     ) -> Result<Prepared, StreamError<A::Error>> {
         let queue = Arc::clone(&self.queue);
         let at = Instant::now();
-        let seen = queue.is_idle();
-        let idle = seen || self.has_ended(at);
         let measured_ns = queue.predictor.expected_ns(payload.kind);
         let expected_ns = payload.expected_ns.or(measured_ns);
-        let mut light = false;
+        let gate_due = queue
+            .word
+            .filter(|word| word.is_set() || self.placement.is_due(expected_ns, queue.spacing.ns()));
+        let seen = queue.is_idle();
+        let likely = !seen && self.should_have_ended(at);
+        let counted = measured_ns.is_some() && self.unmeasured + 1 < MEASURED;
+        // Asking a busy stream takes the driver microseconds, so it is not asked about little work
+        // where the answer does not matter.
+        let presumed = likely && counted && gate_due.is_none() && is_little(expected_ns);
+        let idle = seen || likely && !presumed && self.has_ended();
         if let Some(end) = self.end.take()
             && !seen
             && let Err(error) = self.record_late(end)
         {
             tracing::debug!(%error, "a fence was not put");
         }
-        if idle && self.batch.commands == 0 {
-            self.batch.launched = Some(at);
-            // There is one if the launch after it failed. Time has passed since.
-            self.events.spare = self.batch.start.take().or(self.events.spare);
-            // Where a lone command's completion is cheap to see, measuring it each time is not.
-            let known = fence
-                && queue.device.api.sees_ends()
-                && measured_ns.is_some()
-                && self.alone + 1 < MEASURED;
-            light = known && queue.owned;
-            self.alone = if known { self.alone + 1 } else { 0 };
-            if !known {
-                // Without it the commands count as predicted.
-                self.batch.start = self.events.record().ok();
-            }
+        let alone = idle || presumed;
+        if self.batch.commands == 0 {
+            self.begin_batch(alone.then_some(at), counted, measured_ns);
         }
         let mut gated = false;
         if let Some(word) = queue.word
@@ -226,19 +254,32 @@ impl<A: StreamApi> StreamSubmit<A> {
             placed.map_err(StreamError::during("placing a gate"))?;
             gated = true;
         }
-        Ok(Prepared { at, expected_ns, light, gated })
+        let light = fence && idle && counted && queue.owned && queue.device.api.sees_ends();
+        Ok(Prepared { at, expected_ns, light, counted: alone && counted, gated })
     }
 
-    /// Whether everything in the stream has run, though no poll has seen it yet. Asked only when
-    /// that is likely.
-    fn has_ended(&self, now: Instant) -> bool {
-        let api = &self.queue.device.api;
-        let covered = self.batch.commands == 0;
-        if !covered || self.busy_until.is_some_and(|end| now < end) || !api.sees_ends() {
-            return false;
+    /// Begins to count what the next fence covers. `alone`: when, if nothing is in flight.
+    fn begin_batch(&mut self, alone: Option<Instant>, counted: bool, measured_ns: Option<u64>) {
+        self.batch.launched = alone;
+        // There is one if the launch after it failed. Time has passed since.
+        self.events.spare = self.batch.start.take().or(self.events.spare);
+        if !counted && (alone.is_some() || is_little(measured_ns)) {
+            // Without it the commands count as predicted.
+            self.batch.start = self.events.record().ok();
         }
+    }
+
+    /// Whether everything in the stream should have run by now, as predicted, though no poll has
+    /// seen it yet.
+    fn should_have_ended(&self, now: Instant) -> bool {
+        let covered = self.batch.commands == 0;
+        covered && self.busy_until.is_none_or(|end| now >= end) && self.queue.device.api.sees_ends()
+    }
+
+    /// Whether everything in the stream has run, though no poll has seen it yet.
+    fn has_ended(&self) -> bool {
         // SAFETY: the stream lives as long as the queue.
-        unsafe { api.is_done(self.queue.stream) }.unwrap_or(false)
+        unsafe { self.queue.device.api.is_done(self.queue.stream) }.unwrap_or(false)
     }
 
     /// Records the event of a fence that was to be seen by the end of the stream. Without one it
@@ -254,12 +295,25 @@ impl<A: StreamApi> StreamSubmit<A> {
         let _ = self.fences.push(fence);
     }
 
-    fn put_fence(&mut self, last: CmdId, light: bool) -> Result<(), StreamError<A::Error>> {
+    fn put_fence(
+        &mut self,
+        last: CmdId,
+        light: bool,
+        counted: bool,
+    ) -> Result<(), StreamError<A::Error>> {
         // One more for an event that is recorded late.
         if self.fences.slots() < 2 {
             return Err(StreamError::FencesFull { fences: self.fences.buffer().capacity() });
         }
-        let seen = if light { Seen::End } else { Seen::Event(self.events.record()?) };
+        let plain = self.batch.start.is_none() && (counted || is_little(self.batch.expected_ns));
+        let seen = if light {
+            Seen::End
+        } else if plain {
+            Seen::Plain(self.events.record_plain()?)
+        } else {
+            Seen::Event(self.events.record()?)
+        };
+        self.unmeasured = if plain || light { self.unmeasured + 1 } else { 0 };
         let Batch { start, launched, commands, expected_ns, kind } =
             std::mem::take(&mut self.batch);
         let upto = last.count();

@@ -349,11 +349,8 @@ where
     fn resume(&self, drop_pending: bool) {
         self.lock().machine.resume(drop_pending);
         self.run_steps_and_commit();
-        let mut state = self.lock();
-        if state.backlog() {
-            state = self.launch(state, now());
-        }
-        self.finish(state);
+        // Launches are the pump's, so that the caller does not wait for them.
+        self.finish(self.lock());
     }
 
     fn set_window(&self, window: WindowConfig) {

@@ -118,9 +118,10 @@ where
         }
         let submitted = state.machine.submitted();
         let attended = std::mem::replace(&mut state.submitted_before, submitted) < submitted;
-        if attended && !state.eager && !self.flags.silent.load(Ordering::Relaxed) {
-            // The submitter looks when the window is full. Waking the reaper for each completion
-            // meanwhile would only be in the way.
+        // The submitter looks when the window is full. A reaper that looks at each completion
+        // meanwhile would only be in the way.
+        let attended = attended && !state.eager;
+        if attended && !self.flags.silent.load(Ordering::Relaxed) {
             return Some(delay.max(ATTENDED));
         }
         drop(state);
@@ -133,7 +134,8 @@ where
         if !armed {
             let last = state.machine.next_launch().0.checked_sub(1).map(CmdId);
             drop(state);
-            return Some(self.reaper_delay(delay, last));
+            let delay = self.reaper_delay(delay, last);
+            return Some(if attended { delay.max(ATTENDED) } else { delay });
         }
         let due = state.machine.poll_timeout();
         Some(due.map_or(Duration::MAX, |due| Duration::from(due.since(now())).max(delay)))
@@ -161,6 +163,7 @@ where
         let Some(mut retire) = self.retire.try_lock() else { return Some(Duration::ZERO) };
         let state = self.lock();
         let (launched, submitted) = (state.machine.next_launch().0, state.machine.submitted());
+        let is_launching = state.machine.can_launch().is_ok();
         drop(state);
         let mut forecast = |cmd| self.guarded(|| Ok::<_, Fault>(retire.forecast(cmd))).ok()?;
         let end = wanted.filter(|cmd| cmd.0 < launched).and_then(&mut forecast);
@@ -172,6 +175,8 @@ where
         let refill = dry.map(|dry| poll_delay::before_dry(dry.left, dry.overdue, &LATENESS));
         match (end, refill) {
             (Some(end), Some(refill)) => Some(end.min(refill)),
+            // Another thread is about to launch, and then there is something to see.
+            (None, None) if is_launching => Some(Duration::ZERO),
             (end, refill) => end.or(refill),
         }
     }
