@@ -16,6 +16,7 @@
 //! | `queue`, `hwqueue` | what the calls do |
 //! | `backend`, `side`, `platform` | the devices, with the C API's commands |
 //! | `policies` | the policies by their numbers |
+//! | `lenient` | calls that the C++ XSched takes though it cannot do what they say |
 //! | `env`, `log`, `refusal` | the environment, the log, and texts of errors |
 #![expect(unsafe_code, reason = "it is called from C")]
 
@@ -26,6 +27,7 @@ mod env;
 mod handle;
 pub mod hint;
 mod hwqueue;
+mod lenient;
 mod lifecycle;
 mod log;
 mod platform;
@@ -35,6 +37,6 @@ mod process;
 mod queue;
 mod refusal;
 mod side;
-#[expect(non_camel_case_types, reason = "the C API's names")]
+#[expect(non_camel_case_types, non_upper_case_globals, reason = "the C API's names")]
 pub mod types;
 pub mod xqueue;
