@@ -66,7 +66,7 @@ fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
         "No GPU is used",
         "alone: each task by itself",
         "unscheduled: ",
-        "scheduled: policy hpf, level 3",
+        "scheduled: policy hpf, Lv3",
         "P99 ratio",
         "low/high mean",
         "high: P50 scheduled / P50 alone",

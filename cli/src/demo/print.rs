@@ -67,7 +67,7 @@ pub(super) fn report(document: &Document, tasks: &[Task], svg: Option<&Path>) ->
     text += "\nlatency in ms, as measured (and as simulated); ratios to the same task alone\n\n";
     let unscheduled = "unscheduled: each kernel goes straight to its hardware queue (policy fcfs, \
                        which never holds a queue)";
-    let scheduled = format!("scheduled: policy {policy}, level {level}");
+    let scheduled = format!("scheduled: policy {policy}, Lv{level}");
     text += &mode("alone: each task by itself", tasks, &live.alone, &simulated.alone);
     text += &against_alone(unscheduled, tasks, [live, simulated], |m| &m.unscheduled);
     text += &against_alone(&scheduled, tasks, [live, simulated], |m| &m.scheduled);
@@ -256,7 +256,7 @@ mod tests {
             "200.00 (210.00)     100.00     100.00  2.00 (2.10)  2.00 (2.10)",
             "PASS high: P50 scheduled / P50 alone: 1.10, at most 1.15",
             "PASS mid: requests scheduled: 10, at least 2",
-            "scheduled: policy hpf, level 3",
+            "scheduled: policy hpf, Lv3",
             "3.64 (4.00)",
             "distributions: a.svg",
         ] {

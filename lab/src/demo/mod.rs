@@ -15,7 +15,7 @@ use xsched::policies::fcfs::Fcfs;
 use xsched_core::level::Level;
 use xsched_core::policy::Policy;
 use xsched_sim::outcome::{Outcome, TaskOutcome};
-use xsched_sim::report::{Combination, RunFigures, comparison_svg};
+use xsched_sim::report::{Combination, Distributions, RunFigures, comparison_svg};
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
 
@@ -189,11 +189,12 @@ pub fn picture(plan: &Plan, live: &Outcomes, simulated: &Outcomes) -> Result<Str
         name(&format!("simulated {scheduled}"), level),
     ];
     let outcomes = [
-        live.alone.clone(),
-        live.unscheduled.clone(),
-        live.scheduled.clone(),
-        simulated.unscheduled.clone(),
-        simulated.scheduled.clone(),
+        &live.alone,
+        &live.unscheduled,
+        &live.scheduled,
+        &simulated.unscheduled,
+        &simulated.scheduled,
     ];
-    Ok(comparison_svg(&combinations, &outcomes)?)
+    let runs = outcomes.map(Distributions::of);
+    Ok(comparison_svg(&combinations, &runs.each_ref())?)
 }
