@@ -13,8 +13,6 @@ mod messages;
 mod queues;
 mod record;
 mod setup;
-#[cfg(test)]
-mod sound;
 mod threads;
 
 use std::cell::RefCell;

@@ -1,16 +1,17 @@
-//! Runs in which each checker looks and none finds anything. `testkit/mutants/sim.toml` has a
-//! deliberate defect for each of these tests, with which the checker that the test names finds a
-//! violation in every run.
+//! Runs in which each checker looks and none finds anything, and seeds whose figures are what
+//! arithmetic says. `testkit/mutants/sim.toml` has a deliberate defect for each of these tests, with
+//! which the checker or the law that the test names is violated in every run.
 
-#[path = "../../tests/theory/build.rs"]
+#[path = "../tests/theory/build.rs"]
 mod build;
 
 use xsched_policies::Any;
 
-use super::{Disturbance, Faults};
+use crate::engine::{Disturbance, Faults};
 use crate::outcome::Outcome;
 use crate::run::{RunOptions, run_setup, setup};
 use crate::scenario::{DeviceSpec, Dist, Scenario, TaskSpec};
+use crate::swarm::{SwarmOptions, describe, swarm};
 use build::{MS, S, US, assert_sound, once, periodic, prioritised, scenario, slow_device, task};
 
 /// Fails unless the checker of this name has looked at each of the runs, and no checker has found
@@ -119,4 +120,30 @@ fn a_deep_window_fits_into_a_short_launch_queue() {
     let short = DeviceSpec { launch_queue: 64, ..slow_device() };
     let deep = TaskSpec { threshold: 64, ..once("a", 500, 10 * US) };
     sound("bounded", &[scenario(short, vec![deep])]);
+}
+
+/// Fails unless a swarm finds nothing in each of these seeds, all of which have a scenario of this
+/// law.
+fn lawful(law: &str, seeds: &[u64]) {
+    let mut found = Vec::new();
+    for &seed in seeds {
+        assert!(describe(seed).contains(&format!("\n{law}: ")), "seed {seed} is of another law");
+        let summary = swarm(&SwarmOptions { first_seed: seed, seeds: 1, threads: 1 }, &|_| {});
+        found.extend(summary.failures.into_iter().next().map(|failure| failure.what));
+    }
+    let (runs, all) = (found.len(), seeds.len());
+    assert!(found.is_empty(), "{law}: {runs} of {all} seeds: {}", found[0]);
+}
+
+/// Both closed loops and open arrivals. The mutant counts only requests that arrived since the
+/// warm-up.
+#[test]
+fn requests_outstanding_at_the_warm_up_count() {
+    lawful("many outstanding", &[1, 4, 7, 10, 13, 16, 19, 22]);
+}
+
+/// The mutant has the checkers look at all tasks every time.
+#[test]
+fn checkers_look_at_a_part_of_many_tasks() {
+    lawful("many tasks", &[62, 182, 242]);
 }
