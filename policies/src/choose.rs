@@ -288,7 +288,7 @@ fn last_chosen(ready: &Ready<'_>, width: Width) -> Option<(QueueId, Key)> {
     let mut chosen = ready.chosen().map(|queue| (queue, ready.key(queue)));
     let mut last = chosen.next()?;
     if let Width::Top(_) = width {
-        // `max_by_key` costs 10 ns a call: it stores queue and key in parts, and loads them at once.
+        // `max_by_key` costs 10 ns more: it stores queue and key in parts and loads them at once.
         for (queue, key) in chosen {
             if key >= last.1 {
                 last = (queue, key);

@@ -1,6 +1,6 @@
 //! Runs in which each checker looks and none finds anything, and seeds whose figures are what
-//! arithmetic says. `testkit/mutants/sim.toml` has a deliberate defect for each of these tests, with
-//! which the checker or the law that the test names is violated in every run.
+//! arithmetic says. `testkit/mutants/sim.toml` has a deliberate defect for each of these tests: it
+//! violates the checker or the law that the test names in every run.
 
 #[path = "../tests/theory/build.rs"]
 mod build;

@@ -89,6 +89,7 @@ impl Law {
         let parts: Vec<f64> = outcome.tasks.iter().map(part).collect();
         let mean = parts.iter().sum::<f64>() / parts.len() as f64;
         let hints = self.scenario.tasks.iter().map(|task| f64::from(task.share.unwrap_or(0)) / 1e2);
+        let looks = outcome.checks[Invariant::FailOpen.name()].observed;
         let holds = match self.bound {
             Bound::Shares { within } => {
                 parts.iter().zip(hints).all(|(part, hint)| (part - hint).abs() <= within)
@@ -103,17 +104,18 @@ impl Law {
                 .tasks
                 .iter()
                 .all(|task| task.completed_in_window().abs_diff(task.measured_ns / gap_ns) <= 2),
-            Bound::Looked { per_ms } => {
-                let looks = outcome.checks[Invariant::FailOpen.name()].observed;
-                // One look at the beginning and one at the end are on top.
-                looks <= per_ms * (outcome.duration_ns.div_ceil(MS) + 4)
-            }
+            // One look at the beginning and one at the end are on top.
+            Bound::Looked { per_ms } => looks <= per_ms * (outcome.duration_ns.div_ceil(MS) + 4),
         };
         let least = parts.iter().copied().fold(f64::MAX, f64::min);
         let most = parts.iter().copied().fold(0.0, f64::max);
         let last = parts.last().copied().unwrap_or(0.0);
+        let served = outcome.tasks.last().map_or(0, TaskOutcome::completed_in_window);
         let end_ns = outcome.duration_ns;
-        let found = format!("parts of {least:.4} to {most:.4}, the last {last:.4}, {end_ns} ns");
+        let found = format!(
+            "parts of {least:.4} to {most:.4}, the last {last:.4} with {served} requests, \
+             {looks} looks, {end_ns} ns"
+        );
         (!holds).then(|| format!("{:?} does not hold: {found}", self.bound))
     }
 }
