@@ -82,5 +82,7 @@ pub mod report;
 pub mod run;
 pub mod sample;
 pub mod scenario;
+#[cfg(test)]
+mod sound;
 pub mod stats;
 pub mod swarm;
