@@ -16,6 +16,7 @@
 //! | `queue`, `hwqueue` | what the calls do |
 //! | `backend`, `side`, `platform` | the devices, with the C API's commands |
 //! | `policies` | the policies by their numbers |
+//! | `sync` | locks and conditions, or forms of them for models |
 //! | `env`, `log`, `refusal` | the environment, the log, and texts of errors |
 #![expect(unsafe_code, reason = "it is called from C")]
 
@@ -28,6 +29,8 @@ pub mod hint;
 mod hwqueue;
 mod lifecycle;
 mod log;
+#[cfg(all(loom, test))]
+mod models;
 mod platform;
 mod policies;
 pub mod private;
@@ -35,6 +38,7 @@ mod process;
 mod queue;
 mod refusal;
 mod side;
+mod sync;
 #[expect(non_camel_case_types, reason = "the C API's names")]
 pub mod types;
 pub mod xqueue;
