@@ -63,7 +63,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The folder for the pages, for example `~/.local/share/man/man1`. It is made if it is not
+    /// The folder for the pages, for example `~/.cargo/share/man/man1`. It is made if it is not
     /// there.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,

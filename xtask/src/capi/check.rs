@@ -151,6 +151,7 @@ fn examples(prefix: &Path) -> Result<()> {
     // So that LD_LIBRARY_PATH alone says where the libraries are.
     run_command(configure.arg("-DCMAKE_SKIP_RPATH=ON"))?;
     run_command(Command::new("cmake").arg("--build").arg(&build))?;
+    run_command(Command::new(build.join("first")).env("LD_LIBRARY_PATH", prefix.join("lib")))?;
     for example in EXAMPLES {
         for device in ["host", "hip"] {
             let mut command = Command::new(build.join(example));
