@@ -6,11 +6,12 @@
 //! room for `c`, command `n - c` has retired, and its place is free for another. So the table grows
 //! no larger than all queues together, and what was created and never submitted.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use crate::command::Command;
 use crate::handle::{Handle, Kind, PLACES_MAX, next_generation};
 use crate::refusal::{Answer, Refusal};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// No place.
 const NONE: u32 = u32::MAX;

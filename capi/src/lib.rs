@@ -17,6 +17,7 @@
 //! | `backend`, `side`, `platform` | the devices, with the C API's commands |
 //! | `policies` | the policies by their numbers |
 //! | `lenient` | calls that the C++ XSched takes though it cannot do what they say |
+//! | `sync` | locks and conditions, or forms of them for models |
 //! | `env`, `log`, `refusal` | the environment, the log, and texts of errors |
 #![expect(unsafe_code, reason = "it is called from C")]
 
@@ -30,6 +31,8 @@ mod hwqueue;
 mod lenient;
 mod lifecycle;
 mod log;
+#[cfg(all(loom, test))]
+mod models;
 mod platform;
 mod policies;
 pub mod private;
@@ -37,6 +40,7 @@ mod process;
 mod queue;
 mod refusal;
 mod side;
+mod sync;
 #[expect(non_camel_case_types, non_upper_case_globals, reason = "the C API's names")]
 pub mod types;
 pub mod xqueue;

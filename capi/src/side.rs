@@ -2,11 +2,12 @@
 //! how far launching has got.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar as StdCondvar, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use crate::refusal::Refusal;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::types::{HwQueueHandle, XResult, XResultValue};
 
 /// Most answers of failed callbacks that are kept for calls that wait for the commands.
@@ -40,11 +41,11 @@ struct Turn {
     given_up: Vec<u64>,
 }
 
-/// Tells when the last holder of a queue's side has let go.
+/// Tells when the last holder of a queue's side has let go. No model waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct End {
-    is_over: Mutex<bool>,
-    bell: Condvar,
+    is_over: StdMutex<bool>,
+    bell: StdCondvar,
 }
 
 impl End {

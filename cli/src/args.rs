@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
-use xsched_lab::commands::{BenchCommand, EXIT_CODES};
+use xsched_lab::commands::{BenchCommand, EXIT_CODES, SpinHal};
 use xsched_lab::parent;
 use xsched_sim::scenario::System;
 
@@ -63,7 +63,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The folder for the pages, for example `~/.local/share/man/man1`. It is made if it is not
+    /// The folder for the pages, for example `~/.cargo/share/man/man1`. It is made if it is not
     /// there.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
@@ -133,6 +133,9 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", conflicts_with = "quick")]
     #[arg(value_parser = value_parser!(u64).range(1..=MAX_REQUESTS))]
     pub(crate) requests: Option<u64>,
+    /// The device; by default CUDA's or HIP's if one works, and the processor otherwise.
+    #[arg(long, value_enum)]
+    pub(crate) hal: Option<SpinHal>,
     /// Policy of the scheduled part.
     #[arg(long, value_name = "P", default_value = "hpf")]
     pub(crate) policy: String,

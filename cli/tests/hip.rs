@@ -79,6 +79,25 @@ fn fixed_priority_runs_in_all_ways() {
 }
 
 #[test]
+fn a_demo_takes_the_gpu_that_works_and_has_no_prediction_for_it() {
+    let image = Image::new("demo");
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    command.args(["demo", "--requests", "3", "--json", "-"]).stdin(Stdio::null());
+    command.env("XSCHED_CUDA_LIB", "/nowhere/libcuda.so");
+    command.env("XSCHED_HIP_LIB", library()).env("XSCHED_HIP_KERNELS", &image.0);
+    let output = command.output().expect("the program runs");
+    let said = text(&output.stderr);
+    let first = said.lines().next().unwrap_or_default();
+    assert!(first.starts_with("device: ") && first.contains(" (hip, since no better "), "{said}");
+    assert!(first.ends_with("; --hal takes another: host, cuda, kfd"), "{said}");
+    assert!(said.contains("\ncuda: ") && said.contains("nothing was simulated"), "{said}");
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value["device"]["hal"], "hip", "{value}");
+    assert_eq!(value["simulated"], Value::Null, "{value}");
+}
+
+#[test]
 fn overhead_runs() {
     let args = ["overhead", "--rounds", "1", "--commands-us", "1000"];
     let value = measured("overhead", &args);

@@ -57,13 +57,12 @@ fn assert_ends_as_printed(output: &Output, printed: &str) {
 fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
     let folder = Folder::new("demo");
     let files = ["--json", "demo.json", "--record", "demo.xsr", "--svg", "demo.svg"];
-    let output = folder.xsched(&[&["demo", "--quick"][..], &files].concat());
+    let output = folder.xsched(&[&["demo", "--hal", "host", "--quick"][..], &files].concat());
     let printed = text(&output.stdout);
     assert_ends_as_printed(&output, &printed);
     assert_eq!(text(&output.stderr), "", "no bar without a terminal");
     for words in [
-        "device: the processor as a device",
-        "No GPU is used",
+        "device: the processor, 1 compute unit (host, as asked for); --hal takes another: cuda, hip, kfd",
         "alone: each task by itself",
         "unscheduled: ",
         "scheduled: policy hpf, Lv3",
@@ -131,7 +130,7 @@ fn a_demo_beside_noise_is_no_failure_and_writes_nothing_that_was_not_asked_for()
     let folder = Folder::new("noisy-demo");
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let noise = Noise::new(2 * cores);
-    let output = folder.xsched(&["demo", "--quick"]);
+    let output = folder.xsched(&["demo", "--hal", "host", "--quick"]);
     drop(noise);
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}");
@@ -142,13 +141,15 @@ fn a_demo_beside_noise_is_no_failure_and_writes_nothing_that_was_not_asked_for()
 #[test]
 fn the_tables_make_room_for_the_document() {
     let folder = Folder::new("stdout");
-    let args = ["demo", "--requests", "9", "--policy", "fcfs", "--svg", "/dev/null", "--json", "-"];
+    let args = "demo --hal host --requests 9 --policy fcfs --svg /dev/null --json -";
+    let args: Vec<_> = args.split(' ').collect();
     let output = folder.xsched(&args);
     let printed = text(&output.stderr);
     assert_ends_as_printed(&output, &printed);
     assert!(printed.contains("scheduled: policy fcfs"), "{printed}");
     let json: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
     assert_eq!(json["policy"], "fcfs");
+    assert_eq!(json["device"]["hal"], "host");
     let criteria = json["criteria"].as_array().expect("criteria");
     let failed = criteria.iter().any(|criterion| criterion["verdict"] == "fail");
     assert_eq!(output.status.code(), Some(i32::from(failed)));
@@ -166,6 +167,7 @@ fn a_demo_refuses_bad_input() {
     assert!(folder.refused(&["demo", "--svg", "nowhere/a.svg"]).contains("cannot write"));
     assert!(folder.refused(&["demo", "--requests", "0"]).contains("--requests"));
     assert!(folder.refused(&["demo", "--quick", "--requests", "9"]).contains("--quick"));
+    assert!(folder.refused(&["demo", "--hal", "toaster"]).contains("cuda"));
 }
 
 #[test]

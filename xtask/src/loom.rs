@@ -12,7 +12,7 @@ use crate::command::{cargo, run as run_command, run_and_keep};
 use crate::target_dir;
 
 /// The packages that have models.
-const PACKAGES: [&str; 3] = ["xsched", "xsched-hal-host", "xsched-hal-stream"];
+const PACKAGES: [&str; 4] = ["xsched", "xsched-capi", "xsched-hal-host", "xsched-hal-stream"];
 /// The profile that they are built with.
 pub(crate) const PROFILE: &str = "models";
 /// Makes the crates' modules `sync` take loom's forms. It replaces flags of the caller's, which
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn every_package_with_models_is_run() {
-        for package in ["runtime", "hal-host", "hal-stream"] {
+        for package in ["runtime", "capi", "hal-host", "hal-stream"] {
             let models = crate::root().join(package).join("src/models/mod.rs");
             assert!(models.is_file(), "{package} has no models");
         }
-        assert_eq!(PACKAGES.len(), 3);
+        assert_eq!(PACKAGES.len(), 4);
     }
 }

@@ -7,11 +7,11 @@ use xsched_core::policy::Policy;
 use xsched_lab::console::Ending;
 use xsched_lab::console::output::{Outputs, Places};
 use xsched_lab::console::progress::Progress;
-use xsched_lab::demo::device::{DemoDevice, HostDemo};
+use xsched_lab::demo::device::{REQUEST, choose, model};
 use xsched_lab::demo::judge::{Verdict, judge};
 use xsched_lab::demo::quiet::Watch;
 use xsched_lab::demo::spool::Spool;
-use xsched_lab::demo::{Plan, QUICK_REQUESTS, REQUESTS, measure, picture, simulate};
+use xsched_lab::demo::{Outcomes, Plan, QUICK_REQUESTS, REQUESTS, picture, simulate};
 use xsched_lab::machine::Machine;
 use xsched_sim::report;
 
@@ -19,23 +19,24 @@ use self::print::Document;
 use crate::args::DemoArgs;
 use crate::error::CliError;
 
-/// Runs the demo on the best device there is and prints what came out.
+/// Runs the demo and prints what came out.
 pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
-    // A device that is faster than the host comes before it here, once there is a backend for one.
-    let device = HostDemo::calibrate();
-    let plan = plan(args, device.top())?;
+    let choice = choose(args.hal)?;
+    let about = choice.device.about();
+    let plan = plan(args, Level::from_number(about.level).unwrap_or_default())?;
     let outputs = Outputs::prepare(Places {
         json: args.json.as_deref(),
         svg: args.svg.as_deref(),
         record: args.record.as_deref(),
         ..Places::default()
     })?;
-    let machine = Machine::here();
+    let chosen = print::chosen(&about.device, &choice, args.hal.is_some());
+    outputs.tables().print(&chosen)?;
 
     let progress = Progress::start();
     let spool = args.record.is_some().then(Spool::new).transpose()?;
     let watch = Watch::start();
-    let live = measure(&device, &plan, spool.as_ref(), &|part| progress.set(part));
+    let live = choice.device.measure(&plan, spool.as_ref(), &|part| progress.set(part));
     let quiet = watch.end();
     progress.finish();
     let live = live?;
@@ -43,24 +44,24 @@ pub(crate) fn execute(args: &DemoArgs) -> Result<Ending, CliError> {
         Some((spool, output)) => Some(spool.write(output)?),
         None => None,
     };
-    let simulated = simulate(&device.model(), device.request(), &plan)?;
+    let simulated = model(&about).map(|spec| simulate(&spec, &plan)).transpose()?;
 
     let modes = live.figures();
-    let run = (device.request(), plan.level);
+    let run = (REQUEST, plan.level);
     let criteria = judge(&modes, &plan.tasks, run, quiet.is_quiet());
     let failed = criteria.iter().any(|criterion| criterion.verdict == Verdict::Fail);
     if let Some(output) = &outputs.svg {
-        let svg = picture(&plan, &live, &simulated)?;
+        let svg = picture(&plan, &live, simulated.as_ref())?;
         output.write(|out| out.write_all(svg.as_bytes()))?;
     }
     let document = Document {
-        device: device.describe(),
-        machine,
-        request: device.request(),
+        device: about,
+        machine: Machine::here(),
+        request: REQUEST,
         policy: plan.policy.name(),
         level: plan.level.number(),
         live: modes,
-        simulated: simulated.figures(),
+        simulated: simulated.as_ref().map(Outcomes::figures),
         quiet,
         criteria,
     };

@@ -3,13 +3,16 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use clap::ValueEnum;
 use serde::Serialize;
 use xsched::RecordStats;
+use xsched_lab::commands::SpinHal;
 use xsched_lab::console::table::{count, number, percent, table};
-use xsched_lab::demo::device::Request;
+use xsched_lab::demo::device::{Choice, Request};
 use xsched_lab::demo::judge::{Criterion, Modes, Verdict, latency, ratio};
 use xsched_lab::demo::quiet::Quiet;
 use xsched_lab::demo::workload::Task;
+use xsched_lab::device::Described;
 use xsched_lab::machine::Machine;
 use xsched_sim::report::{LatencyFigures, RunFigures};
 
@@ -17,7 +20,7 @@ use xsched_sim::report::{LatencyFigures, RunFigures};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Document {
     /// What ran the kernels.
-    pub(super) device: String,
+    pub(super) device: Described,
     /// Where.
     pub(super) machine: Machine,
     /// What a request is.
@@ -28,8 +31,8 @@ pub(super) struct Document {
     pub(super) level: u8,
     /// Measured on the device.
     pub(super) live: Modes,
-    /// Predicted by the simulator.
-    pub(super) simulated: Modes,
+    /// Predicted by the simulator, if a description of the device is part of the program.
+    pub(super) simulated: Option<Modes>,
     /// How often other programs used the processors meanwhile.
     pub(super) quiet: Quiet,
     /// What was asked of the live figures.
@@ -42,16 +45,45 @@ type Figure = fn(&LatencyFigures) -> Option<f64>;
 /// One of the modes.
 type Of = fn(&Modes) -> &RunFigures;
 
-/// Why the simulator may be off, and why a policy may cost less than nothing.
+/// Why the simulator may be off on the processor, where a policy may cost less than nothing.
 const NOTE: &str = "\
 note: a device made of threads wakes one at each change from queue to queue, without a policy after
 each kernel; the simulator's device changes for free\n\n";
 
+/// Why there is nothing to compare with.
+const NOT_SIMULATED: &str = "\
+note: no description of this device is part of the program, so nothing was simulated; `xsched bench
+calibrate` measures one\n\n";
+
+/// Which device was chosen, why none that would have come before it, and how to choose another.
+pub(super) fn chosen<D>(device: &str, choice: &Choice<D>, is_asked_for: bool) -> String {
+    let hal = choice.hal.name();
+    let others = SpinHal::value_variants().iter().map(|hal| hal.name()).filter(|&name| name != hal);
+    let others = others.collect::<Vec<_>>().join(", ");
+    let why = match (is_asked_for, choice.passed_over.is_empty()) {
+        (true, _) => ", as asked for",
+        (_, true) => "",
+        (_, false) => ", since no better one works",
+    };
+    let mut text = format!("device: {device} ({hal}{why}); --hal takes another: {others}\n");
+    for (hal, why) in &choice.passed_over {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}: {why}", hal.name());
+    }
+    text
+}
+
 /// Everything below the progress bar.
 pub(super) fn report(document: &Document, tasks: &[Task], svg: Option<&Path>) -> String {
-    let Document { device, machine, policy, level, live, simulated, quiet, criteria, .. } =
-        document;
-    let mut text = format!("device: {device}\nmachine: {machine}\n");
+    let Document { device, machine, request, policy, level, live, quiet, criteria, .. } = document;
+    let nothing = Modes::default();
+    let simulated = document.simulated.as_ref().unwrap_or(&nothing);
+    let mut text = format!(
+        "machine: {machine}\nrequest: {} kernels of {} µs, in place of the 157 in 4.60 ms of \
+         BERT-base on an H200\n",
+        request.kernels,
+        request.kernel_ns / 1_000
+    );
     for task in tasks {
         let pause = match task.think_ns {
             0 => "sends requests without a pause".to_owned(),
@@ -72,7 +104,11 @@ pub(super) fn report(document: &Document, tasks: &[Task], svg: Option<&Path>) ->
     text += &against_alone(unscheduled, tasks, [live, simulated], |m| &m.unscheduled);
     text += &against_alone(&scheduled, tasks, [live, simulated], |m| &m.scheduled);
     text += &throughput(tasks, live, simulated);
-    text += NOTE;
+    text += match &document.simulated {
+        Some(_) if device.hal == "host" => NOTE,
+        Some(_) => "",
+        None => NOT_SIMULATED,
+    };
     for criterion in criteria {
         let _ = writeln!(text, "{}", line(criterion));
     }
@@ -213,6 +249,7 @@ mod tests {
     use xsched_core::level::Level;
     use xsched_lab::demo::judge::judge;
     use xsched_lab::demo::workload::tasks;
+    use xsched_lab::device::LabError;
     use xsched_sim::outcome::{Outcome, TaskOutcome};
 
     /// Figures of three tasks with ten requests each, of these latencies in milliseconds.
@@ -236,12 +273,17 @@ mod tests {
         }
     }
 
+    fn device(hal: &'static str) -> Described {
+        let (device, driver, pci) = ("a device".to_owned(), String::new(), String::new());
+        Described { hal, device, driver, pci, level: 3, no_gate: None, entries_max: 8 }
+    }
+
     #[test]
     fn the_report_names_every_figure() {
         let (tasks, request) = (tasks(10), Request { kernels: 24, kernel_ns: 192_000 });
         let live = modes(100, 200, 110);
         let document = Document {
-            device: "a device".into(),
+            device: device("host"),
             machine: Machine::here(),
             request,
             policy: "hpf",
@@ -249,7 +291,7 @@ mod tests {
             criteria: judge(&live, &tasks, (request, Level::Interrupt), true),
             quiet: Quiet { looks: 180, disturbed: 0 },
             live,
-            simulated: modes(100, 210, 100),
+            simulated: Some(modes(100, 210, 100)),
         };
         let text = report(&document, &tasks, Some(Path::new("a.svg")));
         for words in [
@@ -259,10 +301,37 @@ mod tests {
             "scheduled: policy hpf, Lv3",
             "3.64 (4.00)",
             "distributions: a.svg",
+            "a device made of threads",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 140), "{text}");
+
+        let unknown = Document { device: device("cuda"), simulated: None, ..document };
+        let text = report(&unknown, &tasks, None);
+        for words in ["200.00 (-)", "2.00 (-)", "nothing was simulated"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(!text.contains("made of threads"), "{text}");
+    }
+
+    #[test]
+    fn the_first_line_says_which_device_and_how_to_take_another() {
+        let found = Choice { hal: SpinHal::Cuda, device: (), passed_over: Vec::new() };
+        assert_eq!(
+            chosen("NVIDIA H200", &found, false),
+            "device: NVIDIA H200 (cuda); --hal takes another: host, hip, kfd\n"
+        );
+        let passed_over = vec![(SpinHal::Cuda, LabError::new("no driver"))];
+        let fallback = Choice { hal: SpinHal::Host, device: (), passed_over };
+        assert_eq!(
+            chosen("the processor", &fallback, false),
+            "device: the processor (host, since no better one works); --hal takes another: cuda, \
+             hip, kfd\ncuda: no driver\n"
+        );
+        let asked = Choice { hal: SpinHal::Host, device: (), passed_over: Vec::new() };
+        let text = chosen("the processor", &asked, true);
+        assert!(text.starts_with("device: the processor (host, as asked for); "), "{text}");
     }
 
     #[test]

@@ -16,6 +16,11 @@ const HEADERS: [(&str, &str); 5] = [
 const MODULES: [(&str, &[&str]); 2] =
     [("xsched", &["runtime.py", "queues.py", "errors.py"]), ("xsched.sim", &["sim.py"])];
 
+/// The first program in C.
+pub(crate) fn c_program() -> Result<String> {
+    Ok(format!("```c\n{}```\n", read(&root().join("capi/examples/first.c"))?))
+}
+
 /// The functions of the headers, with their comments.
 pub(crate) fn c() -> Result<String> {
     let mut out = String::new();

@@ -29,11 +29,12 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 25] = [
+const PARTS: [Part; 26] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("metrics", metrics::reference),
     ("c", interfaces::c),
+    ("c-program", interfaces::c_program),
     ("python", interfaces::python),
     ("scenario-keys", scenarios::keys),
     ("conformance", suite::checks),

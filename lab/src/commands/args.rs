@@ -44,7 +44,7 @@ pub(crate) struct PredictFlags {
 
 /// Devices with commands that spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SpinHal {
+pub enum SpinHal {
     /// The processor as a device.
     Host,
     /// A CUDA device.
@@ -54,4 +54,17 @@ pub(crate) enum SpinHal {
     Hip,
     /// The same HIP device with Lv3 through the AMD kernel driver (/dev/kfd).
     Kfd,
+}
+
+impl SpinHal {
+    /// As `--hal` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Cuda => "cuda",
+            Self::Hip => "hip",
+            Self::Kfd => "kfd",
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::args::{SpinArgs, SpinHal};
 use super::on::on_device;
@@ -42,8 +42,7 @@ pub struct BackgroundArgs {
 /// The command line of a background in a process of its own.
 pub(super) fn background_command(spin: &SpinArgs, request: &Request) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    let hal = spin.hal.to_possible_value().map(|hal| hal.get_name().to_owned());
-    command.args(["bench", "background", "--hal", &hal.unwrap_or_default()]);
+    command.args(["bench", "background", "--hal", spin.hal.name()]);
     command.args(["--device", &spin.device.to_string(), "--page"]).arg(&request.page);
     command.args(["--mode", &Mode::Processes(request.apart).to_string()]);
     command.args(["--command-ns", &request.command_ns.to_string()]);

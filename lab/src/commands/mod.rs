@@ -10,7 +10,7 @@ mod draw;
 mod fixed_priority;
 mod graphs;
 mod interrupt;
-mod on;
+pub(crate) mod on;
 mod open;
 mod overhead;
 mod partition;
@@ -21,6 +21,8 @@ mod requests;
 mod threshold;
 
 use clap::Subcommand;
+
+pub use self::args::SpinHal;
 
 use self::all::AllArgs;
 use self::background::BackgroundArgs;

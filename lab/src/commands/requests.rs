@@ -3,7 +3,6 @@
 use std::io;
 use std::process::Command;
 
-use clap::ValueEnum as _;
 use clap::{Args, value_parser};
 
 use super::args::{SpinArgs, SpinHal};
@@ -93,8 +92,7 @@ fn client_command(spin: &SpinArgs, wanted: &Client) -> io::Result<Command> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     let mut command = Command::new(std::env::current_exe()?);
-    let hal = spin.hal.to_possible_value().map(|hal| hal.get_name().to_owned());
-    command.args(["bench", "client", "--hal", &hal.unwrap_or_default()]);
+    command.args(["bench", "client", "--hal", spin.hal.name()]);
     command.args(["--device", &spin.device.to_string(), "--form", wanted.form.name()]);
     command.args(["--requests", &wanted.requests.to_string()]);
     command.args(["--pause-ns", &wanted.pause_ns.to_string()]);

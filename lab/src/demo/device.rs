@@ -1,43 +1,18 @@
-//! The devices that the demo can run on.
+//! The devices that the demo can run on, and which of them it runs on.
 
 use serde::Serialize;
-use xsched::{Runtime, XQueue, XQueueConfig};
-use xsched_core::level::Level;
-use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
 use xsched_sim::scenario::{Concurrency, DeviceSpec};
 
+use super::spool::Spool;
+use super::{Outcomes, Plan, measure};
+use crate::commands::SpinHal;
+use crate::commands::on::on_device;
+use crate::device::{BenchDevice, Described, LabError};
 use crate::error::CommandError;
+use crate::predict::device_for;
 
-/// A device that the demo's service can run on.
-pub trait DemoDevice {
-    /// A kernel, ready to be launched. Cloning it is cheap.
-    type Kernel: Clone + Send + 'static;
-
-    /// What it is, in a line.
-    fn describe(&self) -> String;
-
-    /// What a request consists of on it.
-    fn request(&self) -> Request;
-
-    /// The deepest hold that it can do.
-    fn top(&self) -> Level;
-
-    /// One kernel of a request.
-    fn kernel(&self) -> Self::Kernel;
-
-    /// Adds the device to a runtime and opens a queue on it for each of `queues`.
-    ///
-    /// # Errors
-    /// If the device or the runtime refuses.
-    fn open(
-        &self,
-        runtime: &Runtime,
-        queues: &[XQueueConfig],
-    ) -> Result<Vec<XQueue<Self::Kernel>>, CommandError>;
-
-    /// The device as the simulator should see it.
-    fn model(&self) -> DeviceSpec;
-}
+/// What is tried where no device was asked for: a GPU first, since a user who has one expects it.
+const ORDER: [SpinHal; 3] = [SpinHal::Cuda, SpinHal::Hip, SpinHal::Host];
 
 /// Kernels of a request, all of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -48,6 +23,11 @@ pub struct Request {
     pub kernel_ns: u64,
 }
 
+/// The demo's request: as much device time as BERT-base with 384 tokens takes on an H200 (4.60 ms),
+/// in fewer and longer kernels than the 157 there, since taking turns costs a processor more than
+/// it costs a GPU.
+pub const REQUEST: Request = Request { kernels: 24, kernel_ns: 192_000 };
+
 impl Request {
     /// Device time of all kernels, in nanoseconds.
     pub const fn device_ns(self) -> u64 {
@@ -55,86 +35,161 @@ impl Request {
     }
 }
 
-/// The processor as a device.
-#[derive(Debug)]
-pub struct HostDemo {
-    busy: BusyLoop,
-}
+/// A device that is open and can run the demo, of whatever kind.
+pub trait DemoDevice {
+    /// What it is.
+    fn about(&self) -> Described;
 
-impl HostDemo {
-    /// The request: as much device time as BERT-base with 384 tokens takes on an H200 (4.60 ms),
-    /// in fewer and longer kernels than the 157 there, since taking turns costs a processor more
-    /// than it costs a GPU.
-    const REQUEST: Request = Request { kernels: 24, kernel_ns: 192_000 };
-
-    /// Measures how fast the processor is.
-    pub fn calibrate() -> Self {
-        Self { busy: BusyLoop::calibrate() }
-    }
-}
-
-impl DemoDevice for HostDemo {
-    type Kernel = HostCommand;
-
-    fn describe(&self) -> String {
-        let Request { kernels, kernel_ns } = Self::REQUEST;
-        format!(
-            "the processor as a device (xsched-hal-host) with 1 compute unit. No GPU is used: a \
-             request is {kernels} kernels\nof {} µs of calibrated computing, in place of the 157 \
-             kernels in 4.60 ms of BERT-base on an H200",
-            kernel_ns / 1_000
-        )
-    }
-
-    fn request(&self) -> Request {
-        Self::REQUEST
-    }
-
-    fn top(&self) -> Level {
-        Level::Interrupt
-    }
-
-    fn kernel(&self) -> HostCommand {
-        self.busy.command(Self::REQUEST.kernel_ns)
-    }
-
-    fn open(
+    /// Runs all modes, as [`measure`] does.
+    ///
+    /// # Errors
+    /// If the device or the runtime refuses.
+    fn measure(
         &self,
-        runtime: &Runtime,
-        queues: &[XQueueConfig],
-    ) -> Result<Vec<XQueue<HostCommand>>, CommandError> {
-        let device = HostDevice::new(HostConfig::default().with_compute_units(1));
-        let device =
-            runtime.device(device.map_err(CommandError::device)?).map_err(CommandError::device)?;
-        let open =
-            |config: &XQueueConfig| device.queue(config.clone(), ()).map_err(CommandError::device);
-        queues.iter().map(open).collect()
+        plan: &Plan,
+        record: Option<&Spool>,
+        progress: &(dyn Fn(f64) + Sync),
+    ) -> Result<Outcomes, CommandError>;
+}
+
+impl<B: BenchDevice> DemoDevice for B {
+    fn about(&self) -> Described {
+        self.describe()
     }
 
-    /// Not fitted to the run: what threads of this device cost on an idle machine of two cores.
-    fn model(&self) -> DeviceSpec {
-        DeviceSpec {
-            name: "host".to_owned(),
-            // One compute unit, given up after each command if another queue waits for it.
-            concurrency: Concurrency::RoundRobin,
-            launch_latency_ns: 15_000,
-            host_launch_ns: 1_000,
-            host_sync_ns: 15_000,
-            detect_ns: 15_000,
-            launch_queue: 256,
-            max_level: 3,
-            gate_ns: 0,
-            gate_close_ns: 1_000,
-            gate_spacing_ns: 0,
-            save_fixed_ns: 10_000,
-            save_context_ns: 0,
-            restore_fixed_ns: 15_000,
-            restore_context_ns: 0,
-            grace_ns: 0,
-            reach: xsched_core::cost::Reach::Queue,
-            batches: false,
-            wake_ns: [].into(),
-            queue_wake_ns: [].into(),
+    fn measure(
+        &self,
+        plan: &Plan,
+        record: Option<&Spool>,
+        progress: &(dyn Fn(f64) + Sync),
+    ) -> Result<Outcomes, CommandError> {
+        measure(self, plan, record, progress)
+    }
+}
+
+/// The device that the demo runs on, and why on none of those that were tried before.
+#[derive(Debug)]
+pub struct Choice<D> {
+    /// What it is reached by.
+    pub hal: SpinHal,
+    /// The device.
+    pub device: D,
+    /// Those that cannot be used, and why not.
+    pub passed_over: Vec<(SpinHal, LabError)>,
+}
+
+/// Opens the device that was asked for, or else the first of CUDA's, HIP's and the processor that
+/// works.
+///
+/// # Errors
+/// If the one that was asked for cannot be used, or none can.
+pub fn choose(asked: Option<SpinHal>) -> Result<Choice<Box<dyn DemoDevice>>, CommandError> {
+    choose_by(asked, |hal| on_device!(hal, 0, |bench| Ok(Box::new(bench) as Box<dyn DemoDevice>)))
+}
+
+fn choose_by<D>(
+    asked: Option<SpinHal>,
+    open: impl Fn(SpinHal) -> Result<D, LabError>,
+) -> Result<Choice<D>, CommandError> {
+    let mut passed_over = Vec::new();
+    for &hal in asked.as_ref().map_or(&ORDER[..], std::slice::from_ref) {
+        match open(hal) {
+            Ok(device) => return Ok(Choice { hal, device, passed_over }),
+            Err(why) => passed_over.push((hal, why)),
         }
+    }
+    let why = passed_over.pop().map_or_else(String::new, |(_, why)| why.to_string());
+    Err(CommandError::device(why))
+}
+
+/// The device as the simulator should see it; `None` if no description of it is part of the
+/// program.
+#[must_use]
+pub fn model(device: &Described) -> Option<DeviceSpec> {
+    if device.hal == "host" {
+        return Some(host_model());
+    }
+    let mut spec = device_for(None, &device.device).ok()?;
+    // The demo's queues have a gate for each command.
+    spec.gate_spacing_ns = 0;
+    (spec.max_level >= device.level).then_some(spec)
+}
+
+/// Not fitted to the run: what threads of this device cost on an idle machine of two cores.
+pub(super) fn host_model() -> DeviceSpec {
+    DeviceSpec {
+        name: "host".to_owned(),
+        // One compute unit, given up after each command if another queue waits for it.
+        concurrency: Concurrency::RoundRobin,
+        launch_latency_ns: 15_000,
+        host_launch_ns: 1_000,
+        host_sync_ns: 15_000,
+        detect_ns: 15_000,
+        launch_queue: 256,
+        max_level: 3,
+        gate_ns: 0,
+        gate_close_ns: 1_000,
+        gate_spacing_ns: 0,
+        save_fixed_ns: 10_000,
+        save_context_ns: 0,
+        restore_fixed_ns: 15_000,
+        restore_context_ns: 0,
+        grace_ns: 0,
+        reach: xsched_core::cost::Reach::Queue,
+        batches: false,
+        wake_ns: [].into(),
+        queue_wake_ns: [].into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is chosen where only these devices work, and what was passed over.
+    fn chosen(asked: Option<SpinHal>, works: &[SpinHal]) -> Option<(SpinHal, Vec<SpinHal>)> {
+        let open = |hal: SpinHal| match works.contains(&hal) {
+            true => Ok(hal),
+            false => Err(LabError::new(format!("no {hal:?}"))),
+        };
+        let choice = choose_by(asked, open).ok()?;
+        assert_eq!(choice.device, choice.hal);
+        Some((choice.hal, choice.passed_over.into_iter().map(|(hal, _)| hal).collect()))
+    }
+
+    #[test]
+    fn a_gpu_that_works_comes_before_the_processor() {
+        use SpinHal::{Cuda, Hip, Host, Kfd};
+        assert_eq!(chosen(None, &[Host, Cuda, Hip, Kfd]), Some((Cuda, vec![])));
+        assert_eq!(chosen(None, &[Host, Hip, Kfd]), Some((Hip, vec![Cuda])));
+        assert_eq!(chosen(None, &[Host]), Some((Host, vec![Cuda, Hip])));
+        assert_eq!(chosen(None, &[Kfd]), None);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_taken_or_refused() {
+        use SpinHal::{Cuda, Hip, Host, Kfd};
+        for hal in [Host, Cuda, Hip, Kfd] {
+            assert_eq!(chosen(Some(hal), &[Host, Cuda, Hip, Kfd]), Some((hal, vec![])));
+        }
+        let error = choose_by(Some(Hip), |_| Err::<(), _>(LabError::new("no such library")));
+        let error = error.expect_err("nothing works").to_string();
+        assert_eq!(error, "the device cannot be used: no such library");
+    }
+
+    #[test]
+    fn only_devices_that_are_described_have_a_model() {
+        let device = |hal, name: &str, level| Described {
+            hal,
+            device: name.to_owned(),
+            driver: String::new(),
+            pci: String::new(),
+            level,
+            no_gate: None,
+            entries_max: 8,
+        };
+        assert_eq!(model(&device("host", "the processor", 3)), Some(host_model()));
+        assert_eq!(model(&device("cuda", "NVIDIA H200", 2)).map(|spec| spec.max_level), Some(2));
+        assert_eq!(model(&device("cuda", "toaster", 2)), None);
     }
 }

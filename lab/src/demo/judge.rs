@@ -21,7 +21,7 @@ const APART_AT_LEAST: f64 = 2.0;
 const P99_REQUESTS: u64 = P99_SAMPLES as u64;
 
 /// The figures of the three modes of the demo; all have the same tasks in the same order.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Modes {
     /// Each task by itself.
     pub alone: RunFigures,

@@ -19,11 +19,12 @@ use xsched_sim::report::{Combination, Distributions, RunFigures, comparison_svg}
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
 
-use self::device::{DemoDevice, Request};
+use self::device::REQUEST;
 use self::judge::Modes;
 use self::predict::{Model, predict};
 use self::spool::Spool;
 use self::workload::{Phase, Task, tasks};
+use crate::device::BenchDevice;
 use crate::error::CommandError;
 
 /// Requests of the task of highest priority, by default: enough for a P99.
@@ -93,13 +94,13 @@ impl Outcomes {
 ///
 /// # Errors
 /// If the device or the runtime refuses.
-pub fn measure<D: DemoDevice>(
-    device: &D,
+pub fn measure<B: BenchDevice>(
+    device: &B,
     plan: &Plan,
     record: Option<&Spool>,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Outcomes, CommandError> {
-    let device_ns = device.request().device_ns();
+    let device_ns = REQUEST.device_ns();
     // How long each part takes if all goes well, for the bar and for the limits.
     let singles = plan.tasks.each_ref().map(|task| expected(task, device_ns));
     let [crowd, ordered] =
@@ -153,13 +154,9 @@ fn outcome(mode: &str, plan: &Plan, tasks: Vec<TaskOutcome>) -> Outcome {
 ///
 /// # Errors
 /// If the device cannot do the level.
-pub fn simulate(
-    device: &DeviceSpec,
-    request: Request,
-    plan: &Plan,
-) -> Result<Outcomes, CommandError> {
+pub fn simulate(device: &DeviceSpec, plan: &Plan) -> Result<Outcomes, CommandError> {
     let run = |policy, tasks| {
-        predict(&Model { device, request, tasks, policy, level: plan.level, seed: SEED })
+        predict(&Model { device, request: REQUEST, tasks, policy, level: plan.level, seed: SEED })
     };
     let fcfs = Any::Fcfs(Fcfs).name();
     let mut alone = Vec::new();
@@ -173,28 +170,27 @@ pub fn simulate(
     })
 }
 
-/// One diagram per task, with a line for each mode, and one for what the simulator says of it.
+/// One diagram per task, with a line for each mode, and one for what the simulator says of it, if
+/// it knows the device.
 ///
 /// # Errors
 /// If there is nothing to draw.
-pub fn picture(plan: &Plan, live: &Outcomes, simulated: &Outcomes) -> Result<String, CommandError> {
+pub fn picture(
+    plan: &Plan,
+    live: &Outcomes,
+    simulated: Option<&Outcomes>,
+) -> Result<String, CommandError> {
     let level = plan.policy.holds().then_some(plan.level.number());
     let name = |policy: &str, level| Combination { policy: policy.to_owned(), level };
     let scheduled = plan.policy.name();
-    let combinations = [
-        name("alone", None),
-        name("unscheduled", None),
-        name(scheduled, level),
-        name("simulated unscheduled", None),
-        name(&format!("simulated {scheduled}"), level),
-    ];
-    let outcomes = [
-        &live.alone,
-        &live.unscheduled,
-        &live.scheduled,
-        &simulated.unscheduled,
-        &simulated.scheduled,
-    ];
-    let runs = outcomes.map(Distributions::of);
-    Ok(comparison_svg(&combinations, &runs.each_ref())?)
+    let mut combinations =
+        vec![name("alone", None), name("unscheduled", None), name(scheduled, level)];
+    let mut outcomes = vec![&live.alone, &live.unscheduled, &live.scheduled];
+    if let Some(simulated) = simulated {
+        combinations.push(name("simulated unscheduled", None));
+        combinations.push(name(&format!("simulated {scheduled}"), level));
+        outcomes.extend([&simulated.unscheduled, &simulated.scheduled]);
+    }
+    let runs: Vec<_> = outcomes.into_iter().map(Distributions::of).collect();
+    Ok(comparison_svg(&combinations, &runs.iter().collect::<Vec<_>>())?)
 }

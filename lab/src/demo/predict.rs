@@ -85,28 +85,30 @@ fn task_spec(task: &Task, ends_the_run: bool, model: &Model<'_>) -> TaskSpec {
 
 #[cfg(test)]
 mod tests {
-    use super::super::device::{DemoDevice, HostDemo};
+    use super::super::device::{REQUEST, host_model};
     use super::super::workload::tasks;
     use super::*;
+    use crate::predict::device_for;
     use xsched_sim::report::RunFigures;
 
     #[test]
-    fn the_model_meets_the_criteria_and_breaks_no_invariant() {
-        let (device, tasks) = (HostDemo::calibrate(), tasks(200));
-        let spec = device.model();
-        let (request, seed) = (device.request(), 1);
-        let run = |policy, tasks| {
-            let level = Level::Interrupt;
-            let model = Model { device: &spec, request, tasks, policy, level, seed };
-            let outcome = predict(&model).unwrap();
-            assert!(outcome.checks.values().all(|check| check.violations == 0));
-            outcome
-        };
-        let alone = run("fcfs", &tasks[..1]);
-        let [unscheduled, scheduled] = ["fcfs", "hpf"].map(|policy| run(policy, &tasks));
-        let p50 = |outcome: &Outcome| RunFigures::of(outcome).tasks[0].latency_ms.p50.unwrap();
-        assert!(p50(&unscheduled) >= 1.6 * p50(&alone));
-        assert!(p50(&scheduled) <= 1.15 * p50(&alone));
-        assert!(scheduled.tasks.iter().all(|task| task.latencies_ns.len() >= 40));
+    fn the_models_meet_the_criteria_and_break_no_invariant() {
+        let h200 = device_for(None, "H200").unwrap();
+        for (spec, level) in [(host_model(), Level::Interrupt), (h200, Level::Deactivate)] {
+            let tasks = tasks(200);
+            let run = |policy, tasks| {
+                let (device, request) = (&spec, REQUEST);
+                let model = Model { device, request, tasks, policy, level, seed: 1 };
+                let outcome = predict(&model).unwrap();
+                assert!(outcome.checks.values().all(|check| check.violations == 0));
+                outcome
+            };
+            let alone = run("fcfs", &tasks[..1]);
+            let [unscheduled, scheduled] = ["fcfs", "hpf"].map(|policy| run(policy, &tasks));
+            let p50 = |outcome: &Outcome| RunFigures::of(outcome).tasks[0].latency_ms.p50.unwrap();
+            assert!(p50(&unscheduled) >= 1.6 * p50(&alone));
+            assert!(p50(&scheduled) <= 1.15 * p50(&alone));
+            assert!(scheduled.tasks.iter().all(|task| task.latencies_ns.len() >= 40));
+        }
     }
 }

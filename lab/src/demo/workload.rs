@@ -12,8 +12,9 @@ use xsched_core::rng::SplitMix64;
 use xsched_core::window::WindowConfig;
 use xsched_sim::outcome::TaskOutcome;
 
-use super::device::DemoDevice;
+use super::device::REQUEST;
 use super::spool::Spool;
+use crate::device::{BenchDevice, QueueParams};
 use crate::error::CommandError;
 
 /// In-flight threshold and batch of every queue, as in the scenarios of `sim/scenarios`.
@@ -77,8 +78,8 @@ pub struct Phase<'a> {
 ///
 /// # Errors
 /// If the device or the runtime refuses, or a kernel fails.
-pub fn run<D: DemoDevice>(
-    device: &D,
+pub fn run<B: BenchDevice>(
+    device: &B,
     tasks: &[Task],
     phase: &Phase<'_>,
     progress: &(dyn Fn(f64) + Sync),
@@ -89,14 +90,15 @@ pub fn run<D: DemoDevice>(
     let recording = recording.transpose()?;
     let configs: Result<Vec<_>, OutOfRange> =
         tasks.iter().map(|task| queue_config(task, phase.level)).collect();
-    let queues = device.open(&runtime, &configs.map_err(CommandError::device)?)?;
+    let queues = open(device, &runtime, configs.map_err(CommandError::device)?, phase.level)?;
+    let kernel = device.command(REQUEST.kernel_ns, 1).map_err(CommandError::device)?;
     let pace = Pace::new(tasks, phase.limit, progress);
     let results: Vec<_> = thread::scope(|scope| {
         let clients = tasks.iter().zip(queues).enumerate().map(|(place, (task, queue))| {
             let client = Client { place, task, queue, pace: &pace };
             let random = SplitMix64::new(phase.seed.wrapping_add(place as u64));
-            let (kernel, kernels) = (device.kernel(), device.request().kernels);
-            scope.spawn(move || client.run(&kernel, kernels, random))
+            let kernel = &kernel;
+            scope.spawn(move || client.run(kernel, random))
         });
         let clients: Vec<_> = clients.collect();
         clients.into_iter().map(thread::ScopedJoinHandle::join).collect()
@@ -116,6 +118,21 @@ pub fn run<D: DemoDevice>(
         })
     };
     tasks.iter().zip(results).map(outcome).collect()
+}
+
+/// Adds the device to a runtime, and opens a queue on it for each of `configs`, with a gate for
+/// each command where it has gates.
+fn open<B: BenchDevice>(
+    bench: &B,
+    runtime: &Runtime,
+    configs: Vec<XQueueConfig>,
+    level: Level,
+) -> Result<Vec<XQueue<B::Command>>, CommandError> {
+    let device = bench.device().map_err(CommandError::device)?;
+    let device = runtime.device(device).map_err(CommandError::device)?;
+    let params = QueueParams::at(level);
+    let open = |config| device.queue(config, bench.config(params)).map_err(CommandError::device);
+    configs.into_iter().map(open).collect()
 }
 
 fn queue_config(task: &Task, level: Level) -> Result<XQueueConfig, OutOfRange> {
@@ -208,16 +225,11 @@ struct Client<'a, K> {
 
 impl<K: Clone> Client<'_, K> {
     /// The latencies of the counted requests, in nanoseconds.
-    fn run(
-        self,
-        kernel: &K,
-        kernels: u32,
-        mut random: SplitMix64,
-    ) -> Result<Vec<u64>, CommandError> {
+    fn run(self, kernel: &K, mut random: SplitMix64) -> Result<Vec<u64>, CommandError> {
         let mut latencies_ns = Vec::new();
         while self.pace.goes_on() {
             let arrival = Instant::now();
-            let done = self.request(kernel, kernels);
+            let done = self.request(kernel);
             let latency_ns = nanos(arrival.elapsed());
             if let Err(error) = done {
                 self.pace.end();
@@ -231,9 +243,9 @@ impl<K: Clone> Client<'_, K> {
         Ok(latencies_ns)
     }
 
-    fn request(&self, kernel: &K, kernels: u32) -> Result<(), CommandError> {
+    fn request(&self, kernel: &K) -> Result<(), CommandError> {
         let mut last = None;
-        for _ in 0..kernels {
+        for _ in 0..REQUEST.kernels {
             let ticket = self.queue.submit(kernel.clone());
             last = Some(ticket.map_err(|_| CommandError::device("the device was lost"))?);
         }

@@ -152,6 +152,7 @@ fn examples(prefix: &Path) -> Result<()> {
     }
     let hip = target_dir().join("release/libxsched_hip_emulated.so");
     let build = cmake(prefix, "capi/examples")?;
+    run_command(Command::new(build.join("first")).env("LD_LIBRARY_PATH", prefix.join("lib")))?;
     for example in EXAMPLES {
         for device in ["host", "hip"] {
             let mut command = Command::new(build.join(example));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Map, Value};
 
 use self::child::Ended;
@@ -71,7 +71,7 @@ pub(super) fn execute(args: &AllArgs) -> Result<Ending, CommandError> {
     let mut session = Session {
         args,
         folder,
-        hal: name(args),
+        hal: args.hal.name().to_owned(),
         machine: Machine::here(),
         watch: Watch::new(),
         halted: None,
@@ -104,12 +104,6 @@ pub(super) fn execute(args: &AllArgs) -> Result<Ending, CommandError> {
     write_text(&folder.join("report.html"), &report.html())?;
     Stream::Stdout.print(&page::summary(&records, folder))?;
     Ok(Ending::new(records.iter().any(Record::is_finding)))
-}
-
-/// The backend, as on the command line.
-fn name(args: &AllArgs) -> String {
-    let value = args.hal.to_possible_value();
-    value.map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Variables that AMD's runtime reads, and the values that benches need.
@@ -421,7 +415,7 @@ mod tests {
             let mut session = Session {
                 args: &args,
                 folder: folder.path(),
-                hal: name(&args),
+                hal: args.hal.name().to_owned(),
                 machine: Machine::here(),
                 watch: Watch::new(),
                 halted: None,

@@ -1,0 +1,7 @@
+//! Loom models of what threads of a program and those of a device share. `cargo xtask loom` runs
+//! them; `docs/src/reference/models.md` lists them.
+
+mod commands;
+#[path = "../../../runtime/src/models/harness.rs"]
+mod harness;
+mod side;
