@@ -4,7 +4,8 @@
 //! A submitted command keeps its place, so that it can be waited for. A queue remembers the
 //! outcomes of as many commands as it has room for; when command `n` is submitted to a queue with
 //! room for `c`, command `n - c` has retired, and its place is free for another. So the table grows
-//! no larger than all queues together, and what was created and never submitted.
+//! no larger than all queues together, counted once for each thread that submits to them, and what
+//! was created and never submitted.
 
 use std::sync::PoisonError;
 
@@ -132,8 +133,8 @@ struct Inner {
     waiting: u32,
 }
 
-/// Parts of the table, so that threads do not wait for each other. A thread creates commands in a
-/// part of its own while there are not more threads.
+/// Parts of the table. A thread creates its commands in one of them, so that threads do not wait
+/// for each other.
 const PARTS: usize = if cfg!(loom) { 1 } else { 16 };
 /// Places that a part has at most.
 const PART_MAX: usize = PLACES_MAX / PARTS;
@@ -145,7 +146,7 @@ pub(crate) struct Commands {
     parts: [Part; PARTS],
 }
 
-/// Every so manieth place of the table. Each place of a list is in the same part.
+/// A part of the table: those places whose index has the same remainder.
 // On cache lines of its own: other parts belong to other threads.
 #[derive(Debug, Default)]
 #[repr(align(128))]

@@ -24,6 +24,8 @@ pub(crate) struct Env {
     /// Predicted work between two gates of a stream at level 2, if not as by default; 0 is a gate
     /// for each command.
     pub(crate) gate_spacing_us: Option<u32>,
+    /// Calls are refused that the C++ XSched takes though it cannot do what they say.
+    pub(crate) strict: bool,
     /// How much is logged.
     pub(crate) log: Log,
 }
@@ -137,6 +139,7 @@ impl Env {
         };
         let capacity = reader.number("XSCHED_QUEUE_CAPACITY", 64, 65_536).unwrap_or(CAPACITY);
         let gate_spacing_us = reader.number("XSCHED_GATE_SPACING_US", 0, 1_000_000);
+        let strict = reader.one_of("XSCHED_STRICT", &SWITCH).unwrap_or(false);
         let auto = AutoQueue::read(&mut reader);
         for name in SUSPEND_FLAGS {
             if reader.one_of(name, &SWITCH) == Some(true) {
@@ -151,6 +154,7 @@ impl Env {
             auto,
             capacity: capacity as usize,
             gate_spacing_us,
+            strict,
             log,
         };
         (env, reader.complaints)

@@ -16,7 +16,8 @@
 //! | `queue`, `hwqueue` | what the calls do |
 //! | `backend`, `side`, `platform` | the devices, with the C API's commands |
 //! | `policies` | the policies by their numbers |
-//! | `sync` | locks and conditions, or forms of them for models |
+//! | `lenient` | calls that the C++ XSched takes though it cannot do what they say |
+//! | `sync`, `thread` | locks and conditions, or forms of them for models; numbers of threads |
 //! | `env`, `log`, `refusal` | the environment, the log, and texts of errors |
 #![expect(unsafe_code, reason = "it is called from C")]
 
@@ -27,6 +28,7 @@ mod env;
 mod handle;
 pub mod hint;
 mod hwqueue;
+mod lenient;
 mod lifecycle;
 mod log;
 #[cfg(all(loom, test))]
@@ -40,6 +42,6 @@ mod refusal;
 mod side;
 mod sync;
 mod thread;
-#[expect(non_camel_case_types, reason = "the C API's names")]
+#[expect(non_camel_case_types, non_upper_case_globals, reason = "the C API's names")]
 pub mod types;
 pub mod xqueue;

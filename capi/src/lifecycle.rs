@@ -51,8 +51,15 @@ pub(crate) fn destroy_hwq(process: &Process, handle: u64) -> Answer {
     Ok(())
 }
 
-/// Makes an XQueue, or finds the one that the hardware queue has.
-pub(crate) fn create(process: &Process, hwq: u64, level: i64, flags: i64) -> Answer<u64> {
+/// Makes an XQueue, or finds the one that the hardware queue has. If that cannot do the level,
+/// `lower` says whether the highest there is will do.
+pub(crate) fn create(
+    process: &Process,
+    hwq: u64,
+    level: i64,
+    flags: i64,
+    lower: impl FnOnce(Refusal) -> Answer,
+) -> Answer<u64> {
     let number = u8::try_from(level).ok().and_then(Level::from_number);
     let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
     let flags = known_flags(flags, XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64)?;
@@ -72,7 +79,7 @@ pub(crate) fn create(process: &Process, hwq: u64, level: i64, flags: i64) -> Ans
         .with_window(WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32));
     let xq = hwq.hardware.open(level, config, &side)?;
     if xq.caps().level < level {
-        return Err(above(&hwq, xq.caps().level));
+        lower(above(&hwq, xq.caps().level))?;
     }
     let make = |handle| Queue::new(handle, xq, Arc::clone(&hwq), side, blocks);
     let queue = process.queues.add(make);

@@ -220,7 +220,11 @@ pub unsafe extern "C" fn xsched_private_loaded(
 fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
     // What is launched is the program's, and its arguments with it: it waits until they were read.
     let blocking = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
-    let handle = highest(process, hwq, auto.level, blocking)?;
+    let lower = |refusal: Refusal| {
+        tracing::info!("a stream's XQueue is not at level {}: {}", auto.level, refusal.why);
+        Ok(())
+    };
+    let handle = create(process, hwq, auto.level, blocking, lower)?;
     done(XQueueSetLaunchConfig(handle, auto.threshold, auto.batch))?;
     if let Some(priority) = auto.priority {
         done(crate::hint::XHintPriority(handle, priority))?;
@@ -242,19 +246,6 @@ fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
         done(crate::hint::XHintKDeadline(k))?;
     }
     Ok(handle)
-}
-
-/// An XQueue at this level, or at the highest below it that the hardware queue can do.
-fn highest(process: &Process, hwq: u64, mut level: i64, flags: i64) -> Answer<u64> {
-    loop {
-        match create(process, hwq, level, flags) {
-            Err(refusal) if refusal.code == XResult::kXSchedErrorNotSupported && level > 1 => {
-                tracing::info!("a stream's XQueue is not at level {level}: {}", refusal.why);
-                level -= 1;
-            }
-            answer => return answer,
-        }
-    }
 }
 
 /// A call of the public interface: its text stays the thread's last one.

@@ -15,6 +15,7 @@ use crate::commands::Commands;
 use crate::env::Env;
 use crate::handle::{Kind, Table};
 use crate::hwqueue::HwQueue;
+use crate::lenient::{About, Leniency};
 use crate::platform::{CudaDevices, HipDevices, HostDevices};
 use crate::policies::numbered;
 use crate::queue::Queue;
@@ -35,6 +36,7 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) env: Env,
+    pub(crate) leniency: Leniency,
     runtime: OnceLock<Answer<Runtime>>,
     pub(crate) commands: Commands,
     pub(crate) hwqs: Table<HwQueue>,
@@ -56,6 +58,8 @@ pub(crate) struct Process {
 /// What stays when the policy is changed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Settings {
+    /// Who decides, once a call has said so.
+    scheduler: Option<XSchedulerType>,
     timeslice: Option<PolicyHint>,
     k: Option<PolicyHint>,
 }
@@ -127,6 +131,7 @@ impl Process {
         let number = std::process::id() as u16 ^ forks().wrapping_mul(0x9e37);
         let spacing_us = env.gate_spacing_us;
         Self {
+            leniency: Leniency::new(env.strict),
             env,
             runtime: OnceLock::new(),
             commands: Commands::new(number),
@@ -164,14 +169,36 @@ impl Process {
         scheduler: XSchedulerType,
         policy: XPolicyTypeValue,
     ) -> Answer {
-        let policy = policy_of(scheduler, || numbered(policy))?;
         let settings = *self.settings();
+        let present = settings.scheduler.unwrap_or(self.env.scheduler);
+        let (scheduler, policy) = self.chosen(present, scheduler, policy)?;
         let runtime = self.runtime()?;
         runtime.set_policy(policy)?;
+        self.settings().scheduler = Some(scheduler);
         for hint in [settings.timeslice, settings.k].into_iter().flatten() {
             runtime.hint_policy(hint)?;
         }
         Ok(())
+    }
+
+    /// The scheduler and the policy that a program asks for. As with the C++ XSched, one without a
+    /// policy is none, and where there is one already, its policy stays.
+    fn chosen(
+        &self,
+        present: XSchedulerType,
+        scheduler: XSchedulerType,
+        number: XPolicyTypeValue,
+    ) -> Answer<(XSchedulerType, Any)> {
+        let local = XSchedulerType::kSchedulerLocal;
+        match policy_of(scheduler, || numbered(number)) {
+            Ok(policy) => Ok((scheduler, policy)),
+            Err(refusal) if scheduler == local && present != local => {
+                let instead = "no policy decides";
+                self.leniency.take(About::Policy, refusal, instead)?;
+                Ok((XSchedulerType::kSchedulerAppManaged, Any::Fcfs(Fcfs)))
+            }
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Sets something of the policy as a whole, of this one if it has such a setting, and of those

@@ -2,6 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use XPolicyType::{kPolicyLaxity, kPolicyUtilizationPartition};
+
 /// A device: its type in the upper half, its PCI id in the lower.
 pub type XDevice = u64;
 /// A device's PCI id.
@@ -190,6 +192,13 @@ pub enum XPolicyType {
     kPolicyStrictWeightedFairQueueing = 1006,
 }
 
+/// Another name of `kPolicyUtilizationPartition`, which documents about XSched use. The C++ XSched
+/// does not have it.
+pub const kPolicyBandwidthPartition: XPolicyType = kPolicyUtilizationPartition;
+/// Another name of `kPolicyLaxity`, which documents about XSched use. The C++ XSched does not have
+/// it.
+pub const kPolicyLaxityBased: XPolicyType = kPolicyLaxity;
+
 /// An `XResult` as it comes from C, where any number can be in it.
 pub type XResultValue = c_int;
 /// An `XPreemptLevel` as it comes from C.
@@ -233,7 +242,7 @@ pub const TIMESLICE_MIN: i64 = 100;
 pub const TIMESLICE_DEFAULT: i64 = 5_000;
 /// 10 s.
 pub const TIMESLICE_MAX: i64 = 10_000_000;
-/// No end. `XHintTimeslice` does not take it.
+/// No end: the longest, `TIMESLICE_MAX`.
 pub const TIMESLICE_UNLIMITED: u64 = u64::MAX;
 
 /// How long after becoming ready a queue is not yet urgent, in microseconds.

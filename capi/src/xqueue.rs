@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_void};
 
 use crate::command::Command;
+use crate::lenient::About;
 use crate::lifecycle::{create, destroy, destroy_hwq, synchronize_hwq};
 use crate::process::process;
 use crate::queue::known_flags;
@@ -25,7 +26,8 @@ pub(crate) unsafe fn out<'a, T>(to: *mut T) -> Answer<&'a mut std::mem::MaybeUni
 /// Makes an XQueue for a hardware queue, or answers the one that it has.
 ///
 /// `level` is 1 to 3, `flags` those of `XQueueCreateFlag`. The threshold is 16 at first, the batch
-/// 8. `kXSchedErrorNotSupported` if the hardware queue cannot do the level.
+/// 8. If the hardware queue cannot do the level, the XQueue has the highest that it can, and under
+/// `XSCHED_STRICT` the answer is `kXSchedErrorNotSupported`.
 ///
 /// # Safety
 /// `xq` is null or may be written to.
@@ -40,7 +42,9 @@ pub unsafe extern "C" fn XQueueCreate(
     answer(|| {
         // SAFETY: as the caller promises.
         let xq = unsafe { out(xq) }?;
-        xq.write(create(process(), hwq, level, flags)?);
+        let process = process();
+        let lower = |refusal| process.leniency.take(About::Level, refusal, "the XQueue has that");
+        xq.write(create(process, hwq, level, flags, lower)?);
         Ok(())
     })
 }
@@ -103,6 +107,14 @@ pub extern "C" fn XQueueSubmit(xq: XQueueHandle, hw_cmd: HwCommandHandle) -> XRe
         let process = process();
         process.queue(xq)?.submit(&process.commands, hw_cmd)
     })
+}
+
+/// Another name of `XQueueSubmit`, which documents about XSched use. The C++ XSched does not have
+/// this function.
+// SAFETY: the name is the C API's.
+#[unsafe(no_mangle)]
+pub extern "C" fn XQueueLaunch(xq: XQueueHandle, hw_cmd: HwCommandHandle) -> XResult {
+    XQueueSubmit(xq, hw_cmd)
 }
 
 /// Waits until a command that was submitted is done, and answers how it ended. Possible until as

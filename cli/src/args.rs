@@ -188,7 +188,8 @@ pub(crate) struct RunArgs {
     /// error.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw the latency distributions of the first seed.
+    /// Draw the latency distributions; of several seeds the median, and a band from the lowest to
+    /// the highest.
     #[arg(long, value_name = "OUT")]
     pub(crate) svg: Option<PathBuf>,
     /// Write the timeline of the first seed for a trace viewer.
@@ -220,9 +221,13 @@ pub(crate) struct CompareArgs {
     /// error.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw the latency distributions of the first seed.
+    /// Draw the latency distributions; of several seeds the median, and a band from the lowest to
+    /// the highest.
     #[arg(long, value_name = "OUT")]
     pub(crate) svg: Option<PathBuf>,
+    /// Write a page with the table, the pictures, the scenario and this command.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

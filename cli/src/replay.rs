@@ -75,7 +75,7 @@ fn compare_orders(record: &Record<'_>) -> Result<(String, Ending), ReplayError> 
 
 fn text(prediction: &Prediction) -> String {
     let Prediction { policy, recorded_policy, level, .. } = prediction;
-    let level = level.map_or_else(|| "the recorded levels".to_owned(), |n| format!("level {n}"));
+    let level = level.map_or_else(|| "the recorded levels".to_owned(), |n| format!("Lv{n}"));
     let mut text = format!("policy {policy} (recorded: {recorded_policy}), {level}\n\n");
     text += &tasks(&prediction.tasks);
     text += &overheads(&prediction.overheads);

@@ -42,7 +42,7 @@ pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
     let (series, first) = result?;
 
     if let Some(output) = &outputs.svg {
-        let svg = latency_svg(&first)?;
+        let svg = latency_svg(series.distributions())?;
         output.write(|out| out.write_all(svg.as_bytes()))?;
     }
     if let Some(output) = &outputs.trace {
@@ -66,7 +66,7 @@ fn body(series: &Series, scenario: &Scenario) -> String {
     if series.seeds() > 1 {
         return [
             text::bands(series.bands(), series.seeds()),
-            text::overload(series.first()),
+            text::overload(series.overloads()),
             text::references(series.references()),
             text::fitted(&scenario.fitted),
             text::checks(&series.bands().checks),
@@ -79,12 +79,12 @@ fn body(series: &Series, scenario: &Scenario) -> String {
         0 => String::new(),
         count => format!("measured values: {count}, compared when there are several --seeds\n"),
     };
-    let overload = text::overload(run);
+    let overload = text::overload(series.overloads());
     [text::tasks(run), overload, text::devices(&run.devices), checks, references].concat()
 }
 
 /// What is wrong; nothing if nothing is.
 fn problems(series: &Series) -> String {
     let misses = if series.seeds() > 1 { text::misses(series.references()) } else { String::new() };
-    text::violations(&series.bands().checks) + &text::overload(series.first()) + &misses
+    text::violations(&series.bands().checks) + &text::overload(series.overloads()) + &misses
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use xsched_lab::console::table::{band, count, grouped, ms, number, percent, rate, table};
 use xsched_sim::report::{
     Bands, CheckFigures, CompareRow, Comparison, DeviceFigures, LatencyBands, LatencyFigures,
-    ReferenceResult, RunFigures, TaskFigures,
+    Overload, ReferenceResult, RunFigures, TaskFigures,
 };
 use xsched_sim::scenario::System;
 use xsched_sim::stats::Band;
@@ -26,7 +26,7 @@ pub(crate) fn heading(run: &RunFigures, seeds: u64, commands: u64, wall: Duratio
     };
     let what = match policy.parse::<System>() {
         Ok(system) => format!("system {system}"),
-        Err(_) => format!("policy {policy}, level {level}"),
+        Err(_) => format!("policy {policy}, Lv{level}"),
     };
     let each = if seeds > 1 { " for the first" } else { "" };
     format!(
@@ -75,18 +75,21 @@ fn task_row(task: &TaskFigures, with_failed: bool) -> Vec<String> {
     row
 }
 
-/// A line for each task whose requests arrived faster than they were served.
-pub(crate) fn overload(run: &RunFigures) -> String {
-    let line = |task: &TaskFigures| {
-        let TaskFigures { name, unfinished, .. } = task;
-        let (unfinished, arrived) = (grouped(*unfinished), count(task.arrived(), "request"));
+/// A line for each task whose requests arrived faster than they were served, with the worst seed.
+pub(crate) fn overload(overloads: &[Overload]) -> String {
+    let line = |overload: &Overload| {
+        let Overload { task, runs, seed, unfinished, arrived } = overload;
+        let (unfinished, arrived) = (grouped(*unfinished), count(*arrived, "request"));
+        let worst = match runs {
+            1 => String::new(),
+            _ => format!(", the worst of {} in which this was so,", count(*runs, "seed")),
+        };
         format!(
-            "overload: {unfinished} of {arrived} of task {name} were not complete at the end of \
-             seed {} and are in no latency\n",
-            run.seed
+            "overload: {unfinished} of {arrived} of task {task} were not complete at the end of \
+             seed {seed}{worst} and are in no latency\n"
         )
     };
-    run.tasks.iter().filter(|task| task.is_overloaded()).map(line).collect()
+    overloads.iter().map(line).collect()
 }
 
 /// The figures of the devices.
@@ -174,29 +177,37 @@ pub(crate) fn fitted(fitted: &[String]) -> String {
 
 /// The policies and levels side by side.
 pub(crate) fn comparison(comparison: &Comparison) -> String {
+    table(COMPARISON_TITLE, &COMPARISON_HEADER, comparison_rows(comparison))
+}
+
+/// What the table of a comparison shows.
+pub(crate) const COMPARISON_TITLE: &str = "latency in ms; ratios to the first combination";
+/// The header of the table of a comparison, with `<` before columns of words.
+pub(crate) const COMPARISON_HEADER: [&str; 11] = [
+    "<policy",
+    "<level",
+    "<task",
+    "mean",
+    "P50",
+    "P99",
+    "max",
+    "req/s",
+    "misses",
+    "P99 ratio",
+    "req/s ratio",
+];
+
+/// The rows of the table of a comparison.
+pub(crate) fn comparison_rows(comparison: &Comparison) -> impl Iterator<Item = Vec<String>> {
     let row = |row: CompareRow| {
-        let level = row.combination.level.map_or_else(|| "-".to_owned(), |l| l.to_string());
+        let level = row.combination.level.map_or_else(|| "-".to_owned(), |l| format!("Lv{l}"));
         let mut cells = vec![row.combination.policy, level, row.task];
         cells.extend([row.mean, row.p50, row.p99, row.max].map(ms));
         cells.extend([rate(row.throughput_rps), number(row.deadline_misses, 0)]);
         cells.extend([number(row.p99_ratio, 3), number(row.throughput_ratio, 3)]);
         cells
     };
-    let header = [
-        "<policy",
-        "<level",
-        "<task",
-        "mean",
-        "P50",
-        "P99",
-        "max",
-        "req/s",
-        "misses",
-        "P99 ratio",
-        "req/s ratio",
-    ];
-    let title = "latency in ms; ratios to the first combination";
-    table(title, &header, comparison.rows().into_iter().map(row))
+    comparison.rows().into_iter().map(row)
 }
 
 /// The line about the invariants, followed by the violations.

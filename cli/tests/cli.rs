@@ -115,7 +115,7 @@ fn a_run_prints_tables_and_a_line_about_checks() {
     let folder = Folder::new();
     let file = folder.write("s.toml", SCENARIO);
     let text = good(&["sim", "run", &file]);
-    assert!(text.starts_with("small: policy fcfs, level 1, seed 1; 0.200 s simulated"), "{text}");
+    assert!(text.starts_with("small: policy fcfs, Lv1, seed 1; 0.200 s simulated"), "{text}");
     for word in ["short", "long", "(all)", "P99", "gpu0", "overhead", "no violation"] {
         assert!(text.contains(word), "{word}: {text}");
     }
@@ -230,6 +230,58 @@ fn a_comparison_has_a_line_per_combination_and_task() {
 }
 
 #[test]
+fn a_comparison_writes_a_page() {
+    let folder = Folder::new();
+    let device = include_str!("../../sim/devices/mi308x.toml");
+    folder.write("gpu <0>.toml", device);
+    let with_file = "name = \"gpu0\"\nfile = \"gpu <0>.toml\"";
+    let scenario = SCENARIO.replace("name = \"gpu0\"", with_file);
+    let file = folder.write("a scenario.toml", &scenario);
+    let page = folder.path("c.html");
+    let args = ["sim", "compare", &file, "--policies", "fcfs,hpf", "--levels", "1,2"];
+    let args = [&args[..], &["--seeds", "3", "--html", &page]].concat();
+    let text = good(&args);
+    let html = folder.read("c.html");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<svg"), "{html}");
+    assert!(!html.contains("src=") && !html.contains("<link"), "it needs no other file");
+    // The command as a shell takes it, the files, and each figure of the table.
+    let command = format!("sim compare '{file}' --policies fcfs,hpf --levels 1,2 --seeds 3 --html");
+    assert!(html.contains(&command), "{html}");
+    for part in ["mean_us = 50, sigma = 0.3", "gpu &lt;0&gt;.toml", "seeds 1 to 3", "<polygon"] {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+    let rows = text.lines().filter(|line| line.starts_with("  fcfs") || line.starts_with("  hpf"));
+    assert_eq!(rows.clone().count(), 6, "{text}");
+    for figure in rows.flat_map(str::split_whitespace) {
+        assert!(html.contains(&format!(">{figure}</td>")), "{figure}: {html}");
+    }
+    assert!(html.contains("checks: 8 invariants"), "{html}");
+    good(&args);
+    assert_eq!(folder.read("c.html"), html, "the same bytes again");
+    refused(&["sim", "compare", &file, "--policies", "fcfs", "--html", "-"]);
+}
+
+#[test]
+fn an_overload_after_the_first_seed_is_reported() {
+    let folder = Folder::new();
+    let text = "version = 1\nname = \"near\"\nduration_ms = 1000\n[[device]]\nname = \"d\"\n\
+        [[task]]\nname = \"busy\"\narrival = { kind = \"poisson\", rate_per_s = 90 }\n\
+        command = { kind = \"constant\", us = 200 }\ncommands = 50\n";
+    let file = folder.write("s.toml", text);
+    let from_10 = ["sim", "run", &file, "--policy", "fcfs", "--seed", "10"];
+    assert!(!good(&from_10).contains("overload"));
+    let line = "overload: 16 of 114 requests of task busy were not complete at the end of seed 11";
+    let two = [&from_10[..], &["--seeds", "2"]].concat();
+    assert!(good(&two).contains(&format!("{line} and are in no latency\n")), "{}", good(&two));
+    assert!(good(&[&["-q"][..], &two].concat()).starts_with(line));
+    let four = good(&[&from_10[..], &["--seeds", "4"]].concat());
+    let worst = format!("{line}, the worst of 2 seeds in which this was so, and are in no latency");
+    assert!(four.contains(&worst), "{four}");
+    let compare = ["sim", "compare", &file, "--policies", "fcfs", "--seed", "10", "--seeds", "2"];
+    assert!(good(&compare).contains(&format!("fcfs: {line}")), "{}", good(&compare));
+}
+
+#[test]
 fn a_system_runs_instead_of_a_policy() {
     let folder = Folder::new();
     let file = folder.write("s.toml", SCENARIO);
@@ -246,7 +298,7 @@ fn a_system_runs_instead_of_a_policy() {
     let file = folder.write("named.toml", &named);
     assert!(good(&["sim", "run", &file]).starts_with("small: system vcuda, "));
     let text = good(&["sim", "run", &file, "--policy", "hpf"]);
-    assert!(text.starts_with("small: policy hpf, level 1, "), "{text}");
+    assert!(text.starts_with("small: policy hpf, Lv1, "), "{text}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn a_demo_takes_the_gpu_that_works_and_has_no_prediction_for_it() {
     let first = said.lines().next().unwrap_or_default();
     assert!(first.starts_with("device: ") && first.contains(" (hip, since no better "), "{said}");
     assert!(first.ends_with("; --hal takes another: host, cuda, kfd"), "{said}");
-    assert!(said.contains("\nno cuda: ") && said.contains("nothing was simulated"), "{said}");
+    assert!(said.contains("\ncuda: ") && said.contains("nothing was simulated"), "{said}");
     let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(value["device"]["hal"], "hip", "{value}");
     assert_eq!(value["simulated"], Value::Null, "{value}");

@@ -65,7 +65,7 @@ fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
         "device: the processor, 1 compute unit (host, as asked for); --hal takes another: cuda, hip, kfd",
         "alone: each task by itself",
         "unscheduled: ",
-        "scheduled: policy hpf, level 3",
+        "scheduled: policy hpf, Lv3",
         "P99 ratio",
         "low/high mean",
         "high: P50 scheduled / P50 alone",

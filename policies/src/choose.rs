@@ -286,10 +286,16 @@ fn wait(now: Instant, queue: QueueId, key: Key, ready: &Ready<'_>, out: &mut Dec
 /// The one with the highest key of those that were chosen; in a class all have the same.
 fn last_chosen(ready: &Ready<'_>, width: Width) -> Option<(QueueId, Key)> {
     let mut chosen = ready.chosen().map(|queue| (queue, ready.key(queue)));
-    match width {
-        Width::Class => chosen.next(),
-        Width::Top(_) => chosen.max_by_key(|(_, key)| *key),
+    let mut last = chosen.next()?;
+    if let Width::Top(_) = width {
+        // `max_by_key` costs 10 ns more: it stores queue and key in parts and loads them at once.
+        for (queue, key) in chosen {
+            if key >= last.1 {
+                last = (queue, key);
+            }
+        }
     }
+    Some(last)
 }
 
 fn choose_top(now: Instant, ready: &Ready<'_>, k: u32, out: &mut Decisions<'_>) {

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use xsched_sim::outcome::{DeviceOutcome, Outcome, Span, SpanKind, TaskOutcome};
-use xsched_sim::report::{RunFigures, latency_svg, write_json, write_trace};
+use xsched_sim::report::{Distributions, RunFigures, latency_svg, write_json, write_trace};
 use xsched_sim::scenario::Scenario;
 
 /// The outcome of a run.
@@ -122,6 +122,7 @@ impl RawOutcome {
 
     /// A picture of the latencies.
     fn latency_svg(&self) -> PyResult<String> {
-        latency_svg(&self.outcome).map_err(|error| PyValueError::new_err(error.to_string()))
+        let runs = Distributions::of(&self.outcome);
+        latency_svg(&runs).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }

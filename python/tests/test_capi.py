@@ -82,13 +82,31 @@ def test_wrong_arguments_are_answered_and_explained(queues: Tuple[int, int]) -> 
     assert XSched.HwQueueDestroy(other) == OK
     assert XSched.XQueueCreate(UNKNOWN, 1, 0)[0] == NOT_FOUND
     assert XSched.XQueueSetPreemptLevel(xq, 9) == INVALID
-    assert XSched.XHintPriority(xq, 256) == INVALID
-    assert XSched.XHintPriority(xq, -257) == INVALID
-    assert XSched.XHintUtilization(xq, 101) == INVALID
-    assert XSched.XHintTimeslice(1) == INVALID
     # ctypes refuses what is no number at all.
     with pytest.raises(ctypes.ArgumentError):
         XSched.XQueueWaitAll("queue")  # type: ignore[arg-type]
+
+
+def test_values_out_of_range_are_taken_unless_strictness_is_asked_for() -> None:
+    program = """
+import xsched
+from xsched.host import XSchedHost
+_, hwq = XSchedHost.HostQueueCreate()
+_, xq = xsched.XSched.XQueueCreate(hwq, 1, 0)
+calls = [xsched.XHintPriority(xq, 1_000), xsched.XSched.XHintTimeslice(-1)]
+calls += [xsched.XSched.XHintUtilization(xq, 101), xsched.XHintPriority(xq, -257)]
+print([int(result) for result in calls])
+"""
+    for strict, expected in (("OFF", "[0, 0, 0, 0]"), ("ON", "[2, 2, 2, 2]")):
+        answer = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "XSCHED_STRICT": strict},
+        )
+        assert (answer.returncode, answer.stdout.strip()) == (0, expected), answer.stderr
+        assert answer.stderr.count("priority must be -256 to 255") == (strict == "OFF")
 
 
 @pytest.mark.parametrize("handle", [0, UNKNOWN, 2**64 - 1])

@@ -82,8 +82,20 @@ def test_results_are_exceptions_with_the_librarys_words() -> None:
             queue.set_priority(256)
         assert isinstance(caught.value, ValueError)
         assert caught.value.result == XResult.kXSchedErrorInvalidValue
-        with pytest.raises(ValueError, match="does not fit"):
+        with pytest.raises(ValueError, match="must be -256 to 255"):
             queue.set_priority(2**32 + 5)
+        with pytest.raises(ValueError, match="does not fit"):
+            queue.set_level(2**32 + 1)
+        for value in (-1, 101):
+            with pytest.raises(ValueError):
+                queue.set_utilization(value)
+        for value in (-2, 0, 2**63 - 1):
+            with pytest.raises(ValueError):
+                queue.set_deadline(value)
+            with pytest.raises(ValueError):
+                queue.set_laxity(value, 0, 1)
+        with pytest.raises(ValueError):
+            queue.set_laxity(5, 0, 256)
         with pytest.raises(ValueError):
             queue.set_level(4)
         with pytest.raises(xsched.NotAllowedError):
@@ -98,6 +110,22 @@ def test_results_are_exceptions_with_the_librarys_words() -> None:
         Queue.on_host(level=0)
     with pytest.raises(ValueError):
         Queue.on_host(priority=1_000)
+
+
+def test_documents_have_other_names_for_queues_and_priorities() -> None:
+    assert xsched.XQueue is Queue
+    with xsched.XQueue.on_host() as queue:
+        assert xsched.XHintPriority(queue, 2) == XResult.kXSchedSuccess
+        assert xsched.XHintPriority(queue.handle, 1) == XResult.kXSchedSuccess
+        handle = queue.handle
+    assert xsched.XHintPriority(handle, 1) == XResult.kXSchedErrorNotFound
+    policies = xsched.XPolicyType
+    others = {
+        "kPolicyBandwidthPartition": policies.kPolicyUtilizationPartition,
+        "kPolicyLaxityBased": policies.kPolicyLaxity,
+    }
+    for name, policy in others.items():
+        assert policies[name] is policy
 
 
 def test_all_settings_can_be_made() -> None:

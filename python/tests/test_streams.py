@@ -46,9 +46,9 @@ def test_the_c_interface_takes_a_stream(stream: work.Stream) -> None:
     assert result == XResult.kXSchedSuccess, xsched.last_error()
     assert XSchedHip.HipQueueCreate(0)[0] == XResult.kXSchedErrorNotSupported
     # The stream may share a ring with others, so that nothing but launches can be held.
-    assert XSched.XQueueCreate(hwq, 2, 0)[0] == XResult.kXSchedErrorNotSupported
-    result, xq = XSched.XQueueCreate(hwq, 1, 0)
+    result, xq = XSched.XQueueCreate(hwq, 2, 0)
     assert result == XResult.kXSchedSuccess, xsched.last_error()
+    assert XSched.XQueueSetPreemptLevel(xq, 2) == XResult.kXSchedErrorNotSupported
     for _ in range(10):
         result, command = XSched.HwCommandCreateCallback(lambda _: stream.spin(50))
         assert XSched.XQueueSubmit(xq, command) == XResult.kXSchedSuccess

@@ -60,7 +60,7 @@ from .errors import (
     UnknownError,
     XSchedError,
 )
-from .queues import Backend, Command, HwQueue, Queue, priority
+from .queues import Backend, Command, HwQueue, Queue, XHintPriority, XQueue, priority
 from .runtime import Runtime
 from .sim import Policy
 
@@ -102,9 +102,11 @@ __all__ = [
     "XDevice",
     "XDeviceId",
     "XDeviceType",
+    "XHintPriority",
     "XPlatform",
     "XPolicyType",
     "XPreemptLevel",
+    "XQueue",
     "XQueueCreateFlag",
     "XQueueFeature",
     "XQueueHandle",

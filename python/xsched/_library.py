@@ -10,6 +10,8 @@ from typing import Dict, List
 
 #: Where the wheel has them.
 BUNDLED = Path(__file__).resolve().parent / "lib"
+#: Where `cargo xtask install` has them: the package is in `lib/python` then.
+BESIDE = Path(__file__).resolve().parents[2]
 #: Names a folder to take them from instead.
 VARIABLE = "XSCHED_LIB_DIR"
 
@@ -26,7 +28,7 @@ def load(name: str) -> ctypes.CDLL:
 
     One that the process has loaded already is taken first, since all must share one scheduler; then
     that in the folder that XSCHED_LIB_DIR names, if it is set, and none else; then the one of the
-    wheel; then what the system's loader finds.
+    wheel, or of the install that the package is part of; then what the system's loader finds.
 
     Raises LibraryNotFoundError.
     """
@@ -61,4 +63,4 @@ def _places(file: str) -> List[str]:
     folder = os.environ.get(VARIABLE)
     if folder:
         return [str(Path(folder) / file)]
-    return [str(BUNDLED / file), file]
+    return [str(BUNDLED / file), str(BESIDE / file), file]

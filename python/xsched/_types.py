@@ -176,3 +176,6 @@ class XPolicyType(IntEnum):
     kPolicyStrictKEarliestDeadlineFirst = 1004
     kPolicyStrictUtilizationPartition = 1005
     kPolicyStrictWeightedFairQueueing = 1006
+    # Other names, which documents about XSched use.
+    kPolicyBandwidthPartition = 4
+    kPolicyLaxityBased = 8

@@ -14,8 +14,15 @@ from ._callbacks import Launch, callbacks
 from ._capi import XSched, forget_queue
 from ._streams import Backend
 from ._types import (
+    NO_DEADLINE,
+    NO_LAXITY,
+    PRIORITY_MAX,
+    PRIORITY_NO_EXECUTE,
+    UTILIZATION_MAX,
+    UTILIZATION_MIN,
     HwCommandHandle,
     HwQueueHandle,
+    Priority,
     XQueueCreateFlag,
     XQueueHandle,
     XQueueResumeFlag,
@@ -26,15 +33,24 @@ from ._types import (
 from .errors import InvalidValueError, NotAllowedError, check, error_of
 from .host import XSchedHost
 
-__all__ = ["Backend", "Command", "HwQueue", "Queue", "priority"]
+__all__ = ["Backend", "Command", "HwQueue", "Queue", "XHintPriority", "XQueue", "priority"]
 
 _INT32 = 1 << 31
+_DAY_US = 86_400_000_000
 
 
 def _int32(call: str, value: int) -> int:
     """The same. C would see another number if it did not fit."""
     if not -_INT32 <= value < _INT32:
         raise InvalidValueError(call, XResult.kXSchedErrorInvalidValue, f"{value} does not fit")
+    return value
+
+
+def _within(call: str, value: int, least: int, most: int) -> int:
+    """The same. The C interface takes others as well, and something else counts then."""
+    if not least <= value <= most:
+        why = f"must be {least} to {most}, is {value}"
+        raise InvalidValueError(call, XResult.kXSchedErrorInvalidValue, why)
     return value
 
 
@@ -158,6 +174,8 @@ class Queue:
     At the end of a `with` block it waits for what was submitted and closes. One that no object refers
     to any more closes as well, without a wait: what was submitted runs. Close one on a stream before
     the stream ends. It may be used from any thread; while one waits, others of Python run.
+
+    `XQueue`, as documents about XSched say, is another name of it.
     """
 
     def __init__(
@@ -196,6 +214,8 @@ class Queue:
                 hwq = hardware.handle if owns_hardware else 0
                 self._finalizer = weakref.finalize(self, forget_queue, handle, hwq)
                 self._finalizer.atexit = False
+                # The C interface takes one above the device's, for the highest that there is.
+                self.set_level(level)
             if threshold is not None or batch_size is not None:
                 self.set_launch_config(threshold, batch_size)
             if priority is not None:
@@ -261,22 +281,26 @@ class Queue:
 
     def set_priority(self, value: int) -> None:
         """Sets the priority: -255 (lowest) to 255 (highest), or -256: must not run."""
-        _int32("XHintPriority", value)
+        _within("XHintPriority", value, PRIORITY_NO_EXECUTE, PRIORITY_MAX)
         check("XHintPriority", XSched.XHintPriority(self._handle, value))
 
     def set_utilization(self, percent: int) -> None:
         """Sets the share that it shall have of its device, 0 to 100 percent."""
-        _int32("XHintUtilization", percent)
+        _within("XHintUtilization", percent, UTILIZATION_MIN, UTILIZATION_MAX)
         check("XHintUtilization", XSched.XHintUtilization(self._handle, percent))
 
     def set_deadline(self, after_ready_us: int) -> None:
         """Sets a deadline in microseconds after becoming ready; -1 for none."""
+        if after_ready_us != NO_DEADLINE:
+            _within("XHintDeadline", after_ready_us, 1, _DAY_US)
         check("XHintDeadline", XSched.XHintDeadline(self._handle, after_ready_us))
 
     def set_laxity(self, lax_us: int, lax_priority: int, critical_priority: int) -> None:
         """Gives it one priority until `lax_us` microseconds after becoming ready, then another."""
-        _int32("XHintLaxity", lax_priority)
-        _int32("XHintLaxity", critical_priority)
+        if lax_us != NO_LAXITY:
+            _within("XHintLaxity", lax_us, 1, _DAY_US)
+        for value in (lax_priority, critical_priority):
+            _within("XHintLaxity", value, PRIORITY_NO_EXECUTE, PRIORITY_MAX)
         result = XSched.XHintLaxity(self._handle, lax_us, lax_priority, critical_priority)
         check("XHintLaxity", result)
 
@@ -366,6 +390,18 @@ class Queue:
             self._close_quietly()
             raise
         self.close()
+
+
+XQueue = Queue
+
+
+def XHintPriority(queue: Union[Queue, XQueueHandle], prio: Priority) -> XResult:
+    """`XSched.XHintPriority`, for a Queue or a handle: documents about XSched have it here.
+
+    It answers a result and raises nothing; `Queue.set_priority` raises.
+    """
+    handle = queue.handle if isinstance(queue, Queue) else queue
+    return XSched.XHintPriority(handle, prio)
 
 
 class _Borrowed:

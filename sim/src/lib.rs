@@ -58,7 +58,7 @@
 //!
 //! let under = |policy: &str| Combination { policy: policy.to_owned(), level: Some(2) };
 //! let policies = ["fcfs", "hpf"].map(under);
-//! let (comparison, _) = run_comparison(&scenario, &policies, None, 1, 1, &|_| {})?;
+//! let comparison = run_comparison(&scenario, &policies, None, 1, 1, &|_| {})?;
 //! let p99_ms = |run: usize| {
 //!     let server = comparison.runs[run].first().task("server").expect("the scenario's task");
 //!     server.latency_ms.p99.expect("requests were served")
@@ -82,5 +82,7 @@ pub mod report;
 pub mod run;
 pub mod sample;
 pub mod scenario;
+#[cfg(test)]
+mod sound;
 pub mod stats;
 pub mod swarm;

@@ -5,8 +5,6 @@ use xsched_core::hal::Contract;
 use xsched_core::policy::Policy;
 use xsched_policies::Any;
 
-#[cfg(test)]
-use crate::engine::Mutant;
 use crate::engine::{Engine, Faults, Setup, Variation};
 use crate::outcome::Outcome;
 use crate::scenario::{Scenario, System, TaskSpec};
@@ -155,27 +153,7 @@ pub fn run_with<'p>(
     run_setup(scenario, None, Box::new(policy), setup, progress)
 }
 
-/// Runs a scenario with a deliberate defect, to see its checker notice.
-///
-/// # Errors
-/// As [`run`].
-#[cfg(test)]
-pub(crate) fn run_mutant(
-    scenario: &Scenario,
-    options: &RunOptions,
-    mutant: Mutant,
-) -> Result<Outcome, RunError> {
-    let (system, policy) = choose(scenario, options)?;
-    let mut setup = setup(scenario, system, options)?;
-    setup.mutant = Some(mutant);
-    if mutant == Mutant::SleepingWatchdog {
-        let stall = crate::engine::Disturbance::StallScheduler { ns: 60_000_000 };
-        setup.faults.disturbances.push((10_500_000, stall));
-    }
-    run_setup(scenario, system, Box::new(policy), setup, &mut |_| {})
-}
-
-fn setup(
+pub(crate) fn setup(
     scenario: &Scenario,
     system: Option<System>,
     options: &RunOptions,
@@ -191,7 +169,6 @@ fn setup(
         checks: options.checks,
         timeline_spans: options.timeline_spans,
         faults: Faults::default(),
-        mutant: None,
         must_finish: false,
         record: options.record,
         by_cost: options.by_cost,

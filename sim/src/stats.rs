@@ -119,7 +119,13 @@ impl Band {
 /// The nearest-rank percentile of ascending samples. The rank is computed in whole numbers, since
 /// 0.07 * 100 is a little above 7 in floating point and would pick the eighth sample.
 fn nearest_rank<T>(sorted: &[T], percent: u32) -> Option<&T> {
-    let rank = (sorted.len() as u128 * u128::from(percent.min(100))).div_ceil(100);
+    nearest_rank_of(sorted, percent, 100)
+}
+
+/// The same for a quantile of `part` over `whole`, which is not 0.
+pub(crate) fn nearest_rank_of<T>(sorted: &[T], part: u32, whole: u32) -> Option<&T> {
+    let rank = sorted.len() as u128 * u128::from(part.min(whole));
+    let rank = rank.div_ceil(u128::from(whole));
     // The rank is at most the length, so it fits.
     let index = (rank as usize).saturating_sub(1);
     sorted.get(index)

@@ -7,7 +7,7 @@
 //! | [`proof`] | shows that the core and the policies need neither std nor an allocator |
 //! | [`fuzz`] | runs the fuzz targets from the corpora that are checked in |
 //! | [`loom`] | runs the loom models of what threads share |
-//! | [`mutants`] | puts deliberate defects into a copy, which the loom models have to notice |
+//! | [`mutants`] | puts deliberate defects into a copy, which models or tests must notice |
 //! | [`package`] | packages the crates that are published, and builds them from their packages |
 //! | [`hip`] | checks what can be checked about HIP without an AMD GPU |
 //! | [`capi`] | the C API: its headers, its installation, and programs that use it |

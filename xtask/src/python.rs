@@ -68,7 +68,10 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// A Python that is new enough.
-fn interpreter() -> Result<PathBuf> {
+///
+/// # Errors
+/// If there is none and none can be installed.
+pub(crate) fn interpreter() -> Result<PathBuf> {
     let works = |name: &str| succeeds(Command::new(name).args(["-c", CHECK]));
     let name = env::var("PYTHON").unwrap_or_else(|_| "python3".into());
     if works(&name) {

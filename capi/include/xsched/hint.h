@@ -13,39 +13,50 @@ extern "C" {
 
 /**
  * Puts a scheduler and its policy in charge, and returns when its first decisions are carried out.
- * The policy counts for `kSchedulerLocal` alone. `kSchedulerGlobal` is not supported yet.
+ * The policy counts for `kSchedulerLocal` alone. `kSchedulerGlobal` is not supported yet. As with
+ * the C++ XSched, `kSchedulerLocal` without a policy is `kSchedulerAppManaged`, unless a local
+ * scheduler is in charge: then it is `kXSchedErrorInvalidValue`.
  */
 XResult XHintSetScheduler(XSchedulerType scheduler, XPolicyType policy);
 
 /**
- * Sets a priority, -256 (`PRIORITY_NO_EXECUTE`) to 255.
+ * Sets a priority, -256 (`PRIORITY_NO_EXECUTE`) to 255. Below that -255 counts, above it 255.
  */
 XResult XHintPriority(XQueueHandle xq, Priority prio);
 
 /**
- * Sets a share of the device, 0 to 100 percent.
+ * Sets a share of the device, 0 to 100 percent. Others change nothing.
  */
 XResult XHintUtilization(XQueueHandle xq, Utilization util);
 
 /**
- * Sets how long a turn is under policies that take turns, 100 to 10,000,000 microseconds.
+ * Sets a share of the device as a ratio, 0 to 1: `XHintUtilization` with the nearest percent.
+ * Documents about XSched use this name. The C++ XSched does not have this function.
+ */
+XResult XHintSetBandwidthRatio(XQueueHandle xq, double ratio);
+
+/**
+ * Sets how long a turn is under policies that take turns, 100 to 10,000,000 microseconds. Outside
+ * the nearest of these counts, and for `TIMESLICE_UNLIMITED` the longest.
  */
 XResult XHintTimeslice(Timeslice ts_us);
 
 /**
  * Sets after which time a queue that is ready has `crit_prio`, in microseconds up to a day, and
- * `lax_prio` until then. `NO_LAXITY` takes it back.
+ * `lax_prio` until then. `NO_LAXITY`, as any other negative number, takes it back. For 0 the
+ * shortest time counts, above a day a day, and for priorities out of range the nearest.
  */
 XResult XHintLaxity(XQueueHandle xq, Laxity lax_us, Priority lax_prio, Priority crit_prio);
 
 /**
  * Sets the deadline after becoming ready, in microseconds up to a day. `NO_DEADLINE` takes it
- * back.
+ * back. For 0 and other negative numbers the shortest counts, above a day a day.
  */
 XResult XHintDeadline(XQueueHandle xq, Deadline ddl_us);
 
 /**
- * Sets how many queues run at once under `kPolicyKEarliestDeadlineFirst`, 1 to 65,536.
+ * Sets how many queues run at once under `kPolicyKEarliestDeadlineFirst`, 1 to 65,536. 0 changes
+ * nothing, and above that 65,536 counts.
  */
 XResult XHintKDeadline(size_t k);
 

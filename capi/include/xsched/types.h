@@ -57,7 +57,7 @@
 #define TIMESLICE_MAX 10000000
 
 /**
- * No end. `XHintTimeslice` does not take it.
+ * No end: the longest, `TIMESLICE_MAX`.
  */
 #define TIMESLICE_UNLIMITED UINT64_MAX
 
@@ -70,6 +70,32 @@
  * No deadline.
  */
 #define NO_DEADLINE -1
+
+/**
+ * Which policy decides.
+ */
+typedef enum {
+  kPolicyUnknown = 0,
+  kPolicyHighestPriorityFirst = 1,
+  kPolicyHeterogeneousHighestPriorityFirst = 2,
+  kPolicyCPUHighestPriorityFirst = 3,
+  kPolicyUtilizationPartition = 4,
+  kPolicyProcessUtilizationPartition = 5,
+  kPolicyStrictProcessUtilizationPartition = 6,
+  kPolicyKEarliestDeadlineFirst = 7,
+  kPolicyLaxity = 8,
+  kPolicyActiveWindowFirst = 9,
+  kPolicyCompletelyFairScheduler = 10,
+  kPolicyMultiLevelFeedbackQueue = 11,
+  kPolicyMax = 12,
+  kPolicyFirstComeFirstServed = 1000,
+  kPolicyEarliestDeadlineFirst = 1001,
+  kPolicyWeightedFairQueueing = 1002,
+  kPolicyStrictEarliestDeadlineFirst = 1003,
+  kPolicyStrictKEarliestDeadlineFirst = 1004,
+  kPolicyStrictUtilizationPartition = 1005,
+  kPolicyStrictWeightedFairQueueing = 1006,
+} XPolicyType;
 
 /**
  * How a call went.
@@ -283,32 +309,6 @@ typedef enum {
 } XSchedulerType;
 
 /**
- * Which policy decides.
- */
-typedef enum {
-  kPolicyUnknown = 0,
-  kPolicyHighestPriorityFirst = 1,
-  kPolicyHeterogeneousHighestPriorityFirst = 2,
-  kPolicyCPUHighestPriorityFirst = 3,
-  kPolicyUtilizationPartition = 4,
-  kPolicyProcessUtilizationPartition = 5,
-  kPolicyStrictProcessUtilizationPartition = 6,
-  kPolicyKEarliestDeadlineFirst = 7,
-  kPolicyLaxity = 8,
-  kPolicyActiveWindowFirst = 9,
-  kPolicyCompletelyFairScheduler = 10,
-  kPolicyMultiLevelFeedbackQueue = 11,
-  kPolicyMax = 12,
-  kPolicyFirstComeFirstServed = 1000,
-  kPolicyEarliestDeadlineFirst = 1001,
-  kPolicyWeightedFairQueueing = 1002,
-  kPolicyStrictEarliestDeadlineFirst = 1003,
-  kPolicyStrictKEarliestDeadlineFirst = 1004,
-  kPolicyStrictUtilizationPartition = 1005,
-  kPolicyStrictWeightedFairQueueing = 1006,
-} XPolicyType;
-
-/**
  * A device: its type in the upper half, its PCI id in the lower.
  */
 typedef uint64_t XDevice;
@@ -364,5 +364,17 @@ typedef int64_t Laxity;
  * The deadline after becoming ready, in microseconds.
  */
 typedef int64_t Deadline;
+
+/**
+ * Another name of `kPolicyUtilizationPartition`, which documents about XSched use. The C++ XSched
+ * does not have it.
+ */
+#define kPolicyBandwidthPartition kPolicyUtilizationPartition
+
+/**
+ * Another name of `kPolicyLaxity`, which documents about XSched use. The C++ XSched does not have
+ * it.
+ */
+#define kPolicyLaxityBased kPolicyLaxity
 
 #endif  /* XSCHED_TYPES_H */

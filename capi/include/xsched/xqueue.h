@@ -15,7 +15,8 @@ extern "C" {
  * Makes an XQueue for a hardware queue, or answers the one that it has.
  *
  * `level` is 1 to 3, `flags` those of `XQueueCreateFlag`. The threshold is 16 at first, the batch
- * 8. `kXSchedErrorNotSupported` if the hardware queue cannot do the level.
+ * 8. If the hardware queue cannot do the level, the XQueue has the highest that it can, and under
+ * `XSCHED_STRICT` the answer is `kXSchedErrorNotSupported`.
  *
  * # Safety
  * `xq` is null or may be written to.
@@ -24,7 +25,7 @@ XResult XQueueCreate(XQueueHandle *xq, HwQueueHandle hwq, int64_t level, int64_t
 
 /**
  * Resumes an XQueue, waits until everything that was submitted is done, and destroys it. Its
- * stream may be destroyed after that.
+ *stream may be destroyed after that.
  */
 XResult XQueueDestroy(XQueueHandle xq);
 
@@ -58,6 +59,12 @@ XResult XQueueSetLaunchConfig(XQueueHandle xq, int64_t threshold, int64_t batch_
  * caller's still.
  */
 XResult XQueueSubmit(XQueueHandle xq, HwCommandHandle hw_cmd);
+
+/**
+ * Another name of `XQueueSubmit`, which documents about XSched use. The C++ XSched does not have
+ * this function.
+ */
+XResult XQueueLaunch(XQueueHandle xq, HwCommandHandle hw_cmd);
 
 /**
  * Waits until a command that was submitted is done, and answers how it ended. Possible until as

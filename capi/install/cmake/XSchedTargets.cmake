@@ -8,13 +8,13 @@ if(NOT TARGET XSched::preempt)
     INTERFACE_INCLUDE_DIRECTORIES "${_xsched_prefix}/include")
 endif()
 
-foreach(_xsched_hal halhip halcuda halhost)
-  if(NOT TARGET XSched::${_xsched_hal})
-    add_library(XSched::${_xsched_hal} SHARED IMPORTED)
-    set_target_properties(XSched::${_xsched_hal} PROPERTIES
-      IMPORTED_LOCATION "${_xsched_prefix}/lib/lib${_xsched_hal}.so"
-      IMPORTED_SONAME "lib${_xsched_hal}.so"
+foreach(_xsched_library halhip halcuda halhost shimhip shimhost)
+  if(NOT TARGET XSched::${_xsched_library})
+    add_library(XSched::${_xsched_library} SHARED IMPORTED)
+    set_target_properties(XSched::${_xsched_library} PROPERTIES
+      IMPORTED_LOCATION "${_xsched_prefix}/lib/lib${_xsched_library}.so"
+      IMPORTED_SONAME "lib${_xsched_library}.so"
       INTERFACE_LINK_LIBRARIES XSched::preempt)
   endif()
 endforeach()
-unset(_xsched_hal)
+unset(_xsched_library)

@@ -50,7 +50,7 @@ fn a_command_that_is_submitted() {
 #[test]
 fn a_command_that_is_given_back() {
     explore("commands::a_command_that_is_given_back", 6, || {
-        let answers = ask(1, |commands, raw| commands.put_back(raw));
+        let answers = ask(1, Commands::put_back);
         let [Err(why)] = &answers[..] else { panic!("{answers:?}") };
         assert_eq!(why.code, XResult::kXSchedErrorNotAllowed);
     });
@@ -60,7 +60,7 @@ fn a_command_that_is_given_back() {
 #[test]
 fn a_command_that_is_launched() {
     explore("commands::a_command_that_is_launched", 6, || {
-        let answers = ask(1, |commands, raw| commands.launched(raw));
+        let answers = ask(1, Commands::launched);
         let [Err(why)] = &answers[..] else { panic!("{answers:?}") };
         assert_eq!(why.code, XResult::kXSchedErrorNotFound);
     });

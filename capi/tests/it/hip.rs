@@ -1,6 +1,6 @@
 //! Streams: HIP, on the emulated runtime. What a driver refuses and what fails on the device comes
-//! back from the calls, §2.2 of the C++ XSched's defects; levels that a stream does not have are
-//! refused, W-C4.
+//! back from the calls, §2.2 of the C++ XSched's defects; a level that a stream does not have is
+//! never in effect without a word, W-C4.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
@@ -167,7 +167,39 @@ alone!(threads_that_make_a_queue_of_one_stream_get_one, {
     }
 });
 
-alone!(a_level_above_the_streams_is_an_error_that_says_so, {
+#[test]
+fn a_level_above_the_streams_is_taken_as_the_highest_and_said_once() {
+    fn body() {
+        static DONE: AtomicU64 = AtomicU64::new(0);
+        for level in [3, 2, 3] {
+            let stream = hip().stream();
+            let hwq = hwq_of(stream).expect("a hardware queue");
+            let xq = create(hwq, level, 0).expect("an XQueue");
+            // It is at level 1, and says so where the answer counts.
+            assert_eq!(XQueueSetPreemptLevel(xq, 2), kXSchedErrorNotSupported);
+            let before = count(&DONE);
+            ok(XQueueSubmit(xq, command(stream, add, &DONE)));
+            ok(XQueueWaitAll(xq));
+            ok(XQueueSuspend(xq, SYNC));
+            ok(XQueueSubmit(xq, command(stream, add, &DONE)));
+            pause();
+            assert_eq!(count(&DONE), before + 1);
+            ok(XQueueDestroy(xq));
+            assert_eq!(count(&DONE), before + 2);
+            for none in [0, 4, 7, -1] {
+                assert_eq!(create(hwq, none, 0), Err(kXSchedErrorInvalidValue));
+            }
+            ok(HwQueueDestroy(hwq));
+        }
+    }
+    let name = "hip::a_level_above_the_streams_is_taken_as_the_highest_and_said_once";
+    let Some(text) = alone_with(name, &[], body) else { return };
+    let words = "the hardware queue can do level 1 at most";
+    assert_eq!(text.matches(words).count(), 1, "{text}");
+    assert!(text.contains("XSCHED_STRICT=ON"), "{text}");
+}
+
+alone!(a_level_above_the_streams_is_an_error_if_asked_for, [("XSCHED_STRICT", "ON")], {
     let stream = hip().stream();
     let hwq = hwq_of(stream).expect("a hardware queue");
     for level in [2, 3] {

@@ -8,6 +8,7 @@ mod failures;
 mod functions;
 mod handles;
 mod hip;
+mod lenient;
 mod policies;
 mod processes;
 mod queues;

@@ -96,6 +96,22 @@ alone!(under_up_a_queue_without_a_hint_runs_beside_one_with_a_hint, {
     drop(busy);
 });
 
+alone!(a_ratio_of_the_bandwidth_is_a_share, {
+    static CALLS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    ok(XHintSetScheduler(LOCAL, kPolicyBandwidthPartition as i32));
+    ok(XHintTimeslice(2_000));
+    let (small, large) = (host_queue(1), host_queue(1));
+    ok(XHintSetBandwidthRatio(small, 0.1));
+    ok(XHintSetBandwidthRatio(large, 0.9));
+    for none in [-0.01, 1.01, 90.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(XHintSetBandwidthRatio(small, none), kXSchedErrorInvalidValue);
+    }
+    let busy = [Busy::start(small, &CALLS[0]), Busy::start(large, &CALLS[1])];
+    gets_on("the small share", &CALLS[0], 100);
+    assert!(2 * count(&CALLS[1]) > 3 * count(&CALLS[0]), "{CALLS:?}");
+    drop(busy);
+});
+
 alone!(under_kedf_an_idle_queue_takes_no_place, {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     ok(XHintSetScheduler(LOCAL, KEDF));

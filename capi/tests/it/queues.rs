@@ -42,6 +42,16 @@ alone!(a_submitted_command_can_be_waited_for, {
     assert_eq!(state(xq), XQueueState::kQueueStateIdle);
 });
 
+alone!(to_launch_is_another_word_for_to_submit, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(1);
+    let command = counting(&CALLS);
+    ok(XQueueLaunch(xq, command));
+    assert_eq!(XQueueLaunch(xq, command), kXSchedErrorNotFound);
+    ok(XQueueWait(xq, command));
+    assert_eq!((CALLS.load(Ordering::Acquire), submitted(xq)), (1, 1));
+});
+
 alone!(a_value_that_is_not_given_stays, {
     // W-C4: `(4, -1)` ended the process.
     let xq = host_queue(1);

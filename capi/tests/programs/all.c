@@ -34,6 +34,15 @@ static int hints(XQueueHandle xq) {
     OK(XHintLaxity(xq, 1000, PRIORITY_MIN, PRIORITY_MAX));
     OK(XHintDeadline(xq, 1000));
     OK(XHintKDeadline(2));
+    OK(XHintSetScheduler(kSchedulerLocal, kPolicyBandwidthPartition));
+    OK(XHintSetBandwidthRatio(xq, 0.75));
+    EXPECT(kXSchedErrorInvalidValue, XHintSetBandwidthRatio(xq, 75));
+    OK(XHintSetScheduler(kSchedulerLocal, kPolicyLaxityBased));
+    if (kPolicyBandwidthPartition != kPolicyUtilizationPartition) return 1;
+    if (kPolicyLaxityBased != kPolicyLaxity) return 1;
+    /* What the C++ library takes. */
+    OK(XHintPriority(xq, 1000));
+    OK(XHintTimeslice((Timeslice)TIMESLICE_UNLIMITED));
     EXPECT(kXSchedErrorNotSupported,
            XHintSetScheduler(kSchedulerGlobal, kPolicyHighestPriorityFirst));
     return 0;
@@ -68,13 +77,16 @@ static int commands(HwQueueHandle hwq, XQueueHandle xq) {
     OK(HostCommandCreateFunction(&command, count, &calls));
     OK(XQueueSubmit(xq, command));
     OK(XQueueWait(xq, command));
+    OK(HwCommandCreateCallback(&command, count, &calls));
+    OK(XQueueLaunch(xq, command));
+    OK(XQueueWait(xq, command));
     OK(XQueueProfileHwCommandCount(xq, &submitted));
     OK(HwCommandCreateCallback(&command, count, &calls));
     OK(HwQueueLaunch(hwq, command));
     OK(HwQueueSynchronize(hwq));
     OK(HwCommandCreateCallback(&command, count, &calls));
     OK(HwCommandDestroy(command));
-    return submitted != 3 || calls != 3;
+    return submitted != 4 || calls != 4;
 }
 
 int main(void) {

@@ -45,7 +45,7 @@ type Figure = fn(&LatencyFigures) -> Option<f64>;
 /// One of the modes.
 type Of = fn(&Modes) -> &RunFigures;
 
-/// Why the simulator may be off on the processor, and why a policy may cost less than nothing there.
+/// Why the simulator may be off on the processor, where a policy may cost less than nothing.
 const NOTE: &str = "\
 note: a device made of threads wakes one at each change from queue to queue, without a policy after
 each kernel; the simulator's device changes for free\n\n";
@@ -68,7 +68,7 @@ pub(super) fn chosen<D>(device: &str, choice: &Choice<D>, is_asked_for: bool) ->
     let mut text = format!("device: {device} ({hal}{why}); --hal takes another: {others}\n");
     for (hal, why) in &choice.passed_over {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "no {}: {why}", hal.name());
+        let _ = writeln!(text, "{}: {why}", hal.name());
     }
     text
 }
@@ -99,7 +99,7 @@ pub(super) fn report(document: &Document, tasks: &[Task], svg: Option<&Path>) ->
     text += "\nlatency in ms, as measured (and as simulated); ratios to the same task alone\n\n";
     let unscheduled = "unscheduled: each kernel goes straight to its hardware queue (policy fcfs, \
                        which never holds a queue)";
-    let scheduled = format!("scheduled: policy {policy}, level {level}");
+    let scheduled = format!("scheduled: policy {policy}, Lv{level}");
     text += &mode("alone: each task by itself", tasks, &live.alone, &simulated.alone);
     text += &against_alone(unscheduled, tasks, [live, simulated], |m| &m.unscheduled);
     text += &against_alone(&scheduled, tasks, [live, simulated], |m| &m.scheduled);
@@ -298,7 +298,7 @@ mod tests {
             "200.00 (210.00)     100.00     100.00  2.00 (2.10)  2.00 (2.10)",
             "PASS high: P50 scheduled / P50 alone: 1.10, at most 1.15",
             "PASS mid: requests scheduled: 10, at least 2",
-            "scheduled: policy hpf, level 3",
+            "scheduled: policy hpf, Lv3",
             "3.64 (4.00)",
             "distributions: a.svg",
             "a device made of threads",
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(
             chosen("the processor", &fallback, false),
             "device: the processor (host, since no better one works); --hal takes another: cuda, \
-             hip, kfd\nno cuda: no driver\n"
+             hip, kfd\ncuda: no driver\n"
         );
         let asked = Choice { hal: SpinHal::Host, device: (), passed_over: Vec::new() };
         let text = chosen("the processor", &asked, true);

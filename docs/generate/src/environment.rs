@@ -31,7 +31,7 @@ const POLICY: &str = "policy";
 const C_API: &str = "capi/src/env.rs";
 
 /// Every variable of the product. The check below compares names and ranges with the sources.
-const VARIABLES: [Variable; 26] = [
+const VARIABLES: [Variable; 27] = [
     var(
         "XSCHED_SCHEDULER",
         "APP, LCL",
@@ -89,6 +89,13 @@ const VARIABLES: [Variable; 26] = [
         "64 to 65_536",
         "8192",
         "Commands that an XQueue has room for.",
+        C_API,
+    ),
+    var(
+        "XSCHED_STRICT",
+        "ON, OFF",
+        "OFF",
+        "Refuses values out of range and levels that there are not.",
         C_API,
     ),
     var("XLOG_LEVEL", "ERRO, WARN, INFO, DEBG", "WARN", "What is logged to standard error.", C_API),

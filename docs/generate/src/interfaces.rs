@@ -32,7 +32,25 @@ pub(crate) fn c() -> Result<String> {
             out.push_str(&format!("```c\n{declaration}\n```\n\n{doc}\n\n"));
         }
     }
+    let names = other_names(&read(&root().join("capi/include/xsched/types.h"))?);
+    ensure!(!names.is_empty(), "types.h has no other names");
+    out.push_str("## xsched/types.h\n\nOther names of policies.\n\n");
+    for (name, doc) in names {
+        out.push_str(&format!("- `{name}`: {doc}\n"));
+    }
     Ok(out)
+}
+
+/// The enumerators of a header that are other names: each with the comment before it, on one line.
+fn other_names(header: &str) -> Vec<(String, String)> {
+    let parts = header.split("/**\n").filter_map(|part| part.split_once(" */\n#define k"));
+    parts
+        .map(|(comment, rest)| {
+            let name = rest.split_whitespace().next().unwrap_or_default();
+            let lines = comment.lines().map(|line| line.trim_start_matches([' ', '*']));
+            (format!("k{name}"), lines.collect::<Vec<_>>().join(" "))
+        })
+        .collect()
 }
 
 /// The functions that a header declares: each with the comment before it.
@@ -181,6 +199,13 @@ mod tests {
                       * None.\n */\nXResult Do(A a,\n           A b);\n";
         let expected = ("XResult Do(A a,\n           A b);".to_owned(), "Does it.".to_owned());
         assert_eq!(functions(header), [expected]);
+    }
+
+    #[test]
+    fn other_names_have_their_comments_and_limits_are_left_out() {
+        let header = "/**\n * Ten.\n */\n#define TEN 10\n\n/**\n * Another\n * name.\n \
+                      */\n#define kTen kZehn\n";
+        assert_eq!(other_names(header), [("kTen".to_owned(), "Another name.".to_owned())]);
     }
 
     #[test]

@@ -77,8 +77,8 @@ fn mutants(path: &Path) -> Result<BTreeMap<String, String>> {
     let file: Toml = read(path)?.parse().with_context(|| format!("{}", path.display()))?;
     for mutant in file.get("mutant").and_then(toml::Value::as_array).into_iter().flatten() {
         let name = mutant.get("name").and_then(toml::Value::as_str).context("no name")?;
-        let models = mutant.get("models").and_then(toml::Value::as_array).into_iter().flatten();
-        for model in models.filter_map(toml::Value::as_str) {
+        let tests = mutant.get("tests").and_then(toml::Value::as_array).context("no tests")?;
+        for model in tests.iter().filter_map(toml::Value::as_str) {
             let of = by_model.entry(model.to_owned()).or_default();
             if !of.is_empty() {
                 of.push_str("; ");

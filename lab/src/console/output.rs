@@ -29,6 +29,8 @@ pub struct Outputs {
     pub json: Option<Output>,
     /// A picture.
     pub svg: Option<Output>,
+    /// A page.
+    pub html: Option<Output>,
     /// A timeline.
     pub trace: Option<Output>,
     /// A record for `xsched replay`.
@@ -42,6 +44,8 @@ pub struct Places<'a> {
     pub json: Option<&'a Path>,
     /// A picture.
     pub svg: Option<&'a Path>,
+    /// A page.
+    pub html: Option<&'a Path>,
     /// A timeline.
     pub trace: Option<&'a Path>,
     /// A record for `xsched replay`.
@@ -51,20 +55,27 @@ pub struct Places<'a> {
 impl Outputs {
     /// Checks that every place can be written to, so that a mistake shows before a long run.
     pub fn prepare(places: Places<'_>) -> Result<Self, CommandError> {
-        let Places { json, svg, trace, record } = places;
-        let named: Vec<&Path> = [json, svg, trace, record].into_iter().flatten().collect();
+        let Places { json, svg, html, trace, record } = places;
+        let named: Vec<&Path> = [json, svg, html, trace, record].into_iter().flatten().collect();
         for (index, path) in named.iter().enumerate() {
             if named.iter().take(index).any(|earlier| earlier == path) {
                 return Err(CommandError::SamePlace { place: path.display().to_string() });
             }
         }
-        for (option, path) in [("svg", svg), ("trace", trace), ("record", record)] {
+        let others = [("svg", svg), ("html", html), ("trace", trace), ("record", record)];
+        for (option, path) in others {
             if path == Some(Path::new("-")) {
                 return Err(CommandError::NotToStdout { option });
             }
         }
         let open = |path: Option<&Path>| path.map(Output::prepare).transpose();
-        Ok(Self { json: open(json)?, svg: open(svg)?, trace: open(trace)?, record: open(record)? })
+        Ok(Self {
+            json: open(json)?,
+            svg: open(svg)?,
+            html: open(html)?,
+            trace: open(trace)?,
+            record: open(record)?,
+        })
     }
 
     /// Where the tables go: to standard error when standard output is taken.

@@ -11,7 +11,7 @@ use crate::device::{BenchDevice, Described, LabError};
 use crate::error::CommandError;
 use crate::predict::device_for;
 
-/// What is tried where no device was asked for: a GPU first, since whoever has one expects it.
+/// What is tried where no device was asked for: a GPU first, since a user who has one expects it.
 const ORDER: [SpinHal; 3] = [SpinHal::Cuda, SpinHal::Hip, SpinHal::Host];
 
 /// Kernels of a request, all of one length.

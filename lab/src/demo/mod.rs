@@ -15,7 +15,7 @@ use xsched::policies::fcfs::Fcfs;
 use xsched_core::level::Level;
 use xsched_core::policy::Policy;
 use xsched_sim::outcome::{Outcome, TaskOutcome};
-use xsched_sim::report::{Combination, RunFigures, comparison_svg};
+use xsched_sim::report::{Combination, Distributions, RunFigures, comparison_svg};
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::DeviceSpec;
 
@@ -185,11 +185,12 @@ pub fn picture(
     let scheduled = plan.policy.name();
     let mut combinations =
         vec![name("alone", None), name("unscheduled", None), name(scheduled, level)];
-    let mut outcomes = vec![live.alone.clone(), live.unscheduled.clone(), live.scheduled.clone()];
+    let mut outcomes = vec![&live.alone, &live.unscheduled, &live.scheduled];
     if let Some(simulated) = simulated {
         combinations.push(name("simulated unscheduled", None));
         combinations.push(name(&format!("simulated {scheduled}"), level));
-        outcomes.extend([simulated.unscheduled.clone(), simulated.scheduled.clone()]);
+        outcomes.extend([&simulated.unscheduled, &simulated.scheduled]);
     }
-    Ok(comparison_svg(&combinations, &outcomes)?)
+    let runs: Vec<_> = outcomes.into_iter().map(Distributions::of).collect();
+    Ok(comparison_svg(&combinations, &runs.iter().collect::<Vec<_>>())?)
 }

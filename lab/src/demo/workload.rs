@@ -120,8 +120,8 @@ pub fn run<B: BenchDevice>(
     tasks.iter().zip(results).map(outcome).collect()
 }
 
-/// Adds the device to a runtime, and opens a queue on it for each of `configs`, with a gate for each
-/// command where it has gates.
+/// Adds the device to a runtime, and opens a queue on it for each of `configs`, with a gate for
+/// each command where it has gates.
 fn open<B: BenchDevice>(
     bench: &B,
     runtime: &Runtime,

@@ -4,23 +4,20 @@ use xsched_core::message::{HoldState, Order};
 use xsched_core::queue::Signal;
 use xsched_core::time::Instant;
 
-use super::{Engine, Mutant};
+use super::Engine;
 use crate::clock::Event;
 
 impl Engine<'_> {
     /// Sends a queue's report on its way, if it has one.
     pub(super) fn report(&mut self, queue: usize) {
         let q = &mut self.queues[queue];
-        let Some(mut report) = q.machine.poll_report() else { return };
+        let Some(report) = q.machine.poll_report() else { return };
         if let Some(checks) = &mut self.checks {
             match report.hold {
                 HoldState::Held(level) => checks.held(queue, level),
                 HoldState::Running => checks.released(queue),
                 HoldState::Holding | HoldState::Resuming => {}
             }
-        }
-        if self.setup.mutant == Some(Mutant::HidesWaits) {
-            report.waiting = None;
         }
         let at_ns = self.now_ns() + self.scenario.scheduler_latency_ns;
         self.inbox.push_back((at_ns, queue as u32, report));
@@ -67,11 +64,6 @@ impl Engine<'_> {
             let queue = id.index();
             if let Order::Hold { level, .. } = order {
                 self.hold_ordered(queue, level);
-            }
-            if self.setup.mutant == Some(Mutant::LosesRunOrders)
-                && matches!(order, Order::Run { .. })
-            {
-                continue;
             }
             self.outbox.push_back((at_ns, queue as u32, order));
             any = true;
@@ -124,7 +116,7 @@ impl Engine<'_> {
     /// Looks at the lease; if it ran out, every queue stops obeying.
     pub(super) fn on_watchdog(&mut self) {
         let now = self.now();
-        if !self.lease.expired(now) || self.setup.mutant == Some(Mutant::SleepingWatchdog) {
+        if !self.lease.expired(now) {
             return;
         }
         for queue in 0..self.queues.len() {

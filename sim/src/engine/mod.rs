@@ -10,8 +10,6 @@ mod figures;
 mod gating;
 mod lock;
 mod messages;
-#[cfg(test)]
-mod mutants;
 mod queues;
 mod record;
 mod setup;
@@ -40,28 +38,6 @@ use lock::Lock;
 use queues::QueueSim;
 use threads::Thread;
 
-/// A deliberate defect, one per invariant, to show that the checker of that invariant notices.
-#[cfg_attr(not(test), expect(dead_code, reason = "only tests make defects"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mutant {
-    /// Launches pairs of commands in reverse.
-    SwapsLaunches,
-    /// Uses twice the threshold.
-    IgnoresThreshold,
-    /// Answers hold steps without carrying them out.
-    IgnoresHolds,
-    /// Lets waits return when the command was launched.
-    ReturnsEarly,
-    /// Loses the orders to run again.
-    LosesRunOrders,
-    /// Does not tell the scheduler who waits for whom.
-    HidesWaits,
-    /// Has a watchdog that does nothing.
-    SleepingWatchdog,
-    /// Believes in a deeper launch queue than there is.
-    Overfills,
-}
-
 /// How a run is set up, apart from the scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
@@ -70,7 +46,6 @@ pub(crate) struct Setup {
     pub(crate) checks: bool,
     pub(crate) timeline_spans: usize,
     pub(crate) faults: Faults,
-    pub(crate) mutant: Option<Mutant>,
     /// The run stops when all tasks are through, and they must be by the end.
     pub(crate) must_finish: bool,
     /// Whether to write a record.

@@ -9,7 +9,7 @@ use xsched_core::level::Level;
 use xsched_core::queue::{Action, CommandSlot, Outcome, Queue, Retired, Signal};
 use xsched_core::time::Instant;
 
-use super::{Engine, Mutant};
+use super::Engine;
 use crate::clock::Event;
 use crate::device::{Launch, SimRetire, SimSteps, SimSubmit};
 
@@ -47,8 +47,6 @@ pub(super) struct QueueSim<'a> {
     pub(super) suspended: bool,
     /// Since when the scheduler holds it, and how deeply at most.
     pub(super) held: Option<(u64, Level)>,
-    /// A launch that a mutant keeps back to swap it with the next.
-    pub(super) kept_back: Option<(CmdId, bool)>,
     /// A comparator keeps its next command back.
     pub(super) gated: bool,
     /// When the gate is asked again for the sake of time; in the past if that is over.
@@ -84,7 +82,6 @@ impl Engine<'_> {
     }
 
     fn carry_out_steps(&mut self, queue: usize) {
-        let ignore = self.setup.mutant == Some(Mutant::IgnoresHolds);
         while let Some(Action::Step { step, seq }) = self.queues[queue].machine.poll_step() {
             if !step.is_hold()
                 && let Some(checks) = &mut self.checks
@@ -93,8 +90,7 @@ impl Engine<'_> {
             }
             let q = &mut self.queues[queue];
             q.step_seq = seq;
-            let done = if ignore { Ok(StepDone::Now(None)) } else { q.steps.step(step) };
-            match done {
+            match q.steps.step(step) {
                 Ok(StepDone::Now(first)) => self.stepped(queue, Ok(first)),
                 Ok(StepDone::Later) => self.world_notes(),
                 Err(fault) => self.stepped(queue, Err(fault)),
@@ -177,22 +173,6 @@ impl Engine<'_> {
     }
 
     fn launch(&mut self, queue: usize, now: Instant, cmd: CmdId, fence: bool) {
-        if self.setup.mutant == Some(Mutant::SwapsLaunches) {
-            let kept = self.queues[queue].kept_back.take();
-            match kept {
-                None if !fence => self.queues[queue].kept_back = Some((cmd, fence)),
-                None => self.launch_now(queue, now, cmd, fence),
-                Some((first, fence)) => {
-                    self.launch_now(queue, now, cmd, fence);
-                    self.launch_now(queue, now, first, fence);
-                }
-            }
-            return;
-        }
-        self.launch_now(queue, now, cmd, fence);
-    }
-
-    fn launch_now(&mut self, queue: usize, now: Instant, cmd: CmdId, fence: bool) {
         let slow = self.setup.faults.launch_slowdown(now.as_ns());
         let q = &mut self.queues[queue];
         let done_ns = now.as_ns() + q.host_launch_ns.saturating_mul(slow);

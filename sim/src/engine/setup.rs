@@ -21,7 +21,7 @@ use super::figures::Figures;
 use super::lock::Lock;
 use super::queues::QueueSim;
 use super::threads::{Generators, Host, Thread};
-use super::{Engine, Mutant, Setup, Variation};
+use super::{Engine, Setup, Variation};
 use crate::clock::Event;
 use crate::device::{SimBackend, StreamConfig, World};
 use crate::sample;
@@ -167,7 +167,6 @@ impl<'a> Engine<'a> {
         let halves = backend.open(id, config).map_err(|_| SchedulerError::UnknownDevice)?;
         let window = window_of(spec);
         let limit = in_flight_limit(&halves.caps, &window);
-        let (window, caps) = self.sabotage(window, halves.caps);
         let queue_config = QueueConfig { window, level, ..QueueConfig::default() };
         let slots = vec![CommandSlot::default(); spec.capacity as usize].into_boxed_slice();
         let device = &self.scenario.devices[spec.device];
@@ -176,7 +175,7 @@ impl<'a> Engine<'a> {
         let seed = |half: u64| self.setup.seed ^ (number + half);
         Ok(QueueSim {
             id,
-            machine: Queue::new(slots, queue_config, caps),
+            machine: Queue::new(slots, queue_config, halves.caps),
             submit: Checked::new(Faulty::new(halves.submit, rates, seed(0)), contract),
             retire: Checked::new(Faulty::new(halves.retire, rates, seed(1)), contract),
             steps: Checked::new(Faulty::new(halves.preempt, rates, seed(2)), contract),
@@ -195,21 +194,9 @@ impl<'a> Engine<'a> {
             gone: false,
             suspended: false,
             held: None,
-            kept_back: None,
             gated: false,
             asks_at_ns: 0,
         })
-    }
-
-    fn sabotage(&self, mut window: WindowConfig, mut caps: Caps) -> (WindowConfig, Caps) {
-        match self.setup.mutant {
-            Some(Mutant::IgnoresThreshold) => {
-                window = WindowConfig::fixed(window.threshold * 2, window.batch);
-            }
-            Some(Mutant::Overfills) => caps.entries_max = caps.entries_max.saturating_mul(16),
-            _ => {}
-        }
-        (window, caps)
     }
 
     fn add_thread(&mut self, spec: &TaskSpec) {

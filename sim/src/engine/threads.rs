@@ -9,7 +9,7 @@ use xsched_core::id::{CmdId, EventRef};
 use xsched_core::queue::{Status, SubmitError};
 use xsched_core::record::Body;
 
-use super::{Engine, Mutant};
+use super::Engine;
 use crate::clock::Event;
 use crate::sample::{self, Rng, Sampler};
 use crate::scenario::{Arrival, Dist, SyncScope, TaskSpec, recorded_request};
@@ -439,9 +439,8 @@ impl Engine<'_> {
     }
 
     fn complete_own(&mut self, task: usize) {
-        let early = self.setup.mutant == Some(Mutant::ReturnsEarly);
         let q = &self.queues[task].machine;
-        let seen = if early { q.launched() } else { q.retired() };
+        let seen = q.retired();
         let drained = self.threads[task].spec.sync == SyncScope::Stream || self.is_drained(task);
         let thread = &mut self.threads[task];
         for sent in &mut thread.sent {

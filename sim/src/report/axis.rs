@@ -22,6 +22,12 @@ pub(crate) struct Axis {
 
 /// Largest over smallest latency above which an axis is logarithmic.
 const LOG_ABOVE: f64 = 20.0;
+/// Largest over smallest latency from which on an axis may be logarithmic: it has labels then.
+const LOG_FROM: f64 = 5.0;
+/// How much further than most lines one reaches that may be cut.
+const CUT_FROM: f64 = 10.0;
+/// The part of an axis that lines have to take together to be readable.
+const READABLE: f64 = 0.25;
 /// The most labels that a linear axis has, about; a round distance between them may halve it.
 const LABELS: f64 = 8.0;
 
@@ -33,6 +39,60 @@ impl Axis {
         } else {
             Self::linear(min, max)
         }
+    }
+
+    /// An axis on which lines can be read that reach from the first to the second value of `ends`,
+    /// in milliseconds. It is logarithmic if the half of them which ends first would be narrow
+    /// otherwise. If it `may_cut`, it ends before those of the last third do that reach ten times
+    /// as far as the others, if the others would be narrow otherwise.
+    pub(crate) fn readable(ends: &[(f64, f64)], may_cut: bool) -> Self {
+        let mut ends = ends.to_vec();
+        ends.sort_unstable_by(|a, b| a.1.total_cmp(&b.1).then(a.0.total_cmp(&b.0)));
+        // Lines that coincide count once.
+        ends.dedup();
+        let min = ends.iter().map(|end| end.0).fold(f64::INFINITY, f64::min);
+        let most = (ends.len() * 2).div_ceil(3);
+        let mut kept = ends.len();
+        loop {
+            let Some(&(_, max)) = kept.checked_sub(1).and_then(|last| ends.get(last)) else {
+                return Self::new(0.0, 0.0);
+            };
+            let mut axis = Self::new(min, max);
+            let has_log = min > 0.0 && max / min >= LOG_FROM;
+            if has_log && axis.part(&ends[..kept.div_ceil(2)]) < READABLE {
+                axis = Self::log(min, max);
+            }
+            let is_far = may_cut && kept > most && max >= ends[most - 1].1 * CUT_FROM;
+            if !is_far || axis.part(&ends[..most]) >= READABLE {
+                return axis;
+            }
+            kept -= 1;
+        }
+    }
+
+    /// The part of the axis, 0 to 1, that lines with these ends take together.
+    fn part(&self, ends: &[(f64, f64)]) -> f64 {
+        let low = ends.iter().map(|end| end.0).fold(f64::INFINITY, f64::min);
+        let high = ends.iter().map(|end| end.1).fold(0.0, f64::max);
+        self.distance(low, high)
+    }
+
+    /// How far apart two values are, as a part of the axis.
+    pub(crate) fn distance(&self, one: f64, other: f64) -> f64 {
+        if one == other {
+            return 0.0;
+        }
+        (self.place(other) - self.place(one)).abs() / (self.high - self.low)
+    }
+
+    /// Whether a value lies beyond the end of the axis.
+    pub(crate) fn is_cut(&self, ms: f64) -> bool {
+        self.place(ms) > self.high
+    }
+
+    /// The last value on the axis, in milliseconds.
+    pub(crate) fn end(&self) -> f64 {
+        self.range().end
     }
 
     fn linear(min: f64, max: f64) -> Self {
@@ -140,6 +200,34 @@ mod tests {
         let axis = Axis::log(1.0, 100.0);
         let at = |ms: f64| axis.map(&ms, (0, 1000));
         assert!((at(10.0) - at(1.0)).abs_diff(at(100.0) - at(10.0)) <= 1);
+    }
+
+    #[test]
+    fn lines_are_wide_enough() {
+        let slow = (900.0, 1_000.0);
+        let fast = [(10.0, 11.0), (10.5, 12.0), (10.0, 14.0)];
+        let all = [&fast[..], &[slow]].concat();
+        let axis = Axis::readable(&all, true);
+        assert!(axis.is_cut(slow.0) && !axis.is_cut(14.0) && !axis.log, "{axis:?}");
+        assert!(axis.part(&fast) >= READABLE, "{axis:?}");
+        // Where nothing may be cut, and where each line is one of two, all is shown.
+        for axis in [Axis::readable(&all, false), Axis::readable(&[fast[0], slow], true)] {
+            assert!(axis.log && !axis.is_cut(slow.1), "{axis:?}");
+        }
+        // Neither do many lines that coincide make the other one a slow one.
+        let axis = Axis::readable(&[fast[0], fast[0], fast[0], slow], true);
+        assert!(!axis.is_cut(slow.1), "{axis:?}");
+        // A logarithmic axis comes before a cut: these have a ratio of 15.
+        let axis = Axis::readable(&[(1.0, 3.0), (1.0, 3.5), (1.2, 3.2), (12.0, 15.0)], true);
+        assert!(axis.log && !axis.is_cut(15.0), "{axis:?}");
+        // A line that is not much longer than the others is not cut, and without room for labels
+        // the axis is not logarithmic.
+        let axis = Axis::readable(&[(6.37, 6.4), (6.45, 6.5), (6.4, 18.9)], true);
+        assert!(!axis.is_cut(18.9) && !axis.log, "{axis:?}");
+        // And an axis that is wide enough as it is stays linear.
+        assert!(!Axis::readable(&[(1.0, 4.0), (2.0, 8.0)], true).log);
+        assert_eq!(Axis::readable(&[], true), Axis::new(0.0, 0.0));
+        assert!(!Axis::readable(&[(0.0, 1.0), (900.0, 1_000.0)], true).log);
     }
 
     #[test]

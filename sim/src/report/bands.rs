@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
+use super::distributions::Distributions;
 use super::figures::{CheckFigures, LatencyFigures, RunFigures, TaskFigures};
 use crate::scenario::{Metric, Reference, Stat};
 use crate::stats::Band;
@@ -271,6 +272,24 @@ pub struct Series {
     commands: u64,
     bands: Bands,
     references: Vec<ReferenceResult>,
+    overloads: Vec<Overload>,
+    distributions: Distributions,
+}
+
+/// A task whose requests arrived faster than they were served, see
+/// [`is_overloaded`](TaskFigures::is_overloaded).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overload {
+    /// Name of the task.
+    pub task: String,
+    /// Runs in which it was overloaded; at least 1.
+    pub runs: u64,
+    /// The seed of the one of them with the most unfinished requests; the first of several.
+    pub seed: u64,
+    /// Requests that were not complete at the end of that run.
+    pub unfinished: u64,
+    /// Requests that arrived in that run.
+    pub arrived: u64,
 }
 
 impl Series {
@@ -284,7 +303,15 @@ impl Series {
             commands: runs.iter().map(|run| run.commands).sum(),
             bands: Bands::of(runs),
             references: references.iter().map(compare).collect(),
+            overloads: overloads(runs),
+            distributions: Distributions::default(),
         }
+    }
+
+    /// The same with the distributions of its runs, for a picture.
+    #[must_use]
+    pub(crate) fn with_distributions(self, distributions: Distributions) -> Self {
+        Self { distributions, ..self }
     }
 
     /// The run with the first seed.
@@ -317,11 +344,47 @@ impl Series {
         &self.references
     }
 
+    /// The tasks that were overloaded in some run, in the order of the scenario.
+    #[must_use]
+    pub fn overloads(&self) -> &[Overload] {
+        &self.overloads
+    }
+
+    /// The latency distributions of the runs, for [`latency_svg`](super::latency_svg) and
+    /// [`comparison_svg`](super::comparison_svg); empty unless the simulator made the runs.
+    #[must_use]
+    pub fn distributions(&self) -> &Distributions {
+        &self.distributions
+    }
+
     /// Violations of all invariants in all runs.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.bands.checks.values().map(|check| check.violations).sum()
     }
+}
+
+/// The overloads of all runs; runs of one scenario have the same tasks in each place.
+fn overloads(runs: &[RunFigures]) -> Vec<Overload> {
+    let mut found = BTreeMap::<usize, Overload>::new();
+    for run in runs {
+        let tasks = run.tasks.iter().enumerate();
+        for (place, task) in tasks.filter(|(_, task)| task.is_overloaded()) {
+            let (unfinished, arrived) = (task.unfinished, task.arrived());
+            let one =
+                Overload { task: task.name.clone(), runs: 1, seed: run.seed, unfinished, arrived };
+            let Some(worst) = found.get_mut(&place) else {
+                found.insert(place, one);
+                continue;
+            };
+            let runs = worst.runs + 1;
+            if one.unfinished > worst.unfinished {
+                *worst = one;
+            }
+            worst.runs = runs;
+        }
+    }
+    found.into_values().collect()
 }
 
 impl Serialize for Series {
@@ -396,6 +459,16 @@ mod tests {
         assert_eq!(deviation_percent(9.0, 10.0), Some(-10.0));
         assert_eq!(deviation_percent(0.0, 0.0), Some(0.0));
         assert_eq!(deviation_percent(1.0, 0.0), None);
+    }
+
+    #[test]
+    fn an_overload_in_any_run_is_found() {
+        let mut runs = runs(4);
+        assert_eq!(Series::new(&runs, &[]).overloads(), []);
+        // The first run is not overloaded, the second and the fourth are.
+        (runs[1].tasks[1].unfinished, runs[3].tasks[1].unfinished) = (30, 40);
+        let worst = Overload { task: "idle".into(), runs: 2, seed: 4, unfinished: 40, arrived: 40 };
+        assert_eq!(Series::new(&runs, &[]).overloads(), [worst]);
     }
 
     #[test]

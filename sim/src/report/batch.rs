@@ -6,6 +6,7 @@ use std::thread;
 
 use super::bands::Series;
 use super::compare::{Combination, Comparison};
+use super::distributions::{Distributions, RUNS_MAX};
 use super::figures::RunFigures;
 use crate::outcome::Outcome;
 use crate::run::{RunError, RunOptions, run};
@@ -39,14 +40,12 @@ pub fn run_series(
         })
         .collect();
     let mut results = run_all(scenario, &jobs, 1, threads, progress)?;
-    let first = results.first_mut().and_then(|(_, outcome)| outcome.take()).unwrap_or_default();
-    Ok((series(results.iter().map(|(figures, _)| figures), &scenario.references), first))
+    let first = results.first_mut().and_then(|result| result.outcome.take()).unwrap_or_default();
+    Ok((series(results, &scenario.references), first))
 }
 
 /// Runs the scenario under each combination with `seeds` consecutive seeds from `seed` (or that of
 /// the scenario) on, as [`run_series`] does, with the checkers on.
-///
-/// Returns the comparison and, per combination, the outcome of the first seed.
 ///
 /// # Errors
 ///
@@ -58,7 +57,7 @@ pub fn run_comparison(
     seeds: u64,
     threads: usize,
     progress: Progress<'_>,
-) -> Result<(Comparison, Vec<Outcome>), RunError> {
+) -> Result<Comparison, RunError> {
     let seed = seed.unwrap_or(scenario.seed);
     // All combinations with the first seed come first, so that a policy that does not exist is
     // noticed early.
@@ -73,40 +72,61 @@ pub fn run_comparison(
             })
         })
         .collect();
-    let mut results = run_all(scenario, &jobs, combinations.len(), threads, progress)?;
-    let one = |index| {
-        let figures = results.iter().skip(index).step_by(combinations.len());
-        series(figures.map(|(figures, _)| figures), &scenario.references)
-    };
-    let comparison = Comparison {
+    let results = run_all(scenario, &jobs, combinations.len(), threads, progress)?;
+    let mut single: Vec<Vec<OneRun>> = combinations.iter().map(|_| Vec::new()).collect();
+    for (index, result) in results.into_iter().enumerate() {
+        single[index % combinations.len()].push(result);
+    }
+    Ok(Comparison {
         scenario: scenario.name.clone(),
         seed,
-        runs: (0..combinations.len()).map(one).collect(),
+        runs: single.into_iter().map(|runs| series(runs, &scenario.references)).collect(),
         combinations: combinations.to_vec(),
-    };
-    let outcomes = results.iter_mut().filter_map(|(_, outcome)| outcome.take()).collect();
-    Ok((comparison, outcomes))
+    })
 }
 
-fn series<'a>(figures: impl Iterator<Item = &'a RunFigures>, references: &[Reference]) -> Series {
-    Series::new(&figures.cloned().collect::<Vec<_>>(), references)
+/// What is left of a run.
+struct OneRun {
+    figures: RunFigures,
+    distributions: Distributions,
+    /// The whole outcome, of the first run alone: it is too large to keep them all.
+    outcome: Option<Outcome>,
 }
 
-/// Runs the scenario once for each entry of `jobs`. The figures come in the order of the jobs; the
-/// first `keep` come with the whole outcome, of which the others are too large to keep them all.
+fn series(results: Vec<OneRun>, references: &[Reference]) -> Series {
+    let mut figures = Vec::with_capacity(results.len());
+    let mut distributions: Option<Distributions> = None;
+    for result in results {
+        figures.push(result.figures);
+        match &mut distributions {
+            None => distributions = Some(result.distributions),
+            Some(earlier) => earlier.append(result.distributions),
+        }
+    }
+    Series::new(&figures, references).with_distributions(distributions.unwrap_or_default())
+}
+
+/// Runs the scenario once for each entry of `jobs`, which are those of `side_by_side` combinations
+/// with the first seed, then with the second, and so on. The results come in the order of the jobs.
 fn run_all(
     scenario: &Scenario,
     jobs: &[RunOptions],
-    keep: usize,
+    side_by_side: usize,
     threads: usize,
     progress: Progress<'_>,
-) -> Result<Vec<(RunFigures, Option<Outcome>)>, RunError> {
+) -> Result<Vec<OneRun>, RunError> {
     let meter = Meter::new(jobs.len(), progress);
+    let drawn = side_by_side.saturating_mul(RUNS_MAX as usize);
     in_order(jobs, threads, &|index, options| {
         let outcome = run(scenario, options, &mut |part| meter.set(index, part))?;
         meter.set(index, 1.0);
         let figures = RunFigures::of(&outcome);
-        Ok((figures, (index < keep).then_some(outcome)))
+        let distributions = if index < drawn {
+            Distributions::of(&outcome)
+        } else {
+            Distributions { runs: 1, ..Distributions::default() }
+        };
+        Ok(OneRun { figures, distributions, outcome: (index == 0).then_some(outcome) })
     })
 }
 

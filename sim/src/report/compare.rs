@@ -16,7 +16,7 @@ pub struct Combination {
 }
 
 impl Combination {
-    /// For headings and legends: `policy L2`, or just the policy when it never holds.
+    /// For headings and legends: `policy Lv2`, or just the policy when it never holds.
     #[must_use]
     pub fn label(&self) -> String {
         match self.level {

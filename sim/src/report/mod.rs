@@ -15,17 +15,23 @@ mod bands;
 mod batch;
 pub(crate) mod chart;
 mod compare;
+mod distributions;
 mod figures;
+mod panel;
+mod style;
 pub(crate) mod svg;
 mod timeline;
 
 #[cfg(test)]
 pub(crate) mod samples;
 
-pub use bands::{Bands, LatencyBands, ReferenceResult, Series, TaskBands, TotalBands, Verdict};
+pub use bands::{
+    Bands, LatencyBands, Overload, ReferenceResult, Series, TaskBands, TotalBands, Verdict,
+};
 pub use batch::{Progress, in_order, run_comparison, run_series};
 pub use chart::{Bar, Bars, Chart, Line, Plot, charts_svg};
 pub use compare::{Combination, CompareRow, Comparison, combinations};
+pub use distributions::Distributions;
 pub use figures::{
     CheckFigures, DeviceFigures, LatencyFigures, RunFigures, TailFigures, TaskFigures,
 };

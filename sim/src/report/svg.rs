@@ -6,37 +6,19 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use thiserror::Error;
 
-use super::axis::Axis;
 use super::compare::Combination;
-use crate::outcome::Outcome;
-use crate::stats::Summary;
+use super::distributions::{Curve, Distributions};
+use super::panel::{Entry, Panel, merge};
+use super::style::{MAX_STYLES, Style, several_levels, styles};
+use crate::scenario::System;
 
 /// A picture could not be drawn.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("cannot draw the picture: {0}")]
 pub struct SvgError(String);
 
-/// Colours that people with the common kinds of colour blindness can tell apart and that show well
-/// on white (after Okabe and Ito, without the yellow).
-pub(crate) const PALETTE: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(230, 159, 0),
-    RGBColor(70, 70, 70),
-];
-/// When the colours run out they come again in the next pattern: solid, dashed, dotted.
-const PATTERNS: [Option<(i32, i32)>; 3] = [None, Some((12, 6)), Some((3, 5))];
-/// Lines that can be told apart.
-const MAX_LINES: usize = PALETTE.len() * PATTERNS.len();
 /// Panels that fit on a page.
 const MAX_PANELS: usize = 12;
-/// Points of a line; with more samples, evenly spaced ranks are drawn.
-const MAX_POINTS: usize = 400;
-/// The largest samples, which are all drawn.
-const TAIL_POINTS: usize = 20;
 
 /// Text colour and the colour of the frame and of the lines behind the curves.
 pub(crate) const INK: RGBColor = RGBColor(40, 40, 40);
@@ -54,7 +36,7 @@ const LEGEND_LINE: u32 = 18;
 /// Longest name in a legend or title, in characters.
 const MAX_NAME: usize = 32;
 
-type Result<T> = std::result::Result<T, SvgError>;
+pub(super) type Result<T> = std::result::Result<T, SvgError>;
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// What a picture shows.
@@ -62,85 +44,105 @@ struct Figure {
     title: String,
     subtitle: String,
     panels: Vec<Panel>,
-    /// Names of the lines, which have the same style in every panel.
-    legend: Vec<String>,
+    /// What the colours and patterns of the lines mean, if that needs words.
+    key: Vec<&'static str>,
+    /// The lines, which have the same style in every panel.
+    legend: Vec<Entry>,
     /// What was left out, if anything.
     note: Option<String>,
 }
 
-/// One diagram.
-struct Panel {
-    /// Shown above the diagram when there are several.
-    title: String,
-    /// Lines: index into the legend, and the samples in ascending order, of which there are some.
-    lines: Vec<(usize, Summary)>,
-}
-
-/// Draws the distribution of the latencies of each task of a run. Tasks without a completed
+/// Draws the distribution of the latencies of each task, over all runs if there are several: the
+/// median as a line, and a band from the lowest run to the highest. Tasks without a completed
 /// request are left out.
 ///
 /// # Errors
 ///
 /// Only if the drawing library refuses, which it has no reason to.
-pub fn latency_svg(outcome: &Outcome) -> Result<String> {
-    let tasks = outcome.tasks.iter().filter(|task| !task.latencies_ns.is_empty());
-    let mut names = Vec::new();
-    let mut lines = Vec::new();
-    for task in tasks.clone().take(MAX_LINES) {
-        lines.push((lines.len(), Summary::new(task.latencies_ns.clone())));
-        names.push(shorten(&task.name));
-    }
-    draw(&Figure {
-        title: format!("Request latency: {}", shorten(&outcome.scenario)),
-        subtitle: format!(
-            "policy {}, level {}, seed {}",
-            shorten(&outcome.policy),
-            outcome.level,
-            outcome.seed
-        ),
-        panels: vec![Panel { title: String::new(), lines }],
-        legend: names,
-        note: left_out(tasks.count(), MAX_LINES, "task"),
+pub fn latency_svg(runs: &Distributions) -> Result<String> {
+    let tasks = runs.tasks.iter().filter_map(|task| Some((task.name.as_str(), task.curve()?)));
+    let (names, mut curves): (Vec<&str>, Vec<Curve>) = tasks.unzip();
+    let note = left_out(curves.len(), MAX_STYLES, "task");
+    curves.truncate(MAX_STYLES);
+    let policy = shorten(&runs.policy);
+    let what = match runs.policy.parse::<System>() {
+        Ok(_) => format!("system {policy}"),
+        Err(_) => format!("policy {policy}, Lv{}", runs.level),
+    };
+    let styled = (0..MAX_STYLES).map(Style::numbered);
+    draw(Figure {
+        title: format!("Request latency: {}", shorten(&runs.scenario)),
+        subtitle: format!("{what}, {}", seeds(runs)),
+        panels: vec![Panel::new(String::new(), curves.into_iter().enumerate(), false)],
+        key: Vec::new(),
+        legend: names.iter().zip(styled).map(|(name, style)| entry(name, style)).collect(),
+        note,
     })
 }
 
 /// Draws the distribution of the latencies of each task under each combination: one diagram per
-/// task, one line per combination. `outcomes` are the runs of the combinations, in their order.
-/// Tasks that completed no request under any combination are left out, and so are all after the
-/// twelfth.
+/// task, one line per combination, as [`latency_svg`] does. The colour is the policy and, if there
+/// are several levels, the pattern the level. Lines that coincide are drawn as one, and the picture
+/// says so. The axis of a diagram may end before up to a third of its lines do, and says so too.
+///
+/// `runs` are those of the combinations, in their order. Tasks that completed no request under any
+/// combination are left out, and so are all after the twelfth, and all policies after the
+/// fourteenth.
 ///
 /// # Errors
 ///
 /// Only if the drawing library refuses, which it has no reason to.
-pub fn comparison_svg(combinations: &[Combination], outcomes: &[Outcome]) -> Result<String> {
-    let drawn = &outcomes[..outcomes.len().min(MAX_LINES)];
-    let tasks = outcomes.first().map_or(&[][..], |first| &first.tasks);
-    let mut places = Vec::from_iter(0..tasks.len());
-    places.retain(|&place| drawn.iter().any(|outcome| latencies(outcome, place).is_some()));
-    let panel = |&place: &usize| Panel {
-        title: shorten(&tasks[place].name),
-        lines: (0..)
-            .zip(drawn)
-            .filter_map(|(index, outcome)| Some((index, latencies(outcome, place)?)))
-            .map(|(index, samples)| (index, Summary::new(samples.to_vec())))
-            .collect(),
+pub fn comparison_svg(combinations: &[Combination], runs: &[&Distributions]) -> Result<String> {
+    let styles = styles(combinations);
+    let all = combinations.iter().zip(styles).zip(runs);
+    let (legend, drawn): (Vec<Entry>, Vec<&Distributions>) =
+        all.filter_map(|((one, style), runs)| Some((entry(&one.label(), style?), *runs))).unzip();
+    let tasks = runs.first().map_or(&[][..], |first| &first.tasks);
+    let panel = |(place, title): (usize, &str)| {
+        // Runs of one scenario have the same tasks in each place.
+        let curves = drawn
+            .iter()
+            .enumerate()
+            .filter_map(|(index, runs)| Some((index, runs.tasks.get(place)?.curve()?)));
+        Panel::new(shorten(title), curves, true)
     };
-    let scenario = outcomes.first().map_or("", |first| first.scenario.as_str());
-    draw(&Figure {
+    let titles = tasks.iter().map(|task| task.name.as_str()).enumerate();
+    let mut panels: Vec<Panel> = titles.map(panel).filter(|panel| !panel.is_empty()).collect();
+    let note = left_out(panels.len(), MAX_PANELS, "task")
+        .or_else(|| left_out(runs.len(), legend.len(), "combination"));
+    panels.truncate(MAX_PANELS);
+    let scenario = runs.first().map_or("", |first| first.scenario.as_str());
+    let seeds = runs.first().map_or_else(String::new, |first| seeds(first));
+    let key = if several_levels(combinations) {
+        vec!["colour: policy", "pattern: level"]
+    } else {
+        Vec::new()
+    };
+    draw(Figure {
         title: format!("Request latency: {}", shorten(scenario)),
-        subtitle: format!("one diagram per task, seed {}", outcomes.first().map_or(0, |o| o.seed)),
-        panels: places.iter().take(MAX_PANELS).map(panel).collect(),
-        legend: combinations.iter().take(MAX_LINES).map(|c| shorten(&c.label())).collect(),
-        note: left_out(places.len(), MAX_PANELS, "task")
-            .or_else(|| left_out(outcomes.len(), MAX_LINES, "combination")),
+        subtitle: format!("one diagram per task, {seeds}"),
+        panels,
+        key,
+        legend,
+        note,
     })
 }
 
-/// The latencies of the task at this place, if there are any. Runs of one scenario have the same
-/// tasks in each place.
-fn latencies(outcome: &Outcome, place: usize) -> Option<&[u64]> {
-    let samples = outcome.tasks.get(place)?.latencies_ns.as_slice();
-    (!samples.is_empty()).then_some(samples)
+fn entry(name: &str, style: Style) -> Entry {
+    Entry { name: shorten(name), style, same_as: None }
+}
+
+/// Which seeds the lines are of.
+fn seeds(runs: &Distributions) -> String {
+    let Distributions { seed, kept, runs, .. } = *runs;
+    if runs <= 1 {
+        return format!("seed {seed}");
+    }
+    let last = seed.wrapping_add(kept.saturating_sub(1));
+    let rest = if kept < runs { format!(" (the first {kept} of {runs})") } else { String::new() };
+    format!(
+        "seeds {seed} to {last}{rest}: median as a line, band from the lowest seed to the highest"
+    )
 }
 
 /// Says how many of `count` things are not drawn when there is room for `room`.
@@ -175,23 +177,28 @@ struct Layout {
 
 impl Layout {
     fn of(figure: &Figure) -> Self {
-        let count = figure.panels.iter().filter(|panel| !panel.lines.is_empty()).count();
+        let count = figure.panels.len();
         let columns = match count {
             0 | 1 => 1,
             2 | 4 => 2,
             10.. => 4,
             _ => 3,
         };
-        let panel = if count <= 1 { (640, 400) } else { (380, 270) };
-        let longest = figure.legend.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let (width, height) = if count <= 1 { (640, 400) } else { (380, 270) };
+        let width = width * SCALE;
+        let notes = figure.panels.iter().map(|panel| panel.notes_height(&figure.legend, width));
+        let names = figure.legend.iter().map(|entry| entry.name.as_str());
+        let names = names.chain(figure.key.iter().copied());
+        let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+        let lines = figure.legend.len() + figure.key.len();
         Self {
             columns,
             rows: count.div_ceil(columns).max(1),
-            panel: (panel.0 * SCALE, panel.1 * SCALE),
+            panel: (width, height * SCALE + notes.max().unwrap_or(0)),
             head: 58 * SCALE,
             legend: (
                 (longest * CHARACTER) as u32 + 60 * SCALE,
-                (figure.legend.len() as u32 * LEGEND_LINE + 20) * SCALE,
+                (lines as u32 * LEGEND_LINE + 20) * SCALE,
             ),
         }
     }
@@ -209,27 +216,28 @@ impl Layout {
     }
 }
 
-fn draw(figure: &Figure) -> Result<String> {
-    let layout = Layout::of(figure);
+fn draw(mut figure: Figure) -> Result<String> {
+    figure.panels.retain(|panel| !panel.is_empty());
+    merge(&mut figure.legend, &figure.panels);
+    let layout = Layout::of(&figure);
     let size = layout.size();
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE).map_err(failed)?;
         let (head, body) = root.split_vertically(layout.head);
-        draw_head(&head, figure)?;
+        draw_head(&head, &figure)?;
         let (width, height) = layout.diagrams();
         let (diagrams, legend) = body.split_horizontally(width);
         let (diagrams, _) = diagrams.split_vertically(height);
-        let panels: Vec<_> = figure.panels.iter().filter(|p| !p.lines.is_empty()).collect();
-        if panels.is_empty() {
+        if figure.panels.is_empty() {
             draw_nothing(&diagrams)?;
         } else {
             let areas = diagrams.split_evenly((layout.rows, layout.columns));
-            for (area, panel) in areas.iter().zip(&panels) {
-                draw_panel(area, panel)?;
+            for (area, panel) in areas.iter().zip(&figure.panels) {
+                panel.draw(area, &figure.legend)?;
             }
-            draw_legend(&legend, figure)?;
+            draw_legend(&legend, &figure)?;
         }
         root.present().map_err(failed)?;
     }
@@ -269,71 +277,39 @@ fn draw_nothing(area: &Area<'_>) -> Result<()> {
 fn draw_legend(area: &Area<'_>, figure: &Figure) -> Result<()> {
     let scale = SCALE as i32;
     let style = text(12, INK, Pos::new(HPos::Left, VPos::Center));
-    for (index, name) in figure.legend.iter().enumerate() {
-        let y = (20 + LEGEND_LINE as i32 * index as i32) * scale;
-        draw_line(area, vec![(4 * scale, y), (32 * scale, y)], index)?;
-        area.draw_text(name, &style, (40 * scale, y)).map_err(failed)?;
+    let mut y = 20 * scale;
+    for words in &figure.key {
+        let style = text(11, FRAME, Pos::new(HPos::Left, VPos::Center));
+        area.draw_text(words, &style, (4 * scale, y)).map_err(failed)?;
+        y += LEGEND_LINE as i32 * scale;
+    }
+    // Below each line the other names that it has.
+    let first = figure.legend.iter().enumerate().filter(|(_, entry)| entry.same_as.is_none());
+    for (index, entry) in first {
+        draw_line(area, vec![(4 * scale, y), (32 * scale, y)], entry.style)?;
+        area.draw_text(&entry.name, &style, (40 * scale, y)).map_err(failed)?;
+        y += LEGEND_LINE as i32 * scale;
+        for other in figure.legend.iter().filter(|other| other.same_as == Some(index)) {
+            let name = format!("= {}", other.name);
+            area.draw_text(&name, &style, (40 * scale, y)).map_err(failed)?;
+            y += LEGEND_LINE as i32 * scale;
+        }
     }
     Ok(())
 }
 
-fn draw_panel(area: &Area<'_>, panel: &Panel) -> Result<()> {
-    let (Some(min), Some(max)) = (
-        panel.lines.iter().filter_map(|(_, samples)| samples.min()).min(),
-        panel.lines.iter().filter_map(|(_, samples)| samples.max()).max(),
-    ) else {
-        return Ok(());
-    };
-    let axis = Axis::new(milliseconds(min), milliseconds(max));
-    let mut builder = ChartBuilder::on(area);
-    builder
-        .margin(10 * SCALE)
-        .margin_right(18 * SCALE)
-        .x_label_area_size(40 * SCALE)
-        .y_label_area_size(50 * SCALE);
-    if !panel.title.is_empty() {
-        // Above the middle of the diagram, which lies between the labels and the margin.
-        let middle = (area.dim_in_pixel().0 + (50 + 10 - 18) * SCALE) / 2;
-        let style = text(14, INK, Pos::new(HPos::Center, VPos::Top));
-        area.draw_text(&panel.title, &style, (middle as i32, 8 * SCALE as i32)).map_err(failed)?;
-        builder.margin_top(30 * SCALE);
-    }
-    // A little above 100 %, so that a line at the top is not hidden by the edge.
-    let mut chart = builder.build_cartesian_2d(axis, 0.0..101.5).map_err(failed)?;
-    chart
-        .configure_mesh()
-        .y_labels(6)
-        .y_max_light_lines(0)
-        .y_label_formatter(&|share| format!("{share:.0}"))
-        .x_desc("latency (ms)")
-        .y_desc("requests within (%)")
-        .bold_line_style(GRID.stroke_width(SCALE))
-        .light_line_style(FAINT.stroke_width(SCALE))
-        .axis_style(FRAME.stroke_width(SCALE))
-        .label_style(text(11, INK, Pos::default()))
-        .axis_desc_style(text(12, INK, Pos::default()))
-        .draw()
-        .map_err(failed)?;
-    for (index, samples) in &panel.lines {
-        let points = distribution(samples.sorted());
-        let points = points.into_iter().map(|(ns, share)| (milliseconds(ns), share));
-        draw_line(chart.plotting_area(), points.collect(), *index)?;
-    }
-    Ok(())
-}
-
-/// Draws a line in the style that belongs to an entry of the legend.
+/// Draws a line in a style.
 pub(crate) fn draw_line<C>(
     area: &DrawingArea<SVGBackend<'_>, C>,
     points: Vec<C::From>,
-    entry: usize,
+    style: Style,
 ) -> Result<()>
 where
     C: CoordTranslate,
     C::From: Clone + 'static,
 {
-    let color = PALETTE[entry % PALETTE.len()].stroke_width(2 * SCALE);
-    match PATTERNS[entry / PALETTE.len() % PATTERNS.len()] {
+    let color = style.color.stroke_width(style.width * SCALE / 2);
+    match style.pattern {
         None => area.draw(&PathElement::new(points, color)),
         Some((dash, gap)) => {
             let (dash, gap) = (dash * SCALE as i32 / 2, gap * SCALE as i32 / 2);
@@ -343,35 +319,12 @@ where
     .map_err(failed)
 }
 
-/// The points of a cumulative distribution: a latency and the percentage of samples up to it.
-fn distribution(sorted: &[u64]) -> Vec<(u64, f64)> {
-    let count = sorted.len();
-    let share = |samples: usize| samples as f64 / count as f64 * 100.0;
-    let mut points = Vec::new();
-    if count <= MAX_POINTS {
-        for (index, &ns) in sorted.iter().enumerate() {
-            points.push((ns, share(index)));
-            points.push((ns, share(index + 1)));
-        }
-        return points;
-    }
-    let spaced = (0..MAX_POINTS).map(|n| n * count / MAX_POINTS);
-    for index in spaced.chain(count - TAIL_POINTS..count) {
-        points.push((sorted[index], share(index + 1)));
-    }
-    // The last of the spaced ones may lie among the tail.
-    points.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    points
-}
-
-fn milliseconds(ns: u64) -> f64 {
-    ns as f64 / 1e6
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples::{empty_outcome, outcome, task};
+    use crate::outcome::Outcome;
+    use crate::report::samples::{empty_outcome, outcome, scaled, task};
+    use crate::report::style::PALETTE;
 
     fn with_tasks(tasks: impl IntoIterator<Item = (String, Vec<u64>)>) -> Outcome {
         let tasks = tasks.into_iter().map(|(name, latencies)| task(&name, latencies, 1, 0));
@@ -384,8 +337,10 @@ mod tests {
             level: Some(outcome.level),
         };
         let combinations: Vec<_> = outcomes.iter().map(combination).collect();
-        let mut pictures = vec![comparison_svg(&combinations, outcomes).unwrap()];
-        pictures.extend(outcomes.iter().map(|outcome| latency_svg(outcome).unwrap()));
+        let runs: Vec<_> = outcomes.iter().map(Distributions::of).collect();
+        let all: Vec<_> = runs.iter().collect();
+        let mut pictures = vec![comparison_svg(&combinations, &all).unwrap()];
+        pictures.extend(runs.iter().map(|runs| latency_svg(runs).unwrap()));
         for picture in &pictures {
             assert!(picture.starts_with("<svg width="), "{}", &picture[..200]);
             assert!(picture.trim_end().ends_with("</svg>"));
@@ -396,10 +351,11 @@ mod tests {
 
     #[test]
     fn equal_runs_give_equal_pictures() {
-        assert_eq!(latency_svg(&outcome()), latency_svg(&outcome()));
-        let picture = &latency_svg(&outcome()).unwrap();
+        let runs = Distributions::of(&outcome());
+        assert_eq!(latency_svg(&runs), latency_svg(&runs.clone()));
+        let picture = &latency_svg(&runs).unwrap();
         assert!(picture.contains("Request latency: demo"));
-        assert!(picture.contains("policy hpf, level 2, seed 7"));
+        assert!(picture.contains("policy hpf, Lv2, seed 7"));
         assert!(picture.contains("fast") && !picture.contains("idle"));
         assert!(picture.contains("latency (ms)"));
     }
@@ -446,14 +402,138 @@ mod tests {
         }
     }
 
+    fn combination(policy: &str, level: u8) -> Combination {
+        Combination { policy: policy.to_owned(), level: Some(level) }
+    }
+
+    /// A run with these tasks, each of which has latencies from the first to the second number of
+    /// milliseconds.
+    fn ranges(tasks: &[(&str, u64, u64)]) -> Distributions {
+        let spread = |low: u64, high: u64| {
+            (0..=100).map(|n| (low * 100 + (high - low) * n) * 10_000).collect()
+        };
+        let tasks = tasks.iter().map(|&(name, low, high)| (name.to_owned(), spread(low, high)));
+        Distributions::of(&with_tasks(tasks))
+    }
+
+    fn compared(runs: &[(&str, u8, Distributions)]) -> String {
+        let combinations: Vec<_> =
+            runs.iter().map(|(policy, level, _)| combination(policy, *level)).collect();
+        let runs: Vec<_> = runs.iter().map(|(_, _, runs)| runs).collect();
+        comparison_svg(&combinations, &runs).unwrap()
+    }
+
+    /// The colour, the leftmost and the rightmost place of each solid line of a diagram, in pixels
+    /// as shown. The lines in the legend and the dashes of others have few points.
+    fn drawn_lines(picture: &str) -> Vec<(String, f64, f64)> {
+        let lines = picture.lines().filter(|line| line.starts_with("<polyline"));
+        let part = |line: &str, key: &str| {
+            let rest = line.split_once(&format!("{key}=\"")).expect("the attribute").1;
+            rest.split_once('"').expect("its end").0.to_owned()
+        };
+        lines
+            .filter_map(|line| {
+                let points = part(line, "points");
+                let xs: Vec<f64> = points
+                    .split_whitespace()
+                    .filter_map(|point| point.split_once(',')?.0.parse().ok())
+                    .map(|x: f64| x / f64::from(SCALE))
+                    .collect();
+                let ends =
+                    (xs.iter().copied().reduce(f64::min)?, xs.iter().copied().reduce(f64::max)?);
+                (xs.len() > 50).then(|| (part(line, "stroke"), ends.0, ends.1))
+            })
+            .collect()
+    }
+
     #[test]
-    fn a_distribution_climbs_from_0_to_100() {
-        assert_eq!(distribution(&[3, 5]), [(3, 0.0), (3, 50.0), (5, 50.0), (5, 100.0)]);
-        let many: Vec<u64> = (0..10_000).collect();
-        let points = distribution(&many);
-        assert!(points.len() <= MAX_POINTS + TAIL_POINTS);
-        assert!(points.is_sorted_by(|a, b| a.0 <= b.0 && a.1 <= b.1));
-        assert_eq!(points.first().map(|p| p.0), Some(0));
-        assert_eq!(points.last(), Some(&(9_999, 100.0)));
+    fn identical_lines_are_one_with_all_names() {
+        let same = || ranges(&[("a", 10, 20), ("b", 30, 40)]);
+        let other = ranges(&[("a", 12, 24), ("b", 33, 44)]);
+        let picture = compared(&[("fcfs", 1, same()), ("hpf", 1, same()), ("wfq", 1, other)]);
+        assert!(picture.contains("fcfs Lv1") && picture.contains("= hpf Lv1"), "{picture}");
+        assert!(!picture.contains("= wfq") && !picture.contains("one line"), "{picture}");
+        // Two lines in each of the two diagrams.
+        assert_eq!(drawn_lines(&picture).len(), 4, "{picture}");
+    }
+
+    #[test]
+    fn lines_that_coincide_in_one_diagram_are_named_there() {
+        let one = ranges(&[("a", 10, 20), ("b", 30, 40)]);
+        let other = ranges(&[("a", 10, 20), ("b", 31, 44)]);
+        let picture = compared(&[("hpf", 1, one), ("edf", 1, other)]);
+        assert!(picture.contains("one line: hpf Lv1, edf Lv1"), "{picture}");
+        assert!(!picture.contains("= edf"), "{picture}");
+        assert_eq!(drawn_lines(&picture).len(), 3, "{picture}");
+    }
+
+    #[test]
+    fn a_slow_policy_does_not_shrink_the_others() {
+        let run = |low, high| ranges(&[("a", low, high)]);
+        let picture = compared(&[
+            ("fcfs", 1, run(900, 1_000)),
+            ("hpf", 1, run(10, 12)),
+            ("edf", 1, run(10, 13)),
+            ("wfq", 1, run(11, 14)),
+        ]);
+        let lines = drawn_lines(&picture);
+        assert_eq!(lines.len(), 3, "{picture}");
+        for (color, left, right) in &lines {
+            assert!(right - left > 100.0, "{color} takes {left} to {right}");
+        }
+        assert!(picture.contains("cut off: fcfs Lv1 (900 to 1000 ms)"), "{picture}");
+    }
+
+    #[test]
+    fn a_line_that_is_cut_ends_at_the_edge() {
+        let run = |low, high| ranges(&[("a", low, high)]);
+        let all = [run(10, 12), run(10, 13), run(11, 2_000)].map(|run| ("hpf", 1, run));
+        let [one, two, mut long] = all;
+        (long.0, long.1) = ("fcfs", 3);
+        let lines = drawn_lines(&compared(&[one, ("edf", 1, two.2), long]));
+        let right = lines.iter().map(|line| line.2).fold(0.0, f64::max);
+        // The diagram is 640 pixels wide, with a margin of 18 at the right.
+        assert!(right > 600.0 && right <= 622.0, "{lines:?}");
+    }
+
+    #[test]
+    fn several_seeds_are_a_line_and_a_band() {
+        let seeds = |factors: &[u64]| {
+            let mut runs = Distributions::of(&scaled(7, factors[0]));
+            for (seed, &factor) in (8..).zip(&factors[1..]) {
+                runs.append(Distributions::of(&scaled(seed, factor)));
+            }
+            runs
+        };
+        let several = latency_svg(&seeds(&[2, 1, 3])).unwrap();
+        assert_eq!(several.matches("<polygon").count(), 1, "{several}");
+        let words = "seeds 7 to 9: median as a line, band from the lowest seed to the highest";
+        assert!(several.contains(words), "{several}");
+        // The line is that of the seed in the middle, which is not the first.
+        let single = |factor| drawn_lines(&latency_svg(&seeds(&[factor, 1, 3])).unwrap());
+        assert_eq!(drawn_lines(&several), single(2));
+        let one = latency_svg(&seeds(&[2])).unwrap();
+        assert!(!one.contains("<polygon") && one.contains("seed 7"), "{one}");
+        let compared = compared(&[("hpf", 1, seeds(&[2, 1, 3])), ("fcfs", 1, seeds(&[5, 4]))]);
+        assert_eq!(compared.matches("<polygon").count(), 2, "{compared}");
+    }
+
+    #[test]
+    fn the_legend_says_what_colours_and_patterns_mean() {
+        let run = |high| ranges(&[("a", 10, high)]);
+        let levels = compared(&[("hpf", 1, run(20)), ("hpf", 2, run(15)), ("edf", 1, run(30))]);
+        assert!(levels.contains("colour: policy") && levels.contains("pattern: level"), "{levels}");
+        let lines = drawn_lines(&levels);
+        assert_eq!(lines.len(), 2, "the one of Lv2 is dashed: {lines:?}");
+        assert_ne!(lines[0].0, lines[1].0);
+        let one = compared(&[("hpf", 2, run(20)), ("edf", 2, run(30))]);
+        assert!(!one.contains("colour: policy") && drawn_lines(&one).len() == 2, "{one}");
+        let RGBColor(red, green, blue) = PALETTE[1];
+        let color = format!("#{red:02X}{green:02X}{blue:02X}");
+        assert_eq!(
+            (&lines[0].0, &drawn_lines(&one)[0].0),
+            (&color, &color),
+            "hpf keeps its colour"
+        );
     }
 }

@@ -31,7 +31,7 @@ mod value;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use device::{DeviceFile, Origin, OriginKind};
 pub use error::ScenarioError;
@@ -68,15 +68,33 @@ impl Scenario {
     ///
     /// The first mistake in the file or in one that it names, or that one cannot be read.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        Self::load_with_files(path).map(|(scenario, _)| scenario)
+    }
+
+    /// Reads and checks a scenario as [`Scenario::load`] does, and returns it with each file
+    /// that it consists of: its own first, then the device and trace files.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scenario::load`].
+    pub fn load_with_files(path: &Path) -> Result<(Self, Vec<ReadFile>), ScenarioError> {
         let bytes = read_file(path).map_err(|error| ScenarioError::unread(path, &error))?;
-        Self::parse_bytes(&bytes, path, &mut read_file)
+        let mut others = Vec::new();
+        let scenario = Self::parse_bytes(&bytes, path, &mut |path| {
+            let bytes = read_file(path)?;
+            others.push(ReadFile { path: path.to_owned(), content: bytes.clone() });
+            Ok(bytes)
+        })?;
+        let mut files = vec![ReadFile { path: path.to_owned(), content: bytes }];
+        files.append(&mut others);
+        Ok((scenario, files))
     }
 
     /// Checks a scenario that is already in memory. `file` is its name for messages, and trace
     /// files are looked up in the folder that it names.
     ///
     /// ```
-    /// use std::path::Path;
+    /// use std::path::{Path, PathBuf};
     ///
     /// use xsched_sim::scenario::Scenario;
     ///
@@ -124,6 +142,15 @@ impl Scenario {
         let text = text.map_err(|error| trace::not_utf8(bytes, error, file))?;
         Self::parse_with(text, file, read)
     }
+}
+
+/// A file that was read for a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it.
+    pub content: Vec<u8>,
 }
 
 fn check_size(bytes: &[u8], file: &Path) -> Result<(), ScenarioError> {

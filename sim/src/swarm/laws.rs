@@ -2,18 +2,22 @@
 //! it happens. Each also runs under the checkers.
 
 use rand::RngExt;
+use xsched_core::check::Invariant;
 use xsched_core::cost::Reach;
+use xsched_core::policy::Policy as _;
 use xsched_policies::Any;
 
-use super::{draw_device, draw_task, pick, scenario_of, setup_of};
+use super::{draw_device, draw_policy, draw_task, pick, scenario_of, setup_of};
 use crate::engine::Setup;
 use crate::outcome::{Outcome, TaskOutcome};
 use crate::run::run_setup;
-use crate::sample::{Rng, generator};
+use crate::sample::{Rng, below, generator};
 use crate::scenario::{Arrival, Concurrency, DeviceSpec, Dist, Scenario, TaskSpec, WindowSpec};
 
-/// Every so many seeds have such a scenario beside the one with faults.
+/// Of so many seeds, one has a scenario of the first five laws beside the one with faults, one has
+/// many outstanding requests, and one now and then has many tasks.
 const EVERY: u64 = 3;
+const MANY_TASKS_EVERY: u64 = 20;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 /// Slice of level 0 under `mlfq`.
@@ -39,25 +43,31 @@ enum Bound {
     Served { requests: usize },
     /// The device is never idle.
     Busy,
+    /// Since the warm-up the task has completed a request in each gap, give or take two.
+    Throughput { gap_ns: u64 },
+    /// The checkers have looked at so many queues in a millisecond, at most.
+    Looked { per_ms: u64 },
 }
 
 impl Law {
     /// That of a seed, if it has one.
     pub(super) fn new(seed: u64) -> Option<Self> {
-        if !seed.is_multiple_of(EVERY) {
-            return None;
-        }
         let rng = &mut generator(seed, 79);
         let level = rng.random_range(1..=3);
-        let (scenario, bound) = match (seed / EVERY) % 5 {
-            0 => long_commands(seed, rng),
-            1 => many_processes(seed, rng),
-            2 => interrupted_restores(seed, rng),
-            3 => short_gaps(seed, rng),
-            _ => exclusive_device(seed, rng),
+        let (scenario, bound) = match (seed % EVERY, seed / EVERY) {
+            (0, turn) => match turn % 5 {
+                0 => long_commands(seed, rng),
+                1 => many_processes(seed, rng),
+                2 => interrupted_restores(seed, rng),
+                3 => short_gaps(seed, rng),
+                _ => exclusive_device(seed, rng),
+            },
+            (1, _) => many_outstanding(seed, rng),
+            (_, turn) if turn % MANY_TASKS_EVERY == 0 => many_tasks(seed, rng),
+            _ => return None,
         };
         let level = if matches!(bound, Bound::Through { .. }) { 3 } else { level };
-        let must_finish = matches!(bound, Bound::Through { .. });
+        let must_finish = matches!(bound, Bound::Through { .. } | Bound::Looked { .. });
         Some(Self { scenario, setup: Setup { must_finish, ..setup_of(seed, level) }, bound })
     }
 
@@ -79,6 +89,7 @@ impl Law {
         let parts: Vec<f64> = outcome.tasks.iter().map(part).collect();
         let mean = parts.iter().sum::<f64>() / parts.len() as f64;
         let hints = self.scenario.tasks.iter().map(|task| f64::from(task.share.unwrap_or(0)) / 1e2);
+        let looks = outcome.checks[Invariant::FailOpen.name()].observed;
         let holds = match self.bound {
             Bound::Shares { within } => {
                 parts.iter().zip(hints).all(|(part, hint)| (part - hint).abs() <= within)
@@ -89,12 +100,22 @@ impl Law {
                 outcome.tasks.last().is_some_and(|task| task.latencies_ns.len() >= requests)
             }
             Bound::Busy => parts.iter().sum::<f64>() > 0.95,
+            Bound::Throughput { gap_ns } => outcome
+                .tasks
+                .iter()
+                .all(|task| task.completed_in_window().abs_diff(task.measured_ns / gap_ns) <= 2),
+            // One look at the beginning and one at the end are on top.
+            Bound::Looked { per_ms } => looks <= per_ms * (outcome.duration_ns.div_ceil(MS) + 4),
         };
         let least = parts.iter().copied().fold(f64::MAX, f64::min);
         let most = parts.iter().copied().fold(0.0, f64::max);
         let last = parts.last().copied().unwrap_or(0.0);
+        let served = outcome.tasks.last().map_or(0, TaskOutcome::completed_in_window);
         let end_ns = outcome.duration_ns;
-        let found = format!("parts of {least:.4} to {most:.4}, the last {last:.4}, {end_ns} ns");
+        let found = format!(
+            "parts of {least:.4} to {most:.4}, the last {last:.4} with {served} requests, \
+             {looks} looks, {end_ns} ns"
+        );
         (!holds).then(|| format!("{:?} does not hold: {found}", self.bound))
     }
 }
@@ -244,4 +265,45 @@ fn exclusive_device(seed: u64, rng: &mut Rng) -> (Scenario, Bound) {
     let mut tasks: Vec<_> = (0..count).map(|n| endless(n, 200 * US, rng)).collect();
     tasks[count - 1].after = rng.random_bool(0.5).then_some(0);
     (timed("exclusive device", seed, "fcfs", 3_000 * MS, device, tasks), Bound::Busy)
+}
+
+/// A task that has many requests outstanding all the time: because it is a closed loop of so many,
+/// or because each takes long to return although the device has time to spare.
+fn many_outstanding(seed: u64, rng: &mut Rng) -> (Scenario, Bound) {
+    let command_ns = rng.random_range(50 * US..=MS);
+    let outstanding = rng.random_range(16..=1_024_u32);
+    let device = device(one_at_a_time(rng), rng);
+    let task = TaskSpec { outstanding, share: Some(100), ..endless(0, command_ns, rng) };
+    let (gap_ns, device, task) = if rng.random_bool(0.5) {
+        (command_ns, device, task)
+    } else {
+        let gap_ns = command_ns * rng.random_range(105..=400) / 100;
+        // A request is outstanding for less than so many gaps.
+        let host_sync_ns = gap_ns * u64::from(outstanding - 8);
+        let arrival = Arrival::Periodic { period_ns: gap_ns, jitter_ns: 0 };
+        (gap_ns, DeviceSpec { host_sync_ns, ..device }, TaskSpec { arrival, ..task })
+    };
+    let warmup_ns = gap_ns * (u64::from(outstanding) + rng.random_range(0..=500));
+    let duration_ns = warmup_ns + gap_ns * rng.random_range(100..=2_000);
+    let mut scenario = timed("many outstanding", seed, "hpf", duration_ns, device, vec![task]);
+    scenario.policy = Any::NAMES[below(Any::NAMES.len(), rng)].to_owned();
+    (Scenario { warmup_ns, ..scenario }, Bound::Throughput { gap_ns })
+}
+
+/// Thousands of tasks of all kinds, each with little to do.
+fn many_tasks(seed: u64, rng: &mut Rng) -> (Scenario, Bound) {
+    let count = rng.random_range(2_000..=5_000);
+    let device = DeviceSpec { max_level: 3, ..draw_device(0, rng) };
+    let task = |number| TaskSpec {
+        requests: Some(rng.random_range(1..=2)),
+        commands: rng.random_range(1..=3),
+        command: Dist::Constant(pick(&[US, 10 * US], rng)),
+        ..draw_task(number, 1, rng)
+    };
+    let tasks = (0..count).map(task).collect();
+    let mut scenario =
+        Scenario { name: "many tasks".to_owned(), ..scenario_of(seed, vec![device], tasks) };
+    scenario.policy = draw_policy(false, &mut scenario, rng).name().to_owned();
+    // A thousand of them every two milliseconds, however many there are.
+    (scenario, Bound::Looked { per_ms: 600 })
 }

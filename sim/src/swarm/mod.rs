@@ -228,7 +228,6 @@ fn setup_of(seed: u64, level: u8) -> Setup {
         checks: true,
         timeline_spans: 0,
         faults: Faults::default(),
-        mutant: None,
         must_finish: true,
         record: false,
         by_cost: false,

@@ -1,10 +1,13 @@
 //! `cargo xtask capi`: programs in C and C++ use the C API as it is installed.
 //!
-//! 1. The headers are up to date, and compile as C11 and C++17 without a warning.
+//! 1. The headers are up to date, and compile alone and in pairs, in C from C99 on and in C++ from
+//!    C++11 on.
 //! 2. Each library exports what its version script names, and nothing else.
 //! 3. A program that calls every function, as C and as C++, found by pkg-config.
 //! 4. Programs that know nothing of XQueues, with an interposer.
-//! 5. The examples, built by CMake, on the host device and on the emulated HIP runtime.
+//! 5. The examples, built by CMake, on the host device and on the emulated HIP runtime, and a
+//!    program that uses all targets of the CMake package.
+//! 6. The package for Python, beside the libraries.
 //!
 //! Programs find the libraries by `LD_LIBRARY_PATH` alone. gcc and g++ must be there; clang,
 //! pkg-config and CMake are installed from Debian's packages.
@@ -17,12 +20,13 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSymbol};
 
+use super::compile;
 use super::headers;
 use super::install::{self, LIBRARIES, symbols};
 use super::interpose;
 use crate::apt;
 use crate::command::{cargo, run as run_command};
-use crate::{root, target_dir};
+use crate::{python, root, target_dir};
 
 /// Compilers, with their packages and what makes one compile a file as what.
 const COMPILERS: [(&str, &str, &[&str]); 4] = [
@@ -35,9 +39,8 @@ pub(super) const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 /// The program that calls everything.
 const PROGRAM: &str = "capi/tests/programs/all.c";
 const EXAMPLES: [&str; 3] = ["priorities", "manual", "callbacks"];
-/// All headers, as programs include them.
-const INCLUDES: &str = "#include <xsched/xsched.h>\n#include <xsched/hip/hal.h>\n\
-                        #include <xsched/cuda/hal.h>\n#include <xsched/host/hal.h>\n";
+/// The program that uses the package for Python.
+const MODULE: &str = "capi/tests/programs/module.py";
 
 /// Does it.
 ///
@@ -50,23 +53,27 @@ pub fn run() -> Result<()> {
     exports(&prefix)?;
     let made = target_dir().join("capi-programs");
     fs::create_dir_all(&made)?;
-    let all = made.join("headers.c");
-    fs::write(&all, format!("{INCLUDES}int main(void) {{ return (int)kXSchedSuccess; }}\n"))?;
+    compile::run(&prefix.join("include"), &made)?;
     for (compiler, package, language) in COMPILERS {
         if !apt::program(compiler, &[package])? {
             apt::left_out("the C API with another compiler", compiler);
             continue;
         }
-        let include = format!("-I{}", prefix.join("include").display());
-        let mut command = Command::new(compiler);
-        command.args(language).args(WARNINGS).args(["-fsyntax-only", &include]).arg(&all);
-        run_command(&mut command)?;
         program(&prefix, compiler, language, &made.join(format!("all-{compiler}")))?;
     }
     run_command(&mut cargo("build --release --locked -p xsched-hip-emulated"))?;
     bench(&prefix)?;
     interpose::run(&prefix, &made)?;
-    examples(&prefix)
+    examples(&prefix)?;
+    module(&prefix)
+}
+
+/// Uses the package for Python, which finds the libraries by itself.
+fn module(prefix: &Path) -> Result<()> {
+    let mut command = Command::new(python::interpreter()?);
+    command.arg(root().join(MODULE)).arg(prefix.join("lib/libpreempt.so"));
+    command.env("PYTHONPATH", prefix.join("lib/python")).env_remove("LD_LIBRARY_PATH");
+    run_command(command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("XSCHED_LIB_DIR"))
 }
 
 /// Compiles the bench, which needs a GPU to run.
@@ -137,20 +144,14 @@ fn pkg_config(prefix: &Path, backend: &str) -> Result<Vec<String>> {
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Builds the examples by CMake, and runs them on both devices.
+/// Builds the examples and the program that uses all targets by CMake, and runs them.
 fn examples(prefix: &Path) -> Result<()> {
     if !apt::program("cmake", &["cmake", "make"])? {
         apt::left_out("the examples in C++ and the CMake package", "cmake");
         return Ok(());
     }
     let hip = target_dir().join("release/libxsched_hip_emulated.so");
-    let build: PathBuf = target_dir().join("capi-examples");
-    let mut configure = Command::new("cmake");
-    configure.arg("-S").arg(root().join("capi/examples")).arg("-B").arg(&build);
-    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
-    // So that LD_LIBRARY_PATH alone says where the libraries are.
-    run_command(configure.arg("-DCMAKE_SKIP_RPATH=ON"))?;
-    run_command(Command::new("cmake").arg("--build").arg(&build))?;
+    let build = cmake(prefix, "capi/examples")?;
     run_command(Command::new(build.join("first")).env("LD_LIBRARY_PATH", prefix.join("lib")))?;
     for example in EXAMPLES {
         for device in ["host", "hip"] {
@@ -159,5 +160,18 @@ fn examples(prefix: &Path) -> Result<()> {
             run_command(command.env("LD_LIBRARY_PATH", prefix.join("lib")))?;
         }
     }
-    Ok(())
+    let program = cmake(prefix, "capi/tests/cmake")?.join("program");
+    run_command(Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib")))
+}
+
+/// Builds a project by CMake, with what is installed; answers where.
+fn cmake(prefix: &Path, project: &str) -> Result<PathBuf> {
+    let build = target_dir().join(project.replace('/', "-"));
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(root().join(project)).arg("-B").arg(&build);
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+    // So that LD_LIBRARY_PATH alone says where the libraries are.
+    run_command(configure.arg("-DCMAKE_SKIP_RPATH=ON"))?;
+    run_command(Command::new("cmake").arg("--build").arg(&build))?;
+    Ok(build)
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask install`: the C API's libraries, headers, CMake package and pkg-config file.
+//! `cargo xtask install`: the C API's libraries, headers, CMake package, pkg-config files and the
+//! package for Python.
 //!
 //! The libraries are linked here, from what cargo builds as static libraries, because their symbols
 //! have versions: rustc gives the linker a version script of its own, and GNU's takes no second
@@ -36,6 +37,9 @@ const FOLDERS: [(&str, &str); 3] = [
     ("install/pkgconfig", "lib/pkgconfig"),
 ];
 
+/// The package for Python, in the repository and below the prefix.
+const PYTHON: (&str, &str) = ("python/xsched", "lib/python/xsched");
+
 /// Where to.
 #[derive(Args, Debug)]
 pub struct Options {
@@ -62,6 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
     for (from, to) in FOLDERS {
         copy(&root().join("capi").join(from), &options.prefix.join(to))?;
     }
+    python(&options.prefix.join(PYTHON.1))?;
     println!("install: below {}", options.prefix.display());
     Ok(())
 }
@@ -103,6 +108,26 @@ fn link(name: &str, lib: &Path) -> Result<()> {
     }
     command.args(SYSTEM);
     run_command(&mut command)
+}
+
+/// Builds the extension module, and puts the package for Python in a folder. It finds the libraries
+/// above that.
+fn python(package: &Path) -> Result<()> {
+    let mut build = cargo("build --release --locked -p xsched-python");
+    // It is the same for all interpreters, so that none is needed.
+    run_command(build.env("PYO3_NO_PYTHON", "1"))?;
+    for folder in ["scenarios", "devices"] {
+        copy(&root().join("sim").join(folder), &package.join("data").join(folder))?;
+    }
+    let native = (target_dir().join("release/lib_native.so"), package.join("_native.abi3.so"));
+    // Not what a wheel left in folders beside them.
+    let files = fs::read_dir(root().join(PYTHON.0))?.collect::<Result<Vec<_>, _>>()?;
+    let files = files.iter().filter(|entry| entry.path().is_file());
+    let files = files.map(|entry| (entry.path(), package.join(entry.file_name())));
+    for (from, to) in files.chain([native]) {
+        fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
+    }
+    Ok(())
 }
 
 /// Copies a folder's files.

@@ -10,7 +10,7 @@ use toml::Table;
 
 /// Where the lists are.
 const FOLDER: &str = "testkit/mutants";
-/// What a crate's module `sync` gets. It notes that a defect was reached.
+/// What the root of a crate gets. It notes that a defect was reached.
 const FUNCTION: &str = r#"
 /// Whether this deliberate defect is on.
 pub(crate) fn mutant(name: &str) -> bool {
@@ -25,13 +25,14 @@ pub(crate) fn mutant(name: &str) -> bool {
 }
 "#;
 /// What a file with a mutant gets at its end.
-const IMPORT: &str = "\nuse crate::sync::mutant;\n";
+const IMPORT: &str = "\nuse crate::mutant;\n";
 
 /// A crate with mutants.
 #[derive(Debug)]
 pub(super) struct Crate {
     folder: String,
     pub(super) package: String,
+    pub(super) module: String,
     pub(super) mutants: Vec<Mutant>,
 }
 
@@ -41,9 +42,9 @@ pub(super) struct Crate {
 pub(super) struct Mutant {
     pub(super) name: String,
     file: String,
-    /// Models that must fail with it, without `models::`.
-    pub(super) models: Vec<String>,
-    /// What a model's complaint must contain.
+    /// Tests that must fail with it, without the module that all are in.
+    pub(super) tests: Vec<String>,
+    /// What a test's complaint must contain.
     pub(super) says: Option<String>,
     find: String,
     with: String,
@@ -52,7 +53,15 @@ pub(super) struct Mutant {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
+    /// Where the tests are.
+    #[serde(default = "models")]
+    module: String,
     mutant: Vec<Mutant>,
+}
+
+/// Where the loom models are.
+fn models() -> String {
+    "models".to_owned()
 }
 
 impl Mutant {
@@ -64,7 +73,7 @@ impl Mutant {
     fn check(&self, folder: &str) -> Result<()> {
         let place = self.place();
         ensure!(self.file.starts_with(&format!("{folder}/")), "{place}: not a file of {folder}");
-        ensure!(!self.models.is_empty(), "{place}: no model is named that notices it");
+        ensure!(!self.tests.is_empty(), "{place}: no test is named that notices it");
         let call = format!("mutant(\"{}\")", self.name);
         ensure!(self.with.contains(&call), "{place}: the replacement does not call {call}");
         Ok(())
@@ -94,7 +103,7 @@ fn read_crate(root: &Path, path: &Path) -> Result<Crate> {
     let manifest: Table = read_text(&root.join(&folder).join("Cargo.toml"))?.parse()?;
     let package = manifest.get("package").and_then(|package| package.get("name")?.as_str());
     let package = package.with_context(|| format!("{folder}/Cargo.toml names no package"))?;
-    Ok(Crate { package: package.to_owned(), folder, mutants: list.mutant })
+    Ok(Crate { package: package.to_owned(), folder, module: list.module, mutants: list.mutant })
 }
 
 fn read_text(path: &Path) -> Result<String> {
@@ -113,17 +122,14 @@ pub(super) fn replaced(root: &Path, crates: &[Crate]) -> Result<BTreeMap<PathBuf
             let text = replace(&read_text(&root.join(file))?, &mutants)?;
             files.insert(PathBuf::from(file), text + IMPORT);
         }
-        let names =
-            [format!("{}/src/sync.rs", krate.folder), format!("{}/src/sync/mod.rs", krate.folder)];
-        let sync = names.into_iter().find(|name| root.join(name).exists());
-        let sync = sync.with_context(|| format!("{} has no module `sync`", krate.folder))?;
-        let text = match files.remove(Path::new(&sync)) {
+        let lib = format!("{}/src/lib.rs", krate.folder);
+        let text = match files.remove(Path::new(&lib)) {
             // It needs no import of what it defines.
             Some(text) => text.replace(IMPORT, ""),
-            None => read_text(&root.join(&sync))?,
+            None => read_text(&root.join(&lib))?,
         };
-        ensure!(!text.contains("fn mutant("), "{sync} has a function `mutant` of its own");
-        files.insert(PathBuf::from(sync), text + FUNCTION);
+        ensure!(!text.contains("fn mutant("), "{lib} has a function `mutant` of its own");
+        files.insert(PathBuf::from(lib), text + FUNCTION);
     }
     Ok(files)
 }
@@ -158,7 +164,7 @@ mod tests {
         Mutant {
             name: name.to_owned(),
             file: "a/src/lib.rs".to_owned(),
-            models: vec!["m::one".to_owned()],
+            tests: vec!["m::one".to_owned()],
             says: None,
             find: find.to_owned(),
             with: format!("<mutant(\"{name}\")>"),
@@ -188,8 +194,8 @@ mod tests {
     fn a_mutant_that_cannot_work_is_refused() {
         assert!(mutant("x", "y").check("a").is_ok());
         assert!(mutant("x", "y").check("b").is_err());
-        let without_models = Mutant { models: Vec::new(), ..mutant("x", "y") };
-        assert!(without_models.check("a").is_err());
+        let without_tests = Mutant { tests: Vec::new(), ..mutant("x", "y") };
+        assert!(without_tests.check("a").is_err());
         let without_call = Mutant { with: "mutant(\"z\")".to_owned(), ..mutant("x", "y") };
         assert!(without_call.check("a").is_err());
     }

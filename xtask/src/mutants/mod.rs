@@ -1,22 +1,24 @@
-//! `cargo xtask mutants`: deliberate defects that the loom models have to notice.
+//! `cargo xtask mutants`: deliberate defects that loom models, or other unit tests, have to notice.
 //!
 //! `testkit/mutants/<crate folder>.toml` lists them; production code knows nothing of them:
 //!
 //! ```toml
+//! module = "models"                            # where the tests are; this, if not said
+//!
 //! [[mutant]]
 //! name = "stay in front"                       # unique within the file
 //! file = "runtime/src/alarm.rs"
-//! models = ["waiting::one_of_two_leaves"]      # below `models::`; each of them must fail
-//! says = "deadlock"                            # optional: part of the model's complaint
+//! tests = ["waiting::one_of_two_leaves"]       # below the module; each of them must fail
+//! says = "deadlock"                            # optional: part of the test's complaint
 //! find = '''exact text that occurs once in the file'''
 //! with = '''its replacement, in which mutant("stay in front") is true while the defect is on'''
 //! ```
 //!
 //! The chore copies the workspace below the target folder, makes all replacements there, adds the
-//! function `mutant` to each crate's module `sync`, and builds the models once. Each model named
-//! then runs in a process of its own with one defect on. A mutant is noticed if the model fails by
-//! an assertion of its own or by a finding of loom, after it reached the defect. Any other end is
-//! an error: a model that passes, a crash, or a run that takes too long.
+//! function `mutant` to each crate's root, and builds the unit tests of all these crates once. Each
+//! test named then runs in a process of its own with one defect on. A mutant is noticed if the test
+//! fails by an assertion in its module or by a finding of loom, after it reached the defect. Any
+//! other end is an error: a test that passes, a crash, or a run that takes too long.
 
 mod copy;
 mod list;
@@ -38,7 +40,7 @@ use crate::{loom, root, target_dir};
 use list::Crate;
 use trial::Trial;
 
-/// How long one model may run with one mutant.
+/// How long one test may run with one mutant.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Trials that run at a time; each keeps one processor busy.
 const AT_A_TIME: usize = 2;
@@ -46,7 +48,7 @@ const AT_A_TIME: usize = 2;
 /// Which mutants to try.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Options {
-    /// Try only mutants and models whose names contain this.
+    /// Try only mutants and tests whose names contain this.
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 }
@@ -54,7 +56,7 @@ pub struct Options {
 /// Tries all mutants of the repository.
 ///
 /// # Errors
-/// If a model does not notice a mutant, a replacement does not fit its file, or the copy cannot be
+/// If a test does not notice a mutant, a replacement does not fit its file, or the copy cannot be
 /// built.
 pub fn run(options: &Options) -> Result<()> {
     let summary = run_on(&root(), &target_dir().join("mutants"), options)?;
@@ -70,11 +72,11 @@ fn run_on(root: &Path, work: &Path, options: &Options) -> Result<String> {
     copy::mirror(root, &tree, &list::replaced(root, &crates)?)?;
     let programs = build(&tree, &target, &crates)?;
     let trials = trials(&crates, &programs, options)?;
-    ensure!(!trials.is_empty(), "no mutant or model has such a name");
+    ensure!(!trials.is_empty(), "no mutant or test has such a name");
     let start = Instant::now();
     let outcomes = trial::run_all(&trials, AT_A_TIME, LIMIT);
     let width = trials.iter().map(|trial| trial.mutant.name.len()).max().unwrap_or(0);
-    let model_width = trials.iter().map(|trial| trial.model.len()).max().unwrap_or(0);
+    let test_width = trials.iter().map(|trial| trial.test.len()).max().unwrap_or(0);
     let mut failures = 0;
     for (trial, (verdict, time)) in trials.iter().zip(&outcomes) {
         let (said, text) = match verdict {
@@ -82,8 +84,8 @@ fn run_on(root: &Path, work: &Path, options: &Options) -> Result<String> {
             Err(text) => ("FAILED ", text),
         };
         failures += usize::from(verdict.is_err());
-        let (name, model, time) = (&trial.mutant.name, &trial.model, time.as_secs_f64());
-        println!("{said} {name:width$}  {model:model_width$} {time:>6.1} s  {text}");
+        let (name, test, time) = (&trial.mutant.name, &trial.test, time.as_secs_f64());
+        println!("{said} {name:width$}  {test:test_width$} {time:>6.1} s  {text}");
     }
     ensure!(failures == 0, "{failures} of {} trials failed; see the table above", trials.len());
     let mutants: BTreeSet<_> = trials.iter().map(|trial| &trial.mutant.name).collect();
@@ -91,7 +93,7 @@ fn run_on(root: &Path, work: &Path, options: &Options) -> Result<String> {
     Ok(format!("{} mutants noticed in {} trials, {seconds:.1} s", mutants.len(), trials.len()))
 }
 
-/// One trial for each mutant and each of its models. Fails if a model does not exist.
+/// One trial for each mutant and each of its tests. Fails if a test does not exist.
 fn trials<'a>(
     crates: &'a [Crate],
     programs: &'a BTreeMap<String, PathBuf>,
@@ -101,14 +103,15 @@ fn trials<'a>(
     for krate in crates {
         let program = programs.get(&krate.package);
         let program = program.with_context(|| format!("{} has no unit tests", krate.package))?;
-        let models = trial::models(program)?;
+        let tests = trial::tests(program)?;
+        let module = &krate.module;
         for mutant in &krate.mutants {
-            for model in &mutant.models {
-                let exists = models.contains(&format!("models::{model}"));
-                ensure!(exists, "{}: there is no model `{model}`", mutant.place());
-                let wanted = |only: &String| mutant.name.contains(only) || model.contains(only);
+            for test in &mutant.tests {
+                let exists = tests.contains(&format!("{module}::{test}"));
+                ensure!(exists, "{}: there is no test `{module}::{test}`", mutant.place());
+                let wanted = |only: &String| mutant.name.contains(only) || test.contains(only);
                 if options.only.as_ref().is_none_or(wanted) {
-                    trials.push(Trial { program, mutant, model });
+                    trials.push(Trial { program, mutant, module, test });
                 }
             }
         }
@@ -132,7 +135,7 @@ fn share_dependencies(tree: &Path, target: &Path) -> Result<()> {
     run_command(Command::new("cp").arg("--archive").arg(built).arg(target))
 }
 
-/// Builds the models of the copy, and answers the test program of each package.
+/// Builds the unit tests of the copy, and answers the test program of each package.
 fn build(tree: &Path, target: &Path, crates: &[Crate]) -> Result<BTreeMap<String, PathBuf>> {
     let mut command = Command::new("cargo");
     command.current_dir(tree).args(["test", "--profile", loom::PROFILE, "--lib", "--no-run"]);
@@ -140,7 +143,7 @@ fn build(tree: &Path, target: &Path, crates: &[Crate]) -> Result<BTreeMap<String
     command.args(crates.iter().flat_map(|krate| ["--package", &krate.package]));
     command.arg("--target-dir").arg(target);
     command.env("RUSTFLAGS", loom::RUSTFLAGS).env_remove("XSCHED_MUTANT");
-    println!("mutants: building the models in {}", tree.display());
+    println!("mutants: building the tests in {}", tree.display());
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let mut programs = BTreeMap::new();
     for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
@@ -151,7 +154,7 @@ fn build(tree: &Path, target: &Path, crates: &[Crate]) -> Result<BTreeMap<String
         }
     }
     if !child.wait()?.success() {
-        bail!("the models with all mutants cannot be built; do the replacements fit together?");
+        bail!("the tests with all mutants cannot be built; do the replacements fit together?");
     }
     Ok(programs)
 }

@@ -1,4 +1,4 @@
-//! The chore on a workspace of one tiny crate, whose "models" are plain tests.
+//! The chore on a workspace of one tiny crate, whose tests are plain ones.
 
 use super::*;
 
@@ -6,38 +6,37 @@ const WORKSPACE: &str = "[workspace]\nmembers = ['tiny']\nresolver = '3'\n\
                          [profile.models]\ninherits = 'dev'\n";
 const MANIFEST: &str = "[package]\nname = 'tiny'\nversion = '0.1.0'\nedition = '2024'\n";
 const LOCK: &str = "version = 4\n\n[[package]]\nname = \"tiny\"\nversion = \"0.1.0\"\n";
-const LIB: &str = "mod double;\nmod sync;\n#[cfg(test)]\nmod models;\n";
+const LIB: &str = "mod double;\n#[cfg(test)]\nmod checks;\n";
 const DOUBLE: &str = "pub fn double(x: u32) -> u32 {\n    x * 2\n}\n";
-const MODELS: &str = "use crate::double::double;\n\
+const CHECKS: &str = "use crate::double::double;\n\
                       #[test]\nfn of_one() {\n    assert_eq!(double(1), 2, \"not doubled\");\n}\n\
                       #[test]\nfn of_two() {\n    assert_eq!(double(2), 4, \"not doubled\");\n}\n\
                       #[test]\nfn of_nothing() {}\n";
 
 /// The mutant squares: of 2, that is the same.
-fn list(models: &str) -> String {
+fn list(tests: &str) -> String {
     format!(
-        "[[mutant]]\nname = 'square'\nfile = 'tiny/src/double.rs'\nmodels = [{models}]\n\
+        "module = 'checks'\n[[mutant]]\nname = 'square'\nfile = 'tiny/src/double.rs'\ntests = [{tests}]\n\
          says = 'not doubled'\nfind = 'x * 2'\nwith = 'if mutant(\"square\") {{ x * x }} else {{ x * 2 }}'\n"
     )
 }
 
-/// Runs the chore with a list in which the mutant has these models.
-fn tried(test: &str, models: &str) -> Result<String> {
+/// Runs the chore with a list in which the mutant has these tests.
+fn tried(test: &str, tests: &str) -> Result<String> {
     let work = target_dir().join("tmp/mutants").join(test);
     if work.exists() {
         fs::remove_dir_all(&work).expect("it can be removed");
     }
     let root = work.join("workspace");
-    let models = list(models);
+    let list = list(tests);
     let files = [
         ("Cargo.toml", WORKSPACE),
         ("Cargo.lock", LOCK),
         ("tiny/Cargo.toml", MANIFEST),
         ("tiny/src/lib.rs", LIB),
         ("tiny/src/double.rs", DOUBLE),
-        ("tiny/src/models/mod.rs", MODELS),
-        ("tiny/src/sync.rs", ""),
-        ("testkit/mutants/tiny.toml", &models),
+        ("tiny/src/checks.rs", CHECKS),
+        ("testkit/mutants/tiny.toml", &list),
     ];
     for (path, text) in files {
         let path = root.join(path);
@@ -66,9 +65,9 @@ fn a_mutant_that_is_not_reached_fails() {
 }
 
 #[test]
-fn a_model_that_does_not_exist_fails() {
+fn a_test_that_does_not_exist_fails() {
     let error = tried("unknown", "'of_three'").expect_err("there is none");
-    assert!(error.to_string().contains("there is no model `of_three`"), "{error}");
+    assert!(error.to_string().contains("there is no test `checks::of_three`"), "{error}");
 }
 
 #[test]

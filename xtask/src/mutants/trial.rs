@@ -1,4 +1,4 @@
-//! One model with one mutant, in a process of its own.
+//! One test with one mutant, in a process of its own.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -27,10 +27,11 @@ const LOOM: [&str; 3] = ["deadlock", "maximum number of branches", "Causality vi
 pub(super) struct Trial<'a> {
     pub(super) program: &'a Path,
     pub(super) mutant: &'a Mutant,
-    pub(super) model: &'a str,
+    pub(super) module: &'a str,
+    pub(super) test: &'a str,
 }
 
-/// What the model complained of, or why the trial failed.
+/// What the test complained of, or why the trial failed.
 type Verdict = Result<String, String>;
 
 /// Runs all trials, some at a time, and answers in their order.
@@ -64,7 +65,7 @@ fn take<'a, 'b>(next: &AtomicUsize, trials: &'a [Trial<'b>]) -> Option<(usize, &
 }
 
 /// The names of all tests in a test program.
-pub(super) fn models(program: &Path) -> Result<BTreeSet<String>> {
+pub(super) fn tests(program: &Path) -> Result<BTreeSet<String>> {
     let output = Command::new(program).args(["--list", "--format", "terse"]).output();
     let output = output.with_context(|| format!("cannot start {}", program.display()))?;
     ensure!(output.status.success(), "{} cannot list its tests", program.display());
@@ -79,20 +80,53 @@ impl Trial<'_> {
             File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(self.program);
         command.args(["--exact", "--nocapture", "--include-ignored"]);
-        command.arg(format!("models::{}", self.model)).env("XSCHED_MUTANT", &self.mutant.name);
+        command
+            .arg(format!("{}::{}", self.module, self.test))
+            .env("XSCHED_MUTANT", &self.mutant.name);
         command.env_remove("XSCHED_LOOM_LONG").stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(stderr).spawn().context("cannot start the model")?;
+        let child = command.stderr(stderr).spawn().context("cannot start the test")?;
         let status = wait(child, limit)?;
         let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
         fs::remove_file(log)?;
-        Ok(judge(self.mutant, status, &String::from_utf8_lossy(&text)))
+        Ok(self.judge(status, &String::from_utf8_lossy(&text)))
     }
 
-    /// Where the model's complaint goes, beside the program.
+    /// Where the test's complaint goes, beside the program.
     fn log(&self) -> PathBuf {
         let plain = |text: &str| text.replace(|c: char| !c.is_alphanumeric(), "-");
-        let (mutant, model) = (plain(&self.mutant.name), plain(self.model));
-        self.program.with_extension(format!("{mutant}.{model}.log"))
+        let (mutant, test) = (plain(&self.mutant.name), plain(self.test));
+        self.program.with_extension(format!("{mutant}.{test}.log"))
+    }
+
+    /// Whether the test noticed the mutant, by how it ended and what it wrote.
+    fn judge(&self, status: Option<ExitStatus>, text: &str) -> Verdict {
+        let Some(status) = status else { return Err("the test did not end in time".to_owned()) };
+        if status.success() || text.contains(PASSED) {
+            return Err("the test passes, it does not notice the mutant".to_owned());
+        }
+        if !text.lines().any(|line| line.strip_prefix(REACHED) == Some(&self.mutant.name)) {
+            return Err(format!("the test failed before it reached the mutant:\n{text}"));
+        }
+        self.complaint(status, text).map_err(|error| format!("{error}; the test wrote:\n{text}"))
+    }
+
+    /// What the test said when it panicked, in short.
+    fn complaint(&self, status: ExitStatus, text: &str) -> Result<String> {
+        ensure!(status.code() == Some(PANICKED), "{status} is not how a test ends that failed");
+        let mut lines = text.lines().skip_while(|line| !line.contains("panicked at "));
+        let Some((_, place)) = lines.next().and_then(|line| line.split_once("panicked at ")) else {
+            bail!("there is no panic");
+        };
+        let message = lines.next().unwrap_or_default();
+        let module = format!("src/{}", self.module.replace("::", "/"));
+        let is_own = [".rs:", "/"].iter().any(|end| place.contains(&(module.clone() + end)));
+        let is_finding = is_own || LOOM.iter().any(|say| message.contains(say));
+        ensure!(is_finding, "neither an assertion of a test nor a finding of loom at {place}");
+        if let Some(says) = &self.mutant.says {
+            ensure!(text.contains(says), "the complaint does not contain `{says}`");
+        }
+        // Of a deadlock, the state of all threads follows.
+        Ok(message.split("; ").next().unwrap_or_default().to_owned())
     }
 }
 
@@ -110,48 +144,23 @@ fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-/// Whether the model noticed the mutant, by how it ended and what it wrote.
-fn judge(mutant: &Mutant, status: Option<ExitStatus>, text: &str) -> Verdict {
-    let Some(status) = status else { return Err("the model did not end in time".to_owned()) };
-    if status.success() || text.contains(PASSED) {
-        return Err("the model passes, it does not notice the mutant".to_owned());
-    }
-    if !text.lines().any(|line| line.strip_prefix(REACHED) == Some(&mutant.name)) {
-        return Err(format!("the model failed before it reached the mutant:\n{text}"));
-    }
-    complaint(mutant, status, text).map_err(|error| format!("{error}; the model wrote:\n{text}"))
-}
-
-/// What the model said when it panicked, in short.
-fn complaint(mutant: &Mutant, status: ExitStatus, text: &str) -> Result<String> {
-    ensure!(status.code() == Some(PANICKED), "{status} is not how a model ends that failed");
-    let mut lines = text.lines().skip_while(|line| !line.contains("panicked at "));
-    let Some((_, place)) = lines.next().and_then(|line| line.split_once("panicked at ")) else {
-        bail!("there is no panic");
-    };
-    let message = lines.next().unwrap_or_default();
-    let is_finding = place.contains("src/models/") || LOOM.iter().any(|say| message.contains(say));
-    ensure!(is_finding, "neither an assertion of a model nor a finding of loom at {place}");
-    if let Some(says) = &mutant.says {
-        ensure!(text.contains(says), "the complaint does not contain `{says}`");
-    }
-    // Of a deadlock, the state of all threads follows.
-    Ok(message.split("; ").next().unwrap_or_default().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
 
-    const MUTANT: &str = "name = 'x'\nfile = ''\nmodels = []\nfind = ''\nwith = ''\n";
+    const MUTANT: &str = "name = 'x'\nfile = ''\ntests = []\nfind = ''\nwith = ''\n";
     const REACHED: &str = "mutant reached: x\n";
     const ASSERTION: &str = "panicked at runtime/src/models/a.rs:1:2:\nit went missing\n";
 
+    fn trial<'a>(mutant: &'a Mutant, module: &'a str) -> Trial<'a> {
+        Trial { program: Path::new("x"), mutant, module, test: "x" }
+    }
+
     fn judged(code: i32, text: &str, says: &str) -> Verdict {
         let mutant = toml::from_str(&format!("{MUTANT}says = '{says}'")).expect("a mutant");
-        judge(&mutant, Some(ExitStatus::from_raw(code << 8)), text)
+        trial(&mutant, "models").judge(Some(ExitStatus::from_raw(code << 8)), text)
     }
 
     fn refused(code: i32, text: &str, says: &str) -> String {
@@ -167,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn an_assertion_counts_in_the_module_of_the_tests() {
+        let mutant = toml::from_str(MUTANT).expect("a mutant");
+        let judged = |module| {
+            let text = format!("{REACHED}panicked at sim/src/engine/sound.rs:1:2:\nit is not\n");
+            trial(&mutant, module).judge(Some(ExitStatus::from_raw(101 << 8)), &text)
+        };
+        assert_eq!(judged("engine::sound").as_deref(), Ok("it is not"));
+        assert_eq!(judged("engine").as_deref(), Ok("it is not"));
+        assert!(judged("engine::so").is_err_and(|why| why.contains("neither an assertion")));
+    }
+
+    #[test]
     fn no_other_end_counts() {
         let text = format!("{REACHED}a::b: 7 orders in 0.1 s\n");
         assert!(refused(0, &text, "").contains("does not notice"));
@@ -179,8 +200,9 @@ mod tests {
         assert!(refused(101, &elsewhere, "").contains("neither an assertion"));
         assert!(refused(101, REACHED, "").contains("no panic"));
         let mutant = toml::from_str(MUTANT).expect("a mutant");
-        assert!(judge(&mutant, None, REACHED).is_err_and(|why| why.contains("in time")));
+        let trial = trial(&mutant, "models");
+        assert!(trial.judge(None, REACHED).is_err_and(|why| why.contains("in time")));
         let killed = ExitStatus::from_raw(9);
-        assert!(judge(&mutant, Some(killed), &text).is_err_and(|why| why.contains("is not how")));
+        assert!(trial.judge(Some(killed), &text).is_err_and(|why| why.contains("is not how")));
     }
 }

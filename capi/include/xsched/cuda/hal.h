@@ -7,8 +7,12 @@
 #include <stdint.h>
 #include "xsched/types.h"
 
-/* As cuda.h has it, which need not be included. */
+/* As cuda.h has it, which need not be included. Before C11 a name cannot be declared twice, so
+   it is that header's. */
+struct CUstream_st;
+#if defined(__cplusplus) || __STDC_VERSION__ >= 201112L
 typedef struct CUstream_st *CUstream;
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,7 +26,7 @@ extern "C" {
  * `hwq` is null or may be written to. The stream is alive, is of its device's primary context, and
  * outlives the hardware queue.
  */
-XResult CudaQueueCreate(HwQueueHandle *hwq, CUstream stream);
+XResult CudaQueueCreate(HwQueueHandle *hwq, struct CUstream_st *stream);
 
 /**
  * Answers the hardware queue of a stream; `kXSchedErrorNotFound` if it has none.
@@ -30,7 +34,7 @@ XResult CudaQueueCreate(HwQueueHandle *hwq, CUstream stream);
  * # Safety
  * `hwq` is null or may be written to.
  */
-XResult CudaQueueGet(HwQueueHandle *hwq, CUstream stream);
+XResult CudaQueueGet(HwQueueHandle *hwq, struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }  // extern "C"

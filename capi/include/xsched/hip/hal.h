@@ -7,8 +7,12 @@
 #include <stdint.h>
 #include "xsched/types.h"
 
-/* As hip/hip_runtime.h has it, which need not be included. */
+/* As hip/hip_runtime.h has it, which need not be included. Before C11 a name cannot be
+   declared twice, so it is that header's. */
+struct ihipStream_t;
+#if defined(__cplusplus) || __STDC_VERSION__ >= 201112L
 typedef struct ihipStream_t *hipStream_t;
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +25,7 @@ extern "C" {
  * # Safety
  * `hwq` is null or may be written to. The stream is alive, and outlives the hardware queue.
  */
-XResult HipQueueCreate(HwQueueHandle *hwq, hipStream_t stream);
+XResult HipQueueCreate(HwQueueHandle *hwq, struct ihipStream_t *stream);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -6,9 +6,10 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Chart, Entry, Result, Sign, builder, shade};
+use super::{Chart, Entry, Result, Sign, builder};
 use crate::report::axis::Axis;
-use crate::report::svg::{Area, INK, PALETTE, SCALE, draw_line, failed, text};
+use crate::report::style::{PALETTE, Style, shade};
+use crate::report::svg::{Area, INK, SCALE, draw_line, failed, text};
 
 /// Bars in groups.
 #[derive(Clone, Debug)]
@@ -155,7 +156,11 @@ impl Bars {
             self.draw_kind(plane.plotting_area(), index, base)?;
         }
         if let Some((_, height)) = self.line {
-            draw_line(plane.plotting_area(), vec![(0.0, height), (end, height)], LINE)?;
+            draw_line(
+                plane.plotting_area(),
+                vec![(0.0, height), (end, height)],
+                Style::numbered(LINE),
+            )?;
         }
         let bottom = plane.y_range().start;
         let places = (0..self.groups.len()).map(|n| plane.backend_coord(&(n as f64 + 0.5, bottom)));

@@ -3,9 +3,10 @@
 use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 
-use super::{Chart, Entry, Result, Sign, builder, shade};
+use super::{Chart, Entry, Result, Sign, builder};
 use crate::report::axis::Axis;
-use crate::report::svg::{Area, PALETTE, SCALE, draw_line, failed};
+use crate::report::style::{Style, shade};
+use crate::report::svg::{Area, SCALE, draw_line, failed};
 use crate::stats::Summary;
 
 /// A curve, or points.
@@ -70,13 +71,13 @@ impl Line {
         C: CoordTranslate<From = (f64, f64)>,
     {
         if self.shape != Shape::Marks && self.points.len() > 1 {
-            draw_line(area, self.points.clone(), style)?;
+            draw_line(area, self.points.clone(), Style::numbered(style))?;
         }
         if self.shape == Shape::Curve {
             return Ok(());
         }
-        let color =
-            if self.shape == Shape::Marks { shade(style) } else { PALETTE[style % PALETTE.len()] };
+        let marks = self.shape == Shape::Marks;
+        let color = if marks { shade(style) } else { Style::numbered(style).color };
         let (size, look) = match self.shape {
             Shape::Marks => (4 * SCALE, color.stroke_width(2 * SCALE)),
             _ => (3 * SCALE, color.filled()),

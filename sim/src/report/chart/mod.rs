@@ -11,9 +11,8 @@ pub use bars::{Bar, Bars};
 pub use lines::Line;
 
 use super::axis::Axis;
-use super::svg::{
-    Area, FAINT, FRAME, GRID, INK, PALETTE, SCALE, SvgError, draw_line, failed, shrink, text,
-};
+use super::style::{Style, shade};
+use super::svg::{Area, FAINT, FRAME, GRID, INK, SCALE, SvgError, draw_line, failed, shrink, text};
 
 type Result<T> = std::result::Result<T, SvgError>;
 
@@ -151,15 +150,6 @@ fn near_axis(values: &[f64]) -> Axis {
     Axis::new(values().fold(largest, f64::min).max(0.0), largest)
 }
 
-/// The colour of a kind of bars. When the colours run out they come again, darker.
-fn shade(index: usize) -> RGBColor {
-    let RGBColor(red, green, blue) = PALETTE[index % PALETTE.len()];
-    if index < PALETTE.len() {
-        return RGBColor(red, green, blue);
-    }
-    RGBColor(red / 2, green / 2, blue / 2)
-}
-
 /// A line of the legend: how it looks and what it is called.
 type Entry<'a> = (Sign, &'a str);
 
@@ -193,7 +183,10 @@ fn draw_sign(area: &Area<'_>, sign: Sign, y: i32) -> Result<()> {
             let corners = [(14 * scale, y - 5 * scale), (24 * scale, y + 5 * scale)];
             area.draw(&Rectangle::new(corners, color)).map_err(failed)
         }
-        Sign::Line(style) => draw_line(area, vec![(6 * scale, y), (32 * scale, y)], style),
+        Sign::Line(style) => {
+            let ends = vec![(6 * scale, y), (32 * scale, y)];
+            draw_line(area, ends, Style::numbered(style))
+        }
         Sign::Across => {
             let ends = vec![(10 * scale, y), (28 * scale, y)];
             area.draw(&PathElement::new(ends, INK.stroke_width(3 * SCALE))).map_err(failed)
@@ -251,12 +244,6 @@ mod tests {
         let near = near_axis(&[70.0, f64::NAN, 78.0]).range();
         assert!(near.start > 60.0 && near.start < 70.0 && near.end > 78.0, "{near:?}");
         assert!(near_axis(&[-1.0]).range().start >= 0.0);
-    }
-
-    #[test]
-    fn colours_that_come_again_are_darker() {
-        assert_ne!(shade(7), shade(0));
-        assert_eq!(shade(6), PALETTE[6]);
     }
 
     #[test]

@@ -1,0 +1,89 @@
+//! Calls that the C++ XSched takes though it cannot do what they say.
+//!
+//! Programs written for it ignore its answers, so such a call is taken here too, as the C++ XSched
+//! takes it or as near as this library can, and the log says what it comes to, once for each kind.
+//! `XSCHED_STRICT=ON` has such calls refused.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::refusal::{Answer, Refusal};
+
+/// What a call is about. Each is said once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum About {
+    Priority,
+    Utilization,
+    Timeslice,
+    Laxity,
+    LaxityPriority,
+    Deadline,
+    K,
+    Policy,
+    Level,
+}
+
+/// Whether such calls are taken, and which kinds the log has.
+#[derive(Debug)]
+pub(crate) struct Leniency {
+    strict: bool,
+    said: AtomicU32,
+}
+
+impl Leniency {
+    pub(crate) const fn new(strict: bool) -> Self {
+        Self { strict, said: AtomicU32::new(0) }
+    }
+
+    /// Takes a call that cannot be done as it is: the log says why, and what it comes to instead.
+    ///
+    /// # Errors
+    /// The refusal, if such calls are to be refused.
+    pub(crate) fn take(&self, about: About, refusal: Refusal, instead: impl Display) -> Answer {
+        if self.strict {
+            return Err(refusal);
+        }
+        let bit = 1 << about as u32;
+        if self.said.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            tracing::warn!(
+                "{}; {instead} (said once; XSCHED_STRICT=ON refuses such calls)",
+                refusal.why
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The values that a hint can have.
+#[derive(Debug)]
+pub(crate) struct Range {
+    pub(crate) about: About,
+    /// For messages.
+    pub(crate) name: &'static str,
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+}
+
+impl Range {
+    /// Whether it has a value. Where not, the call comes to something else or is refused.
+    pub(crate) fn has(
+        &self,
+        leniency: &Leniency,
+        value: i64,
+        instead: impl Display,
+    ) -> Answer<bool> {
+        let Self { about, name, min, max } = self;
+        if (*min..=*max).contains(&value) {
+            return Ok(true);
+        }
+        let why = format!("{name} must be {min} to {max}, is {value}");
+        leniency.take(*about, Refusal::invalid(why), instead)?;
+        Ok(false)
+    }
+
+    /// A value if it is in the range; otherwise `instead` counts, or the call is refused.
+    pub(crate) fn or(&self, leniency: &Leniency, value: i64, instead: i64) -> Answer<i64> {
+        let has = self.has(leniency, value, format_args!("{instead} counts"))?;
+        Ok(if has { value } else { instead })
+    }
+}
