@@ -233,7 +233,7 @@ impl Commands {
     }
 
     /// Places in use and free together.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
     fn places(&self) -> usize {
         self.parts.iter().map(|part| part.lock().places.len()).sum()
     }

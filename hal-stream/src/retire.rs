@@ -52,9 +52,9 @@ impl Pace {
 
 /// Predicted work that is worth a measurement, in nanoseconds: reading the time between two events
 /// takes the host microseconds.
-pub(crate) const SPAN_NS: u64 = 20_000;
+const SPAN_NS: u64 = 20_000;
 /// The same where more has completed, so that what another queue had a part in stays apart.
-const SPLIT_NS: u64 = 50_000;
+pub(crate) const SPLIT_NS: u64 = 50_000;
 /// A queue whose gate is closed has nothing to report for so long, in nanoseconds, unless the hold
 /// ends, of which the runtime is told.
 const CLOSED_NS: u64 = 5_000_000;

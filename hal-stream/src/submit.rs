@@ -13,7 +13,7 @@ use crate::command::StreamCommand;
 use crate::error::StreamError;
 use crate::predict::Placement;
 use crate::queue::{Fence, Queue, Seen};
-use crate::retire::SPAN_NS;
+use crate::retire::SPLIT_NS;
 
 /// Launches into a stream.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ const MEASURED: u32 = 16;
 
 /// Whether it is known to be less work than is worth a measurement.
 fn is_little(expected_ns: Option<u64>) -> bool {
-    expected_ns.is_some_and(|ns| ns < SPAN_NS)
+    expected_ns.is_some_and(|ns| ns < SPLIT_NS)
 }
 
 /// What a command needs besides its launch.
