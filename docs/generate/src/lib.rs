@@ -4,6 +4,7 @@
 //! What stands between them comes from `PARTS`: the reference from the code, tables from the
 //! records in `benches/results`.
 
+mod capi_rows;
 mod commands;
 mod environment;
 mod h200;
@@ -29,7 +30,7 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 26] = [
+const PARTS: [Part; 27] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("metrics", metrics::reference),
@@ -49,6 +50,7 @@ const PARTS: [Part; 26] = [
     ("h200-graphs", h200::graphs),
     ("h200-graph-pairs", h200::graph_pairs),
     ("h200-capi", h200::c_api),
+    ("h200-capi-rows", capi_rows::table),
     ("h200-hip", h200::hip),
     ("host-preempt", h200::host_preempt),
     ("predictions", simulated::predictions),
