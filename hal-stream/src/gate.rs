@@ -13,7 +13,8 @@ pub(crate) const OWN: u32 = 1;
 ///
 /// The gate is closed while its queue is *held*, unless it is *forced open*: by a host call that
 /// cannot end while a gate is closed, or by the watch that has found a launch blocked. Its lock
-/// guards all of that. Only the device reads the word without the lock.
+/// guards all of that. Only the device reads the word without the lock. The word belongs to the
+/// queue, and is not touched any more once that has gone, though the watch may still have the gate.
 #[derive(Debug)]
 pub(crate) struct Gate<W> {
     word: W,
@@ -24,6 +25,8 @@ pub(crate) struct Gate<W> {
 struct State {
     held: bool,
     forced_open: u32,
+    /// The queue has gone, and its word with it.
+    gone: bool,
     closed_since: Option<Instant>,
     held_ns: u64,
     opened_at: Option<Instant>,
@@ -53,7 +56,9 @@ impl<W: Word> Gate<W> {
         state.forced_open += 1;
         let closed = state.closed_since.is_some();
         self.apply(&mut state);
-        self.word.clear(!0);
+        if !state.gone {
+            self.word.clear(!0);
+        }
         closed
     }
 
@@ -66,12 +71,24 @@ impl<W: Word> Gate<W> {
 
     /// The heartbeat of the other processes that hold the queue, if any does.
     pub(crate) fn foreign_heartbeat(&self) -> Option<u32> {
-        self.word.foreign_heartbeat()
+        let state = lock(&self.state);
+        if state.gone { None } else { self.word.foreign_heartbeat() }
     }
 
     /// Ends the holds of other processes.
     pub(crate) fn end_foreign_holds(&self) {
-        self.word.clear(!OWN);
+        let state = lock(&self.state);
+        if !state.gone {
+            self.word.clear(!OWN);
+        }
+    }
+
+    /// The queue goes, and opens its gate for the last time. The word may be given back after this.
+    pub(crate) fn leave(&self) {
+        let mut state = lock(&self.state);
+        state.held = false;
+        self.apply(&mut state);
+        state.gone = true;
     }
 
     /// Whether this process has closed the gate.
@@ -96,6 +113,9 @@ impl<W: Word> Gate<W> {
     }
 
     fn apply(&self, state: &mut State) {
+        if state.gone {
+            return;
+        }
         let close = state.held && state.forced_open == 0;
         match (close, state.closed_since) {
             (true, None) => {

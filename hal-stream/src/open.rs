@@ -153,6 +153,7 @@ fn halves<A: StreamApi>(
         batch: Batch::default(),
         end: None,
         unmeasured: 0,
+        continues: false,
         busy_until: None,
     };
     let held = Held::default();

@@ -76,6 +76,7 @@ impl<A: StreamApi> Drop for Queue<A> {
     fn drop(&mut self) {
         // The launched commands still run: after this, nothing could open the gate.
         self.device.gates.set_held(&self.member, false);
+        self.member.gate.leave();
         self.device.occupancy.leave(&self.occupant, Instant::now(), || true);
         let word = self.word.filter(|_| !self.shared);
         let idle = self.is_idle() && !*self.stray.get_mut();

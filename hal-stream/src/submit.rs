@@ -27,6 +27,8 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) end: Option<Fence<A::Event>>,
     /// Fences since the last that was to be measured.
     pub(crate) unmeasured: u32,
+    /// What comes after the last fence can be measured from it.
+    pub(crate) continues: bool,
     /// When what was launched should have ended, as predicted.
     pub(crate) busy_until: Option<Instant>,
 }
@@ -63,11 +65,20 @@ pub(crate) struct Batch<E> {
     commands: u32,
     expected_ns: Option<u64>,
     kind: Option<u32>,
+    /// There is nothing to measure it from: it counts as predicted.
+    is_counted: bool,
 }
 
 impl<E> Default for Batch<E> {
     fn default() -> Self {
-        Self { start: None, launched: None, commands: 0, expected_ns: Some(0), kind: None }
+        Self {
+            start: None,
+            launched: None,
+            commands: 0,
+            expected_ns: Some(0),
+            kind: None,
+            is_counted: false,
+        }
     }
 }
 
@@ -169,7 +180,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.launches.begin();
-        let prepared = self.prepare(payload, fence)?;
+        let prepared = self.prepare(payload, fence, CmdId(cmd.0.saturating_sub(1)))?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
         if let Err(source) = launched {
@@ -220,6 +231,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         &mut self,
         payload: &StreamCommand<A>,
         fence: bool,
+        before: CmdId,
     ) -> Result<Prepared, StreamError<A::Error>> {
         let queue = Arc::clone(&self.queue);
         let at = Instant::now();
@@ -230,7 +242,8 @@ impl<A: StreamApi> StreamSubmit<A> {
             .filter(|word| word.is_set() || self.placement.is_due(expected_ns, queue.spacing.ns()));
         let seen = queue.is_idle();
         let likely = !seen && self.should_have_ended(at);
-        let counted = measured_ns.is_some() && self.unmeasured + 1 < MEASURED;
+        let sees_ends = queue.device.api.sees_ends();
+        let counted = sees_ends && measured_ns.is_some() && self.unmeasured + 1 < MEASURED;
         // Asking a busy stream takes the driver microseconds, so it is not asked about little work
         // where the answer does not matter.
         let presumed = likely && counted && gate_due.is_none() && is_little(expected_ns);
@@ -242,8 +255,12 @@ impl<A: StreamApi> StreamSubmit<A> {
             tracing::debug!(%error, "a fence was not put");
         }
         let alone = idle || presumed;
+        if expected_ns.is_none() && self.batch.is_counted {
+            // What comes now is measured, so what came before ends here.
+            self.put_fence(before, false, false)?;
+        }
         if self.batch.commands == 0 {
-            self.begin_batch(alone.then_some(at), counted, measured_ns);
+            self.begin_batch(alone.then_some(at), counted);
         }
         let mut gated = false;
         if let Some(word) = queue.word
@@ -254,16 +271,19 @@ impl<A: StreamApi> StreamSubmit<A> {
             placed.map_err(StreamError::during("placing a gate"))?;
             gated = true;
         }
-        let light = fence && idle && counted && queue.owned && queue.device.api.sees_ends();
+        let light = fence && idle && counted && queue.owned;
         Ok(Prepared { at, expected_ns, light, counted: alone && counted, gated })
     }
 
     /// Begins to count what the next fence covers. `alone`: when, if nothing is in flight.
-    fn begin_batch(&mut self, alone: Option<Instant>, counted: bool, measured_ns: Option<u64>) {
+    /// `counted`: it counts as predicted.
+    fn begin_batch(&mut self, alone: Option<Instant>, counted: bool) {
         self.batch.launched = alone;
         // There is one if the launch after it failed. Time has passed since.
         self.events.spare = self.batch.start.take().or(self.events.spare);
-        if !counted && (alone.is_some() || is_little(measured_ns)) {
+        let continues = alone.is_none() && self.continues;
+        self.batch.is_counted = counted && !continues;
+        if !counted && !continues {
             // Without it the commands count as predicted.
             self.batch.start = self.events.record().ok();
         }
@@ -287,6 +307,7 @@ impl<A: StreamApi> StreamSubmit<A> {
     fn record_late(&mut self, mut fence: Fence<A::Event>) -> Result<(), StreamError<A::Error>> {
         fence.seen = Seen::Event(self.events.record()?);
         self.push(fence);
+        self.continues = true;
         Ok(())
     }
 
@@ -305,7 +326,10 @@ impl<A: StreamApi> StreamSubmit<A> {
         if self.fences.slots() < 2 {
             return Err(StreamError::FencesFull { fences: self.fences.buffer().capacity() });
         }
-        let plain = self.batch.start.is_none() && (counted || is_little(self.batch.expected_ns));
+        let Batch { start, launched, commands, expected_ns, kind, is_counted: _ } = self.batch;
+        let plain = start.is_none()
+            && self.queue.device.api.sees_ends()
+            && (counted && expected_ns.is_some() || is_little(expected_ns));
         let seen = if light {
             Seen::End
         } else if plain {
@@ -313,9 +337,9 @@ impl<A: StreamApi> StreamSubmit<A> {
         } else {
             Seen::Event(self.events.record()?)
         };
-        self.unmeasured = if plain || light { self.unmeasured + 1 } else { 0 };
-        let Batch { start, launched, commands, expected_ns, kind } =
-            std::mem::take(&mut self.batch);
+        self.batch = Batch::default();
+        self.continues = matches!(seen, Seen::Event(_));
+        self.unmeasured = if self.continues { 0 } else { self.unmeasured + 1 };
         let upto = last.count();
         let fence = Fence { upto, seen, start, launched, commands, expected_ns, kind };
         self.end = light.then_some(fence);

@@ -268,19 +268,19 @@ mod ends {
     fn a_fence_is_recorded_late_when_something_follows() {
         let mut device = device(sees_ends());
         let mut queue = open(&mut device, 200 * US);
-        launch(&mut queue, 0, 1, 30 * US);
+        launch(&mut queue, 0, 1, 60 * US);
         device.api().pass(100 * US);
-        assert_eq!(poll(&mut queue), Some((1, 30 * US)));
+        assert_eq!(poll(&mut queue), Some((1, 60 * US)));
         let before = events(&device);
-        launch(&mut queue, 1, 1, 30 * US);
+        launch(&mut queue, 1, 1, 60 * US);
         assert_eq!(events(&device), before);
         device.api().pass(10 * US);
-        launch(&mut queue, 2, 1, 50 * US);
+        launch(&mut queue, 2, 1, 100 * US);
         assert_eq!(events(&device), before + 2);
-        device.api().pass(25 * US);
-        assert_eq!(poll(&mut queue), Some((2, 30 * US)));
-        device.api().pass(50 * US);
-        assert_eq!(poll(&mut queue), Some((3, 50 * US)));
+        device.api().pass(55 * US);
+        assert_eq!(poll(&mut queue), Some((2, 60 * US)));
+        device.api().pass(100 * US);
+        assert_eq!(poll(&mut queue), Some((3, 100 * US)));
     }
 
     /// Both have ended before the first poll: the first is seen by the end, and the second is
@@ -403,11 +403,13 @@ mod forecasts {
     }
 
     #[test]
-    fn without_a_measurement_there_is_none() {
+    fn what_was_not_measured_is_overdue_from_the_start() {
         let mut device = device(Nature::default());
         let mut queue = open(&mut device, 200 * US);
         launch(&mut queue, 0, 1, 10 * US);
-        assert_eq!(queue.retire.forecast(CmdId(0)), None);
+        let forecast = queue.retire.forecast(CmdId(0)).expect("something is in flight");
+        assert_eq!(forecast.left.as_ns(), 0);
+        assert!(forecast.overdue.as_ns() > 0);
         device.api().pass(100 * US);
         assert_eq!(poll(&mut queue), Some((1, 10 * US)));
         launch(&mut queue, 1, 1, 10 * US);
@@ -967,6 +969,21 @@ mod shared_words {
         assert_eq!(theirs.word(1).load(Ordering::SeqCst), 1);
         drop(queue);
         assert_eq!(theirs.word(1).load(Ordering::SeqCst), 0);
+    }
+
+    /// The watch is woken by the first hold, and may still have the gate when its page is unmapped.
+    #[test]
+    fn the_watch_does_not_touch_the_word_of_a_queue_that_has_gone() {
+        for _ in 0..100 {
+            let mut device = device(Nature::default());
+            let (ours, _theirs) = page();
+            let gates = device.share(ours).expect("a shared page");
+            let config = StreamConfig::default().in_page(gates.take(1).expect("a word"));
+            drop(gates);
+            let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+            drop(device);
+            queue.preempt.step(Step::Deactivate).expect("a step");
+        }
     }
 
     /// The driver could not take the page back, so the device may still read it.

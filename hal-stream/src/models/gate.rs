@@ -1,10 +1,14 @@
 //! A gate, between the scheduler that holds the queue and calls that force the gate open.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loom::sync::atomic::AtomicBool;
 
 use super::harness::{explore, join, start};
 use super::{Flag, flag, seen};
 use crate::gate::{Gate, OWN};
+use crate::sync::Word;
 
 /// Forces the gate open and checks that it is open meanwhile.
 fn force_open_for_a_while(gate: &Gate<Flag>, word: &Flag) {
@@ -45,6 +49,56 @@ fn an_opening_during_holds() {
 #[test]
 fn two_openings_during_holds() {
     explore("gate::two_openings_during_holds", 4, || a_hold_and_openings(2));
+}
+
+/// A word that is given back at some time, and must not be touched after that.
+#[derive(Clone)]
+struct Lent {
+    word: Flag,
+    is_back: Arc<AtomicBool>,
+}
+
+impl Lent {
+    fn word(&self) -> &Flag {
+        assert!(!self.is_back.load(Ordering::SeqCst), "touched when it was given back");
+        &self.word
+    }
+}
+
+impl Word for Lent {
+    fn set(&self, bits: u32) {
+        self.word().set(bits);
+    }
+    fn clear(&self, bits: u32) {
+        self.word().clear(bits);
+    }
+    fn foreign_heartbeat(&self) -> Option<u32> {
+        Some(seen(self.word()))
+    }
+}
+
+/// The watch, which still has the gate of a queue that goes, does not touch its word.
+#[test]
+fn a_queue_that_goes_under_the_watch() {
+    explore("gate::a_queue_that_goes_under_the_watch", 8, || {
+        let lent = Lent { word: flag(), is_back: Arc::new(AtomicBool::new(false)) };
+        let gate = Arc::new(Gate::new(lent.clone()));
+        gate.set_held(true);
+        let watch = {
+            let gate = Arc::clone(&gate);
+            start(move || {
+                if gate.foreign_heartbeat().is_some() {
+                    gate.end_foreign_holds();
+                }
+                gate.force_open();
+                gate.end_force_open();
+            })
+        };
+        gate.leave();
+        lent.is_back.store(true, Ordering::SeqCst);
+        join(watch);
+        assert_eq!(seen(&lent.word), 0, "closed when the queue has gone");
+    });
 }
 
 /// A gate whose queue is not held in the end is open.
