@@ -349,8 +349,13 @@ where
     fn resume(&self, drop_pending: bool) {
         self.lock().machine.resume(drop_pending);
         self.run_steps_and_commit();
-        // Launches are the pump's, so that the caller does not wait for them.
-        self.finish(self.lock());
+        let mut state = self.lock();
+        if drop_pending {
+            // What is dropped has gone when this returns.
+            state = self.launch(state, now());
+        }
+        // Other launches are the pump's, so that the caller does not wait for them.
+        self.finish(state);
     }
 
     fn set_window(&self, window: WindowConfig) {
