@@ -135,7 +135,7 @@ struct Inner {
 
 /// Parts of the table. A thread creates its commands in one of them, so that threads do not wait
 /// for each other.
-const PARTS: usize = if cfg!(loom) { 1 } else { 16 };
+const PARTS: usize = if cfg!(loom) { 2 } else { 16 };
 /// Places that a part has at most.
 const PART_MAX: usize = PLACES_MAX / PARTS;
 
