@@ -184,52 +184,103 @@ impl Commands {
 
     /// Takes a command in hand to submit or launch it.
     pub(crate) fn take(&self, raw: u64) -> Answer<Command> {
-        let (part, place) = self.part(raw)?;
-        part.take(place)
+        let (part, at) = self.part(raw)?;
+        let mut inner = part.lock();
+        let index = inner.index(at)?;
+        let place = inner.place(index)?;
+        if place.state() != State::Ready {
+            return Err(Refusal::not_found(
+                "the command was submitted or launched already; create another one",
+            ));
+        }
+        place.set_state(State::Busy);
+        let (function, data) = place.command_words();
+        // SAFETY: a place in this state has what `create` put there.
+        unsafe { Command::from_words(function, data) }.ok_or_else(unknown)
     }
 
     /// Gives a command back that was taken in hand.
     pub(crate) fn put_back(&self, raw: u64) {
-        if let Ok((part, place)) = self.part(raw) {
-            part.put_back(place);
-        }
+        self.settle(raw, |inner, index| {
+            if let Ok(place) = inner.place(index)
+                && place.state() == State::Busy
+            {
+                place.set_state(State::Ready);
+            }
+        });
     }
 
     /// A command that was taken in hand has been submitted as this number of a queue.
     pub(crate) fn submitted(&self, raw: u64, queue: u64, number: u64) {
-        if let Ok((part, place)) = self.part(raw) {
-            part.submitted(place, queue, number);
-        }
+        self.settle(raw, |inner, index| inner.append(index, queue, number));
     }
 
     /// A command that was taken in hand has been launched past all queues.
     pub(crate) fn launched(&self, raw: u64) {
-        if let Ok((part, place)) = self.part(raw) {
-            part.launched(place);
+        self.settle(raw, Inner::release);
+    }
+
+    /// Ends a call's work on a command, and tells threads that wait for that.
+    fn settle(&self, raw: u64, change: impl FnOnce(&mut Inner, u32)) {
+        let Ok((part, at)) = self.part(raw) else { return };
+        let mut inner = part.lock();
+        if let Ok(index) = inner.index(at) {
+            change(&mut inner, index);
+        }
+        if inner.waiting > 0 {
+            part.settled.notify_all();
         }
     }
 
     /// Forgets a command that was never submitted.
     pub(crate) fn destroy(&self, raw: u64) -> Answer {
-        let (part, place) = self.part(raw)?;
-        part.destroy(place)
+        let (part, at) = self.part(raw)?;
+        let mut inner = part.lock();
+        let index = inner.index(at)?;
+        if inner.place(index)?.state() != State::Ready {
+            return Err(Refusal::not_found(
+                "the command was submitted or launched, and is its queue's since then",
+            ));
+        }
+        inner.release(index);
+        Ok(())
     }
 
     /// The number of a command that was submitted to this queue. While a call submits it, as it
     /// does when a thread learns from the command itself that it runs, this waits for that call.
     pub(crate) fn number(&self, raw: u64, queue: u64) -> Answer<u64> {
-        let (part, place) = self.part(raw)?;
-        part.number(place, queue)
+        let (part, at) = self.part(raw)?;
+        let mut inner = part.lock();
+        let place = loop {
+            let index = inner.index(at)?;
+            let place = *inner.place(index)?;
+            if place.state() != State::Busy {
+                break place;
+            }
+            inner.waiting += 1;
+            inner = part.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner.waiting -= 1;
+        };
+        if place.state() != State::Submitted {
+            return Err(Refusal::not_allowed(
+                "the command was not submitted, so there is nothing to wait for",
+            ));
+        }
+        let list = inner.queues.get(place.words[QUEUE] as usize);
+        if list.is_none_or(|list| list.queue != queue) {
+            return Err(Refusal::invalid("the command was submitted to another XQueue"));
+        }
+        Ok(place.number())
     }
 
     /// A queue with room for so many commands is there.
     pub(crate) fn open_queue(&self, queue: u64, capacity: u64) {
-        self.parts.iter().for_each(|part| part.open_queue(queue, capacity));
+        self.parts.iter().for_each(|part| part.lock().open_queue(queue, capacity));
     }
 
     /// A queue is gone, and its commands with it.
     pub(crate) fn close_queue(&self, queue: u64) {
-        self.parts.iter().for_each(|part| part.close_queue(queue));
+        self.parts.iter().for_each(|part| part.lock().close_queue(queue));
     }
 
     /// Places in use and free together.
@@ -259,107 +310,23 @@ impl Part {
         place.set_command(command);
         Some((index, place.generation()))
     }
+}
 
-    fn take(&self, at: Local) -> Answer<Command> {
-        let mut inner = self.lock();
-        let index = inner.index(at)?;
-        let place = inner.place(index)?;
-        if place.state() != State::Ready {
-            return Err(Refusal::not_found(
-                "the command was submitted or launched already; create another one",
-            ));
-        }
-        place.set_state(State::Busy);
-        let (function, data) = place.command_words();
-        // SAFETY: a place in this state has what `create` put there.
-        unsafe { Command::from_words(function, data) }.ok_or_else(unknown)
-    }
-
-    fn put_back(&self, at: Local) {
-        let mut inner = self.lock();
-        if let Ok(index) = inner.index(at)
-            && let Ok(place) = inner.place(index)
-            && place.state() == State::Busy
-        {
-            place.set_state(State::Ready);
-        }
-        self.settle(&inner);
-    }
-
-    /// Tells threads that wait for a call that it is through with its command.
-    fn settle(&self, inner: &Inner) {
-        if inner.waiting > 0 {
-            self.settled.notify_all();
-        }
-    }
-
-    fn submitted(&self, at: Local, queue: u64, number: u64) {
-        let mut inner = self.lock();
-        let Ok(index) = inner.index(at) else { return };
-        inner.append(index, queue, number);
-        self.settle(&inner);
-    }
-
-    fn launched(&self, at: Local) {
-        let mut inner = self.lock();
-        if let Ok(index) = inner.index(at) {
-            inner.release(index);
-        }
-        self.settle(&inner);
-    }
-
-    fn destroy(&self, at: Local) -> Answer {
-        let mut inner = self.lock();
-        let index = inner.index(at)?;
-        if inner.place(index)?.state() != State::Ready {
-            return Err(Refusal::not_found(
-                "the command was submitted or launched, and is its queue's since then",
-            ));
-        }
-        inner.release(index);
-        Ok(())
-    }
-
-    fn number(&self, at: Local, queue: u64) -> Answer<u64> {
-        let mut inner = self.lock();
-        let place = loop {
-            let index = inner.index(at)?;
-            let place = *inner.place(index)?;
-            if place.state() != State::Busy {
-                break place;
-            }
-            inner.waiting += 1;
-            inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner);
-            inner.waiting -= 1;
-        };
-        if place.state() != State::Submitted {
-            return Err(Refusal::not_allowed(
-                "the command was not submitted, so there is nothing to wait for",
-            ));
-        }
-        let list = inner.queues.get(place.words[QUEUE] as usize);
-        if list.is_none_or(|list| list.queue != queue) {
-            return Err(Refusal::invalid("the command was submitted to another XQueue"));
-        }
-        Ok(place.number())
-    }
-
-    fn open_queue(&self, queue: u64, capacity: u64) {
+impl Inner {
+    fn open_queue(&mut self, queue: u64, capacity: u64) {
         let at = place_of_queue(queue);
-        let mut inner = self.lock();
-        if inner.queues.len() <= at {
+        if self.queues.len() <= at {
             let none = List { queue: 0, capacity: 0, newest: 0, head: NONE, tail: NONE };
-            inner.queues.resize(at + 1, none);
+            self.queues.resize(at + 1, none);
         }
-        if let Some(list) = inner.queues.get_mut(at) {
+        if let Some(list) = self.queues.get_mut(at) {
             *list = List { queue, capacity, newest: 0, head: NONE, tail: NONE };
         }
     }
 
-    fn close_queue(&self, queue: u64) {
-        let mut inner = self.lock();
+    fn close_queue(&mut self, queue: u64) {
         let at = place_of_queue(queue);
-        let Some(list) = inner.queues.get_mut(at).filter(|list| list.queue == queue) else {
+        let Some(list) = self.queues.get_mut(at).filter(|list| list.queue == queue) else {
             return;
         };
         list.queue = 0;
@@ -367,13 +334,11 @@ impl Part {
         list.tail = NONE;
         while next != NONE {
             let index = next;
-            next = inner.places.get(index as usize).map_or(NONE, Place::next);
-            inner.release(index);
+            next = self.places.get(index as usize).map_or(NONE, Place::next);
+            self.release(index);
         }
     }
-}
 
-impl Inner {
     /// Checks that a handle is of what is at its place.
     fn index(&self, at: Local) -> Answer<u32> {
         let place = self.places.get(at.index as usize).ok_or_else(unknown)?;

@@ -76,15 +76,6 @@ pub struct HipApi {
 }
 
 impl HipApi {
-    fn event(&self, flags: std::ffi::c_uint) -> Result<HipEvent, HipError> {
-        let mut event: Handle = ptr::null_mut();
-        let create = self.library.table().hipEventCreateWithFlags;
-        // SAFETY: the handle may be written to.
-        let code = unsafe { create(&raw mut event, flags) };
-        HipError::check("hipEventCreateWithFlags", code)?;
-        Ok(HipEvent(event.expose_provenance()))
-    }
-
     /// Finds the runtime ([`HipLibrary::find`]) and opens a device.
     ///
     /// # Errors
@@ -328,11 +319,12 @@ impl StreamApi for HipApi {
     }
 
     fn create_event(&self) -> Result<HipEvent, HipError> {
-        self.event(raw::EVENT_DEFAULT)
-    }
-
-    fn create_plain_event(&self) -> Result<HipEvent, HipError> {
-        self.event(raw::EVENT_DISABLE_TIMING)
+        let mut event: Handle = ptr::null_mut();
+        let create = self.library.table().hipEventCreateWithFlags;
+        // SAFETY: the handle may be written to.
+        let code = unsafe { create(&raw mut event, raw::EVENT_DEFAULT) };
+        HipError::check("hipEventCreateWithFlags", code)?;
+        Ok(HipEvent(event.expose_provenance()))
     }
 
     // SAFETY: it asks of its callers what the trait does.

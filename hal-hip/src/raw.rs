@@ -97,8 +97,6 @@ pub const CAPTURE_THREAD_LOCAL: c_uint = 1;
 pub const WAIT_EQUAL: c_uint = 1;
 /// `hipEventDefault`: it takes the time.
 pub const EVENT_DEFAULT: c_uint = 0;
-/// `hipEventDisableTiming`.
-pub const EVENT_DISABLE_TIMING: c_uint = 2;
 
 /// `hipHostMallocPortable`.
 pub const HOST_MALLOC_PORTABLE: c_uint = 1;

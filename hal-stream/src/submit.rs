@@ -42,6 +42,13 @@ fn is_little(expected_ns: Option<u64>) -> bool {
     expected_ns.is_some_and(|ns| ns < SPLIT_NS)
 }
 
+/// A fence that is missed is put again later.
+fn log_missed<E: std::error::Error + 'static>(fenced: Result<(), StreamError<E>>) {
+    if let Err(error) = fenced {
+        tracing::debug!(%error, "a fence was not put");
+    }
+}
+
 /// What a command needs besides its launch.
 #[derive(Clone, Copy, Debug)]
 struct Prepared {
@@ -199,8 +206,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
             match fenced {
                 // On a lost device no completion will be seen.
                 Err(error) if error.kind().is_sticky() => return Err(error),
-                Err(error) => tracing::debug!(%error, "a fence was not put"),
-                Ok(()) => {}
+                fenced => log_missed(fenced),
             }
         }
         drop(inside);
@@ -250,14 +256,13 @@ impl<A: StreamApi> StreamSubmit<A> {
         let idle = seen || likely && !presumed && self.has_ended();
         if let Some(end) = self.end.take()
             && !seen
-            && let Err(error) = self.record_late(end)
         {
-            tracing::debug!(%error, "a fence was not put");
+            log_missed(self.record_late(end));
         }
         let alone = idle || presumed;
         if expected_ns.is_none() && self.batch.is_counted {
             // What comes now is measured, so what came before ends here.
-            self.put_fence(before, false, false)?;
+            log_missed(self.put_fence(before, false, false));
         }
         if self.batch.commands == 0 {
             self.begin_batch(alone.then_some(at), counted);

@@ -955,16 +955,19 @@ mod shared_words {
         assert_eq!(theirs.word(7).load(Ordering::SeqCst), 0);
     }
 
-    /// A gate keeps the memory of its word, whatever else is dropped.
-    #[test]
-    fn a_queue_keeps_the_page_of_its_gate() {
+    /// A queue whose gate is word 1 of the page that is given back. Its device is dropped.
+    fn with_shared_gate() -> (Queue, SharedPage) {
         let mut device = device(Nature::default());
         let (ours, theirs) = page();
         let gates = device.share(ours).expect("a shared page");
         let config = StreamConfig::default().in_page(gates.take(1).expect("a word"));
-        drop(gates);
-        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
-        drop(device);
+        (device.open(QueueId::new(0, 0), config).expect("a queue"), theirs)
+    }
+
+    /// A gate keeps the memory of its word, whatever else is dropped.
+    #[test]
+    fn a_queue_keeps_the_page_of_its_gate() {
+        let (mut queue, theirs) = with_shared_gate();
         queue.preempt.step(Step::Deactivate).expect("a step");
         assert_eq!(theirs.word(1).load(Ordering::SeqCst), 1);
         drop(queue);
@@ -975,13 +978,7 @@ mod shared_words {
     #[test]
     fn the_watch_does_not_touch_the_word_of_a_queue_that_has_gone() {
         for _ in 0..100 {
-            let mut device = device(Nature::default());
-            let (ours, _theirs) = page();
-            let gates = device.share(ours).expect("a shared page");
-            let config = StreamConfig::default().in_page(gates.take(1).expect("a word"));
-            drop(gates);
-            let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
-            drop(device);
+            let (mut queue, _theirs) = with_shared_gate();
             queue.preempt.step(Step::Deactivate).expect("a step");
         }
     }
