@@ -10,6 +10,8 @@
 
 constexpr int kLevels = 2;
 inline const char *const kModes[] = {"plain", "lv1", "gate"};
+// The same levels with launcher threads.
+inline const char *const kLaunchers[] = {"", "lv1_launcher", "gate_launcher"};
 
 // Nearest ranks, in microseconds; the 99th percentile only of 1,000 samples and more.
 struct Quantiles {

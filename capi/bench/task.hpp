@@ -23,6 +23,7 @@ struct Way {
   int threshold;
   int batch;
   int priority;
+  int64_t flags = kQueueCreateFlagNone;
 };
 
 class Task {
@@ -30,7 +31,7 @@ class Task {
   Task(const Driver &driver, Way way) : driver_(driver), way_(way), stream_(driver.stream()) {
     if (way.level == 0) return;
     check(CudaQueueCreate(&hardware_, stream_), "CudaQueueCreate");
-    check(XQueueCreate(&queue_, hardware_, way.level, kQueueCreateFlagNone), "XQueueCreate");
+    check(XQueueCreate(&queue_, hardware_, way.level, way.flags), "XQueueCreate");
     check(XQueueSetLaunchConfig(queue_, way.threshold, way.batch), "XQueueSetLaunchConfig");
     check(XHintPriority(queue_, way.priority), "XHintPriority");
   }

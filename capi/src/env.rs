@@ -24,6 +24,8 @@ pub(crate) struct Env {
     /// Predicted work between two gates of a stream at level 2, if not as by default; 0 is a gate
     /// for each command.
     pub(crate) gate_spacing_us: Option<u32>,
+    /// Each XQueue whose submits do not wait has a thread of its own that launches.
+    pub(crate) launcher_thread: bool,
     /// Calls are refused that the C++ XSched takes though it cannot do what they say.
     pub(crate) strict: bool,
     /// How much is logged.
@@ -139,6 +141,7 @@ impl Env {
         };
         let capacity = reader.number("XSCHED_QUEUE_CAPACITY", 64, 65_536).unwrap_or(CAPACITY);
         let gate_spacing_us = reader.number("XSCHED_GATE_SPACING_US", 0, 1_000_000);
+        let launcher_thread = reader.one_of("XSCHED_LAUNCHER_THREAD", &SWITCH).unwrap_or(false);
         let strict = reader.one_of("XSCHED_STRICT", &SWITCH).unwrap_or(false);
         let auto = AutoQueue::read(&mut reader);
         for name in SUSPEND_FLAGS {
@@ -154,6 +157,7 @@ impl Env {
             auto,
             capacity: capacity as usize,
             gate_spacing_us,
+            launcher_thread,
             strict,
             log,
         };
@@ -215,6 +219,13 @@ mod tests {
         assert_eq!(env.scheduler, XSchedulerType::kSchedulerAppManaged);
         assert_eq!((env.auto, env.log, env.capacity), (None, Log::Warnings, 8_192));
         assert_eq!(complaints, [""; 0]);
+    }
+
+    #[test]
+    fn launcher_threads_are_asked_for() {
+        for (value, asked) in [("", false), ("on", true), ("OFF", false)] {
+            assert_eq!(read(&[("XSCHED_LAUNCHER_THREAD", value)]).0.launcher_thread, asked);
+        }
     }
 
     #[test]

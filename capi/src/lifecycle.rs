@@ -62,7 +62,9 @@ pub(crate) fn create(
 ) -> Answer<u64> {
     let number = u8::try_from(level).ok().and_then(Level::from_number);
     let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
-    let flags = known_flags(flags, XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64)?;
+    let blocking = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
+    let launcher = XQueueCreateFlag::kQueueCreateFlagLauncherThread as i64;
+    let flags = known_flags(flags, blocking | launcher)?;
     let hwq = process.hwq(hwq)?;
     let mut attached = hwq.xqueue();
     if let Some(there) = attached.filter(|there| process.queues.get(*there).is_some()) {
@@ -71,11 +73,12 @@ pub(crate) fn create(
     }
     // It may have been destroyed while this waited.
     process.hwq(hwq.handle)?;
-    let blocks = flags != 0;
+    let blocks = flags & blocking != 0;
     let side = Arc::new(Side::new(hwq.handle, blocks));
     let config = XQueueConfig::default()
         .with_level(level)
         .with_capacity(process.env.capacity)
+        .with_launcher_thread(flags & launcher != 0 || process.env.launcher_thread && !blocks)
         .with_window(WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32));
     let xq = hwq.hardware.open(level, config, &side)?;
     if xq.caps().level < level {

@@ -117,6 +117,9 @@ pub enum XQueueCreateFlag {
     kQueueCreateFlagNone = 0x0000,
     /// `XQueueSubmit` returns when the command has been launched.
     kQueueCreateFlagBlockingSubmit = 0x0001,
+    /// A thread of the XQueue's own launches its commands, so `XQueueSubmit` returns at once. The
+    /// C++ XSched does not have this flag.
+    kQueueCreateFlagLauncherThread = 0x0100,
     /// All of them.
     kQueueCreateFlagMaskAll = -1,
 }

@@ -121,6 +121,7 @@ class XQueueCreateFlag(IntEnum):
 
     kQueueCreateFlagNone = 0
     kQueueCreateFlagBlockingSubmit = 1
+    kQueueCreateFlagLauncherThread = 0x100
     kQueueCreateFlagMaskAll = -1
 
 

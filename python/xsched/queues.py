@@ -187,19 +187,23 @@ class Queue:
         threshold: Optional[int] = None,
         batch_size: Optional[int] = None,
         blocking_submit: bool = False,
+        launcher_thread: bool = False,
         owns_hardware: bool = False,
     ) -> None:
         """Makes a hardware queue preemptible at a level, 1 to 3.
 
         `threshold` is how many commands are in flight at most, and `batch_size` how many there are
         between two fences. With `blocking_submit`, `submit` returns once the command is launched.
+        With `launcher_thread`, a thread of the queue's own launches, so `submit` returns at once.
         With `owns_hardware`, closing this closes `hardware` too.
 
         Raises NotSupportedError for a level above the device's.
         """
         flags = XQueueCreateFlag.kQueueCreateFlagNone
         if blocking_submit:
-            flags = XQueueCreateFlag.kQueueCreateFlagBlockingSubmit
+            flags |= XQueueCreateFlag.kQueueCreateFlagBlockingSubmit
+        if launcher_thread:
+            flags |= XQueueCreateFlag.kQueueCreateFlagLauncherThread
         is_new = XSched.XQueueGet(hardware.handle)[0] != XResult.kXSchedSuccess
         result, handle = XSched.XQueueCreate(hardware.handle, level, flags)
         self._hardware = hardware

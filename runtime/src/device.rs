@@ -16,7 +16,7 @@ use crate::runtime::Runtime;
 use crate::scheduler::SchedulerHandle;
 use crate::stats::Label;
 use crate::sync::{Mutex, lock};
-use crate::workers::{Commit, Workers};
+use crate::workers::{Commit, LauncherThread, Workers};
 
 /// A device of a runtime. Clones share it.
 ///
@@ -129,9 +129,9 @@ where
     /// Makes an XQueue on a new hardware queue.
     ///
     /// # Errors
-    /// [`Error::NoCapacity`], [`Error::TooMuchCapacity`], [`Error::Open`], [`Error::Scheduler`]
-    /// when there are as many queues as configured, [`Error::SchedulerSilent`] and
-    /// [`Error::SchedulerGone`]. After an error nothing is left of the queue.
+    /// [`Error::NoCapacity`], [`Error::TooMuchCapacity`], [`Error::Open`], [`Error::Thread`],
+    /// [`Error::Scheduler`] when there are as many queues as configured,
+    /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`]. After an error nothing is left of the queue.
     pub fn queue(
         &self,
         config: XQueueConfig,
@@ -155,7 +155,8 @@ where
                 }
             });
         }
-        let shared = self.share(&config, place.id, halves);
+        let launcher = config.launcher_thread.then(LauncherThread::start).transpose()?;
+        let shared = self.share(&config, place.id, halves, launcher);
         if !scheduler.register(place.id, Arc::clone(&shared) as _) {
             return Err(Error::SchedulerGone);
         }
@@ -212,6 +213,7 @@ where
         config: &XQueueConfig,
         id: QueueId,
         halves: Halves<B::Submit, B::Retire, B::Preempt>,
+        launcher: Option<LauncherThread>,
     ) -> Arc<SharedQueue<B::Submit, B::Retire, B::Preempt>> {
         let machine_config =
             QueueConfig { window: config.window, level: config.level, ..QueueConfig::default() };
@@ -227,6 +229,7 @@ where
             scheduler: Arc::clone(self.runtime.scheduler()),
             workers: Arc::clone(&self.workers),
             capacity: config.capacity,
+            launcher,
         })
     }
 }

@@ -233,6 +233,11 @@ typedef enum {
    */
   kQueueCreateFlagBlockingSubmit = 1,
   /**
+   * A thread of the XQueue's own launches its commands, so `XQueueSubmit` returns at once. The
+   * C++ XSched does not have this flag.
+   */
+  kQueueCreateFlagLauncherThread = 256,
+  /**
    * All of them.
    */
   kQueueCreateFlagMaskAll = -1,

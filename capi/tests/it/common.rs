@@ -194,6 +194,7 @@ pub(crate) const WAIT_ALL: i64 = XQueueSuspendFlag::kQueueSuspendFlagWaitAll as 
 pub(crate) const WAIT_IDLE: i64 = XQueueSuspendFlag::kQueueSuspendFlagWaitIdle as i64;
 pub(crate) const DROP: i64 = XQueueResumeFlag::kQueueResumeFlagDropCommands as i64;
 pub(crate) const BLOCKING: i64 = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
+pub(crate) const LAUNCHER: i64 = XQueueCreateFlag::kQueueCreateFlagLauncherThread as i64;
 pub(crate) const APP: i32 = XSchedulerType::kSchedulerAppManaged as i32;
 pub(crate) const LOCAL: i32 = XSchedulerType::kSchedulerLocal as i32;
 pub(crate) const HPF: i32 = XPolicyType::kPolicyHighestPriorityFirst as i32;

@@ -2,7 +2,9 @@
 //! defects.
 
 use std::ffi::c_void;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ThreadId;
 
 use crate::common::*;
 
@@ -279,4 +281,27 @@ alone!(many_threads_may_use_a_queue_at_once, {
     threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
     ok(XQueueWaitAll(xq));
     assert_eq!(CALLS.load(Ordering::Acquire), 800);
+});
+
+/// The thread on which the callback below ran.
+static LAUNCHED_ON: Mutex<Option<ThreadId>> = Mutex::new(None);
+
+// SAFETY: it only uses a static.
+unsafe extern "C" fn notes_its_thread(_: HwQueueHandle, _: *mut c_void) -> XResultValue {
+    *LAUNCHED_ON.lock().expect("no thread panics") = Some(std::thread::current().id());
+    0
+}
+
+alone!(a_launcher_thread_launches_what_is_submitted, {
+    for (flags, elsewhere) in [(0, false), (LAUNCHER, true)] {
+        let hwq = host_hwq();
+        let xq = create(hwq, 1, flags).expect("an XQueue");
+        ok(XQueueSubmit(xq, callback(notes_its_thread, std::ptr::null_mut())));
+        // A thread that waits for a command may launch it too.
+        let launched_on = || *LAUNCHED_ON.lock().expect("no thread panics");
+        until("the callback", || launched_on().is_some());
+        assert_eq!(launched_on() != Some(std::thread::current().id()), elsewhere);
+        *LAUNCHED_ON.lock().expect("no thread panics") = None;
+        ok(XQueueDestroy(xq));
+    }
 });

@@ -24,9 +24,19 @@ const KINDS: [(&str, &str, &str); 8] = [
     ("first-use", "longest of the first 70 requests of 50 × 100 µs, over plain", "/over_plain"),
 ];
 
+/// The modes of the records, one for each column.
+const MODES: [&str; 5] = ["plain", "lv1", "gate", "lv1_launcher", "gate_launcher"];
+
 /// A row for each cell of the records, a column for each way.
 pub(crate) fn table() -> Result<String> {
-    let mut table = Table::new(["", "plain streams", "Lv1", "Lv2"]);
+    let mut table = Table::new([
+        "",
+        "plain streams",
+        "Lv1",
+        "Lv2",
+        "Lv1, launcher threads",
+        "Lv2, launcher threads",
+    ]);
     let mut paths: Vec<String> = Vec::new();
     for (name, what, at) in KINDS {
         let path = format!("{DAY}/capi-{name}.json");
@@ -49,18 +59,18 @@ fn add(table: &mut Table, rows: &[Value], what: &str, at: &str) -> Result<()> {
         }
     }
     for of in cells {
-        let mut figures = ["", "", ""].map(str::to_owned);
+        let mut figures = MODES.map(|_| String::new());
         for row in rows.iter().filter(|row| cell(row) == of) {
-            let place = ["plain", "lv1", "gate"]
-                .iter()
-                .position(|mode| text(row, "/mode").is_ok_and(|is| is == *mode));
+            let mode = text(row, "/mode")?;
+            let place = MODES.iter().position(|known| *known == mode);
             if let Some(figure) = place.and_then(|place| figures.get_mut(place)) {
                 let value = number(row, at)?;
                 *figure = if value < 100.0 { format!("{value:.2}") } else { format!("{value:.1}") };
             }
         }
-        let [plain, lv1, lv2] = figures;
-        table.row([what.replace("{}", &of), plain, lv1, lv2]);
+        let [plain, lv1, lv2, lv1_launcher, lv2_launcher] = figures;
+        let what = what.replace("{}", &of);
+        table.row([what, plain, lv1, lv2, lv1_launcher, lv2_launcher]);
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ const POLICY: &str = "policy";
 const C_API: &str = "capi/src/env.rs";
 
 /// Every variable of the product. The check below compares names and ranges with the sources.
-const VARIABLES: [Variable; 27] = [
+const VARIABLES: [Variable; 28] = [
     var(
         "XSCHED_SCHEDULER",
         "APP, LCL",
@@ -89,6 +89,13 @@ const VARIABLES: [Variable; 27] = [
         "64 to 65_536",
         "8192",
         "Commands that an XQueue has room for.",
+        C_API,
+    ),
+    var(
+        "XSCHED_LAUNCHER_THREAD",
+        "ON, OFF",
+        "OFF",
+        "Each XQueue has a thread that launches, so submits return at once.",
         C_API,
     ),
     var(

@@ -79,9 +79,19 @@ fn wait(
     id: &mut Option<WaiterId>,
     deadline: Option<Instant>,
 ) -> Outcome {
-    if let Some(outcome) = queue.request_completion(until, *id) {
-        return outcome;
+    match queue.request_completion(until, *id) {
+        Some(outcome) => outcome,
+        None => wait_requested(queue, until, id, deadline),
     }
+}
+
+/// The same after the completion has been requested.
+pub(crate) fn wait_requested(
+    queue: &(impl Awaited + ?Sized),
+    until: Until,
+    id: &mut Option<WaiterId>,
+    deadline: Option<Instant>,
+) -> Outcome {
     if queue.is_outranked() {
         return wait_for_reaper(queue, until, id, deadline);
     }

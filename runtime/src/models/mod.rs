@@ -11,6 +11,7 @@ mod commit;
 mod fail_open;
 mod harness;
 mod holding;
+mod launcher;
 mod mailbox;
 mod question;
 mod reaper;
@@ -31,7 +32,7 @@ use crate::queue::{Api, QueueParams, SharedQueue};
 use crate::scheduler::{ScheduledQueue, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::mpsc;
-use crate::workers::{Reaper, Workers, commit_round, pump_round};
+use crate::workers::{LauncherThread, Reaper, Workers, commit_round, pump_round};
 
 use board::{Board, Launcher, Preempter, Retirer};
 use harness::{explore, join, long, start};
@@ -66,6 +67,11 @@ impl Bench {
 
     /// A queue on this device, with a lease.
     fn with(board: Board, lease: Duration) -> Self {
+        Self::with_launcher(board, lease, None)
+    }
+
+    /// The same, whose commands are launched by another thread than those that submit them.
+    fn with_launcher(board: Board, lease: Duration, launcher: Option<LauncherThread>) -> Self {
         let (board, handle) = (Arc::new(board), Arc::new(SchedulerHandle::new(lease, watchdog())));
         let threshold = u32::try_from(board.window()).expect("windows are small");
         let workers = Arc::new(Workers::new(board.stages()));
@@ -86,6 +92,7 @@ impl Bench {
             scheduler: Arc::clone(&handle),
             workers: Arc::clone(&workers),
             capacity: 4,
+            launcher,
         });
         Self { queue, board, scheduler: handle, workers, submitted: Arc::default() }
     }

@@ -9,13 +9,13 @@ use xsched_core::hal::{Retire, Steps, Submit};
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::message::{Order, Report};
-use xsched_core::queue::Signal;
+use xsched_core::queue::{LaunchBlock, Signal};
 use xsched_core::window::WindowConfig;
 
 use super::lifecycle::{Effect, Event};
 use super::shared::SharedQueue;
 use crate::clock::now;
-use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId, wait_until};
+use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId, wait_requested, wait_until};
 use crate::error::{Error, SubmitError};
 use crate::record::Tape;
 use crate::scheduler::{Admit, Busy, Deadline, ScheduledQueue};
@@ -78,10 +78,25 @@ where
     }
 
     fn pump(&self) {
-        let mut state = self.lock();
-        state.pump_asked = false;
-        state = self.launch(state, now());
-        self.finish(state);
+        loop {
+            let mut state = self.lock();
+            state.pump_asked = false;
+            state = self.launch(state, now());
+            // The pump has other queues to see to, and the reaper finds room in the window for it.
+            let waits = self.launcher.is_some()
+                && state.machine.can_launch() == Err(LaunchBlock::WindowFull);
+            let oldest = CmdId(state.machine.retired());
+            if waits {
+                state.machine.request_completion(oldest);
+                state = self.launch(state, now());
+            }
+            self.finish(state);
+            if !waits {
+                return;
+            }
+            // It retires or the device is lost, whatever holds the queue meanwhile.
+            let _ = wait_requested(self, Until::Retired(oldest), &mut None, None);
+        }
     }
 }
 

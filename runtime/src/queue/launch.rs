@@ -68,7 +68,11 @@ where
         };
         state.note_submit(cmd, None);
         state.timing.submitted(cmd, idle.then_some(now));
-        if self.note_load(&mut state)
+        if self.launcher.is_some() {
+            *state.payload(cmd) = Some(command);
+            // The scheduler learns of it before the launcher thread does.
+            self.finish_launched(state);
+        } else if self.note_load(&mut state)
             && let Some(report) = state.machine.poll_report()
         {
             self.submit_first(state, cmd, command, report);

@@ -220,6 +220,7 @@ mod tests {
             scheduler: Arc::new(SchedulerHandle::new(Duration::from_secs(1), mpsc::channel().0)),
             workers: Arc::new(Workers::new(false)),
             capacity: 4,
+            launcher: None,
             label: Label { name: None, device: Arc::from("noop") },
         })
     }

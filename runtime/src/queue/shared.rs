@@ -29,7 +29,7 @@ use crate::scheduler::{Busy, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, bound};
-use crate::workers::{Alarm, DeviceQueue, Workers};
+use crate::workers::{Alarm, DeviceQueue, LauncherThread, Workers};
 
 /// Waiters notified with one release of the state.
 const NOTIFIED_AT_ONCE: u32 = bound(8, 1);
@@ -47,6 +47,8 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) steps: Mutex<P>,
     pub(super) scheduler: Arc<SchedulerHandle>,
     pub(super) workers: Arc<Workers>,
+    /// Where commands go that are submitted, if no submitter is to launch.
+    pub(super) launcher: Option<LauncherThread>,
     pub(super) alarm: Arc<Alarm>,
     /// The alarm as the device wants it.
     pub(super) alarm_waker: Waker,
@@ -86,6 +88,7 @@ pub(crate) struct QueueParams<S, R, P> {
     pub(crate) scheduler: Arc<SchedulerHandle>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) capacity: usize,
+    pub(crate) launcher: Option<LauncherThread>,
 }
 
 /// What is due when the state is let go.
@@ -116,6 +119,7 @@ where
             steps: Mutex::new(params.preempt),
             scheduler: params.scheduler,
             workers: params.workers,
+            launcher: params.launcher,
             flags: Flags::default(),
             alarm_waker: Waker::from(Arc::clone(&alarm)),
             alarm,
@@ -238,8 +242,10 @@ where
             if dues.watch {
                 self.workers.watch(Arc::clone(&this) as Arc<dyn DeviceQueue>);
             }
-            if dues.pump {
-                self.workers.pump(this);
+            match &self.launcher {
+                _ if !dues.pump => {}
+                Some(launcher) => launcher.ask(this),
+                None => self.workers.pump(this),
             }
         }
     }

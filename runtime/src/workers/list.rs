@@ -13,6 +13,8 @@ pub(crate) struct QueueList {
     changed: Condvar,
     /// The thread polls its queues just now.
     polling: AtomicBool,
+    /// There is something on the list, or it has ended. For a thread that spins.
+    has_news: AtomicBool,
 }
 
 impl std::fmt::Debug for QueueList {
@@ -27,6 +29,8 @@ struct Listed {
     /// There may be something to see.
     notified: bool,
     stop: bool,
+    /// The thread sleeps, and has to be woken.
+    waits: bool,
 }
 
 /// What a thread learns when it looks at its list.
@@ -43,17 +47,28 @@ impl QueueList {
             listed: Mutex::default(),
             changed: Condvar::new(),
             polling: AtomicBool::new(false),
+            has_news: AtomicBool::new(false),
         })
     }
 
     pub(super) fn push(&self, queue: Arc<dyn DeviceQueue>) {
-        lock(&self.listed).queues.push(queue);
-        self.changed.notify_one();
+        self.tell(|listed| listed.queues.push(queue));
     }
 
     pub(super) fn stop(&self) {
-        lock(&self.listed).stop = true;
-        self.changed.notify_one();
+        self.tell(|listed| listed.stop = true);
+    }
+
+    /// Makes a change, and wakes the thread if it sleeps.
+    fn tell(&self, change: impl FnOnce(&mut Listed)) {
+        let mut listed = lock(&self.listed);
+        change(&mut listed);
+        self.has_news.store(true, Ordering::Relaxed);
+        let waits = std::mem::take(&mut listed.waits);
+        drop(listed);
+        if waits {
+            self.changed.notify_one();
+        }
     }
 
     /// There may be something to see: the thread looks at once.
@@ -61,8 +76,7 @@ impl QueueList {
         // SeqCst, as in `set_polling`: a reaper that is seen polling will arm what it looks at
         // after this call.
         if !self.polling.load(Ordering::SeqCst) {
-            lock(&self.listed).notified = true;
-            self.changed.notify_one();
+            self.tell(|listed| listed.notified = true);
         }
     }
 
@@ -78,6 +92,12 @@ impl QueueList {
         drop(queues);
     }
 
+    /// Whether there is something to take. Takes no lock, so it may be out of date.
+    #[cfg(not(loom))]
+    pub(super) fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Relaxed)
+    }
+
     /// Moves new queues into `out`, after waiting for some: at most for this long, or for as long
     /// as it takes.
     pub(super) fn take(
@@ -88,15 +108,19 @@ impl QueueList {
         let mut listed = lock(&self.listed);
         while listed.queues.is_empty() && !listed.stop && !listed.notified {
             let Some(span) = at_most else {
+                listed.waits = true;
                 listed = self.changed.wait(listed).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             if !span.is_zero() {
+                listed.waits = true;
                 let woken = self.changed.wait_timeout(listed, span);
                 listed = woken.unwrap_or_else(PoisonError::into_inner).0;
             }
             break;
         }
+        listed.waits = false;
+        self.has_news.store(false, Ordering::Relaxed);
         let notified = std::mem::take(&mut listed.notified) || !listed.queues.is_empty();
         out.append(&mut listed.queues);
         News { notified, end: listed.stop && out.is_empty() }

@@ -1,9 +1,11 @@
 //! The threads that serve the queues of one device: the reaper, which takes completions that no
 //! thread waits for; the pump, which launches what could not be launched when it was submitted; the
-//! committer, where steps are staged; and, once there are any, the thread that runs callbacks.
+//! committer, where steps are staged; and, once there are any, the thread that runs callbacks. A
+//! queue may have a thread of its own that launches.
 
 mod alarm;
 mod commit;
+mod launcher;
 mod list;
 mod pump;
 mod reaper;
@@ -19,6 +21,9 @@ use crate::sync::{Mutex, lock, mpsc, thread};
 
 pub(crate) use alarm::Alarm;
 pub(crate) use commit::{Committer, commit_round};
+pub(crate) use launcher::LauncherThread;
+#[cfg(all(test, loom))]
+pub(crate) use launcher::launcher_round;
 pub(crate) use list::QueueList;
 pub(crate) use pump::pump_round;
 pub(crate) use reaper::Reaper;

@@ -7,6 +7,7 @@ mod device;
 mod events;
 mod failing;
 mod holding;
+mod launcher;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod policies;
