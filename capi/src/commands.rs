@@ -5,12 +5,13 @@
 //! outcomes of as many commands as it has room for; when command `n` is submitted to a queue with
 //! room for `c`, command `n - c` has retired, and its place is free for another. So the table grows
 //! no larger than all queues together, counted once for each thread that submits to them, and what
-//! was created and never submitted.
+//! was created and never submitted. Where that is more than it can hold, outcomes are forgotten
+//! sooner.
 
 use std::sync::PoisonError;
 
 use crate::command::Command;
-use crate::handle::{Handle, Kind, PLACES_MAX, next_generation};
+use crate::handle::{Handle, Kind, place_of};
 use crate::refusal::{Answer, Refusal};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::thread::this_thread;
@@ -137,7 +138,9 @@ struct Inner {
 /// for each other.
 const PARTS: usize = if cfg!(loom) { 2 } else { 16 };
 /// Places that a part has at most.
-const PART_MAX: usize = PLACES_MAX / PARTS;
+const PART_MAX: usize = Kind::Command.places_max() / PARTS;
+/// Outcomes of a queue that are forgotten at a time where there is no room.
+const FORGOTTEN: u32 = 64;
 
 /// The commands of the process, by handle.
 #[derive(Debug)]
@@ -161,15 +164,23 @@ impl Commands {
         Self { process, parts: std::array::from_fn(|_| Part::default()) }
     }
 
-    /// Gives a command a handle.
-    pub(crate) fn create(&self, command: Command) -> Answer<u64> {
+    /// Gives a command a handle. `retired` is how many commands of a queue have retired, if there
+    /// is such a queue.
+    pub(crate) fn create(
+        &self,
+        command: Command,
+        retired: impl Fn(u64) -> Option<u64>,
+    ) -> Answer<u64> {
         let own = this_thread() as usize % PARTS;
-        let parts = (own..PARTS).chain(0..own);
-        let made = parts.into_iter().find_map(|at| Some((at, self.parts[at].create(command)?)));
+        let there = self.parts[own].create(command).or_else(|| {
+            self.parts[own].forget(retired);
+            self.parts[own].create(command)
+        });
+        let anywhere = || (0..PARTS).find_map(|at| Some((at, self.parts[at].create(command)?)));
+        let made = there.map(|place| (own, place)).or_else(anywhere);
         let (at, (local, generation)) = made.ok_or_else(|| {
-            Refusal::not_allowed(format!(
-                "there are {PLACES_MAX} commands already; submit or destroy some"
-            ))
+            let most = Kind::Command.places_max();
+            Refusal::not_allowed(format!("there are {most} commands already; wait for some"))
         })?;
         let index = local * PARTS as u32 + at as u32;
         Ok(Handle { index, generation, kind: Kind::Command, process: self.process }.pack())
@@ -312,6 +323,21 @@ impl Part {
     }
 }
 
+impl Part {
+    /// Forgets commands that have retired, the oldest of each queue.
+    fn forget(&self, retired: impl Fn(u64) -> Option<u64>) {
+        let queues: Vec<u64> = self.lock().queues.iter().map(|list| list.queue).collect();
+        for queue in queues {
+            // Without the lock, since that asks the queue.
+            let Some(retired) = retired(queue) else { continue };
+            let mut inner = self.lock();
+            for _ in 0..FORGOTTEN {
+                inner.release_oldest(queue, |_, number| number < retired);
+            }
+        }
+    }
+}
+
 impl Inner {
     fn open_queue(&mut self, queue: u64, capacity: u64) {
         let at = place_of_queue(queue);
@@ -372,7 +398,8 @@ impl Inner {
     fn release(&mut self, index: u32) {
         let next = self.free.checked_sub(1).unwrap_or(NONE);
         if let Some(place) = self.places.get_mut(index as usize) {
-            *place = Place { tag: next_generation(place.generation()), words: [NONE; 4] };
+            *place =
+                Place { tag: Kind::Command.next_generation(place.generation()), words: [NONE; 4] };
             place.words[NEXT] = next;
             self.free = index + 1;
         }
@@ -399,13 +426,15 @@ impl Inner {
         {
             place.words[NEXT] = index;
         }
-        self.release_forgotten(at);
+        while self.release_oldest(queue, |list, number| number + list.capacity <= list.newest) {}
     }
 
-    fn release_forgotten(&mut self, at: usize) {
-        while let Some(list) = self.queues.get_mut(at)
+    /// Releases the place of a queue's oldest command if that is so. False if there is none.
+    fn release_oldest(&mut self, queue: u64, is_over: impl Fn(&List, u64) -> bool) -> bool {
+        if let Some(list) = self.queues.get_mut(place_of_queue(queue))
+            && list.queue == queue
             && let Some(place) = self.places.get(list.head as usize)
-            && place.number() + list.capacity <= list.newest
+            && is_over(list, place.number())
         {
             let index = list.head;
             list.head = place.next();
@@ -413,14 +442,16 @@ impl Inner {
                 list.tail = NONE;
             }
             self.release(index);
+            return true;
         }
+        false
     }
 }
 
 /// Where a queue's list is: at the place of its handle, of which two queues at a time never have
 /// the same.
 const fn place_of_queue(queue: u64) -> usize {
-    queue as usize & (PLACES_MAX - 1)
+    place_of(queue, Kind::XQueue).0 as usize
 }
 
 fn unknown() -> Refusal {
@@ -441,6 +472,29 @@ mod tests {
         answer.expect_err("a refusal").code
     }
 
+    fn create(commands: &Commands) -> Answer<u64> {
+        commands.create(Command::compute(1), |_| None)
+    }
+
+    /// One thread feeds more queues than its part of the table has room for.
+    #[test]
+    fn outcomes_are_forgotten_where_there_is_no_room() {
+        const CAPACITY: u64 = 8_192;
+        let commands = Commands::new(5);
+        let queues: Vec<u64> = (0..80).map(|at| XQ | at).collect();
+        queues.iter().for_each(|queue| commands.open_queue(*queue, CAPACITY));
+        for number in 0..15_000u64 {
+            for queue in &queues {
+                let retired = |of| Some(number.saturating_sub(16)).filter(|_| of != queues[0]);
+                let raw = commands.create(Command::compute(1), retired).expect("room");
+                commands.take(raw).expect("ready");
+                commands.submitted(raw, *queue, number);
+                assert_eq!(commands.number(raw, *queue), Ok(number));
+            }
+        }
+        assert_eq!(commands.places(), PART_MAX);
+    }
+
     #[test]
     fn a_place_is_small() {
         assert_eq!(size_of::<Place>(), 20);
@@ -450,11 +504,10 @@ mod tests {
     fn a_command_can_be_submitted_once_and_waited_for_until_it_is_forgotten() {
         let commands = Commands::new(5);
         commands.open_queue(XQ, 4);
-        let first = commands.create(Command::compute(1)).expect("room");
+        let first = create(&commands).expect("room");
         assert_eq!(code(commands.number(first, XQ)), XResult::kXSchedErrorNotAllowed);
         for number in 0..5 {
-            let raw =
-                if number == 0 { first } else { commands.create(Command::compute(1)).unwrap() };
+            let raw = if number == 0 { first } else { create(&commands).unwrap() };
             commands.take(raw).expect("ready");
             assert_eq!(code(commands.take(raw)), XResult::kXSchedErrorNotFound);
             if number == 4 {
@@ -472,7 +525,7 @@ mod tests {
     fn a_command_that_is_being_submitted_is_waited_for() {
         let commands = Commands::new(5);
         commands.open_queue(XQ, 4);
-        let raw = commands.create(Command::compute(1)).expect("room");
+        let raw = create(&commands).expect("room");
         commands.take(raw).expect("ready");
         let number = std::thread::scope(|scope| {
             let waiter = scope.spawn(|| commands.number(raw, XQ));
@@ -492,14 +545,14 @@ mod tests {
         let commands = Commands::new(5);
         commands.open_queue(XQ, 16);
         for number in 0..1_000 {
-            let raw = commands.create(Command::compute(1)).expect("room");
+            let raw = create(&commands).expect("room");
             commands.take(raw).expect("ready");
             commands.submitted(raw, XQ, number);
         }
         assert_eq!(commands.places(), 17);
         commands.close_queue(XQ);
         for _ in 0..17 {
-            commands.create(Command::compute(1)).expect("room");
+            create(&commands).expect("room");
         }
         assert_eq!(commands.places(), 17);
     }
@@ -507,7 +560,7 @@ mod tests {
     #[test]
     fn what_is_submitted_to_a_queue_that_is_gone_is_forgotten() {
         let commands = Commands::new(5);
-        let raw = commands.create(Command::compute(1)).expect("room");
+        let raw = create(&commands).expect("room");
         commands.take(raw).expect("ready");
         commands.submitted(raw, XQ, 0);
         assert_eq!(code(commands.number(raw, XQ)), XResult::kXSchedErrorNotFound);
@@ -516,7 +569,7 @@ mod tests {
     #[test]
     fn a_command_that_is_given_back_can_be_submitted_again() {
         let commands = Commands::new(5);
-        let raw = commands.create(Command::compute(9)).expect("room");
+        let raw = create(&commands).expect("room");
         commands.take(raw).expect("ready");
         assert_eq!(code(commands.destroy(raw)), XResult::kXSchedErrorNotFound);
         commands.put_back(raw);

@@ -10,14 +10,29 @@ pub(crate) enum Kind {
     Command = 3,
 }
 
-/// Bits of a place in a table.
-const INDEX_BITS: u32 = 20;
-/// Bits that tell the users of a place from one another.
-const GENERATION_BITS: u32 = 26;
+impl Kind {
+    /// Bits of a place in a table. The other bits tell the users of a place from one another.
+    const fn index_bits(self) -> u32 {
+        match self {
+            Self::XQueue | Self::HwQueue => 20,
+            Self::Command => 23,
+        }
+    }
+
+    /// Places that a table has at most.
+    pub(crate) const fn places_max(self) -> usize {
+        1 << self.index_bits()
+    }
+
+    /// The generation after this one, and after the last the first.
+    pub(crate) const fn next_generation(self, generation: u32) -> u32 {
+        generation.wrapping_add(1) & ((1 << (PLACE_BITS - self.index_bits())) - 1)
+    }
+}
+
+/// Bits of a place and a generation together.
+const PLACE_BITS: u32 = 46;
 const KIND_BITS: u32 = 2;
-/// Places that a table has at most.
-pub(crate) const PLACES_MAX: usize = 1 << INDEX_BITS;
-const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
 /// A handle, taken apart: from the lowest bit, place, generation, kind, and a number of the
 /// process. Never 0, as no kind is.
@@ -31,26 +46,26 @@ pub(crate) struct Handle {
 
 impl Handle {
     pub(crate) const fn pack(self) -> u64 {
-        let generation = (self.generation & GENERATION_MASK) as u64;
         let upper = (self.process as u64) << KIND_BITS | self.kind as u64;
-        (upper << GENERATION_BITS | generation) << INDEX_BITS | self.index as u64
+        let place = (self.generation as u64) << self.kind.index_bits() | self.index as u64;
+        upper << PLACE_BITS | place
     }
 
     /// `None` if it cannot be of this kind and process.
     pub(crate) const fn unpack(raw: u64, kind: Kind, process: u16) -> Option<Self> {
         let upper = (process as u64) << KIND_BITS | kind as u64;
-        if raw >> (INDEX_BITS + GENERATION_BITS) != upper {
+        if raw >> PLACE_BITS != upper {
             return None;
         }
-        let index = raw as u32 & (PLACES_MAX as u32 - 1);
-        let generation = (raw >> INDEX_BITS) as u32 & GENERATION_MASK;
+        let (index, generation) = place_of(raw, kind);
         Some(Self { index, generation, kind, process })
     }
 }
 
-/// The generation after this one. It starts again after 67 million.
-pub(crate) const fn next_generation(generation: u32) -> u32 {
-    generation.wrapping_add(1) & GENERATION_MASK
+/// The place and the generation of a handle of this kind.
+pub(crate) const fn place_of(raw: u64, kind: Kind) -> (u32, u32) {
+    let place = raw & ((1 << PLACE_BITS) - 1);
+    ((place & (kind.places_max() as u64 - 1)) as u32, (place >> kind.index_bits()) as u32)
 }
 
 /// Objects by handle.
@@ -83,7 +98,7 @@ impl<T> Table<T> {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let index = match places.free.pop() {
             Some(index) => index,
-            None if places.all.len() < PLACES_MAX => {
+            None if places.all.len() < self.kind.places_max() => {
                 places.all.push(Place { generation: 1, object: None });
                 u32::try_from(places.all.len() - 1).ok()?
             }
@@ -114,7 +129,7 @@ impl<T> Table<T> {
             return None;
         }
         let object = place.object.take()?;
-        place.generation = next_generation(place.generation);
+        place.generation = self.kind.next_generation(place.generation);
         places.free.push(handle.index);
         Some(object)
     }

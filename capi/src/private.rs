@@ -55,7 +55,7 @@ pub unsafe extern "C" fn xsched_private_host_command_create_timed(
         let us = u64::try_from(us).ok().filter(|us| *us <= 60_000_000);
         let us = us.ok_or_else(|| Refusal::invalid("a command takes 0 to 60,000,000 µs"))?;
         let process = process();
-        hw_cmd.write(process.commands.create(process.host.timed(us * 1_000))?);
+        hw_cmd.write(process.create_command(process.host.timed(us * 1_000))?);
         Ok(())
     })
 }
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn xsched_private_host_command_create_function(
         // SAFETY: as the caller promises.
         let hw_cmd = unsafe { out(hw_cmd) }?;
         let function = function.ok_or_else(|| Refusal::invalid("the function is null"))?;
-        hw_cmd.write(process().commands.create(Command::on_device(function, data))?);
+        hw_cmd.write(process().create_command(Command::on_device(function, data))?);
         Ok(())
     })
 }

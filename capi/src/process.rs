@@ -10,7 +10,7 @@ use xsched_core::hint::PolicyHint;
 use xsched_policies::any::Any;
 use xsched_policies::fcfs::Fcfs;
 
-use crate::command::{forks, note_fork};
+use crate::command::{Command, forks, note_fork};
 use crate::commands::Commands;
 use crate::env::Env;
 use crate::handle::{Kind, Table};
@@ -214,6 +214,12 @@ impl Process {
         let taken = self.runtime()?.hint_policy(hint)?;
         tracing::debug!(?hint, taken, "a hint for the policy");
         Ok(())
+    }
+
+    /// Gives a command a handle.
+    pub(crate) fn create_command(&self, command: Command) -> Answer<u64> {
+        let retired = |queue| self.queues.get(queue).map(|queue| queue.retired());
+        self.commands.create(command, retired)
     }
 
     pub(crate) fn queue(&self, handle: u64) -> Answer<Arc<Queue>> {

@@ -206,6 +206,10 @@ impl Queue {
         stats.retired >= stats.submitted
     }
 
+    pub(crate) fn retired(&self) -> u64 {
+        self.xq.stats().retired
+    }
+
     pub(crate) fn submitted(&self) -> u64 {
         self.xq.stats().submitted
     }

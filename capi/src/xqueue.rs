@@ -240,7 +240,7 @@ pub unsafe extern "C" fn HwCommandCreateCallback(
         // SAFETY: as the caller promises.
         let hw_cmd = unsafe { out(hw_cmd) }?;
         let launch = launch.ok_or_else(|| Refusal::invalid("the callback is null"))?;
-        hw_cmd.write(process().commands.create(Command::callback(launch, data))?);
+        hw_cmd.write(process().create_command(Command::callback(launch, data))?);
         Ok(())
     })
 }

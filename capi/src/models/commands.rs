@@ -16,7 +16,7 @@ const QUEUE: u64 = 1 << 46;
 fn ask(threads: usize, settle: impl FnOnce(&Commands, u64)) -> Vec<Answer<u64>> {
     let commands = Arc::new(Commands::new(5));
     commands.open_queue(QUEUE, 4);
-    let raw = commands.create(Command::compute(1)).expect("there is room");
+    let raw = commands.create(Command::compute(1), |_| None).expect("there is room");
     commands.take(raw).expect("it is ready");
     let waiters: Vec<_> = (0..threads)
         .map(|_| {
