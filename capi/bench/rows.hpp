@@ -39,6 +39,28 @@ struct Tiny {
 
 inline double us(int64_t ns, int64_t count) { return double(ns) / 1e3 / double(count); }
 
+// What the driver takes if each plain stream is fed by a thread of its own, per command of all.
+inline int64_t threads_ns(Bench &bench, Tasks &streams, int commands) {
+  Tiny tiny{&bench.kernels};
+  std::atomic<size_t> ready{0};
+  std::atomic<bool> go{false};
+  std::vector<std::thread> running;
+  for (auto &stream : streams) {
+    running.emplace_back([&] {
+      bench.driver.use();
+      ++ready;
+      while (!go) std::this_thread::yield();
+      for (size_t n = 0; n < static_cast<size_t>(commands) / streams.size(); ++n) stream->launch(tiny);
+      stream->wait();
+    });
+  }
+  while (ready < streams.size()) std::this_thread::yield();
+  int64_t start = now_ns();
+  go = true;
+  for (auto &thread : running) thread.join();
+  return (now_ns() - start) / commands;
+}
+
 // One thread feeds queues in turn until all commands are done.
 inline void many(Bench &bench) {
   constexpr int kCommands = 16'000;
@@ -55,6 +77,7 @@ inline void many(Bench &bench) {
       names.push_back(kLaunchers[level]);
     }
     std::vector<std::vector<int64_t>> times(modes.size()), lone(modes.size());
+    std::vector<int64_t> threads;
     for (int round = 0; round < 7; ++round) {
       for (size_t mode = 0; mode < modes.size(); ++mode) {
         int64_t start = now_ns();
@@ -67,6 +90,8 @@ inline void many(Bench &bench) {
         wait(modes[mode]);
         if (round > 0) times[mode].push_back((now_ns() - start) / kCommands);
       }
+      int64_t took = threads_ns(bench, modes[0], kCommands);
+      if (round > 0) threads.push_back(took);
     }
     for (size_t mode = 0; mode < modes.size(); ++mode) {
       bench.row();
@@ -76,6 +101,10 @@ inline void many(Bench &bench) {
       Quantiles(lone[mode]).print("submit");
       std::printf("}");
     }
+    bench.row();
+    std::printf("\"mode\": \"plain_threads\", \"queues\": %d, ", queues);
+    Quantiles(threads).print("per_command");
+    std::printf("}");
   }
 }
 

@@ -25,18 +25,19 @@ const KINDS: [(&str, &str, &str); 8] = [
 ];
 
 /// The modes of the records, one for each column.
-const MODES: [&str; 5] = ["plain", "lv1", "gate", "lv1_launcher", "gate_launcher"];
+const MODES: [(&str, &str); 6] = [
+    ("plain", "plain streams"),
+    ("plain_threads", "a thread each"),
+    ("lv1", "Lv1"),
+    ("gate", "Lv2"),
+    ("lv1_launcher", "Lv1, launcher threads"),
+    ("gate_launcher", "Lv2, launcher threads"),
+];
 
 /// A row for each cell of the records, a column for each way.
 pub(crate) fn table() -> Result<String> {
-    let mut table = Table::new([
-        "",
-        "plain streams",
-        "Lv1",
-        "Lv2",
-        "Lv1, launcher threads",
-        "Lv2, launcher threads",
-    ]);
+    let heads = MODES.iter().map(|(_, head)| *head);
+    let mut table = Table::new(std::iter::once("").chain(heads));
     let mut paths: Vec<String> = Vec::new();
     for (name, what, at) in KINDS {
         let path = format!("{DAY}/capi-{name}.json");
@@ -59,20 +60,21 @@ fn add(table: &mut Table, rows: &[Value], what: &str, at: &str) -> Result<()> {
         }
     }
     for of in cells {
-        let mut figures = MODES.map(|_| String::new());
-        for row in rows.iter().filter(|row| cell(row) == of) {
-            let mode = text(row, "/mode")?;
-            let place = MODES.iter().position(|known| *known == mode);
-            if let Some(figure) = place.and_then(|place| figures.get_mut(place)) {
-                let value = number(row, at)?;
-                *figure = if value < 100.0 { format!("{value:.2}") } else { format!("{value:.1}") };
-            }
+        let mut cells = vec![what.replace("{}", &of)];
+        for (mode, _) in MODES {
+            let is =
+                |row: &&Value| cell(row) == of && text(row, "/mode").is_ok_and(|is| is == mode);
+            // Not every mode has every figure.
+            let value = rows.iter().find(is).and_then(|row| number(row, at).ok());
+            cells.push(value.map(figure).unwrap_or_default());
         }
-        let [plain, lv1, lv2, lv1_launcher, lv2_launcher] = figures;
-        let what = what.replace("{}", &of);
-        table.row([what, plain, lv1, lv2, lv1_launcher, lv2_launcher]);
+        table.row(cells);
     }
     Ok(())
+}
+
+fn figure(value: f64) -> String {
+    if value < 100.0 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
 /// What tells the rows of a record apart, besides the way.
