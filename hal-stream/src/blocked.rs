@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use crate::launches::UnderWay;
 use crate::member::Member;
 use crate::sync::Word;
-use crate::thread_state::{Reading, State};
+use crate::thread_state::{Reading, State, Threads};
 
-/// A launch whose thread waits for processors counts as blocked after so many times the span.
-const STARVED_MAX: u32 = 10;
+/// A launch whose thread waits for processors counts as blocked after so many times the span. On a
+/// machine with three times as many busy threads as processors few waits take longer.
+pub(crate) const STARVED_MAX: u32 = 100;
 
 /// Launches that the watch has seen under way.
 #[derive(Debug, Default)]
@@ -27,9 +28,9 @@ struct Sighting {
     number: u64,
     /// When it was first seen.
     first: Instant,
-    /// From when on its time counts, and its thread at that time.
+    /// From when on its time counts, and for how long its thread had waited for processors then.
     since: Instant,
-    before: Option<Reading>,
+    waited_ns: Option<u64>,
     /// Its thread was seen to wait for a processor.
     starved: bool,
 }
@@ -68,7 +69,7 @@ impl LaunchWatch {
         ended: u64,
         now: Instant,
         blocked_after: Duration,
-        look: impl Fn(u32) -> Option<Reading>,
+        threads: &impl Threads,
     ) -> Found<W> {
         let mut before = std::mem::take(&mut self.inside);
         if std::mem::replace(&mut self.ended, ended) != ended {
@@ -77,27 +78,21 @@ impl LaunchWatch {
         let mut found = Found { blocked: Vec::new(), starved: Vec::new() };
         for member in members {
             let Some(launch) = member.launches.under_way() else { continue };
-            let reading = look(launch.thread);
             let queue = Arc::as_ptr(member) as usize;
             let known = before.iter().position(|s| (s.queue, s.number) == (queue, launch.number));
             let mut seen = match known {
                 Some(place) => before.swap_remove(place),
-                None => Sighting::new(queue, launch.number, now, reading),
+                None => Sighting::new(queue, launch.number, now, threads.waited_ns(launch.thread)),
             };
-            let was_starved = seen.starved;
-            let is_long = now.saturating_duration_since(seen.since) >= blocked_after;
-            let is_blocked = is_long && seen.is_blocked(now, blocked_after, reading);
-            let long = LongLaunch {
-                member: Arc::clone(member),
-                launch,
-                span: now.saturating_duration_since(seen.first),
-                state: reading.map(|reading| reading.state),
-            };
-            // It may have returned while its thread was looked at.
-            if is_blocked && long.is_under_way() {
-                found.blocked.push(long);
-            } else if seen.starved && !was_starved {
-                found.starved.push(long);
+            if now.saturating_duration_since(seen.since) >= blocked_after {
+                let reading = threads.look(launch.thread);
+                let long = LongLaunch {
+                    member: Arc::clone(member),
+                    launch,
+                    span: now.saturating_duration_since(seen.first),
+                    state: reading.map(|reading| reading.state),
+                };
+                found.add(long, &mut seen, now, blocked_after, reading);
             }
             self.inside.push(seen);
         }
@@ -105,9 +100,30 @@ impl LaunchWatch {
     }
 }
 
+impl<W: Word> Found<W> {
+    /// Adds a launch whose time is over, if there is something to say of it.
+    fn add(
+        &mut self,
+        launch: LongLaunch<W>,
+        seen: &mut Sighting,
+        now: Instant,
+        blocked_after: Duration,
+        reading: Option<Reading>,
+    ) {
+        if !seen.is_blocked(now, blocked_after, reading) {
+            if !std::mem::replace(&mut seen.starved, true) {
+                self.starved.push(launch);
+            }
+        } else if launch.is_under_way() {
+            // It might have returned while its thread was looked at.
+            self.blocked.push(launch);
+        }
+    }
+}
+
 impl Sighting {
-    const fn new(queue: usize, number: u64, now: Instant, before: Option<Reading>) -> Self {
-        Self { queue, number, first: now, since: now, before, starved: false }
+    const fn new(queue: usize, number: u64, now: Instant, waited_ns: Option<u64>) -> Self {
+        Self { queue, number, first: now, since: now, waited_ns, starved: false }
     }
 
     /// Whether the driver keeps a launch whose time is over. If its thread only waited for a
@@ -121,9 +137,10 @@ impl Sighting {
         let span = now.saturating_duration_since(self.since);
         let limit = blocked_after.saturating_mul(STARVED_MAX);
         let is_starved = now.saturating_duration_since(self.first) < limit
-            && reading.is_some_and(|reading| reading.is_starved_since(self.before, span));
+            && reading.is_some_and(|reading| reading.is_starved(self.waited_ns, span));
         if is_starved {
-            (self.since, self.before, self.starved) = (now, reading, true);
+            self.since = now;
+            self.waited_ns = reading.map(|reading| reading.waited_ns);
         }
         !is_starved
     }
@@ -165,9 +182,11 @@ pub(crate) fn list<W>(launches: &[LongLaunch<W>]) -> String {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::flags::FlagWord;
-    use crate::launches::Call;
+    use crate::launches::{Call, LaunchGuard};
 
     const BLOCKED_AFTER: Duration = Duration::from_millis(1);
 
@@ -193,7 +212,7 @@ mod tests {
         /// What is blocked and what is starved at a time, with all threads as `reading` says.
         fn at(&mut self, ended: u64, ms: u32, reading: Option<Reading>) -> (String, String) {
             let now = self.start + BLOCKED_AFTER * ms;
-            let found = self.launches.at(&self.members, ended, now, BLOCKED_AFTER, |_| reading);
+            let found = self.launches.at(&self.members, ended, now, BLOCKED_AFTER, &reading);
             (list(&found.blocked), list(&found.starved))
         }
 
@@ -244,8 +263,8 @@ mod tests {
         let mut rig = Rig::new();
         let members = rig.members.clone();
         let _inside = members[0].launches.begin(Call::Launch);
-        let blocked: Vec<_> = (0..=10).map(|ms| rig.counts(ms, State::Waits, 0).0).collect();
-        assert_eq!(blocked, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let first = (0..).find(|ms| rig.counts(*ms, State::Waits, 0).0 > 0);
+        assert_eq!(first, Some(STARVED_MAX));
     }
 
     #[test]
@@ -258,24 +277,32 @@ mod tests {
         }
     }
 
-    /// It returns while the watch looks at its thread.
+    /// Threads that end their launch when they are looked at.
+    struct Returns<'a>(Cell<Option<LaunchGuard<'a>>>);
+
+    impl Threads for Returns<'_> {
+        fn waited_ns(&self, _: u32) -> Option<u64> {
+            None
+        }
+
+        fn look(&self, _: u32) -> Option<Reading> {
+            drop(self.0.take());
+            None
+        }
+    }
+
     #[test]
-    fn a_launch_that_has_returned_is_not_blocked() {
+    fn a_launch_that_returns_while_its_thread_is_looked_at_is_not_blocked() {
         let rig = Rig::new();
+        let threads = Returns(Cell::new(Some(rig.members[0].launches.begin(Call::Launch))));
         let mut launches = LaunchWatch::default();
-        let inside = std::cell::Cell::new(Some(rig.members[0].launches.begin(Call::Launch)));
-        let mut blocked = |ms, returns: bool| {
-            let look = |_| {
-                if returns {
-                    drop(inside.take());
-                }
-                None
-            };
+        for ms in 0..2 {
+            assert!(rig.members[0].launches.under_way().is_some());
             let now = rig.start + BLOCKED_AFTER * ms;
-            launches.at(&rig.members, 0, now, BLOCKED_AFTER, look).blocked.len()
-        };
-        assert_eq!(blocked(0, false), 0);
-        assert_eq!(blocked(1, true), 0);
+            let found = launches.at(&rig.members, 0, now, BLOCKED_AFTER, &threads);
+            assert!(found.blocked.is_empty());
+        }
+        assert_eq!(rig.members[0].launches.under_way(), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::gate::Gate;
 use crate::launches::Call;
 use crate::member::Member;
 use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock};
-use crate::thread_state::Reading;
+use crate::thread_state::{System, Threads};
 
 /// The poll delay of the watch while a gate is closed.
 const POLL_DELAY: Duration = Duration::from_micros(650);
@@ -20,9 +20,6 @@ const CONFIRM_DELAY: Duration = Duration::from_micros(100);
 const BLOCKED_POLL_DELAY: Duration = Duration::from_micros(50);
 /// With all gates open, the watch wakes this often.
 const IDLE_POLL_DELAY: Duration = Duration::from_millis(500);
-
-/// How the watch looks at a thread.
-type Look = fn(u32) -> Option<Reading>;
 
 /// The queues of a device.
 #[derive(Debug)]
@@ -73,18 +70,20 @@ impl<W: Word + 'static> GateRegistry<W> {
 
     /// A registry whose watch runs until the registry is dropped.
     pub(crate) fn start(blocked_after: Duration, lease: Duration) -> std::io::Result<Arc<Self>> {
-        Self::start_with(blocked_after, lease, Reading::of)
+        Self::start_with(blocked_after, lease, System)
     }
 
-    /// A registry with a watch that looks at threads as `look` does.
+    /// A registry whose watch has another view of threads.
     fn start_with(
         blocked_after: Duration,
         lease: Duration,
-        look: Look,
+        threads: impl Threads + Send + 'static,
     ) -> std::io::Result<Arc<Self>> {
         let gates = Arc::new(Self::new(blocked_after, lease));
         let weak = Arc::downgrade(&gates);
-        thread::Builder::new().name("xsched-gates".to_owned()).spawn(move || watch(&weak, look))?;
+        thread::Builder::new()
+            .name("xsched-gates".to_owned())
+            .spawn(move || watch(&weak, &threads))?;
         Ok(gates)
     }
 
@@ -216,7 +215,7 @@ impl<W: Word + 'static> Drop for GatesOpen<'_, W> {
 }
 
 /// Looks for blocked launches while a gate is closed, until the registry is dropped.
-fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, look: Look) {
+fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, threads: &impl Threads) {
     let (mut launches, mut leases) = (LaunchWatch::default(), LeaseWatch::default());
     while let Some(gates) = gates.upgrade() {
         gates.end_overdue_holds(&mut leases, Instant::now());
@@ -228,7 +227,7 @@ fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, look: Look) {
             if launches.is_empty() { POLL_DELAY } else { gates.blocked_after.max(CONFIRM_DELAY) };
         thread::sleep(delay);
         let (members, ended) = gates.members_and_ended();
-        let found = launches.at(&members, ended, Instant::now(), gates.blocked_after, look);
+        let found = launches.at(&members, ended, Instant::now(), gates.blocked_after, threads);
         for launch in found.starved {
             count(&gates.spared);
             tracing::debug!(%launch, "a launch is long under way because its thread waits for a processor");
@@ -312,14 +311,20 @@ impl LeaseWatch {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::blocked::STARVED_MAX;
     use crate::flags::FlagWord;
-    use crate::thread_state::State;
+    use crate::thread_state::{Reading, State};
 
-    const BLOCKED_AFTER: Duration = Duration::from_millis(20);
+    const BLOCKED_AFTER: Duration = Duration::from_millis(2);
 
-    /// A device with a watch that sees this state of all threads, and a queue that is held.
-    fn watched(look: Look) -> (Arc<GateRegistry<Option<FlagWord>>>, Arc<Member<Option<FlagWord>>>) {
-        let gates = GateRegistry::start_with(BLOCKED_AFTER, Duration::MAX, look);
+    /// A word that no device waits for.
+    type Unshared = Option<FlagWord>;
+
+    /// A device with a watch that sees threads like this, and a queue that is held.
+    fn watched(
+        threads: impl Threads + Send + 'static,
+    ) -> (Arc<GateRegistry<Unshared>>, Arc<Member<Unshared>>) {
+        let gates = GateRegistry::start_with(BLOCKED_AFTER, Duration::MAX, threads);
         let gates = gates.expect("a thread for the watch");
         let member = Arc::new(Member::new(None, "7".to_owned()));
         gates.add(&member);
@@ -337,18 +342,18 @@ mod tests {
 
     #[test]
     fn a_launch_whose_thread_has_no_processor_opens_no_gate_until_it_takes_very_long() {
-        let waits = |_| Some(Reading { state: State::Waits, waited_ns: 0 });
+        let waits = Some(Reading { state: State::Waits, waited_ns: 0 });
         let (gates, member) = watched(waits);
         let start = Instant::now();
         let inside = member.launches.begin(Call::Launch);
         until("it is not noticed", || gates.spared() > 0);
         let (forced, closed) = (gates.forced(), member.gate.is_closed());
         // The test itself may be without a processor.
-        if start.elapsed() < BLOCKED_AFTER * 10 {
+        if start.elapsed() < BLOCKED_AFTER * STARVED_MAX {
             assert_eq!((forced, closed), (0, true));
         }
         until("it holds up the queue for good", || gates.forced() == 1);
-        assert!(start.elapsed() >= BLOCKED_AFTER * 10);
+        assert!(start.elapsed() >= BLOCKED_AFTER * STARVED_MAX);
         assert_eq!(gates.spared(), 1, "one launch counts once");
         drop(inside);
         until("the gate stays open", || member.gate.is_closed());
@@ -356,9 +361,9 @@ mod tests {
 
     #[test]
     fn a_launch_whose_thread_sleeps_opens_the_gates() {
-        let sleeps = |_| Some(Reading { state: State::Sleeps, waited_ns: 0 });
-        for look in [sleeps, |_| None] as [Look; 2] {
-            let (gates, member) = watched(look);
+        let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
+        for reading in [sleeps, None] {
+            let (gates, member) = watched(reading);
             let inside = member.launches.begin(Call::Launch);
             until("no gate is opened", || gates.forced() == 1 && !member.gate.is_closed());
             assert_eq!(gates.spared(), 0);
@@ -370,7 +375,7 @@ mod tests {
     /// The calling thread, as the system sees it.
     #[test]
     fn a_thread_that_sleeps_in_a_launch_opens_the_gates() {
-        let (gates, member) = watched(Reading::of);
+        let (gates, member) = watched(System);
         let inside = member.launches.begin(Call::Launch);
         until("no gate is opened", || gates.forced() == 1);
         drop(inside);

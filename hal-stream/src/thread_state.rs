@@ -43,27 +43,55 @@ pub(crate) struct Reading {
     pub(crate) waited_ns: u64,
 }
 
-impl Reading {
-    /// Looks at a thread of this process. `None` if it has ended, or the system does not tell.
-    pub(crate) fn of(thread: u32) -> Option<Self> {
-        let read = |file| fs::read_to_string(format!("/proc/self/task/{thread}/{file}")).ok();
-        // In this order a thread that is given a processor meanwhile still counts as waiting, and
-        // the next look tells.
-        let schedstat = read("schedstat")?;
-        Self::parse(&schedstat, &read("status")?)
+/// What tells of the threads of this process.
+pub(crate) trait Threads {
+    /// [`Reading::waited_ns`] alone, which costs less.
+    fn waited_ns(&self, thread: u32) -> Option<u64>;
+    /// Looks at a thread. `None` if it has ended, or the system does not tell.
+    fn look(&self, thread: u32) -> Option<Reading>;
+}
+
+/// Linux.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct System;
+
+impl System {
+    fn read(thread: u32, file: &str) -> Option<String> {
+        fs::read_to_string(format!("/proc/self/task/{thread}/{file}")).ok()
+    }
+}
+
+impl Threads for System {
+    fn waited_ns(&self, thread: u32) -> Option<u64> {
+        Some(times(&Self::read(thread, "schedstat")?)?.0)
     }
 
+    fn look(&self, thread: u32) -> Option<Reading> {
+        // In this order a thread that is given a processor meanwhile still counts as waiting, and
+        // the next look tells.
+        let schedstat = Self::read(thread, "schedstat")?;
+        Reading::parse(&schedstat, &Self::read(thread, "status")?)
+    }
+}
+
+/// For how long a thread waited for processors, in nanoseconds, and how often it came to one. A
+/// system that does not count says 0.
+fn times(schedstat: &str) -> Option<(u64, u64)> {
+    let mut numbers = schedstat.split_whitespace().map(|number| number.parse().ok());
+    let (_ran_ns, waited_ns, came): (u64, _, _) =
+        (numbers.next()??, numbers.next()??, numbers.next()??);
+    (came > 0).then_some((waited_ns, came))
+}
+
+impl Reading {
     /// Linux counts how often a thread came to a processor and how often it left one, at once, but
     /// adds up the times later. So a thread that came once more than it left is on one now.
     fn parse(schedstat: &str, status: &str) -> Option<Self> {
-        let mut numbers = schedstat.split_whitespace().map(|number| number.parse::<u64>().ok());
-        let (_ran_ns, waited_ns, came) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        let (waited_ns, came) = times(schedstat)?;
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
         let count = |name| field(name)?.trim().parse::<u64>().ok();
         let left = count("voluntary_ctxt_switches:")? + count("nonvoluntary_ctxt_switches:")?;
         let state = match field("State:")?.trim().chars().next()? {
-            // A system that does not count says 0.
-            _ if came == 0 => return None,
             'R' if came > left => State::Runs,
             'R' => State::Waits,
             _ => State::Sleeps,
@@ -71,11 +99,23 @@ impl Reading {
         Some(Self { state, waited_ns })
     }
 
-    /// Whether the thread waits for a processor, or did so for most of the time since it was looked
-    /// at `before`, which is `span` ago.
-    pub(crate) fn is_starved_since(self, before: Option<Self>, span: Duration) -> bool {
-        let waited_ns = before.map_or(0, |before| self.waited_ns.saturating_sub(before.waited_ns));
+    /// Whether the thread waits for a processor, or did so for most of the last `span`, at the
+    /// begin of which it had waited for `before_ns`.
+    pub(crate) fn is_starved(self, before_ns: Option<u64>, span: Duration) -> bool {
+        let waited_ns = before_ns.map_or(0, |before_ns| self.waited_ns.saturating_sub(before_ns));
         self.state == State::Waits || Duration::from_nanos(waited_ns) > span / 2
+    }
+}
+
+/// All threads are as this says.
+#[cfg(test)]
+impl Threads for Option<Reading> {
+    fn waited_ns(&self, _: u32) -> Option<u64> {
+        self.map(|reading| reading.waited_ns)
+    }
+
+    fn look(&self, _: u32) -> Option<Reading> {
+        *self
     }
 }
 
@@ -119,29 +159,29 @@ mod tests {
         assert_eq!(state("1 2 x\n", &running), None);
         assert_eq!(state("1 2 38\n", ""), None);
         assert_eq!(state("1 2 38\n", "State:\tR (running)\n"), None);
-        assert_eq!(Reading::of(0), None);
-        assert_eq!(Reading::of(u32::MAX), None);
+        assert_eq!((System.look(0), System.waited_ns(0)), (None, None));
+        assert_eq!(System.look(u32::MAX), None);
     }
 
     #[test]
     fn a_thread_that_was_on_a_processor_for_half_the_time_is_not_starved() {
         let at = |state, waited_ns| Reading { state, waited_ns };
         let span = Duration::from_nanos(200);
-        let before = Some(at(State::Runs, 1_000));
-        assert!(at(State::Waits, 1_000).is_starved_since(before, span));
-        assert!(at(State::Waits, 1_000).is_starved_since(None, span));
-        assert!(at(State::Runs, 1_101).is_starved_since(before, span));
-        assert!(at(State::Sleeps, 1_150).is_starved_since(before, span));
-        assert!(!at(State::Runs, 1_100).is_starved_since(before, span));
-        assert!(!at(State::Sleeps, 1_000).is_starved_since(before, span));
-        assert!(!at(State::Runs, 1_150).is_starved_since(None, span));
-        assert!(!at(State::Runs, 0).is_starved_since(before, span));
+        let before_ns = Some(1_000);
+        assert!(at(State::Waits, 1_000).is_starved(before_ns, span));
+        assert!(at(State::Waits, 1_000).is_starved(None, span));
+        assert!(at(State::Runs, 1_101).is_starved(before_ns, span));
+        assert!(at(State::Sleeps, 1_150).is_starved(before_ns, span));
+        assert!(!at(State::Runs, 1_100).is_starved(before_ns, span));
+        assert!(!at(State::Sleeps, 1_000).is_starved(before_ns, span));
+        assert!(!at(State::Runs, 1_150).is_starved(None, span));
+        assert!(!at(State::Runs, 0).is_starved(before_ns, span));
     }
 
     /// Whether one of the threads is seen in that state before long.
     fn one_is(threads: &[u32], state: State) -> bool {
         let start = Instant::now();
-        let is = |thread: &u32| Reading::of(*thread).is_some_and(|reading| reading.state == state);
+        let is = |thread: &u32| System.look(*thread).is_some_and(|reading| reading.state == state);
         let looks = std::iter::repeat_with(|| threads.iter().any(is));
         looks.take_while(|_| start.elapsed() < Duration::from_secs(20)).any(|seen| seen)
     }
@@ -157,9 +197,10 @@ mod tests {
         let number = told.recv().expect("the thread tells");
         assert_ne!(number, current());
         assert!(one_is(&[number], State::Sleeps));
-        let (first, second) = (Reading::of(number), Reading::of(number));
-        let span = Duration::from_micros(200);
-        assert!(!second.expect("a reading").is_starved_since(first, span));
+        let before_ns = System.waited_ns(number);
+        assert!(before_ns.is_some());
+        let reading = System.look(number).expect("a reading");
+        assert!(!reading.is_starved(before_ns, Duration::from_micros(200)));
         drop(end);
         blocked.join().expect("it ends");
     }
