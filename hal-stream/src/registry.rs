@@ -230,7 +230,7 @@ fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, threads: &impl Thread
         let found = launches.at(&members, ended, Instant::now(), gates.blocked_after, threads);
         for launch in found.starved {
             count(&gates.spared);
-            tracing::debug!(%launch, "a launch is long under way because its thread waits for a processor");
+            tracing::debug!(call = %launch, "a launch is late, as its thread had no processor");
         }
         if !found.blocked.is_empty() {
             gates.let_return(&members, &found.blocked);
