@@ -50,7 +50,7 @@ impl Subject for Emulated {
         lock(&self.kernels).insert(device, Arc::new(Kernels::load(&again)));
         let mut config = StreamDeviceConfig::default();
         config.level_max = self.level;
-        // A thread that is long without a processor looks as if a launch were blocked, and all
+        // A thread that is very long without a processor counts as blocked in a launch, and all
         // gates would be opened. `faults.rs` is about that; here only holds open and close them.
         config.blocked_after = Duration::from_secs(10);
         config.probe_every = Duration::ZERO;

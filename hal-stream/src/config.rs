@@ -14,6 +14,8 @@ pub struct StreamDeviceConfig {
     /// self-test finds that a hardware queue takes before a launch blocks.
     pub entries_max: Option<u32>,
     /// A launch under way for longer, while a gate is closed, opens all gates until it has ended.
+    /// Time for which its thread waits for a processor does not count, where the system tells of
+    /// it; but a hundred times as long does.
     pub blocked_after: Duration,
     /// While a gate is closed a thread makes an event so often, to see whether calls into the
     /// driver return. Zero is never: then only the scheduler's lease ends a hold for which a call

@@ -116,6 +116,13 @@ impl<A: StreamApi> StreamDevice<A> {
         self.inner.gates.forced()
     }
 
+    /// How many launches took so long that gates would have been opened, but were found to wait for
+    /// a processor only. One that goes on to wait is counted by [`StreamDevice::forced_open`] too.
+    #[must_use]
+    pub fn spared_launches(&self) -> u64 {
+        self.inner.gates.spared()
+    }
+
     /// Opens all gates, calls `f`, and closes the gates of the queues that are held by then. For
     /// calls that wait for the whole device, and would not return while a queue is held: freeing
     /// memory, loading code, raising the limit of the stack.

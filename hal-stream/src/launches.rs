@@ -1,44 +1,115 @@
-//! The count of launches, by which the watch notices a blocked one.
+//! The launch of a queue that is under way, by which the watch notices a blocked one.
 
+use std::fmt;
 use std::sync::atomic::Ordering;
 
 use crate::sync::AtomicU64;
+use crate::thread_state;
 
-/// Counts the begins and ends of launches: odd while a launch is under way. One thread at a time
-/// launches.
+/// What a launch, or the probe, asks of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// The command itself.
+    Launch = 1,
+    /// A wait for the gate's word.
+    Gate = 2,
+    /// An event, which is made and recorded.
+    Event = 3,
+    /// Whether the stream has ended.
+    Query = 4,
+    /// An event of the probe, which is made and destroyed.
+    Probe = 5,
+}
+
+impl Call {
+    const ALL: [Self; 5] = [Self::Launch, Self::Gate, Self::Event, Self::Query, Self::Probe];
+
+    fn in_word(word: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|call| *call as u64 == word & CALL)
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Launch => "launching a command",
+            Self::Gate => "placing a gate",
+            Self::Event => "making or recording an event",
+            Self::Query => "asking for the end of the stream",
+            Self::Probe => "making an event as a probe",
+        })
+    }
+}
+
+/// The bits of the call that is made now, 0 for none.
+const CALL: u64 = 0xff;
+/// The lowest of the 32 bits of the thread that makes it.
+const THREAD: u32 = 8;
+/// The lowest bit of the launch's number.
+const NUMBER: u64 = 1 << 40;
+
+/// Numbers the launches of a queue, and says of the one that is under way which thread makes which
+/// call. One thread at a time launches. All of that is in one word, so that the watch never reads
+/// the call of another launch.
 #[derive(Debug)]
 pub(crate) struct LaunchCounter {
-    count: AtomicU64,
+    word: AtomicU64,
 }
 
 impl LaunchCounter {
     pub(crate) fn new() -> Self {
-        Self { count: AtomicU64::new(0) }
+        Self { word: AtomicU64::new(0) }
     }
 
-    /// Begins a launch, which ends when the guard is dropped.
-    pub(crate) fn begin(&self) -> LaunchGuard<'_> {
-        let count = self.count.load(Ordering::Relaxed) | 1;
-        self.count.store(count, Ordering::Relaxed);
-        LaunchGuard { counter: self, count }
+    /// Begins a launch with this call, which ends when the guard is dropped.
+    pub(crate) fn begin(&self, call: Call) -> LaunchGuard<'_> {
+        self.begin_on(thread_state::current(), call)
     }
 
-    /// The number of the launch that is under way.
-    pub(crate) fn under_way(&self) -> Option<u64> {
-        let count = self.count.load(Ordering::Relaxed);
-        (count % 2 == 1).then_some(count)
+    /// Begins a launch by a thread, which ends when the guard is dropped.
+    pub(crate) fn begin_on(&self, thread: u32, call: Call) -> LaunchGuard<'_> {
+        let number = self.word.load(Ordering::Relaxed) & !(NUMBER - 1);
+        self.word.store(number | u64::from(thread) << THREAD | call as u64, Ordering::Relaxed);
+        LaunchGuard { counter: self, next: number.wrapping_add(NUMBER) }
     }
+
+    /// The launch that is under way goes on with this call.
+    pub(crate) fn goes_on(&self, call: Call) {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & CALL != 0 {
+            self.word.store(word & !CALL | call as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The launch that is under way.
+    pub(crate) fn under_way(&self) -> Option<UnderWay> {
+        let word = self.word.load(Ordering::Relaxed);
+        let call = Call::in_word(word)?;
+        Some(UnderWay { number: word / NUMBER, thread: (word >> THREAD) as u32, call })
+    }
+}
+
+/// A launch that is under way, as the watch sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnderWay {
+    /// Another launch soon before or after it has another number.
+    pub(crate) number: u64,
+    /// The thread that launches, as [`thread_state::current`] says.
+    pub(crate) thread: u32,
+    /// What it does now.
+    pub(crate) call: Call,
 }
 
 /// A launch that is under way.
 #[derive(Debug)]
 pub(crate) struct LaunchGuard<'a> {
     counter: &'a LaunchCounter,
-    count: u64,
+    /// The number of the next one.
+    next: u64,
 }
 
 impl Drop for LaunchGuard<'_> {
     fn drop(&mut self) {
-        self.counter.count.store(self.count.wrapping_add(1), Ordering::Relaxed);
+        self.counter.word.store(self.next, Ordering::Relaxed);
     }
 }

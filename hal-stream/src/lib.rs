@@ -32,6 +32,7 @@
 #![allow(unsafe_code)]
 
 mod api;
+mod blocked;
 mod clock;
 mod command;
 mod config;
@@ -42,6 +43,7 @@ mod gate;
 mod graph;
 mod inner;
 mod launches;
+mod member;
 #[cfg(all(test, loom))]
 mod models;
 mod occupancy;
@@ -59,6 +61,7 @@ mod shared;
 mod spin;
 mod submit;
 mod sync;
+mod thread_state;
 mod word;
 
 pub use api::{About, FlagMemory, StreamApi, StreamKind};

@@ -12,12 +12,12 @@ use crate::device::StreamDevice;
 use crate::error::StreamError;
 use crate::flags::FlagWord;
 use crate::inner::Inner;
+use crate::member::Member;
 use crate::occupancy::Occupant;
 use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
 use crate::queue_config::{GateSource, StreamConfig};
-use crate::registry::Member;
 use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::submit::{Batch, Events, StreamSubmit};
 use crate::word::Taken;
@@ -121,7 +121,7 @@ fn halves<A: StreamApi>(
         Some(Chosen { word, shared, taken }) => (Some(word), shared, taken),
         None => (None, false, None),
     };
-    let member = Arc::new(Member::new(word));
+    let member = Arc::new(Member::new(word, format!("{stream:?}")));
     inner.gates.add(&member);
     let queue = Arc::new(Queue {
         device: Arc::clone(inner),

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::api::StreamApi;
 use crate::flags::FlagWord;
 use crate::inner::Inner;
+use crate::member::Member;
 use crate::occupancy::Occupant;
 use crate::predict::{Predictor, Spacing};
-use crate::registry::Member;
 use crate::word::Taken;
 
 /// A hardware queue: a stream and its gate. The last half that is dropped closes it.

@@ -5,9 +5,12 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::blocked::{LaunchWatch, LongLaunch, list};
 use crate::gate::Gate;
-use crate::launches::LaunchCounter;
+use crate::launches::Call;
+use crate::member::Member;
 use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock};
+use crate::thread_state::{System, Threads};
 
 /// The poll delay of the watch while a gate is closed.
 const POLL_DELAY: Duration = Duration::from_micros(650);
@@ -17,19 +20,6 @@ const CONFIRM_DELAY: Duration = Duration::from_micros(100);
 const BLOCKED_POLL_DELAY: Duration = Duration::from_micros(50);
 /// With all gates open, the watch wakes this often.
 const IDLE_POLL_DELAY: Duration = Duration::from_millis(500);
-
-/// A registered queue, or a probe.
-#[derive(Debug)]
-pub(crate) struct Member<W> {
-    pub(crate) gate: Gate<W>,
-    pub(crate) launches: LaunchCounter,
-}
-
-impl<W: Word> Member<W> {
-    pub(crate) fn new(word: W) -> Self {
-        Self { gate: Gate::new(word), launches: LaunchCounter::new() }
-    }
-}
 
 /// The queues of a device.
 #[derive(Debug)]
@@ -41,6 +31,8 @@ pub(crate) struct GateRegistry<W> {
     held: AtomicU64,
     /// How often the watch has forced gates open.
     forced: AtomicU64,
+    /// Launches that only waited for a processor when they would have counted as blocked.
+    spared: AtomicU64,
     /// A launch that takes longer while a gate is closed counts as blocked by it.
     blocked_after: Duration,
     /// Another process that holds a gate and is silent for longer counts as dead.
@@ -70,6 +62,7 @@ impl<W: Word + 'static> GateRegistry<W> {
             queue_held: Condvar::new(),
             held: AtomicU64::new(0),
             forced: AtomicU64::new(0),
+            spared: AtomicU64::new(0),
             blocked_after,
             lease,
         }
@@ -77,9 +70,20 @@ impl<W: Word + 'static> GateRegistry<W> {
 
     /// A registry whose watch runs until the registry is dropped.
     pub(crate) fn start(blocked_after: Duration, lease: Duration) -> std::io::Result<Arc<Self>> {
+        Self::start_with(blocked_after, lease, System)
+    }
+
+    /// A registry whose watch has another view of threads.
+    fn start_with(
+        blocked_after: Duration,
+        lease: Duration,
+        threads: impl Threads + Send + 'static,
+    ) -> std::io::Result<Arc<Self>> {
         let gates = Arc::new(Self::new(blocked_after, lease));
         let weak = Arc::downgrade(&gates);
-        thread::Builder::new().name("xsched-gates".to_owned()).spawn(move || watch(&weak))?;
+        thread::Builder::new()
+            .name("xsched-gates".to_owned())
+            .spawn(move || watch(&weak, &threads))?;
         Ok(gates)
     }
 
@@ -122,6 +126,11 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.forced.load(Ordering::Relaxed)
     }
 
+    /// How many launches only waited for a processor when they would have counted as blocked.
+    pub(crate) fn spared(&self) -> u64 {
+        self.spared.load(Ordering::Relaxed)
+    }
+
     /// Forces all gates open until the guard is dropped.
     pub(crate) fn open_all(&self) -> GatesOpen<'_, W> {
         let mut members = lock(&self.members);
@@ -133,6 +142,31 @@ impl<W: Word + 'static> GateRegistry<W> {
     /// Whether all gates are forced open.
     pub(crate) fn all_open(&self) -> bool {
         lock(&self.members).forced_open > 0
+    }
+
+    /// Forces all gates open until these launches have ended.
+    fn let_return(&self, members: &[Arc<Member<W>>], blocked: &[LongLaunch<W>]) {
+        // With all gates forced open already, the launch waits for something else, such as the
+        // call for which they were opened.
+        let is_closed = |gate: &Gate<W>| gate.is_closed() || gate.foreign_heartbeat().is_some();
+        let closed = members.iter().any(|member| is_closed(&member.gate));
+        if closed {
+            // Before the gates open, so that a reader that sees them open sees the count too.
+            count(&self.forced);
+        }
+        let open = self.open_all();
+        if closed {
+            tracing::warn!(
+                gates = open.closed,
+                calls = list(blocked),
+                "calls into the driver did not return while queues were held, so all gates are \
+                 open until they do; load kernels, set stack limits and free memory while no \
+                 queue is held, or within `with_gates_open`"
+            );
+        }
+        while blocked.iter().any(LongLaunch::is_under_way) {
+            thread::sleep(BLOCKED_POLL_DELAY);
+        }
     }
 
     fn all(&self) -> Vec<Arc<Member<W>>> {
@@ -181,7 +215,7 @@ impl<W: Word + 'static> Drop for GatesOpen<'_, W> {
 }
 
 /// Looks for blocked launches while a gate is closed, until the registry is dropped.
-fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>) {
+fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, threads: &impl Threads) {
     let (mut launches, mut leases) = (LaunchWatch::default(), LeaseWatch::default());
     while let Some(gates) = gates.upgrade() {
         gates.end_overdue_holds(&mut leases, Instant::now());
@@ -189,35 +223,17 @@ fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>) {
             launches = LaunchWatch::default();
             continue;
         }
-        let delay = if launches.inside.is_empty() {
-            POLL_DELAY
-        } else {
-            gates.blocked_after.max(CONFIRM_DELAY)
-        };
+        let delay =
+            if launches.is_empty() { POLL_DELAY } else { gates.blocked_after.max(CONFIRM_DELAY) };
         thread::sleep(delay);
         let (members, ended) = gates.members_and_ended();
-        if let Some(blocked) = launches.at(&members, ended, Instant::now(), gates.blocked_after) {
-            // With all gates forced open already, the launch waits for something else, such as the
-            // call for which they were opened.
-            let is_closed = |gate: &Gate<W>| gate.is_closed() || gate.foreign_heartbeat().is_some();
-            let closed = members.iter().any(|member| is_closed(&member.gate));
-            if closed {
-                // Before the gates open, so that a reader that sees them open sees the count too.
-                count(&gates.forced);
-            }
-            let open = gates.open_all();
-            if closed {
-                tracing::warn!(
-                    gates = open.closed,
-                    "calls into the driver did not return while queues were held, so all gates are \
-                     open until they do; load kernels, set stack limits and free memory while no \
-                     queue is held, or within `with_gates_open`"
-                );
-            }
-            while blocked.iter().any(|(member, count)| member.launches.under_way() == Some(*count))
-            {
-                thread::sleep(BLOCKED_POLL_DELAY);
-            }
+        let found = launches.at(&members, ended, Instant::now(), gates.blocked_after, threads);
+        for launch in found.starved {
+            count(&gates.spared);
+            tracing::debug!(call = %launch, "a launch is late, as its thread had no processor");
+        }
+        if !found.blocked.is_empty() {
+            gates.let_return(&members, &found.blocked);
         }
     }
 }
@@ -232,7 +248,7 @@ impl<W: Word + Default + 'static> GateRegistry<W> {
         every: Duration,
         call: impl Fn() -> bool + Send + 'static,
     ) -> std::io::Result<()> {
-        let member = Arc::new(Member::new(W::default()));
+        let member = Arc::new(Member::new(W::default(), String::new()));
         self.add(&member);
         let weak = Arc::downgrade(self);
         let run = move || probe(&weak, &member, every, call);
@@ -256,7 +272,7 @@ fn probe<W: Word + 'static>(
         if closed {
             // This may drop the registry, and then the watch has ended.
             drop(gates);
-            let inside = member.launches.begin();
+            let inside = member.launches.begin(Call::Probe);
             answered = call();
             drop(inside);
         }
@@ -292,63 +308,76 @@ impl LeaseWatch {
     }
 }
 
-/// Launches that the watch has seen under way.
-#[derive(Debug, Default)]
-struct LaunchWatch {
-    /// Queue, number and first sight of each launch under way.
-    inside: Vec<(usize, u64, Instant)>,
-    /// How many calls with all gates forced open had ended.
-    ended: u64,
-}
-
-type Blocked<W> = Vec<(Arc<Member<W>>, u64)>;
-
-impl LaunchWatch {
-    /// The launches that have been under way for too long. A launch that was blocked by a call with
-    /// all gates open returns a moment after that call, so time before the end of such a call does
-    /// not count.
-    fn at<W: Word>(
-        &mut self,
-        members: &[Arc<Member<W>>],
-        ended: u64,
-        now: Instant,
-        blocked_after: Duration,
-    ) -> Option<Blocked<W>> {
-        let mut before = std::mem::take(&mut self.inside);
-        if std::mem::replace(&mut self.ended, ended) != ended {
-            before.clear();
-        }
-        let mut blocked = Vec::new();
-        for member in members {
-            let Some(count) = member.launches.under_way() else { continue };
-            let key = Arc::as_ptr(member) as usize;
-            let known = before.iter().find(|(k, c, _)| *k == key && *c == count);
-            let since = known.map_or(now, |(_, _, since)| *since);
-            if now.saturating_duration_since(since) >= blocked_after {
-                blocked.push((Arc::clone(member), count));
-            }
-            self.inside.push((key, count, since));
-        }
-        (!blocked.is_empty()).then_some(blocked)
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::blocked::STARVED_MAX;
+    use crate::flags::FlagWord;
+    use crate::thread_state::{Reading, State};
+
+    const BLOCKED_AFTER: Duration = Duration::from_millis(2);
+
+    /// A word that no device waits for.
+    type Unshared = Option<FlagWord>;
+
+    /// A device with a watch that sees threads like this, and a queue that is held.
+    fn watched(
+        threads: impl Threads + Send + 'static,
+    ) -> (Arc<GateRegistry<Unshared>>, Arc<Member<Unshared>>) {
+        let gates = GateRegistry::start_with(BLOCKED_AFTER, Duration::MAX, threads);
+        let gates = gates.expect("a thread for the watch");
+        let member = Arc::new(Member::new(None, "7".to_owned()));
+        gates.add(&member);
+        gates.set_held(&member, true);
+        (gates, member)
+    }
+
+    fn until(what: &str, done: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 
     #[test]
-    fn time_with_all_gates_forced_open_does_not_count() {
-        let member = Arc::new(Member::new(None::<crate::flags::FlagWord>));
-        let members = [Arc::clone(&member)];
-        let (start, blocked_after) = (Instant::now(), Duration::from_millis(1));
-        let _inside = member.launches.begin();
-        let mut launches = LaunchWatch::default();
-        let mut blocked = |ended, ms| {
-            launches.at(&members, ended, start + blocked_after * ms, blocked_after).is_some()
-        };
-        assert!(!blocked(0, 0));
-        assert!(!blocked(1, 2));
-        assert!(blocked(1, 3));
+    fn a_launch_whose_thread_has_no_processor_opens_no_gate_until_it_takes_very_long() {
+        let waits = Some(Reading { state: State::Waits, waited_ns: 0 });
+        let (gates, member) = watched(waits);
+        let start = Instant::now();
+        let inside = member.launches.begin(Call::Launch);
+        until("it is not noticed", || gates.spared() > 0);
+        let (forced, closed) = (gates.forced(), member.gate.is_closed());
+        // The test itself may be without a processor.
+        if start.elapsed() < BLOCKED_AFTER * STARVED_MAX {
+            assert_eq!((forced, closed), (0, true));
+        }
+        until("it holds up the queue for good", || gates.forced() == 1);
+        assert!(start.elapsed() >= BLOCKED_AFTER * STARVED_MAX);
+        assert_eq!(gates.spared(), 1, "one launch counts once");
+        drop(inside);
+        until("the gate stays open", || member.gate.is_closed());
+    }
+
+    #[test]
+    fn a_launch_whose_thread_sleeps_opens_the_gates() {
+        let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
+        for reading in [sleeps, None] {
+            let (gates, member) = watched(reading);
+            let inside = member.launches.begin(Call::Launch);
+            until("no gate is opened", || gates.forced() == 1 && !member.gate.is_closed());
+            assert_eq!(gates.spared(), 0);
+            drop(inside);
+            until("the gate stays open", || member.gate.is_closed());
+        }
+    }
+
+    /// The calling thread, as the system sees it.
+    #[test]
+    fn a_thread_that_sleeps_in_a_launch_opens_the_gates() {
+        let (gates, member) = watched(System);
+        let inside = member.launches.begin(Call::Launch);
+        until("no gate is opened", || gates.forced() == 1);
+        drop(inside);
     }
 }

@@ -11,6 +11,7 @@ use xsched_core::id::CmdId;
 use crate::api::StreamApi;
 use crate::command::StreamCommand;
 use crate::error::StreamError;
+use crate::launches::Call;
 use crate::predict::Placement;
 use crate::queue::{Fence, Queue, Seen};
 use crate::retire::SPLIT_NS;
@@ -121,6 +122,7 @@ impl<A: StreamApi> Events<A> {
 
     /// Records an event that takes the time in the stream.
     fn record(&mut self) -> Result<A::Event, StreamError<A::Error>> {
+        self.queue.member.launches.goes_on(Call::Event);
         let event = match self.spare.take().or_else(|| self.back.pop().ok()) {
             Some(event) => Ok(event),
             None => self.queue.device.api.create_event(),
@@ -130,6 +132,7 @@ impl<A: StreamApi> Events<A> {
 
     /// Records an event that takes no time.
     fn record_plain(&mut self) -> Result<A::Event, StreamError<A::Error>> {
+        self.queue.member.launches.goes_on(Call::Event);
         let event = match self.plain_back.pop() {
             Ok(event) => Ok(event),
             Err(_) => self.queue.device.api.create_plain_event(),
@@ -186,8 +189,9 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let queue = Arc::clone(&self.queue);
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
-        let inside = queue.member.launches.begin();
+        let inside = queue.member.launches.begin(Call::Launch);
         let prepared = self.prepare(payload, fence, CmdId(cmd.0.saturating_sub(1)))?;
+        queue.member.launches.goes_on(Call::Launch);
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
         if let Err(source) = launched {
@@ -218,7 +222,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let queue = Arc::clone(&self.queue);
         let entered = queue.device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
-        let inside = queue.member.launches.begin();
+        let inside = queue.member.launches.begin(Call::Event);
         let fenced = match self.end {
             // Nothing was launched since, so it is the same fence once more.
             Some(end) => self.record_late(end).map(|()| self.end = None),
@@ -271,6 +275,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         if let Some(word) = queue.word
             && self.placement.gate(idle, word.is_set(), expected_ns, queue.spacing.ns())
         {
+            queue.member.launches.goes_on(Call::Gate);
             // SAFETY: the word is given back only after the stream got past all that is in it.
             let placed = unsafe { queue.device.api.wait_zero(queue.stream, word.device) };
             placed.map_err(StreamError::during("placing a gate"))?;
@@ -303,6 +308,7 @@ impl<A: StreamApi> StreamSubmit<A> {
 
     /// Whether everything in the stream has run, though no poll has seen it yet.
     fn has_ended(&self) -> bool {
+        self.queue.member.launches.goes_on(Call::Query);
         // SAFETY: the stream lives as long as the queue.
         unsafe { self.queue.device.api.is_done(self.queue.stream) }.unwrap_or(false)
     }

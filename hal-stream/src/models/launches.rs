@@ -5,9 +5,17 @@ use std::sync::Arc;
 use loom::sync::Mutex;
 
 use super::harness::{explore, join, start};
-use crate::launches::LaunchCounter;
+use crate::launches::{Call, LaunchCounter, UnderWay};
 
-/// The watch sees a launch that has begun and not ended, and tells two launches apart.
+/// What the launches do one after the other, each by a thread of its own.
+const CALLS: [[Call; 2]; 2] = [[Call::Gate, Call::Launch], [Call::Event, Call::Query]];
+
+fn is_of(inside: UnderWay, number: usize) -> bool {
+    inside.thread == number as u32 + 1 && CALLS[number].contains(&inside.call)
+}
+
+/// The watch sees a launch that has begun and not ended, with its own thread and call, and tells
+/// two launches apart.
 #[test]
 fn a_launch_is_seen() {
     explore("launches::a_launch_is_seen", 8, || {
@@ -17,23 +25,30 @@ fn a_launch_is_seen() {
         let launcher = {
             let (launches, launch) = (Arc::clone(&launches), Arc::clone(&launch));
             start(move || {
-                for number in 0..2_u64 {
-                    let inside = launches.begin();
+                for (number, [first, then]) in CALLS.into_iter().enumerate() {
+                    let inside = launches.begin_on(number as u32 + 1, first);
                     *launch.lock().expect("no thread panics") = Some(number);
+                    launches.goes_on(then);
                     *launch.lock().expect("no thread panics") = None;
                     drop(inside);
                 }
             })
         };
-        let mut looks = Vec::new();
+        let mut looks: Vec<(usize, u64)> = Vec::new();
         for _ in 0..3 {
             let number = launch.lock().expect("no thread panics");
             let inside = launches.under_way();
+            if let Some(inside) = inside {
+                assert!((0..2).any(|n| is_of(inside, n)), "the call of another launch");
+            }
             if let Some(number) = *number {
                 let inside = inside.expect("a launch under way is not seen");
-                let alike = looks.iter().any(|(n, i)| *n != number && *i == inside);
-                assert!(!alike, "two launches are taken for one");
-                looks.push((number, inside));
+                assert!(is_of(inside, number), "the call of another launch");
+                for (n, i) in &looks {
+                    assert!(*n == number || *i != inside.number, "two launches are taken for one");
+                    assert!(*n != number || *i == inside.number, "one launch is taken for two");
+                }
+                looks.push((number, inside.number));
             }
             drop(number);
         }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::harness::{explore, join, start};
 use super::{Flag, flag, seen};
 use crate::gate::OWN;
-use crate::registry::{GateRegistry, Member};
+use crate::member::Member;
+use crate::registry::GateRegistry;
 
 fn gates() -> Arc<GateRegistry<Flag>> {
     Arc::new(GateRegistry::new(Duration::from_micros(200), Duration::MAX))
@@ -14,7 +15,7 @@ fn gates() -> Arc<GateRegistry<Flag>> {
 
 fn member() -> (Arc<Member<Flag>>, Flag) {
     let word = flag();
-    (Arc::new(Member::new(Arc::clone(&word))), word)
+    (Arc::new(Member::new(Arc::clone(&word), String::new())), word)
 }
 
 /// A watch that begins to wait while a queue becomes held notices the hold. Its wait has no time
