@@ -9,13 +9,19 @@ use xsched_core::window::WindowConfig;
 
 use crate::command::is_inside_callback;
 use crate::hwqueue::HwQueue;
+use crate::lenient::{About, Flags};
 use crate::platform::Hardware;
 use crate::process::Process;
-use crate::queue::{Queue, WINDOW, known_flags, outside_callbacks};
+use crate::queue::{Queue, WINDOW, outside_callbacks};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::XQueueCreateFlag;
 
+const FLAGS: Flags = Flags {
+    about: About::CreateFlags,
+    function: "XQueueCreate",
+    known: XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64,
+};
 /// For how long the end of a queue is waited for on the device's side.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -62,7 +68,7 @@ pub(crate) fn create(
 ) -> Answer<u64> {
     let number = u8::try_from(level).ok().and_then(Level::from_number);
     let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
-    let flags = known_flags(flags, XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64)?;
+    let flags = FLAGS.known_of(&process.leniency, flags)?;
     let hwq = process.hwq(hwq)?;
     let mut attached = hwq.xqueue();
     if let Some(there) = attached.filter(|there| process.queues.get(*there).is_some()) {
