@@ -1,10 +1,11 @@
 // What `xsched bench` measures on an NVIDIA GPU, measured by a C++ program through the public C
 // API: preempt, overhead, fixed-priority and partition, with the same kernels and plans; and the
-// rows of rows.hpp.
+// rows of rows.hpp. The rows of host.hpp need no GPU.
 //
 //   bench EXPERIMENT SPIN_PTX SAMPLES > record.json
+//   bench --host [ROUNDS] > record.json
 //
-// Link with libpreempt and libhalcuda; docs/src/guides/c.md has the commands.
+// Link with libpreempt, libhalcuda, libhalhip and libhalhost; lab/README.md has the commands.
 
 #include <sys/resource.h>
 
@@ -14,6 +15,7 @@
 #include <random>
 #include <thread>
 
+#include "host.hpp"
 #include "rows.hpp"
 
 namespace {
@@ -262,14 +264,20 @@ int run(const char *experiment, const char *ptx, int samples) {
 }  // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 4 || std::atoi(argv[3]) < 1) {
+  constexpr int kRounds = 41;
+  bool on_host = argc > 1 && argc < 4 && std::strcmp(argv[1], "--host") == 0;
+  int rounds = argc == 3 ? std::atoi(argv[2]) : kRounds;
+  if (!(on_host && rounds > 0) && (argc != 4 || std::atoi(argv[3]) < 1)) {
     std::fprintf(stderr,
                  "usage: bench preempt|overhead|fixed-priority|partition|many|drain|submit|control|"
-                 "threshold|first-use|after-hold SPIN_PTX SAMPLES\n");
+                 "threshold|first-use|after-hold SPIN_PTX SAMPLES\n"
+                 "       bench --host [ROUNDS]\n");
     return 2;
   }
   try {
-    return run(argv[1], argv[2], std::atoi(argv[3]));
+    if (!on_host) return run(argv[1], argv[2], std::atoi(argv[3]));
+    host::run(rounds);
+    return 0;
   } catch (const std::exception &error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

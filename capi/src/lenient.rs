@@ -21,6 +21,10 @@ pub(crate) enum About {
     K,
     Policy,
     Level,
+    Scheduler,
+    CreateFlags,
+    SuspendFlags,
+    ResumeFlags,
 }
 
 /// Whether such calls are taken, and which kinds the log has.
@@ -51,6 +55,28 @@ impl Leniency {
             );
         }
         Ok(())
+    }
+}
+
+/// The flags that a function takes.
+#[derive(Debug)]
+pub(crate) struct Flags {
+    pub(crate) about: About,
+    /// For messages.
+    pub(crate) function: &'static str,
+    pub(crate) known: i64,
+}
+
+impl Flags {
+    /// Those that are known; −1 stands for all of them. Others are ignored, or the call is refused.
+    pub(crate) fn known_of(&self, leniency: &Leniency, flags: i64) -> Answer<i64> {
+        let Self { about, function, known } = self;
+        let others = flags & !known;
+        if flags != -1 && others != 0 {
+            let why = format!("{function} has no flags {others:#x}");
+            leniency.take(*about, Refusal::invalid(why), "they are ignored")?;
+        }
+        Ok(flags & known)
     }
 }
 

@@ -9,13 +9,21 @@ use xsched_core::window::WindowConfig;
 
 use crate::command::is_inside_callback;
 use crate::hwqueue::HwQueue;
+use crate::lenient::{About, Flags};
 use crate::platform::Hardware;
 use crate::process::Process;
-use crate::queue::{Queue, WINDOW, known_flags, outside_callbacks};
+use crate::queue::{Queue, WINDOW, outside_callbacks};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::XQueueCreateFlag;
 
+const FLAGS: Flags = Flags {
+    about: About::CreateFlags,
+    function: "XQueueCreate",
+    known: BLOCKING | LAUNCHER,
+};
+const BLOCKING: i64 = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
+const LAUNCHER: i64 = XQueueCreateFlag::kQueueCreateFlagLauncherThread as i64;
 /// For how long the end of a queue is waited for on the device's side.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -62,9 +70,7 @@ pub(crate) fn create(
 ) -> Answer<u64> {
     let number = u8::try_from(level).ok().and_then(Level::from_number);
     let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
-    let blocking = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
-    let launcher = XQueueCreateFlag::kQueueCreateFlagLauncherThread as i64;
-    let flags = known_flags(flags, blocking | launcher)?;
+    let flags = FLAGS.known_of(&process.leniency, flags)?;
     let hwq = process.hwq(hwq)?;
     let mut attached = hwq.xqueue();
     if let Some(there) = attached.filter(|there| process.queues.get(*there).is_some()) {
@@ -73,12 +79,12 @@ pub(crate) fn create(
     }
     // It may have been destroyed while this waited.
     process.hwq(hwq.handle)?;
-    let blocks = flags & blocking != 0;
+    let blocks = flags & BLOCKING != 0;
     let side = Arc::new(Side::new(hwq.handle, blocks));
     let config = XQueueConfig::default()
         .with_level(level)
         .with_capacity(process.env.capacity)
-        .with_launcher_thread(flags & launcher != 0 || process.env.launcher_thread && !blocks)
+        .with_launcher_thread(flags & LAUNCHER != 0 || process.env.launcher_thread && !blocks)
         .with_window(WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32));
     let xq = hwq.hardware.open(level, config, &side)?;
     if xq.caps().level < level {

@@ -181,8 +181,9 @@ impl Process {
         Ok(())
     }
 
-    /// The scheduler and the policy that a program asks for. As with the C++ XSched, one without a
-    /// policy is none, and where there is one already, its policy stays.
+    /// The scheduler and the policy that a program asks for. As with the C++ XSched, a global one
+    /// with a policy is a local one, a local one without a policy is none, and where there is one
+    /// already, its policy stays.
     fn chosen(
         &self,
         present: XSchedulerType,
@@ -192,6 +193,13 @@ impl Process {
         let local = XSchedulerType::kSchedulerLocal;
         match policy_of(scheduler, || numbered(number)) {
             Ok(policy) => Ok((scheduler, policy)),
+            Err(refusal) if scheduler == XSchedulerType::kSchedulerGlobal => {
+                // Without a policy only the daemon would do.
+                let policy = numbered(number).map_err(|_| refusal.clone())?;
+                let instead = "the policy decides in this process alone";
+                self.leniency.take(About::Scheduler, refusal, instead)?;
+                Ok((local, policy))
+            }
             Err(refusal) if scheduler == local && present != local => {
                 let instead = "no policy decides";
                 self.leniency.take(About::Policy, refusal, instead)?;

@@ -45,17 +45,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks that all flags are known. −1 stands for all of them.
-pub(crate) fn known_flags(flags: i64, known: i64) -> Answer<i64> {
-    if flags == -1 {
-        return Ok(known);
-    }
-    if flags & !known != 0 {
-        return Err(Refusal::invalid(format!("there are no such flags: {:#x}", flags & !known)));
-    }
-    Ok(flags)
-}
-
 pub(crate) fn outside_callbacks() -> Answer {
     if is_inside_callback() {
         return Err(Refusal::not_allowed(

@@ -162,7 +162,7 @@ pub enum XSchedulerType {
     kSchedulerAppManaged = 1,
     /// A policy in this process.
     kSchedulerLocal = 2,
-    /// A daemon for all processes. Not supported yet.
+    /// A daemon for all processes, which does not exist yet; with a policy, `kSchedulerLocal`.
     kSchedulerGlobal = 3,
     /// One past the last.
     kSchedulerMax = 4,

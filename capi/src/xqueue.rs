@@ -3,14 +3,26 @@
 use std::ffi::{c_char, c_void};
 
 use crate::command::Command;
-use crate::lenient::About;
+use crate::lenient::{About, Flags};
 use crate::lifecycle::{create, destroy, destroy_hwq, synchronize_hwq};
 use crate::process::process;
-use crate::queue::known_flags;
 use crate::refusal::{Answer, Refusal, answer, last_error};
 use crate::types::{
     HwCommandHandle, HwQueueHandle, LaunchCallback, XPreemptLevelValue, XQueueHandle,
     XQueueResumeFlag, XQueueState, XQueueSuspendFlag, XResult,
+};
+
+const SUSPEND: Flags = Flags {
+    about: About::SuspendFlags,
+    function: "XQueueSuspend",
+    known: XQueueSuspendFlag::kQueueSuspendFlagSyncHwQueue as i64
+        | XQueueSuspendFlag::kQueueSuspendFlagWaitAll as i64
+        | XQueueSuspendFlag::kQueueSuspendFlagWaitIdle as i64,
+};
+const RESUME: Flags = Flags {
+    about: About::ResumeFlags,
+    function: "XQueueResume",
+    known: XQueueResumeFlag::kQueueResumeFlagDropCommands as i64,
 };
 
 /// A place that an answer is written to.
@@ -25,9 +37,10 @@ pub(crate) unsafe fn out<'a, T>(to: *mut T) -> Answer<&'a mut std::mem::MaybeUni
 
 /// Makes an XQueue for a hardware queue, or answers the one that it has.
 ///
-/// `level` is 1 to 3, `flags` those of `XQueueCreateFlag`. The threshold is 16 at first, the batch
-/// 8. If the hardware queue cannot do the level, the XQueue has the highest that it can, and under
-/// `XSCHED_STRICT` the answer is `kXSchedErrorNotSupported`.
+/// `level` is 1 to 3, `flags` those of `XQueueCreateFlag`; others are ignored. The threshold is 16
+/// at first, the batch 8. If the hardware queue cannot do the level, the XQueue has the highest
+/// that it can. Under `XSCHED_STRICT` the answers are `kXSchedErrorInvalidValue` for others and
+/// `kXSchedErrorNotSupported` for such a level.
 ///
 /// # Safety
 /// `xq` is null or may be written to.
@@ -158,25 +171,27 @@ pub unsafe extern "C" fn XQueueQuery(xq: XQueueHandle, state: *mut XQueueState) 
 }
 
 /// Holds an XQueue until `XQueueResume`, whatever the scheduler says. `flags` are those of
-/// `XQueueSuspendFlag`. If it is held already, nothing is waited for before.
+/// `XQueueSuspendFlag`; others are ignored, under `XSCHED_STRICT` refused. If it is held already,
+/// nothing is waited for before.
 // SAFETY: the name is the C API's.
 #[unsafe(no_mangle)]
 pub extern "C" fn XQueueSuspend(xq: XQueueHandle, flags: i64) -> XResult {
-    const KNOWN: i64 = XQueueSuspendFlag::kQueueSuspendFlagSyncHwQueue as i64
-        | XQueueSuspendFlag::kQueueSuspendFlagWaitAll as i64
-        | XQueueSuspendFlag::kQueueSuspendFlagWaitIdle as i64;
-    answer(|| process().queue(xq)?.suspend(known_flags(flags, KNOWN)?))
+    answer(|| {
+        let process = process();
+        let queue = process.queue(xq)?;
+        queue.suspend(SUSPEND.known_of(&process.leniency, flags)?)
+    })
 }
 
-/// Ends what `XQueueSuspend` began, at every level. `flags` are those of `XQueueResumeFlag`. If the
-/// XQueue is not suspended, nothing happens.
+/// Ends what `XQueueSuspend` began, at every level. `flags` are those of `XQueueResumeFlag`; others
+/// are ignored, under `XSCHED_STRICT` refused. If the XQueue is not suspended, nothing happens.
 // SAFETY: the name is the C API's.
 #[unsafe(no_mangle)]
 pub extern "C" fn XQueueResume(xq: XQueueHandle, flags: i64) -> XResult {
-    const DROP: i64 = XQueueResumeFlag::kQueueResumeFlagDropCommands as i64;
     answer(|| {
-        let flags = known_flags(flags, DROP)?;
-        process().queue(xq)?.resume(flags != 0);
+        let process = process();
+        let queue = process.queue(xq)?;
+        queue.resume(RESUME.known_of(&process.leniency, flags)? != 0);
         Ok(())
     })
 }

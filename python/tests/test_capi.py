@@ -155,7 +155,9 @@ def test_settings_are_taken(queues: Tuple[int, int]) -> None:
         assert XSched.XHintSetScheduler(local, policy) == OK, policy
     highest = xsched.XPolicyType.kPolicyHighestPriorityFirst
     assert XSched.XHintSetScheduler(local, xsched.XPolicyType.kPolicyMax) == INVALID
-    assert XSched.XHintSetScheduler(xsched.XSchedulerType.kSchedulerGlobal, highest) == NOT_SUPPORTED
+    everywhere = xsched.XSchedulerType.kSchedulerGlobal
+    assert XSched.XHintSetScheduler(everywhere, highest) == OK
+    assert XSched.XHintSetScheduler(everywhere, xsched.XPolicyType.kPolicyUnknown) == NOT_SUPPORTED
     app = xsched.XSchedulerType.kSchedulerAppManaged
     assert XSched.XHintSetScheduler(app, highest) == OK
 

@@ -48,7 +48,7 @@ const STEPS: [Step; 21] = [
     // These three share a build.
     ("main job", |_| demo::run()),
     ("simulator", |_| simulator()),
-    ("capi", |_| capi::check::run()),
+    ("capi", |_| capi::check::run(&capi::check::Options::default())),
     // These two as well.
     ("loom", |_| loom::run(&loom::Options::default())),
     ("mutants", |_| mutants::run(&mutants::Options::default())),

@@ -79,10 +79,10 @@ fn run_together(target: &Path, names: &[&str], seconds: u32) -> Result<()> {
     })
 }
 
-fn need_nightly() -> Result<()> {
+pub(crate) fn need_nightly() -> Result<()> {
     ensure!(
         succeeds(&mut cargo("+nightly --version")),
-        "NO NIGHTLY TOOLCHAIN: fuzzing needs one, so nothing was fuzzed; \
+        "NO NIGHTLY TOOLCHAIN: fuzzing and sanitizers need one, so nothing was run; \
          install it with `rustup toolchain install nightly --profile minimal`"
     );
     Ok(())

@@ -40,7 +40,7 @@ enum Chore {
     /// Check what can be checked about HIP without an AMD GPU. May install Debian's packages.
     Hip,
     /// Compile programs in C and C++ against the C API as it is installed, and run them.
-    Capi,
+    Capi(check::Options),
     /// Write the C API's headers from its Rust source, or check them.
     Headers(headers::Options),
     /// Install the C API: libraries, headers, CMake package, pkg-config file.
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         Chore::Mutants(options) => mutants::run(&options),
         Chore::Package => package::run(),
         Chore::Hip => hip::run(),
-        Chore::Capi => check::run(),
+        Chore::Capi(options) => check::run(&options),
         Chore::Headers(options) => headers::run(&options),
         Chore::Install(options) => install::run(&options),
         Chore::KfdVm => kfd_vm::run(),

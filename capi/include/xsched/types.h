@@ -304,7 +304,7 @@ typedef enum {
    */
   kSchedulerLocal = 2,
   /**
-   * A daemon for all processes. Not supported yet.
+   * A daemon for all processes, which does not exist yet; with a policy, `kSchedulerLocal`.
    */
   kSchedulerGlobal = 3,
   /**

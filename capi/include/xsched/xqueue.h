@@ -14,9 +14,10 @@ extern "C" {
 /**
  * Makes an XQueue for a hardware queue, or answers the one that it has.
  *
- * `level` is 1 to 3, `flags` those of `XQueueCreateFlag`. The threshold is 16 at first, the batch
- * 8. If the hardware queue cannot do the level, the XQueue has the highest that it can, and under
- * `XSCHED_STRICT` the answer is `kXSchedErrorNotSupported`.
+ * `level` is 1 to 3, `flags` those of `XQueueCreateFlag`; others are ignored. The threshold is 16
+ * at first, the batch 8. If the hardware queue cannot do the level, the XQueue has the highest
+ * that it can. Under `XSCHED_STRICT` the answers are `kXSchedErrorInvalidValue` for others and
+ * `kXSchedErrorNotSupported` for such a level.
  *
  * # Safety
  * `xq` is null or may be written to.
@@ -89,13 +90,14 @@ XResult XQueueQuery(XQueueHandle xq, XQueueState *state);
 
 /**
  * Holds an XQueue until `XQueueResume`, whatever the scheduler says. `flags` are those of
- * `XQueueSuspendFlag`. If it is held already, nothing is waited for before.
+ * `XQueueSuspendFlag`; others are ignored, under `XSCHED_STRICT` refused. If it is held already,
+ * nothing is waited for before.
  */
 XResult XQueueSuspend(XQueueHandle xq, int64_t flags);
 
 /**
- * Ends what `XQueueSuspend` began, at every level. `flags` are those of `XQueueResumeFlag`. If the
- * XQueue is not suspended, nothing happens.
+ * Ends what `XQueueSuspend` began, at every level. `flags` are those of `XQueueResumeFlag`; others
+ * are ignored, under `XSCHED_STRICT` refused. If the XQueue is not suspended, nothing happens.
  */
 XResult XQueueResume(XQueueHandle xq, int64_t flags);
 

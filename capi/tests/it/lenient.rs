@@ -6,7 +6,12 @@ use crate::common::*;
 use crate::scheduler::{count, gets_on};
 
 const UP: i32 = XPolicyType::kPolicyUtilizationPartition as i32;
+const GLOBAL: i32 = XSchedulerType::kSchedulerGlobal as i32;
 const LAX: i32 = XPolicyType::kPolicyLaxity as i32;
+
+/// No function has this flag.
+const NO_FLAG: i64 = 1 << 40;
+const CREATE_SAYS: &str = "XQueueCreate has no flags 0x10000000000; they are ignored";
 
 /// Calls whose values are out of range, with what the log says about each kind.
 fn out_of_range(xq: XQueueHandle) -> Vec<(XResult, &'static str)> {
@@ -37,6 +42,12 @@ fn out_of_range(xq: XQueueHandle) -> Vec<(XResult, &'static str)> {
         (XHintKDeadline(usize::MAX), ""),
         (XHintSetScheduler(LOCAL, 0), "there is no such policy; see XPolicyType; no policy"),
         (XHintSetScheduler(LOCAL, 12), ""),
+        (
+            create(host_hwq(), 1, NO_FLAG).map_or_else(|error| error, |xq| XQueueDestroy(xq)),
+            CREATE_SAYS,
+        ),
+        (XQueueSuspend(xq, NO_FLAG), "XQueueSuspend has no flags 0x10000000000; they are ignored"),
+        (XQueueResume(xq, NO_FLAG | DROP), "XQueueResume has no flags 0x10000000000; they are"),
     ]
 }
 
@@ -64,7 +75,7 @@ fn values_out_of_range_are_taken_and_each_kind_is_said_once() {
         assert_eq!(warned.count(), 1, "{says}: {text}");
         kinds += 1;
     }
-    assert_eq!((kinds, text.matches("XSCHED_STRICT=ON").count()), (8, 8), "{text}");
+    assert_eq!((kinds, text.matches("XSCHED_STRICT=ON").count()), (11, 11), "{text}");
 }
 
 alone!(values_out_of_range_are_refused_if_asked_for, [("XSCHED_STRICT", "ON")], {
@@ -149,6 +160,65 @@ alone!(a_scheduler_without_a_policy_leaves_the_program_in_charge, {
 
 alone!(a_policy_in_the_environment_counts_as_one, [("XSCHED_POLICY", "HPF")], {
     assert_eq!(XHintSetScheduler(LOCAL, 0), kXSchedErrorInvalidValue);
+});
+
+alone!(flags_that_there_are_not_take_nothing_from_the_others, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = create(host_hwq(), 1, BLOCKING | NO_FLAG).expect("an XQueue");
+    ok(XQueueSubmit(xq, timed(20_000)));
+    ok(XQueueSubmit(xq, counting(&CALLS)));
+    // A blocking submission returns when the command was launched.
+    assert_eq!(count(&CALLS), 1);
+    ok(XQueueSuspend(xq, WAIT_ALL | NO_FLAG));
+    assert_eq!(state(xq), XQueueState::kQueueStateIdle);
+    let other = std::thread::spawn(move || ok(XQueueSubmit(xq, counting(&CALLS))));
+    until("it is submitted", || submitted(xq) == 3);
+    ok(XQueueResume(xq, DROP | NO_FLAG));
+    other.join().expect("it ends");
+    assert_eq!(count(&CALLS), 1);
+});
+
+#[test]
+fn a_global_scheduler_with_a_policy_is_a_local_one() {
+    fn body() {
+        static CALLS: AtomicU64 = AtomicU64::new(0);
+        let xq = host_queue(1);
+        ok(XHintPriority(xq, PRIORITY_NO_EXECUTE));
+        // The C++ library looks at the policy first, and at the scheduler only if there is none.
+        for policy in [LAX, HPF] {
+            ok(XHintSetScheduler(GLOBAL, policy));
+        }
+        ok(XQueueSubmit(xq, counting(&CALLS)));
+        pause();
+        assert_eq!(count(&CALLS), 0);
+        for none in [0, 12, 99] {
+            assert_eq!(XHintSetScheduler(GLOBAL, none), kXSchedErrorNotSupported);
+            assert!(last_error().contains("daemon"), "{}", last_error());
+            // A local scheduler is in charge.
+            assert_eq!(XHintSetScheduler(LOCAL, none), kXSchedErrorInvalidValue);
+        }
+        pause();
+        assert_eq!(count(&CALLS), 0);
+        ok(XHintSetScheduler(APP, 0));
+        ok(XQueueWaitAll(xq));
+        assert_eq!(count(&CALLS), 1);
+    }
+    let name = "lenient::a_global_scheduler_with_a_policy_is_a_local_one";
+    let Some(text) = alone_with(name, &[], body) else { return };
+    let says = "use kSchedulerLocal; the policy decides in this process alone (said once";
+    assert_eq!(text.matches(says).count(), 1, "{text}");
+}
+
+alone!(a_global_scheduler_is_refused_if_asked_for, [("XSCHED_STRICT", "ON")], {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(1);
+    ok(XHintPriority(xq, PRIORITY_NO_EXECUTE));
+    assert_eq!(XHintSetScheduler(GLOBAL, HPF), kXSchedErrorNotSupported);
+    assert!(last_error().contains("use kSchedulerLocal"), "{}", last_error());
+    // No policy decides.
+    ok(XQueueSubmit(xq, counting(&CALLS)));
+    ok(XQueueWaitAll(xq));
+    assert_eq!(count(&CALLS), 1);
 });
 
 #[test]

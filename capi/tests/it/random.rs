@@ -1,6 +1,6 @@
 //! Random calls from many threads, with handles and numbers that are right, stale or made up. That
 //! the process lives and every thread comes back is what is shown; `AddressSanitizer` looks at the
-//! rest (`docs/src/guides/c.md` has the command).
+//! rest (`cargo xtask capi --sanitize`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -102,7 +102,7 @@ const VARIABLES: [Variable; 28] = [
         "XSCHED_STRICT",
         "ON, OFF",
         "OFF",
-        "Refuses values out of range and levels that there are not.",
+        "Refuses values out of range, and levels, flags and schedulers that there are not.",
         C_API,
     ),
     var("XLOG_LEVEL", "ERRO, WARN, INFO, DEBG", "WARN", "What is logged to standard error.", C_API),

@@ -4,10 +4,13 @@
 //!    C++11 on.
 //! 2. Each library exports what its version script names, and nothing else.
 //! 3. A program that calls every function, as C and as C++, found by pkg-config.
-//! 4. Programs that know nothing of XQueues, with an interposer.
-//! 5. The examples, built by CMake, on the host device and on the emulated HIP runtime, and a
+//! 4. The bench: its rows that need no GPU take no more than they did.
+//! 5. Programs that know nothing of XQueues, with an interposer.
+//! 6. The examples, built by CMake, on the host device and on the emulated HIP runtime, and a
 //!    program that uses all targets of the CMake package.
-//! 6. The package for Python, beside the libraries.
+//! 7. The package for Python, beside the libraries.
+//!
+//! With `--sanitize`, random calls under `AddressSanitizer` instead.
 //!
 //! Programs find the libraries by `LD_LIBRARY_PATH` alone. gcc and g++ must be there; clang,
 //! pkg-config and CMake are installed from Debian's packages.
@@ -18,12 +21,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use object::{Object, ObjectSymbol};
 
 use super::compile;
 use super::headers;
 use super::install::{self, LIBRARIES, symbols};
-use super::interpose;
+use super::{interpose, sanitize, speed};
 use crate::apt;
 use crate::command::{cargo, run as run_command};
 use crate::{python, root, target_dir};
@@ -42,11 +46,23 @@ const EXAMPLES: [&str; 3] = ["priorities", "manual", "callbacks"];
 /// The program that uses the package for Python.
 const MODULE: &str = "capi/tests/programs/module.py";
 
+/// What to check.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Options {
+    /// Only call the C API at random under AddressSanitizer, with so many sequences of calls;
+    /// 200,000 unless you say how many. Needs a nightly toolchain.
+    #[arg(long, value_name = "SEQUENCES", num_args = 0..=1, default_missing_value = "200000")]
+    pub sanitize: Option<u32>,
+}
+
 /// Does it.
 ///
 /// # Errors
 /// If a check fails.
-pub fn run() -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
+    if let Some(sequences) = options.sanitize {
+        return sanitize::run(sequences);
+    }
     headers::run(&headers::Options { check: true })?;
     let prefix = target_dir().join("capi");
     install::run(&install::Options { prefix: prefix.clone() })?;
@@ -62,7 +78,7 @@ pub fn run() -> Result<()> {
         program(&prefix, compiler, language, &made.join(format!("all-{compiler}")))?;
     }
     run_command(&mut cargo("build --release --locked -p xsched-hip-emulated"))?;
-    bench(&prefix)?;
+    speed::run(&prefix, &made)?;
     interpose::run(&prefix, &made)?;
     examples(&prefix)?;
     module(&prefix)
@@ -74,14 +90,6 @@ fn module(prefix: &Path) -> Result<()> {
     command.arg(root().join(MODULE)).arg(prefix.join("lib/libpreempt.so"));
     command.env("PYTHONPATH", prefix.join("lib/python")).env_remove("LD_LIBRARY_PATH");
     run_command(command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("XSCHED_LIB_DIR"))
-}
-
-/// Compiles the bench, which needs a GPU to run.
-fn bench(prefix: &Path) -> Result<()> {
-    let mut command = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
-    command.args(["-std=c++17", "-fsyntax-only"]).args(WARNINGS);
-    command.arg("-I").arg(prefix.join("include"));
-    run_command(command.arg(root().join("capi/bench/main.cpp")))
 }
 
 /// Compares what the libraries export with their version scripts.

@@ -5,3 +5,5 @@ mod compile;
 pub mod headers;
 pub mod install;
 mod interpose;
+mod sanitize;
+mod speed;
