@@ -42,6 +42,7 @@ mod gate;
 mod graph;
 mod inner;
 mod launches;
+mod marks;
 #[cfg(all(test, loom))]
 mod models;
 mod occupancy;

@@ -116,6 +116,8 @@ struct State {
     /// Lengths of registered memory, by the device's address.
     registered: BTreeMap<u64, u64>,
     made: u64,
+    /// Commands that have ended.
+    ran: u64,
     calls: u64,
     fail_at: Option<u64>,
     fail_from: Option<u64>,
@@ -188,11 +190,13 @@ impl State {
             }
             let stream = self.streams.get_mut(&number).expect("it is there");
             stream.ended_at = end;
-            if let Some((_, Op::Record { event, turn })) = stream.ops.pop_front()
-                && let Some(event) = self.events.get_mut(&event)
-                && event.turn == turn
-            {
-                event.at = Some(end);
+            match stream.ops.pop_front() {
+                Some((_, Op::Record { event, turn })) => {
+                    let event = self.events.get_mut(&event).filter(|event| event.turn == turn);
+                    event.into_iter().for_each(|event| event.at = Some(end));
+                }
+                Some((_, Op::Run { .. })) => self.ran += 1,
+                _ => {}
             }
         }
     }
@@ -222,6 +226,11 @@ impl Mock {
         state.advance(&self.nature);
         state.now += ns;
         state.advance(&self.nature);
+    }
+
+    /// Commands that have ended so far, on all streams.
+    pub(crate) fn ran(&self) -> u64 {
+        self.state().ran
     }
 
     /// Calls so far.

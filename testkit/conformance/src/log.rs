@@ -76,6 +76,12 @@ impl Log {
         self.sum(commands, |notes| &notes.progress)
     }
 
+    /// Starts, progress and ends of all commands: a number that changes if any of them does.
+    pub(crate) fn activity(&self) -> u64 {
+        let all = 0..self.notes.len() as u64;
+        self.starts(all.clone()) + self.progress(all.clone()) + self.ends(all)
+    }
+
     /// What is wrong with the order in which `commands` ran, if anything is. With `restarts`, a
     /// command may have started again after it was stopped.
     pub(crate) fn disorder(&self, commands: Range<u64>, restarts: bool) -> Option<String> {

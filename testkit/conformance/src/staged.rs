@@ -137,6 +137,10 @@ impl<P: Steps> Steps for StagedSteps<P> {
             Some(done) => done.map(Some),
         }
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        lock(&self.slot).steps.is_quiet()
+    }
 }
 
 impl<S: Subject> Subject for Staged<S> {
