@@ -1,7 +1,9 @@
 //! Events around the gates of a stream, by which it is known where a held stream waits.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The gates that the stream may not have passed yet, the oldest first.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl<E: Copy> Marks<E> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<E>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// An event that was used before.

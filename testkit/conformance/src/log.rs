@@ -76,10 +76,10 @@ impl Log {
         self.sum(commands, |notes| &notes.progress)
     }
 
-    /// Starts, progress and ends of all commands: a number that changes if any of them does.
-    pub(crate) fn activity(&self) -> u64 {
-        let all = 0..self.notes.len() as u64;
-        self.starts(all.clone()) + self.progress(all.clone()) + self.ends(all)
+    /// Starts, progress and ends: a number that changes if any of them does.
+    pub(crate) fn activity(&self, commands: Range<u64>) -> u64 {
+        let of = || commands.clone();
+        self.starts(of()) + self.progress(of()) + self.ends(of())
     }
 
     /// What is wrong with the order in which `commands` ran, if anything is. With `restarts`, a

@@ -58,10 +58,10 @@ fn nothing_runs<S: Subject>(subject: &S) -> Step {
             is_quiet(&mut rig.preempt)
         })?;
         let all = 0..rig.launched();
-        let (starts, ends) = (rig.log.starts(all.clone()), rig.log.ends(all));
+        let (starts, ends) = (rig.log.starts(all.clone()), rig.log.ends(all.clone()));
         ensure!(starts == ends, "{starts} commands started and {ends} ended in a quiet queue");
         let log = Arc::clone(&rig.log);
-        stands_still(subject, "commands of a quiet queue", || log.activity())?;
+        stands_still(subject, "commands of a quiet queue", || log.activity(all.clone()))?;
         rig.release()?;
         rig.finish()?;
         Ok(midway)

@@ -32,6 +32,9 @@ pub(super) fn checks<S: Subject>() -> Vec<Check<S>> {
 /// How long the threads work.
 const STRESS: Duration = Duration::from_millis(300);
 
+/// Commands in flight at most.
+const WINDOW: u64 = 32;
+
 /// What the threads share.
 #[derive(Debug, Default)]
 struct Shared {
@@ -167,9 +170,12 @@ fn hold_all<S: Subject>(holder: Holder<'_, S>) -> Step {
         let (holds, releases) = steps.split_at(steps.len() / 2);
         carry_out(subject, preempt, holds.iter().filter(is_used))?;
         let still = until(subject, "quiet", || is_quiet(preempt)).and_then(|()| {
-            let before = log.activity();
+            let launched = shared.launched.load(Ordering::Acquire);
+            // All that may run or be launched meanwhile. Not more, since a look is to be short.
+            let open = shared.seen.load(Ordering::Acquire)..launched + WINDOW + 1;
+            let before = log.activity(open.clone());
             pause(&mut rng, unit_ns);
-            let after = log.activity();
+            let after = log.activity(open);
             ensure!(after == before, "a quiet queue starts, runs or ends commands");
             Ok(())
         });
@@ -201,7 +207,7 @@ fn at_once<S: Subject>(subject: &S, hold: impl FnOnce(Holder<'_, S>) -> Step + S
     // What is forgotten is launched again by the core, which these threads do without.
     let level = if replays { Level::Block } else { rig.caps.level };
     let steps = round(level, level >= Level::Deactivate && rig.caps.deactivate.is_some());
-    let (shared, log, room) = (Shared::default(), Arc::clone(&rig.log), rig.room().min(32));
+    let (shared, log, room) = (Shared::default(), Arc::clone(&rig.log), rig.room().min(WINDOW));
     let (submit, retire, preempt) = (&mut rig.submit, &mut rig.retire, &mut rig.preempt);
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
