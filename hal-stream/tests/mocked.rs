@@ -4,6 +4,7 @@
 mod mock;
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -621,18 +622,25 @@ mod quiet {
     fn it_is_not_while_a_launch_is_under_way_that_began_before_the_hold() {
         let mut device = device(Nature::default());
         let Queue { mut submit, mut preempt, .. } = open(&mut device, 200 * US);
-        device.api().stall("launch_native", 0);
-        let before = device.api().calls();
+        let barrier = Arc::new(Barrier::new(2));
+        let (api, there) = (device.clone(), Arc::clone(&barrier));
+        let slow = StreamCommand::new(move |stream| {
+            there.wait();
+            there.wait();
+            // SAFETY: the stream is the queue's.
+            unsafe { api.api().launch_native(&(70 * US), stream) }
+        });
         thread::scope(|scope| {
-            let launching = scope.spawn(|| submit.launch(CmdId(0), &command(70 * US), true));
-            // It has found the gate open, and has not come to put the command into the stream.
-            while device.api().calls() < before + 2 {
-                thread::yield_now();
-            }
+            let launching = scope.spawn(move || submit.launch(CmdId(0), &slow, true));
+            // It has found the gate open, and has not put the command into the stream.
+            barrier.wait();
             preempt.step(Step::Deactivate).expect("a step");
-            thread::sleep(Duration::from_millis(1));
-            assert_eq!(preempt.is_quiet().expect("an answer"), Some(false));
+            thread::sleep(Duration::from_micros(50));
+            let quiet = preempt.is_quiet().expect("an answer");
+            // Asserted later, so that the launch ends in any case.
+            barrier.wait();
             launching.join().expect("no panic").expect("a launch");
+            assert_eq!(quiet, Some(false), "the launch is under way");
         });
         assert_eq!(preempt.is_quiet().expect("an answer"), Some(false), "the command runs");
     }

@@ -90,6 +90,8 @@ struct Stream {
     /// When the last of them ended.
     ended_at: u64,
     puts: Vec<Put>,
+    /// Commands that have ended.
+    ran: u64,
     /// It was destroyed.
     gone: bool,
 }
@@ -116,8 +118,6 @@ struct State {
     /// Lengths of registered memory, by the device's address.
     registered: BTreeMap<u64, u64>,
     made: u64,
-    /// Commands that have ended.
-    ran: u64,
     calls: u64,
     fail_at: Option<u64>,
     fail_from: Option<u64>,
@@ -195,7 +195,7 @@ impl State {
                     let event = self.events.get_mut(&event).filter(|event| event.turn == turn);
                     event.into_iter().for_each(|event| event.at = Some(end));
                 }
-                Some((_, Op::Run { .. })) => self.ran += 1,
+                Some((_, Op::Run { .. })) => stream.ran += 1,
                 _ => {}
             }
         }
@@ -228,9 +228,9 @@ impl Mock {
         state.advance(&self.nature);
     }
 
-    /// Commands that have ended so far, on all streams.
+    /// Commands that have ended so far in the stream that was made last.
     pub(crate) fn ran(&self) -> u64 {
-        self.state().ran
+        self.state().streams.values().next_back().map_or(0, |stream| stream.ran)
     }
 
     /// Calls so far.
