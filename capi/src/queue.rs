@@ -237,10 +237,9 @@ impl Queue {
 
     /// Waits until nothing of it runs, as far as the device can tell. Ends with the hold.
     fn wait_quiet(&self) {
-        match self.xq.wait_quiet(None) {
-            Ok(Quiet::Unknown) => tracing::debug!("the device cannot tell what still runs"),
-            // Without a limit it cannot fail.
-            Ok(_) | Err(_) => {}
+        // Without a limit it cannot fail.
+        if self.xq.wait_quiet(None) == Ok(Quiet::Unknown) {
+            tracing::debug!("the device cannot tell what still runs");
         }
     }
 

@@ -1,5 +1,5 @@
-//! The count of launches, by which the watch notices a blocked one, and a look at a closed gate
-//! one that may not have seen it closed.
+//! The count of launches, by which the watch notices a blocked one, and a look at a closed gate one
+//! that may not have seen that it was closed.
 
 use std::sync::atomic::Ordering;
 
@@ -18,8 +18,8 @@ impl LaunchCounter {
     }
 
     /// Begins a launch, which ends when the guard is dropped. With the fence in
-    /// [`LaunchCounter::is_between`], either the launch sees a gate that was closed before the look,
-    /// or the look sees the launch.
+    /// [`LaunchCounter::is_between`], either the launch sees a gate that was closed before the
+    /// look, or the look sees the launch.
     pub(crate) fn begin(&self) -> LaunchGuard<'_> {
         let count = self.count.load(Ordering::Relaxed) | 1;
         self.count.store(count, Ordering::Relaxed);

@@ -1370,7 +1370,7 @@ mod graphs {
         assert!(poll(&mut queue).is_some_and(|(upto, _)| upto == 1));
     }
 
-    /// It may wait at a gate of its own, which nobody can see, or still run.
+    /// It may wait at a gate of its own, which has no events, or still run.
     #[test]
     fn a_queue_whose_graph_is_held_is_quiet_or_unknown() {
         let mut device = device(Nature::default());

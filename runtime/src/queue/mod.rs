@@ -412,7 +412,8 @@ impl<C> XQueue<C> {
 
     /// Suspends the queue, as deep as `level` says, the device can and the queue is configured for.
     /// It stays suspended, whatever the scheduler says, until [`XQueue::resume`]. Returns at once;
-    /// [`Stats::hold`] tells how far it has got, and [`XQueue::wait_quiet`] waits until nothing runs.
+    /// [`Stats::hold`] tells how far it has got, and [`XQueue::wait_quiet`] waits until nothing of
+    /// it runs.
     ///
     /// ```
     /// # use xsched::hal::{Noop, NoopQueue};

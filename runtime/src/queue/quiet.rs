@@ -60,9 +60,10 @@ impl<C> XQueue<C> {
     /// took effect has ended, or is stopped at Lv3, and nothing starts until [`XQueue::resume`].
     ///
     /// At Lv1 that is when everything launched has retired. At Lv2 it is when the device waits at a
-    /// closed gate; a device that cannot tell that gives [`Quiet::Unknown`] as soon as the hold is in
-    /// effect, and what had passed the last gate may still run. A call of the driver that blocks
-    /// while the queue is suspended opens the gates until it has returned, after this wait as well.
+    /// closed gate. A device that cannot tell that gives [`Quiet::Unknown`], at the earliest when
+    /// the hold is in effect, and what had passed the last gate may still run. A call of the driver
+    /// that blocks while the queue is suspended opens the gates until it has returned, after this
+    /// wait as well.
     ///
     /// The wait ends with the suspension: with [`Quiet::Resumed`]. `at_most` bounds it.
     ///
