@@ -175,6 +175,10 @@ impl<S: Subject> Subject for Staged<S> {
         self.0.settle()
     }
 
+    fn start_lag(&self) -> Duration {
+        self.0.start_lag()
+    }
+
     fn rounds(&self) -> u32 {
         self.0.rounds()
     }

@@ -1,6 +1,7 @@
 //! What is said to be quiet neither runs nor starts.
 
 use std::sync::Arc;
+use std::thread;
 
 use xsched_core::hal::Steps;
 use xsched_core::level::Step as DeviceStep;
@@ -53,6 +54,7 @@ fn nothing_runs<S: Subject>(subject: &S) -> Step {
         rig.started(first)?;
         rig.step(DeviceStep::Deactivate)?;
         let midway = rig.ends() == 0;
+        thread::sleep(subject.start_lag());
         until(subject, "a held queue to be quiet", || {
             rig.poll()?;
             is_quiet(&mut rig.preempt)

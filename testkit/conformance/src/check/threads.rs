@@ -169,6 +169,7 @@ fn hold_all<S: Subject>(holder: Holder<'_, S>) -> Step {
         };
         let (holds, releases) = steps.split_at(steps.len() / 2);
         carry_out(subject, preempt, holds.iter().filter(is_used))?;
+        thread::sleep(subject.start_lag());
         let still = until(subject, "quiet", || is_quiet(preempt)).and_then(|()| {
             let launched = shared.launched.load(Ordering::Acquire);
             // All that may run or be launched meanwhile. Not more, since a look is to be short.
