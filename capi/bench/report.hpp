@@ -80,6 +80,17 @@ class Victim {
     return last;
   }
 
+  // How many of the last kernels started or ended later than that, by the device's clock.
+  unsigned stamped_after(int64_t at) const {
+    unsigned count = 0;
+    volatile uint64_t *stamps = stamps_;
+    for (unsigned n = 0; n < kPlaces; ++n) {
+      auto begin = static_cast<int64_t>(stamps[2 * n]), end = static_cast<int64_t>(stamps[2 * n + 1]);
+      count += begin > at || end > at ? 1 : 0;
+    }
+    return count;
+  }
+
   bool is_inside() const {
     volatile uint64_t *stamps = stamps_;
     for (unsigned n = 0; n < kPlaces; ++n) {

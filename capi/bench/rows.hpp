@@ -247,10 +247,12 @@ inline void first_use(Bench &bench) {
   }
 }
 
-// Kernels that end late after a suspend that waits for the hardware has returned, while another
-// thread submits.
+// Kernels that start or end after a suspend that waits for the hardware has returned, while another
+// thread submits, and how long the call takes.
 inline void after_hold(Bench &bench) {
   constexpr int kSuspends = 150;
+  // More than the two clocks are off.
+  constexpr int64_t kTolerance = 20'000;
   for (int64_t command_ns : {10'000, 100'000, 500'000}) {
     for (int level = 1; level <= kLevels; ++level) {
       Task task(bench.driver, Way{kModes[level], level, 16, 8, 0});
@@ -260,26 +262,30 @@ inline void after_hold(Bench &bench) {
         bench.driver.use();
         while (!stop.load(std::memory_order_relaxed)) victim.push();
       });
-      int late = 0;
-      std::vector<int64_t> ends;
+      unsigned late = 0;
+      std::vector<int64_t> ends, calls;
       for (int n = 0; n < kSuspends; ++n) {
         std::this_thread::sleep_for(std::chrono::microseconds(3'000));
+        int64_t start = now_ns();
         check(XQueueSuspend(task.queue(), kQueueSuspendFlagSyncHwQueue), "XQueueSuspend");
         int64_t held = now_ns();
+        calls.push_back(held - start);
         std::this_thread::sleep_for(std::chrono::nanoseconds(5'000'000 + 4 * command_ns));
         auto clock = bench.kernels.clock();
         int64_t after = static_cast<int64_t>(victim.last()) - clock.first - held;
         ends.push_back(std::max<int64_t>(after, 0));
-        late += after > command_ns * 3 / 2 + 500'000 ? 1 : 0;
+        late += victim.stamped_after(held + clock.first + kTolerance);
         check(XQueueResume(task.queue(), kQueueResumeFlagNone), "XQueueResume");
       }
       stop = true;
       feeder.join();
       task.wait();
       bench.row();
-      std::printf("\"mode\": \"%s\", \"command_ns\": %lld, \"suspends\": %d, \"late\": %d, ",
+      std::printf("\"mode\": \"%s\", \"command_ns\": %lld, \"suspends\": %d, \"late\": %u, ",
                   kModes[level], static_cast<long long>(command_ns), kSuspends, late);
       Quantiles(ends).print("last_end_after_return");
+      std::printf(", ");
+      Quantiles(calls).print("suspend");
       std::printf("}");
     }
   }

@@ -17,11 +17,8 @@ use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::XQueueCreateFlag;
 
-const FLAGS: Flags = Flags {
-    about: About::CreateFlags,
-    function: "XQueueCreate",
-    known: BLOCKING | LAUNCHER,
-};
+const FLAGS: Flags =
+    Flags { about: About::CreateFlags, function: "XQueueCreate", known: BLOCKING | LAUNCHER };
 const BLOCKING: i64 = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
 const LAUNCHER: i64 = XQueueCreateFlag::kQueueCreateFlagLauncherThread as i64;
 /// For how long the end of a queue is waited for on the device's side.

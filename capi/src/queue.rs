@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use xsched::{Drain, SubmitError, WaitError, XQueue};
+use xsched::{Drain, Quiet, SubmitError, WaitError, XQueue};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
-use xsched_core::message::HoldState;
 use xsched_core::window::WindowConfig;
 
 use crate::command::{Command, is_inside_callback};
@@ -20,8 +19,6 @@ use crate::types::XQueueSuspendFlag;
 
 /// Threshold and batch at first.
 pub(crate) const WINDOW: (i64, i64) = (16, 8);
-/// How long a thread sleeps between two looks at a state whose change is not announced.
-const LOOK: Duration = Duration::from_micros(500);
 
 /// An XQueue.
 #[derive(Debug)]
@@ -222,7 +219,7 @@ impl Queue {
             return Ok(());
         }
         if flag(XQueueSuspendFlag::kQueueSuspendFlagSyncHwQueue) {
-            self.wait_held();
+            self.wait_quiet();
         }
         Ok(())
     }
@@ -231,27 +228,11 @@ impl Queue {
         Ok(self.xq.suspend_after(drain, Level::Interrupt, None)?)
     }
 
-    /// Waits until a hold is in effect, and at level 1 until what was launched has run. Ends with
-    /// the hold.
-    fn wait_held(&self) {
-        loop {
-            let stats = self.xq.stats();
-            let in_effect = match stats.hold {
-                HoldState::Held(Level::Block) => stats.retired >= stats.launched,
-                HoldState::Held(_) => true,
-                _ => false,
-            };
-            if in_effect || !stats.suspended || stats.lost {
-                return;
-            }
-            let last = stats.launched.checked_sub(1).filter(|_| stats.retired < stats.launched);
-            match last.and_then(|last| self.xq.ticket_of(last)) {
-                // A thread that waits makes the runtime look for completions. Those of a hold that
-                // is in effect may never come.
-                Some(ticket) => drop(self.xq.wait_timeout(ticket, LOOK)),
-                // Another thread carries the hold out.
-                None => std::thread::yield_now(),
-            }
+    /// Waits until nothing of it runs, as far as the device can tell. Ends with the hold.
+    fn wait_quiet(&self) {
+        // Without a limit it cannot fail.
+        if self.xq.wait_quiet(None) == Ok(Quiet::Unknown) {
+            tracing::debug!("the device cannot tell what still runs");
         }
     }
 

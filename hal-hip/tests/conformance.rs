@@ -61,6 +61,12 @@ impl Subject for Emulated {
         StreamConfig::default().spacing(Spacing::of_ns(self.spacing_ns))
     }
 
+    /// The emulated stream is a thread, which may lose its processor between a look at the word and
+    /// what follows.
+    fn start_lag(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+
     fn command(&self, work: Work) -> Option<StreamCommand<HipApi>> {
         if matches!(work, Work::Failing) {
             // It takes all queues of the device with it; `faults.rs` sees to that.

@@ -345,6 +345,12 @@ impl State {
         true
     }
 
+    /// Whether nothing of a held queue runs, or starts before the end of the hold.
+    pub(crate) fn is_quiet(&mut self, index: usize) -> bool {
+        let Slot { deactivated, interrupted, started, .. } = &self.slots[index];
+        if *interrupted { self.is_stopped(index) } else { *deactivated && started.is_none() }
+    }
+
     pub(crate) fn restore(&mut self, index: usize) {
         self.slots[index].interrupted = false;
         self.withdraw_interrupt(index);

@@ -153,6 +153,11 @@ impl Preempt for HostPreempt {
         self.pending = false;
         Ok(Some(StepDone::Now(None)))
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, HostError> {
+        let Handle { device, index, .. } = &*self.handle;
+        Ok(Some(device.lock().is_quiet(*index)))
+    }
 }
 
 impl Deactivate for HostPreempt {

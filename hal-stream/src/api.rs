@@ -139,8 +139,8 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// If the driver refuses.
     fn create_event(&self) -> Result<Self::Event, Self::Error>;
 
-    /// Makes an event that takes no time. Some drivers see it complete much sooner. Called only if
-    /// [`StreamApi::sees_ends`].
+    /// Makes an event that takes no time. Some drivers see it complete much sooner. It is used with
+    /// [`StreamApi::query`] only.
     ///
     /// # Errors
     /// If the driver refuses.

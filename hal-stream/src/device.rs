@@ -20,7 +20,8 @@ use crate::word::GateWord;
 
 /// Entries assumed for a hardware queue whose depth was not measured: an H200's, measured.
 const DEPTH: u32 = 1_020;
-/// Of the depth, one part in so many is used.
+/// Of the depth, one part in so many is used. Events beside gates are not counted, and are fewer
+/// than that leaves room for.
 const SHARE: u32 = 4;
 
 /// A device of some vendor, with streams as hardware queues. A clone is the same device.

@@ -96,9 +96,14 @@ impl<W: Word> Gate<W> {
         lock(&self.state).closed_since.is_some()
     }
 
+    /// When this process closed the gate, if it is closed now.
+    pub(crate) fn closed_since(&self) -> Option<Instant> {
+        lock(&self.state).closed_since
+    }
+
     /// For how long the gate has been closed, if it is closed now.
     pub(crate) fn closed_for(&self) -> Option<Duration> {
-        lock(&self.state).closed_since.map(|since| since.elapsed())
+        self.closed_since().map(|since| since.elapsed())
     }
 
     /// When the gate was last opened.

@@ -1,9 +1,10 @@
-//! The launch of a queue that is under way, by which the watch notices a blocked one.
+//! The launch of a queue that is under way, by which the watch notices a blocked one, and a look at
+//! a closed gate one that may not have seen that it was closed.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, fence};
 use crate::thread_state;
 
 /// What a launch, or the probe, asks of the driver.
@@ -61,7 +62,9 @@ impl LaunchCounter {
         Self { word: AtomicU64::new(0) }
     }
 
-    /// Begins a launch with this call, which ends when the guard is dropped.
+    /// Begins a launch with this call, which ends when the guard is dropped. With the fence in
+    /// [`LaunchCounter::is_between`], either the launch sees a gate that was closed before the
+    /// look, or the look sees the launch.
     pub(crate) fn begin(&self, call: Call) -> LaunchGuard<'_> {
         self.begin_on(thread_state::current(), call)
     }
@@ -70,6 +73,7 @@ impl LaunchCounter {
     pub(crate) fn begin_on(&self, thread: u32, call: Call) -> LaunchGuard<'_> {
         let number = self.word.load(Ordering::Relaxed) & !(NUMBER - 1);
         self.word.store(number | u64::from(thread) << THREAD | call as u64, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         LaunchGuard { counter: self, next: number.wrapping_add(NUMBER) }
     }
 
@@ -79,6 +83,13 @@ impl LaunchCounter {
         if word & CALL != 0 {
             self.word.store(word & !CALL | call as u64, Ordering::Relaxed);
         }
+    }
+
+    /// Whether no launch is under way. Then those that have ended are seen with all that they did,
+    /// and those that begin later see what the caller saw before.
+    pub(crate) fn is_between(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.word.load(Ordering::Acquire) & CALL == 0
     }
 
     /// The launch that is under way.
@@ -110,6 +121,7 @@ pub(crate) struct LaunchGuard<'a> {
 
 impl Drop for LaunchGuard<'_> {
     fn drop(&mut self) {
-        self.counter.word.store(self.next, Ordering::Relaxed);
+        // Release: see `is_between`.
+        self.counter.word.store(self.next, Ordering::Release);
     }
 }

@@ -43,6 +43,7 @@ mod gate;
 mod graph;
 mod inner;
 mod launches;
+mod marks;
 mod member;
 #[cfg(all(test, loom))]
 mod models;

@@ -12,6 +12,7 @@ use crate::device::StreamDevice;
 use crate::error::StreamError;
 use crate::flags::FlagWord;
 use crate::inner::Inner;
+use crate::marks::Marks;
 use crate::member::Member;
 use crate::occupancy::Occupant;
 use crate::predict::{Placement, Predictor, Spacing};
@@ -138,6 +139,7 @@ fn halves<A: StreamApi>(
         launched: AtomicU64::new(0),
         retired: AtomicU64::new(0),
         stray: AtomicBool::new(false),
+        marks: Marks::new(),
     });
     // A fence is an entry, and one may come again when it was not seen.
     let room = inner.entries_max as usize * 2;

@@ -21,6 +21,14 @@ impl<A: StreamApi> ErrorType for StreamPreempt<A> {
 
 impl<A: StreamApi> Preempt for StreamPreempt<A> {
     type Top = Lv2;
+
+    /// By events around the gates. Without commands behind a gate, by what has been seen to retire,
+    /// or by the end of a stream that is the queue's own. `None` where a gate is without events,
+    /// because the driver refused them, and some time after the hold where a graph may wait at a
+    /// gate of its own.
+    fn is_quiet(&mut self) -> Result<Option<bool>, Self::Error> {
+        self.queue.is_quiet()
+    }
 }
 
 impl<A: StreamApi> Deactivate for StreamPreempt<A> {

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::api::StreamApi;
+use crate::error::StreamError;
 use crate::flags::FlagWord;
 use crate::inner::Inner;
+use crate::marks::{Marks, Place};
 use crate::member::Member;
 use crate::occupancy::Occupant;
 use crate::predict::{Predictor, Spacing};
@@ -37,7 +39,13 @@ pub(crate) struct Queue<A: StreamApi> {
     /// A gate was placed and the launch behind it failed, so the stream may wait for the word
     /// although nothing is in flight.
     pub(crate) stray: AtomicBool,
+    /// Where its gates are in the stream.
+    pub(crate) marks: Marks<A::Event>,
 }
+
+/// For so long after a gate was passed, in nanoseconds, the event behind it may not be seen to have
+/// completed.
+const MARK_LAG_NS: u64 = 10_000;
 
 impl<A: StreamApi> Queue<A> {
     /// Whether nothing is known to be in flight.
@@ -65,10 +73,58 @@ impl<A: StreamApi> Queue<A> {
         self.device.occupancy.hold(&self.occupant, until);
     }
 
+    /// Since when the gate is closed, if what was passed before is seen by now, and every launch
+    /// from now on sees that it is closed.
+    fn settled_since(&self) -> Option<Instant> {
+        let since = self.member.gate.closed_since()?;
+        let settled = Duration::from_nanos(self.device.api.settle_ns() + MARK_LAG_NS);
+        (since.elapsed() >= settled && self.member.launches.is_between()).then_some(since)
+    }
+
+    /// Whether nothing of the queue runs behind the closed gate; `None` if that is not known.
+    pub(crate) fn is_quiet(&self) -> Result<Option<bool>, StreamError<A::Error>> {
+        if self.word.is_none() {
+            return Ok(None);
+        }
+        let Some(since) = self.settled_since() else { return Ok(Some(false)) };
+        let quiet = self.is_stopped().map_err(StreamError::during("asking where a stream is"))?;
+        if self.member.gate.closed_since() != Some(since) {
+            // It was forced open meanwhile.
+            return Ok(Some(false));
+        }
+        // A graph with gates of its own may wait at one of those.
+        let may_wait_inside = self.taken.is_some() && since.elapsed() > self.drain_time();
+        Ok(quiet.filter(|quiet| *quiet || !may_wait_inside))
+    }
+
+    fn is_stopped(&self) -> Result<Option<bool>, A::Error> {
+        let api = &self.device.api;
+        // SAFETY: events of marks live until the queue goes.
+        let place = self.marks.place(|event| unsafe { api.query(event) })?;
+        if matches!(place, Place::AtGate | Place::BeforeGate) {
+            return Ok(Some(place == Place::AtGate));
+        }
+        // SAFETY: the stream lives as long as the queue.
+        let ended =
+            self.is_idle() || self.owned && api.sees_ends() && unsafe { api.is_done(self.stream)? };
+        Ok(if ended || place == Place::PastAll { Some(ended) } else { None })
+    }
+
     /// For how long commands probably run on after the gate was closed.
     pub(crate) fn drain_time(&self) -> Duration {
         let last_ns = self.last_ns.load(Ordering::Relaxed);
         Duration::from_nanos(self.spacing.ns().max(last_ns))
+    }
+}
+
+impl<A: StreamApi> Queue<A> {
+    /// Destroys the events of its gates, which nothing asks for any more.
+    fn end_marks(&mut self) {
+        let api = &self.device.api;
+        let entered = api.enter();
+        // SAFETY: made by the queue, and nothing else refers to it.
+        self.marks.drain().for_each(|event| unsafe { api.destroy_event(event) });
+        drop(entered);
     }
 }
 
@@ -78,6 +134,7 @@ impl<A: StreamApi> Drop for Queue<A> {
         self.device.gates.set_held(&self.member, false);
         self.member.gate.leave();
         self.device.occupancy.leave(&self.occupant, Instant::now(), || true);
+        self.end_marks();
         let word = self.word.filter(|_| !self.shared);
         let idle = self.is_idle() && !*self.stray.get_mut();
         self.device.retire(self.stream, self.owned, word, idle);

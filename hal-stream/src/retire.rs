@@ -174,6 +174,9 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
         }
         // Release: a reader of the count finds the events that came back.
         self.queue.retired.store(count, Ordering::Release);
+        if self.queue.word.is_some() {
+            self.queue.marks.retire(count);
+        }
         self.queue.vacate(Instant::now());
         let busy = Duration::from_ns(busy_ns);
         Ok(Some(Retired { upto: CmdId(count - 1), busy, outcome: Outcome::Ok }))

@@ -12,6 +12,7 @@ use crate::api::StreamApi;
 use crate::command::StreamCommand;
 use crate::error::StreamError;
 use crate::launches::Call;
+use crate::marks::Around;
 use crate::predict::Placement;
 use crate::queue::{Fence, Queue, Seen};
 use crate::retire::SPLIT_NS;
@@ -140,6 +141,16 @@ impl<A: StreamApi> Events<A> {
         self.recorded(event)
     }
 
+    /// Records an event beside a gate, if the driver has one.
+    fn record_mark(&self) -> Option<A::Event> {
+        let event = match self.queue.marks.take_event() {
+            Some(event) => Ok(event),
+            None => self.queue.device.api.create_plain_event(),
+        };
+        let recorded = self.recorded(event);
+        recorded.inspect_err(|error| tracing::debug!(%error, "a gate has no events")).ok()
+    }
+
     fn recorded(
         &self,
         event: Result<A::Event, A::Error>,
@@ -190,7 +201,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let api = &queue.device.api;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.launches.begin(Call::Launch);
-        let prepared = self.prepare(payload, fence, CmdId(cmd.0.saturating_sub(1)))?;
+        let prepared = self.prepare(payload, fence, cmd)?;
         queue.member.launches.goes_on(Call::Launch);
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
@@ -241,7 +252,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         &mut self,
         payload: &StreamCommand<A>,
         fence: bool,
-        before: CmdId,
+        cmd: CmdId,
     ) -> Result<Prepared, StreamError<A::Error>> {
         let queue = Arc::clone(&self.queue);
         let at = Instant::now();
@@ -266,6 +277,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         let alone = idle || presumed;
         if expected_ns.is_none() && self.batch.is_counted {
             // What comes now is measured, so what came before ends here.
+            let before = CmdId(cmd.0.saturating_sub(1));
             log_missed(self.put_fence(before, false, false));
         }
         if self.batch.commands == 0 {
@@ -275,14 +287,34 @@ impl<A: StreamApi> StreamSubmit<A> {
         if let Some(word) = queue.word
             && self.placement.gate(idle, word.is_set(), expected_ns, queue.spacing.ns())
         {
-            queue.member.launches.goes_on(Call::Gate);
-            // SAFETY: the word is given back only after the stream got past all that is in it.
-            let placed = unsafe { queue.device.api.wait_zero(queue.stream, word.device) };
-            placed.map_err(StreamError::during("placing a gate"))?;
+            self.place_gate(word.device, cmd.count())?;
             gated = true;
         }
         let light = fence && idle && counted && queue.owned;
         Ok(Prepared { at, expected_ns, light, counted: alone && counted, gated })
+    }
+
+    /// Puts a gate in front of a command, `upto` being one past it, and events around the gate.
+    /// Without them it is not known whether the stream waits there.
+    fn place_gate(&self, word: u64, upto: u64) -> Result<(), StreamError<A::Error>> {
+        let queue = &self.queue;
+        let launches = &queue.member.launches;
+        launches.goes_on(Call::Event);
+        let before = self.events.record_mark();
+        launches.goes_on(Call::Gate);
+        // SAFETY: the word is given back only after the stream got past all that is in it.
+        let placed = unsafe { queue.device.api.wait_zero(queue.stream, word) };
+        if let Err(source) = placed {
+            before.into_iter().for_each(|event| queue.marks.keep_event(event));
+            return Err(StreamError::Driver { during: "placing a gate", source });
+        }
+        launches.goes_on(Call::Event);
+        let after = before.and_then(|_| self.events.record_mark());
+        if let (Some(before), None) = (before, after) {
+            queue.marks.keep_event(before);
+        }
+        queue.marks.add(upto, before.zip(after).map(|(before, after)| Around { before, after }));
+        Ok(())
     }
 
     /// Begins to count what the next fence covers. `alone`: when, if nothing is in flight.

@@ -329,7 +329,7 @@ class Queue:
         """Holds it, whatever the scheduler says, until `resume`.
 
         `wait_all` waits before for what was submitted, `wait_idle` until nothing is left, and
-        `synchronize` waits after for what is on the device.
+        `synchronize` waits after that until nothing of it runs, as far as the device can tell.
         """
         flags = (
             (XQueueSuspendFlag.kQueueSuspendFlagSyncHwQueue if synchronize else 0)

@@ -68,7 +68,7 @@ pub use error::{Error, SubmitError, WaitError};
 pub use latency::Latencies;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
-pub use queue::{Completion, Drain, Submission, Ticket, XQueue, XQueueConfig};
+pub use queue::{Completion, Drain, Quiet, Submission, Ticket, XQueue, XQueueConfig};
 pub use record::{RecordStats, RecordingError};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use scheduler::Recording;

@@ -101,6 +101,42 @@ alone!(the_host_device_can_do_all_levels, {
     }
 });
 
+alone!(a_suspend_that_waits_for_the_hardware_leaves_nothing_running, {
+    static BEGUN: AtomicU64 = AtomicU64::new(0);
+    static ENDED: AtomicU64 = AtomicU64::new(0);
+    static OVER: AtomicBool = AtomicBool::new(false);
+    // SAFETY: it only uses statics.
+    unsafe extern "C" fn work(_: HwQueueHandle, _: *mut c_void) -> XResultValue {
+        BEGUN.fetch_add(1, Ordering::AcqRel);
+        std::thread::sleep(std::time::Duration::from_micros(500));
+        ENDED.fetch_add(1, Ordering::AcqRel);
+        0
+    }
+    for level in 1..=3 {
+        let xq = host_queue(level);
+        OVER.store(false, Ordering::Release);
+        let submitter = std::thread::spawn(move || {
+            while !OVER.load(Ordering::Acquire) {
+                ok(XQueueSubmit(xq, function(work, std::ptr::null_mut())));
+            }
+        });
+        for round in 0..40 {
+            let before = ENDED.load(Ordering::Acquire);
+            until("something runs", || ENDED.load(Ordering::Acquire) > before);
+            std::thread::sleep(std::time::Duration::from_micros(37 * round % 600));
+            ok(XQueueSuspend(xq, SYNC));
+            let ended = ENDED.load(Ordering::Acquire);
+            assert_eq!(BEGUN.load(Ordering::Acquire), ended, "level {level}: one runs");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            assert_eq!(BEGUN.load(Ordering::Acquire), ended, "level {level}: one has begun");
+            ok(XQueueResume(xq, 0));
+        }
+        OVER.store(true, Ordering::Release);
+        submitter.join().expect("it ends");
+        ok(XQueueDestroy(xq));
+    }
+});
+
 alone!(a_suspended_queue_stays_so_until_it_is_resumed, {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let xq = host_queue(1);

@@ -24,6 +24,14 @@ pub trait Preempt: ErrorType + Sized {
     fn poll_step(&mut self) -> Result<Option<StepDone>, Self::Error> {
         Ok(None)
     }
+
+    /// Whether the hold steps that are in effect have stopped the queue; see [`Steps::is_quiet`].
+    ///
+    /// # Errors
+    /// If the device cannot be asked.
+    fn is_quiet(&mut self) -> Result<Option<bool>, Self::Error> {
+        Ok(None)
+    }
 }
 
 /// Lv2: launched commands can be held before they start.
@@ -137,5 +145,9 @@ impl<H: Preempt> Steps for LevelAdapter<H> {
 
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
         self.0.poll_step().map_err(|error| error.kind())
+    }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        self.0.is_quiet().map_err(|error| error.kind())
     }
 }

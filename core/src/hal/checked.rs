@@ -234,4 +234,8 @@ impl<H: Steps, C: Borrow<Contract>> Steps for Checked<H, C> {
         }
         done
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        self.inner.is_quiet()
+    }
 }

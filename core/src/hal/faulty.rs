@@ -165,4 +165,8 @@ impl<H: Steps> Steps for Faulty<H> {
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
         self.inner.poll_step()
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        self.inner.is_quiet()
+    }
 }

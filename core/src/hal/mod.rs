@@ -166,6 +166,19 @@ pub trait Steps: ErrorType {
     /// # Errors
     /// If the step failed.
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault>;
+
+    /// Whether the hold steps that are in effect have stopped the queue: nothing of it runs, and
+    /// nothing that was launched or is launched now starts before a release step.
+    ///
+    /// False while something runs or may still start, and while no hold step is in effect. `None`
+    /// if the device cannot tell. True no longer counts when the device itself ends the hold, as
+    /// when it forces gates open. Must not block.
+    ///
+    /// # Errors
+    /// If the device cannot be asked.
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        Ok(None)
+    }
 }
 
 /// The halves of an open hardware queue, and what it allows.

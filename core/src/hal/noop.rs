@@ -120,6 +120,11 @@ impl<P: ?Sized> Retire for NoopHalf<'_, P> {
 
 impl<P: ?Sized> Preempt for NoopHalf<'_, P> {
     type Top = Lv3;
+
+    /// Commands take no time, and are held only in that nothing is told of them.
+    fn is_quiet(&mut self) -> Result<Option<bool>, NoMoreQueues> {
+        Ok(Some(self.queue.held.load(Ordering::Relaxed)))
+    }
 }
 
 impl<P: ?Sized> Deactivate for NoopHalf<'_, P> {

@@ -60,6 +60,10 @@ impl Steps for Script {
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
         if self.polls.is_empty() { Ok(None) } else { self.polls.remove(0) }
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        if self.refuse { Err(Fault::DeviceLost) } else { Ok(Some(!self.steps.is_empty())) }
+    }
 }
 
 fn retired(cmd: u64) -> Retired {
@@ -165,6 +169,7 @@ mod adapter {
         assert_eq!(gate.step(Step::Interrupt), Err(Fault::NotSupported));
         assert_eq!(gate.step(Step::Restore), Err(Fault::NotSupported));
         assert_eq!(gate.0.0, ["deactivate"]);
+        assert_eq!(gate.is_quiet(), Ok(None), "it has no code for it");
         assert_eq!(gate.poll_step(), Ok(None));
 
         let mut launcher = LevelAdapter(Launcher);
@@ -480,6 +485,21 @@ mod traced {
         half.launch(CmdId(1), &(), true).unwrap();
         half.launch(CmdId(0), &(), true).unwrap();
         assert_eq!((*calls.borrow(), contract.violations()), (2, 1));
+    }
+
+    #[test]
+    fn whether_a_queue_is_quiet_is_the_devices_answer() {
+        let contract = Contract::default();
+        let stack = |script| {
+            let faulty = Faulty::new(script, FaultRates::default(), 1);
+            Traced::new(Checked::new(faulty, &contract), |_| {})
+        };
+        let mut half = stack(Script::default());
+        assert_eq!(half.is_quiet(), Ok(Some(false)));
+        half.step(Step::Deactivate).unwrap();
+        assert_eq!(half.is_quiet(), Ok(Some(true)));
+        let mut refusing = stack(Script { refuse: true, ..Script::default() });
+        assert_eq!(refusing.is_quiet(), Err(Fault::DeviceLost));
     }
 }
 

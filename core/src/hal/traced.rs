@@ -116,4 +116,8 @@ impl<H: Steps, T: Sink> Steps for Traced<H, T> {
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
         self.inner.poll_step()
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        self.inner.is_quiet()
+    }
 }

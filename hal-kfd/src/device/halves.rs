@@ -164,6 +164,11 @@ impl<P: Steps> Steps for KfdPreempt<P> {
         self.is_staged = false;
         done(ended).map(Some)
     }
+
+    /// A suspended queue runs nothing; any other one is as the device below says.
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        if self.holds.is_suspended(&self.slot) { Ok(Some(true)) } else { self.below.is_quiet() }
+    }
 }
 
 impl<P> Drop for KfdPreempt<P> {

@@ -245,6 +245,12 @@ impl Holds {
         self.held_flag.set(!requested.suspended.is_empty());
     }
 
+    /// Whether a queue is suspended now. False as well while another thread is about it.
+    pub(super) fn is_suspended(&self, slot: &Slot) -> bool {
+        let Ok(requested) = self.requested.try_lock() else { return false };
+        !requested.is_released && requested.suspended.contains_key(&slot.key)
+    }
+
     /// Closes a queue: resumes it, and drops the steps that were staged for it.
     pub(super) fn close(&self, slot: &Arc<Slot>) {
         let Some(queue) = &slot.queue else { return };

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use loom::sync::Mutex;
+use loom::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{explore, join, start};
+use super::{Flag, flag};
 use crate::launches::{Call, LaunchCounter, UnderWay};
+use crate::member::Member;
 
 /// What the launches do one after the other, each by a thread of its own.
 const CALLS: [[Call; 2]; 2] = [[Call::Gate, Call::Launch], [Call::Event, Call::Query]];
@@ -54,5 +57,35 @@ fn a_launch_is_seen() {
         }
         join(launcher);
         assert_eq!(launches.under_way(), None, "seen after it has ended");
+    });
+}
+
+/// A look that finds a closed gate and no launch under way sees all commands that have no gate, and
+/// none comes later.
+#[test]
+fn a_look_behind_a_closed_gate() {
+    explore("launches::a_look_behind_a_closed_gate", 8, || {
+        let word = flag();
+        let queue = Arc::new(Member::<Flag>::new(Arc::clone(&word)));
+        // Commands launched without a gate.
+        let ungated = Arc::new(AtomicU32::new(0));
+        let launcher = {
+            let (queue, ungated) = (Arc::clone(&queue), Arc::clone(&ungated));
+            start(move || {
+                for _ in 0..2 {
+                    let inside = queue.launches.begin_on(1, Call::Launch);
+                    if word.load(Ordering::Relaxed) == 0 {
+                        // The launching thread is the only one that writes.
+                        ungated.store(ungated.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    }
+                    drop(inside);
+                }
+            })
+        };
+        queue.gate.set_held(true);
+        let seen = queue.launches.is_between().then(|| ungated.load(Ordering::Relaxed));
+        join(launcher);
+        let came = ungated.load(Ordering::Relaxed);
+        assert!(seen.is_none_or(|seen| seen == came), "a command came that has no gate");
     });
 }

@@ -5,6 +5,7 @@ mod gate;
 #[path = "../../../runtime/src/models/harness.rs"]
 mod harness;
 mod launches;
+mod marks;
 mod occupancy;
 mod registry;
 

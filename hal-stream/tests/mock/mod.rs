@@ -90,6 +90,8 @@ struct Stream {
     /// When the last of them ended.
     ended_at: u64,
     puts: Vec<Put>,
+    /// Commands that have ended.
+    ran: u64,
     /// It was destroyed.
     gone: bool,
 }
@@ -188,11 +190,13 @@ impl State {
             }
             let stream = self.streams.get_mut(&number).expect("it is there");
             stream.ended_at = end;
-            if let Some((_, Op::Record { event, turn })) = stream.ops.pop_front()
-                && let Some(event) = self.events.get_mut(&event)
-                && event.turn == turn
-            {
-                event.at = Some(end);
+            match stream.ops.pop_front() {
+                Some((_, Op::Record { event, turn })) => {
+                    let event = self.events.get_mut(&event).filter(|event| event.turn == turn);
+                    event.into_iter().for_each(|event| event.at = Some(end));
+                }
+                Some((_, Op::Run { .. })) => stream.ran += 1,
+                _ => {}
             }
         }
     }
@@ -222,6 +226,11 @@ impl Mock {
         state.advance(&self.nature);
         state.now += ns;
         state.advance(&self.nature);
+    }
+
+    /// Commands that have ended so far in the stream that was made last.
+    pub(crate) fn ran(&self) -> u64 {
+        self.state().streams.values().next_back().map_or(0, |stream| stream.ran)
     }
 
     /// Calls so far.

@@ -13,6 +13,7 @@ use xsched_core::queue::{LaunchBlock, Signal};
 use xsched_core::window::WindowConfig;
 
 use super::lifecycle::{Effect, Event};
+use super::quiet::Look;
 use super::shared::SharedQueue;
 use crate::clock::now;
 use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId, wait_requested, wait_until};
@@ -44,6 +45,8 @@ pub(crate) trait Api<C>: Awaited + ScheduledQueue {
     fn set_window(&self, window: WindowConfig);
     fn set_level(&self, level: Level);
     fn level(&self) -> Level;
+    /// Whether nothing of the suspended queue runs.
+    fn look_quiet(&self) -> Look;
 }
 
 impl<S, R, P> DeviceQueue for SharedQueue<S, R, P>
@@ -387,5 +390,9 @@ where
 
     fn level(&self) -> Level {
         self.lock().machine.level()
+    }
+
+    fn look_quiet(&self) -> Look {
+        self.look_for_quiet()
     }
 }

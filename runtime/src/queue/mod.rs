@@ -7,6 +7,7 @@ mod failures;
 mod future;
 mod launch;
 mod lifecycle;
+mod quiet;
 mod retire;
 mod settings;
 mod shared;
@@ -34,6 +35,7 @@ use crate::urgency;
 pub(crate) use api::Api;
 pub use config::XQueueConfig;
 pub use future::{Completion, Submission};
+pub use quiet::Quiet;
 use settings::Settings;
 pub(crate) use shared::{QueueParams, SharedQueue};
 
@@ -410,7 +412,8 @@ impl<C> XQueue<C> {
 
     /// Suspends the queue, as deep as `level` says, the device can and the queue is configured for.
     /// It stays suspended, whatever the scheduler says, until [`XQueue::resume`]. Returns at once;
-    /// [`Stats::hold`] tells how far it has got.
+    /// [`Stats::hold`] tells how far it has got, and [`XQueue::wait_quiet`] waits until nothing of
+    /// it runs.
     ///
     /// ```
     /// # use xsched::hal::{Noop, NoopQueue};

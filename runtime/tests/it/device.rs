@@ -44,6 +44,8 @@ pub(crate) struct Line {
     pub(crate) panic_in_drop: bool,
     pub(crate) lost: bool,
     pub(crate) most_in_flight: u64,
+    /// Whether a held queue is quiet.
+    pub(crate) quiet: Option<bool>,
 }
 
 #[derive(Default)]
@@ -167,6 +169,11 @@ impl Retire for Half {
 
 impl Preempt for Half {
     type Top = Lv2;
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        let line = self.0.get();
+        if line.lost { Err(Fault::DeviceLost) } else { Ok(line.quiet) }
+    }
 }
 
 impl Deactivate for Half {

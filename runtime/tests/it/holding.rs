@@ -1,17 +1,18 @@
 //! Suspended queues, and settings that change while a queue is held. Each test named after a defect
 //! of the C++ XSched (v1.2.0) shows that it is not here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use xsched::policies::fcfs::Fcfs;
-use xsched::{Drain, WaitError};
+use xsched::{Drain, Quiet, WaitError};
 use xsched_core::fault::Fault;
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::window::WindowConfig;
 
 use crate::device::Hand;
-use crate::{bench, config, lone, soon};
+use crate::{TestQueue, bench, config, lone, soon};
 
 #[test]
 fn nothing_is_launched_into_a_held_queue() {
@@ -39,6 +40,87 @@ fn a_deeper_hold_reaches_the_device() {
     queue.resume();
     assert!(!hand.get().deactivated);
     assert_eq!(queue.wait(ticket), Ok(()));
+}
+
+const SECONDS: Option<Duration> = Some(Duration::from_secs(10));
+
+/// The queue has two commands in flight and is suspended at Lv2.
+fn suspended(quiet: Option<bool>) -> (Arc<Hand>, TestQueue) {
+    let (hand, queue) = lone(4);
+    hand.get().quiet = quiet;
+    for n in 0..2 {
+        queue.submit(n.into()).unwrap();
+    }
+    queue.suspend(Level::Interrupt);
+    assert_eq!(queue.stats().hold, HoldState::Held(Level::Deactivate));
+    (hand, queue)
+}
+
+#[test]
+fn a_suspended_queue_is_quiet_when_the_device_says_so() {
+    let (hand, queue) = suspended(Some(false));
+    let moment = Some(Duration::from_millis(20));
+    assert_eq!(queue.wait_quiet(moment), Err(WaitError::Timeout));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| queue.wait_quiet(SECONDS));
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(!waiting.is_finished());
+        hand.get().quiet = Some(true);
+        assert_eq!(waiting.join().unwrap(), Ok(Quiet::Reached));
+    });
+    assert_eq!(queue.stats().retired, 0, "what is held does not count");
+}
+
+#[test]
+fn a_device_that_cannot_tell_ends_the_wait() {
+    let (_hand, queue) = suspended(None);
+    assert_eq!(queue.wait_quiet(SECONDS), Ok(Quiet::Unknown));
+}
+
+#[test]
+fn a_wait_for_quiet_ends_with_the_hold() {
+    let (hand, queue) = suspended(Some(false));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| queue.wait_quiet(SECONDS));
+        std::thread::sleep(Duration::from_millis(2));
+        queue.resume();
+        assert_eq!(waiting.join().unwrap(), Ok(Quiet::Resumed));
+    });
+    hand.complete(2);
+    queue.wait_all();
+    assert_eq!(queue.wait_quiet(SECONDS), Ok(Quiet::Resumed));
+}
+
+#[test]
+fn a_wait_for_quiet_ends_with_the_device() {
+    let (hand, queue) = suspended(Some(false));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| queue.wait_quiet(SECONDS));
+        std::thread::sleep(Duration::from_millis(2));
+        hand.get().lost = true;
+        assert_eq!(waiting.join().unwrap(), Ok(Quiet::Lost));
+    });
+}
+
+#[test]
+fn without_a_hold_on_the_device_all_that_was_launched_has_to_retire() {
+    let (hand, queue) = lone(2);
+    for n in 0..3 {
+        queue.submit(n.into()).unwrap();
+    }
+    queue.suspend(Level::Block);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| queue.wait_quiet(SECONDS));
+        hand.complete(1);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(!waiting.is_finished());
+        hand.complete(2);
+        assert_eq!(waiting.join().unwrap(), Ok(Quiet::Reached));
+    });
+    assert_eq!(hand.get().log, [0, 1]);
+    hand.get().at_once = true;
+    queue.resume();
+    queue.wait_all();
 }
 
 /// W-C1: a wait for everything during a hold, overlapped by the resume.

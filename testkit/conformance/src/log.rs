@@ -76,6 +76,12 @@ impl Log {
         self.sum(commands, |notes| &notes.progress)
     }
 
+    /// Starts, progress and ends: a number that changes if any of them does.
+    pub(crate) fn activity(&self, commands: Range<u64>) -> u64 {
+        let of = || commands.clone();
+        self.starts(of()) + self.progress(of()) + self.ends(of())
+    }
+
     /// What is wrong with the order in which `commands` ran, if anything is. With `restarts`, a
     /// command may have started again after it was stopped.
     pub(crate) fn disorder(&self, commands: Range<u64>, restarts: bool) -> Option<String> {

@@ -80,6 +80,10 @@ impl<S: Subject> Steps for CommitEach<S> {
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
         self.inner.poll_step()
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        self.inner.is_quiet()
+    }
 }
 
 /// Opens a queue on a device.

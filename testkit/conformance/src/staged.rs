@@ -137,6 +137,10 @@ impl<P: Steps> Steps for StagedSteps<P> {
             Some(done) => done.map(Some),
         }
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        lock(&self.slot).steps.is_quiet()
+    }
 }
 
 impl<S: Subject> Subject for Staged<S> {
@@ -169,6 +173,10 @@ impl<S: Subject> Subject for Staged<S> {
 
     fn settle(&self) -> Duration {
         self.0.settle()
+    }
+
+    fn start_lag(&self) -> Duration {
+        self.0.start_lag()
     }
 
     fn rounds(&self) -> u32 {

@@ -114,6 +114,13 @@ pub trait Subject: Send + Sync + 'static {
         Duration::from_millis(3)
     }
 
+    /// For how long after a hold step a command may still start, because the device had looked just
+    /// before and has not gone on. Checks of what is quiet wait for so long first. More than zero
+    /// only for a device that is emulated by threads, which may lose their processor in between.
+    fn start_lag(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Rounds of the checks that repeat something. They end after 8,000 rounds, or 0.5 s, in
     /// any case.
     fn rounds(&self) -> u32 {

@@ -154,6 +154,10 @@ impl Steps for Gate {
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault> {
         lock(&self.stream).poll_step()
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        lock(&self.stream).is_quiet()
+    }
 }
 
 impl Drop for Gate {

@@ -102,6 +102,12 @@ defects! {
     RefusesIdleInterrupt: "interrupt::while_idle";
     /// Answers some interrupts without doing anything.
     SkipsSomeInterrupts: "interrupt::again_and_again";
+    /// Says of a held queue that it is quiet while a command runs.
+    QuietTooSoon: "quiet::nothing_runs", "threads::quiet_while_another_launches";
+    /// Says of any queue that it is quiet.
+    AlwaysQuiet: "quiet::not_without_a_hold", "quiet::nothing_runs";
+    /// Never says that a held queue is quiet.
+    NeverQuiet: "quiet::nothing_runs";
     /// Answers a step before it is committed.
     AnswersBeforeCommits: "commit::nothing_is_answered_before";
     /// Carries out the first queue's staged steps, and forgets those of other queues.

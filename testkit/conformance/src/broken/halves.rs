@@ -446,4 +446,13 @@ impl<H: Steps> Steps for BrokenSteps<H> {
         self.waits &= done.is_none();
         Ok(done.map(|done| self.falsify(done)))
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        match self.shared.defect {
+            Defect::QuietTooSoon => Ok(Some(self.held_since.is_some())),
+            Defect::AlwaysQuiet => Ok(Some(true)),
+            Defect::NeverQuiet => Ok(Some(false)),
+            _ => self.inner.is_quiet(),
+        }
+    }
 }

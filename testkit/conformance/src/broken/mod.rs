@@ -138,6 +138,10 @@ impl<S: Subject> Subject for Broken<S> {
         self.inner.settle()
     }
 
+    fn start_lag(&self) -> Duration {
+        self.inner.start_lag()
+    }
+
     fn rounds(&self) -> u32 {
         self.inner.rounds()
     }

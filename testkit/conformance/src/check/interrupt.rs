@@ -180,7 +180,7 @@ fn again_and_again<S: Subject>(subject: &S) -> Step {
 }
 
 /// A random wait below `ns` nanoseconds.
-fn pause(rng: &mut SplitMix64, ns: u64) {
+pub(super) fn pause(rng: &mut SplitMix64, ns: u64) {
     let span = Duration::from_nanos(rng.below(ns));
     let start = Instant::now();
     while start.elapsed() < span {

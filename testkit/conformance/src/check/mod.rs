@@ -9,6 +9,7 @@ mod interrupt;
 mod level;
 mod lifetime;
 mod order;
+mod quiet;
 mod retire;
 mod threads;
 mod wake;
@@ -60,6 +61,7 @@ pub fn checks<S: Subject>() -> Vec<Check<S>> {
         wake::checks(),
         deactivate::checks(),
         interrupt::checks(),
+        quiet::checks(),
         commit::checks(),
         level::checks(),
         failure::checks(),

@@ -444,4 +444,11 @@ impl Steps for ModelSteps {
         }
         Ok(done)
     }
+
+    fn is_quiet(&mut self) -> Result<Option<bool>, Fault> {
+        Ok(Some(self.0.with(|slot| match slot.running {
+            Some(_) => slot.interrupted && slot.parked,
+            None => slot.held(),
+        })))
+    }
 }
