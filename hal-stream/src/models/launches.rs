@@ -66,7 +66,7 @@ fn a_launch_is_seen() {
 fn a_look_behind_a_closed_gate() {
     explore("launches::a_look_behind_a_closed_gate", 8, || {
         let word = flag();
-        let queue = Arc::new(Member::<Flag>::new(Arc::clone(&word)));
+        let queue = Arc::new(Member::<Flag>::new(Arc::clone(&word), String::new()));
         // Commands launched without a gate.
         let ungated = Arc::new(AtomicU32::new(0));
         let launcher = {
