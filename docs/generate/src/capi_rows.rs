@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::records::{list, number, record, source, text};
 use crate::table::{Table, time};
 
-const DAY: &str = "h200-2026-11-23";
+const DAY: &str = "h200-2026-11-23-launchers";
 
 /// A kind of row: the record, what it is, and where its figure is.
 const KINDS: [(&str, &str, &str); 8] = [
