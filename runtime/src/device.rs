@@ -130,8 +130,8 @@ where
     ///
     /// # Errors
     /// [`Error::NoCapacity`], [`Error::TooMuchCapacity`], [`Error::Open`], [`Error::Thread`],
-    /// [`Error::Scheduler`] when there are as many queues as configured,
-    /// [`Error::SchedulerSilent`] and [`Error::SchedulerGone`]. After an error nothing is left of the queue.
+    /// [`Error::Scheduler`] when there are as many queues as configured, [`Error::SchedulerSilent`]
+    /// and [`Error::SchedulerGone`]. After an error nothing is left of the queue.
     pub fn queue(
         &self,
         config: XQueueConfig,
