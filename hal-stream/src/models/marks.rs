@@ -17,7 +17,9 @@ fn next_gate(marks: &Marks<usize>, completed: &Completed, ran: &AtomicBool) {
     marks.retire(1);
     let event = || marks.take_event().expect("the events of the first gate");
     let around = Around { before: event(), after: event() };
-    [around.before, around.after].map(|event| completed[event].store(false, Ordering::SeqCst));
+    for event in [around.before, around.after] {
+        completed[event].store(false, Ordering::SeqCst);
+    }
     marks.add(2, Some(around));
     ran.store(true, Ordering::SeqCst);
     completed[around.before].store(true, Ordering::SeqCst);
