@@ -199,7 +199,7 @@ class Queue:
 
         Raises NotSupportedError for a level above the device's.
         """
-        flags = XQueueCreateFlag.kQueueCreateFlagNone
+        flags = int(XQueueCreateFlag.kQueueCreateFlagNone)
         if blocking_submit:
             flags |= XQueueCreateFlag.kQueueCreateFlagBlockingSubmit
         if launcher_thread:
