@@ -58,6 +58,7 @@ mod queue_config;
 mod registry;
 mod retire;
 mod selftest;
+mod share;
 mod shared;
 mod spin;
 mod submit;

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::share::{Measured, Shares};
 use crate::sync::{AtomicBool, Mutex, fence, lock};
 
 /// How many queues have work on a device.
@@ -16,8 +17,12 @@ pub(crate) struct Occupancy(Mutex<State>);
 struct State {
     /// Queues with work on the device that is not held.
     inside: u32,
-    /// More than one queue had work on the device until then.
+    /// More than one queue had work on the device from then until then, the last time.
+    shared_from: Option<Instant>,
     shared_until: Option<Instant>,
+    /// Up to then, the shared time was told to `shares`.
+    told_until: Option<Instant>,
+    shares: Shares,
     /// Commands of a queue that was held may have run until then.
     drain_until: Option<Instant>,
 }
@@ -98,21 +103,40 @@ impl Occupancy {
         lock(&self.0).inside
     }
 
-    /// Whether more than one queue had work on the device at some time since then.
-    pub(crate) fn shared_since(&self, since: Option<Instant>) -> bool {
-        let state = lock(&self.0);
-        state.inside > 1 || state.shared_until.is_some() && state.shared_until > since
+    /// What a queue used between two moments, of what was measured between them, in nanoseconds, and
+    /// whether more than one queue had work on the device at some time in between.
+    ///
+    /// `since` is `None` where nothing says when it began. `measured.shared_ns` is set here.
+    pub(crate) fn used_ns(
+        &self,
+        since: Option<Instant>,
+        until: Instant,
+        mut measured: Measured,
+    ) -> (u64, bool) {
+        let mut state = lock(&self.0);
+        if !state.is_shared_since(since) {
+            return (measured.elapsed_ns, false);
+        }
+        state.tell(until);
+        measured.shared_ns = state.shared_part(since, until, measured.elapsed_ns);
+        (state.shares.used_ns(measured), true)
     }
 }
 
 impl State {
     fn enter(&mut self, occupant: &Occupant, now: Instant) {
-        if !occupant.is_inside() {
-            occupant.inside.store(true, Ordering::Relaxed);
-            self.inside += 1;
-            if self.drain_until > Some(now) {
-                self.shared_until = self.shared_until.max(self.drain_until);
-            }
+        if occupant.is_inside() {
+            return;
+        }
+        occupant.inside.store(true, Ordering::Relaxed);
+        self.inside += 1;
+        let drains = self.drain_until > Some(now);
+        if self.inside == 2 || drains && self.inside == 1 {
+            self.tell(now);
+            self.shared_from = Some(now);
+        }
+        if drains {
+            self.shared_until = self.shared_until.max(self.drain_until);
         }
     }
 
@@ -122,6 +146,38 @@ impl State {
         }
         self.inside = self.inside.saturating_sub(1);
     }
+
+    fn is_shared_since(&self, since: Option<Instant>) -> bool {
+        self.inside > 1 || self.shared_until.is_some() && self.shared_until > since
+    }
+
+    /// Until when the device is shared, looked at from then.
+    fn shared_until(&self, now: Instant) -> Instant {
+        if self.inside > 1 { now } else { self.shared_until.map_or(now, |until| until.min(now)) }
+    }
+
+    /// Tells how long the device has been shared.
+    fn tell(&mut self, now: Instant) {
+        let until = self.shared_until(now);
+        if let Some(from) = self.shared_from.max(self.told_until) {
+            self.shares.passed(ns_between(from, until));
+        }
+        self.told_until = self.told_until.max(Some(until));
+    }
+
+    /// Of a measurement between two moments, what lies in the shared time.
+    fn shared_part(&self, since: Option<Instant>, until: Instant, elapsed_ns: u64) -> u64 {
+        let Some(since) = since else { return elapsed_ns };
+        let whole = u128::from(ns_between(since, until));
+        let from = self.shared_from.map_or(since, |from| from.max(since));
+        let shared = u128::from(ns_between(from, self.shared_until(until)));
+        let part = (u128::from(elapsed_ns) * shared).checked_div(whole);
+        part.map_or(elapsed_ns, |part| part.min(u128::from(elapsed_ns)) as u64)
+    }
+}
+
+fn ns_between(from: Instant, until: Instant) -> u64 {
+    u64::try_from(until.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -129,6 +185,40 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    impl Occupancy {
+        fn shared_since(&self, since: Option<Instant>) -> bool {
+            lock(&self.0).is_shared_since(since)
+        }
+    }
+
+    #[test]
+    fn what_two_queues_use_by_turns_is_told_apart() {
+        let start = Instant::now();
+        let at = |us| start + Duration::from_micros(us);
+        let (device, one, second) =
+            (Occupancy::default(), Occupant::default(), Occupant::default());
+        device.enter(&one, at(0));
+        let certain = Measured {
+            elapsed_ns: 500_000,
+            shared_ns: 0,
+            expected_ns: Some(500_000),
+            is_certain: true,
+        };
+        assert_eq!(device.used_ns(Some(at(0)), at(500), certain), (500_000, false));
+        // The other begins 100 µs later, and from then on they take turns.
+        device.enter(&second, at(600));
+        let mut used = (0, 0);
+        for turn in 1..=8 {
+            let now = 600 + turn * 1_000;
+            let first = Measured { elapsed_ns: 1_000_000, ..certain };
+            used.0 += device.used_ns(Some(at(now - 900)), at(now + 100), first).0;
+            let uncertain = Measured { is_certain: false, expected_ns: None, ..first };
+            used.1 += device.used_ns(Some(at(now - 1_000)), at(now), uncertain).0;
+        }
+        assert_eq!(used.0, 4_000_000);
+        assert!((3_800_000..=4_300_000).contains(&used.1), "{used:?}");
+    }
 
     #[test]
     fn time_is_shared_while_two_have_work_and_what_was_held_goes_on() {

@@ -14,11 +14,13 @@ const SMOOTHING: i64 = 8;
 pub(crate) struct Predictor {
     /// In nanoseconds; 0 if nothing is known.
     means: [AtomicU32; KINDS],
+    /// The kinds, a bit each, that were measured while no other queue had work on the device.
+    certain: AtomicU64,
 }
 
 impl Predictor {
     pub(crate) const fn new() -> Self {
-        Self { means: [const { AtomicU32::new(0) }; KINDS] }
+        Self { means: [const { AtomicU32::new(0) }; KINDS], certain: AtomicU64::new(0) }
     }
 
     const fn mean(&self, kind: u32) -> &AtomicU32 {
@@ -31,8 +33,26 @@ impl Predictor {
         (mean > 0).then_some(u64::from(mean))
     }
 
-    /// A command of this kind took so long.
+    /// Whether a command of this kind was measured while no other queue had work on the device.
+    pub(crate) fn is_certain(&self, kind: u32) -> bool {
+        self.certain.load(Ordering::Relaxed) & Self::bit(kind) != 0
+    }
+
+    const fn bit(kind: u32) -> u64 {
+        1 << (kind as usize % KINDS)
+    }
+
+    /// A command of this kind took so long, while no other queue had work on the device. The first
+    /// such measurement takes the place of what was estimated.
     pub(crate) fn measured(&self, kind: u32, ns: u64) {
+        if self.certain.fetch_or(Self::bit(kind), Ordering::Relaxed) & Self::bit(kind) == 0 {
+            self.mean(kind).store(0, Ordering::Relaxed);
+        }
+        self.estimated(kind, ns);
+    }
+
+    /// A command of this kind probably took so long.
+    pub(crate) fn estimated(&self, kind: u32, ns: u64) {
         let mean = self.mean(kind);
         let (before, ns) = (i64::from(mean.load(Ordering::Relaxed)), ns.min(u64::from(u32::MAX)));
         let after = if before == 0 { ns as i64 } else { before + (ns as i64 - before) / SMOOTHING };
@@ -159,5 +179,15 @@ mod tests {
         assert_eq!(predictor.expected_ns(4), None);
         predictor.measured(4, u64::MAX);
         assert_eq!(predictor.expected_ns(4), Some(u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn the_first_measurement_on_an_undisturbed_device_replaces_estimates() {
+        let predictor = Predictor::new();
+        (0..100).for_each(|_| predictor.estimated(3, 1_000));
+        assert!(!predictor.is_certain(3));
+        predictor.measured(3, 500);
+        assert!(predictor.is_certain(3) && !predictor.is_certain(4));
+        assert_eq!(predictor.expected_ns(3), Some(500));
     }
 }

@@ -157,6 +157,8 @@ pub(crate) struct Fence<E> {
     pub(crate) commands: u32,
     /// What they were predicted to take, in nanoseconds, if all of them were.
     pub(crate) expected_ns: Option<u64>,
+    /// The caller said so, or it was measured while no other queue had work on the device.
+    pub(crate) is_certain: bool,
     /// Their kind, if they have the same.
     pub(crate) kind: Option<u32>,
 }

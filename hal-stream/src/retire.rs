@@ -13,6 +13,7 @@ use xsched_core::time::Duration;
 use crate::api::StreamApi;
 use crate::error::StreamError;
 use crate::queue::{Fence, Queue, Seen};
+use crate::share::Measured;
 
 /// Polls the completions of a stream.
 #[derive(Debug)]
@@ -65,6 +66,7 @@ pub(crate) struct Span<E> {
     to: Option<E>,
     commands: u32,
     expected_ns: Option<u64>,
+    is_certain: bool,
     kind: Option<u32>,
     /// One past the last command that was accounted for.
     upto: u64,
@@ -72,7 +74,7 @@ pub(crate) struct Span<E> {
 
 impl<E> Default for Span<E> {
     fn default() -> Self {
-        Self { to: None, commands: 0, expected_ns: Some(0), kind: None, upto: 0 }
+        Self { to: None, commands: 0, expected_ns: Some(0), is_certain: true, kind: None, upto: 0 }
     }
 }
 
@@ -84,6 +86,7 @@ impl<E> Span<E> {
         self.commands = self.commands.saturating_add(fence.commands);
         let both = self.expected_ns.zip(fence.expected_ns);
         self.expected_ns = both.map(|(sum, ns)| sum.saturating_add(ns));
+        self.is_certain &= fence.is_certain;
         self.upto = fence.upto;
         self.to.replace(event)
     }
@@ -309,28 +312,54 @@ impl<A: StreamApi> StreamRetire<A> {
             unsafe { queue.device.api.elapsed_ns(from, to) }
         });
         let was_open = self.held.open_ns;
+        let since = std::mem::replace(&mut self.since, self.pace.begin);
         let used = match elapsed {
-            Some(Ok(elapsed)) => self.held.used_ns(elapsed, held_ns, self.span.expected_ns),
+            Some(Ok(elapsed)) => {
+                let used_ns = self.held.used_ns(elapsed, held_ns, self.span.expected_ns);
+                let undisturbed = was_open == 0 && self.held.open_ns == 0;
+                self.used_ns(since, used_ns, elapsed, undisturbed)
+            }
             _ => self.span.expected_ns.unwrap_or(0),
         };
-        // Then it contains work of other queues, and the prediction is closer.
-        let shared = queue.device.occupancy.shared_since(self.since);
-        self.since = self.pace.begin;
-        let undisturbed = was_open == 0 && self.held.open_ns == 0;
-        if let Some(Ok(elapsed)) = elapsed
-            && let Some(kind) = self.span.kind
-            && let Some(mean) = elapsed.checked_div(u64::from(self.span.commands))
-        {
-            // However they were disturbed, they took no longer than that.
-            let known = queue.predictor.expected_ns(kind);
-            if undisturbed && !shared || known.is_none_or(|known| mean < known) {
-                queue.predictor.measured(kind, mean);
-            }
-        }
-        let used = if shared { used.min(self.span.expected_ns.unwrap_or(used)) } else { used };
         self.span.reset();
         let from = self.from.replace(to);
         self.give_back(from);
+        used
+    }
+
+    /// What the commands used of the time that was measured, `open_ns` of which the gate was open,
+    /// and learns from it. All in nanoseconds.
+    fn used_ns(
+        &self,
+        since: Option<Instant>,
+        open_ns: u64,
+        elapsed_ns: u64,
+        undisturbed: bool,
+    ) -> u64 {
+        let (queue, span) = (&self.queue, &self.span);
+        let measured = Measured {
+            elapsed_ns: open_ns,
+            shared_ns: 0,
+            expected_ns: span.expected_ns,
+            is_certain: span.is_certain,
+        };
+        let until = self.pace.begin.unwrap_or_else(Instant::now);
+        let (used, shared) = queue.device.occupancy.used_ns(since, until, measured);
+        let commands = u64::from(span.commands);
+        if let Some(kind) = span.kind
+            && let Some(most) = elapsed_ns.checked_div(commands)
+            && let Some(mean) = used.checked_div(commands)
+        {
+            let known = queue.predictor.expected_ns(kind);
+            if undisturbed && !shared {
+                queue.predictor.measured(kind, most);
+            } else if undisturbed && !queue.predictor.is_certain(kind) {
+                queue.predictor.estimated(kind, mean);
+            } else if known.is_none_or(|known| most < known) {
+                // However they were disturbed, they took no longer than that.
+                queue.predictor.estimated(kind, most);
+            }
+        }
         used
     }
 

@@ -58,6 +58,8 @@ struct Prepared {
     at: Instant,
     /// What it will take, in nanoseconds, if that is known.
     expected_ns: Option<u64>,
+    /// The caller said so, or it was measured while no other queue had work on the device.
+    is_certain: bool,
     /// It is alone and has been measured before, so the end of the stream is fence enough.
     light: bool,
     /// It is alone, or probably so, and counts as predicted.
@@ -73,6 +75,7 @@ pub(crate) struct Batch<E> {
     launched: Option<Instant>,
     commands: u32,
     expected_ns: Option<u64>,
+    is_certain: bool,
     kind: Option<u32>,
     /// There is nothing to measure it from: it counts as predicted.
     is_counted: bool,
@@ -85,6 +88,7 @@ impl<E> Default for Batch<E> {
             launched: None,
             commands: 0,
             expected_ns: Some(0),
+            is_certain: true,
             kind: None,
             is_counted: false,
         }
@@ -92,11 +96,12 @@ impl<E> Default for Batch<E> {
 }
 
 impl<E> Batch<E> {
-    fn add(&mut self, kind: u32, expected_ns: Option<u64>) {
+    fn add(&mut self, kind: u32, prepared: &Prepared) {
         let same = self.commands == 0 || self.kind == Some(kind);
         self.kind = same.then_some(kind);
         self.commands = self.commands.saturating_add(1);
-        let sum = self.expected_ns.zip(expected_ns);
+        let sum = self.expected_ns.zip(prepared.expected_ns);
+        self.is_certain &= prepared.is_certain;
         self.expected_ns = sum.map(|(before, ns)| before.saturating_add(ns));
     }
 }
@@ -209,7 +214,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
             queue.stray.fetch_or(prepared.gated, Ordering::Relaxed);
             return Err(StreamError::Driver { during: "launching a command", source });
         }
-        self.batch.add(payload.kind, prepared.expected_ns);
+        self.batch.add(payload.kind, &prepared);
         let begin = self.busy_until.max(Some(prepared.at)).unwrap_or(prepared.at);
         let work = Duration::from_nanos(prepared.expected_ns.unwrap_or(0));
         self.busy_until = begin.checked_add(work);
@@ -258,6 +263,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         let at = Instant::now();
         let measured_ns = queue.predictor.expected_ns(payload.kind);
         let expected_ns = payload.expected_ns.or(measured_ns);
+        let is_certain = payload.expected_ns.is_some() || queue.predictor.is_certain(payload.kind);
         let gate_due = queue
             .word
             .filter(|word| word.is_set() || self.placement.is_due(expected_ns, queue.spacing.ns()));
@@ -291,7 +297,7 @@ impl<A: StreamApi> StreamSubmit<A> {
             gated = true;
         }
         let light = fence && idle && counted && queue.owned;
-        Ok(Prepared { at, expected_ns, light, counted: alone && counted, gated })
+        Ok(Prepared { at, expected_ns, is_certain, light, counted: alone && counted, gated })
     }
 
     /// Puts a gate in front of a command, `upto` being one past it, and events around the gate.
@@ -369,7 +375,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         if self.fences.slots() < 2 {
             return Err(StreamError::FencesFull { fences: self.fences.buffer().capacity() });
         }
-        let Batch { start, launched, commands, expected_ns, kind, is_counted: _ } = self.batch;
+        let Batch { start, launched, commands, expected_ns, is_certain, kind, .. } = self.batch;
         let plain = start.is_none()
             && self.queue.device.api.sees_ends()
             && (counted && expected_ns.is_some() || is_little(expected_ns));
@@ -384,7 +390,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         self.continues = matches!(seen, Seen::Event(_));
         self.unmeasured = if self.continues { 0 } else { self.unmeasured + 1 };
         let upto = last.count();
-        let fence = Fence { upto, seen, start, launched, commands, expected_ns, kind };
+        let fence = Fence { upto, seen, start, launched, commands, expected_ns, is_certain, kind };
         self.end = light.then_some(fence);
         self.push(fence);
         Ok(())
