@@ -103,6 +103,16 @@ impl Occupancy {
         lock(&self.0).inside
     }
 
+    /// Commands of a queue that were not measured, and ran after `since`, count as so much, in
+    /// nanoseconds.
+    pub(crate) fn counted(&self, since: Option<Instant>, until: Instant, ns: u64) {
+        let mut state = lock(&self.0);
+        if state.is_shared_since(since) {
+            state.tell(until);
+            state.shares.counted(ns);
+        }
+    }
+
     /// What a queue used between two moments, of what was measured between them, in nanoseconds, and
     /// whether more than one queue had work on the device at some time in between.
     ///
@@ -128,13 +138,13 @@ impl State {
         if occupant.is_inside() {
             return;
         }
-        occupant.inside.store(true, Ordering::Relaxed);
-        self.inside += 1;
         let drains = self.drain_until > Some(now);
-        if self.inside == 2 || drains && self.inside == 1 {
+        if self.inside == 1 || drains && self.inside == 0 {
             self.tell(now);
             self.shared_from = Some(now);
         }
+        occupant.inside.store(true, Ordering::Relaxed);
+        self.inside += 1;
         if drains {
             self.shared_until = self.shared_until.max(self.drain_until);
         }
@@ -206,18 +216,26 @@ mod tests {
             is_certain: true,
         };
         assert_eq!(device.used_ns(Some(at(0)), at(500), certain), (500_000, false));
-        // The other begins 100 µs later, and from then on they take turns.
-        device.enter(&second, at(600));
+        // The other comes and goes, and while it is there they take turns.
         let mut used = (0, 0);
-        for turn in 1..=8 {
-            let now = 600 + turn * 1_000;
-            let first = Measured { elapsed_ns: 1_000_000, ..certain };
-            used.0 += device.used_ns(Some(at(now - 900)), at(now + 100), first).0;
-            let uncertain = Measured { is_certain: false, expected_ns: None, ..first };
-            used.1 += device.used_ns(Some(at(now - 1_000)), at(now), uncertain).0;
+        for visit in 0..4 {
+            let begin = 10_000 * (visit + 1);
+            device.enter(&second, at(begin));
+            for turn in 1..=4 {
+                let now = begin + turn * 1_000;
+                let first = Measured { elapsed_ns: 1_000_000, ..certain };
+                used.0 += device.used_ns(Some(at(now - 1_400)), at(now - 400), first).0;
+                let uncertain = Measured { is_certain: false, expected_ns: None, ..first };
+                used.1 += device.used_ns(Some(at(now - 1_000)), at(now), uncertain).0;
+            }
+            device.leave(&second, at(begin + 4_000), || true);
+            let last = Measured { elapsed_ns: 700_000, ..certain };
+            used.0 += device.used_ns(Some(at(begin + 3_600)), at(begin + 4_300), last).0;
+            let alone = device.used_ns(Some(at(begin + 4_300)), at(begin + 4_800), certain);
+            assert_eq!(alone, (500_000, false));
         }
-        assert_eq!(used.0, 4_000_000);
-        assert!((3_800_000..=4_300_000).contains(&used.1), "{used:?}");
+        assert_eq!(used.0, 10_000_000);
+        assert!((7_600_000..=8_600_000).contains(&used.1), "{used:?}");
     }
 
     #[test]

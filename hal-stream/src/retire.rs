@@ -280,7 +280,9 @@ impl<A: StreamApi> StreamRetire<A> {
                 self.give_plain_back(event);
             }
             self.span.upto = fence.upto;
-            return busy_ns.saturating_add(fence.expected_ns.unwrap_or(0));
+            let since = std::mem::replace(&mut self.since, self.pace.begin);
+            let counted = self.counted(fence.launched.or(since), fence.expected_ns);
+            return busy_ns.saturating_add(counted);
         };
         let mut busy_ns = 0;
         if fence.launched.is_some() || fence.start.is_some() {
@@ -319,12 +321,24 @@ impl<A: StreamApi> StreamRetire<A> {
                 let undisturbed = was_open == 0 && self.held.open_ns == 0;
                 self.used_ns(since, used_ns, elapsed, undisturbed)
             }
-            _ => self.span.expected_ns.unwrap_or(0),
+            _ => self.counted(since, self.span.expected_ns),
         };
         self.span.reset();
         let from = self.from.replace(to);
         self.give_back(from);
         used
+    }
+
+    /// Commands that were not measured, and ran after `since`, count as predicted. Nanoseconds.
+    fn counted(&self, since: Option<Instant>, expected_ns: Option<u64>) -> u64 {
+        let ns = expected_ns.unwrap_or(0);
+        self.queue.device.occupancy.counted(since, self.until(), ns);
+        ns
+    }
+
+    /// When what has completed ended, probably.
+    fn until(&self) -> Instant {
+        self.pace.begin.unwrap_or_else(Instant::now)
     }
 
     /// What the commands used of the time that was measured, `open_ns` of which the gate was open,
@@ -343,8 +357,7 @@ impl<A: StreamApi> StreamRetire<A> {
             expected_ns: span.expected_ns,
             is_certain: span.is_certain,
         };
-        let until = self.pace.begin.unwrap_or_else(Instant::now);
-        let (used, shared) = queue.device.occupancy.used_ns(since, until, measured);
+        let (used, shared) = queue.device.occupancy.used_ns(since, self.until(), measured);
         let commands = u64::from(span.commands);
         if let Some(kind) = span.kind
             && let Some(most) = elapsed_ns.checked_div(commands)

@@ -42,18 +42,24 @@ pub(crate) struct Shares {
     used_ns: u64,
     /// Between events of the other queues.
     uncertain_ns: u64,
+    /// What counts as predicted, without a measurement.
+    counted_ns: u64,
 }
 
 impl Shares {
     /// The device was shared for so long.
     pub(crate) fn passed(&mut self, ns: u64) {
-        for sum in
-            [&mut self.wall_ns, &mut self.elapsed_ns, &mut self.used_ns, &mut self.uncertain_ns]
-        {
+        let Self { wall_ns, elapsed_ns, used_ns, uncertain_ns, counted_ns } = self;
+        for sum in [wall_ns, elapsed_ns, used_ns, uncertain_ns, counted_ns] {
             let kept = u128::from(*sum) * u128::from(MEMORY_NS);
             *sum = (kept / (u128::from(MEMORY_NS) + u128::from(ns))) as u64;
         }
         self.wall_ns = self.wall_ns.saturating_add(ns);
+    }
+
+    /// Commands that were not measured count as so much, as predicted.
+    pub(crate) const fn counted(&mut self, ns: u64) {
+        self.counted_ns = self.counted_ns.saturating_add(ns);
     }
 
     /// What the queue used in the time that was measured.
@@ -76,7 +82,8 @@ impl Shares {
         if self.used_ns > 0 && !stretched {
             return ns;
         }
-        let left = u128::from(self.wall_ns.saturating_sub(self.used_ns));
+        let left = self.wall_ns.saturating_sub(self.used_ns).saturating_sub(self.counted_ns);
+        let left = u128::from(left);
         let part = (u128::from(ns) * left).checked_div(u128::from(self.uncertain_ns));
         part.map_or(ns, |part| part as u64).clamp(ns / PARTS_MAX, ns)
     }
@@ -126,6 +133,22 @@ mod tests {
         assert_eq!(settled(1_000, &[shared(1_000, None), shared(1_000, None)]), [500, 500]);
         let three = [shared(900, Some(300)), shared(900, None), shared(900, None)];
         assert_eq!(settled(900, &three), [300, 300, 300]);
+    }
+
+    #[test]
+    fn what_counts_as_predicted_is_not_left() {
+        let mut shares = Shares::default();
+        let mut expected_us = 1_000;
+        for _ in 0..100 {
+            // Two commands of each in turns, and one of the second queue's is not measured.
+            shares.passed(2_000 * US);
+            shares.counted(expected_us * US);
+            let certain = [shared(1_000, Some(500)); 2];
+            let used: u64 = certain.into_iter().map(|measured| shares.used_ns(measured)).sum();
+            assert_eq!(used, 1_000 * US);
+            expected_us = shares.used_ns(shared(1_000, None)) / US;
+        }
+        assert_eq!(round(expected_us * US), 500);
     }
 
     #[test]
