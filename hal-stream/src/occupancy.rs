@@ -113,8 +113,8 @@ impl Occupancy {
         }
     }
 
-    /// What a queue used between two moments, of what was measured between them, in nanoseconds, and
-    /// whether more than one queue had work on the device at some time in between.
+    /// What a queue used of what was measured between two moments, in nanoseconds, and whether more
+    /// than one queue had work on the device at some time in between.
     ///
     /// `since` is `None` where nothing says when it began. `measured.shared_ns` is set here.
     pub(crate) fn used_ns(
