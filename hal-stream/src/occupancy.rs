@@ -202,40 +202,38 @@ mod tests {
         }
     }
 
+    /// A queue's commands all take 500 µs, and it is the only one. Another comes for four commands of
+    /// 500 µs and goes, again and again; meanwhile they take turns.
     #[test]
     fn what_two_queues_use_by_turns_is_told_apart() {
         let start = Instant::now();
         let at = |us| start + Duration::from_micros(us);
         let (device, one, second) =
             (Occupancy::default(), Occupant::default(), Occupant::default());
-        device.enter(&one, at(0));
-        let certain = Measured {
-            elapsed_ns: 500_000,
-            shared_ns: 0,
-            expected_ns: Some(500_000),
-            is_certain: true,
+        let used = |from: u64, to: u64, is_certain| {
+            let elapsed_ns = (to - from) * 1_000;
+            let expected_ns = Some(500_000);
+            let measured = Measured { elapsed_ns, shared_ns: 0, expected_ns, is_certain };
+            device.used_ns(Some(at(from)), at(to), measured)
         };
-        assert_eq!(device.used_ns(Some(at(0)), at(500), certain), (500_000, false));
-        // The other comes and goes, and while it is there they take turns.
-        let mut used = (0, 0);
-        for visit in 0..4 {
-            let begin = 10_000 * (visit + 1);
+        device.enter(&one, at(0));
+        assert_eq!(used(0, 500, true), (500_000, false));
+        let mut visitor = 0;
+        for visit in 1..20 {
+            let begin = 10_000 * visit;
             device.enter(&second, at(begin));
-            for turn in 1..=4 {
-                let now = begin + turn * 1_000;
-                let first = Measured { elapsed_ns: 1_000_000, ..certain };
-                used.0 += device.used_ns(Some(at(now - 1_400)), at(now - 400), first).0;
-                let uncertain = Measured { is_certain: false, expected_ns: None, ..first };
-                used.1 += device.used_ns(Some(at(now - 1_000)), at(now), uncertain).0;
+            assert_eq!(used(begin - 250, begin + 250, true), (500_000, true));
+            visitor = used(begin, begin + 750, false).0;
+            for turn in (750..3_750).step_by(1_000) {
+                let turn = begin + turn;
+                assert_eq!(used(turn - 500, turn + 500, true), (500_000, true));
+                visitor += used(turn, turn + 1_000, false).0;
             }
-            device.leave(&second, at(begin + 4_000), || true);
-            let last = Measured { elapsed_ns: 700_000, ..certain };
-            used.0 += device.used_ns(Some(at(begin + 3_600)), at(begin + 4_300), last).0;
-            let alone = device.used_ns(Some(at(begin + 4_300)), at(begin + 4_800), certain);
-            assert_eq!(alone, (500_000, false));
+            device.leave(&second, at(begin + 3_750), || true);
+            assert_eq!(used(begin + 3_250, begin + 4_250, true), (500_000, true));
+            assert_eq!(used(begin + 4_250, begin + 4_750, true), (500_000, false));
         }
-        assert_eq!(used.0, 10_000_000);
-        assert!((7_600_000..=8_600_000).contains(&used.1), "{used:?}");
+        assert!((1_950_000..=2_050_000).contains(&visitor), "{visitor}");
     }
 
     #[test]

@@ -24,11 +24,11 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// What the queue used of the shared time as far as it is known, or else all of it.
+    /// What the queue used of the shared time as far as it is known, or else all of it. What others
+    /// used lies in the shared time.
     fn used_ns(&self) -> u64 {
         let expected = self.expected_ns.filter(|_| self.is_certain).unwrap_or(self.elapsed_ns);
-        let used = u128::from(expected.min(self.elapsed_ns)) * u128::from(self.shared_ns);
-        used.checked_div(u128::from(self.elapsed_ns)).unwrap_or(0) as u64
+        self.shared_ns.saturating_sub(self.elapsed_ns.saturating_sub(expected))
     }
 }
 
