@@ -15,11 +15,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::fs;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{env, fs};
 
 use object::elf::FileHeader64;
 use object::read::ReadCache;
@@ -27,6 +27,7 @@ use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 use serde_json::{Value, json};
 
+use crate::environment::variable;
 use crate::table::{CLASSES, COUNT, Class, NAMES};
 use crate::{driver, table};
 
@@ -52,14 +53,14 @@ pub(crate) fn past(name: &CStr) {
 
 /// Sees to it that the counts are written when the process ends, if they are asked for.
 pub(crate) fn start() {
-    if env::var_os(VARIABLE).is_some() {
+    if variable(VARIABLE).is_some() {
         // SAFETY: the function stays, since this library is never unloaded.
         unsafe { libc::atexit(write) };
     }
 }
 
 extern "C" fn write() {
-    let Some(path) = env::var_os(VARIABLE) else { return };
+    let Some(path) = variable(VARIABLE) else { return };
     let path = path.to_string_lossy().replace("%p", &std::process::id().to_string());
     if let Err(error) = fs::write(&path, format!("{:#}\n", counts())) {
         eprintln!("xsched: cannot write {path}, which {VARIABLE} names: {error}");

@@ -11,9 +11,12 @@
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::{env, ptr};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use once_cell::race::OnceBox;
+
+use crate::environment::variable;
 use crate::table::{COUNT, NAMES, STUBS};
 use crate::{Address, Code, cache, counts, hooks, stubs};
 
@@ -58,7 +61,12 @@ pub(crate) struct Driver {
     places: Vec<(Address, usize)>,
 }
 
-static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(ptr::null_mut());
+// SAFETY: its addresses are those of functions, which every thread may call.
+unsafe impl Send for Driver {}
+// SAFETY: as above.
+unsafe impl Sync for Driver {}
+
+static DRIVER: OnceBox<Driver> = OnceBox::new();
 
 /// The driver, which the first call opens; `None` if there is none.
 ///
@@ -67,31 +75,26 @@ pub(crate) fn get() -> Option<&'static Driver> {
     if let Some(driver) = opened() {
         return Some(driver);
     }
-    let new = match open() {
-        Ok(driver) => Box::into_raw(Box::new(driver)),
+    let first = match open() {
+        Ok(driver) => DRIVER.set(Box::new(driver)).is_ok(),
         Err(why) => {
             complain(&why);
             return None;
         }
     };
-    let first = DRIVER.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
-    if first.is_err() {
-        // SAFETY: it came out of a box above, and no other thread has seen it.
-        drop(unsafe { Box::from_raw(new) });
-        return opened();
-    }
     let driver = opened()?;
-    for (index, target) in driver.targets.iter().enumerate() {
-        stubs::set(index, *target);
+    if first {
+        for (index, target) in driver.targets.iter().enumerate() {
+            stubs::set(index, *target);
+        }
+        counts::start();
     }
-    counts::start();
     Some(driver)
 }
 
 /// The driver, if a call has opened it.
 pub(crate) fn opened() -> Option<&'static Driver> {
-    // SAFETY: it is null, or came out of a box that stays for ever.
-    unsafe { DRIVER.load(Ordering::Acquire).as_ref() }
+    DRIVER.get()
 }
 
 /// The driver's function at this place of the list.
@@ -154,7 +157,7 @@ fn open() -> Result<Driver, String> {
         // A path without links and from the root, so that the loader searches for nothing.
         let path = match candidate.canonicalize() {
             Ok(path) => path,
-            Err(error) if env::var_os(VARIABLE).is_some() => {
+            Err(error) if variable(VARIABLE).is_some() => {
                 return Err(format!("{VARIABLE} names {}: {error}", candidate.display()));
             }
             Err(_) => continue,
@@ -169,11 +172,11 @@ fn open() -> Result<Driver, String> {
 
 /// Where the driver may be.
 fn candidates() -> Vec<PathBuf> {
-    if let Some(path) = env::var_os(VARIABLE) {
+    if let Some(path) = variable(VARIABLE) {
         return vec![path.into()];
     }
-    let variable = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = variable.as_bytes().split(|byte| b":;".contains(byte));
+    let folders = variable("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = folders.as_bytes().split(|byte| b":;".contains(byte));
     let folders = folders.filter(|folder| !folder.is_empty()).map(OsStr::from_bytes);
     let from_loader =
         folders.map(|folder| Path::new(folder).join(SONAME)).chain(cache::find(SONAME));

@@ -9,7 +9,7 @@
 //! exported here as a stub that jumps to the address in its slot. Until a program calls one of them
 //! every slot holds the address of `stubs::first_call`, and this library has done nothing: it links
 //! no library of CUDA and opens none, starts no thread and reads no file. The first call looks for
-//! the driver, see [`driver`], and fills all slots.
+//! the driver as `driver` says, and fills all slots.
 //!
 //! **What differs from the driver alone.** A function that the list has and the driver lacks
 //! answers `CUDA_ERROR_NOT_FOUND`, where `dlsym` would have found nothing. A function that the
@@ -29,6 +29,7 @@ mod address;
 mod cache;
 mod counts;
 mod driver;
+mod environment;
 mod hooks;
 mod stubs;
 mod table;
