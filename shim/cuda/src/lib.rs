@@ -3,7 +3,8 @@
 //!
 //! **How it gets in.** Its SONAME is `libcuda.so.1`. The loader gives it to whatever asks for that
 //! name: a program that is linked with the driver, or one that opens the driver itself. A program
-//! that opens the driver by a path, or as `libcuda.so`, goes past it.
+//! that opens the driver by a path, or as `libcuda.so`, goes past it. Its file must not be in a
+//! folder that `ldconfig` looks at: that would make it the system's `libcuda.so.1`.
 //!
 //! **How it forwards.** `functions.toml` lists the functions that the driver exports. Each is
 //! exported here as a stub that jumps to the address in its slot. Until a program calls one of them

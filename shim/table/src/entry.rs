@@ -77,11 +77,8 @@ impl Function {
     /// Which stream the function means by stream 0, or by no stream.
     #[must_use]
     pub fn default_stream(&self) -> DefaultStream {
-        if self.name.ends_with("_ptsz") || self.name.ends_with("_ptds") {
-            DefaultStream::PerThread
-        } else {
-            DefaultStream::Legacy
-        }
+        let per_thread = ["_ptsz", "_ptds", "_spt"].iter().any(|end| self.name.ends_with(end));
+        if per_thread { DefaultStream::PerThread } else { DefaultStream::Legacy }
     }
 }
 
@@ -128,7 +125,7 @@ fn expand(text: &str) -> Option<Vec<String>> {
 
 fn is_name(text: &str) -> bool {
     let mut letters = text.chars();
-    letters.next().is_some_and(|first| first.is_ascii_alphabetic())
+    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 

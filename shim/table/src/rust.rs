@@ -10,7 +10,8 @@ impl List {
     ///
     /// `stubs!` gets `index name;` of every function. `signatures!` gets
     /// `class index name(parameter: type, …);` of those whose parameters are listed. Types beyond
-    /// Rust's are `Handle` for handles and pointers, `Location`, `Bytes64` and `Words8`.
+    /// Rust's are `Handle` for handles and pointers, and the structures `Location`, `Dim3`,
+    /// `Bytes64`, `Words3`, `Words4` and `Words8`.
     #[must_use]
     pub fn rust(&self) -> String {
         let count = self.functions.len();

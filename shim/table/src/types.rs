@@ -3,8 +3,9 @@
 //! Handles and what pointers point to keep their names in the list, for its readers and for hooks
 //! that look at them.
 
-/// Names and Rust types. `Bytes64` and `Location` are structures that are passed by value.
-const TYPES: [(&str, &str); 28] = [
+/// Names and Rust types. `Location` and those after it, up to the pointers, are structures that are
+/// passed by value.
+const TYPES: [(&str, &str); 31] = [
     ("u8", "u8"),
     ("u16", "u16"),
     ("u32", "u32"),
@@ -29,6 +30,9 @@ const TYPES: [(&str, &str); 28] = [
     ("stream", "Handle"),
     ("location", "Location"),
     ("ipc_handle", "Bytes64"),
+    ("dim3", "Dim3"),
+    ("extent", "Words3"),
+    ("pitched_ptr", "Words4"),
     ("egl_frame", "Words8"),
     ("*launch_config", "Handle"),
     ("*launch_params", "Handle"),
