@@ -17,6 +17,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("functions.rs"), list.rust())?;
     // The loader compares this name with what a program asks for.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    // The addresses of the stubs are this library's own, which also saves the loader a search for
+    // each when a process starts.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     // Its hooks are where the program and the driver keep pointers to them.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // The unwinder of Rust's standard library, linked in: a program that needs none would otherwise

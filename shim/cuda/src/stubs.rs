@@ -51,6 +51,7 @@ pub(crate) use stubs;
 #[unsafe(naked)]
 unsafe extern "C" fn first_call() {
     naked_asm!(
+        ".cfi_startproc",
         "push rax",
         "push rdi",
         "push rsi",
@@ -62,6 +63,8 @@ unsafe extern "C" fn first_call() {
         // With the return address that makes ten words, so the stack is aligned to 16 bytes.
         "push r11",
         "sub rsp, 128",
+        // So that debuggers see who called.
+        ".cfi_def_cfa_offset 208",
         "movaps [rsp], xmm0",
         "movaps [rsp + 16], xmm1",
         "movaps [rsp + 32], xmm2",
@@ -92,6 +95,7 @@ unsafe extern "C" fn first_call() {
         "pop rdi",
         "pop rax",
         "jmp r11",
+        ".cfi_endproc",
         resolve = sym resolve,
     )
 }

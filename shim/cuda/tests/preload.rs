@@ -131,6 +131,20 @@ fn a_program_that_opens_a_path_goes_past_it() {
 }
 
 #[test]
+fn a_library_of_the_driver_s_other_name_leads_to_it() {
+    let (mut command, built) = opens("local");
+    // It has nothing but that name, and needs the interposer.
+    let other = built.path("other-name.so");
+    let mut link = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    link.args(["-shared", "-nostdlib", "-Wl,-soname,libcuda.so", "-Wl,--no-as-needed", "-o"]);
+    assert!(link.arg(&other).arg(interposer()).status().expect("a linker").success());
+    let preload = env::join_paths([interposer(), other]).expect("paths without colons");
+    command.arg("libcuda.so").env("LD_PRELOAD", preload);
+    let counts = counts(&mut command, built, "local, driver open");
+    assert_eq!(counts["launches"], json!({"cuLaunchKernel": 1}));
+}
+
+#[test]
 fn a_driver_in_the_loader_s_folders_is_found() {
     let (mut command, built) = opens("launch");
     // A folder with the interposer under the driver's name comes first, and one with neither.
