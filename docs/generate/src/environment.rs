@@ -31,7 +31,7 @@ const POLICY: &str = "policy";
 const C_API: &str = "capi/src/env.rs";
 
 /// Every variable of the product. The check below compares names and ranges with the sources.
-const VARIABLES: [Variable; 28] = [
+const VARIABLES: [Variable; 30] = [
     var(
         "XSCHED_SCHEDULER",
         "APP, LCL",
@@ -112,6 +112,20 @@ const VARIABLES: [Variable; 28] = [
         "the system's",
         "CUDA's driver library.",
         "hal-cuda/src/table.rs",
+    ),
+    var(
+        "XSCHED_CUDA_DRIVER",
+        "path",
+        "the system's",
+        "For CUDA's interposer: the driver library that it forwards to.",
+        "shim/cuda/src/driver.rs",
+    ),
+    var(
+        "XSCHED_SHIM_COUNTS",
+        "path",
+        "",
+        "For CUDA's interposer: a file for its counts, written when a process ends; `%p` is the process.",
+        "shim/cuda/src/counts.rs",
     ),
     var(
         "XSCHED_HIP_LIB",

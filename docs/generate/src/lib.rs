@@ -7,6 +7,7 @@
 mod capi_rows;
 mod commands;
 mod environment;
+mod functions;
 mod h200;
 mod interfaces;
 mod metrics;
@@ -30,13 +31,14 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 27] = [
+const PARTS: [Part; 28] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("metrics", metrics::reference),
     ("c", interfaces::c),
     ("c-program", interfaces::c_program),
     ("python", interfaces::python),
+    ("cuda-functions", functions::cuda),
     ("scenario-keys", scenarios::keys),
     ("conformance", suite::checks),
     ("models", models::reference),

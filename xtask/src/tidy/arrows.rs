@@ -11,7 +11,7 @@ const BACKENDS: [&str; 5] = ["hal-host", "hal-stream", "hal-cuda", "hal-hip", "h
 
 /// The folder of a crate, or with a `/` at its end of several, and the folders that their code may
 /// depend on. The first that fits counts. `hal-*` stands for [`BACKENDS`].
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("core", &[]),
     ("policies", &["core"]),
     ("hal-host", &["core"]),
@@ -23,7 +23,8 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("runtime", &["core", "policies", "hal-*"]),
     ("sim", &["core", "policies"]),
     ("shim", &[]),
-    ("shim/", &["shim"]),
+    ("shim/table", &[]),
+    ("shim/", &["shim", "shim/table"]),
     ("capi", &["core", "policies", "runtime", "hal-*"]),
     // They are linked with the library of `capi`, and need nothing of it in Rust.
     ("capi/", &[]),
@@ -37,7 +38,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("proof", &["core", "policies"]),
     ("xtask", &[]),
     // It writes the book's reference from what these say of themselves.
-    ("docs/generate", &["core", "policies", "runtime", "sim", "cli"]),
+    ("docs/generate", &["core", "policies", "runtime", "shim/table", "sim", "cli"]),
 ];
 
 /// Crates whose code works without std, and the only dependencies that they may have.

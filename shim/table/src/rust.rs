@@ -1,0 +1,51 @@
+//! The list as Rust source, for an interposer's build script.
+
+use crate::entry::{Class, Function};
+use crate::list::List;
+
+impl List {
+    /// Rust source: how many functions there are, their names in C and their classes, sorted by
+    /// name, what the names begin with that are left out, and two calls of macros that the includer
+    /// defines.
+    ///
+    /// `stubs!` gets `index name;` of every function. `signatures!` gets
+    /// `class index name(parameter: type, …);` of those whose parameters are listed. Types beyond
+    /// Rust's are `Handle` for handles and pointers, and the structures `Location`, `Dim3`,
+    /// `Bytes64`, `Words3`, `Words4` and `Words8`.
+    #[must_use]
+    pub fn rust(&self) -> String {
+        let count = self.functions.len();
+        let names: String =
+            self.functions.iter().map(|known| format!("    c\"{}\",\n", known.name)).collect();
+        let class = |known: &Function| format!("    Class::{:?},\n", known.class);
+        let classes: String = self.functions.iter().map(class).collect();
+        let numbered = || self.functions.iter().enumerate();
+        let stubs: String =
+            numbered().map(|(index, known)| format!("    {index} {};\n", known.name)).collect();
+        let signatures: String =
+            numbered().filter_map(|(index, known)| signature(index, known)).collect();
+        format!(
+            "/// How many functions the list has.\n\
+             pub(crate) const COUNT: usize = {count};\n\
+             /// Their names, sorted.\n\
+             pub(crate) static NAMES: [&CStr; COUNT] = [\n{names}];\n\
+             /// Their classes.\n\
+             pub(crate) static CLASSES: [Class; COUNT] = [\n{classes}];\n\
+             /// What begins the names that are left out.\n\
+             pub(crate) static LEFT_OUT: &[&str] = &{:?};\n\
+             stubs! {{\n{stubs}}}\n\
+             signatures! {{\n{signatures}}}\n",
+            self.left_out.prefixes
+        )
+    }
+}
+
+fn signature(index: usize, function: &Function) -> Option<String> {
+    let parameters = function.parameters.as_ref()?;
+    let written = parameters.iter().map(|each| format!("{}: {}", each.name, each.rust));
+    let (class, name) = (function.class.name(), &function.name);
+    // Nothing but the classes that hooks are for.
+    let hooked = function.class != Class::Forwarded;
+    let list = written.collect::<Vec<_>>().join(", ");
+    hooked.then(|| format!("    {class} {index} {name}({list});\n"))
+}
