@@ -26,6 +26,9 @@ pub(crate) struct Env {
     pub(crate) gate_spacing_us: Option<u32>,
     /// Each XQueue whose submits do not wait has a thread of its own that launches.
     pub(crate) launcher_thread: bool,
+    /// Threads of each device that launch for submitters that go from one XQueue to another, 0 to
+    /// 64, if not as by default.
+    pub(crate) launcher_threads: Option<u8>,
     /// Calls are refused that the C++ XSched takes though it cannot do what they say.
     pub(crate) strict: bool,
     /// How much is logged.
@@ -142,6 +145,7 @@ impl Env {
         let capacity = reader.number("XSCHED_QUEUE_CAPACITY", 64, 65_536).unwrap_or(CAPACITY);
         let gate_spacing_us = reader.number("XSCHED_GATE_SPACING_US", 0, 1_000_000);
         let launcher_thread = reader.one_of("XSCHED_LAUNCHER_THREAD", &SWITCH).unwrap_or(false);
+        let launcher_threads = reader.number("XSCHED_LAUNCHER_THREADS", 0, 64);
         let strict = reader.one_of("XSCHED_STRICT", &SWITCH).unwrap_or(false);
         let auto = AutoQueue::read(&mut reader);
         for name in SUSPEND_FLAGS {
@@ -158,6 +162,7 @@ impl Env {
             capacity: capacity as usize,
             gate_spacing_us,
             launcher_thread,
+            launcher_threads,
             strict,
             log,
         };
@@ -225,6 +230,21 @@ mod tests {
     fn launcher_threads_are_asked_for() {
         for (value, asked) in [("", false), ("on", true), ("OFF", false)] {
             assert_eq!(read(&[("XSCHED_LAUNCHER_THREAD", value)]).0.launcher_thread, asked);
+        }
+    }
+
+    #[test]
+    fn shared_launcher_threads_are_counted() {
+        for (value, count) in [("", None), ("0", Some(0)), ("64", Some(64))] {
+            let (env, complaints) = read(&[("XSCHED_LAUNCHER_THREADS", value)]);
+            assert_eq!((env.launcher_threads, complaints), (count, Vec::new()));
+        }
+        for value in ["65", "-1", "ON"] {
+            let (env, complaints) = read(&[("XSCHED_LAUNCHER_THREADS", value)]);
+            let said = format!(
+                "XSCHED_LAUNCHER_THREADS is `{value}` and is ignored; it can be 0 to 64"
+            );
+            assert_eq!((env.launcher_threads, complaints), (None, vec![said]));
         }
     }
 

@@ -82,6 +82,8 @@ pub(crate) fn create(
         .with_level(level)
         .with_capacity(process.env.capacity)
         .with_launcher_thread(flags & LAUNCHER != 0 || process.env.launcher_thread && !blocks)
+        // A submit that waits for its launch had better launch itself.
+        .with_shared_launchers(!blocks)
         .with_window(WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32));
     let xq = hwq.hardware.open(level, config, &side)?;
     if xq.caps().level < level {

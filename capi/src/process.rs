@@ -152,7 +152,8 @@ impl Process {
     pub(crate) fn runtime(&self) -> Answer<&Runtime> {
         let start = || {
             let lease = LEASE;
-            let config = RuntimeConfig::default().with_devices(DEVICES_MAX).with_lease(lease);
+            let mut config = RuntimeConfig::default().with_devices(DEVICES_MAX).with_lease(lease);
+            config.launcher_threads = self.env.launcher_threads.unwrap_or(config.launcher_threads);
             let policy = policy_of(self.env.scheduler, || Ok(self.env.policy.clone()))?;
             Ok(Runtime::with_config(policy, config)?)
         };

@@ -87,7 +87,7 @@ impl Runtime {
         let backend = Arc::new(Mutex::new(backend));
         let committed = Arc::clone(&backend);
         let commit: Commit = Box::new(move || lock(&committed).commit().map_err(|e| e.kind()));
-        let workers = Arc::new(Workers::start(stages.then_some(commit))?);
+        let workers = Arc::new(Workers::start(stages.then_some(commit), self.launcher_threads())?);
         Ok(Device { runtime: self.clone(), id, name, backend, workers })
     }
 
@@ -218,6 +218,7 @@ where
         let machine_config =
             QueueConfig { window: config.window, level: config.level, ..QueueConfig::default() };
         let slots = vec![CommandSlot::default(); config.capacity].into_boxed_slice();
+        let shares = config.shared_launchers;
         SharedQueue::new(QueueParams {
             id,
             label: Label { name: config.name.clone(), device: Arc::clone(&self.name) },
@@ -229,6 +230,7 @@ where
             scheduler: Arc::clone(self.runtime.scheduler()),
             workers: Arc::clone(&self.workers),
             capacity: config.capacity,
+            shared_launcher: self.workers.launcher_for(id).filter(|_| shares && launcher.is_none()),
             launcher,
         })
     }

@@ -5,7 +5,8 @@
 //!
 //! * The submitting thread launches, as long as the queue runs and its in-flight window is open.
 //!   What cannot be launched now waits in a ring of fixed size, and the device's *pump* thread
-//!   launches it later.
+//!   launches it later. For a thread that feeds several queues in turn, the device's
+//!   [launcher threads](RuntimeConfig::launcher_threads) launch.
 //! * The waiting thread looks for completions. The device's *reaper* thread does when no thread
 //!   waits.
 //! * One *scheduler* thread asks the policy. If it panics or is silent past its lease, its holds

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::Arc;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use xsched_core::hint::PolicyHint;
@@ -44,6 +45,18 @@ pub struct RuntimeConfig {
     /// thread takes, some 15 µs, but if it hangs, so do they, past the lease. Policies of
     /// [`crate::policies`] are believed anyway.
     pub trusts_policy: bool,
+    /// Threads of each device that launch for submitters that go from one queue to another, 0 for
+    /// none. By default half as many as the process has processors, at most 8, and none if it has
+    /// fewer than 4.
+    ///
+    /// A thread that feeds several queues in turn spends most of its time in launches. Once the
+    /// queues have some commands in flight, these threads launch the next ones, into several queues
+    /// at the same time, and a submit returns before. Each queue keeps to one of the threads, and
+    /// its commands reach the device in order; which of two queues is launched into first is then
+    /// open. The threads start when they are needed, and sleep while they are not. A thread that
+    /// feeds one queue launches itself. [`XQueueConfig`](crate::XQueueConfig::shared_launchers) can
+    /// except a queue.
+    pub launcher_threads: u8,
 }
 
 impl RuntimeConfig {
@@ -81,6 +94,31 @@ impl RuntimeConfig {
         self.trusts_policy = trusts;
         self
     }
+
+    /// Sets how many [launcher threads](Self::launcher_threads) a device may have.
+    ///
+    /// ```
+    /// use xsched::prelude::*;
+    ///
+    /// let config = RuntimeConfig::default().with_launcher_threads(0);
+    /// let runtime = Runtime::with_config(Hpf::default(), config)?; // submitters launch
+    /// # Ok::<(), xsched::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn with_launcher_threads(mut self, threads: u8) -> Self {
+        self.launcher_threads = threads;
+        self
+    }
+}
+
+/// See [`RuntimeConfig::launcher_threads`].
+fn launcher_threads() -> u8 {
+    // It reads files of the system.
+    static THREADS: OnceLock<u8> = OnceLock::new();
+    *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, NonZero::get) {
+        0..4 => 0,
+        processors => (processors / 2).min(8) as u8,
+    })
 }
 
 impl Default for RuntimeConfig {
@@ -91,6 +129,7 @@ impl Default for RuntimeConfig {
             waits: 1_024,
             lease: Duration::from_millis(100),
             trusts_policy: false,
+            launcher_threads: launcher_threads(),
         }
     }
 }
@@ -110,6 +149,7 @@ struct Inner {
     max_devices: u16,
     follows_threads: AtomicBool,
     trusts_policy: bool,
+    launcher_threads: u8,
 }
 
 impl fmt::Debug for Inner {
@@ -159,6 +199,7 @@ impl Runtime {
             max_devices: config.devices,
             follows_threads,
             trusts_policy: config.trusts_policy,
+            launcher_threads: config.launcher_threads,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -247,6 +288,11 @@ impl Runtime {
     /// Whether the policy in charge wants to know the priorities of submitting threads.
     pub(crate) fn follows_threads(&self) -> bool {
         self.inner.follows_threads.load(Ordering::Relaxed)
+    }
+
+    /// How many threads a device may have that launch for several queues.
+    pub(crate) fn launcher_threads(&self) -> u8 {
+        self.inner.launcher_threads
     }
 
     pub(crate) fn number(&self) -> u32 {

@@ -31,7 +31,7 @@ const POLICY: &str = "policy";
 const C_API: &str = "capi/src/env.rs";
 
 /// Every variable of the product. The check below compares names and ranges with the sources.
-const VARIABLES: [Variable; 30] = [
+const VARIABLES: [Variable; 31] = [
     var(
         "XSCHED_SCHEDULER",
         "APP, LCL",
@@ -96,6 +96,13 @@ const VARIABLES: [Variable; 30] = [
         "ON, OFF",
         "OFF",
         "Each XQueue has a thread that launches, so submits return at once.",
+        C_API,
+    ),
+    var(
+        "XSCHED_LAUNCHER_THREADS",
+        "0 to 64",
+        "half the processors, at most 8; 0 below 4",
+        "Threads of each device that launch for a thread that feeds XQueues in turn.",
         C_API,
     ),
     var(

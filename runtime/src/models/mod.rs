@@ -32,7 +32,7 @@ use crate::queue::{Api, QueueParams, SharedQueue};
 use crate::scheduler::{ScheduledQueue, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::mpsc;
-use crate::workers::{LauncherThread, Reaper, Workers, commit_round, pump_round};
+use crate::workers::{LauncherThread, Reaper, SharedLauncher, Workers, commit_round, pump_round};
 
 use board::{Board, Launcher, Preempter, Retirer};
 use harness::{explore, join, long, start};
@@ -72,9 +72,37 @@ impl Bench {
 
     /// The same, whose commands are launched by another thread than those that submit them.
     fn with_launcher(board: Board, lease: Duration, launcher: Option<LauncherThread>) -> Self {
-        let (board, handle) = (Arc::new(board), Arc::new(SchedulerHandle::new(lease, watchdog())));
+        let workers = Arc::new(Workers::new(board.stages(), 0));
+        let handle = Arc::new(SchedulerHandle::new(lease, watchdog()));
+        Self::of(ID, board, handle, workers, launcher)
+    }
+
+    /// A queue with a shared launcher thread, which takes what a submitter hands over.
+    fn shared(id: QueueId, threshold: u32) -> (Self, Arc<SharedLauncher>) {
+        let workers = Arc::new(Workers::new(false, 1));
+        let handle = Arc::new(SchedulerHandle::new(Duration::from_secs(1), watchdog()));
+        let launcher = workers.launcher_for(id).expect("there is one");
+        launcher.open();
+        let board = Board::new(u64::from(threshold), false);
+        (Self::of(id, board, handle, workers, None), launcher)
+    }
+
+    /// Another queue of the same device.
+    fn beside(&self, id: QueueId) -> Self {
+        let board = Board::new(self.board.window(), false);
+        let (handle, workers) = (Arc::clone(&self.scheduler), Arc::clone(&self.workers));
+        Self::of(id, board, handle, workers, None)
+    }
+
+    fn of(
+        id: QueueId,
+        board: Board,
+        handle: Arc<SchedulerHandle>,
+        workers: Arc<Workers>,
+        launcher: Option<LauncherThread>,
+    ) -> Self {
+        let board = Arc::new(board);
         let threshold = u32::try_from(board.window()).expect("windows are small");
-        let workers = Arc::new(Workers::new(board.stages()));
         let (submit, retire, preempt) = Board::halves(&board);
         let level = Level::Deactivate;
         let window = WindowConfig::fixed(threshold, 1);
@@ -82,7 +110,7 @@ impl Bench {
         let machine_config = QueueConfig { window, level, ..QueueConfig::default() };
         let slots = vec![Default::default(); 4].into_boxed_slice();
         let queue = SharedQueue::new(QueueParams {
-            id: ID,
+            id,
             label: Label { name: None, device: "board-0".into() },
             caps,
             machine: Queue::new(slots, machine_config, caps),
@@ -92,6 +120,7 @@ impl Bench {
             scheduler: Arc::clone(&handle),
             workers: Arc::clone(&workers),
             capacity: 4,
+            shared_launcher: workers.launcher_for(id),
             launcher,
         });
         Self { queue, board, scheduler: handle, workers, submitted: Arc::default() }

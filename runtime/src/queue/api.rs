@@ -101,6 +101,9 @@ where
             let _ = wait_requested(self, Until::Retired(oldest), &mut None, None);
         }
     }
+    fn launch_handed_over(&self) -> u32 {
+        self.launch_for_submitters()
+    }
 }
 
 impl<S, R, P> ScheduledQueue for SharedQueue<S, R, P>

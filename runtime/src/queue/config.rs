@@ -39,6 +39,10 @@ pub struct XQueueConfig {
     /// window has room. A command reaches the device some microseconds later if that thread sleeps.
     /// Several queues that one thread feeds are launched into at the same time.
     pub launcher_thread: bool,
+    /// The device's launcher threads may launch for the queue, see
+    /// [`RuntimeConfig::launcher_threads`](crate::RuntimeConfig::launcher_threads). Otherwise the
+    /// submitter always launches, as long as the window has room.
+    pub shared_launchers: bool,
 }
 
 impl XQueueConfig {
@@ -121,6 +125,13 @@ impl XQueueConfig {
         self
     }
 
+    /// Sets whether the device's [launcher threads](Self::shared_launchers) may launch.
+    #[must_use]
+    pub const fn with_shared_launchers(mut self, shared_launchers: bool) -> Self {
+        self.shared_launchers = shared_launchers;
+        self
+    }
+
     /// Sets the [process](Self::process).
     #[must_use]
     pub const fn with_process(mut self, process: ProcessId) -> Self {
@@ -149,6 +160,7 @@ impl Default for XQueueConfig {
             by_cost: false,
             process: ProcessId(std::process::id()),
             launcher_thread: false,
+            shared_launchers: true,
         }
     }
 }

@@ -8,11 +8,13 @@ use xsched_core::queue::{Action, LaunchBlock, Signal};
 use xsched_core::time::Instant;
 
 use super::shared::{Guard, SharedQueue};
+use super::state::State;
 use crate::clock::now;
 use crate::completion::{Notify, Until, WaiterId};
 use crate::error::SubmitError;
 use crate::panics::drop_command;
 use crate::sync::bound;
+use crate::workers::{Turn, turns_to};
 
 /// Launches of waiting commands that one call of a submitter does; the pump does the rest.
 const INLINE_LAUNCHES: u32 = bound(16, 1);
@@ -68,9 +70,15 @@ where
         };
         state.note_submit(cmd, None);
         state.timing.submitted(cmd, idle.then_some(now));
+        let turn = self.turn(&mut state, cmd);
         if self.launcher.is_some() {
             *state.payload(cmd) = Some(command);
             // The scheduler learns of it before the launcher thread does.
+            self.finish_launched(state);
+        } else if turn == Turn::HandOver {
+            *state.payload(cmd) = Some(command);
+            state.note_full_window();
+            state.hands_over = true;
             self.finish_launched(state);
         } else if self.note_load(&mut state)
             && let Some(report) = state.machine.poll_report()
@@ -79,7 +87,53 @@ where
         } else {
             self.submit_next(state, cmd, command, now);
         }
+        if let (Turn::LaunchAndWake, Some(launcher)) = (turn, &self.shared_launcher) {
+            launcher.wake();
+        }
         Ok(cmd)
+    }
+
+    /// Who is to launch a command that was just taken. A submitter that goes from one queue to
+    /// another would launch into each only after the other, so a shared thread does, unless it
+    /// sleeps. What is submitted to an idle queue is not handed over.
+    #[inline]
+    fn turn(&self, state: &mut State<S>, cmd: CmdId) -> Turn {
+        let Some(launcher) = &self.shared_launcher else { return Turn::Launch };
+        let busy = state.machine.in_flight() > 0;
+        let turned = busy && turns_to(self.id);
+        let follows = state.handed_over && state.machine.next_launch() < cmd;
+        // The thread has been asked, or is about it.
+        let comes = state.launcher_asked || state.launcher.is_none();
+        let turn = if follows && comes {
+            Turn::HandOver
+        } else if turned || busy && follows {
+            launcher.turn()
+        } else {
+            Turn::Launch
+        };
+        state.handed_over = turn == Turn::HandOver;
+        turn
+    }
+
+    /// Launches what was handed over, on the shared launcher thread. Says how many commands that
+    /// were.
+    pub(super) fn launch_for_submitters(&self) -> u32 {
+        let mut state = self.lock();
+        state.launcher_asked = false;
+        let first = state.machine.next_launch();
+        state = self.launch(state, now());
+        let is_full = state.machine.can_launch() == Err(LaunchBlock::WindowFull);
+        let mut next = state.machine.next_launch();
+        self.finish(state);
+        // Its submitter does not look. If there is nothing to see yet, the reaper finds room.
+        if is_full && self.take_completions(true) {
+            let mut state = self.lock();
+            next = state.machine.next_launch();
+            // There may be more to see, once the thread has seen to its other queues.
+            state.note_full_window();
+            self.finish(state);
+        }
+        next.0.saturating_sub(first.0) as u32
     }
 
     /// Takes completions if a submitter finds no room.

@@ -174,7 +174,8 @@ impl<C> XQueue<C> {
     }
 
     /// Takes a command, and launches it if the queue runs and its window is open. Otherwise it is
-    /// launched later, in its turn.
+    /// launched later, in its turn. So it may be if the calling thread feeds several queues in
+    /// turn: see [`RuntimeConfig::launcher_threads`](crate::RuntimeConfig::launcher_threads).
     ///
     /// # Errors
     /// [`SubmitError::Full`] when the queue holds as many commands as it can, or when the places

@@ -218,9 +218,10 @@ mod tests {
             retire: halves.retire,
             preempt: halves.preempt,
             scheduler: Arc::new(SchedulerHandle::new(Duration::from_secs(1), mpsc::channel().0)),
-            workers: Arc::new(Workers::new(false)),
+            workers: Arc::new(Workers::new(false, 0)),
             capacity: 4,
             launcher: None,
+            shared_launcher: None,
             label: Label { name: None, device: Arc::from("noop") },
         })
     }

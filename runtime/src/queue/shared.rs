@@ -29,7 +29,7 @@ use crate::scheduler::{Busy, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, bound};
-use crate::workers::{Alarm, DeviceQueue, LauncherThread, Workers};
+use crate::workers::{Alarm, DeviceQueue, LauncherThread, SharedLauncher, Workers};
 
 /// Waiters notified with one release of the state.
 const NOTIFIED_AT_ONCE: u32 = bound(8, 1);
@@ -49,6 +49,8 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) workers: Arc<Workers>,
     /// Where commands go that are submitted, if no submitter is to launch.
     pub(super) launcher: Option<LauncherThread>,
+    /// What launches for submitters that go from one queue to another.
+    pub(super) shared_launcher: Option<Arc<SharedLauncher>>,
     pub(super) alarm: Arc<Alarm>,
     /// The alarm as the device wants it.
     pub(super) alarm_waker: Waker,
@@ -89,12 +91,14 @@ pub(crate) struct QueueParams<S, R, P> {
     pub(crate) workers: Arc<Workers>,
     pub(crate) capacity: usize,
     pub(crate) launcher: Option<LauncherThread>,
+    pub(crate) shared_launcher: Option<Arc<SharedLauncher>>,
 }
 
 /// What is due when the state is let go.
 struct Dues {
     report: bool,
     pump: bool,
+    launcher: bool,
     step: bool,
     watch: bool,
     drained: bool,
@@ -120,6 +124,7 @@ where
             scheduler: params.scheduler,
             workers: params.workers,
             launcher: params.launcher,
+            shared_launcher: params.shared_launcher,
             flags: Flags::default(),
             alarm_waker: Waker::from(Arc::clone(&alarm)),
             alarm,
@@ -222,13 +227,20 @@ where
         let drained = state.lifecycle.is_closing()
             && state.is_drained()
             && state.lifecycle.on(Event::Drain) == Effect::Notify;
-        let pump = state.backlog() && !state.pump_asked;
+        let hands_over = std::mem::take(&mut state.hands_over);
+        let look = std::mem::take(&mut state.look_due);
+        // With nothing in flight there may be nothing after which the pump would be asked.
+        let awaited = state.handed_over && state.machine.in_flight() > 0;
+        let launcher = (state.backlog() || look) && awaited && !state.launcher_asked;
+        // A launcher thread that has been asked and does not come may hang in another launch.
+        let pump = state.backlog() && !launcher && !hands_over && !state.pump_asked;
+        state.launcher_asked |= launcher;
         state.pump_asked |= pump;
         let step = state.step == StepState::AwaitsLauncher && state.launcher.is_some();
         if step {
             state.step = StepState::None;
         }
-        Dues { report: state.keep_report(), pump, step, watch, drained }
+        Dues { report: state.keep_report(), pump, launcher, step, watch, drained }
     }
 
     fn settle(&self, dues: &Dues) {
@@ -238,9 +250,15 @@ where
         if dues.drained {
             self.workers.reaper().notify();
         }
-        if let Some(this) = (dues.watch || dues.pump).then(|| self.this.upgrade()).flatten() {
+        let asks = dues.watch || dues.pump || dues.launcher;
+        if let Some(this) = asks.then(|| self.this.upgrade()).flatten() {
             if dues.watch {
                 self.workers.watch(Arc::clone(&this) as Arc<dyn DeviceQueue>);
+            }
+            if dues.launcher
+                && let Some(launcher) = &self.shared_launcher
+            {
+                launcher.ask(Arc::clone(&this) as Arc<dyn DeviceQueue>);
             }
             match &self.launcher {
                 _ if !dues.pump => {}
@@ -274,6 +292,6 @@ where
 
 impl Dues {
     const fn is_none(&self) -> bool {
-        !(self.report || self.pump || self.step || self.watch || self.drained)
+        !(self.report || self.pump || self.launcher || self.step || self.watch || self.drained)
     }
 }

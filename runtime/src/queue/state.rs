@@ -4,7 +4,7 @@ use xsched_core::fault::Fault;
 use xsched_core::hal::Submit;
 use xsched_core::id::CmdId;
 use xsched_core::message::Report;
-use xsched_core::queue::{CommandSlot, Queue, Signal, Status};
+use xsched_core::queue::{CommandSlot, LaunchBlock, Queue, Signal, Status};
 use xsched_core::time::Instant;
 
 use super::failures::Failures;
@@ -38,6 +38,15 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) step: StepState,
     /// The pump has been asked, and has not come.
     pub(super) pump_asked: bool,
+    /// What waits in the ring is for the shared launcher thread. If that does not come, the pump
+    /// launches it as well.
+    pub(super) handed_over: bool,
+    /// That thread has been asked, and has not come.
+    pub(super) launcher_asked: bool,
+    /// It is to look whether there is room in the window.
+    pub(super) look_due: bool,
+    /// A submitter is just handing a command over.
+    pub(super) hands_over: bool,
     /// The queue counts among those that have something to do.
     pub(super) counted: bool,
     /// Completions are needed as soon as they are there. The reaper reads a copy.
@@ -61,6 +70,10 @@ impl<S: Submit<Payload: Sized>> State<S> {
             lifecycle: Lifecycle::default(),
             step: StepState::default(),
             pump_asked: false,
+            handed_over: false,
+            launcher_asked: false,
+            look_due: false,
+            hands_over: false,
             counted: false,
             eager: false,
             timing: Timing::default(),
@@ -90,6 +103,11 @@ impl<S: Submit<Payload: Sized>> State<S> {
     /// Whether something could be launched, and no thread is about it.
     pub(super) fn backlog(&self) -> bool {
         self.launcher.is_some() && self.machine.can_launch().is_ok()
+    }
+
+    /// Has the shared launcher thread look for room if the window is full.
+    pub(super) fn note_full_window(&mut self) {
+        self.look_due = self.machine.can_launch() == Err(LaunchBlock::WindowFull);
     }
 
     /// Whether everything that was submitted has retired.

@@ -1,7 +1,8 @@
 //! The threads that serve the queues of one device: the reaper, which takes completions that no
 //! thread waits for; the pump, which launches what could not be launched when it was submitted; the
-//! committer, where steps are staged; and, once there are any, the thread that runs callbacks. A
-//! queue may have a thread of its own that launches.
+//! committer, where steps are staged; once there are any, the thread that runs callbacks; and those
+//! that launch for submitters that go from one queue to another. A queue may have a thread of its
+//! own that launches.
 
 mod alarm;
 mod commit;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xsched_core::fault::Fault;
+use xsched_core::id::QueueId;
 
 use crate::error::Error;
 use crate::panics::contain;
@@ -21,9 +23,9 @@ use crate::sync::{Mutex, lock, mpsc, thread};
 
 pub(crate) use alarm::Alarm;
 pub(crate) use commit::{Committer, commit_round};
-pub(crate) use launcher::LauncherThread;
+pub(crate) use launcher::{LauncherThread, SharedLauncher, Turn, turns_to};
 #[cfg(all(test, loom))]
-pub(crate) use launcher::launcher_round;
+pub(crate) use launcher::{Tally, forget_turn, launcher_round};
 pub(crate) use list::QueueList;
 pub(crate) use pump::pump_round;
 pub(crate) use reaper::Reaper;
@@ -45,6 +47,9 @@ pub(crate) trait DeviceQueue: Send + Sync {
     fn rest(&self, poll_delay: Duration, evict_idle: bool) -> Option<Duration>;
     /// Launches what may be launched.
     fn pump(&self);
+    /// Launches what was handed over to the shared launcher thread. Says how many commands that
+    /// were.
+    fn launch_handed_over(&self) -> u32;
 }
 
 /// [`xsched_core::hal::Backend::commit`] of a device.
@@ -60,6 +65,8 @@ pub(crate) struct Workers {
     /// Where the device has steps committed.
     committer: Option<Arc<Committer>>,
     callbacks: Mutex<Option<mpsc::Sender<Callback>>>,
+    /// Each launches for some of the queues, always the same.
+    launchers: Box<[Arc<SharedLauncher>]>,
 }
 
 impl std::fmt::Debug for Workers {
@@ -69,9 +76,10 @@ impl std::fmt::Debug for Workers {
 }
 
 impl Workers {
-    /// Starts the threads, with a committer if the device stages steps.
-    pub(crate) fn start(commit: Option<Commit>) -> Result<Self, Error> {
-        let workers = Self::new(commit.is_some());
+    /// Starts the threads, with a committer if the device stages steps. `launchers` threads that
+    /// launch are started when they are needed.
+    pub(crate) fn start(commit: Option<Commit>, launchers: u8) -> Result<Self, Error> {
+        let workers = Self::new(commit.is_some(), launchers);
         if let (Some(committer), Some(mut commit)) = (workers.committer.clone(), commit) {
             spawn("commit", move || {
                 let mut queues = Vec::new();
@@ -93,10 +101,14 @@ impl Workers {
     }
 
     /// Everything but the threads: models bring their own.
-    pub(crate) fn new(commits: bool) -> Self {
-        let committer = commits.then(Arc::default);
-        let callbacks = Mutex::default();
-        Self { reaper: QueueList::new(), pump: QueueList::new(), committer, callbacks }
+    pub(crate) fn new(commits: bool, launchers: u8) -> Self {
+        Self {
+            reaper: QueueList::new(),
+            pump: QueueList::new(),
+            committer: commits.then(Arc::default),
+            callbacks: Mutex::default(),
+            launchers: (0..launchers).map(|_| SharedLauncher::new()).collect(),
+        }
     }
 
     #[cfg(all(test, loom))]
@@ -108,6 +120,7 @@ impl Workers {
     pub(crate) fn stop(&self) {
         self.reaper.stop();
         self.pump.stop();
+        self.launchers.iter().for_each(|launcher| launcher.stop());
         if let Some(committer) = &self.committer {
             committer.stop();
         }
@@ -130,6 +143,12 @@ impl Workers {
     /// The queue may have something to launch.
     pub(crate) fn pump(&self, queue: Arc<dyn DeviceQueue>) {
         self.pump.push(queue);
+    }
+
+    /// The shared thread that may launch for this queue, if the device has such.
+    pub(crate) fn launcher_for(&self, queue: QueueId) -> Option<Arc<SharedLauncher>> {
+        let count = self.launchers.len().max(1);
+        self.launchers.get(queue.index() % count).cloned()
     }
 
     /// Where callbacks go. They have a thread of their own, since they may take any time.

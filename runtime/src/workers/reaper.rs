@@ -130,6 +130,9 @@ mod tests {
             Some(poll_delay)
         }
         fn pump(&self) {}
+        fn launch_handed_over(&self) -> u32 {
+            0
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A device that a test has in its hand: commands complete when the test says so, or at once.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Instant;
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
@@ -46,6 +47,10 @@ pub(crate) struct Line {
     pub(crate) most_in_flight: u64,
     /// Whether a held queue is quiet.
     pub(crate) quiet: Option<bool>,
+    /// How long a launch keeps its thread busy.
+    pub(crate) launch_takes: std::time::Duration,
+    /// Jobs launched by launcher threads.
+    pub(crate) handed_over: u64,
 }
 
 #[derive(Default)]
@@ -111,12 +116,17 @@ impl Submit for Half {
     type Payload = Job;
 
     fn launch(&mut self, cmd: CmdId, job: &Job, fence: bool) -> Result<(), Fault> {
+        let (start, takes) = (Instant::now(), self.0.get().launch_takes);
+        while start.elapsed() < takes {
+            std::hint::spin_loop();
+        }
         let mut line = self.0.get();
         line.inside = true;
         while line.blocked {
             line = self.0.changed.wait(line).unwrap();
         }
         line.inside = false;
+        line.handed_over += u64::from(std::thread::current().name() == Some("xsched-launcher"));
         if line.lost {
             return Err(Fault::DeviceLost);
         }

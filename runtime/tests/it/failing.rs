@@ -19,7 +19,7 @@ use crate::device::{ByHand, Grenade, Hand, Job};
 use crate::{TestQueue, bench, config, soon};
 
 /// Holds every queue, and fails in some way once `now` is set.
-struct Failing {
+pub(crate) struct Failing {
     now: Arc<AtomicBool>,
     how: fn(&AtomicBool),
 }
@@ -48,7 +48,7 @@ impl Policy for Failing {
     }
 }
 
-fn failing(how: fn(&AtomicBool)) -> (Arc<AtomicBool>, Failing) {
+pub(crate) fn failing(how: fn(&AtomicBool)) -> (Arc<AtomicBool>, Failing) {
     let now = Arc::new(AtomicBool::new(false));
     (now.clone(), Failing { now, how })
 }
