@@ -202,8 +202,8 @@ mod tests {
         }
     }
 
-    /// A queue's commands all take 500 µs, and it is the only one. Another comes for four commands of
-    /// 500 µs and goes, again and again; meanwhile they take turns.
+    /// A queue has the device for itself, until another comes for four commands, again and again,
+    /// and they take turns. All commands take 500 µs.
     #[test]
     fn what_two_queues_use_by_turns_is_told_apart() {
         let start = Instant::now();

@@ -54,8 +54,8 @@ fn launch_the_rest(bench: &Bench, launcher: &SharedLauncher) {
     {}
 }
 
-/// A thread goes from one queue to another. What it hands over is launched, in order, though it
-/// never comes back; and the shared thread ends with the device's others.
+/// What a thread hands over that goes from one queue to another is launched in order, though the
+/// thread never comes back; and the shared thread ends with the device's others.
 #[test]
 fn a_submitter_hands_over() {
     explore("launcher::a_submitter_hands_over", 3, || {
