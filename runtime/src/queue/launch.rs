@@ -78,7 +78,6 @@ where
         } else if turn == Turn::HandOver {
             *state.payload(cmd) = Some(command);
             state.note_full_window();
-            state.hands_over = true;
             self.finish_launched(state);
         } else if self.note_load(&mut state)
             && let Some(report) = state.machine.poll_report()
@@ -120,6 +119,7 @@ where
     pub(super) fn launch_for_submitters(&self) -> u32 {
         let mut state = self.lock();
         state.launcher_asked = false;
+        state.late_looks = 0;
         let first = state.machine.next_launch();
         state = self.launch(state, now());
         let is_full = state.machine.can_launch() == Err(LaunchBlock::WindowFull);

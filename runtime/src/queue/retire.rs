@@ -9,6 +9,7 @@ use xsched_core::queue::Signal;
 
 use super::lifecycle::Event;
 use super::shared::{Guard, SharedQueue};
+use super::state::LATE_LOOKS;
 use crate::clock::now;
 use crate::completion::poll_delay::{self, LATENESS};
 use crate::sync::atomic::Ordering;
@@ -68,6 +69,10 @@ where
         progress |= self.finish_later_step(None);
         let mut state = self.lock();
         let due = state.machine.poll_timeout().is_some_and(|due| now() >= due);
+        if state.launcher_is_late(1) && !state.pump_asked {
+            self.finish(state);
+            return progress;
+        }
         if due {
             state.machine.handle_timeout(now());
             // Fences are cheap and do not block: nothing is launched beyond what is in flight.
@@ -110,8 +115,11 @@ where
     /// See [`crate::workers::DeviceQueue::rest`].
     pub(super) fn rest_for(&self, delay: Duration, evict_idle: bool) -> Option<Duration> {
         let mut state = self.leave_with(self.lock())?;
-        let needed =
-            state.machine.in_flight() > 0 || state.step.on_device() || state.lifecycle.is_closing();
+        state.launcher_is_late(LATE_LOOKS);
+        let needed = state.machine.in_flight() > 0
+            || state.step.on_device()
+            || state.lifecycle.is_closing()
+            || state.backlog();
         if !needed && evict_idle {
             state.lifecycle.on(Event::Evict);
             return None;

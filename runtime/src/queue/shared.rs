@@ -227,14 +227,13 @@ where
         let drained = state.lifecycle.is_closing()
             && state.is_drained()
             && state.lifecycle.on(Event::Drain) == Effect::Notify;
-        let hands_over = std::mem::take(&mut state.hands_over);
         let look = std::mem::take(&mut state.look_due);
         // With nothing in flight there may be nothing after which the pump would be asked.
         let awaited = state.handed_over && state.machine.in_flight() > 0;
         let launcher = (state.backlog() || look) && awaited && !state.launcher_asked;
-        // A launcher thread that has been asked and does not come may hang in another launch.
-        let pump = state.backlog() && !launcher && !hands_over && !state.pump_asked;
         state.launcher_asked |= launcher;
+        let comes = state.launcher_asked && !std::mem::take(&mut state.pump_due);
+        let pump = state.backlog() && !comes && !state.pump_asked;
         state.pump_asked |= pump;
         let step = state.step == StepState::AwaitsLauncher && state.launcher.is_some();
         if step {

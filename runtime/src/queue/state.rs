@@ -14,6 +14,10 @@ use crate::clock::now;
 use crate::completion::{Outcome, Until, WaiterId, Waiters};
 use crate::error::WaitError;
 use crate::record::Tape;
+use crate::sync::bound;
+
+/// Looks of the reaper after which a launcher thread is late: about a tenth of a millisecond.
+pub(super) const LATE_LOOKS: u32 = bound(64, 1);
 
 pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) machine: Queue<Box<[CommandSlot]>>,
@@ -45,8 +49,10 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) launcher_asked: bool,
     /// It is to look whether there is room in the window.
     pub(super) look_due: bool,
-    /// A submitter is just handing a command over.
-    pub(super) hands_over: bool,
+    /// The reaper's looks while it has not come.
+    pub(super) late_looks: u32,
+    /// The pump is to launch in its place.
+    pub(super) pump_due: bool,
     /// The queue counts among those that have something to do.
     pub(super) counted: bool,
     /// Completions are needed as soon as they are there. The reaper reads a copy.
@@ -73,7 +79,8 @@ impl<S: Submit<Payload: Sized>> State<S> {
             handed_over: false,
             launcher_asked: false,
             look_due: false,
-            hands_over: false,
+            late_looks: 0,
+            pump_due: false,
             counted: false,
             eager: false,
             timing: Timing::default(),
@@ -103,6 +110,15 @@ impl<S: Submit<Payload: Sized>> State<S> {
     /// Whether something could be launched, and no thread is about it.
     pub(super) fn backlog(&self) -> bool {
         self.launcher.is_some() && self.machine.can_launch().is_ok()
+    }
+
+    /// The reaper looks. Says whether the shared launcher thread does not come, as it may hang in
+    /// another launch: then the pump is to launch.
+    pub(super) fn launcher_is_late(&mut self, looks: u32) -> bool {
+        let late = self.launcher_asked && self.backlog();
+        self.late_looks = if late { self.late_looks.saturating_add(looks) } else { 0 };
+        self.pump_due = self.late_looks >= LATE_LOOKS;
+        self.pump_due
     }
 
     /// Has the shared launcher thread look for room if the window is full.
