@@ -2,16 +2,19 @@
 
 use std::env;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use crate::capture::Capture;
 use crate::code::{Answer, SUCCESS};
-use crate::ring::Ring;
+use crate::ring::{Leave, Ring};
 use crate::stream::Stream;
 
-/// Compute units that a device says it has.
-pub(crate) const COMPUTE_UNITS: i32 = 80;
-/// Priorities: the least and the most urgent.
-pub(crate) const PRIORITIES: (i32, i32) = (1, -1);
+/// Priorities that have rings of their own: the least and the most urgent.
+const PRIORITIES: (i32, i32) = (1, -1);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What the environment says.
 #[derive(Debug)]
@@ -19,7 +22,6 @@ struct Settings {
     depth: usize,
     rings: usize,
     units: usize,
-    signal_only: bool,
 }
 
 static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
@@ -31,47 +33,56 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
         depth: number("XSCHED_EMULATED_DEPTH", 1_024).max(1),
         rings: number("GPU_MAX_HW_QUEUES", 4).max(1),
         units: number("XSCHED_EMULATED_UNITS", 1).max(1),
-        signal_only: number("GPU_STREAMOPS_CP_WAIT", 0) > 0,
     }
 });
 
-/// Whether streams wait for signal memory only.
-pub(crate) fn waits_for_signals_only() -> bool {
-    SETTINGS.signal_only
+/// Makes that whose leave a ring of a device needs, if it needs one.
+pub type MakeLeave = fn(u32, &'static Units) -> Answer<Option<Box<dyn Leave>>>;
+
+/// Where a stream's commands go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A ring of its own.
+    Own,
+    /// One of those that all streams share that are alike urgent.
+    Shared,
 }
 
+/// A device, or what is one to its streams. One that is made is never given back.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub struct Device {
     /// Its number.
-    pub(crate) ordinal: u32,
+    pub ordinal: u32,
+    make_leave: MakeLeave,
     /// The error with which it was lost, or 0.
     error: AtomicU32,
     /// The rings that streams share, for each priority.
     shared: Mutex<[Vec<Shared>; 3]>,
     /// All streams but the default one.
     streams: Mutex<Vec<Arc<Stream>>>,
-    default: OnceLock<Arc<Stream>>,
+    default: Mutex<Option<Arc<Stream>>>,
     /// Where cooperative kernels of all streams are carried out.
-    cooperative: OnceLock<Arc<Stream>>,
+    cooperative: Mutex<Option<Arc<Stream>>>,
     turns: Turns,
-    pub(crate) units: Units,
+    units: Units,
 }
 
 /// The units, for rings that can be stopped in the middle of a kernel: a stopped kernel leaves its
 /// unit to other commands, in no order.
 #[derive(Debug, Default)]
-pub(crate) struct Units(AtomicU32);
+pub struct Units(AtomicU32);
 
 impl Units {
     /// Takes one; in between tries, does something else.
-    pub(crate) fn take(&self, mut wait: impl FnMut()) {
+    pub fn take(&self, mut wait: impl FnMut()) {
         let more = |taken: u32| ((taken as usize) < SETTINGS.units).then_some(taken + 1);
         while self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_err() {
             wait();
         }
     }
 
-    pub(crate) fn put_back(&self) {
+    /// Gives it back.
+    pub fn put_back(&self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -87,17 +98,24 @@ struct Turns {
 }
 
 impl Device {
-    pub(crate) fn new(ordinal: u32) -> Self {
+    /// A device with this number.
+    #[must_use]
+    pub fn new(ordinal: u32, make_leave: MakeLeave) -> Self {
         Self {
             ordinal,
+            make_leave,
             error: AtomicU32::new(SUCCESS),
             shared: Mutex::default(),
             streams: Mutex::default(),
-            default: OnceLock::new(),
-            cooperative: OnceLock::new(),
+            default: Mutex::default(),
+            cooperative: Mutex::default(),
             turns: Turns::default(),
             units: Units::default(),
         }
+    }
+
+    pub(crate) fn make_leave(&'static self) -> Answer<Option<Box<dyn Leave>>> {
+        (self.make_leave)(self.ordinal, &self.units)
     }
 
     pub(crate) fn depth(&self) -> usize {
@@ -105,25 +123,28 @@ impl Device {
     }
 
     /// With which error it was lost, if it was.
-    pub(crate) fn error(&self) -> Option<u32> {
+    pub fn error(&self) -> Option<u32> {
         Some(self.error.load(Ordering::Acquire)).filter(|code| *code != SUCCESS)
     }
 
     /// Fails if it was lost.
-    pub(crate) fn check(&self) -> Answer {
+    ///
+    /// # Errors
+    /// The one with which it was.
+    pub fn check(&self) -> Answer {
         self.error().map_or(Ok(()), Err)
     }
 
     /// Loses it, unless the code is that of success. The first one counts.
-    pub(crate) fn lose(&self, code: u32) {
+    pub fn lose(&self, code: u32) {
         let order = Ordering::AcqRel;
         let _ = self.error.compare_exchange(SUCCESS, code, order, Ordering::Relaxed);
     }
 
     /// Runs something when a unit is free, in the order of the calls.
-    pub(crate) fn with_unit<R>(&self, body: impl FnOnce() -> R) -> R {
+    pub fn with_unit<R>(&self, body: impl FnOnce() -> R) -> R {
         let units = SETTINGS.units as u64;
-        let mut state = self.turns.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.turns.state);
         let turn = state.0;
         state.0 += 1;
         while turn >= state.1 + units {
@@ -131,59 +152,101 @@ impl Device {
         }
         drop(state);
         let result = body();
-        self.turns.state.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
+        lock(&self.turns.state).1 += 1;
         self.turns.changed.notify_all();
         result
     }
 
     /// The legacy default stream.
-    pub(crate) fn default_stream(&'static self) -> Answer<Arc<Stream>> {
-        if let Some(stream) = self.default.get() {
+    ///
+    /// # Errors
+    /// If there is no thread for it.
+    pub fn default_stream(&'static self) -> Answer<Arc<Stream>> {
+        let mut default = lock(&self.default);
+        if let Some(stream) = &*default {
             return Ok(Arc::clone(stream));
         }
-        let ring = self.shared_ring(0)?;
-        Ok(Arc::clone(self.default.get_or_init(|| Arc::new(Stream::default_of(self, ring)))))
+        let stream = Arc::new(Stream::default_of(self, self.shared_ring(0)?));
+        *default = Some(Arc::clone(&stream));
+        Ok(stream)
     }
 
     /// The hidden stream of cooperative kernels.
     pub(crate) fn cooperative_stream(&'static self) -> Answer<Arc<Stream>> {
-        if let Some(stream) = self.cooperative.get() {
+        let mut cooperative = lock(&self.cooperative);
+        if let Some(stream) = &*cooperative {
             return Ok(Arc::clone(stream));
         }
         let stream = Stream::new(self, Ring::start(self)?, crate::stream::NON_BLOCKING, 0);
-        Ok(Arc::clone(self.cooperative.get_or_init(|| Arc::new(stream))))
-    }
-
-    /// A stream in a ring of its own, if it has no priority.
-    pub(crate) fn open_stream(
-        &'static self,
-        flags: u32,
-        priority: Option<i32>,
-    ) -> Answer<Arc<Stream>> {
-        self.check()?;
-        let number = priority.unwrap_or_default().clamp(PRIORITIES.1, PRIORITIES.0);
-        let ring = match priority {
-            Some(_) => self.shared_ring(number)?,
-            None => Ring::start(self)?,
-        };
-        let stream = Arc::new(Stream::new(self, ring, flags, number));
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&stream));
+        let stream = Arc::new(stream);
+        *cooperative = Some(Arc::clone(&stream));
         Ok(stream)
     }
 
-    pub(crate) fn close_stream(&self, stream: &Arc<Stream>) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.retain(|other| !Arc::ptr_eq(other, stream));
-        drop(streams);
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A stream.
+    ///
+    /// # Errors
+    /// If the device was lost, or there is no thread.
+    pub fn open_stream(
+        &'static self,
+        flags: u32,
+        priority: i32,
+        place: Place,
+    ) -> Answer<Arc<Stream>> {
+        self.check()?;
+        self.prune();
+        let ring = match place {
+            Place::Shared => self.shared_ring(priority.clamp(PRIORITIES.1, PRIORITIES.0))?,
+            Place::Own => Ring::start(self)?,
+        };
+        let stream = Arc::new(Stream::new(self, ring, flags, priority));
+        lock(&self.streams).push(Arc::clone(&stream));
+        Ok(stream)
+    }
+
+    /// The stream gets no commands any more. What was launched is carried out.
+    pub fn close_stream(&self, stream: &Arc<Stream>) {
+        stream.is_closed.store(true, Ordering::Release);
+        let mut shared = lock(&self.shared);
         for (ring, users) in shared.iter_mut().flatten() {
             *users -= usize::from(Arc::ptr_eq(ring, stream.ring()));
         }
+        drop(shared);
+        self.prune();
+    }
+
+    /// Forgets closed streams with nothing to do.
+    fn prune(&self) {
+        let is_over = |stream: &mut Arc<Stream>| {
+            stream.is_closed.load(Ordering::Acquire) && stream.done() == stream.launched()
+        };
+        let mut streams = lock(&self.streams);
+        // Dropped when nothing is locked.
+        let over: Vec<_> = streams.extract_if(.., is_over).collect();
+        drop(streams);
+        drop(over);
+    }
+
+    /// Ends it, with all its streams: it is lost with this code, and what runs is waited for.
+    pub fn close(&self, code: u32) {
+        self.lose(code);
+        self.synchronize();
+        let streams = std::mem::take(&mut *lock(&self.streams));
+        let (default, cooperative) = (lock(&self.default).take(), lock(&self.cooperative).take());
+        drop((streams, default, cooperative));
+        *lock(&self.shared) = Default::default();
+    }
+
+    /// The captures of its blocking streams.
+    pub fn blocking_captures(&self) -> Vec<Arc<Capture>> {
+        let streams = lock(&self.streams).clone();
+        let blocking = streams.iter().filter(|stream| stream.is_blocking());
+        blocking.filter_map(|stream| Some(stream.capture()?.0)).collect()
     }
 
     /// A fresh ring for this priority, or the one with the fewest streams if there are enough.
     fn shared_ring(&'static self, priority: i32) -> Answer<Arc<Ring>> {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.shared);
         let class = usize::try_from(priority - PRIORITIES.1).unwrap_or(1).min(2);
         let rings = &mut shared[class];
         if rings.len() < SETTINGS.rings {
@@ -204,18 +267,21 @@ impl Device {
             (other.done() < launched).then(|| (Arc::clone(other), launched))
         };
         if stream.is_default {
-            let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+            let streams = lock(&self.streams);
             let blocking = streams.iter().filter(|other| other.is_blocking());
             return blocking.filter_map(pending).collect();
         }
-        let default = self.default.get().filter(|_| stream.is_blocking());
-        default.and_then(pending).into_iter().collect()
+        if !stream.is_blocking() {
+            return Vec::new();
+        }
+        lock(&self.default).as_ref().and_then(pending).into_iter().collect()
     }
 
     /// Waits until all that was launched by now is done.
-    pub(crate) fn synchronize(&self) {
-        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for stream in streams.iter().chain(self.default.get()) {
+    pub fn synchronize(&self) {
+        let streams = lock(&self.streams).clone();
+        let default = lock(&self.default).clone();
+        for stream in streams.iter().chain(&default) {
             stream.synchronize();
         }
     }
