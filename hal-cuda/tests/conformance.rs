@@ -1,5 +1,8 @@
-//! The suite that every backend must pass, on the first CUDA device, if there is one.
+//! The suite that every backend must pass, on the first CUDA device, or on the emulated driver where
+//! there is no other.
 #![allow(unsafe_code, reason = "gives kernels the addresses that they write to")]
+
+mod common;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -104,6 +107,7 @@ impl Subject for Cuda {
 }
 
 fn main() {
+    common::choose_driver();
     match device_count() {
         Ok(0) => return println!("skipped: there is no CUDA device"),
         Ok(_) => {}

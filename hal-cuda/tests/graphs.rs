@@ -1,5 +1,8 @@
-//! Graphs with gates inside, on the first CUDA device, if there is one.
+//! Graphs with gates inside, on the first CUDA device, or on the emulated driver where there is no
+//! other.
 #![allow(unsafe_code, reason = "launches what is captured")]
+
+mod common;
 
 use std::sync::Arc;
 use std::thread;
@@ -29,6 +32,7 @@ struct Cuda {
 
 /// The device. `None` if there is none, or it has no gates.
 fn cuda() -> Option<Cuda> {
+    common::choose_driver();
     match device_count() {
         Ok(count) if count > 0 => {}
         _ => {

@@ -68,6 +68,15 @@ impl<T> Out<T> {
 pub struct In<T>(*const T);
 
 impl<T> In<T> {
+    /// None.
+    pub const NONE: Self = Self(ptr::null());
+
+    /// Those at an address that the caller had in a structure.
+    #[must_use]
+    pub const fn at(address: usize) -> Self {
+        Self(ptr::with_exposed_provenance(address))
+    }
+
     /// The first value.
     ///
     /// # Errors

@@ -237,11 +237,11 @@ impl Device {
         *lock(&self.shared) = Default::default();
     }
 
-    /// The captures of its blocking streams.
-    pub fn blocking_captures(&self) -> Vec<Arc<Capture>> {
+    /// The captures that its streams take part in, or only its blocking ones.
+    pub fn captures(&self, only_blocking: bool) -> Vec<Arc<Capture>> {
         let streams = lock(&self.streams).clone();
-        let blocking = streams.iter().filter(|stream| stream.is_blocking());
-        blocking.filter_map(|stream| Some(stream.capture()?.0)).collect()
+        let asked = streams.iter().filter(|stream| !only_blocking || stream.is_blocking());
+        asked.filter_map(|stream| Some(stream.capture()?.0)).collect()
     }
 
     /// A fresh ring for this priority, or the one with the fewest streams if there are enough.

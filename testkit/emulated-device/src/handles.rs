@@ -26,7 +26,7 @@ impl<O: Clone> Handles<O> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an object a handle, which may depend on it.
+    /// Gives an object a handle.
     pub fn add(&self, object: O) -> usize {
         let mut table = self.lock();
         table.0 += STEP;
@@ -51,6 +51,12 @@ impl<O: Clone> Handles<O> {
     /// Forgets all handles but these. What is forgotten is answered, and dropped by the caller.
     pub fn retain(&self, mut keep: impl FnMut(&O) -> bool) -> Vec<O> {
         self.lock().1.extract_if(|_, object| !keep(object)).map(|(_, object)| object).collect()
+    }
+
+    /// The handle of an object of which something holds.
+    pub fn find(&self, mut holds: impl FnMut(&O) -> bool) -> Option<usize> {
+        let table = self.lock();
+        table.1.iter().find(|(_, object)| holds(object)).map(|(handle, _)| *handle)
     }
 
     /// How many objects there are of which something holds.

@@ -11,8 +11,8 @@ use crate::code::{
     OUT_OF_MEMORY,
 };
 
-/// What drivers align allocations to.
-const ALIGN: usize = 256;
+/// Blocks have pages of their own, as a driver's have.
+const PAGE: usize = 4_096;
 /// What fresh memory is filled with, so that no program relies on zeros.
 const FRESH: u8 = 0xa5;
 
@@ -54,7 +54,7 @@ impl Memory {
         if bytes == 0 {
             return Ok(0);
         }
-        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| OUT_OF_MEMORY)?;
+        let layout = layout(bytes).ok_or(OUT_OF_MEMORY)?;
         // SAFETY: the size is not 0.
         let start = unsafe { alloc(layout) };
         if start.is_null() {
@@ -83,7 +83,7 @@ impl Memory {
             fits.then(|| blocks.remove(&start)).flatten()
         });
         let Block { bytes, .. } = block.ok_or(INVALID_VALUE)?;
-        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| INVALID_VALUE)?;
+        let layout = layout(bytes).ok_or(INVALID_VALUE)?;
         // SAFETY: it was allocated with this layout, and was in the table until now.
         unsafe { dealloc(ptr::with_exposed_provenance_mut(start), layout) };
         Ok(())
@@ -140,6 +140,10 @@ impl Memory {
             blocks.values().filter(|block| block.kind == kind).map(|block| block.bytes).sum()
         })
     }
+}
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.checked_next_multiple_of(PAGE)?, PAGE).ok()
 }
 
 fn overlap(blocks: &BTreeMap<usize, Block>, start: usize, bytes: usize) -> bool {

@@ -1,0 +1,7 @@
+//! Names the library as NVIDIA's driver names itself, so that a program that has loaded it by its
+//! path gets it for `libcuda.so.1` as well.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+}
