@@ -7,6 +7,7 @@ mod common;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use xsched_conformance::{Claims, Note, Subject, Work, checks};
 use xsched_core::level::Level;
@@ -24,6 +25,8 @@ struct Cuda {
     level: Level,
     rate: OnceLock<SpinRate>,
     api: CudaApi,
+    /// It is the emulated one.
+    emulated: bool,
 }
 
 /// Pages by address, and where the device sees them; and the notes in them.
@@ -34,9 +37,9 @@ type Pages = (HashMap<usize, u64>, Vec<Note>);
 static PAGES: Mutex<Option<Pages>> = Mutex::new(None);
 
 impl Cuda {
-    fn new(level: Level) -> Result<Self, CudaError> {
+    fn new(level: Level, emulated: bool) -> Result<Self, CudaError> {
         let api = CudaApi::open(0)?;
-        Ok(Self { level, rate: OnceLock::new(), api })
+        Ok(Self { level, rate: OnceLock::new(), api, emulated })
     }
 
     /// Where the device sees an address.
@@ -87,11 +90,23 @@ impl Subject for Cuda {
         let api = CudaApi::open(0).map_err(|error| error.to_string())?;
         let mut config = StreamDeviceConfig::default();
         config.level_max = self.level;
+        if self.emulated {
+            // A thread that is very long without a processor counts as blocked in a launch, and all
+            // gates would be opened.
+            config.blocked_after = Duration::from_secs(10);
+            config.probe_every = Duration::ZERO;
+        }
         StreamDevice::new(api, config).map_err(|error| error.to_string())
     }
 
     fn config(&self, _: &mut StreamDevice<CudaApi>) -> StreamConfig<CudaApi> {
         StreamConfig::default().spacing(Spacing::of_ns(0))
+    }
+
+    /// An emulated stream is a thread, which may lose its processor between a look at the word and
+    /// what follows.
+    fn start_lag(&self) -> Duration {
+        if self.emulated { Duration::from_millis(5) } else { Duration::ZERO }
     }
 
     fn command(&self, work: Work) -> Option<StreamCommand<CudaApi>> {
@@ -107,13 +122,13 @@ impl Subject for Cuda {
 }
 
 fn main() {
-    common::choose_driver();
+    let emulated = common::choose_driver();
     match device_count() {
         Ok(0) => return println!("skipped: there is no CUDA device"),
         Ok(_) => {}
         Err(error) => return println!("skipped: {error}"),
     }
-    let open = |level| Cuda::new(level).expect("the first device");
+    let open = |level| Cuda::new(level, emulated).expect("the first device");
     xsched_conformance::main([
         ("cuda", checks(), open(Level::Deactivate)),
         ("cuda-lv1", checks(), open(Level::Block)),

@@ -68,6 +68,12 @@ mod kernels;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+/// PTX of the kernels that are not in `hal-cuda/kernels/spin.ptx`, with a zero at its end. It
+/// compiles for a GPU as well.
+pub const PTX: &str = concat!(include_str!("../kernels/test.ptx"), "\0");
+/// PTX of `hal-cuda/kernels/spin.ptx`, with a zero at its end.
+pub const SPIN_PTX: &str = concat!(include_str!("../../../hal-cuda/kernels/spin.ptx"), "\0");
+
 /// The name under which programs look for the driver.
 pub const NAME: &str = "libcuda.so.1";
 

@@ -17,8 +17,8 @@ use crate::exports::exports;
 const FLAG_PER_THREAD: u64 = 2;
 const FLAGS: u64 = 1 | FLAG_PER_THREAD;
 
-/// From which version on a name stands for which of its editions, where that is not 2.0 for the
-/// first and 3.2 for the second: the name, the version, and the function.
+/// From which version on a name stands for a function, where that is not 2.0 for the one of this
+/// name and 3.2 for its second edition.
 const EDITIONS: &[(&str, i32, &str)] = &[
     ("cuCtxCreate", 11_040, "cuCtxCreate_v3"),
     ("cuCtxCreate", 12_050, "cuCtxCreate_v4"),
@@ -41,6 +41,7 @@ const EDITIONS: &[(&str, i32, &str)] = &[
     ("cuGraphExecKernelNodeSetParams", 12_000, "cuGraphExecKernelNodeSetParams_v2"),
     ("cuGraphExecUpdate", 12_000, "cuGraphExecUpdate_v2"),
     ("cuGraphGetEdges", 12_030, "cuGraphGetEdges_v2"),
+    ("cuGraphInstantiate", 11_000, "cuGraphInstantiate_v2"),
     ("cuGraphInstantiate", 12_000, "cuGraphInstantiateWithFlags"),
     ("cuGraphKernelNodeSetParams", 12_000, "cuGraphKernelNodeSetParams_v2"),
     ("cuGraphInstantiateWithParams", 12_000, "cuGraphInstantiateWithParams"),
@@ -72,19 +73,30 @@ enum Found {
     OnlyNewer,
 }
 
-/// The editions of a name: since which version, and the function.
+/// The editions of a name: since which version, and the function. The oldest comes first.
 fn editions(name: &str) -> Vec<(i32, String)> {
     let listed = EDITIONS.iter().filter(|(of, ..)| *of == name);
-    let listed: Vec<_> = listed.map(|(_, since, to)| (*since, (*to).to_owned())).collect();
-    if !listed.is_empty() {
-        return listed;
+    let mut found: Vec<_> = listed.map(|(_, since, to)| (*since, (*to).to_owned())).collect();
+    for (since, function) in [(2_000, name.to_owned()), (3_020, format!("{name}_v2"))] {
+        let is_listed = found.iter().any(|(_, listed)| *listed == function);
+        if !is_listed && EXPORTS.contains_key(function.as_str()) {
+            found.push((since, function));
+        }
     }
-    let second = format!("{name}_v2");
-    let both = [(2_000, name.to_owned()), (3_020, second)];
-    both.into_iter().filter(|(_, name)| EXPORTS.contains_key(name.as_str())).collect()
+    found.sort_by_key(|(since, _)| *since);
+    found
+}
+
+/// Whether it is the name of an edition, which is nothing to ask for.
+fn is_edition(name: &str) -> bool {
+    let last = name.rsplit('_').next().unwrap_or_default();
+    matches!(last, "ptsz" | "ptds" | "v2" | "v3" | "v4")
 }
 
 fn find(name: &str, version: i32, flags: u64) -> Found {
+    if is_edition(name) {
+        return Found::Nothing;
+    }
     let version = version.min(driver().version);
     let editions = editions(name);
     let Some((_, function)) = editions.iter().rev().find(|(since, _)| *since <= version) else {
@@ -104,6 +116,7 @@ fn proc_address(
     flags: u64,
     status: Option<Out<u32>>,
 ) -> Answer {
+    let answers_by_status = status.is_some();
     let name = name.get()?;
     if to.is_null() || flags & !FLAGS != 0 || version < 2_000 {
         return Err(INVALID_VALUE);
@@ -118,7 +131,8 @@ fn proc_address(
     if let Some(status) = status {
         status.offer(number);
     }
-    if address == 0 { Err(NOT_FOUND) } else { Ok(()) }
+    // The second edition succeeds in finding nothing.
+    if address == 0 && !answers_by_status { Err(NOT_FOUND) } else { Ok(()) }
 }
 
 /// Names and texts of errors, which end with a zero.
