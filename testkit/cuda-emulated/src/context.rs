@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::env;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use xsched_emulated_device::code::{
     Answer, CONTEXT_DESTROYED, ILLEGAL_STATE, INVALID_CONTEXT, INVALID_DEVICE,
@@ -23,9 +24,20 @@ pub(crate) struct Context {
     engine: Mutex<Option<&'static Device>>,
 }
 
+/// How many connections streams share, if that is set.
+static CONNECTIONS: LazyLock<Option<usize>> = LazyLock::new(|| {
+    let text = env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok()?;
+    Some(text.trim().parse::<usize>().ok()?.clamp(1, 32))
+});
+
+/// Where a stream's commands go.
+pub(crate) fn place() -> Place {
+    if CONNECTIONS.is_some() { Place::Shared } else { Place::Own }
+}
+
 fn start(device: u32) -> &'static Device {
     // Never given back: handles and threads may refer to it for as long as they like.
-    Box::leak(Box::new(Device::new(device, |_, _| Ok(None))))
+    Box::leak(Box::new(Device::new(device, CONNECTIONS.unwrap_or(1), |_, _| Ok(None))))
 }
 
 impl Context {
@@ -153,7 +165,7 @@ pub(crate) fn per_thread_stream() -> Answer<Arc<Stream>> {
         if let Some(stream) = streams.get(&key) {
             return Ok(Arc::clone(&stream.0));
         }
-        let stream = engine.open_stream(0, 0, Place::Own)?;
+        let stream = engine.open_stream(0, 0, place())?;
         streams.insert(key, PerThread(Arc::clone(&stream)));
         Ok(stream)
     });

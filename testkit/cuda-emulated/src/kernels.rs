@@ -27,7 +27,7 @@ pub(crate) struct Builtin {
 }
 
 /// All kernels. What their parameters lead to is what their launch's caller promises.
-const ALL: [Builtin; 8] = [
+const ALL: [Builtin; 11] = [
     Builtin { name: "xs_nothing", sizes: &[], run: |_| SUCCESS },
     Builtin { name: "xs_trap", sizes: &[], run: |_| LAUNCH_FAILURE },
     Builtin { name: "xs_spin", sizes: &[8, 8], run: xs_spin },
@@ -35,6 +35,9 @@ const ALL: [Builtin; 8] = [
     Builtin { name: "xs_clock", sizes: &[8, 8], run: xs_clock },
     Builtin { name: "vector_add", sizes: &[8, 8, 8, 4], run: vector_add },
     Builtin { name: "fill", sizes: &[8, 4, 4], run: fill },
+    Builtin { name: "xf_quick", sizes: &[], run: |_| SUCCESS },
+    Builtin { name: "xf_deep", sizes: &[8, 8, 8], run: |_| SUCCESS },
+    Builtin { name: "xf_deeper", sizes: &[8, 8, 8], run: |_| SUCCESS },
     Builtin { name: "stray", sizes: &[], run: |_| ILLEGAL_ADDRESS },
 ];
 

@@ -6,7 +6,8 @@
 //! memory are those of `xsched-emulated-device`. It keeps to what the real driver promises where a
 //! scheduler or an interposer could notice:
 //!
-//! * Each stream runs its commands in order, on a thread. The legacy default stream of a context
+//! * Each stream runs its commands in order, on a thread. With `CUDA_DEVICE_MAX_CONNECTIONS` set,
+//!   streams of the same priority share so many threads, which are strictly in order. The legacy default stream of a context
 //!   and its blocking streams wait for each other. The functions that end in `_ptsz` and `_ptds`
 //!   take the null stream for the thread's own default stream.
 //! * So many kernels of a context run at once as there are units (`XSCHED_EMULATED_UNITS`, 1 if it
@@ -35,6 +36,7 @@
 //! | kernel | parameters | what it does |
 //! |---|---|---|
 //! | `xs_nothing`, `xs_trap`, `xs_spin`, `xs_note`, `xs_clock` | | as in `hal-cuda/kernels/spin.ptx`; a cycle is a nanosecond |
+//! | `xf_quick`, `xf_deep`, `xf_deeper` | | nothing; named as in `testkit/device-tests/tests/cuda_faults/extra.ptx` |
 //! | `vector_add` | `f32 *a, *b, *sum; u32 n` | adds |
 //! | `fill` | `u32 *to; u32 value, n` | fills |
 //! | `stray` | | accesses an illegal address |

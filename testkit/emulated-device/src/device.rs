@@ -20,7 +20,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 struct Settings {
     depth: usize,
-    rings: usize,
     units: usize,
 }
 
@@ -31,7 +30,6 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
     };
     Settings {
         depth: number("XSCHED_EMULATED_DEPTH", 1_024).max(1),
-        rings: number("GPU_MAX_HW_QUEUES", 4).max(1),
         units: number("XSCHED_EMULATED_UNITS", 1).max(1),
     }
 });
@@ -53,6 +51,7 @@ pub enum Place {
 pub struct Device {
     /// Its number.
     pub ordinal: u32,
+    rings: usize,
     make_leave: MakeLeave,
     /// The error with which it was lost, or 0.
     error: AtomicU32,
@@ -98,11 +97,12 @@ struct Turns {
 }
 
 impl Device {
-    /// A device with this number.
+    /// A device with this number, and so many rings for streams that are alike urgent and share.
     #[must_use]
-    pub fn new(ordinal: u32, make_leave: MakeLeave) -> Self {
+    pub fn new(ordinal: u32, rings: usize, make_leave: MakeLeave) -> Self {
         Self {
             ordinal,
+            rings,
             make_leave,
             error: AtomicU32::new(SUCCESS),
             shared: Mutex::default(),
@@ -249,7 +249,7 @@ impl Device {
         let mut shared = lock(&self.shared);
         let class = usize::try_from(priority - PRIORITIES.1).unwrap_or(1).min(2);
         let rings = &mut shared[class];
-        if rings.len() < SETTINGS.rings {
+        if rings.len() < self.rings {
             let ring = Ring::start(self)?;
             rings.push((Arc::clone(&ring), 1));
             return Ok(ring);

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::env;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -72,7 +73,9 @@ struct Tables {
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     crate::kfd::start();
-    let devices = (0..DEVICES_MAX).map(|ordinal| Device::new(ordinal, Queue::create));
+    let rings = env::var("GPU_MAX_HW_QUEUES").ok();
+    let rings = rings.and_then(|text| text.trim().parse::<usize>().ok()).unwrap_or(4).max(1);
+    let devices = (0..DEVICES_MAX).map(|ordinal| Device::new(ordinal, rings, Queue::create));
     Runtime {
         devices: devices.collect(),
         visible: AtomicU32::new(1),

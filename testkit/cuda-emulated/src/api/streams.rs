@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use xsched_emulated_device::c::Out;
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
-use xsched_emulated_device::{Kind, NON_BLOCKING, Place, Work};
+use xsched_emulated_device::{Kind, NON_BLOCKING, Work};
 
 use super::{check_default, launch};
 use crate::attributes::PRIORITIES;
-use crate::context::engine;
+use crate::context::{engine, place};
 use crate::driver::{Object, driver};
 use crate::exports::{exports, on_host};
 
@@ -21,7 +21,7 @@ fn create(stream: Out<usize>, flags: u32, priority: c_int) -> Answer {
         return Err(INVALID_VALUE);
     }
     let priority = priority.clamp(PRIORITIES.1, PRIORITIES.0);
-    let made = engine()?.open_stream(flags, priority, Place::Own)?;
+    let made = engine()?.open_stream(flags, priority, place())?;
     stream.set(driver().objects.add(Object::Stream(made)))
 }
 
