@@ -1,5 +1,5 @@
-//! The suite that every backend must pass, on the first CUDA device, or on the emulated driver where
-//! there is no other.
+//! The suite that every backend must pass, on the first CUDA device, or on the emulated driver
+//! where there is no other.
 #![allow(unsafe_code, reason = "gives kernels the addresses that they write to")]
 
 mod common;

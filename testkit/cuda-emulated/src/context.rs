@@ -56,7 +56,7 @@ impl Context {
     /// Its streams' device.
     ///
     /// # Errors
-    /// If it was destroyed, or is a primary one that nobody retains.
+    /// If it was destroyed, or is a primary one that is not retained.
     pub(crate) fn engine(&self) -> Answer<&'static Device> {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         engine.ok_or(CONTEXT_DESTROYED)

@@ -48,8 +48,8 @@ pub(crate) fn answer(name: &'static str, per_thread: bool, body: impl FnOnce() -
     body().err().unwrap_or(SUCCESS)
 }
 
-/// Exports functions under their names. In brackets is a second name, under which the null stream is
-/// the thread's default one. `table` lists what was exported.
+/// Exports functions under their names. In brackets is a second name, under which the null stream
+/// is the thread's default one. `table` lists what was exported.
 macro_rules! exports {
     ($($([$twin:ident])? fn $name:ident $args:tt $body:block)+) => {
         $(

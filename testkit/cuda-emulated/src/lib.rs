@@ -7,9 +7,10 @@
 //! scheduler or an interposer could notice:
 //!
 //! * Each stream runs its commands in order, on a thread. With `CUDA_DEVICE_MAX_CONNECTIONS` set,
-//!   streams of the same priority share so many threads, which are strictly in order. The legacy default stream of a context
-//!   and its blocking streams wait for each other. The functions that end in `_ptsz` and `_ptds`
-//!   take the null stream for the thread's own default stream.
+//!   streams of the same priority share so many threads, which are strictly in order.
+//! * The legacy default stream of a context and its blocking streams wait for each other. The
+//!   functions that end in `_ptsz` and `_ptds` take the null stream for the thread's own default
+//!   stream.
 //! * So many kernels of a context run at once as there are units (`XSCHED_EMULATED_UNITS`, 1 if it
 //!   is not set).
 //! * A kernel that fails loses its context: every later call answers its error, until a primary
@@ -25,7 +26,7 @@
 //!
 //! Not emulated: arrays, textures, virtual memory, memory shared between processes, peers, links,
 //! profilers, green contexts, graphs' conditional nodes, parameters of graphs' nodes that are
-//! asked for, export tables, and any timing. Memory is not given back with its context. A context
+//! asked for, the graph of a capture that is under way, export tables, and any timing. Memory is not given back with its context. A context
 //! that ends does not carry out what was launched and does not run yet.
 //!
 //! # Kernels
@@ -35,8 +36,8 @@
 //!
 //! | kernel | parameters | what it does |
 //! |---|---|---|
-//! | `xs_nothing`, `xs_trap`, `xs_spin`, `xs_note`, `xs_clock` | | as in `hal-cuda/kernels/spin.ptx`; a cycle is a nanosecond |
-//! | `xf_quick`, `xf_deep`, `xf_deeper` | | nothing; named as in `testkit/device-tests/tests/cuda_faults/extra.ptx` |
+//! | `xs_…` | | as in `hal-cuda/kernels/spin.ptx`; a cycle is a nanosecond |
+//! | `xf_…` | | nothing; they are in the PTX of the tests of faults on CUDA devices |
 //! | `vector_add` | `f32 *a, *b, *sum; u32 n` | adds |
 //! | `fill` | `u32 *to; u32 value, n` | fills |
 //! | `stray` | | accesses an illegal address |

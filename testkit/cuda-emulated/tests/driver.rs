@@ -1,5 +1,5 @@
-//! Devices, contexts, streams, events and memory of the emulated driver. Runs on a real one as well:
-//! `XSCHED_CUDA_LIB=libcuda.so.1 cargo test -p xsched-cuda-emulated --test driver`.
+//! Devices, contexts, streams, events and memory of the emulated driver. Runs on a real one as
+//! well: `XSCHED_CUDA_LIB=libcuda.so.1 cargo test -p xsched-cuda-emulated --test driver`.
 #![allow(unsafe_code, reason = "calls a driver")]
 
 mod common;
@@ -288,7 +288,7 @@ fn memory_is_copied_and_filled() {
     assert_eq!(values[9], 0x0202_0202);
     // What is taken from memory that is not page-locked is taken at once.
     let word = held(stream);
-    let mut own = vec![42_u32; 4];
+    let mut own = [42_u32; 4];
     ok!(cuMemcpyHtoDAsync_v2(place, own.as_ptr().cast(), 16, stream));
     own.fill(0);
     release(word);
@@ -372,34 +372,30 @@ fn kernels_compute() {
         assert_eq!(counted("cuEmulatedLaunches", c"vector_add"), before + 2);
         assert!(counted("cuEmulatedCalls", c"cuLaunchKernelEx") >= 1);
     }
-    let code = answer!(cuLaunchKernel(
-        kernel,
-        0,
-        1,
-        1,
-        1,
-        1,
-        1,
-        0,
-        LEGACY,
-        parameters.as_mut_ptr(),
-        null_mut()
-    ));
-    assert_eq!(code, "INVALID_VALUE");
-    let code = answer!(cuLaunchKernel(
-        kernel,
-        1,
-        1,
-        1,
-        2_048,
-        1,
-        1,
-        0,
-        LEGACY,
-        parameters.as_mut_ptr(),
-        null_mut()
-    ));
-    assert_eq!(code, "INVALID_VALUE");
+}
+
+#[test]
+fn launches_and_images_are_checked() {
+    let _context = Context::new();
+    let kernel = kernel(c"xs_nothing");
+    let launched = |blocks: u32, threads: u32| {
+        answer!(cuLaunchKernel(
+            kernel,
+            blocks,
+            1,
+            1,
+            threads,
+            1,
+            1,
+            0,
+            LEGACY,
+            null_mut(),
+            null_mut()
+        ))
+    };
+    assert_eq!(launched(1, 1), "CUDA_SUCCESS");
+    assert_eq!(launched(0, 1), "INVALID_VALUE");
+    assert_eq!(launched(1, 2_048), "INVALID_VALUE");
     assert_eq!(
         answer!(cuModuleLoadData(&mut null_mut(), c"nonsense".as_ptr().cast())),
         "INVALID_IMAGE"

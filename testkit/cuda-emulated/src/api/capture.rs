@@ -102,6 +102,24 @@ exports! {
         Ok(())
     }
 
+    [cuStreamGetCaptureInfo_v3_ptsz]
+    fn cuStreamGetCaptureInfo_v3(
+        stream: usize,
+        status: Out<u32>,
+        id: Out<u64>,
+        graph: Out<usize>,
+        nodes: Out<usize>,
+        data: Out<usize>,
+        count: Out<usize>,
+    ) {
+        info(stream, status, id)?;
+        graph.offer(0);
+        nodes.offer(0);
+        data.offer(0);
+        count.offer(0);
+        Ok(())
+    }
+
     fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
         let wanted = mode.get()?;
         if wanted > RELAXED {

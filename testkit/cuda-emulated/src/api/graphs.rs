@@ -74,6 +74,15 @@ fn list_edges(graph: usize, from: Out<usize>, to: Out<usize>, count: Out<usize>)
     count.set(room.min(starts.len()))
 }
 
+/// What a node comes after.
+fn before(node: usize) -> Answer<Vec<usize>> {
+    let (graph, number) = split(node)?;
+    with(graph, |inner| {
+        let node = inner.nodes.node(number).ok_or(INVALID_VALUE)?;
+        Ok(node.after.iter().map(|before| node_handle(graph, *before)).collect())
+    })
+}
+
 /// Adds or removes edges.
 fn change(graph: usize, from: &[usize], to: &[usize], add: bool) -> Answer {
     with(graph, |inner| {
@@ -195,11 +204,19 @@ exports! {
     }
 
     fn cuGraphNodeGetDependencies(node: usize, nodes: Out<usize>, count: Out<usize>) {
-        let (graph, number) = split(node)?;
-        let before = with(graph, |inner| {
-            let node = inner.nodes.node(number).ok_or(INVALID_VALUE)?;
-            Ok(node.after.iter().map(|before| node_handle(graph, *before)).collect::<Vec<_>>())
-        })?;
+        list(&before(node)?, nodes, count)
+    }
+
+    fn cuGraphNodeGetDependencies_v2(
+        node: usize,
+        nodes: Out<usize>,
+        data: Out<u64>,
+        count: Out<usize>,
+    ) {
+        let before = before(node)?;
+        if !data.is_null() && !nodes.is_null() {
+            data.set_all(std::iter::repeat_n(0, count.get()?.min(before.len())));
+        }
         list(&before, nodes, count)
     }
 

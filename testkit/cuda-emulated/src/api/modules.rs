@@ -64,7 +64,10 @@ fn handle_of(function: &Function, object: fn(Function) -> Object) -> usize {
 /// Forgets a module or a library, and its functions.
 fn forget(module: usize) {
     driver().objects.remove(module);
-    let keep = |object: &Object| !matches!(object, Object::Function(of) | Object::Kernel(of) if of.module == module);
+    let keep = |object: &Object| match object {
+        Object::Function(of) | Object::Kernel(of) => of.module != module,
+        _ => true,
+    };
     drop(driver().objects.retain(keep));
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use xsched_emulated_device::c::Out;
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
-use xsched_emulated_device::{Kind, NON_BLOCKING, Work};
+use xsched_emulated_device::{Kind, NON_BLOCKING, Stream, Work};
 
 use super::{check_default, launch};
 use crate::attributes::PRIORITIES;
@@ -23,6 +23,17 @@ fn create(stream: Out<usize>, flags: u32, priority: c_int) -> Answer {
     let priority = priority.clamp(PRIORITIES.1, PRIORITIES.0);
     let made = engine()?.open_stream(flags, priority, place())?;
     stream.set(driver().objects.add(Object::Stream(made)))
+}
+
+/// The handle of a stream's context.
+fn context_of(stream: &Stream) -> Answer<usize> {
+    let is_its = |object: &Object| match object {
+        Object::Context(context) => {
+            context.engine().is_ok_and(|engine| std::ptr::eq(engine, stream.device))
+        }
+        _ => false,
+    };
+    driver().objects.find(is_its).ok_or(INVALID_HANDLE)
 }
 
 exports! {
@@ -92,14 +103,13 @@ exports! {
 
     [cuStreamGetCtx_ptsz]
     fn cuStreamGetCtx(stream: usize, context: Out<usize>) {
-        let stream = driver().stream(stream)?;
-        let is_its = |object: &Object| match object {
-            Object::Context(context) => {
-                context.engine().is_ok_and(|engine| std::ptr::eq(engine, stream.device))
-            }
-            _ => false,
-        };
-        context.set(driver().objects.find(is_its).ok_or(INVALID_HANDLE)?)
+        context.set(context_of(&*driver().stream(stream)?)?)
+    }
+
+    [cuStreamGetCtx_v2_ptsz]
+    fn cuStreamGetCtx_v2(stream: usize, context: Out<usize>, green: Out<usize>) {
+        green.offer(0);
+        context.set(context_of(&*driver().stream(stream)?)?)
     }
 
     [cuStreamWaitEvent_ptsz]
