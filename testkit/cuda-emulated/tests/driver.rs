@@ -279,9 +279,9 @@ fn memory_is_copied_and_filled() {
     let stream = stream(1);
     let place = memory(64);
     ok!(cuMemsetD32Async(place, 0x0101_0101, 64, stream));
+    ok!(cuStreamSynchronize(stream));
     ok!(cuMemsetD2D8_v2(place + 4, 32, 2, 4, 2));
     ok!(cuMemsetD16_v2(place + 8, 0x0303, 2));
-    ok!(cuStreamSynchronize(stream));
     ok!(cuCtxSynchronize());
     let values = read(place, 16);
     assert_eq!(values[..4], [0x0101_0101, 0x0202_0202, 0x0303_0303, 0x0101_0101]);
@@ -297,6 +297,7 @@ fn memory_is_copied_and_filled() {
     // A part of each row.
     let target = memory(64);
     ok!(cuMemsetD32_v2(target, 0, 64));
+    ok!(cuCtxSynchronize());
     // SAFETY: zeros are valid in it, but for the kinds, which are set.
     let mut copy: sys::CUDA_MEMCPY2D = unsafe {
         let mut copy = std::mem::MaybeUninit::<sys::CUDA_MEMCPY2D>::zeroed();

@@ -1,4 +1,5 @@
-//! Programs that get the emulated driver by its name: linked with it, and by `dlopen`.
+//! Programs that get the emulated driver by its name: linked with it, by `dlopen`, and behind an
+//! interposer of the same name.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,10 +17,19 @@ release 0 709
 table 500
 ";
 
-fn run(program: &Path, folder: &Path) -> String {
+/// Compiles a source of this folder, with more arguments.
+fn compile(source: &str, to: &Path, arguments: &[&str]) {
+    let mut compile = Command::new("cc");
+    compile.args(["-Wall", "-Werror", "-o"]).arg(to);
+    compile.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source));
+    assert!(compile.args(arguments).status().expect("a C compiler").success());
+}
+
+/// What a program prints.
+fn run(program: &Path, environment: &[(&str, &Path)]) -> String {
     let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", folder).env("XSCHED_EMULATED_CUDA_VERSION", "12080");
-    let output = command.output().expect("the program runs");
+    command.env("XSCHED_EMULATED_CUDA_VERSION", "12080").env_remove("LD_PRELOAD");
+    let output = command.envs(environment.iter().copied()).output().expect("the program runs");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
@@ -30,9 +40,21 @@ fn a_program_is_linked_with_it() {
     let library = xsched_cuda_emulated::place(folder.path()).expect("the library");
     assert_eq!(library.file_name().expect("a name"), xsched_cuda_emulated::NAME);
     let program = folder.path().join("linked");
-    let mut compile = Command::new("cc");
-    compile.args(["-Wall", "-Werror", "-o"]).arg(&program).arg("-L").arg(folder.path());
-    compile.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/linked.c")).arg("-lcuda");
-    assert!(compile.status().expect("a C compiler").success());
-    assert_eq!(run(&program, folder.path()), EXPECTED);
+    compile("linked.c", &program, &["-L", folder.path().to_str().expect("text"), "-lcuda"]);
+    assert_eq!(run(&program, &[("LD_LIBRARY_PATH", folder.path())]), EXPECTED);
+}
+
+#[test]
+fn a_program_loads_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = xsched_cuda_emulated::place(folder.path()).expect("the library");
+    let (program, interposer) = (folder.path().join("loaded"), folder.path().join("interposer"));
+    compile("loaded.c", &program, &["-ldl"]);
+    let found = [("LD_LIBRARY_PATH", folder.path())];
+    assert_eq!(run(&program, &found), "init 0\ncount 0 1\n");
+    // An interposer of the same name comes first, and finds the driver's own functions.
+    let named = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-ldl"];
+    compile("interposer.c", &interposer, &named);
+    let preloaded = [("LD_PRELOAD", interposer.as_path()), ("DRIVER", library.as_path())];
+    assert_eq!(run(&program, &preloaded), "interposed\ninit 0\ncount 0 1\n");
 }
