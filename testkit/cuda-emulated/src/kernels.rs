@@ -9,6 +9,7 @@ use xsched_emulated_device::Work;
 use xsched_emulated_device::code::{
     Answer, ILLEGAL_ADDRESS, INVALID_IMAGE, INVALID_PTX, LAUNCH_FAILURE, NO_BINARY, SUCCESS,
 };
+use xsched_emulated_device::ring::is_lost;
 use xsched_emulated_device::spin::{clock, now_ns, spin, word};
 
 use crate::driver::{count, driver};
@@ -69,6 +70,7 @@ fn xs_note(block: &[u64]) -> u32 {
         note(4).store(progress, order);
         match end.saturating_sub(now_ns()) {
             0 => break,
+            _ if is_lost() => return SUCCESS,
             left => thread::sleep(PAUSE.min(Duration::from_nanos(left))),
         }
     }

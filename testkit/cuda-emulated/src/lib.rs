@@ -27,8 +27,8 @@
 //! Not emulated: arrays, textures, virtual memory, memory shared between processes, peers, links,
 //! profilers, green contexts, graphs' conditional nodes, parameters of graphs' nodes that are asked
 //! for, the graph of a capture that is under way, export tables, and any timing. Memory is not
-//! given back with its context. A context that ends does not carry out what was launched and does
-//! not run yet.
+//! given back with its context. A context that is lost or ends does not carry out what was launched
+//! and does not run yet, and its kernels that run end early.
 //!
 //! # Kernels
 //!

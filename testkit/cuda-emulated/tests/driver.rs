@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use common::*;
 use sys::{CUdevice_attribute, CUfunction, CUstream};
@@ -84,13 +85,23 @@ fn contexts_are_a_stack_of_the_thread() {
 
 #[test]
 fn a_context_goes_with_live_streams() {
+    let is_emulated = start();
     let context = Context::new();
     let stream = stream(1);
     let place = memory(1);
     fill(stream, place, 7);
     ok!(cuStreamSynchronize(stream));
     assert_eq!(read(place, 1), [7]);
+    if is_emulated {
+        // What runs is stopped, and what waits is not carried out.
+        let (mut cycles, mut stamps) = (20_000_000_000_u64, 0_u64);
+        let parameters = &mut [(&raw mut cycles).cast(), (&raw mut stamps).cast::<c_void>()];
+        launch(kernel(c"xs_spin"), 1, stream, parameters);
+        let _word = held(stream);
+    }
+    let begin = Instant::now();
     drop(context);
+    assert!(begin.elapsed() < Duration::from_secs(5));
     assert_eq!(answer!(cuCtxSynchronize()), "INVALID_CONTEXT");
 }
 

@@ -1,5 +1,6 @@
 //! Hardware rings: threads that carry out commands in order.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -95,8 +96,20 @@ impl Drop for Ring {
     }
 }
 
+thread_local! {
+    /// Whose ring the thread carries out.
+    static DEVICE: Cell<Option<&'static Device>> = const { Cell::new(None) };
+}
+
+/// Whether the device was lost whose kernel the calling thread runs, which then is to end.
+#[must_use]
+pub fn is_lost() -> bool {
+    DEVICE.get().is_some_and(|device| device.error().is_some())
+}
+
 /// What a ring's thread does.
 fn carry_out(device: &'static Device, entries: &Entries, leave: Option<&dyn Leave>) {
+    DEVICE.set(Some(device));
     if let Some(leave) = leave {
         leave.take();
     }

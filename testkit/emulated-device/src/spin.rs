@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::ring::is_lost;
+
 /// A clock that is not asked gives up after so long, in nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// What is left of a kernel is slept through down to so much, in nanoseconds.
 const AWAKE_NS: u64 = 200_000;
+/// A kernel looks so often whether its device was lost, in nanoseconds.
+const LOOK_NS: u64 = 5_000_000;
 /// The first answer is the ninth word.
 const FIRST: usize = 8;
 
@@ -30,7 +34,7 @@ pub unsafe fn word(address: u64, at: usize) -> &'static AtomicU64 {
     unsafe { &*words.add(at) }
 }
 
-/// Takes so many cycles, and those for which it was stopped; writes the clock to two words, at its
+/// Takes so many cycles, unless the device is lost, and those for which it was stopped; writes the clock to two words, at its
 /// start and at its end, unless their address is 0.
 ///
 /// # Safety
@@ -49,7 +53,8 @@ pub unsafe fn spin(cycles: u64, stamps: u64, stopped_ns: impl Fn() -> u64) {
         let left = (cycles + stopped_ns()).saturating_sub(now_ns() - start);
         match left {
             0 => break,
-            AWAKE_NS.. => thread::sleep(Duration::from_nanos(left - AWAKE_NS)),
+            _ if is_lost() => break,
+            AWAKE_NS.. => thread::sleep(Duration::from_nanos((left - AWAKE_NS).min(LOOK_NS))),
             _ => thread::yield_now(),
         }
     }
@@ -66,7 +71,7 @@ pub unsafe fn clock(words: u64, rounds: u64) {
         // SAFETY: the caller promises so.
         let (question, answer) = unsafe { (word(words, 0), word(words, FIRST - 1 + n as usize)) };
         while question.load(Ordering::SeqCst) < n {
-            if now_ns() - start > PATIENCE_NS {
+            if now_ns() - start > PATIENCE_NS || is_lost() {
                 return;
             }
             thread::yield_now();
