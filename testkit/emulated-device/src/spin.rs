@@ -34,8 +34,8 @@ pub unsafe fn word(address: u64, at: usize) -> &'static AtomicU64 {
     unsafe { &*words.add(at) }
 }
 
-/// Takes so many cycles, unless the device is lost, and those for which it was stopped; writes the clock to two words, at its
-/// start and at its end, unless their address is 0.
+/// Takes so many cycles, unless the device is lost, and those for which it was stopped; writes the
+/// clock to two words, at its start and at its end, unless their address is 0.
 ///
 /// # Safety
 /// There are two words.
