@@ -19,7 +19,11 @@ pub(crate) fn choose_driver() -> bool {
         }
         println!("no CUDA driver: on the emulated one");
         // SAFETY: other threads read variables by Rust's library alone, which takes its lock.
-        unsafe { env::set_var("XSCHED_CUDA_LIB", emulated) };
+        unsafe {
+            env::set_var("XSCHED_CUDA_LIB", emulated);
+            // As many short kernels at once as the suite counts on.
+            env::set_var("XSCHED_EMULATED_UNITS", "8");
+        }
         true
     })
 }
