@@ -46,6 +46,16 @@ fn a_machine_without_gpus_has_the_host_device_and_says_what_is_missing() {
 }
 
 #[test]
+fn a_cuda_device_is_listed() {
+    let library = xsched_cuda_emulated::path().expect("a place next to this test");
+    let variables = [("XSCHED_CUDA_LIB", library.to_str().expect("text")), NOWHERE[1]];
+    let list = json(&["devices", "--json", "-"], &variables);
+    let devices = list["devices"].as_array().expect("a list");
+    let cuda = devices.iter().find(|device| device["backend"] == "cuda").expect("CUDA's line");
+    assert_eq!((&cuda["device"], &cuda["level"]), (&"Emulated H200".into(), &2.into()), "{cuda}");
+}
+
+#[test]
 fn a_machine_without_amds_driver_says_so_in_one_line() {
     if std::path::Path::new("/dev/kfd").exists() {
         // There it lists GPUs, which `hal-kfd`'s own tests do on an emulated driver.

@@ -1,15 +1,19 @@
-//! The suite that every backend must pass, on the first CUDA device, if there is one.
+//! The suite that every backend must pass, on the first CUDA device, or on the emulated driver
+//! where there is no other.
 #![allow(unsafe_code, reason = "gives kernels the addresses that they write to")]
+
+mod common;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use xsched_conformance::{Claims, Note, Subject, Work, checks};
 use xsched_core::level::Level;
 use xsched_hal_cuda::table::HOST_REGISTER;
 use xsched_hal_cuda::{
-    CudaApi, CudaCommand, CudaError, Spacing, SpinRate, StreamCommand, StreamConfig, StreamDevice,
+    CudaApi, CudaCommand, CudaError, Spacing, StreamCommand, StreamConfig, StreamDevice,
     StreamDeviceConfig, device_count,
 };
 use xsched_hal_stream::StreamApi;
@@ -19,8 +23,10 @@ const PAGE: usize = 4_096;
 /// The first CUDA device.
 struct Cuda {
     level: Level,
-    rate: OnceLock<SpinRate>,
+    rate: OnceLock<f64>,
     api: CudaApi,
+    /// It is the emulated one.
+    emulated: bool,
 }
 
 /// Pages by address, and where the device sees them; and the notes in them.
@@ -31,9 +37,9 @@ type Pages = (HashMap<usize, u64>, Vec<Note>);
 static PAGES: Mutex<Option<Pages>> = Mutex::new(None);
 
 impl Cuda {
-    fn new(level: Level) -> Result<Self, CudaError> {
+    fn new(level: Level, emulated: bool) -> Result<Self, CudaError> {
         let api = CudaApi::open(0)?;
-        Ok(Self { level, rate: OnceLock::new(), api })
+        Ok(Self { level, rate: OnceLock::new(), api, emulated })
     }
 
     /// Where the device sees an address.
@@ -57,14 +63,16 @@ impl Cuda {
     }
 
     fn timed(&self, ns: u64, note: Note) -> Option<CudaCommand> {
-        let rate = self.rate.get_or_init(|| self.api.spin_rate(1, 1).expect("a rate"));
+        // On a busy machine it cannot be measured, and need not be.
+        let measured = || self.api.spin_rate(1, 1).expect("a rate").cycles_per_ns;
+        let rate = *self.rate.get_or_init(|| if self.emulated { 1.0 } else { measured() });
         let (clock, notes) = note.notes()?;
         let (clock, first, last) =
             (self.seen(clock), self.seen(&notes.starts), self.seen(&notes.reserved));
         assert_eq!(last - first, 48, "pages of a log are seen in different places");
         let mut pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
         pages.get_or_insert_default().1.push(note);
-        let cycles = (ns as f64 * rate.cycles_per_ns) as u64;
+        let cycles = (ns as f64 * rate) as u64;
         // SAFETY: the log is kept to the end.
         let kernel = unsafe { self.api.kernels().note(cycles, clock, first) };
         kernel.ok().map(CudaCommand::kernel)
@@ -84,11 +92,23 @@ impl Subject for Cuda {
         let api = CudaApi::open(0).map_err(|error| error.to_string())?;
         let mut config = StreamDeviceConfig::default();
         config.level_max = self.level;
+        if self.emulated {
+            // A thread that is very long without a processor counts as blocked in a launch, and all
+            // gates would be opened.
+            config.blocked_after = Duration::from_secs(10);
+            config.probe_every = Duration::ZERO;
+        }
         StreamDevice::new(api, config).map_err(|error| error.to_string())
     }
 
     fn config(&self, _: &mut StreamDevice<CudaApi>) -> StreamConfig<CudaApi> {
         StreamConfig::default().spacing(Spacing::of_ns(0))
+    }
+
+    /// An emulated stream is a thread, which may lose its processor between a look at the word and
+    /// what follows.
+    fn start_lag(&self) -> Duration {
+        if self.emulated { Duration::from_millis(5) } else { Duration::ZERO }
     }
 
     fn command(&self, work: Work) -> Option<StreamCommand<CudaApi>> {
@@ -104,12 +124,13 @@ impl Subject for Cuda {
 }
 
 fn main() {
+    let emulated = common::choose_driver();
     match device_count() {
         Ok(0) => return println!("skipped: there is no CUDA device"),
         Ok(_) => {}
         Err(error) => return println!("skipped: {error}"),
     }
-    let open = |level| Cuda::new(level).expect("the first device");
+    let open = |level| Cuda::new(level, emulated).expect("the first device");
     xsched_conformance::main([
         ("cuda", checks(), open(Level::Deactivate)),
         ("cuda-lv1", checks(), open(Level::Block)),

@@ -1,28 +1,21 @@
 //! Functions that HIP does not have, for tests.
 
-use std::slice;
 use std::sync::atomic::Ordering;
 
-use crate::api::{Out, Text, exports};
-use crate::code::{INVALID_DEVICE, INVALID_VALUE};
-use crate::ring::Kernel;
-use crate::runtime::{Known, runtime};
+use xsched_emulated_device::code::{INVALID_DEVICE, INVALID_VALUE};
+
+use crate::api::{In, Out, Text, exports};
+use crate::runtime::{Kernel, Known, runtime};
 
 exports! {
     fn xsched_emulated_register(
         name: Text,
         kernel: Option<Kernel>,
-        sizes: *const usize,
+        sizes: In<usize>,
         count: usize,
     ) {
         let kernel = kernel.ok_or(INVALID_VALUE)?;
-        let sizes = match count {
-            0 => &[],
-            _ if sizes.is_null() => return Err(INVALID_VALUE),
-            // SAFETY: the caller promises that there are so many sizes.
-            _ => unsafe { slice::from_raw_parts(sizes, count) },
-        };
-        runtime().add_kernel(name.get()?, Known { kernel, sizes: sizes.into() });
+        runtime().add_kernel(name.get()?, Known { kernel, sizes: sizes.slice(count)?.into() });
         Ok(())
     }
 
@@ -42,7 +35,7 @@ exports! {
     }
 
     fn xsched_emulated_capture(stream: usize, status: u32) {
-        runtime().stream(stream)?.capture.store(status, Ordering::Release);
+        runtime().stream(stream)?.pretended.store(status, Ordering::Release);
         Ok(())
     }
 

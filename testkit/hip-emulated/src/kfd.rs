@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use std::{env, fs, ptr, thread};
 
-use crate::device::Units;
+use xsched_emulated_device::Units;
+use xsched_emulated_device::code::{Answer, OUT_OF_MEMORY};
+use xsched_emulated_device::ring::Leave;
 
 /// Says that rings are to be queues.
 const VARIABLE: &str = "XSCHED_EMULATED_KFD";
@@ -199,7 +201,7 @@ impl Queue {
     ///
     /// # Errors
     /// If the driver makes none.
-    pub(crate) fn create(ordinal: u32, units: &'static Units) -> Result<Option<Self>, ()> {
+    pub(crate) fn create(ordinal: u32, units: &'static Units) -> Answer<Option<Box<dyn Leave>>> {
         let Some(driver) = &*DRIVER else { return Ok(None) };
         let ring = vec![Aligned([0; 4_096]); RING_BYTES as usize / 4_096].into_boxed_slice();
         let place = ring.as_ptr().expose_provenance() as u64;
@@ -216,21 +218,12 @@ impl Queue {
             ..Create::default()
         };
         if !driver.call(CREATE_QUEUE, (&raw mut create).cast()) {
-            return Err(());
+            return Err(OUT_OF_MEMORY);
         }
         // SAFETY: the page has a slot for each id, and is never unmapped.
         let slot = unsafe { &*driver.slots.add(create.id as usize % QUEUES_MAX) };
         let stopped_ns = AtomicU64::new(0);
-        Ok(Some(Self { driver, slot, id: create.id, _ring: ring, stopped_ns, units }))
-    }
-
-    /// The calling thread carries the ring's commands out from now on.
-    pub(crate) fn take(&self) {
-        mask(libc::SIG_BLOCK);
-        // SAFETY: the call takes nothing and cannot fail.
-        let thread = unsafe { libc::gettid() };
-        self.slot.signal.store(signal().cast_unsigned(), Ordering::SeqCst);
-        self.slot.thread.store(thread.cast_unsigned(), Ordering::SeqCst);
+        Ok(Some(Box::new(Self { driver, slot, id: create.id, _ring: ring, stopped_ns, units })))
     }
 
     fn is_active(&self) -> bool {
@@ -242,17 +235,6 @@ impl Queue {
         self.slot.active.load(Ordering::SeqCst) == RESET
     }
 
-    /// Waits until something of the queue may start. False if nothing ever will.
-    pub(crate) fn enter(&self) -> bool {
-        while !self.is_active() {
-            if self.was_reset() {
-                return false;
-            }
-            self.sleep();
-        }
-        true
-    }
-
     /// Sleeps while the queue is not active. May return early.
     fn sleep(&self) {
         let word = self.slot.active.as_ptr();
@@ -262,50 +244,6 @@ impl Queue {
         unsafe {
             libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, 0, &raw const timeout);
         }
-    }
-
-    /// Runs something short: once it has started it is not stopped. False if it was not run, and
-    /// never will be.
-    pub(crate) fn run_short(&self, body: impl FnOnce()) -> bool {
-        loop {
-            if !self.enter() {
-                return false;
-            }
-            self.slot.running.store(1, Ordering::SeqCst);
-            // Between the look and the store the driver may have seen that nothing runs.
-            if self.is_active() {
-                break;
-            }
-            self.slot.running.store(0, Ordering::SeqCst);
-        }
-        body();
-        self.slot.running.store(0, Ordering::SeqCst);
-        true
-    }
-
-    /// Runs a kernel, which may be stopped anywhere. `None` if it was not run, and never will be.
-    pub(crate) fn run(&self, kernel: impl FnOnce() -> u32) -> Option<u32> {
-        loop {
-            if !self.enter() {
-                return None;
-            }
-            self.units.take(|| thread::sleep(Duration::from_nanos(UNIT_NS.cast_unsigned())));
-            self.slot.running.store(1, Ordering::SeqCst);
-            if self.is_active() {
-                break;
-            }
-            self.slot.running.store(0, Ordering::SeqCst);
-            self.units.put_back();
-        }
-        CURRENT.set(self);
-        self.stopped_ns.store(0, Ordering::Relaxed);
-        mask(libc::SIG_UNBLOCK);
-        let code = kernel();
-        mask(libc::SIG_BLOCK);
-        CURRENT.set(ptr::null());
-        self.slot.running.store(0, Ordering::SeqCst);
-        self.units.put_back();
-        Some(code)
     }
 
     /// The signal handler: stops while the queue is not active, and frees the unit for other
@@ -330,6 +268,72 @@ impl Queue {
             self.units.put_back();
         }
         self.stopped_ns.fetch_add(now_ns().saturating_sub(since), Ordering::Relaxed);
+    }
+}
+
+impl Leave for Queue {
+    /// The calling thread carries the ring's commands out from now on.
+    fn take(&self) {
+        mask(libc::SIG_BLOCK);
+        // SAFETY: the call takes nothing and cannot fail.
+        let thread = unsafe { libc::gettid() };
+        self.slot.signal.store(signal().cast_unsigned(), Ordering::SeqCst);
+        self.slot.thread.store(thread.cast_unsigned(), Ordering::SeqCst);
+    }
+
+    /// Waits until something of the queue may start. False if nothing ever will.
+    fn enter(&self) -> bool {
+        while !self.is_active() {
+            if self.was_reset() {
+                return false;
+            }
+            self.sleep();
+        }
+        true
+    }
+
+    /// Runs something short: once it has started it is not stopped. False if it was not run, and
+    /// never will be.
+    fn run_short(&self, body: &mut dyn FnMut()) -> bool {
+        loop {
+            if !self.enter() {
+                return false;
+            }
+            self.slot.running.store(1, Ordering::SeqCst);
+            // Between the look and the store the driver may have seen that nothing runs.
+            if self.is_active() {
+                break;
+            }
+            self.slot.running.store(0, Ordering::SeqCst);
+        }
+        body();
+        self.slot.running.store(0, Ordering::SeqCst);
+        true
+    }
+
+    /// Runs a kernel, which may be stopped anywhere. `None` if it was not run, and never will be.
+    fn run(&self, kernel: &dyn Fn() -> u32) -> Option<u32> {
+        loop {
+            if !self.enter() {
+                return None;
+            }
+            self.units.take(|| thread::sleep(Duration::from_nanos(UNIT_NS.cast_unsigned())));
+            self.slot.running.store(1, Ordering::SeqCst);
+            if self.is_active() {
+                break;
+            }
+            self.slot.running.store(0, Ordering::SeqCst);
+            self.units.put_back();
+        }
+        CURRENT.set(self);
+        self.stopped_ns.store(0, Ordering::Relaxed);
+        mask(libc::SIG_UNBLOCK);
+        let code = kernel();
+        mask(libc::SIG_BLOCK);
+        CURRENT.set(ptr::null());
+        self.slot.running.store(0, Ordering::SeqCst);
+        self.units.put_back();
+        Some(code)
     }
 }
 

@@ -1,5 +1,7 @@
 //! A HIP runtime without a GPU, for tests: streams on threads behind HIP's own C interface.
 //!
+//! Streams, events, captures and memory are those of `xsched-emulated-device`.
+//!
 //! Built as a shared library that is loaded in place of `libamdhip64`. It keeps to what the real
 //! one promises where a scheduler could notice:
 //!
@@ -51,16 +53,10 @@
 #![allow(unsafe_code, non_snake_case)]
 
 mod api;
-mod code;
 mod control;
-mod device;
-mod event;
 mod kfd;
-mod memory;
-mod ring;
 mod runtime;
 mod spin;
-mod stream;
 mod work;
 
 /// What `hipModuleLoadData` takes.

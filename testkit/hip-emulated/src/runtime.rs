@@ -2,15 +2,20 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::env;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::code::{Answer, INVALID_HANDLE, NO_DEVICE};
-use crate::device::Device;
-use crate::event::Event;
-use crate::memory::Memory;
-use crate::ring::{Kernel, Work};
-use crate::stream::Stream;
+use xsched_emulated_device::code::{Answer, INVALID_HANDLE, NO_DEVICE};
+use xsched_emulated_device::{Device, Event, Graph, Handles, Kind, Memory, Stream, Work};
+
+use crate::kfd::Queue;
+
+/// A kernel: gets the block of its arguments, and answers 0 or its error.
+pub(crate) type Kernel = extern "C" fn(*const u8) -> u32;
+
+/// Priorities: the least and the most urgent.
+pub(crate) const PRIORITIES: (i32, i32) = (1, -1);
 
 /// Devices that there can be.
 pub(crate) const DEVICES_MAX: u32 = 256;
@@ -36,7 +41,7 @@ pub(crate) struct Function {
 #[derive(Debug)]
 pub(crate) struct Captured {
     pub(crate) device: &'static Device,
-    pub(crate) row: Arc<[Work]>,
+    pub(crate) row: Arc<Graph>,
 }
 
 /// What a handle stands for.
@@ -55,14 +60,12 @@ pub(crate) struct Runtime {
     devices: Vec<Device>,
     visible: AtomicU32,
     pub(crate) memory: Memory,
+    objects: Handles<Object>,
     tables: Mutex<Tables>,
 }
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// Handles given out. None is used twice.
-    handles: usize,
-    objects: HashMap<usize, Object>,
     kernels: HashMap<String, Known>,
     /// Errors on demand: by the call, the answer and how often.
     failures: HashMap<String, (u32, u32)>,
@@ -70,10 +73,14 @@ struct Tables {
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     crate::kfd::start();
+    let rings = env::var("GPU_MAX_HW_QUEUES").ok();
+    let rings = rings.and_then(|text| text.trim().parse::<usize>().ok()).unwrap_or(4).max(1);
+    let devices = (0..DEVICES_MAX).map(|ordinal| Device::new(ordinal, rings, Queue::create));
     Runtime {
-        devices: (0..DEVICES_MAX).map(Device::new).collect(),
+        devices: devices.collect(),
         visible: AtomicU32::new(1),
         memory: Memory::default(),
+        objects: Handles::default(),
         tables: Mutex::default(),
     }
 });
@@ -81,6 +88,15 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 /// The runtime, which the first call of any of HIP's functions initialises.
 pub(crate) fn runtime() -> &'static Runtime {
     &RUNTIME
+}
+
+/// Launches something. Kernels, fills and copies can be captured, and nothing else.
+pub(crate) fn launch(stream: &Arc<Stream>, kind: Kind, work: Work) -> Answer {
+    stream.device.check()?;
+    if !matches!(kind, Kind::Kernel | Kind::Fill | Kind::Copy) {
+        stream.check_not_captured()?;
+    }
+    stream.launch(kind, work)
 }
 
 thread_local! {
@@ -116,32 +132,23 @@ impl Runtime {
 
     /// Gives an object a handle.
     pub(crate) fn add(&self, object: Object) -> usize {
-        let mut tables = self.tables();
-        tables.handles += 1;
-        let handle = 0x4000_0000 + tables.handles * 64;
-        tables.objects.insert(handle, object);
-        handle
+        self.objects.add(object)
     }
 
     pub(crate) fn object(&self, handle: usize) -> Answer<Object> {
-        self.tables().objects.get(&handle).cloned().ok_or(INVALID_HANDLE)
+        self.objects.get(handle)
     }
 
     /// Forgets a handle, and a module's functions with it.
     pub(crate) fn forget(&self, handle: usize) {
-        let mut tables = self.tables();
-        tables.objects.remove(&handle);
-        tables.objects.retain(|_, object| match object {
-            Object::Function(function) => function.module != handle,
-            _ => true,
-        });
+        self.objects.remove(handle);
+        let keep = |object: &Object| !matches!(object, Object::Function(of) if of.module == handle);
+        drop(self.objects.retain(keep));
     }
 
     /// Handles of streams, events, modules and graphs.
     pub(crate) fn handles(&self) -> usize {
-        let tables = self.tables();
-        let counts = |object: &&Object| !matches!(object, Object::Function(_));
-        tables.objects.values().filter(counts).count()
+        self.objects.count(|object| !matches!(object, Object::Function(_)))
     }
 
     /// A stream by its handle; 0 and 1 are the current device's default stream.

@@ -5,10 +5,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::code::SUCCESS;
-use crate::ring::Kernel;
-use crate::runtime::Known;
-use crate::spin::{now_ns, word};
+use xsched_emulated_device::code::SUCCESS;
+use xsched_emulated_device::spin::{now_ns, word};
+
+use crate::runtime::{Kernel, Known};
 
 /// What the names begin with.
 const PREFIX: &str = "xs_work_";

@@ -1,12 +1,15 @@
 //! Devices.
 
 use std::ffi::{c_char, c_int};
-use std::ptr;
 
-use super::{Out, exports};
-use crate::code::{Answer, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE};
-use crate::device::{COMPUTE_UNITS, Device, PRIORITIES};
-use crate::runtime::runtime;
+use xsched_emulated_device::Device;
+use xsched_emulated_device::code::{Answer, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE};
+
+use super::{Out, exports, write_text};
+use crate::runtime::{PRIORITIES, runtime};
+
+/// Compute units that a device says it has.
+const COMPUTE_UNITS: c_int = 80;
 
 /// HIP 6.4.0, say.
 const VERSION: c_int = 60_400_000;
@@ -17,19 +20,6 @@ fn device(ordinal: c_int) -> Answer<&'static Device> {
         return Err(NO_DEVICE);
     }
     runtime().device(ordinal).ok_or(INVALID_DEVICE)
-}
-
-/// Writes a text and a zero, as far as there is room.
-fn write_text(text: &str, to: *mut c_char, bytes: c_int) -> Answer {
-    let room = usize::try_from(bytes).ok().and_then(|bytes| bytes.checked_sub(1));
-    let room = room.filter(|_| !to.is_null()).ok_or(INVALID_VALUE)?;
-    let length = text.len().min(room);
-    // SAFETY: HIP's caller promises that so many bytes can be written to.
-    unsafe {
-        ptr::copy_nonoverlapping(text.as_ptr().cast(), to, length);
-        to.add(length).write(0);
-    }
-    Ok(())
 }
 
 exports! {
@@ -80,12 +70,12 @@ exports! {
         })
     }
 
-    fn hipDeviceGetName(name: *mut c_char, bytes: c_int, ordinal: c_int) {
+    fn hipDeviceGetName(name: Out<c_char>, bytes: c_int, ordinal: c_int) {
         device(ordinal)?;
         write_text("Emulated gfx942", name, bytes)
     }
 
-    fn hipDeviceGetPCIBusId(id: *mut c_char, bytes: c_int, ordinal: c_int) {
+    fn hipDeviceGetPCIBusId(id: Out<c_char>, bytes: c_int, ordinal: c_int) {
         let bus = device(ordinal)?.ordinal + 1;
         write_text(&format!("0000:{bus:02X}:00.0"), id, bytes)
     }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
+use xsched_emulated_device::{Event, Kind, Work, await_condition};
+
 use super::{Out, exports};
-use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
-use crate::event::Event;
-use crate::ring::{Work, await_condition};
-use crate::runtime::{Object, runtime};
+use crate::runtime::{Object, launch, runtime};
 
 /// `hipEventDisableTiming`.
 const NO_TIME: u32 = 2;
@@ -49,7 +49,7 @@ exports! {
             return Err(INVALID_HANDLE);
         }
         stream.device.check()?;
-        stream.launch(Work::Record(event.start()))
+        launch(&stream, Kind::RecordEvent, Work::Record(event.start()))
     }
 
     fn hipEventQuery(event: usize) {

@@ -3,15 +3,16 @@
 use std::ffi::c_char;
 use std::sync::Arc;
 
+use xsched_emulated_device::code::INVALID_HANDLE;
+use xsched_emulated_device::{Kind, Work};
+
 use super::{Out, exports};
-use crate::code::INVALID_HANDLE;
-use crate::ring::Work;
-use crate::runtime::{Captured, Object, runtime};
+use crate::runtime::{Captured, Object, launch, runtime};
 
 exports! {
     fn hipStreamEndCapture(stream: usize, graph: Out<usize>) {
         let stream = runtime().stream(stream)?;
-        let row = stream.end_capture()?.into();
+        let row = Arc::new(stream.end_capture()?);
         let captured = Captured { device: stream.device, row };
         graph.set(runtime().add(Object::Graph(Arc::new(captured))))
     }
@@ -32,7 +33,7 @@ exports! {
         if exec.device.ordinal != stream.device.ordinal {
             return Err(INVALID_HANDLE);
         }
-        stream.launch(Work::Graph(Arc::clone(&exec.row)))
+        launch(&stream, Kind::Graph, Work::Graph(Arc::clone(&exec.row)))
     }
 
     fn hipGraphDestroy(graph: usize) {

@@ -1,17 +1,19 @@
 //! Modules, kernels, and functions that the host runs.
 
-use std::ffi::c_void;
-use std::slice;
+use std::sync::Arc;
 
-use super::{Out, Text, exports};
-use crate::IMAGE;
-use crate::code::{
+use xsched_emulated_device::c::{gather, unpack};
+use xsched_emulated_device::code::{
     Answer, INVALID_CONFIGURATION, INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND,
 };
-use crate::ring::Work;
-use crate::runtime::{Known, Object, runtime};
-use crate::stream::Stream;
+use xsched_emulated_device::{Kind, Work};
 
+use super::{In, Out, Text, exports};
+use crate::IMAGE;
+use crate::runtime::{Known, Object, launch, runtime};
+
+/// `HIP_LAUNCH_PARAM_END`.
+const LAUNCH_END: usize = 3;
 /// Work-items that a block has at most.
 const BLOCK_MAX: u32 = 1_024;
 /// HIP's `dim3`.
@@ -29,71 +31,9 @@ fn check_shape(grid: Dim3, block: Dim3) -> Answer {
     if fits { Ok(()) } else { Err(INVALID_CONFIGURATION) }
 }
 
-/// Where each argument goes in the block, and the length of the block. Sizes that no number has
-/// are structures', which are aligned to 8 here.
-fn layout(sizes: &[usize]) -> (Vec<usize>, usize) {
-    let mut end = 0_usize;
-    let mut starts = Vec::with_capacity(sizes.len());
-    for size in sizes {
-        let align = if matches!(size, 1 | 2 | 4) { *size } else { 8 };
-        let start = end.next_multiple_of(align);
-        starts.push(start);
-        end = start + size;
-    }
-    (starts, end)
-}
-
-/// Copies so many bytes to a place in the block.
-fn put(block: &mut [u64], start: usize, from: *const c_void, bytes: usize) -> Answer {
-    if from.is_null() || start + bytes > block.len() * 8 {
-        return Err(INVALID_VALUE);
-    }
-    let to = block.as_mut_ptr().cast::<u8>();
-    // SAFETY: the block is long enough; HIP's caller promises that the arguments are what the
-    // kernel takes, whose sizes are known.
-    unsafe { from.cast::<u8>().copy_to_nonoverlapping(to.add(start), bytes) };
-    Ok(())
-}
-
-/// The block of arguments, from their addresses.
-fn gather(known: &Known, parameters: *mut *mut c_void) -> Answer<Box<[u64]>> {
-    let (starts, length) = layout(&known.sizes);
-    let mut block = vec![0; length.div_ceil(8).max(1)].into_boxed_slice();
-    if known.sizes.is_empty() {
-        return Ok(block);
-    }
-    if parameters.is_null() {
-        return Err(INVALID_VALUE);
-    }
-    for (at, (start, size)) in starts.into_iter().zip(&*known.sizes).enumerate() {
-        // SAFETY: HIP's caller promises that there is an address for each argument.
-        let from = unsafe { parameters.add(at).read() };
-        put(&mut block, start, from, *size)?;
-    }
-    Ok(block)
-}
-
-/// The block of arguments, from the caller's block.
-fn unpack(known: &Known, extra: *mut *mut c_void) -> Answer<Box<[u64]>> {
-    // SAFETY: HIP's caller promises that it ends with HIP_LAUNCH_PARAM_END; pairs come before.
-    let words = unsafe { slice::from_raw_parts(extra.cast::<usize>(), 5) };
-    let &[1, from, 2, bytes, 3] = words else { return Err(INVALID_VALUE) };
-    let bytes: *const usize = std::ptr::with_exposed_provenance(bytes);
-    // SAFETY: HIP's caller promises that this is the address of the block's length.
-    let bytes = unsafe { bytes.read() };
-    let (_, length) = layout(&known.sizes);
-    if bytes < length {
-        return Err(INVALID_VALUE);
-    }
-    let mut block = vec![0; length.div_ceil(8).max(1)].into_boxed_slice();
-    if length > 0 {
-        put(&mut block, 0, std::ptr::with_exposed_provenance(from), length)?;
-    }
-    Ok(block)
-}
-
-fn launch(known: &Known, block: Box<[u64]>, stream: &std::sync::Arc<Stream>) -> Answer {
-    stream.launch(Work::Kernel { kernel: known.kernel, block })
+fn work(known: &Known, block: Box<[u64]>) -> Work {
+    let kernel = known.kernel;
+    Work::Kernel(Arc::new(move || kernel(block.as_ptr().cast())))
 }
 
 exports! {
@@ -137,8 +77,8 @@ exports! {
         block_z: u32,
         _shared_bytes: u32,
         stream: usize,
-        parameters: *mut *mut c_void,
-        extra: *mut *mut c_void,
+        parameters: In<*const u8>,
+        extra: In<usize>,
     ) {
         let (function, stream) = (runtime().function(function)?, runtime().stream(stream)?);
         let grid = Dim3 { x: grid_x, y: grid_y, z: grid_z };
@@ -148,11 +88,11 @@ exports! {
         }
         let known = &function.known;
         let block = match (parameters.is_null(), extra.is_null()) {
-            (_, true) => gather(known, parameters)?,
-            (true, false) => unpack(known, extra)?,
+            (_, true) => gather(&known.sizes, parameters)?,
+            (true, false) => unpack(&known.sizes, extra, LAUNCH_END)?,
             (false, false) => return Err(INVALID_VALUE),
         };
-        launch(known, block, &stream)
+        stream.launch(Kind::Kernel, work(known, block))
     }
 
     fn hipModuleLaunchCooperativeKernel(
@@ -165,7 +105,7 @@ exports! {
         block_z: u32,
         _shared_bytes: u32,
         stream: usize,
-        parameters: *mut *mut c_void,
+        parameters: In<*const u8>,
     ) {
         let (function, stream) = (runtime().function(function)?, runtime().stream(stream)?);
         let grid = Dim3 { x: grid_x, y: grid_y, z: grid_z };
@@ -173,16 +113,15 @@ exports! {
         if function.device.ordinal != stream.device.ordinal {
             return Err(INVALID_HANDLE);
         }
-        let (known, kernel) = (&function.known, function.known.kernel);
-        let block = gather(known, parameters)?;
-        stream.launch_together(Work::Kernel { kernel, block })
+        let known = &function.known;
+        stream.launch_together(work(known, gather(&known.sizes, parameters)?))
     }
 
     fn hipLaunchKernel(
         kernel: usize,
         grid: Dim3,
         block: Dim3,
-        parameters: *mut *mut c_void,
+        parameters: In<*const u8>,
         _shared_bytes: usize,
         stream: usize,
     ) {
@@ -190,23 +129,12 @@ exports! {
         check_shape(grid, block)?;
         // hipErrorInvalidDeviceFunction.
         let known = runtime().kernel_at(kernel).ok_or(98_u32)?;
-        launch(&known, gather(&known, parameters)?, &stream)
+        stream.launch(Kind::Kernel, work(&known, gather(&known.sizes, parameters)?))
     }
 
     fn hipLaunchHostFunc(stream: usize, function: Option<extern "C" fn(usize)>, data: usize) {
         let function = function.ok_or(INVALID_VALUE)?;
-        runtime().stream(stream)?.launch(Work::Call { function, data })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_aligned_to_their_size() {
-        assert_eq!(layout(&[1, 4, 2, 8]), (vec![0, 4, 8, 16], 24));
-        assert_eq!(layout(&[4, 12, 1]), (vec![0, 8, 20], 21));
-        assert_eq!(layout(&[]), (vec![], 0));
+        let call = Work::Call(Arc::new(move || function(data)));
+        launch(&runtime().stream(stream)?, Kind::Call, call)
     }
 }

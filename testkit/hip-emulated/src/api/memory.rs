@@ -2,11 +2,10 @@
 
 use std::ffi::c_int;
 
+use xsched_emulated_device::code::{Answer, INVALID_VALUE};
+use xsched_emulated_device::{Device, Kind as Command, MemoryKind as Kind, Work};
+
 use super::{Out, exports};
-use crate::code::{Answer, INVALID_VALUE};
-use crate::device::Device;
-use crate::memory::Kind;
-use crate::ring::Work;
 use crate::runtime::runtime;
 
 /// Flags of host memory that HIP has.
@@ -50,7 +49,7 @@ fn copy(to: usize, from: usize, bytes: usize) -> Answer<Work> {
     if bytes > 0 && (to == 0 || from == 0 || !fits(to) || !fits(from)) {
         return Err(INVALID_VALUE);
     }
-    Ok(Work::Copy { to, from, bytes })
+    Ok(Work::copy(to, from, bytes))
 }
 
 exports! {
@@ -103,7 +102,7 @@ exports! {
     fn hipMemsetAsync(to: usize, value: c_int, bytes: usize, stream: usize) {
         let stream = runtime().stream(stream)?;
         runtime().memory.kind(to, bytes).ok_or(INVALID_VALUE)?;
-        stream.launch(Work::Fill { to, value: value as u8, bytes })
+        stream.launch(Command::Fill, Work::fill(to, value as u8, bytes))
     }
 
     fn hipMemcpyAsync(to: usize, from: usize, bytes: usize, kind: u32, stream: usize) {
@@ -112,7 +111,7 @@ exports! {
             // hipErrorInvalidMemcpyDirection.
             return Err(21);
         }
-        stream.launch(copy(to, from, bytes)?)
+        stream.launch(Command::Copy, copy(to, from, bytes)?)
     }
 
     fn hipMemcpy(to: usize, from: usize, bytes: usize, kind: u32) {
@@ -120,7 +119,7 @@ exports! {
             return Err(21);
         }
         let stream = runtime().stream(0)?;
-        stream.launch(copy(to, from, bytes)?)?;
+        stream.launch(Command::Copy, copy(to, from, bytes)?)?;
         stream.synchronize();
         stream.device.check()
     }

@@ -1,22 +1,35 @@
 //! Streams, and their waits for words and events.
 
+use std::env;
 use std::ffi::c_int;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
-use super::{Out, exports};
-use crate::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
-use crate::device::waits_for_signals_only;
-use crate::memory::Kind;
-use crate::ring::{Compare, Work};
-use crate::runtime::{Object, runtime};
-use crate::stream::{NON_BLOCKING, Stream};
+use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
+use xsched_emulated_device::{
+    Compare, Kind as Command, MemoryKind as Kind, NON_BLOCKING, Place, Stream, Work, word32,
+};
 
+use super::{In, Out, exports};
+use crate::runtime::{Object, PRIORITIES, launch, runtime};
+
+/// A capture that any thread may end.
+const RELAXED: u32 = 2;
+
+/// Whether streams wait for signal memory only.
+static SIGNALS_ONLY: LazyLock<bool> = LazyLock::new(|| {
+    let number = env::var("GPU_STREAMOPS_CP_WAIT").ok();
+    number.and_then(|text| text.trim().parse::<usize>().ok()).is_some_and(|number| number > 0)
+});
+
+/// A stream; in a ring of its own, if it has no priority.
 fn create(stream: Out<usize>, flags: u32, priority: Option<i32>) -> Answer {
     if flags & !NON_BLOCKING != 0 {
         return Err(INVALID_VALUE);
     }
-    let made = runtime().current()?.open_stream(flags, priority)?;
+    let place = if priority.is_some() { Place::Shared } else { Place::Own };
+    let number = priority.unwrap_or_default().clamp(PRIORITIES.1, PRIORITIES.0);
+    let made = runtime().current()?.open_stream(flags, number, place)?;
     stream.set(runtime().add(Object::Stream(made)))
 }
 
@@ -25,7 +38,7 @@ fn check_word(word: usize) -> Answer {
     let kind = runtime().memory.kind(word, 4).filter(|_| word.is_multiple_of(4));
     match kind {
         Some(Kind::Signal) => Ok(()),
-        Some(_) if !waits_for_signals_only() => Ok(()),
+        Some(_) if !*SIGNALS_ONLY => Ok(()),
         _ => Err(INVALID_VALUE),
     }
 }
@@ -48,15 +61,8 @@ exports! {
         create(stream, flags, Some(priority))
     }
 
-    fn hipExtStreamCreateWithCUMask(stream: Out<usize>, words: u32, mask: *const u32) {
-        if words == 0 || mask.is_null() {
-            return Err(INVALID_VALUE);
-        }
-        let any = (0..words as usize).any(|at| {
-            // SAFETY: HIP's caller promises that the mask has so many words.
-            let word = unsafe { mask.add(at).read() };
-            word != 0
-        });
+    fn hipExtStreamCreateWithCUMask(stream: Out<usize>, words: u32, mask: In<u32>) {
+        let any = mask.slice(words as usize)?.iter().any(|word| *word != 0);
         if any { create(stream, 0, None) } else { Err(INVALID_VALUE) }
     }
 
@@ -74,7 +80,7 @@ exports! {
 
     fn hipStreamSynchronize(stream: usize) {
         let stream = runtime().stream(stream)?;
-        stream.check_waitable()?;
+        stream.check_not_captured()?;
         stream.synchronize();
         stream.device.check()
     }
@@ -96,7 +102,7 @@ exports! {
     }
 
     fn hipStreamIsCapturing(stream: usize, status: Out<u32>) {
-        status.set(runtime().stream(stream)?.capture.load(Ordering::Acquire))
+        status.set(runtime().stream(stream)?.capture_status())
     }
 
     fn hipStreamBeginCapture(stream: usize, mode: u32) {
@@ -104,7 +110,7 @@ exports! {
         if mode > 2 {
             return Err(INVALID_VALUE);
         }
-        runtime().stream(stream)?.begin_capture()
+        runtime().stream(stream)?.begin_capture(RELAXED)
     }
 
     fn hipStreamWaitEvent(stream: usize, event: usize, flags: u32) {
@@ -112,20 +118,23 @@ exports! {
             return Err(INVALID_VALUE);
         }
         let (stream, event) = (runtime().stream(stream)?, runtime().event(event)?);
-        event.last().map_or(Ok(()), |record| stream.launch(Work::AwaitRecord(record)))
+        let Some(record) = event.last() else { return Ok(()) };
+        launch(&stream, Command::AwaitEvent, Work::await_record(record))
     }
 
     fn hipStreamWaitValue32(stream: usize, word: usize, value: u32, flags: u32, mask: u32) {
         let stream = runtime().stream(stream)?;
         let how = Compare::from_flags(flags).ok_or(INVALID_VALUE)?;
         check_word(word)?;
-        stream.launch(Work::AwaitWord { word, value, mask, how })
+        let holds = move || how.holds(word32(word).load(Ordering::Acquire), value, mask);
+        launch(&stream, Command::MemoryOperations, Work::Await(Arc::new(holds)))
     }
 
     fn hipStreamWriteValue32(stream: usize, word: usize, value: u32, _flags: u32) {
         let stream = runtime().stream(stream)?;
         let known = runtime().memory.kind(word, 4).filter(|_| word.is_multiple_of(4));
         known.ok_or(INVALID_VALUE)?;
-        stream.launch(Work::WriteWord { word, value })
+        let write = move || word32(word).store(value, Ordering::Release);
+        launch(&stream, Command::MemoryOperations, Work::Short(Arc::new(write)))
     }
 }

@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
 use std::ptr;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 
 use crate::code::{
@@ -11,16 +11,22 @@ use crate::code::{
     OUT_OF_MEMORY,
 };
 
-/// What HIP aligns allocations to.
-const ALIGN: usize = 256;
+/// Blocks have pages of their own, as a driver's have.
+const PAGE: usize = 4_096;
 /// What fresh memory is filled with, so that no program relies on zeros.
 const FRESH: u8 = 0xa5;
 
+/// What a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// The device's.
     Device,
+    /// The host's, which the device may touch.
     Host,
+    /// What streams wait for.
     Signal,
+    /// Moves between them.
+    Managed,
     /// The program's own.
     Registered,
 }
@@ -33,18 +39,22 @@ struct Block {
 
 /// All blocks, by their addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<BTreeMap<usize, Block>>);
+pub struct Memory(Mutex<BTreeMap<usize, Block>>);
 
 impl Memory {
     fn with<R>(&self, body: impl FnOnce(&mut BTreeMap<usize, Block>) -> R) -> R {
         body(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn allocate(&self, bytes: usize, kind: Kind) -> Answer<usize> {
+    /// Takes a block.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn allocate(&self, bytes: usize, kind: Kind) -> Answer<usize> {
         if bytes == 0 {
             return Ok(0);
         }
-        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| OUT_OF_MEMORY)?;
+        let layout = layout(bytes).ok_or(OUT_OF_MEMORY)?;
         // SAFETY: the size is not 0.
         let start = unsafe { alloc(layout) };
         if start.is_null() {
@@ -58,25 +68,32 @@ impl Memory {
     }
 
     /// Whether a block of one of these kinds starts there.
-    pub(crate) fn starts(&self, start: usize, kinds: &[Kind]) -> bool {
+    pub fn starts(&self, start: usize, kinds: &[Kind]) -> bool {
         self.with(|blocks| blocks.get(&start).is_some_and(|block| kinds.contains(&block.kind)))
     }
 
     /// Gives a block back that starts there and is of one of these kinds. The device is done with
     /// it.
-    pub(crate) fn free(&self, start: usize, kinds: &[Kind]) -> Answer {
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn free(&self, start: usize, kinds: &[Kind]) -> Answer {
         let block = self.with(|blocks| {
             let fits = blocks.get(&start).is_some_and(|block| kinds.contains(&block.kind));
             fits.then(|| blocks.remove(&start)).flatten()
         });
         let Block { bytes, .. } = block.ok_or(INVALID_VALUE)?;
-        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| INVALID_VALUE)?;
+        let layout = layout(bytes).ok_or(INVALID_VALUE)?;
         // SAFETY: it was allocated with this layout, and was in the table until now.
         unsafe { dealloc(ptr::with_exposed_provenance_mut(start), layout) };
         Ok(())
     }
 
-    pub(crate) fn register(&self, start: usize, bytes: usize) -> Answer {
+    /// Lets the device touch the program's own memory.
+    ///
+    /// # Errors
+    /// If it may already, or there are no bytes.
+    pub fn register(&self, start: usize, bytes: usize) -> Answer {
         if start == 0 || bytes == 0 {
             return Err(INVALID_VALUE);
         }
@@ -90,7 +107,11 @@ impl Memory {
         })
     }
 
-    pub(crate) fn unregister(&self, start: usize) -> Answer {
+    /// Ends that.
+    ///
+    /// # Errors
+    /// If no block that was registered starts there.
+    pub fn unregister(&self, start: usize) -> Answer {
         let remove = |blocks: &mut BTreeMap<usize, Block>| {
             let registered = |block: &Block| block.kind == Kind::Registered;
             blocks.get(&start).is_some_and(registered).then(|| blocks.remove(&start))
@@ -99,13 +120,30 @@ impl Memory {
     }
 
     /// The kind of the block that these bytes are in, if they are in one.
-    pub(crate) fn kind(&self, start: usize, bytes: usize) -> Option<Kind> {
+    pub fn kind(&self, start: usize, bytes: usize) -> Option<Kind> {
         let end = start.checked_add(bytes)?;
+        let (first, size, kind) = self.block(start)?;
+        (end <= first + size).then_some(kind)
+    }
+
+    /// The block that an address is in, if it is in one: its start, its bytes and its kind.
+    pub fn block(&self, address: usize) -> Option<(usize, usize, Kind)> {
         self.with(|blocks| {
-            let (first, block) = blocks.range(..=start).next_back()?;
-            (end <= first + block.bytes).then_some(block.kind)
+            let (first, block) = blocks.range(..=address).next_back()?;
+            (address <= first + block.bytes).then_some((*first, block.bytes, block.kind))
         })
     }
+
+    /// How many bytes of a kind there are.
+    pub fn total(&self, kind: Kind) -> usize {
+        self.with(|blocks| {
+            blocks.values().filter(|block| block.kind == kind).map(|block| block.bytes).sum()
+        })
+    }
+}
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.checked_next_multiple_of(PAGE)?, PAGE).ok()
 }
 
 fn overlap(blocks: &BTreeMap<usize, Block>, start: usize, bytes: usize) -> bool {
@@ -113,10 +151,25 @@ fn overlap(blocks: &BTreeMap<usize, Block>, start: usize, bytes: usize) -> bool 
     before.is_some_and(|(first, block)| first + block.bytes > start)
 }
 
+/// A place in memory.
+#[must_use]
+pub const fn pointer(address: usize) -> *mut u8 {
+    ptr::with_exposed_provenance_mut(address)
+}
+
 /// A word that streams wait for.
-pub(crate) fn word(address: usize) -> &'static AtomicU32 {
+#[must_use]
+pub fn word32(address: usize) -> &'static AtomicU32 {
     let word: *const AtomicU32 = ptr::with_exposed_provenance(address);
     // SAFETY: the launch found it in the table, aligned, and freeing waits for what was launched;
     // no caller keeps the answer for longer. Other threads write to the memory atomically.
+    unsafe { &*word }
+}
+
+/// A word of 8 bytes that streams wait for.
+#[must_use]
+pub fn word64(address: usize) -> &'static AtomicU64 {
+    let word: *const AtomicU64 = ptr::with_exposed_provenance(address);
+    // SAFETY: as for `word32`.
     unsafe { &*word }
 }
