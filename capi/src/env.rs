@@ -241,9 +241,8 @@ mod tests {
         }
         for value in ["65", "-1", "ON"] {
             let (env, complaints) = read(&[("XSCHED_LAUNCHER_THREADS", value)]);
-            let said = format!(
-                "XSCHED_LAUNCHER_THREADS is `{value}` and is ignored; it can be 0 to 64"
-            );
+            let said =
+                format!("XSCHED_LAUNCHER_THREADS is `{value}` and is ignored; it can be 0 to 64");
             assert_eq!((env.launcher_threads, complaints), (None, vec![said]));
         }
     }
