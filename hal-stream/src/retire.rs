@@ -366,7 +366,7 @@ impl<A: StreamApi> StreamRetire<A> {
             let known = queue.predictor.expected_ns(kind);
             if undisturbed && !shared {
                 queue.predictor.measured(kind, most);
-            } else if undisturbed && !queue.predictor.is_certain(kind) {
+            } else if undisturbed && mean < most && !queue.predictor.is_certain(kind) {
                 queue.predictor.estimated(kind, mean);
             } else if known.is_none_or(|known| most < known) {
                 // However they were disturbed, they took no longer than that.

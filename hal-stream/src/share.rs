@@ -77,9 +77,10 @@ impl Shares {
 
     /// The part of an uncertain queue's time that it used.
     fn part_of(&self, ns: u64) -> u64 {
-        // Then commands run beside each other, and none takes the device from another.
+        // Else commands run beside each other and none takes the device from another, as far as is
+        // known.
         let stretched = self.elapsed_ns.saturating_mul(10) > self.used_ns.saturating_mul(11);
-        if self.used_ns > 0 && !stretched {
+        if self.used_ns == 0 || !stretched {
             return ns;
         }
         let left = self.wall_ns.saturating_sub(self.used_ns).saturating_sub(self.counted_ns);
@@ -129,10 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn queues_of_which_nothing_is_known_used_as_much_as_each_other() {
-        assert_eq!(settled(1_000, &[shared(1_000, None), shared(1_000, None)]), [500, 500]);
+    fn what_is_left_is_parted_among_queues_of_which_nothing_is_known() {
         let three = [shared(900, Some(300)), shared(900, None), shared(900, None)];
         assert_eq!(settled(900, &three), [300, 300, 300]);
+    }
+
+    #[test]
+    fn nothing_is_told_apart_if_nothing_is_known_of_any_queue() {
+        assert_eq!(settled(1_000, &[shared(1_000, None), shared(1_000, None)]), [1_000, 1_000]);
     }
 
     #[test]
@@ -167,7 +172,7 @@ mod tests {
     #[test]
     fn nonsense_is_bounded_by_what_was_measured() {
         let none = Measured { elapsed_ns: 0, shared_ns: 0, expected_ns: None, is_certain: true };
-        assert_eq!(settled(0, &[none, shared(1_000, None)]), [0, 20]);
+        assert_eq!(settled(0, &[none, shared(1_000, None)]), [0, 1_000]);
         let most = Measured { elapsed_ns: u64::MAX, shared_ns: u64::MAX, ..none };
         let used = settled(u64::MAX / US, &[most, most]);
         assert!(used[0] <= used[1], "{used:?}");
