@@ -17,10 +17,14 @@ use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::XQueueCreateFlag;
 
-const FLAGS: Flags =
-    Flags { about: About::CreateFlags, function: "XQueueCreate", known: BLOCKING | LAUNCHER };
+const FLAGS: Flags = Flags {
+    about: About::CreateFlags,
+    function: "XQueueCreate",
+    known: BLOCKING | LAUNCHER | SUBMITTER,
+};
 const BLOCKING: i64 = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
 const LAUNCHER: i64 = XQueueCreateFlag::kQueueCreateFlagLauncherThread as i64;
+const SUBMITTER: i64 = XQueueCreateFlag::kQueueCreateFlagSubmitterLaunches as i64;
 /// For how long the end of a queue is waited for on the device's side.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -83,7 +87,7 @@ pub(crate) fn create(
         .with_capacity(process.env.capacity)
         .with_launcher_thread(flags & LAUNCHER != 0 || process.env.launcher_thread && !blocks)
         // A submit that waits for its launch had better launch itself.
-        .with_shared_launchers(!blocks)
+        .with_shared_launchers(!blocks && flags & SUBMITTER == 0)
         .with_window(WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32));
     let xq = hwq.hardware.open(level, config, &side)?;
     if xq.caps().level < level {

@@ -120,6 +120,10 @@ pub enum XQueueCreateFlag {
     /// A thread of the XQueue's own launches its commands, so `XQueueSubmit` returns at once. The
     /// C++ XSched does not have this flag.
     kQueueCreateFlagLauncherThread = 0x0100,
+    /// No thread of the device launches the XQueue's commands for a thread that feeds several
+    /// XQueues: the submitting thread does, as long as the XQueue may launch. The C++ XSched does
+    /// not have this flag.
+    kQueueCreateFlagSubmitterLaunches = 0x0200,
     /// All of them.
     kQueueCreateFlagMaskAll = -1,
 }

@@ -109,6 +109,31 @@ print([int(result) for result in calls])
         assert answer.stderr.count("priority must be -256 to 255") == (strict == "OFF")
 
 
+def test_threads_of_the_device_do_not_launch_functions() -> None:
+    program = """
+import threading
+import xsched
+
+def note(_):
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm") as name:
+        names.add(name.read())
+
+names = set()
+queues = [xsched.Queue.on_host(threshold=1_000) for _ in range(4)]
+for _ in range(200):
+    for queue in queues:
+        queue.submit(note)
+for queue in queues:
+    queue.close()
+assert names
+print(any("launcher" in name for name in names))
+"""
+    environment = {**os.environ, "XSCHED_LAUNCHER_THREADS": "2"}
+    command = [sys.executable, "-c", program]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (answer.returncode, answer.stdout.strip()) == (0, "False"), answer.stderr
+
+
 @pytest.mark.parametrize("handle", [0, UNKNOWN, 2**64 - 1])
 def test_unknown_handles_are_not_found(handle: int) -> None:
     answers = [

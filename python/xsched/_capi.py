@@ -18,6 +18,7 @@ from ._types import (
     Timeslice,
     Utilization,
     XPolicyType,
+    XQueueCreateFlag,
     XQueueHandle,
     XQueueState,
     XResult,
@@ -128,6 +129,8 @@ class XSched:
     @staticmethod
     def XQueueCreate(hwq: HwQueueHandle, level: int, flags: int) -> Tuple[XResult, XQueueHandle]:
         """Makes a queue preemptible at a level, 1 to 3. `flags` are of XQueueCreateFlag."""
+        # Other threads could launch functions only while this one lets go of the interpreter.
+        flags |= XQueueCreateFlag.kQueueCreateFlagSubmitterLaunches
         return _handle("XQueueCreate", hwq, level, flags)
 
     @staticmethod

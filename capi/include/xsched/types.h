@@ -238,6 +238,12 @@ typedef enum {
    */
   kQueueCreateFlagLauncherThread = 256,
   /**
+   * No thread of the device launches the XQueue's commands for a thread that feeds several
+   * XQueues: the submitting thread does, as long as the XQueue may launch. The C++ XSched does
+   * not have this flag.
+   */
+  kQueueCreateFlagSubmitterLaunches = 512,
+  /**
    * All of them.
    */
   kQueueCreateFlagMaskAll = -1,

@@ -195,6 +195,7 @@ pub(crate) const WAIT_IDLE: i64 = XQueueSuspendFlag::kQueueSuspendFlagWaitIdle a
 pub(crate) const DROP: i64 = XQueueResumeFlag::kQueueResumeFlagDropCommands as i64;
 pub(crate) const BLOCKING: i64 = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
 pub(crate) const LAUNCHER: i64 = XQueueCreateFlag::kQueueCreateFlagLauncherThread as i64;
+pub(crate) const SUBMITTER: i64 = XQueueCreateFlag::kQueueCreateFlagSubmitterLaunches as i64;
 pub(crate) const APP: i32 = XSchedulerType::kSchedulerAppManaged as i32;
 pub(crate) const LOCAL: i32 = XSchedulerType::kSchedulerLocal as i32;
 pub(crate) const HPF: i32 = XPolicyType::kPolicyHighestPriorityFirst as i32;

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use crate::common::*;
 
@@ -108,7 +109,7 @@ alone!(a_suspend_that_waits_for_the_hardware_leaves_nothing_running, {
     // SAFETY: it only uses statics.
     unsafe extern "C" fn work(_: HwQueueHandle, _: *mut c_void) -> XResultValue {
         BEGUN.fetch_add(1, Ordering::AcqRel);
-        std::thread::sleep(std::time::Duration::from_micros(500));
+        std::thread::sleep(Duration::from_micros(500));
         ENDED.fetch_add(1, Ordering::AcqRel);
         0
     }
@@ -123,11 +124,11 @@ alone!(a_suspend_that_waits_for_the_hardware_leaves_nothing_running, {
         for round in 0..40 {
             let before = ENDED.load(Ordering::Acquire);
             until("something runs", || ENDED.load(Ordering::Acquire) > before);
-            std::thread::sleep(std::time::Duration::from_micros(37 * round % 600));
+            std::thread::sleep(Duration::from_micros(37 * round % 600));
             ok(XQueueSuspend(xq, SYNC));
             let ended = ENDED.load(Ordering::Acquire);
             assert_eq!(BEGUN.load(Ordering::Acquire), ended, "level {level}: one runs");
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
             assert_eq!(BEGUN.load(Ordering::Acquire), ended, "level {level}: one has begun");
             ok(XQueueResume(xq, 0));
         }
@@ -215,7 +216,7 @@ alone!(nothing_is_launched_while_a_queue_is_suspended, {
         });
         ok(XQueueSuspend(xq, SYNC));
         let held = CALLS.load(Ordering::Acquire);
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
         assert_eq!(CALLS.load(Ordering::Acquire), held);
         ok(XQueueResume(xq, 0));
     }
@@ -327,6 +328,42 @@ unsafe extern "C" fn notes_its_thread(_: HwQueueHandle, _: *mut c_void) -> XResu
     *LAUNCHED_ON.lock().expect("no thread panics") = Some(std::thread::current().id());
     0
 }
+
+/// Calls on threads of the device that launch for submitters.
+static HELPED: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: it only uses a static.
+unsafe extern "C" fn notes_who_helps(_: HwQueueHandle, _: *mut c_void) -> XResultValue {
+    let helps = std::thread::current().name().is_some_and(|name| name.contains("launcher"));
+    // As long as a launch of a driver's takes.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_micros(3) {}
+    HELPED.fetch_add(u64::from(helps), Ordering::Relaxed);
+    0
+}
+
+alone!(
+    threads_of_the_device_launch_unless_the_submitter_is_to,
+    [("XSCHED_LAUNCHER_THREADS", "2")],
+    {
+        for (flags, helped) in [(SUBMITTER, false), (0, true)] {
+            let xqs = [(); 4].map(|()| {
+                let xq = create(host_hwq(), 1, flags).expect("an XQueue");
+                ok(XQueueSetLaunchConfig(xq, 4_096, 8));
+                xq
+            });
+            until("a launch that was as wanted", || {
+                for xq in [xqs; 200].as_flattened() {
+                    ok(XQueueSubmit(*xq, callback(notes_who_helps, std::ptr::null_mut())));
+                }
+                xqs.iter().for_each(|xq| ok(XQueueWaitAll(*xq)));
+                !helped || HELPED.load(Ordering::Relaxed) > 0
+            });
+            assert_eq!(HELPED.load(Ordering::Relaxed) > 0, helped);
+            xqs.iter().for_each(|xq| ok(XQueueDestroy(*xq)));
+        }
+    }
+);
 
 alone!(a_launcher_thread_launches_what_is_submitted, {
     for (flags, elsewhere) in [(0, false), (LAUNCHER, true)] {
