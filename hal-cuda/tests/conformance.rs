@@ -108,7 +108,7 @@ impl Subject for Cuda {
     /// An emulated stream is a thread, which may lose its processor between a look at the word and
     /// what follows.
     fn start_lag(&self) -> Duration {
-        if self.emulated { Duration::from_millis(5) } else { Duration::ZERO }
+        if self.emulated { Duration::from_millis(10) } else { Duration::ZERO }
     }
 
     fn command(&self, work: Work) -> Option<StreamCommand<CudaApi>> {

@@ -64,7 +64,7 @@ impl Subject for Emulated {
     /// The emulated stream is a thread, which may lose its processor between a look at the word and
     /// what follows.
     fn start_lag(&self) -> Duration {
-        Duration::from_millis(5)
+        Duration::from_millis(10)
     }
 
     fn command(&self, work: Work) -> Option<StreamCommand<HipApi>> {

@@ -107,6 +107,12 @@ impl Subject for Emulated {
         KfdQueueConfig::new(StreamConfig::default().spacing(Spacing::of_ns(0)))
     }
 
+    /// The emulated ring is a thread, which may lose its processor between a look at the word and
+    /// what follows.
+    fn start_lag(&self) -> Duration {
+        Duration::from_millis(10)
+    }
+
     fn command(&self, work: Work) -> Option<StreamCommand<HipApi>> {
         if matches!(work, Work::Failing) {
             // It takes all queues of the device with it.
