@@ -68,8 +68,10 @@ pub fn run() -> Result<()> {
         let step_start = Instant::now();
         let result = step(&mut closing);
         times.push((name, step_start.elapsed()));
-        if result.is_err() {
+        if let Err(error) = &result {
             print_times(&times, start.elapsed());
+            print_room();
+            println!("CI FAILED in step {number}, {name}: {error:#}");
         }
         result.with_context(|| format!("CI FAILED in step {number}, {name}"))?;
     }
@@ -86,6 +88,12 @@ fn print_times(times: &[(&str, Duration)], total: Duration) {
     for (name, time) in times.iter().chain([&("total", total)]) {
         println!("{name:>14} {:>6.1} s", time.as_secs_f64());
     }
+}
+
+/// Prints how much room is left on the disk, which a failure may be due to.
+fn print_room() {
+    // This only adds to what a failure says.
+    let _ = run_command(Command::new("df").arg("--human-readable").arg(root()));
 }
 
 fn format() -> Result<()> {

@@ -31,6 +31,11 @@ const BINARIES: &str = "x86_64-unknown-linux-gnu/release";
 const AT_A_TIME: usize = 2;
 /// An input may take so long and so much memory.
 const LIMITS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=2048"];
+/// The allocator gives blocks of this many bytes and more back at once. Otherwise millions of
+/// inputs, some with tables of tens of megabytes, add up to the limit without any of them near it.
+const GIVEN_BACK: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "131072");
+/// An installation is tried so often: a registry may be out of reach for a moment.
+const INSTALL_TRIES: u32 = 3;
 
 /// How to fuzz.
 #[derive(Clone, Debug, Args)]
@@ -99,7 +104,10 @@ fn path_with_cargo_fuzz() -> Result<std::ffi::OsString> {
         println!("cargo-fuzz is missing; installing it in {}", tools.display());
         let mut install = cargo("install cargo-fuzz --locked --version");
         install.arg(format!("={CARGO_FUZZ_VERSION}")).arg("--root").arg(&tools);
-        run_command(&mut install)?;
+        let mut tries = (1..INSTALL_TRIES).map(|_| run_command(&mut install));
+        if !tries.any(|result| result.is_ok()) {
+            run_command(&mut install)?;
+        }
     }
     Ok(path)
 }
@@ -118,6 +126,7 @@ fn run_target(target: &Path, name: &str, seconds: u32) -> Result<()> {
     let log = target.join(format!("{name}.log"));
     println!("{name}: fuzzing for {seconds} s, log in {}", log.display());
     let mut command = Command::new(target.join(BINARIES).join(name));
+    command.env(GIVEN_BACK.0, GIVEN_BACK.1);
     command.arg(&grown).arg(&corpus).args(LIMITS).arg("-print_final_stats=1");
     command.arg(format!("-max_total_time={seconds}"));
     // Names of findings are put right behind this.
