@@ -156,7 +156,9 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 fn the_bench_that_runs_ends_with_the_program_that_started_it() {
     for signal in ["TERM", "INT", "KILL"] {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+        // What runs in the background of a shell may have the second one ignored.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_xsched")]);
         command.args(["bench", "all", "--hal", "host", "--only", "7.2.2", "--report"]);
         command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
         let mut parent = command.spawn().expect("the program runs");
