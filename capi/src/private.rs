@@ -131,6 +131,82 @@ pub unsafe extern "C" fn xsched_private_cuda_queue_create(
     })
 }
 
+/// For interposers: has CUDA's driver be the library at this path. Success also if a driver was
+/// loaded before, which stays. From now on no thread of this library spoils a capture.
+///
+/// # Safety
+/// `path` is a text that ends with zero.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_cuda_driver(path: *const c_char) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let path = unsafe { CStr::from_ptr(path) };
+        let path = path.to_str().map_err(|_| Refusal::invalid("the driver's path is no text"))?;
+        xsched_hal_cuda::leave_captures_alone();
+        let loaded = xsched_hal_cuda::table::load_from(path);
+        loaded.map(drop).map_err(|error| Refusal::hardware(error.to_string()))
+    })
+}
+
+/// For interposers: the hardware queue of any stream of the current context, made if it has none.
+/// Null is the context's legacy default stream. `kXSchedErrorNotSupported` if the context is not
+/// its device's primary one.
+///
+/// # Safety
+/// `hwq` is null or may be written to. `stream` is null or a live stream of the context that is
+/// current on this thread, and outlives the queue.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_cuda_any_queue(
+    hwq: *mut HwQueueHandle,
+    stream: *mut c_void,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let hwq = unsafe { out(hwq) }?;
+        let process = process();
+        let address = process.cuda.address(stream)?;
+        // SAFETY: as the caller promises.
+        let make = || unsafe { process.cuda.queue_of_any(process.runtime()?, stream) };
+        hwq.write(queue_of_stream(process, std::ptr::without_provenance_mut(address), make)?);
+        Ok(())
+    })
+}
+
+/// For interposers: the primary context of this device of CUDA is about to end, and its queues have
+/// ended.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_cuda_forget(ordinal: c_int) -> XResult {
+    answer(|| {
+        let ordinal = u32::try_from(ordinal);
+        let ordinal = ordinal.map_err(|_| Refusal::invalid("a device's number is 0 or more"))?;
+        process().cuda.forget(ordinal);
+        Ok(())
+    })
+}
+
+/// For interposers: calls `launch` on this thread when it is the XQueue's turn to launch it, and
+/// returns after that. If the answer is not `kXSchedSuccess`, `launch` was not called and will not
+/// be; that may be so with `kXSchedSuccess` too, if what waits was dropped.
+///
+/// # Safety
+/// `launch` may be called with `data`, once.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_launch(
+    xq: XQueueHandle,
+    launch: LaunchCallback,
+    data: *mut c_void,
+) -> XResult {
+    answer(|| {
+        let launch = launch.filter(|_| !data.is_null());
+        let launch = launch.ok_or_else(|| Refusal::invalid("the function or its data is null"))?;
+        process().queue(xq)?.launch_here(launch, data)
+    })
+}
+
 /// `CudaQueueGet`: the hardware queue of a stream, whichever platform's.
 ///
 /// # Safety
@@ -154,7 +230,8 @@ pub unsafe extern "C" fn xsched_private_stream_queue_get(
 }
 
 /// For interposers: makes an XQueue for a hardware queue as `XSCHED_AUTO_XQUEUE` and its companions
-/// say. `xq` is 0 and the answer `kXSchedSuccess` if they say that there are to be none.
+/// say, or answers the one that it has. `xq` is 0 and the answer `kXSchedSuccess` if they say that
+/// there are to be none.
 ///
 /// # Safety
 /// `xq` is null or may be written to.
@@ -168,9 +245,12 @@ pub unsafe extern "C" fn xsched_private_auto_queue(
         // SAFETY: as the caller promises.
         let xq = unsafe { out(xq) }?;
         let process = process();
-        let handle = match &process.env.auto {
-            Some(auto) => auto_queue(process, hwq, auto)?,
-            None => 0,
+        let there = *process.hwq(hwq)?.xqueue();
+        let handle = match (there, &process.env.auto) {
+            // The program has made it, with hints of its own.
+            (Some(there), Some(_)) => there,
+            (None, Some(auto)) => auto_queue(process, hwq, auto)?,
+            (_, None) => 0,
         };
         xq.write(handle);
         Ok(())

@@ -1,5 +1,6 @@
 //! XQueues as the C API has them.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,13 +10,13 @@ use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_core::window::WindowConfig;
 
-use crate::command::{Command, is_inside_callback};
+use crate::command::{Command, Launch, Submitting, call, is_inside_callback};
 use crate::commands::Commands;
 use crate::hwqueue::HwQueue;
 use crate::refusal::{Answer, Refusal};
 use crate::side::{End, Side};
 use crate::thread::this_thread;
-use crate::types::XQueueSuspendFlag;
+use crate::types::{XQueueSuspendFlag, XResult, XResultValue};
 
 /// Threshold and batch at first.
 pub(crate) const WINDOW: (i64, i64) = (16, 8);
@@ -110,7 +111,8 @@ impl Queue {
             Ok(number) => {
                 commands.submitted(raw, self.handle, number);
                 if self.blocks {
-                    self.wait_launched(number);
+                    // No callback of these is left to this thread.
+                    self.wait_launched(number, || XResult::kXSchedErrorNotAllowed as XResultValue);
                 }
                 Ok(())
             }
@@ -119,6 +121,18 @@ impl Queue {
                 Err(refusal)
             }
         }
+    }
+
+    /// Has a callback called on this thread when it is its turn, and returns after that, or when it
+    /// will never be called. `data` is not null.
+    pub(crate) fn launch_here(&self, function: Launch, data: *mut c_void) -> Answer {
+        self.may_wait("it would wait for the launch")?;
+        self.side.tell();
+        let _submitting = Submitting::of(data);
+        let number = self.submit_command(Command::here(function, data))?;
+        let data = data.expose_provenance();
+        self.wait_launched(number, || call(function, self.hwq.handle, data));
+        Ok(())
     }
 
     fn submit_command(&self, command: Command) -> Answer<u64> {
@@ -156,10 +170,10 @@ impl Queue {
         Ok(())
     }
 
-    fn wait_launched(&self, number: u64) {
+    fn wait_launched(&self, number: u64, call: impl Fn() -> XResultValue) {
         let Some(ticket) = self.xq.ticket_of(number) else { return };
         let over = || self.xq.wait_timeout(ticket, Duration::ZERO) != Err(WaitError::Timeout);
-        self.side.wait_launched(number, over);
+        self.side.wait_launched(number, over, call);
     }
 
     /// Waits for a command that was submitted.

@@ -29,6 +29,17 @@ pub(crate) enum CliError {
     Replay { place: String, source: ReplayError },
     #[error("cannot write {place}: {source}")]
     Write { place: String, source: io::Error },
+    #[error("no program is named; write it behind --")]
+    NoProgram,
+    #[error("cannot run {program}: {source}")]
+    Program { program: String, source: io::Error },
+    #[error(
+        "there is no libshimcuda.so with libpreempt.so in {places}; build them with `cargo build \
+         --release -p xsched-capi -p xsched-shim-cuda`, or run `cargo xtask install`"
+    )]
+    NoInterposer { places: String },
+    #[error("{place} cannot be preloaded: move it to a path without spaces and colons")]
+    InterposerName { place: String },
     #[error("{count} seeds from {first} on go past the largest seed, {}", u64::MAX)]
     Seeds { first: u64, count: u64 },
 }

@@ -6,6 +6,7 @@ mod compare;
 mod demo;
 mod devices;
 mod error;
+mod launch;
 mod lv3;
 mod manual;
 mod paper;
@@ -92,6 +93,7 @@ fn execute(command: &Command) -> Result<Ending, CliError> {
         Command::Bench(bench) => bench.execute().map_err(CliError::from),
         Command::Devices(args) => devices::execute(args),
         Command::Demo(args) => demo::execute(args),
+        Command::Run(args) => launch::execute(args),
         Command::Sim(Sim::Run(args)) => run::execute(args),
         Command::Sim(Sim::Compare(args)) => compare::execute(args),
         Command::Sim(Sim::Paper(args)) => paper::execute(args),

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
 use crate::command::{Body, CudaCommand, CudaKernel};
-use crate::driver::{Entered, about, attribute, check, written};
+use crate::driver::{Entered, about, attribute, check, relax, written};
 use crate::error::CudaError;
 use crate::kernels::Kernels;
 use crate::table::{
@@ -72,6 +72,18 @@ pub fn current_device() -> Result<Option<u32>, CudaError> {
         }
     }
     Ok(None)
+}
+
+/// The context that is current on this thread; `None` if none is.
+///
+/// # Errors
+/// If there is no driver, or it refuses.
+pub fn current_context() -> Result<Option<CuContext>, CudaError> {
+    let table = load()?;
+    // SAFETY: it writes a handle.
+    let ask = |context| unsafe { (table.ctx_current)(context) };
+    let context = written(table, "cuCtxGetCurrent", CuContext::NULL, ask)?;
+    Ok((context != CuContext::NULL).then_some(context))
 }
 
 impl CudaApi {
@@ -279,6 +291,7 @@ impl StreamApi for CudaApi {
 
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn query(&self, event: CuEvent) -> Result<bool, CudaError> {
+        relax(self.table);
         // SAFETY: as promised by the caller.
         match unsafe { (self.table.event_query)(event) } {
             NOT_READY => Ok(false),
@@ -293,6 +306,7 @@ impl StreamApi for CudaApi {
 
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn is_done(&self, stream: CuStream) -> Result<bool, CudaError> {
+        relax(self.table);
         // SAFETY: as promised by the caller.
         match unsafe { (self.table.stream_query)(stream) } {
             NOT_READY => Ok(false),

@@ -1,7 +1,9 @@
 //! Calls of the driver: their answers, and the current context.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use xsched_hal_stream::About;
 
@@ -71,6 +73,34 @@ pub(crate) fn about(table: &Table, device: CuDevice) -> Result<About, CudaError>
     })
 }
 
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const RELAXED: c_int = 2;
+
+static LEAVES_CAPTURES_ALONE: AtomicBool = AtomicBool::new(false);
+
+/// From now on, each thread that calls the driver through this crate has its capture mode relaxed
+/// and keeps it: what it asks the driver then spoils no capture that a program's thread has begun.
+/// For interposers, in programs that capture and know of no other thread.
+pub fn leave_captures_alone() {
+    LEAVES_CAPTURES_ALONE.store(true, Ordering::Relaxed);
+}
+
+/// Relaxes this thread's capture mode, once, if it is to be.
+pub(crate) fn relax(table: &Table) {
+    thread_local! {
+        static IS_RELAXED: Cell<bool> = const { Cell::new(false) };
+    }
+    if !LEAVES_CAPTURES_ALONE.load(Ordering::Relaxed) || IS_RELAXED.replace(true) {
+        return;
+    }
+    if let Some(exchange) = table.capture_mode {
+        let mut mode = RELAXED;
+        // A driver that refuses leaves it as it was.
+        // SAFETY: it reads and writes a number.
+        let _ = unsafe { exchange(&raw mut mode) };
+    }
+}
+
 /// A context is current on this thread; what was before is again when this is dropped.
 #[derive(Debug)]
 pub struct Entered {
@@ -82,6 +112,7 @@ pub struct Entered {
 
 impl Entered {
     pub(crate) fn of(table: &'static Table, context: CuContext) -> Result<Self, CudaError> {
+        relax(table);
         // SAFETY: it writes a handle.
         let ask = |current| unsafe { (table.ctx_current)(current) };
         let pushed = written(table, "cuCtxGetCurrent", CuContext::NULL, ask)? != context;

@@ -36,9 +36,9 @@ mod kernels;
 mod spin;
 pub mod table;
 
-pub use api::{CudaApi, current_device, device_count};
+pub use api::{CudaApi, current_context, current_device, device_count};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
-pub use driver::Entered;
+pub use driver::{Entered, leave_captures_alone};
 pub use error::CudaError;
 pub use exec::CudaGraphExec;
 pub use graph::{CudaGraph, NodeTimes};

@@ -222,6 +222,7 @@ table! {
         error_text = "cuGetErrorString" (CuResult, *mut *const c_char);
     }
     optional {
+        capture_mode = "cuThreadExchangeStreamCaptureMode" (*mut c_int);
         stream_wait = "cuStreamWaitValue32_v2" (CuStream, CuDevicePtr, u32, c_uint);
         function_load = "cuFuncLoad" (CuFunction);
         capture_begin = "cuStreamBeginCapture_v2" (CuStream, c_int);
@@ -286,13 +287,23 @@ pub enum LoadError {
 /// Libraries that are tried, unless `XSCHED_CUDA_LIB` names one.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
+static TABLE: OnceLock<Result<Table, LoadError>> = OnceLock::new();
+
 /// The driver, loaded once and never unloaded.
 ///
 /// # Errors
 /// If there is no library, or it lacks a function.
 pub fn load() -> Result<&'static Table, LoadError> {
-    static TABLE: OnceLock<Result<Table, LoadError>> = OnceLock::new();
     TABLE.get_or_init(|| open(std::env::var("XSCHED_CUDA_LIB").ok())).as_ref().map_err(Clone::clone)
+}
+
+/// Loads the driver from this file, whatever the environment says: for interposers, which have its
+/// name themselves. If a driver was loaded before, that stays.
+///
+/// # Errors
+/// If it cannot be opened, or lacks a function.
+pub fn load_from(path: &str) -> Result<&'static Table, LoadError> {
+    TABLE.get_or_init(|| open(Some(path.to_owned()))).as_ref().map_err(Clone::clone)
 }
 
 fn open(chosen: Option<String>) -> Result<Table, LoadError> {

@@ -14,7 +14,7 @@ use xsched_hal_host::{
 
 use super::{Hardware, call, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
-use crate::command::{Command, Does};
+use crate::command::{Command, Does, is_submitter};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -111,7 +111,9 @@ impl Hardware for HostHardware {
 
     fn launch(&self, command: Command, hwq: HwQueueHandle) -> Answer {
         let command = match command.does() {
-            Does::Launch(function, data) => return call_now(function, hwq, data),
+            Does::Launch(function, data) | Does::LaunchHere(function, data) => {
+                return call_now(function, hwq, data);
+            }
             Does::Run(function, data) => HostCommand::new(move || {
                 call(function, hwq, data);
             }),
@@ -154,7 +156,11 @@ impl Lower for HostSubmit {
         match does {
             Does::Compute(iterations) => BusyLoop::command_of(iterations),
             Does::Launch(function, data) => {
-                call_for(function, data, side, number);
+                call_for(function, data, side, number, true);
+                HostCommand::function(nothing, 0, 0)
+            }
+            Does::LaunchHere(function, data) => {
+                call_for(function, data, side, number, is_submitter(data));
                 HostCommand::function(nothing, 0, 0)
             }
             Does::Run(function, data) => {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_core::level::Level;
-use xsched_hal_cuda::table::CuStream;
+use xsched_hal_cuda::table::{CuContext, CuStream};
 use xsched_hal_cuda::{CudaApi, CudaError};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream, raw};
 use xsched_hal_stream::{
@@ -14,7 +14,7 @@ use xsched_hal_stream::{
 
 use super::{Hardware, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
-use crate::command::{Command, Does};
+use crate::command::{Command, Does, is_submitter};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -156,23 +156,69 @@ impl CudaDevices {
         stream: *mut c_void,
     ) -> Answer<Box<dyn Hardware>> {
         let address = checked_address(stream)?;
-        let failed = |error: CudaError| Refusal::hardware(error.to_string());
-        let current = xsched_hal_cuda::current_device().map_err(failed)?;
-        let ordinal = current.ok_or_else(|| {
-            Refusal::not_allowed("no context is current on this thread; make the stream's current")
-        })?;
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let pair = match all.iter().find(|(at, _)| *at == ordinal) {
-            Some((_, pair)) => pair.clone(),
-            None => {
-                let pair = Pair::open(runtime, CudaApi::open(ordinal))?;
-                all.push((ordinal, pair.clone()));
-                pair
-            }
-        };
-        drop(all);
+        self.pair(runtime)?.queue(CuStream(stream), address, self.spacing_us)
+    }
+
+    /// A hardware queue on a stream, or, for null, on the legacy default stream of the current
+    /// context, whose address stands for it.
+    ///
+    /// # Safety
+    /// As [`CudaDevices::queue`], but the stream may be of another context.
+    pub(crate) unsafe fn queue_of_any(
+        &self,
+        runtime: &Runtime,
+        stream: *mut c_void,
+    ) -> Answer<Box<dyn Hardware>> {
+        let address = self.address(stream)?;
+        let pair = self.pair(runtime)?;
+        if current()? != pair.below.api().context() {
+            return Err(Refusal::not_supported(
+                "the stream is of a context of the program's own, and not of the primary one",
+            ));
+        }
         pair.queue(CuStream(stream), address, self.spacing_us)
     }
+
+    /// What a stream is found by; for null it is the current context.
+    pub(crate) fn address(&self, stream: *mut c_void) -> Answer<usize> {
+        if stream.is_null() {
+            Ok(current()?.0.expose_provenance())
+        } else {
+            checked_address(stream)
+        }
+    }
+
+    /// Forgets the device with this number, which its queues have left.
+    pub(crate) fn forget(&self, ordinal: u32) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = all.extract_if(.., |(at, _)| *at == ordinal).collect();
+        drop(all);
+        drop(gone);
+    }
+
+    /// The device whose context is current on this thread.
+    fn pair(&self, runtime: &Runtime) -> Answer<Pair<CudaApi>> {
+        let failed = |error: CudaError| Refusal::hardware(error.to_string());
+        let current = xsched_hal_cuda::current_device().map_err(failed)?;
+        let ordinal = current.ok_or_else(no_context)?;
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pair)) = all.iter().find(|(at, _)| *at == ordinal) {
+            return Ok(pair.clone());
+        }
+        let pair = Pair::open(runtime, CudaApi::open(ordinal))?;
+        all.push((ordinal, pair.clone()));
+        Ok(pair)
+    }
+}
+
+fn no_context() -> Refusal {
+    Refusal::not_allowed("no context is current on this thread; make the stream's current")
+}
+
+/// The context that is current on this thread.
+fn current() -> Answer<CuContext> {
+    let current = xsched_hal_cuda::current_context();
+    current.map_err(|error| Refusal::hardware(error.to_string()))?.ok_or_else(no_context)
 }
 
 /// The address of a stream that may have a queue.
@@ -256,8 +302,12 @@ impl<A: StreamApi> Lower for StreamSubmit<A> {
         let side = Arc::clone(side);
         StreamCommand::new(move |_| {
             // Others are refused when they are submitted.
-            if let Does::Launch(function, data) = does {
-                call_for(function, data, &side, number);
+            match does {
+                Does::Launch(function, data) => call_for(function, data, &side, number, true),
+                Does::LaunchHere(function, data) => {
+                    call_for(function, data, &side, number, is_submitter(data));
+                }
+                Does::Run(..) | Does::Compute(_) => {}
             }
             Ok(())
         })

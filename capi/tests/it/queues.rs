@@ -282,6 +282,63 @@ alone!(a_blocking_submit_returns_when_the_command_was_launched, {
     assert_eq!(CALLS.load(Ordering::Acquire), 20);
 });
 
+alone!(an_interposer_launches_on_the_thread_that_calls, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: as of a callback.
+    unsafe extern "C" fn launch(_: u64, data: *mut c_void) -> i32 {
+        // SAFETY: it is the thread's number, which its stack keeps.
+        let expected = unsafe { *data.cast::<ThreadId>() };
+        assert_eq!(expected, std::thread::current().id(), "launched on another thread");
+        CALLS.fetch_add(1, Ordering::AcqRel);
+        0
+    }
+    fn launch_here(xq: u64) -> XResult {
+        let mut thread = std::thread::current().id();
+        // SAFETY: the function may be called with this number, which outlives the call.
+        unsafe { xsched_private_launch(xq, Some(launch), (&raw mut thread).cast()) }
+    }
+    // With and without a queue that was made for it.
+    for flags in [BLOCKING, 0] {
+        CALLS.store(0, Ordering::Release);
+        let xq = create(host_hwq(), 1, flags).expect("an XQueue");
+        ok(XQueueSetLaunchConfig(xq, 2, 1));
+        ok(launch_here(xq));
+        let threads = (0..8).map(|n| {
+            std::thread::spawn(move || {
+                for _ in 0..50 {
+                    ok(launch_here(xq));
+                    if n % 2 == 0 {
+                        ok(XQueueSubmit(xq, timed(20)));
+                    }
+                }
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        for _ in 0..20 {
+            ok(XQueueSuspend(xq, 0));
+            std::thread::sleep(Duration::from_millis(1));
+            ok(XQueueResume(xq, 0));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for thread in threads {
+            thread.join().expect("it ends");
+        }
+        assert_eq!(CALLS.load(Ordering::Acquire), 401);
+        // What is dropped is not launched, and the call returns.
+        ok(XQueueSuspend(xq, 0));
+        assert_eq!(launch_here(xq), kXSchedErrorNotAllowed);
+        let other = std::thread::spawn(move || launch_here(xq));
+        pause();
+        ok(XQueueResume(xq, DROP));
+        assert_eq!(other.join().expect("it ends"), kXSchedSuccess);
+        assert_eq!(CALLS.load(Ordering::Acquire), 401);
+        ok(XQueueDestroy(xq));
+    }
+    // SAFETY: they are refused.
+    let refused = unsafe { xsched_private_launch(77, Some(launch), std::ptr::null_mut()) };
+    assert_eq!(refused, kXSchedErrorInvalidValue);
+});
+
 alone!(destroying_a_queue_runs_what_was_submitted, {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     ok(XHintSetScheduler(LOCAL, HPF));

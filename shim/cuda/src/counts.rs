@@ -8,6 +8,7 @@
 //! | `pid` | the process |
 //! | `driver` | the driver's file |
 //! | `launches` | calls of each function of the class `launch` |
+//! | `scheduled` | those of them that went through XQueues |
 //! | `handed_out_past` | names for which `cuGetProcAddress` gave functions not listed: how often |
 //! | `not_listed` | functions that the driver exports and the list lacks |
 //!
@@ -34,11 +35,19 @@ use crate::{driver, table};
 const VARIABLE: &str = "XSCHED_SHIM_COUNTS";
 
 static LAUNCHES: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+static SCHEDULED: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 static PAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 /// Counts a launch by the function at this place of the list.
 pub(crate) fn launch(index: usize) {
     if let Some(count) = LAUNCHES.get(index) {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts that one went through an XQueue.
+pub(crate) fn scheduled(index: usize) {
+    if let Some(count) = SCHEDULED.get(index) {
         count.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -68,19 +77,25 @@ extern "C" fn write() {
 }
 
 fn counts() -> Value {
-    let name = |index: usize| NAMES[index].to_string_lossy();
-    let launches = (0..COUNT).filter(|index| CLASSES[*index] == Class::Launch);
-    let launches = launches.map(|index| (name(index), LAUNCHES[index].load(Ordering::Relaxed)));
-    let launches: BTreeMap<_, _> = launches.filter(|(_, count)| *count > 0).collect();
+    let launches = by_name(&LAUNCHES);
     let past = PAST.try_lock().map(|past| past.clone()).unwrap_or_default();
     let driver = driver::opened().map(driver::Driver::path);
     json!({
         "pid": std::process::id(),
         "driver": driver.map(|path| path.to_string_lossy()),
         "launches": launches,
+        "scheduled": by_name(&SCHEDULED),
         "handed_out_past": past,
         "not_listed": driver.and_then(not_listed).unwrap_or_default(),
     })
+}
+
+/// What was counted of launches, by their names, without zeros.
+fn by_name(counts: &[AtomicU64; COUNT]) -> BTreeMap<String, u64> {
+    let launches = (0..COUNT).filter(|index| CLASSES[*index] == Class::Launch);
+    let count = |index: usize| counts[index].load(Ordering::Relaxed);
+    let launches = launches.filter(|index| count(*index) > 0);
+    launches.map(|index| (NAMES[index].to_string_lossy().into_owned(), count(index))).collect()
 }
 
 /// The functions that a driver exports and the list lacks, sorted; `None` if its file cannot be

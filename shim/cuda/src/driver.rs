@@ -18,7 +18,7 @@ use once_cell::race::OnceBox;
 
 use crate::environment::variable;
 use crate::table::{COUNT, NAMES, STUBS};
-use crate::{Address, Code, cache, counts, hooks, stubs};
+use crate::{Address, Code, cache, counts, engine, hooks, stubs};
 
 /// Names the driver's library.
 const VARIABLE: &str = "XSCHED_CUDA_DRIVER";
@@ -88,6 +88,7 @@ pub(crate) fn get() -> Option<&'static Driver> {
             stubs::set(index, *target);
         }
         counts::start();
+        engine::start();
     }
     Some(driver)
 }

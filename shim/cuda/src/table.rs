@@ -3,7 +3,8 @@
 
 use std::ffi::{CStr, c_void};
 
-use crate::hooks::{hook, place, signatures};
+use crate::engine::{self, Stream};
+use crate::hooks::{hook, place, signatures, stream};
 use crate::stubs::stubs;
 use crate::{Address, Code, counts, driver};
 

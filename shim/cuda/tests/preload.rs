@@ -1,17 +1,17 @@
 //! Programs in C with the interposer in front of a library in the place of CUDA's driver.
 
+mod common;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Variables of this machine that must not matter.
-const VARIABLES: [&str; 4] =
-    ["LD_PRELOAD", "LD_LIBRARY_PATH", "XSCHED_CUDA_DRIVER", "XSCHED_SHIM_COUNTS"];
+use common::{check, compile, interposer, says, with_interposer};
 
 /// What is built once for all tests: the driver, as a file of another name and as `libcuda.so.1`,
 /// and the programs.
@@ -40,51 +40,12 @@ impl Built {
     }
 }
 
-fn compile(source: &str, to: &Path, arguments: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
-    let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let mut command = Command::new(compiler);
-    command.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(to).arg(source).args(arguments);
-    let status = command.status().expect("a C compiler; install one, or set CC");
-    assert!(status.success(), "{command:?}");
-}
-
-/// The interposer, which cargo puts where it puts the tests.
-fn interposer() -> PathBuf {
-    env::current_exe().expect("a test").with_file_name("libshimcuda.so")
-}
-
-/// A program with the interposer, and without what this machine's environment says.
-fn with_interposer(program: impl AsRef<Path>) -> Command {
-    let mut command = Command::new(program.as_ref());
-    for variable in VARIABLES {
-        command.env_remove(variable);
-    }
-    command.env("LD_PRELOAD", interposer());
-    command
-}
-
 /// What a program says that opens the driver, in the way of this mode.
 fn opens(mode: &str) -> (Command, &'static Built) {
     let built = Built::get();
     let mut command = with_interposer(built.path("opens"));
     command.arg(mode).env("XSCHED_CUDA_DRIVER", built.path("libfakedriver.so"));
     (command, built)
-}
-
-fn says(command: &mut Command) -> Output {
-    let output = command.output().expect("a program");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && !text.contains("FAILED"), "{command:?}: {output:?}");
-    output
-}
-
-/// Runs it, and checks its last line and that it complains of nothing.
-fn check(command: &mut Command, last: &str) {
-    let output = says(command);
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{command:?}");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(text.lines().last(), Some(last), "{command:?}");
 }
 
 /// Runs it, and answers the counts that it leaves.

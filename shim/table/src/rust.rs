@@ -1,6 +1,6 @@
 //! The list as Rust source, for an interposer's build script.
 
-use crate::entry::{Class, Function};
+use crate::entry::{Class, DefaultStream, Function, Parameter};
 use crate::list::List;
 
 impl List {
@@ -9,9 +9,13 @@ impl List {
     /// defines.
     ///
     /// `stubs!` gets `index name;` of every function. `signatures!` gets
-    /// `class index name(parameter: type, …);` of those whose parameters are listed. Types beyond
-    /// Rust's are `Handle` for handles and pointers, and the structures `Location`, `Dim3`,
-    /// `Bytes64`, `Words3`, `Words4` and `Words8`.
+    /// `class [stream] index name(parameter: type, …);` of those whose parameters are listed. In
+    /// brackets is where a launch has its stream: `handle`, a default stream and a parameter;
+    /// `config`, the same, for a field behind the parameter; `none` and a default stream, for that
+    /// itself; or `elsewhere`. A default stream is `legacy` or `per_thread`.
+    ///
+    /// Types beyond Rust's are `Handle` for handles and pointers, and the structures `Location`,
+    /// `Dim3`, `Bytes64`, `Words3`, `Words4` and `Words8`.
     #[must_use]
     pub fn rust(&self) -> String {
         let count = self.functions.len();
@@ -23,7 +27,7 @@ impl List {
         let stubs: String =
             numbered().map(|(index, known)| format!("    {index} {};\n", known.name)).collect();
         let signatures: String =
-            numbered().filter_map(|(index, known)| signature(index, known)).collect();
+            numbered().filter_map(|(index, known)| self.signature(index, known)).collect();
         format!(
             "/// How many functions the list has.\n\
              pub(crate) const COUNT: usize = {count};\n\
@@ -38,14 +42,34 @@ impl List {
             self.left_out.prefixes
         )
     }
-}
 
-fn signature(index: usize, function: &Function) -> Option<String> {
-    let parameters = function.parameters.as_ref()?;
-    let written = parameters.iter().map(|each| format!("{}: {}", each.name, each.rust));
-    let (class, name) = (function.class.name(), &function.name);
-    // Nothing but the classes that hooks are for.
-    let hooked = function.class != Class::Forwarded;
-    let list = written.collect::<Vec<_>>().join(", ");
-    hooked.then(|| format!("    {class} {index} {name}({list});\n"))
+    fn signature(&self, index: usize, function: &Function) -> Option<String> {
+        let parameters = function.parameters.as_ref()?;
+        let written = parameters.iter().map(|each| format!("{}: {}", each.name, each.rust));
+        let (class, name) = (function.class.name(), &function.name);
+        // Nothing but the classes that hooks are for.
+        let hooked = function.class != Class::Forwarded;
+        let list = written.collect::<Vec<_>>().join(", ");
+        let stream = self.stream(function, parameters);
+        hooked.then(|| format!("    {class} [{stream}] {index} {name}({list});\n"))
+    }
+
+    /// Where a launch has its stream.
+    fn stream(&self, function: &Function, parameters: &[Parameter]) -> String {
+        if function.class != Class::Launch {
+            return String::new();
+        }
+        let default = match function.default_stream() {
+            DefaultStream::Legacy => "legacy",
+            DefaultStream::PerThread => "per_thread",
+        };
+        let named = |kind: &str| parameters.iter().find(|parameter| parameter.kind == kind);
+        let place = self.groups.get(function.group).and_then(|group| group.stream.as_deref());
+        match (named("stream"), named("*launch_config"), place) {
+            (Some(stream), ..) => format!("handle {default} {}", stream.name),
+            (None, Some(config), Some(_)) => format!("config {default} {}", config.name),
+            (None, None, Some("default")) => format!("none {default}"),
+            _ => "elsewhere".to_owned(),
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::env;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -104,8 +105,9 @@ impl Context {
 }
 
 thread_local! {
-    /// Handles of contexts; the last is current.
-    static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// Handles of contexts; the last is current. Programs may ask while they exit, so it stays.
+    static STACK: RefCell<ManuallyDrop<Vec<usize>>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
     /// Default streams of this thread, by their contexts' devices.
     static STREAMS: RefCell<HashMap<usize, PerThread>> = RefCell::new(HashMap::new());
 }
@@ -122,7 +124,7 @@ impl Drop for PerThread {
 
 /// The calling thread's stack of contexts.
 pub(crate) fn with_stack<R>(body: impl FnOnce(&mut Vec<usize>) -> R) -> R {
-    STACK.with_borrow_mut(body)
+    STACK.with_borrow_mut(|stack| body(stack))
 }
 
 /// The handle of the current context, or 0.

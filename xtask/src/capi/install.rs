@@ -63,6 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
     for name in LIBRARIES {
         link(name, &lib)?;
     }
+    interposer(&lib.join("xsched"))?;
     for (from, to) in FOLDERS {
         copy(&root().join("capi").join(from), &options.prefix.join(to))?;
     }
@@ -108,6 +109,17 @@ fn link(name: &str, lib: &Path) -> Result<()> {
     }
     command.args(SYSTEM);
     run_command(&mut command)
+}
+
+/// Builds CUDA's interposer, and puts it in a folder of its own: `ldconfig` must not find it, since
+/// it has the name of CUDA's driver.
+fn interposer(folder: &Path) -> Result<()> {
+    run_command(&mut cargo("build --release --locked -p xsched-shim-cuda"))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let to = folder.join("libshimcuda.so");
+    let built = target_dir().join("release/libshimcuda.so");
+    fs::copy(built, &to).with_context(|| format!("cannot write {}", to.display()))?;
+    Ok(())
 }
 
 /// Builds the extension module, and puts the package for Python in a folder. It finds the libraries

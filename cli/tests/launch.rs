@@ -1,0 +1,73 @@
+//! `xsched run`: programs with the interposer in front of their driver.
+
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    for variable in ["LD_PRELOAD", "XSCHED_POLICY", "XSCHED_SCHEDULER"] {
+        command.env_remove(variable);
+    }
+    command.arg("run").args(arguments).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_program_gets_what_it_needs_and_runs_as_it_is() {
+    let script = "echo $1 $XSCHED_AUTO_XQUEUE $XSCHED_POLICY $XSCHED_AUTO_XQUEUE_PRIORITY; \
+                  echo $LD_PRELOAD; exit 7";
+    let output = run(&["--class", "interactive", "--", "sh", "-c", script, "sh", "--quiet"]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(7), String::new()));
+    let text = text(&output.stdout);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("--quiet ON hpf 100"));
+    assert!(lines.next().is_some_and(|path| path.ends_with("/libshimcuda.so")), "{text}");
+}
+
+#[test]
+fn settings_reach_the_program() {
+    let script = "echo $XSCHED_POLICY $XSCHED_AUTO_XQUEUE_PRIORITY \
+                  $XSCHED_AUTO_XQUEUE_UTILIZATION $XSCHED_AUTO_XQUEUE_LEVEL";
+    let settings = ["--priority", "-5", "--share", "30", "--level", "2", "sh", "-c", script];
+    assert_eq!(text(&run(&settings).stdout), "up -5 30 2\n");
+}
+
+#[test]
+fn a_program_on_the_emulated_driver_is_scheduled() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let driver = xsched_cuda_emulated::place(folder.path()).expect("the emulated driver");
+    let (source, program) = (folder.path().join("p.c"), folder.path().join("p"));
+    let code = "int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int);\
+                int cuCtxSetCurrent(void *); int cuMemAlloc_v2(unsigned long *, unsigned long);\
+                int cuMemsetD32Async(unsigned long, unsigned, unsigned long, void *);\
+                int cuMemcpyDtoH_v2(void *, unsigned long, unsigned long);\
+                int main(void) { void *c; unsigned long p; unsigned read = 0;\
+                return cuInit(0) || cuDevicePrimaryCtxRetain(&c, 0) || cuCtxSetCurrent(c)\
+                || cuMemAlloc_v2(&p, 4) || cuMemsetD32Async(p, 7, 1, 0)\
+                || cuMemcpyDtoH_v2(&read, p, 4) || read != 7; }";
+    std::fs::write(&source, code).expect("a file");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut compile = Command::new(compiler);
+    compile.args([&source, &driver]).arg("-o").arg(&program);
+    assert!(compile.status().expect("a C compiler").success());
+    let counts = folder.path().join("counts.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    command.arg("run").arg(&program).env_remove("LD_PRELOAD").env("XSCHED_CUDA_DRIVER", &driver);
+    let output = command.env("XSCHED_SHIM_COUNTS", &counts).output().expect("it runs");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+    let counts = std::fs::read_to_string(counts).expect("counts");
+    let counts: serde_json::Value = serde_json::from_str(&counts).expect("JSON");
+    assert_eq!(counts["scheduled"]["cuMemsetD32Async"], serde_json::json!(1), "{counts}");
+}
+
+#[test]
+fn a_program_that_there_is_not_is_an_error() {
+    let output = run(&["--", "/nowhere/program"]);
+    assert_eq!(output.status.code(), Some(2));
+    let why = text(&output.stderr);
+    assert!(why.starts_with("error: cannot run /nowhere/program: "), "{why}");
+    assert_eq!(run(&[]).status.code(), Some(2));
+    assert_eq!(run(&["--priority", "256", "true"]).status.code(), Some(2));
+}

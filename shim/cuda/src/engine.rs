@@ -1,0 +1,261 @@
+//! Launches through XQueues.
+//!
+//! Every stream that a program launches into gets an XQueue at its first launch, as
+//! `XSCHED_AUTO_XQUEUE` and its companions say, or keeps the one that the program made for it. A
+//! launch is made on the calling thread, inside the call, when it is the XQueue's turn. Nothing is
+//! buffered.
+//!
+//! These launches go past: all of them unless `XSCHED_AUTO_XQUEUE` is `ON`; those in the child of a
+//! fork, within another launch, into a stream that is being captured, into the default stream of a
+//! thread, into streams of contexts other than primary ones, of functions whose stream is not
+//! known; and what the library refuses.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::environment::variable;
+use crate::preempt::{ERROR_HARDWARE, Functions, SUCCESS, XResult};
+use crate::streams::{self, Key};
+use crate::{Address, Code, captures, counts, driver, table};
+
+const VARIABLE: &str = "XSCHED_AUTO_XQUEUE";
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`.
+const LEGACY: usize = 1;
+pub(crate) const PER_THREAD: usize = 2;
+/// Where `CUlaunchConfig` has its stream.
+const STREAM_IN_CONFIG: usize = 32;
+
+const OFF: u8 = 0;
+const ON: u8 = 1;
+static STATE: AtomicU8 = AtomicU8::new(OFF);
+static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+
+thread_local! {
+    /// This thread is in a launch, or in what this library does around one.
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Where a launch goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// A stream of the program's.
+    Own(Address),
+    /// The legacy default stream of the current context.
+    Legacy,
+    /// The default stream of the calling thread.
+    PerThread,
+    /// Not known.
+    Elsewhere,
+}
+
+impl Stream {
+    /// The stream of a handle, whose null is `default`.
+    pub(crate) fn of(handle: Address, default: Self) -> Self {
+        match handle.addr() {
+            0 => default,
+            LEGACY => Self::Legacy,
+            PER_THREAD => Self::PerThread,
+            _ => Self::Own(handle),
+        }
+    }
+
+    /// The stream in a launch's configuration.
+    ///
+    /// # Safety
+    /// `config` is null or points to a `CUlaunchConfig`.
+    pub(crate) unsafe fn of_config(config: Address, default: Self) -> Self {
+        if config.is_null() {
+            return Self::Elsewhere;
+        }
+        // SAFETY: as the caller promises; the field is a handle, aligned as such.
+        Self::of(unsafe { config.byte_add(STREAM_IN_CONFIG).cast::<Address>().read() }, default)
+    }
+}
+
+/// Begins to schedule, if the environment asks for it. The driver is open.
+pub(crate) fn start() {
+    if variable(VARIABLE).is_some_and(|value| value.eq_ignore_ascii_case("on")) {
+        STATE.store(ON, Ordering::Release);
+        // SAFETY: what it calls in a child does nothing but a store.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+}
+
+extern "C" fn in_child() {
+    STATE.store(OFF, Ordering::Relaxed);
+}
+
+/// While this lives, what this thread calls of the driver goes past, and spoils no capture.
+pub(crate) struct Inside {
+    mode: c_int,
+}
+
+impl Inside {
+    /// `None` if this library does not schedule, or the thread is inside already.
+    pub(crate) fn enter() -> Option<Self> {
+        if STATE.load(Ordering::Acquire) == OFF
+            || IS_INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true)
+        {
+            return None;
+        }
+        Some(Self { mode: captures::exchange_mode(captures::RELAXED) })
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        captures::exchange_mode(self.mode);
+        let _ = IS_INSIDE.try_with(|inside| inside.set(false));
+    }
+}
+
+/// The library's functions, once it is in use.
+pub(crate) fn functions() -> Option<&'static Functions> {
+    FUNCTIONS.get()?.as_ref()
+}
+
+/// Launches something into a stream, by the function at this place of the list: what `real`
+/// answers, which is called once.
+pub(crate) fn launch(index: usize, stream: Stream, real: impl FnOnce() -> Code) -> Code {
+    if matches!(stream, Stream::PerThread | Stream::Elsewhere) {
+        return real();
+    }
+    let Some(inside) = Inside::enter() else { return real() };
+    let Some(functions) = FUNCTIONS.get_or_init(Functions::open) else {
+        STATE.store(OFF, Ordering::Relaxed);
+        drop(inside);
+        return real();
+    };
+    let queue = key(stream).and_then(|key| streams::queue(functions, key, stream));
+    let Some(xq) = queue else {
+        drop(inside);
+        return real();
+    };
+    let mut call = Call { launch: Some(real), code: None };
+    // SAFETY: the call outlives it, and is used by this thread alone.
+    unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
+    // What was refused, or dropped, is launched all the same: the program asked for it.
+    match call.code {
+        Some(code) => {
+            counts::scheduled(index);
+            code
+        }
+        None => call.launch.take().map_or(0, |launch| launch()),
+    }
+}
+
+/// What stands for a stream. `None` if it is being captured, or there is no context.
+fn key(stream: Stream) -> Option<Key> {
+    let handle = match stream {
+        Stream::Own(handle) => handle,
+        _ => ptr::null_mut(),
+    };
+    if captures::is_captured(handle) {
+        return None;
+    }
+    match stream {
+        Stream::Own(handle) => Some(Key(handle.addr())),
+        _ => Some(Key(current_context()?.addr())),
+    }
+}
+
+/// Calls a function of the driver's by its name.
+macro_rules! real {
+    ($name:literal, ($($argument:expr),*): ($($kind:ty),*)) => {{
+        static PLACE: OnceLock<usize> = OnceLock::new();
+        let place = *PLACE.get_or_init(|| table::index($name).unwrap_or(usize::MAX));
+        // SAFETY: the driver's function of this name has this signature, and what answers in its
+        // place takes any arguments.
+        let real = unsafe {
+            std::mem::transmute::<Address, unsafe extern "C" fn($($kind),*) -> Code>(
+                driver::real(place),
+            )
+        };
+        // SAFETY: what it writes to is the caller's.
+        unsafe { real($($argument),*) }
+    }};
+}
+pub(crate) use real;
+
+/// The context that is current on this thread.
+pub(crate) fn current_context() -> Option<Address> {
+    let mut context = ptr::null_mut();
+    let code = real!(c"cuCtxGetCurrent", (&raw mut context): (*mut Address));
+    (code == 0 && !context.is_null()).then_some(context)
+}
+
+/// A stream's priority; 0 if the driver does not say.
+pub(crate) fn priority(stream: Address) -> c_int {
+    let mut priority = 0;
+    let code = real!(c"cuStreamGetPriority", (stream, &raw mut priority): (Address, *mut c_int));
+    if code == 0 { priority } else { 0 }
+}
+
+/// The device of the context that is current on this thread; −1 if there is none.
+pub(crate) fn current_device() -> c_int {
+    let mut device = -1;
+    let code = real!(c"cuCtxGetDevice", (&raw mut device): (*mut c_int));
+    if code == 0 { device } else { -1 }
+}
+
+/// A launch, and what came of it.
+struct Call<F> {
+    launch: Option<F>,
+    code: Option<Code>,
+}
+
+impl<F: FnOnce() -> Code> Call<F> {
+    /// What runs a call of this type.
+    fn run_of(_: &Self) -> crate::preempt::Launch {
+        Self::run
+    }
+
+    /// # Safety
+    /// `data` is a call, which nothing else uses meanwhile.
+    unsafe extern "C" fn run(_: u64, data: Address) -> XResult {
+        // SAFETY: as the caller promises.
+        let call = unsafe { &mut *data.cast::<Self>() };
+        let Some(launch) = call.launch.take() else { return ERROR_HARDWARE };
+        let code = launch();
+        call.code = Some(code);
+        if code == 0 { SUCCESS } else { ERROR_HARDWARE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_uint;
+
+    use super::*;
+
+    #[test]
+    fn streams_are_known_by_their_handles() {
+        let handle = |address| ptr::without_provenance_mut::<std::ffi::c_void>(address);
+        let of = |address| Stream::of(handle(address), Stream::Legacy);
+        assert_eq!([of(0), of(1), of(2)], [Stream::Legacy, Stream::Legacy, Stream::PerThread]);
+        assert_eq!(of(77), Stream::Own(handle(77)));
+        assert_eq!(Stream::of(handle(0), Stream::PerThread), Stream::PerThread);
+    }
+
+    #[test]
+    fn a_configuration_has_its_stream_behind_seven_numbers() {
+        #[repr(C)]
+        struct Config {
+            numbers: [c_uint; 7],
+            stream: Address,
+            attributes: Address,
+            count: c_uint,
+        }
+        let stream = ptr::without_provenance_mut(99);
+        let mut config = Config { numbers: [1; 7], stream, attributes: ptr::null_mut(), count: 0 };
+        let at: Address = (&raw mut config).cast();
+        // SAFETY: it is a configuration.
+        assert_eq!(unsafe { Stream::of_config(at, Stream::Legacy) }, Stream::Own(stream));
+        // SAFETY: it is null.
+        let of_null = unsafe { Stream::of_config(ptr::null_mut(), Stream::Legacy) };
+        assert_eq!(of_null, Stream::Elsewhere);
+    }
+}

@@ -1,0 +1,157 @@
+//! `libpreempt.so`, which schedules: the one that the process has, or else the one beside this
+//! library, or in the folder above.
+//!
+//! It is opened at the first launch that is to be scheduled, and not before. A program that uses
+//! XQueues itself has it already, so the process has one scheduler.
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{Address, driver};
+
+/// `XResult`.
+pub(crate) type XResult = c_int;
+/// `kXSchedSuccess`.
+pub(crate) const SUCCESS: XResult = 0;
+/// `kXSchedErrorHardware`.
+pub(crate) const ERROR_HARDWARE: XResult = 1;
+
+const NAME: &CStr = c"libpreempt.so";
+
+/// A launch, called with its XQueue's hardware queue and its data.
+pub(crate) type Launch = unsafe extern "C" fn(hwq: u64, data: Address) -> XResult;
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal ($($kind:ty),*);)*) => {
+        /// What is called of the library.
+        #[derive(Debug)]
+        pub(crate) struct Functions {
+            $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($kind),*) -> XResult,)*
+            last_error: unsafe extern "C" fn() -> *const c_char,
+        }
+
+        impl Functions {
+            fn find(library: Address) -> Option<Self> {
+                $(
+                    let address = symbol(library, $symbol)?;
+                    // SAFETY: the library has it with this signature: they are of one version.
+                    let $name = unsafe {
+                        std::mem::transmute::<Address, unsafe extern "C" fn($($kind),*) -> XResult>(
+                            address,
+                        )
+                    };
+                )*
+                let address = symbol(library, c"XSchedGetLastErrorString")?;
+                // SAFETY: as above.
+                let last_error = unsafe {
+                    std::mem::transmute::<Address, unsafe extern "C" fn() -> *const c_char>(address)
+                };
+                Some(Self { $($name,)* last_error })
+            }
+        }
+    };
+}
+
+functions! {
+    /// Says where the driver is.
+    driver = c"xsched_private_cuda_driver" (*const c_char);
+    /// Whether streams are to get XQueues: 1 or 0.
+    interposed = c"xsched_private_interposed" ();
+    /// The hardware queue of a stream of the current context.
+    queue = c"xsched_private_cuda_any_queue" (*mut u64, Address);
+    /// The XQueue of a hardware queue.
+    auto_queue = c"xsched_private_auto_queue" (*mut u64, u64);
+    /// Launches when it is an XQueue's turn.
+    launch = c"xsched_private_launch" (u64, Launch, Address);
+    /// Sets an XQueue's priority.
+    priority = c"XHintPriority" (u64, c_int);
+    /// Waits until everything in an XQueue has run.
+    wait_all = c"XQueueWaitAll" (u64);
+    /// Ends an XQueue, once what was launched has run.
+    end_queue = c"XQueueDestroy" (u64);
+    /// Ends a hardware queue.
+    end_hardware = c"HwQueueDestroy" (u64);
+    /// Forgets a device.
+    forget = c"xsched_private_cuda_forget" (c_int);
+}
+
+impl Functions {
+    /// Opens the library, and tells it of the driver. `None` if it is not to be used, or cannot be,
+    /// of which one line on standard error says why.
+    pub(crate) fn open() -> Option<Self> {
+        let driver = driver::opened()?.path().as_os_str().as_bytes();
+        let driver = CString::new(driver).ok()?;
+        let library = library().or_else(|| {
+            complain(&format!("no {} beside the interposer", NAME.to_string_lossy()));
+            None
+        })?;
+        let Some(found) = Self::find(library) else {
+            complain(&format!("{} is of another version", NAME.to_string_lossy()));
+            return None;
+        };
+        // SAFETY: it may be called at any time.
+        if unsafe { (found.interposed)() } == 0 {
+            return None;
+        }
+        // SAFETY: the path ends with zero.
+        if unsafe { (found.driver)(driver.as_ptr()) } != SUCCESS {
+            found.complain_of_last();
+            return None;
+        }
+        Some(found)
+    }
+
+    /// Says once that the last call of this thread failed.
+    pub(crate) fn complain_of_last(&self) {
+        // SAFETY: the text ends with zero, and stays until this thread's next call that fails.
+        let why = unsafe { CStr::from_ptr((self.last_error)()) };
+        complain(&why.to_string_lossy());
+    }
+}
+
+fn complain(why: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!("xsched: a stream of CUDA runs unscheduled: {why}");
+    }
+}
+
+fn symbol(library: Address, name: &CStr) -> Option<Address> {
+    // SAFETY: the library is open, and the name ends with zero.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// The library's handle, which is never closed.
+fn library() -> Option<Address> {
+    let open = |name: &CStr, flags| {
+        // SAFETY: the name ends with zero. What the library runs when it is loaded is its own.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | flags) };
+        (!handle.is_null()).then_some(handle)
+    };
+    let there = open(NAME, libc::RTLD_NOLOAD);
+    there.or_else(|| {
+        let own = own_path()?;
+        let mut folders = own.ancestors().skip(1).take(2);
+        folders.find_map(|folder| {
+            let path = folder.join(NAME.to_str().ok()?);
+            open(&CString::new(path.into_os_string().into_vec()).ok()?, libc::RTLD_LOCAL)
+        })
+    })
+}
+
+/// Where this library is.
+fn own_path() -> Option<PathBuf> {
+    let mut about = MaybeUninit::<libc::Dl_info>::uninit();
+    let here = own_path as *const libc::c_void;
+    // SAFETY: it may be asked for any address, and what it writes to is ours.
+    if unsafe { libc::dladdr(here, about.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: it was written. The name ends with zero, and stays while this library is loaded.
+    let name = unsafe { CStr::from_ptr(about.assume_init().dli_fname) };
+    Path::new(OsStr::from_bytes(name.to_bytes())).canonicalize().ok()
+}

@@ -1,0 +1,153 @@
+//! The streams that have XQueues.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use hashbrown::HashMap;
+
+use crate::engine::{self, Inside, Stream};
+use crate::preempt::{Functions, SUCCESS};
+use crate::{Address, captures};
+
+/// What stands for a stream: its handle, or, for a legacy default stream, its context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key(pub(crate) usize);
+
+/// A stream's queues.
+#[derive(Clone, Copy, Debug)]
+struct Queues {
+    hwq: u64,
+    /// 0 if it cannot have one.
+    xq: u64,
+    device: c_int,
+}
+
+static KNOWN: RwLock<Option<HashMap<Key, Queues>>> = RwLock::new(None);
+/// Locked while a stream gets its queues, so that it gets them once.
+static MAKING: Mutex<()> = Mutex::new(());
+/// Changes when a stream ends, whose handle may be another's after that.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The stream that this thread launched into last, when that was, and its XQueue.
+    static LAST: Cell<(usize, u64, u64)> = const { Cell::new((0, 0, 0)) };
+}
+
+/// The XQueue of a stream, made if it has none; `None` if it cannot have one, or not now.
+pub(crate) fn queue(functions: &Functions, key: Key, stream: Stream) -> Option<u64> {
+    let ended = ENDED.load(Ordering::Acquire);
+    let (last, when, xq) = LAST.get();
+    if (last, when) == (key.0, ended) {
+        return Some(xq);
+    }
+    let found = find(key).or_else(|| make(functions, key, stream))?;
+    if found.xq == 0 {
+        return None;
+    }
+    LAST.set((key.0, ended, found.xq));
+    Some(found.xq)
+}
+
+fn find(key: Key) -> Option<Queues> {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    known.as_ref()?.get(&key).copied()
+}
+
+fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
+    // What a new queue asks the driver for would spoil a capture.
+    if captures::are_any() {
+        return None;
+    }
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(there) = find(key) {
+        return Some(there);
+    }
+    let handle = match stream {
+        Stream::Own(handle) => handle,
+        _ => std::ptr::null_mut(),
+    };
+    let (mut hwq, mut xq) = (0, 0);
+    // SAFETY: the places may be written to. The stream is alive, as the program promises, and its
+    // queues end before it does.
+    let code = unsafe {
+        match (functions.queue)(&raw mut hwq, handle) {
+            SUCCESS => (functions.auto_queue)(&raw mut xq, hwq),
+            refused => refused,
+        }
+    };
+    if code != SUCCESS {
+        functions.complain_of_last();
+    } else if xq != 0 && !handle.is_null() {
+        set_priority(functions, xq, handle);
+    }
+    let made = Queues { hwq, xq, device: engine::current_device() };
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    known.get_or_insert_default().insert(key, made);
+    Some(made)
+}
+
+/// Gives an XQueue its stream's priority, unless the environment says one. CUDA counts downwards.
+fn set_priority(functions: &Functions, xq: u64, stream: Address) {
+    let priority = engine::priority(stream);
+    if priority != 0 && crate::environment::variable("XSCHED_AUTO_XQUEUE_PRIORITY").is_none() {
+        // SAFETY: any handle and number may be given.
+        unsafe { (functions.priority)(xq, priority.saturating_neg()) };
+    }
+}
+
+/// Ends the queues of the streams of which this says so, before the streams end.
+fn end(is_one: impl Fn(Key, &Queues) -> bool) {
+    let Some(_inside) = Inside::enter() else { return };
+    let Some(functions) = engine::functions() else { return };
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(known_now) = known.as_mut() else { return };
+    let gone: Vec<_> = known_now.extract_if(|key, queues| is_one(*key, queues)).collect();
+    ENDED.fetch_add(u64::from(!gone.is_empty()), Ordering::AcqRel);
+    drop(known);
+    for (_, queues) in gone {
+        // SAFETY: any handles may be given.
+        unsafe {
+            if queues.xq != 0 {
+                (functions.end_queue)(queues.xq);
+            }
+            if queues.hwq != 0 {
+                (functions.end_hardware)(queues.hwq);
+            }
+        }
+    }
+}
+
+/// Waits until what was launched into a stream has run, so that nothing here touches it until the
+/// next launch: a stream that is captured bears no question. A stream without a queue is not waited
+/// for.
+pub(crate) fn settle(stream: Address) {
+    let Some(_inside) = Inside::enter() else { return };
+    let key = if stream.addr() > engine::PER_THREAD {
+        Some(Key(stream.addr()))
+    } else {
+        engine::current_context().map(|context| Key(context.addr()))
+    };
+    let queues = key.and_then(find).filter(|queues| queues.xq != 0);
+    if let (Some(queues), Some(functions)) = (queues, engine::functions()) {
+        // SAFETY: any handle may be given.
+        unsafe { (functions.wait_all)(queues.xq) };
+    }
+}
+
+/// A stream is about to end. What was launched into it is waited for.
+pub(crate) fn end_stream(stream: Address) {
+    if stream.addr() > 2 {
+        end(|key, _| key.0 == stream.addr());
+    }
+}
+
+/// The primary context of a device is about to end.
+pub(crate) fn end_device(device: c_int) {
+    end(|_, queues| queues.device == device);
+    if let (Some(_inside), Some(functions)) = (Inside::enter(), engine::functions()) {
+        // SAFETY: any number may be given.
+        unsafe { (functions.forget)(device) };
+    }
+}
