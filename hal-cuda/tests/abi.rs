@@ -154,6 +154,7 @@ fn functions_are_declared_the_same() {
             error_text = cuGetErrorString(_, _);
         }
         optional {
+            capture_mode = cuThreadExchangeStreamCaptureMode(_);
             stream_wait = cuStreamWaitValue32_v2(_, _, _, _);
             function_load = cuFuncLoad(_);
             capture_begin = cuStreamBeginCapture_v2(_, _);

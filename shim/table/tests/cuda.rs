@@ -78,3 +78,22 @@ fn the_functions_that_frameworks_call_have_their_classes() {
         assert_eq!(find(&list, name).class, class, "{name}");
     }
 }
+
+#[test]
+fn launches_say_where_their_stream_is() {
+    let rust = list().rust();
+    for (function, place) in [
+        ("cuLaunchKernel", "handle legacy stream"),
+        ("cuLaunchKernel_ptsz", "handle per_thread stream"),
+        ("cuLaunchKernelEx", "config legacy config"),
+        ("cuLaunchKernelEx_ptsz", "config per_thread config"),
+        ("cuMemcpyHtoD_v2", "none legacy"),
+        ("cuMemcpyHtoD_v2_ptds", "none per_thread"),
+        ("cuEGLStreamConsumerAcquireFrame", "elsewhere"),
+        ("cuLaunchCooperativeKernelMultiDevice", "elsewhere"),
+    ] {
+        let name = format!(" {function}(");
+        let line = rust.lines().find(|line| line.contains(&name)).expect("a signature");
+        assert!(line.trim().starts_with(&format!("launch [{place}] ")), "{line}");
+    }
+}

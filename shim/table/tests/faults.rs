@@ -80,7 +80,7 @@ fn a_list_without_faults_is_read() {
 fn it_is_written_as_rust_and_as_markdown() {
     let list = List::parse(GOOD).expect("a list");
     let rust = list.rust();
-    let signature = "launch 2 run(config: Handle, at: *mut u64, n: usize);";
+    let signature = "launch [elsewhere] 2 run(config: Handle, at: *mut u64, n: usize);";
     for part in ["COUNT: usize = 5", "c\"bAsk_v2\"", "Class::Launch", "4 zAsk;", signature] {
         assert!(rust.contains(part), "{part}: {rust}");
     }
