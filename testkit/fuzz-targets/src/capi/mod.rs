@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use self::calls::Caller;
 use self::pool::pool;
-use preempt::hint::{XHintPriority, XHintUtilization};
+use preempt::hint::{XHintLaxity, XHintPriority, XHintUtilization};
+use preempt::types::NO_LAXITY;
 use preempt::xqueue::XQueueResume;
 
 /// Calls of a sequence at most.
@@ -55,6 +56,8 @@ fn rescue() {
                     XQueueResume(xq, 0);
                     XHintPriority(xq, 0);
                     XHintUtilization(xq, 100);
+                    // Both its priorities may be the one at which nothing runs.
+                    XHintLaxity(xq, NO_LAXITY, 0, 0);
                 }
             }
         });
