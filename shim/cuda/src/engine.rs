@@ -162,7 +162,8 @@ fn key(stream: Stream) -> Option<Key> {
     }
 }
 
-/// Calls a function of the driver's by its name.
+/// Calls a function of the driver's by its name, whose place in the list is looked up once. The
+/// caller sees to what the driver asks for.
 macro_rules! real {
     ($name:literal, ($($argument:expr),*): ($($kind:ty),*)) => {{
         static PLACE: OnceLock<usize> = OnceLock::new();
@@ -174,7 +175,7 @@ macro_rules! real {
                 driver::real(place),
             )
         };
-        // SAFETY: what it writes to is the caller's.
+        // SAFETY: as the caller of the macro sees to it.
         unsafe { real($($argument),*) }
     }};
 }

@@ -3,8 +3,10 @@
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
+use std::sync::OnceLock;
 
-use crate::{Address, Code, captures, driver, engine, streams, table};
+use crate::engine::{self, real};
+use crate::{Address, Code, captures, driver, streams, table};
 
 /// The handle of a stream whose null is the default stream of the thread.
 fn of_thread(stream: Address) -> Address {
@@ -27,13 +29,7 @@ macro_rules! hooks {
             /// # Safety
             /// As of the driver's function.
             pub(super) unsafe extern "C" fn call($($parameter: $kind),*) -> Code {
-                type Signature = unsafe extern "C" fn($($kind),*) -> Code;
-                let real = driver::real(table::index($names).unwrap_or(usize::MAX));
-                // SAFETY: the driver's function of this name has this signature, and what answers
-                // in its place takes any arguments.
-                let real = unsafe { std::mem::transmute::<Address, Signature>(real) };
-                // SAFETY: the caller promises what the driver asks for.
-                let $next = || unsafe { real($($parameter),*) };
+                let $next = || real!($names, ($($parameter),*): ($($kind),*));
                 $does
             }
         })*

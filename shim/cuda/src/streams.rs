@@ -124,10 +124,11 @@ fn end(is_one: impl Fn(Key, &Queues) -> bool) {
 /// for.
 pub(crate) fn settle(stream: Address) {
     let Some(_inside) = Inside::enter() else { return };
-    let key = if stream.addr() > engine::PER_THREAD {
-        Some(Key(stream.addr()))
-    } else {
-        engine::current_context().map(|context| Key(context.addr()))
+    let key = match Stream::of(stream, Stream::Legacy) {
+        Stream::Own(handle) => Some(Key(handle.addr())),
+        Stream::Legacy => engine::current_context().map(|context| Key(context.addr())),
+        // They have none.
+        Stream::PerThread | Stream::Elsewhere => None,
     };
     let queues = key.and_then(find).filter(|queues| queues.xq != 0);
     if let (Some(queues), Some(functions)) = (queues, engine::functions()) {
@@ -138,8 +139,8 @@ pub(crate) fn settle(stream: Address) {
 
 /// A stream is about to end. What was launched into it is waited for.
 pub(crate) fn end_stream(stream: Address) {
-    if stream.addr() > 2 {
-        end(|key, _| key.0 == stream.addr());
+    if let Stream::Own(handle) = Stream::of(stream, Stream::Legacy) {
+        end(|key, _| key.0 == handle.addr());
     }
 }
 
