@@ -1,0 +1,70 @@
+"""What the programs share: requests with their times, and a digest of what came out.
+
+The programs know nothing of the scheduler. Each prints one line of JSON.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import time
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def digest(values):
+    """The SHA-256 of arrays (anything that numpy takes), in hexadecimal."""
+    import numpy
+
+    state = hashlib.sha256()
+    for value in values:
+        state.update(numpy.ascontiguousarray(value).tobytes())
+    return state.hexdigest()[:16]
+
+
+def times(request, count, warm=5):
+    """Milliseconds of each of `count` calls, after `warm` that are not counted."""
+    for _ in range(warm):
+        request()
+    measured = []
+    for _ in range(count):
+        begin = time.perf_counter_ns()
+        request()
+        measured.append((time.perf_counter_ns() - begin) / 1e6)
+    return measured
+
+
+def report(output, measured=()):
+    """Prints what the program is compared by: its output's digest, and its times."""
+    ranked = sorted(measured)
+    line = {"digest": output, "samples": len(ranked)}
+    if ranked:
+        line["p50_ms"] = round(ranked[len(ranked) // 2], 4)
+        line["mean_ms"] = round(sum(ranked) / len(ranked), 4)
+    print(json.dumps(line))
+    sys.stdout.flush()
+
+
+def torch_of(seed=1):
+    """PyTorch with a seed, and algorithms that give the same bits each time."""
+    import torch
+
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+    return torch
+
+
+def bert(torch, size="base"):
+    """A BERT with random weights in evaluation mode, and a request of 384 tokens for it."""
+    from transformers import BertConfig, BertModel
+
+    sizes = {
+        "base": {},
+        "large": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+                  "intermediate_size": 4096},
+    }
+    model = BertModel(BertConfig(**sizes[size])).cuda().eval()
+    tokens = torch.randint(0, 30000, (1, 384), device="cuda")
+    return model, tokens
