@@ -26,8 +26,6 @@ pub(crate) struct Command {
 pub(crate) enum Does {
     /// Calls a function that launches something.
     Launch(Launch, usize),
-    /// Calls a function that launches something, on the thread that submitted it, which waits.
-    LaunchHere(Launch, usize),
     /// Calls a function on the thread of the host device's queue.
     Run(Launch, usize),
     /// Keeps the host device busy for so many iterations of its loop.
@@ -40,9 +38,6 @@ const ON_DEVICE: NonZeroUsize = match NonZeroUsize::new(!(usize::MAX >> 1)) {
     None => NonZeroUsize::MIN,
 };
 
-/// What marks functions for the thread that submitted them. No function has this bit either.
-const HERE: usize = ON_DEVICE.get() >> 1;
-
 fn address(function: Launch) -> NonZeroUsize {
     // A function's address is never null.
     NonZeroUsize::new((function as *const ()).expose_provenance()).unwrap_or(ON_DEVICE)
@@ -52,11 +47,6 @@ impl Command {
     /// Calls a function that launches something.
     pub(crate) fn callback(function: Launch, data: *mut c_void) -> Self {
         Self { function: address(function), data: data.expose_provenance() }
-    }
-
-    /// Calls a function that launches something, on the thread that submits it and waits for that.
-    pub(crate) fn here(function: Launch, data: *mut c_void) -> Self {
-        Self { function: address(function) | HERE, data: data.expose_provenance() }
     }
 
     /// Calls a function on the thread of the host device's queue.
@@ -74,15 +64,13 @@ impl Command {
         if self.function == ON_DEVICE {
             return Does::Compute(self.data as u64);
         }
-        let address = self.function.get() & !(ON_DEVICE.get() | HERE);
+        let address = self.function.get() & !ON_DEVICE.get();
         let function: *const () = std::ptr::with_exposed_provenance(address);
         // SAFETY: it is not alone with the mark, so it was a function of this type when the command
         // was made.
         let function = unsafe { std::mem::transmute::<*const (), Launch>(function) };
         if self.is_for_host() {
             Does::Run(function, self.data)
-        } else if self.function.get() & HERE != 0 {
-            Does::LaunchHere(function, self.data)
         } else {
             Does::Launch(function, self.data)
         }
@@ -140,32 +128,6 @@ pub(crate) fn call(function: Launch, hwq: HwQueueHandle, data: usize) -> XResult
     code
 }
 
-thread_local! {
-    /// The data of the command that this thread submits and waits for; 0 if there is none.
-    static SUBMITTED: Cell<usize> = const { Cell::new(0) };
-}
-
-/// While this lives, this thread submits a command with this data, or waits for it.
-#[derive(Debug)]
-pub(crate) struct Submitting(usize);
-
-impl Submitting {
-    pub(crate) fn of(data: *mut c_void) -> Self {
-        Self(SUBMITTED.replace(data.addr()))
-    }
-}
-
-impl Drop for Submitting {
-    fn drop(&mut self) {
-        SUBMITTED.set(self.0);
-    }
-}
-
-/// Whether this thread has submitted the command with this data, and waits for it.
-pub(crate) fn is_submitter(data: usize) -> bool {
-    SUBMITTED.try_with(Cell::get).is_ok_and(|submitted| submitted == data)
-}
-
 /// Whether this thread is in a callback, where it must not wait for queues.
 pub(crate) fn is_inside_callback() -> bool {
     INSIDE.try_with(Cell::get).is_ok_and(|(after, depth)| depth > 0 && after == forks())
@@ -193,15 +155,6 @@ mod tests {
         assert!(!is_inside_callback());
         assert!(!command.is_for_host());
         assert!(matches!(Command::compute(77).does(), Does::Compute(77)));
-        let here = Command::here(sum, std::ptr::without_provenance_mut(4));
-        let Does::LaunchHere(function, data) = here.does() else { panic!("here") };
-        assert_eq!(call(function, 3, data), 107);
-        assert!(!here.is_for_host() && !is_submitter(4));
-        {
-            let _submitting = Submitting::of(std::ptr::without_provenance_mut(4));
-            assert!(is_submitter(4) && !is_submitter(5));
-        }
-        assert!(!is_submitter(4));
         let command = Command::on_device(sum, std::ptr::without_provenance_mut(4));
         let Does::Run(function, data) = command.does() else { panic!("on the device") };
         assert_eq!(call(function, 3, data), 107);

@@ -298,13 +298,13 @@ pub unsafe extern "C" fn xsched_private_loaded(
 }
 
 fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
-    // What is launched is the program's, and its arguments with it: it waits until they were read.
-    let blocking = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
+    // Interposers launch on the program's threads.
+    let flags = XQueueCreateFlag::kQueueCreateFlagSubmitterLaunches as i64;
     let lower = |refusal: Refusal| {
         tracing::info!("a stream's XQueue is not at level {}: {}", auto.level, refusal.why);
         Ok(())
     };
-    let handle = create(process, hwq, auto.level, blocking, lower)?;
+    let handle = create(process, hwq, auto.level, flags, lower)?;
     done(XQueueSetLaunchConfig(handle, auto.threshold, auto.batch))?;
     if let Some(priority) = auto.priority {
         done(crate::hint::XHintPriority(handle, priority))?;

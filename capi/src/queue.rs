@@ -10,13 +10,13 @@ use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_core::window::WindowConfig;
 
-use crate::command::{Command, Launch, Submitting, call, is_inside_callback};
+use crate::command::{Command, Launch, is_inside_callback};
 use crate::commands::Commands;
 use crate::hwqueue::HwQueue;
 use crate::refusal::{Answer, Refusal};
 use crate::side::{End, Side};
 use crate::thread::this_thread;
-use crate::types::{XQueueSuspendFlag, XResult, XResultValue};
+use crate::types::XQueueSuspendFlag;
 
 /// Threshold and batch at first.
 pub(crate) const WINDOW: (i64, i64) = (16, 8);
@@ -111,8 +111,7 @@ impl Queue {
             Ok(number) => {
                 commands.submitted(raw, self.handle, number);
                 if self.blocks {
-                    // No callback of these is left to this thread.
-                    self.wait_launched(number, || XResult::kXSchedErrorNotAllowed as XResultValue);
+                    self.wait_launched(number);
                 }
                 Ok(())
             }
@@ -124,14 +123,10 @@ impl Queue {
     }
 
     /// Has a callback called on this thread when it is its turn, and returns after that, or when it
-    /// will never be called. `data` is not null.
+    /// will never be called.
     pub(crate) fn launch_here(&self, function: Launch, data: *mut c_void) -> Answer {
         self.may_wait("it would wait for the launch")?;
-        self.side.tell();
-        let _submitting = Submitting::of(data);
-        let number = self.submit_command(Command::here(function, data))?;
-        let data = data.expose_provenance();
-        self.wait_launched(number, || call(function, self.hwq.handle, data));
+        self.xq.launch_here(Command::callback(function, data)).map_err(|_| lost())?;
         Ok(())
     }
 
@@ -170,10 +165,10 @@ impl Queue {
         Ok(())
     }
 
-    fn wait_launched(&self, number: u64, call: impl Fn() -> XResultValue) {
+    fn wait_launched(&self, number: u64) {
         let Some(ticket) = self.xq.ticket_of(number) else { return };
         let over = || self.xq.wait_timeout(ticket, Duration::ZERO) != Err(WaitError::Timeout);
-        self.side.wait_launched(number, over, call);
+        self.side.wait_launched(number, over);
     }
 
     /// Waits for a command that was submitted.

@@ -22,7 +22,7 @@ pub(crate) struct Side {
     /// Commands launched.
     launched: AtomicU64,
     /// Submitting calls wait for launches, so launches are announced.
-    tells: AtomicBool,
+    tells: bool,
     turn: Mutex<Turn>,
     bell: Condvar,
     /// There are failures that have not been reported as completions.
@@ -39,20 +39,6 @@ struct Turn {
     running: Option<u64>,
     /// Commands that are over without a launch. Their callbacks must not be called any more.
     given_up: Vec<u64>,
-    /// Where the callback that runs stands, if the thread that submitted it calls it.
-    here: Here,
-}
-
-/// A callback that only the thread may call that submitted it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Here {
-    /// There is none.
-    #[default]
-    None,
-    /// The thread is to call that of the command with this number.
-    Asked(u64),
-    /// The thread has called it, and this is what it answered.
-    Answered(XResultValue),
 }
 
 /// Tells when the last holder of a queue's side has let go. No model waits for it.
@@ -94,7 +80,7 @@ impl Side {
         Self {
             hwq,
             launched: AtomicU64::new(0),
-            tells: AtomicBool::new(tells),
+            tells,
             turn: Mutex::default(),
             bell: Condvar::new(),
             any_unreported: AtomicBool::new(false),
@@ -108,11 +94,6 @@ impl Side {
         Arc::clone(&self.end)
     }
 
-    /// From now on threads can wait for launches: of commands that are submitted after this.
-    pub(crate) fn tell(&self) {
-        self.tells.store(true, Ordering::Release);
-    }
-
     fn turn(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,24 +105,17 @@ impl Side {
     /// The command with this number was launched, or could not be.
     pub(crate) fn note_launch(&self, number: u64) {
         self.launched.store(number + 1, Ordering::Release);
-        if self.tells.load(Ordering::Acquire) {
+        if self.tells {
             drop(self.turn());
             self.bell.notify_all();
         }
     }
 
     /// Calls the callback of a command, unless the call that submitted it has returned without it.
-    /// Without `call` the thread that submitted it does, in [`Side::wait_launched`], and this waits
-    /// for it.
-    pub(crate) fn run(
-        &self,
-        number: u64,
-        call: Option<impl FnOnce() -> XResultValue>,
-    ) -> XResultValue {
-        let call = match call {
-            Some(call) if !self.tells.load(Ordering::Acquire) => return call(),
-            other => other,
-        };
+    pub(crate) fn run(&self, number: u64, call: impl FnOnce() -> XResultValue) -> XResultValue {
+        if !self.tells {
+            return call();
+        }
         let mut turn = self.turn();
         let is_over = turn.given_up.contains(&number);
         // Commands are launched in order, so those before this one are done with.
@@ -150,56 +124,25 @@ impl Side {
             return XResult::kXSchedErrorNotAllowed as XResultValue;
         }
         turn.running = Some(number);
-        let answer = match call {
-            Some(call) => {
-                drop(turn);
-                call()
-            }
-            None => self.ask(turn, number),
-        };
+        drop(turn);
+        let answer = call();
         self.turn().running = None;
         self.bell.notify_all();
         answer
     }
 
-    /// Has the thread that submitted a command call its callback.
-    fn ask(&self, mut turn: MutexGuard<'_, Turn>, number: u64) -> XResultValue {
-        turn.here = Here::Asked(number);
-        self.bell.notify_all();
-        loop {
-            if let Here::Answered(answer) = turn.here {
-                turn.here = Here::None;
-                return answer;
-            }
-            turn = self.bell.wait(turn).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
     /// Waits until a command was launched, or will never be: neither then does its callback run,
-    /// nor will it be called. `is_over` may launch commands. If the callback is to be called here,
-    /// `call` does that.
+    /// nor will it be called. `is_over` may launch commands.
     ///
     /// A command is over also when its device is lost, and meanwhile another thread may be in its
     /// callback, or about to call it.
-    pub(crate) fn wait_launched(
-        &self,
-        number: u64,
-        is_over: impl Fn() -> bool,
-        call: impl Fn() -> XResultValue,
-    ) {
+    pub(crate) fn wait_launched(&self, number: u64, is_over: impl Fn() -> bool) {
         let launched = || self.launched.load(Ordering::Acquire) > number;
         while !launched() {
             let is_over = is_over();
             let mut turn = self.turn();
             if launched() {
                 return;
-            }
-            if turn.here == Here::Asked(number) {
-                drop(turn);
-                let answer = call();
-                self.turn().here = Here::Answered(answer);
-                self.bell.notify_all();
-                continue;
             }
             if is_over && turn.running != Some(number) {
                 turn.given_up.push(number);
@@ -286,17 +229,14 @@ mod tests {
         let (started, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                side.run(
-                    0,
-                    Some(|| {
-                        started.store(true, Ordering::Release);
-                        std::thread::sleep(Duration::from_millis(20));
-                        ended.store(true, Ordering::Release);
-                        0
-                    }),
-                )
+                side.run(0, || {
+                    started.store(true, Ordering::Release);
+                    std::thread::sleep(Duration::from_millis(20));
+                    ended.store(true, Ordering::Release);
+                    0
+                })
             });
-            side.wait_launched(0, || started.load(Ordering::Acquire), || 1);
+            side.wait_launched(0, || started.load(Ordering::Acquire));
             assert!(ended.load(Ordering::Acquire));
         });
     }
@@ -304,9 +244,9 @@ mod tests {
     #[test]
     fn a_command_whose_submitter_was_told_that_it_is_over_is_not_called() {
         let side = Side::new(1, true);
-        side.wait_launched(0, || true, || 1);
-        assert_ne!(side.run(0, Some(|| unreachable!("it is over"))), 0);
-        assert_eq!(side.run(1, Some(|| 0)), 0);
+        side.wait_launched(0, || true);
+        assert_ne!(side.run(0, || unreachable!("it is over")), 0);
+        assert_eq!(side.run(1, || 0), 0);
         assert!(side.turn().given_up.is_empty());
     }
 
@@ -327,9 +267,9 @@ mod tests {
             side.note_launch(0);
             false
         };
-        side.wait_launched(0, launches, || 1);
+        side.wait_launched(0, launches);
         // What is launched, or over, is not waited for.
-        side.wait_launched(0, || unreachable!("it was launched"), || 1);
-        side.wait_launched(9, || true, || 1);
+        side.wait_launched(0, || unreachable!("it was launched"));
+        side.wait_launched(9, || true);
     }
 }

@@ -7,13 +7,11 @@ fn main() -> Result<(), String> {
         "xsched_private_interposed",
         "xsched_private_loaded",
         "xsched_private_auto_queue",
+        "xsched_private_launch",
         "xsched_private_hip_queue_create",
         "XQueueDestroy",
-        "XQueueSubmit",
         "XHintPriority",
         "HwQueueDestroy",
-        "HwCommandCreateCallback",
-        "HwCommandDestroy",
         "XSchedGetLastErrorString",
     ];
     link_with_stub("libshimhip.so", &functions)

@@ -7,12 +7,10 @@ fn main() -> Result<(), String> {
         "xsched_private_interposed",
         "xsched_private_loaded",
         "xsched_private_auto_queue",
+        "xsched_private_launch",
         "XQueueDestroy",
-        "XQueueSubmit",
         "XQueueWaitAll",
         "XHintPriority",
-        "HwCommandCreateCallback",
-        "HwCommandDestroy",
         "XSchedGetLastErrorString",
     ];
     link_with_stub("libshimhost.so", &functions)

@@ -37,15 +37,10 @@ unsafe extern "C" {
     fn xsched_private_interposed() -> c_int;
     fn xsched_private_loaded(name: *const c_char, not: *const c_void) -> *mut c_void;
     fn xsched_private_auto_queue(xq: *mut u64, hwq: u64) -> XResult;
+    fn xsched_private_launch(xq: u64, launch: Option<LaunchCallback>, data: *mut c_void)
+    -> XResult;
     fn XQueueDestroy(xq: u64) -> XResult;
-    fn XQueueSubmit(xq: u64, hw_cmd: u64) -> XResult;
     fn XHintPriority(xq: u64, priority: c_int) -> XResult;
-    fn HwCommandCreateCallback(
-        hw_cmd: *mut u64,
-        launch: Option<LaunchCallback>,
-        data: *mut c_void,
-    ) -> XResult;
-    fn HwCommandDestroy(hw_cmd: u64) -> XResult;
     fn XSchedGetLastErrorString() -> *const c_char;
 }
 
@@ -193,29 +188,18 @@ struct Call<F> {
 }
 
 impl<F: FnOnce() -> c_int> Call<F> {
-    /// Returns when it was launched, or never will be: the interposers' queues block.
+    /// Returns when it was launched, or never will be.
     fn submit(&mut self, xq: u64) -> XResult {
-        let mut command = 0;
         let data: *mut c_void = (&raw mut *self).cast();
-        // SAFETY: the handle may be written to, and `self` outlives the launch, see below.
-        let made = unsafe { HwCommandCreateCallback(&raw mut command, Some(Self::run), data) };
-        if made != SUCCESS {
-            return made;
-        }
-        // SAFETY: any handles may be given. The queue was made with `BlockingSubmit`, so when this
-        // returns the callback was called, or never will be.
-        let submitted = unsafe { XQueueSubmit(xq, command) };
-        if submitted != SUCCESS {
-            // SAFETY: any handle may be given.
-            unsafe { HwCommandDestroy(command) };
-        }
-        submitted
+        // SAFETY: any handle may be given, and the function may be called with `self` until this
+        // returns, which it is on this thread.
+        unsafe { xsched_private_launch(xq, Some(Self::run), data) }
     }
 
     /// # Safety
-    /// `data` is the call, which no other thread touches meanwhile.
+    /// `data` is the call, and nothing else uses it meanwhile.
     unsafe extern "C" fn run(_: u64, data: *mut c_void) -> XResult {
-        // SAFETY: as the caller promises: the thread that submitted it waits.
+        // SAFETY: as the caller promises.
         let call = unsafe { &mut *data.cast::<Self>() };
         let Some(launch) = call.launch.take() else { return ERROR_HARDWARE };
         let code = launch();

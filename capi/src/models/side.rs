@@ -39,11 +39,11 @@ fn a_launch_is_waited_for() {
         let device = start(move || {
             let (side, data) = device;
             for number in 0..commands {
-                assert_eq!(side.run(number, Some(|| data.use_it())), 0, "it was not called");
+                assert_eq!(side.run(number, || data.use_it()), 0, "it was not called");
                 side.note_launch(number);
             }
         });
-        side.wait_launched(commands - 1, || false, || 1);
+        side.wait_launched(commands - 1, || false);
         data.end();
         join(device);
     });
@@ -58,9 +58,9 @@ fn a_command_that_is_over() {
         let device = (Arc::clone(&side), data.clone());
         let device = start(move || {
             let (side, data) = device;
-            side.run(0, Some(|| data.use_it()));
+            side.run(0, || data.use_it());
         });
-        side.wait_launched(0, || true, || 1);
+        side.wait_launched(0, || true);
         data.end();
         join(device);
     });
@@ -76,45 +76,18 @@ fn two_commands_that_are_over() {
         let device = start(move || {
             let (side, data) = device;
             for (number, data) in (0..).zip(&data) {
-                side.run(number, Some(|| data.use_it()));
+                side.run(number, || data.use_it());
             }
         });
         let [first, second] = data;
         let other = Arc::clone(&side);
         let other = start(move || {
-            other.wait_launched(1, || true, || 1);
+            other.wait_launched(1, || true);
             second.end();
         });
-        side.wait_launched(0, || true, || 1);
+        side.wait_launched(0, || true);
         first.end();
         join(other);
         join(device);
-    });
-}
-
-/// The thread that submitted a command calls its callback where another thread launches it, once,
-/// and gets on after that; or the command is over, and its callback is not called any more.
-#[test]
-fn a_callback_is_called_where_it_was_submitted() {
-    explore("side::a_callback_is_called_where_it_was_submitted", 6, || {
-        let (side, data) = (Arc::new(Side::new(1, true)), Data::default());
-        let is_over = long();
-        let was_called = Arc::new(AtomicBool::new(false));
-        let device = (Arc::clone(&side), Arc::clone(&was_called));
-        let device = start(move || {
-            let (side, was_called) = device;
-            was_called.store(side.run(0, None::<fn() -> i32>) == 0, Ordering::SeqCst);
-            side.note_launch(0);
-        });
-        let calls = std::cell::Cell::new(0);
-        let call = || {
-            calls.set(calls.get() + 1);
-            data.use_it()
-        };
-        side.wait_launched(0, || is_over, call);
-        data.end();
-        join(device);
-        let expected = i32::from(was_called.load(Ordering::SeqCst));
-        assert_eq!(calls.get(), expected, "called where it was submitted");
     });
 }

@@ -14,7 +14,7 @@ use xsched_hal_host::{
 
 use super::{Hardware, call, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
-use crate::command::{Command, Does, is_submitter};
+use crate::command::{Command, Does};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -111,7 +111,7 @@ impl Hardware for HostHardware {
 
     fn launch(&self, command: Command, hwq: HwQueueHandle) -> Answer {
         let command = match command.does() {
-            Does::Launch(function, data) | Does::LaunchHere(function, data) => {
+            Does::Launch(function, data) => {
                 return call_now(function, hwq, data);
             }
             Does::Run(function, data) => HostCommand::new(move || {
@@ -156,11 +156,7 @@ impl Lower for HostSubmit {
         match does {
             Does::Compute(iterations) => BusyLoop::command_of(iterations),
             Does::Launch(function, data) => {
-                call_for(function, data, side, number, true);
-                HostCommand::function(nothing, 0, 0)
-            }
-            Does::LaunchHere(function, data) => {
-                call_for(function, data, side, number, is_submitter(data));
+                call_for(function, data, side, number);
                 HostCommand::function(nothing, 0, 0)
             }
             Does::Run(function, data) => {

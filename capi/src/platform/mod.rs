@@ -53,10 +53,9 @@ fn call_now(function: Launch, hwq: HwQueueHandle, data: usize) -> Answer {
     }
 }
 
-/// Calls a callback for a command of an XQueue, or has the thread call it that submitted it, and
-/// notes its failure.
-fn call_for(function: Launch, data: usize, side: &Side, number: u64, is_here: bool) {
-    let answer = side.run(number, is_here.then_some(|| call(function, side.hwq, data)));
+/// Calls a callback for a command of an XQueue, and notes its failure.
+fn call_for(function: Launch, data: usize, side: &Side, number: u64) {
+    let answer = side.run(number, || call(function, side.hwq, data));
     if answer != 0 {
         side.note_refused(number, answer);
     }

@@ -14,7 +14,7 @@ use xsched_hal_stream::{
 
 use super::{Hardware, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
-use crate::command::{Command, Does, is_submitter};
+use crate::command::{Command, Does};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -303,10 +303,7 @@ impl<A: StreamApi> Lower for StreamSubmit<A> {
         StreamCommand::new(move |_| {
             // Others are refused when they are submitted.
             match does {
-                Does::Launch(function, data) => call_for(function, data, &side, number, true),
-                Does::LaunchHere(function, data) => {
-                    call_for(function, data, &side, number, is_submitter(data));
-                }
+                Does::Launch(function, data) => call_for(function, data, &side, number),
                 Does::Run(..) | Does::Compute(_) => {}
             }
             Ok(())

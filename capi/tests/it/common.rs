@@ -112,13 +112,22 @@ pub(crate) fn host_queue(level: i64) -> XQueueHandle {
 
 /// A command that counts its call.
 pub(crate) fn counting(counter: &'static AtomicU64) -> HwCommandHandle {
-    // SAFETY: it is called with a counter that lives for ever.
-    unsafe extern "C" fn count(_: HwQueueHandle, data: *mut c_void) -> XResultValue {
-        // SAFETY: it is the address of such a counter.
-        unsafe { &*data.cast::<AtomicU64>() }.fetch_add(1, Ordering::AcqRel);
-        0
+    callback(add_one, std::ptr::from_ref(counter).cast_mut().cast())
+}
+
+/// Has an XQueue launch something on this thread that counts.
+pub(crate) fn launch_counted(xq: XQueueHandle, counter: &'static AtomicU64) -> XResult {
+    // SAFETY: the counter lives for ever.
+    unsafe {
+        xsched_private_launch(xq, Some(add_one), std::ptr::from_ref(counter).cast_mut().cast())
     }
-    callback(count, std::ptr::from_ref(counter).cast_mut().cast())
+}
+
+// SAFETY: it is called with a counter that lives for ever.
+unsafe extern "C" fn add_one(_: HwQueueHandle, data: *mut c_void) -> XResultValue {
+    // SAFETY: it is the address of such a counter.
+    unsafe { &*data.cast::<AtomicU64>() }.fetch_add(1, Ordering::AcqRel);
+    0
 }
 
 /// A command whose callback answers this number.

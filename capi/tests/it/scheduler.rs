@@ -197,13 +197,13 @@ alone!(
         ok(unsafe { xsched_private_auto_queue(&raw mut xq, host_hwq()) });
         assert_ne!(xq, 0);
         assert_eq!(XQueueSetLaunchConfig(xq, -1, 5), kXSchedErrorInvalidValue);
-        // Its priority is the one with which nothing runs, and submitting waits for the launch.
-        let submitted = std::thread::spawn(move || XQueueSubmit(xq, counting(&CALLS)));
+        // Its priority is the one with which nothing runs, and a launch waits for its turn.
+        let launched = std::thread::spawn(move || launch_counted(xq, &CALLS));
         pause();
         assert_eq!(count(&CALLS), 0);
-        assert!(!submitted.is_finished());
+        assert!(!launched.is_finished());
         ok(XHintPriority(xq, 0));
-        ok(submitted.join().expect("no panic"));
+        ok(launched.join().expect("no panic"));
         assert_eq!(count(&CALLS), 1);
         ok(XQueueWaitAll(xq));
     }

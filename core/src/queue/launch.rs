@@ -56,6 +56,17 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.waiting.map_or(Ok(()), |event| Err(LaunchBlock::Waiting(event)))
     }
 
+    /// The command that [`Queue::poll_launch`] would launch now, for drivers in which it matters which
+    /// thread does. Commands that need no device are skipped, as far as they are known to; `None` if
+    /// nothing can be launched, or a wait for an event comes first.
+    #[must_use]
+    pub fn peek_launch(&self) -> Option<CmdId> {
+        self.can_launch().ok()?;
+        let needs_it = |n: &u64| *n >= self.drop_until && !self.slot(*n).settled;
+        let next = (self.cursor..self.submitted).find(needs_it)?;
+        self.slot(next).awaited().is_none().then_some(CmdId(next))
+    }
+
     pub(super) fn next_launch_action(&mut self, now: Instant) -> Option<Action> {
         while self.can_launch().is_ok() {
             if self.pass_without_device()? {
@@ -129,21 +140,31 @@ impl<R: Store<CommandSlot>> Queue<R> {
         Action::Launch { cmd, fence }
     }
 
+    /// Whether commands are on the device and none of their fences is still to come, so that nothing
+    /// will be seen of them. [`Queue::poll_launch`] then has a fence put, unless a command is next.
+    #[must_use]
+    pub fn lacks_fence(&self) -> bool {
+        self.fenced <= self.device_retired && self.unfenced().is_some()
+    }
+
+    /// The last command on the device, if no fence covers it and one could be put.
+    fn unfenced(&self) -> Option<u64> {
+        let covered = self.fenced.max(self.device_retired);
+        // What the device has forgotten will be launched again, and fenced then.
+        let last = self.hold.forgotten.unwrap_or(u64::MAX).min(self.last_launch);
+        (!self.lost && !self.fence_refused && last > covered).then_some(last)
+    }
+
     /// A fence on demand: when the completion of a command was requested that no fence covers, or
     /// when commands are on the device and none of their fences is still to come.
     pub(super) fn next_fence(&mut self) -> Option<Action> {
         let covered = self.fenced.max(self.device_retired);
-        // What the device has forgotten will be launched again, and fenced then.
-        let last = self.hold.forgotten.unwrap_or(u64::MAX).min(self.last_launch);
-        if self.lost || self.fence_refused || last <= covered {
-            return None;
-        }
+        let last = self.unfenced()?;
         // Only once the command itself is launched: marking every launch on the way to it would
         // undo the batching.
         let passed = covered + 1..=self.cursor;
         let waited_for = passed.contains(&self.requested) || passed.contains(&self.watch);
-        let none_to_come = self.fenced <= self.device_retired;
-        (waited_for || none_to_come).then(|| {
+        (waited_for || self.lacks_fence()).then(|| {
             self.fenced = last;
             Action::Fence { upto: CmdId(last - 1) }
         })

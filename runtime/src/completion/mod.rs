@@ -28,6 +28,9 @@ pub(crate) enum Until {
     /// A place in the ring, which is kept for the waiter until it leaves. That takes the oldest
     /// command to retire. Only for waiters that are registered.
     Room,
+    /// The command may be launched, which its waiter does, or it is over. Only for waiters that are
+    /// registered.
+    Turn(CmdId),
 }
 
 /// A queue as those that wait know it.
@@ -83,6 +86,13 @@ fn wait(
         Some(outcome) => outcome,
         None => wait_requested(queue, until, id, deadline),
     }
+}
+
+/// Waits on the caller's thread, which is to launch this command, until that may be, or the command
+/// is over.
+pub(crate) fn wait_for_turn(queue: &(impl Awaited + ?Sized), cmd: CmdId) {
+    // Without a deadline it cannot fail.
+    let _ = wait(queue, Until::Turn(cmd), &mut None, None);
 }
 
 /// The same after the completion has been requested.

@@ -76,6 +76,8 @@ pub(crate) struct Waiters {
     first: u64,
     /// Waits for room, in the order in which they came.
     room: BTreeMap<WaiterId, Waiter>,
+    /// Threads that are to launch a command, by its number.
+    turns: BTreeMap<(u64, WaiterId), Waiter>,
     /// Outcomes of waits that are over, until their waiters leave.
     ended: BTreeMap<WaiterId, Outcome>,
     /// Waits for room among them: a place in the ring is kept for each.
@@ -111,6 +113,7 @@ impl Waiters {
                 self.commands.insert((n, id), waiter)
             }
             Until::Room => self.room.insert(id, waiter),
+            Until::Turn(CmdId(n)) => self.turns.insert((n, id), waiter),
         };
         self.active += active;
         old.map(|waiter| self.deactivate(waiter))
@@ -136,6 +139,7 @@ impl Waiters {
                 waiter
             }
             Until::Room => self.room.remove(&id),
+            Until::Turn(CmdId(n)) => self.turns.remove(&(n, id)),
         };
         waiter.map(|waiter| self.deactivate(waiter))
     }
@@ -152,6 +156,7 @@ impl Waiters {
                 self.commands.contains_key(&(n, id))
             }
             Until::Room => self.room.contains_key(&id),
+            Until::Turn(CmdId(n)) => self.turns.contains_key(&(n, id)),
         }
     }
 
@@ -208,6 +213,16 @@ impl Waiters {
             let Some((id, waiter)) = self.room.pop_first() else { return };
             self.places_kept += 1;
             self.over(id, waiter, Ok(()));
+        }
+    }
+
+    /// Ends the waits of the threads whose turn has come to launch, in the order of their commands.
+    #[inline]
+    pub(crate) fn give_turns(&mut self, outcome: impl Fn(Until) -> Option<Outcome>) {
+        while let Some(first) = self.turns.first_entry() {
+            let Some(outcome) = outcome(first.get().until) else { return };
+            let ((_, id), waiter) = first.remove_entry();
+            self.over(id, waiter, outcome);
         }
     }
 

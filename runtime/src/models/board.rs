@@ -28,6 +28,8 @@ pub(super) struct Ledger {
     /// A thread was told so while nothing was in a launch: nothing is launched.
     shut: bool,
     waker: Option<Waker>,
+    /// Names of commands, and the threads that are to launch them.
+    expected: Vec<(u64, loom::thread::ThreadId)>,
     /// A step that waits for a commit, and whether one has been carried out that was not asked for.
     staged: Option<Step>,
     stepped: bool,
@@ -118,6 +120,15 @@ impl Board {
         }
     }
 
+    /// Has the device complain if another thread than this launches the command of this name.
+    pub(super) fn expect(&self, name: u64, thread: loom::thread::ThreadId) {
+        self.lock().expected.push((name, thread));
+    }
+
+    pub(super) fn was_launched(&self, name: u64) -> bool {
+        self.lock().launched.contains(&name)
+    }
+
     /// Whether what was submitted under these numbers was launched, each once and in its turn.
     pub(super) fn assert_launched(&self, mut submitted: Vec<(CmdId, u64)>) {
         submitted.sort_unstable();
@@ -156,6 +167,9 @@ impl Submit for Launcher {
         let mut ledger = self.0.lock();
         assert_eq!(ledger.launched.len() as u64, cmd.0, "launched out of turn");
         assert!(!ledger.shut, "launched on a held queue");
+        let launcher = loom::thread::current().id();
+        let is_wrong = |&(of, thread)| of == *name && thread != launcher;
+        assert!(!ledger.expected.iter().any(is_wrong), "launched by another thread");
         ledger.launched.push(*name);
         let in_flight = ledger.launched.len() as u64 - ledger.reported;
         assert!(in_flight <= self.0.window, "{in_flight} in flight");

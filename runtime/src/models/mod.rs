@@ -10,6 +10,7 @@ mod board;
 mod commit;
 mod fail_open;
 mod harness;
+mod here;
 mod holding;
 mod launcher;
 mod mailbox;

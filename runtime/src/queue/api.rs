@@ -36,6 +36,13 @@ pub(crate) trait Api<C>: Awaited + ScheduledQueue {
         command: C,
         line: Option<&mut Option<WaiterId>>,
     ) -> Result<CmdId, SubmitError<C>>;
+    /// Takes a command, and launches it on the calling thread when it is its turn, or learns that it
+    /// is over.
+    fn launch_here(
+        &self,
+        command: C,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<CmdId, SubmitError<C>>;
     fn callbacks(&self) -> Result<Sender<Callback>, Error>;
     fn cancel(&self, cmd: CmdId) -> bool;
     fn suspend(&self, level: Level);
@@ -216,11 +223,14 @@ where
             return Some(outcome);
         }
         let cmd = match until {
-            Until::Ended(cmd) | Until::Retired(cmd) => cmd,
-            Until::Room => CmdId(state.machine.retired()),
+            Until::Ended(cmd) | Until::Retired(cmd) => Some(cmd),
+            Until::Room => Some(CmdId(state.machine.retired())),
+            Until::Turn(_) => state.oldest_in_flight(),
         };
-        state.machine.request_completion(cmd);
-        state = self.launch(state, now());
+        if let Some(cmd) = cmd {
+            state.machine.request_completion(cmd);
+            state = self.launch(state, now());
+        }
         let outcome = state.outcome(until, id);
         self.finish(state);
         outcome
@@ -256,7 +266,7 @@ where
     fn poll_delay(&self, until: Until) -> Option<Duration> {
         self.forecast_delay(match until {
             Until::Ended(cmd) | Until::Retired(cmd) => Some(cmd),
-            Until::Room => None,
+            Until::Room | Until::Turn(_) => None,
         })
     }
 
@@ -333,6 +343,14 @@ where
         line: Option<&mut Option<WaiterId>>,
     ) -> Result<CmdId, SubmitError<S::Payload>> {
         self.submit_command(command, line)
+    }
+
+    fn launch_here(
+        &self,
+        command: S::Payload,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<CmdId, SubmitError<S::Payload>> {
+        self.launch_on_this_thread(command, line)
     }
 
     fn callbacks(&self) -> Result<Sender<Callback>, Error> {

@@ -10,11 +10,30 @@ use xsched_core::time::Instant;
 use super::shared::{Guard, SharedQueue};
 use super::state::State;
 use crate::clock::now;
-use crate::completion::{Notify, Until, WaiterId};
+use crate::completion::{Notify, Until, WaiterId, wait_for_turn, wait_until};
 use crate::error::SubmitError;
 use crate::panics::drop_command;
 use crate::sync::bound;
 use crate::workers::{Turn, turns_to};
+
+/// Why a command was not taken.
+#[derive(Clone, Copy, Debug)]
+enum Refused {
+    Full,
+    Lost,
+    Closed,
+}
+
+impl Refused {
+    /// The error that gives the command back.
+    fn of<C>(self, command: C) -> SubmitError<C> {
+        match self {
+            Self::Full => SubmitError::Full(command),
+            Self::Lost => SubmitError::Lost(command),
+            Self::Closed => SubmitError::Closed(command),
+        }
+    }
+}
 
 /// Launches of waiting commands that one call of a submitter does; the pump does the rest.
 const INLINE_LAUNCHES: u32 = bound(16, 1);
@@ -32,44 +51,10 @@ where
         command: S::Payload,
         line: Option<&mut Option<WaiterId>>,
     ) -> Result<CmdId, SubmitError<S::Payload>> {
-        let waiter = line.as_deref().copied().flatten();
-        let mut state = self.lock();
-        if !state.has_room(waiter) {
-            state = self.look_for_room(state);
-            let is_over = state.lifecycle.is_closing() || state.machine.is_lost();
-            if !state.has_room(waiter) && !is_over {
-                if let (None, Some(line)) = (waiter, line) {
-                    state.waiters.put(Until::Room, line, Notify::Keep);
-                }
-                self.finish(state);
-                return Err(SubmitError::Full(command));
-            }
-        }
-        let id = line.and_then(Option::take);
-        let left = id.and_then(|id| state.waiters.remove(Until::Room, id));
-        if state.lifecycle.is_closing() {
-            self.finish(state);
-            drop(left);
-            return Err(SubmitError::Closed(command));
-        }
-        let idle = state.machine.in_flight() == 0;
-        if idle {
-            state.time = now();
-        }
-        let now = state.time;
-        let cmd = match state.machine.submit(now) {
-            Ok(cmd) => cmd,
-            Err(e) => {
-                self.finish(state);
-                drop(left);
-                return Err(match e {
-                    xsched_core::queue::SubmitError::Full => SubmitError::Full(command),
-                    xsched_core::queue::SubmitError::Lost => SubmitError::Lost(command),
-                });
-            }
+        let (mut state, cmd) = match self.take_place(line) {
+            Ok(taken) => taken,
+            Err(refused) => return Err(refused.of(command)),
         };
-        state.note_submit(cmd, None);
-        state.timing.submitted(cmd, idle.then_some(now));
         let turn = self.turn(&mut state, cmd);
         if self.launcher.is_some() {
             *state.payload(cmd) = Some(command);
@@ -84,12 +69,105 @@ where
         {
             self.submit_first(state, cmd, command, report);
         } else {
-            self.submit_next(state, cmd, command, now);
+            let time = state.time;
+            self.submit_next(state, cmd, command, time);
         }
         if let (Turn::LaunchAndWake, Some(launcher)) = (turn, &self.shared_launcher) {
             launcher.wake();
         }
         Ok(cmd)
+    }
+
+    /// Takes a command that only this thread may launch, and does so when it is its turn. Returns
+    /// without a launch if it is over before that.
+    pub(super) fn launch_on_this_thread(
+        &self,
+        command: S::Payload,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<CmdId, SubmitError<S::Payload>> {
+        let (mut state, cmd) = match self.take_place(line) {
+            Ok(taken) => taken,
+            Err(refused) => return Err(refused.of(command)),
+        };
+        *state.payload(cmd) = Some(command);
+        state.here.push_back(cmd);
+        if self.note_load(&mut state)
+            && let Some(report) = state.machine.poll_report()
+        {
+            state = self.make_way(state, report);
+        }
+        loop {
+            let time = state.time;
+            state = self.launch_as(state, time, Some(cmd));
+            if state.machine.next_launch() > cmd || state.machine.is_lost() {
+                self.leave_here(state, cmd);
+                return Ok(cmd);
+            }
+            self.finish(state);
+            wait_for_turn(self, cmd);
+            state = self.lock();
+        }
+    }
+
+    /// The thread that was to launch this command returns.
+    fn leave_here(&self, mut state: Guard<'_, S>, cmd: CmdId) {
+        state.here.retain(|here| *here != cmd);
+        if state.machine.next_launch() <= cmd {
+            // The device is lost, and never launches it.
+            state.discard(cmd, CmdId(cmd.count()));
+        }
+        self.finish(state);
+        if self.replays() {
+            // It may have to be launched again, from what its thread has.
+            let _ = wait_until(self, Until::Retired(cmd), None);
+        }
+    }
+
+    /// A place in the ring for a command. See [`Self::submit_command`].
+    #[inline]
+    fn take_place(
+        &self,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<(Guard<'_, S>, CmdId), Refused> {
+        let waiter = line.as_deref().copied().flatten();
+        let mut state = self.lock();
+        if !state.has_room(waiter) {
+            state = self.look_for_room(state);
+            let is_over = state.lifecycle.is_closing() || state.machine.is_lost();
+            if !state.has_room(waiter) && !is_over {
+                if let (None, Some(line)) = (waiter, line) {
+                    state.waiters.put(Until::Room, line, Notify::Keep);
+                }
+                self.finish(state);
+                return Err(Refused::Full);
+            }
+        }
+        let id = line.and_then(Option::take);
+        let left = id.and_then(|id| state.waiters.remove(Until::Room, id));
+        if state.lifecycle.is_closing() {
+            self.finish(state);
+            drop(left);
+            return Err(Refused::Closed);
+        }
+        let idle = state.machine.in_flight() == 0;
+        if idle {
+            state.time = now();
+        }
+        let now = state.time;
+        let cmd = match state.machine.submit(now) {
+            Ok(cmd) => cmd,
+            Err(e) => {
+                self.finish(state);
+                drop(left);
+                return Err(match e {
+                    xsched_core::queue::SubmitError::Full => Refused::Full,
+                    xsched_core::queue::SubmitError::Lost => Refused::Lost,
+                });
+            }
+        };
+        state.note_submit(cmd, None);
+        state.timing.submitted(cmd, idle.then_some(now));
+        Ok((state, cmd))
     }
 
     /// Who is to launch a command that was just taken. A submitter that goes from one queue to
@@ -157,15 +235,20 @@ where
         report: Report,
     ) {
         *state.payload(cmd) = Some(command);
+        let state = self.make_way(state, report);
+        let time = state.time;
+        let state = self.launch(state, time);
+        self.finish(state);
+    }
+
+    /// Tells the scheduler that the queue has something to do, which holds others for it.
+    fn make_way<'a>(&'a self, mut state: Guard<'a, S>, report: Report) -> Guard<'a, S> {
         let notify = state.report.replace(report).is_none();
         drop(state);
         if notify {
             self.scheduler.notify(self.id);
         }
-        let state = self.lock();
-        let time = state.time;
-        let state = self.launch(state, time);
-        self.finish(state);
+        self.lock()
     }
 
     fn submit_next<'a>(
@@ -205,9 +288,22 @@ where
     }
 
     /// Launches what may be launched, unless another thread does.
-    pub(super) fn launch<'a>(&'a self, mut state: Guard<'a, S>, mut time: Instant) -> Guard<'a, S> {
+    pub(super) fn launch<'a>(&'a self, state: Guard<'a, S>, time: Instant) -> Guard<'a, S> {
+        self.launch_as(state, time, None)
+    }
+
+    /// The same for the thread that is to launch this command, if any.
+    fn launch_as<'a>(
+        &'a self,
+        mut state: Guard<'a, S>,
+        mut time: Instant,
+        own: Option<CmdId>,
+    ) -> Guard<'a, S> {
         let Some(mut launcher) = state.launcher.take() else { return state };
         for _ in 0..INLINE_LAUNCHES {
+            if state.is_for_other(own) {
+                break;
+            }
             let from = state.machine.next_launch();
             let action = state.machine.poll_launch(time);
             let (passed, payload) = match action {

@@ -245,6 +245,44 @@ impl<C> XQueue<C> {
         }
     }
 
+    /// Takes a command as [`XQueue::submit`] does, launches it on the calling thread, and returns
+    /// after that: later if the queue is held, or its window is full. For commands that only this
+    /// thread can launch, or that refer to what ends with the call. It must not be called by a
+    /// thread that holds the queue, or by a command.
+    ///
+    /// ```
+    /// # use xsched::hal::{Noop, NoopQueue};
+    /// # use xsched::prelude::*;
+    /// #
+    /// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
+    /// # let runtime = Runtime::new(Hpf::default())?;
+    /// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
+    /// let queue = device.queue(XQueueConfig::default(), ())?;
+    /// let ticket = queue.launch_here(7)?;
+    /// assert_eq!(queue.stats().launched, 1);
+    /// queue.wait(ticket)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// If the command is cancelled or dropped before its turn, this returns its ticket, and a wait
+    /// for that says so.
+    ///
+    /// # Errors
+    /// [`SubmitError::Lost`] and [`SubmitError::Closed`]; the command comes back.
+    pub fn launch_here(&self, command: C) -> Result<Ticket, SubmitError<C>> {
+        let (mut command, mut line) = (command, None);
+        loop {
+            if self.handle.runtime.follows_threads() {
+                self.follow_thread();
+            }
+            match self.api().launch_here(command, Some(&mut line)) {
+                Err(SubmitError::Full(back)) => command = back,
+                result => return result.map(|cmd| self.ticket(cmd)),
+            }
+            wait_for_room(self.api(), &mut line);
+        }
+    }
+
     /// Takes a command as a future, which is ready when the queue has taken it. Dropped before
     /// that, it submits nothing. It waits for room in line with [`XQueue::submit`], from its first
     /// poll on; a place that it was woken for is kept for it until it is polled or dropped.

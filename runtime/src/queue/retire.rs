@@ -75,6 +75,10 @@ where
         }
         if due {
             state.machine.handle_timeout(now());
+        }
+        // The end of a burst has no fence, and perhaps no thread that waits for it: without one,
+        // what it holds up waits for the timeout.
+        if due || state.machine.lacks_fence() {
             // Fences are cheap and do not block: nothing is launched beyond what is in flight.
             state = self.launch(state, now());
             self.finish(state);
@@ -246,6 +250,15 @@ mod tests {
         }
         let soon = Duration::from_micros(20);
         assert_eq!(queue.reaper_delay(soon, Some(cmd)), soon);
+    }
+
+    #[test]
+    fn the_end_of_a_burst_is_seen_without_a_wait_for_it() {
+        let queue = queue();
+        (0..3).for_each(|n| assert_eq!(queue.submit(n, None).unwrap().0, n));
+        assert_eq!(queue.lock().machine.retired(), 0);
+        assert!(queue.reap() && queue.reap() && !queue.reap());
+        assert_eq!(queue.lock().machine.retired(), 3);
     }
 
     #[test]

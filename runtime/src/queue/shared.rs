@@ -192,6 +192,7 @@ where
                 state = self.abandon_waits(state);
                 state.end_waits();
             }
+            state.give_turns();
             let dues = self.dues(&mut state);
             if dues.is_none() && !state.waiters.has_due() && state.deferred_drops.is_empty() {
                 return;

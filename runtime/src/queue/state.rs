@@ -1,5 +1,7 @@
 //! What the state lock of a queue guards.
 
+use std::collections::VecDeque;
+
 use xsched_core::fault::Fault;
 use xsched_core::hal::Submit;
 use xsched_core::id::CmdId;
@@ -25,6 +27,9 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) payloads: Box<[Option<S::Payload>]>,
     /// The right to launch.
     pub(super) launcher: Option<Box<S>>,
+    /// Commands that only the threads may launch that submitted them, in order. Those that are over
+    /// are taken out by these threads.
+    pub(super) here: VecDeque<CmdId>,
     pub(super) waiters: Waiters,
     pub(super) failures: Failures,
     /// Commands to be dropped once the state is let go: their destructors are the user's.
@@ -66,6 +71,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
             machine,
             payloads: (0..capacity).map(|_| None).collect(),
             launcher: Some(Box::new(submit)),
+            here: VecDeque::new(),
             waiters: Waiters::new(),
             failures: Failures::default(),
             deferred_drops: Vec::new(),
@@ -109,7 +115,18 @@ impl<S: Submit<Payload: Sized>> State<S> {
 
     /// Whether something could be launched, and no thread is about it.
     pub(super) fn backlog(&self) -> bool {
-        self.launcher.is_some() && self.machine.can_launch().is_ok()
+        self.launcher.is_some() && self.machine.can_launch().is_ok() && !self.is_for_other(None)
+    }
+
+    /// Whether what comes next is to be launched by another thread than the one that launches this
+    /// command, if any.
+    #[inline]
+    pub(super) fn is_for_other(&self, own: Option<CmdId>) -> bool {
+        if self.here.is_empty() {
+            return false;
+        }
+        let next = self.machine.peek_launch();
+        next != own && next.is_some_and(|next| self.here.binary_search(&next).is_ok())
     }
 
     /// The reaper looks. Says whether the shared launcher thread does not come, as it may hang in
@@ -124,6 +141,10 @@ impl<S: Submit<Payload: Sized>> State<S> {
     /// Has the shared launcher thread look for room if the window is full.
     pub(super) fn note_full_window(&mut self) {
         self.look_due = self.machine.can_launch() == Err(LaunchBlock::WindowFull);
+    }
+
+    pub(super) fn oldest_in_flight(&self) -> Option<CmdId> {
+        (self.machine.in_flight() > 0).then(|| CmdId(self.machine.retired()))
     }
 
     /// Whether everything that was submitted has retired.
@@ -146,6 +167,14 @@ impl<S: Submit<Payload: Sized>> State<S> {
         failures.keep(machine);
         waiters.retire(machine.retired(), |until| outcome(machine, failures, until));
         waiters.make_room(free);
+    }
+
+    /// Ends the waits of threads whose turn has come to launch.
+    #[inline]
+    pub(super) fn give_turns(&mut self) {
+        let Self { machine, waiters, launcher, .. } = self;
+        let is_free = launcher.is_some();
+        waiters.give_turns(|until| turn(machine, is_free, until));
     }
 
     /// Free places in the ring.
@@ -181,7 +210,16 @@ impl<S: Submit<Payload: Sized>> State<S> {
     pub(super) fn outcome(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome> {
         id.and_then(|id| self.waiters.ended(id))
             .or_else(|| outcome(&self.machine, &self.failures, until))
+            .or_else(|| turn(&self.machine, self.launcher.is_some(), until))
     }
+}
+
+/// The outcome of a wait for a command's turn to be launched: it has come if no thread launches.
+fn turn(machine: &Queue<Box<[CommandSlot]>>, is_free: bool, until: Until) -> Option<Outcome> {
+    let Until::Turn(cmd) = until else { return None };
+    let is_over = machine.next_launch() > cmd || machine.is_lost();
+    let is_next = || is_free && machine.peek_launch() == Some(cmd);
+    (is_over || is_next()).then_some(Ok(()))
 }
 
 fn outcome(
@@ -193,7 +231,7 @@ fn outcome(
         Until::Ended(cmd) => cmd,
         Until::Retired(cmd) => return (machine.retired() > cmd.0).then_some(Ok(())),
         // A place is given to waiters that are registered, in their turn.
-        Until::Room => return None,
+        Until::Room | Until::Turn(_) => return None,
     };
     match machine.status(cmd) {
         Status::Done => Some(Ok(())),

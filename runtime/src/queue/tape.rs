@@ -45,7 +45,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
         if let Some(tape) = &mut self.tape {
             let (cmd, room) = match until {
                 Until::Ended(cmd) | Until::Retired(cmd) => (cmd, false),
-                Until::Room => (CmdId(self.machine.retired()), true),
+                Until::Room | Until::Turn(_) => (CmdId(self.machine.retired()), true),
             };
             tape.note(now(), Body::Wait { cmd, room });
         }

@@ -58,21 +58,12 @@ pub unsafe extern "C" fn HostQueueCreate(hwq: *mut u64) -> XResult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HwQueueLaunch(hwq: u64, hw_cmd: u64) -> XResult {
     static NEXT: Next = Next::new(c"HwQueueLaunch");
-    #[link(name = "preempt", kind = "dylib")]
-    // SAFETY: it is declared as `libpreempt.so` defines it.
-    unsafe extern "C" {
-        fn XQueueSubmit(xq: u64, hw_cmd: u64) -> XResult;
-    }
-    if let Some(xq) = HARDWARE_QUEUES.queue(hwq) {
-        // SAFETY: any handles may be given.
-        return unsafe { XQueueSubmit(xq, hw_cmd) };
-    }
     let Some(address) = NEXT.address() else { return NOT_FOUND };
     type Launch = unsafe extern "C" fn(u64, u64) -> XResult;
     // SAFETY: the library's function of this name has this signature.
     let next = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Launch>(address) };
     // SAFETY: any handles may be given.
-    unsafe { next(hwq, hw_cmd) }
+    HARDWARE_QUEUES.launch(hwq, || unsafe { next(hwq, hw_cmd) })
 }
 
 /// In front of `HwQueueSynchronize`: waits for everything that was launched.

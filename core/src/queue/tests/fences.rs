@@ -16,6 +16,25 @@ fn the_window_limits_what_is_in_flight() {
 }
 
 #[test]
+fn what_would_be_launched_is_known_before() {
+    let mut rig = Rig::new(16, window(2, 2), Level::Block);
+    assert_eq!(rig.queue.peek_launch(), None, "nothing was submitted");
+    rig.submit(3);
+    assert!(rig.queue.cancel(CmdId(0)));
+    assert_eq!(rig.queue.peek_launch(), Some(CmdId(1)), "the first needs no device");
+    assert_eq!(rig.act(), "1* 2");
+    rig.enqueue_wait(EventRef { queue: QueueId::new(7, 1), cmd: CmdId(0) });
+    rig.submit(1);
+    assert_eq!(rig.queue.peek_launch(), None, "the window is full");
+    rig.retire(2);
+    assert_eq!(rig.queue.peek_launch(), None, "the other queue's command comes first");
+    rig.queue.suspend(Level::Block);
+    assert_eq!(rig.queue.peek_launch(), None, "it is held");
+    rig.queue.resume(true);
+    assert_eq!(rig.queue.peek_launch(), None, "everything is dropped");
+}
+
+#[test]
 fn the_first_launch_into_an_idle_queue_carries_a_fence() {
     let mut rig = Rig::new(16, window(8, 8), Level::Block);
     for cmd in 0..3 {
@@ -38,8 +57,11 @@ fn the_tail_is_fenced_when_the_last_fence_retired() {
     let mut rig = Rig::new(16, window(16, 8), Level::Block);
     rig.submit(4);
     assert_eq!(rig.act(), "0* 1 2 3");
+    assert!(!rig.queue.lacks_fence());
     rig.retire(0);
+    assert!(rig.queue.lacks_fence());
     assert_eq!(rig.act(), "fence3", "the tail would not be seen otherwise");
+    assert!(!rig.queue.lacks_fence());
     rig.retire(3);
     assert_eq!(rig.act(), "");
     assert_eq!(rig.counts(), (4, 4, 4));
