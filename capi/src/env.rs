@@ -5,7 +5,7 @@ use std::str::FromStr;
 use xsched_policies::any::Any;
 use xsched_policies::hpf::Hpf;
 
-use crate::types::XSchedulerType;
+use crate::types::{PRIORITY_NO_EXECUTE, XSchedulerType};
 
 /// Commands that an XQueue has room for, unless `XSCHED_QUEUE_CAPACITY` says otherwise.
 const CAPACITY: u64 = 8_192;
@@ -47,6 +47,9 @@ pub(crate) enum Log {
 /// How an XQueue is made that the program did not ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AutoQueue {
+    /// Streams are scheduled one by one from the start, and not only once something tells them
+    /// apart.
+    pub(crate) one_by_one: bool,
     /// 1 to 3.
     pub(crate) level: i64,
     /// 1 to 65,536.
@@ -71,6 +74,9 @@ const SCHEDULERS: [(&str, XSchedulerType); 2] =
     [("APP", XSchedulerType::kSchedulerAppManaged), ("LCL", XSchedulerType::kSchedulerLocal)];
 
 const SWITCH: [(&str, bool); 2] = [("ON", true), ("OFF", false)];
+
+/// `process`: as one, until something tells its streams apart.
+const UNITS: [(&str, bool); 2] = [("process", false), ("streams", true)];
 
 const LOGS: [(&str, Log); 4] =
     [("ERRO", Log::Errors), ("WARN", Log::Warnings), ("INFO", Log::Info), ("DEBG", Log::Debug)];
@@ -168,6 +174,21 @@ impl Env {
         };
         (env, reader.complaints)
     }
+
+    /// Whether streams that get XQueues are scheduled one by one from the start.
+    ///
+    /// They are if that is asked for, or if the policy or a hint has a stream wait though all have
+    /// the same hints.
+    pub(crate) fn tells_apart(&self) -> bool {
+        self.auto.as_ref().is_some_and(|auto| {
+            auto.one_by_one
+                || auto.priority == Some(PRIORITY_NO_EXECUTE)
+                || auto.deadline_us.is_some()
+                || auto.laxity_us.is_some()
+                || auto.k.is_some()
+                || !matches!(self.policy, Any::Hpf(_) | Any::Up(_))
+        })
+    }
 }
 
 fn scheduler(reader: &mut Reader<'_>) -> Option<XSchedulerType> {
@@ -194,6 +215,7 @@ impl AutoQueue {
         }
         let day_us = 86_400_000_000;
         let auto = Self {
+            one_by_one: reader.one_of("XSCHED_AUTO_XQUEUE_UNIT", &UNITS).unwrap_or(false),
             level: reader.number("XSCHED_AUTO_XQUEUE_LEVEL", 1, 3).unwrap_or(1),
             threshold,
             batch: batch.unwrap_or(8).min(threshold),
@@ -283,6 +305,33 @@ mod tests {
         }
         let policy = complaints.iter().find(|line| line.contains("GBL")).expect("a line");
         assert!(policy.ends_with(&format!("it can be {}", Any::NAMES.join(", "))), "{policy}");
+    }
+
+    #[test]
+    fn some_settings_tell_streams_apart() {
+        let tells =
+            |name, value| read(&[("XSCHED_AUTO_XQUEUE", "ON"), (name, value)]).0.tells_apart();
+        for (name, value) in [
+            ("XSCHED_AUTO_XQUEUE_UNIT", "Process"),
+            ("XSCHED_AUTO_XQUEUE_PRIORITY", "7"),
+            ("XSCHED_AUTO_XQUEUE_UTILIZATION", "30"),
+            ("XSCHED_AUTO_XQUEUE_LEVEL", "2"),
+            ("XSCHED_POLICY", "hpf"),
+            ("XSCHED_POLICY", "up"),
+        ] {
+            assert!(!tells(name, value), "{name}={value}");
+        }
+        for (name, value) in [
+            ("XSCHED_AUTO_XQUEUE_UNIT", "STREAMS"),
+            ("XSCHED_AUTO_XQUEUE_PRIORITY", "-256"),
+            ("XSCHED_AUTO_XQUEUE_DEADLINE", "1000"),
+            ("XSCHED_AUTO_XQUEUE_LAXITY", "1000"),
+            ("XSCHED_AUTO_XQUEUE_KDEADLINE", "2"),
+            ("XSCHED_POLICY", "edf"),
+        ] {
+            assert!(tells(name, value), "{name}={value}");
+        }
+        assert!(!read(&[("XSCHED_AUTO_XQUEUE_UNIT", "streams")]).0.tells_apart(), "it is off");
     }
 
     #[test]

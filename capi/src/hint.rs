@@ -7,6 +7,7 @@
 use xsched_core::hint::{Hints, Laxity as CoreLaxity, OutOfRange, PolicyHint, Priority as Rank};
 use xsched_core::time::Duration;
 
+use crate::apart;
 use crate::lenient::{About, Leniency, Range};
 use crate::process::process;
 use crate::refusal::{Answer, Refusal, answer};
@@ -80,7 +81,11 @@ pub extern "C" fn XHintSetScheduler(
     scheduler: XSchedulerTypeValue,
     policy: XPolicyTypeValue,
 ) -> XResult {
-    answer(|| process().set_scheduler(scheduler_of(scheduler), policy))
+    answer(|| {
+        let process = process();
+        apart::tell();
+        process.set_scheduler(scheduler_of(scheduler), policy)
+    })
 }
 
 /// Sets a priority, -256 (`PRIORITY_NO_EXECUTE`) to 255. Below that -255 counts, above it 255.

@@ -14,6 +14,7 @@
 //! | `process` | what the process has, and forks and exits |
 //! | `handle`, `commands` | handles that are checked |
 //! | `queue`, `hwqueue` | what the calls do |
+//! | `apart` | whether streams are scheduled one by one |
 //! | `backend`, `side`, `platform` | the devices, with the C API's commands |
 //! | `policies` | the policies by their numbers |
 //! | `lenient` | calls that the C++ XSched takes though it cannot do what they say |
@@ -21,6 +22,7 @@
 //! | `env`, `log`, `refusal` | the environment, the log, and texts of errors |
 #![expect(unsafe_code, reason = "it is called from C")]
 
+mod apart;
 mod backend;
 mod command;
 mod commands;

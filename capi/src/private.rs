@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering;
 
 use xsched_hal_hip::loaded;
 
+use crate::apart;
 use crate::command::Command;
 use crate::env::AutoQueue;
+use crate::hint::XHintPriority;
 use crate::hwqueue::HwQueue;
 use crate::lifecycle::{create, create_hwq, forget};
 use crate::platform::Hardware;
@@ -297,6 +299,30 @@ pub unsafe extern "C" fn xsched_private_loaded(
     catch_unwind(look).unwrap_or(std::ptr::null_mut())
 }
 
+/// For interposers: where it says, for ever, whether something tells the streams of the process
+/// apart. While it is 0, a launch into a stream that has its XQueue may be made at once, past that;
+/// then it is 1, and stays.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_apart() -> *const u32 {
+    apart::address()
+}
+
+/// For interposers: gives an XQueue the priority of its stream, in XSched's order. To be called for
+/// each stream: one whose priority is not the first one's tells the streams apart.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_stream_priority(xq: XQueueHandle, priority: c_int) -> XResult {
+    answer(|| {
+        // Before the hint, so that the others' launches are known when it counts.
+        if *process().first_priority.get_or_init(|| priority) != priority {
+            apart::tell();
+        }
+        // An XQueue has 0 at first, unless the program has set another.
+        if priority == 0 { Ok(()) } else { done(XHintPriority(xq, priority)) }
+    })
+}
+
 fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
     // Interposers launch on the program's threads.
     let flags = XQueueCreateFlag::kQueueCreateFlagSubmitterLaunches as i64;
@@ -307,7 +333,7 @@ fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
     let handle = create(process, hwq, auto.level, flags, lower)?;
     done(XQueueSetLaunchConfig(handle, auto.threshold, auto.batch))?;
     if let Some(priority) = auto.priority {
-        done(crate::hint::XHintPriority(handle, priority))?;
+        done(XHintPriority(handle, priority))?;
     }
     if let Some(share) = auto.utilization {
         done(crate::hint::XHintUtilization(handle, share))?;

@@ -10,6 +10,7 @@ use xsched_core::hint::PolicyHint;
 use xsched_policies::any::Any;
 use xsched_policies::fcfs::Fcfs;
 
+use crate::apart;
 use crate::command::{Command, forks, note_fork};
 use crate::commands::Commands;
 use crate::env::Env;
@@ -47,6 +48,8 @@ pub(crate) struct Process {
     pub(crate) hip: HipDevices,
     pub(crate) cuda: CudaDevices,
     settings: Mutex<Settings>,
+    /// The priority of the first stream that got an XQueue from an interposer.
+    pub(crate) first_priority: OnceLock<i32>,
     /// Something in this process hands launches over to XQueues.
     pub(crate) is_interposed: AtomicBool,
     /// An interposer has asked whether it is to hand launches over.
@@ -82,6 +85,9 @@ fn start() -> &'static Process {
     watch_forks();
     let (env, complaints) = Env::read(&|name| variable(name));
     let log = env.log;
+    if env.tells_apart() {
+        apart::tell();
+    }
     let made = Box::into_raw(Box::new(Process::new(env)));
     let null = std::ptr::null_mut();
     match PROCESS.compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire) {
@@ -142,6 +148,7 @@ impl Process {
             hip: HipDevices::new(spacing_us),
             cuda: CudaDevices::new(spacing_us),
             settings: Mutex::default(),
+            first_priority: OnceLock::new(),
             is_interposed: AtomicBool::new(false),
             interposer_known: AtomicBool::new(false),
             said_so: AtomicBool::new(false),

@@ -10,6 +10,7 @@ use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_core::window::WindowConfig;
 
+use crate::apart;
 use crate::command::{Command, Launch, is_inside_callback};
 use crate::commands::Commands;
 use crate::hwqueue::HwQueue;
@@ -33,6 +34,9 @@ pub(crate) struct Queue {
     /// Threshold and batch as they were asked for. A batch above the threshold counts as that.
     window: Mutex<(i64, i64)>,
     hints: Mutex<Hints>,
+    /// An interposer may have launched into its stream past it, before something told the streams
+    /// apart.
+    was_passed: AtomicBool,
     /// The thread that suspended it; 0 if it is not suspended.
     suspender: AtomicU64,
     /// It is being destroyed, and nothing may keep it from getting done.
@@ -69,6 +73,7 @@ impl Queue {
             blocks,
             window: Mutex::new(WINDOW),
             hints: Mutex::default(),
+            was_passed: AtomicBool::new(!apart::is_told()),
             suspender: AtomicU64::new(0),
             closing: AtomicBool::new(false),
         }
@@ -213,6 +218,7 @@ impl Queue {
         let flag = |flag: XQueueSuspendFlag| flags & flag as i64 != 0;
         if flags != 0 {
             outside_callbacks()?;
+            self.wait_passed()?;
         }
         if flag(XQueueSuspendFlag::kQueueSuspendFlagWaitIdle) {
             self.hold_after(Drain::Idle)?;
@@ -229,6 +235,16 @@ impl Queue {
         }
         if flag(XQueueSuspendFlag::kQueueSuspendFlagSyncHwQueue) {
             self.wait_quiet();
+        }
+        Ok(())
+    }
+
+    /// Waits once for what was launched past the queue, unless that is suspended: at level 2 the
+    /// stream may be at a gate, which this thread is to open.
+    fn wait_passed(&self) -> Answer {
+        if self.was_passed.load(Ordering::Relaxed) && !self.xq.stats().suspended {
+            self.hwq.hardware.synchronize()?;
+            self.was_passed.store(false, Ordering::Relaxed);
         }
         Ok(())
     }

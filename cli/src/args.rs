@@ -100,6 +100,10 @@ pub(crate) struct LaunchArgs {
     /// level 1. By default 1.
     #[arg(long, value_name = "L", value_parser = value_parser!(u8).range(1..=3))]
     pub(crate) level: Option<u8>,
+    /// Schedule the streams of the program one by one. By default a launch is made at once while
+    /// nothing, such as a priority of its own, tells a stream from the others.
+    #[arg(long)]
+    pub(crate) streams: bool,
     /// The program and its arguments.
     #[arg(
         required = true,

@@ -46,6 +46,7 @@ fn settings(args: &LaunchArgs) -> Vec<(&'static str, String)> {
     settings.extend(number("XSCHED_AUTO_XQUEUE_PRIORITY", priority));
     settings.extend(number("XSCHED_AUTO_XQUEUE_UTILIZATION", args.share.map(i64::from)));
     settings.extend(number("XSCHED_AUTO_XQUEUE_LEVEL", args.level.map(i64::from)));
+    settings.extend(args.streams.then(|| ("XSCHED_AUTO_XQUEUE_UNIT", "streams".to_owned())));
     settings
 }
 

@@ -29,9 +29,12 @@ fn a_program_gets_what_it_needs_and_runs_as_it_is() {
 #[test]
 fn settings_reach_the_program() {
     let script = "echo $XSCHED_POLICY $XSCHED_AUTO_XQUEUE_PRIORITY \
-                  $XSCHED_AUTO_XQUEUE_UTILIZATION $XSCHED_AUTO_XQUEUE_LEVEL";
+                  $XSCHED_AUTO_XQUEUE_UTILIZATION $XSCHED_AUTO_XQUEUE_LEVEL \
+                  $XSCHED_AUTO_XQUEUE_UNIT";
     let settings = ["--priority", "-5", "--share", "30", "--level", "2", "sh", "-c", script];
     assert_eq!(text(&run(&settings).stdout), "up -5 30 2\n");
+    let one_by_one = ["--streams", "sh", "-c", script];
+    assert_eq!(text(&run(&one_by_one).stdout), "hpf streams\n");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Schedulers and the environment. Rows W-C3 and W-C7 of the C++ XSched's defects.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::common::*;
 
@@ -215,4 +216,104 @@ alone!(no_automatic_queue_is_made_unless_the_environment_says_so, {
     ok(unsafe { xsched_private_auto_queue(&raw mut xq, host_hwq()) });
     assert_eq!(xq, 0);
     xsched_private_interposed();
+});
+
+/// Whether something tells the streams apart.
+fn are_apart() -> bool {
+    // SAFETY: it is such a number for ever.
+    unsafe { xsched_private_apart().cast::<AtomicU32>().as_ref() }
+        .is_some_and(|apart| apart.load(Ordering::Acquire) != 0)
+}
+
+fn automatic(hwq: HwQueueHandle) -> XQueueHandle {
+    let mut xq = 0;
+    // SAFETY: it may be written to.
+    ok(unsafe { xsched_private_auto_queue(&raw mut xq, hwq) });
+    xq
+}
+
+/// What an interposer does for a stream.
+fn stream_of_priority(priority: i32) -> XQueueHandle {
+    let xq = automatic(host_hwq());
+    ok(xsched_private_stream_priority(xq, priority));
+    xq
+}
+
+alone!(a_stream_of_another_priority_tells_streams_apart, [("XSCHED_AUTO_XQUEUE", "ON")], {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    stream_of_priority(3);
+    stream_of_priority(3);
+    assert!(!are_apart());
+    let last = stream_of_priority(-256);
+    assert!(are_apart());
+    // It has its priority, with which nothing runs.
+    ok(XHintSetScheduler(LOCAL, HPF));
+    let launched = std::thread::spawn(move || launch_counted(last, &CALLS));
+    pause();
+    assert_eq!(count(&CALLS), 0);
+    ok(XHintPriority(last, 3));
+    ok(launched.join().expect("no panic"));
+    assert_eq!(count(&CALLS), 1);
+});
+
+alone!(
+    hints_for_all_streams_do_not_tell_them_apart,
+    [
+        ("XSCHED_AUTO_XQUEUE", "ON"),
+        ("XSCHED_AUTO_XQUEUE_PRIORITY", "7"),
+        ("XSCHED_AUTO_XQUEUE_UTILIZATION", "30"),
+        ("XSCHED_POLICY", "UP"),
+    ],
+    {
+        automatic(host_hwq());
+        automatic(host_hwq());
+        assert!(!are_apart());
+    }
+);
+
+alone!(
+    the_environment_tells_streams_apart,
+    [("XSCHED_AUTO_XQUEUE", "ON"), ("XSCHED_AUTO_XQUEUE_UNIT", "streams")],
+    {
+        assert_eq!(xsched_private_interposed(), 1);
+        assert!(are_apart());
+    }
+);
+
+alone!(a_scheduler_of_the_program_tells_streams_apart, {
+    ok(XHintSetScheduler(LOCAL, HPF));
+    assert!(are_apart());
+});
+
+alone!(an_xqueue_of_the_program_tells_streams_apart, {
+    host_queue(1);
+    assert!(are_apart());
+});
+
+alone!(what_was_launched_past_an_xqueue_is_waited_for, [("XSCHED_AUTO_XQUEUE", "ON")], {
+    // SAFETY: it only uses statics.
+    unsafe extern "C" fn takes_long(_: HwQueueHandle, done: *mut c_void) -> XResultValue {
+        std::thread::sleep(Duration::from_millis(30));
+        // SAFETY: it is the address of such a counter.
+        unsafe { &*done.cast::<AtomicU64>() }.fetch_add(1, Ordering::AcqRel);
+        0
+    }
+    static DONE: AtomicU64 = AtomicU64::new(0);
+    let done = || function(takes_long, (&raw const DONE).cast_mut().cast());
+    let (hwq, other) = (host_hwq(), host_hwq());
+    let xqs = [automatic(hwq), automatic(other)];
+    ok(HwQueueLaunch(hwq, done()));
+    ok(HwQueueLaunch(other, done()));
+    let mut xq = 0;
+    // SAFETY: it may be written to.
+    ok(unsafe { XQueueGet(&raw mut xq, hwq) });
+    assert!(are_apart());
+    assert_eq!(xq, xqs[0]);
+    // Each of them, though the first has told them apart.
+    ok(XQueueSuspend(xqs[0], SYNC));
+    assert_ne!(count(&DONE), 0);
+    ok(XQueueSuspend(xqs[1], SYNC));
+    assert_eq!(count(&DONE), 2);
+    ok(XQueueResume(xqs[0], 0));
+    ok(XQueueResume(xqs[1], 0));
 });

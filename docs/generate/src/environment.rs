@@ -31,7 +31,7 @@ const POLICY: &str = "policy";
 const C_API: &str = "capi/src/env.rs";
 
 /// Every variable of the product. The check below compares names and ranges with the sources.
-const VARIABLES: [Variable; 31] = [
+const VARIABLES: [Variable; 32] = [
     var(
         "XSCHED_SCHEDULER",
         "APP, LCL",
@@ -45,6 +45,13 @@ const VARIABLES: [Variable; 31] = [
         "ON, OFF",
         "OFF",
         "For interposers: each stream gets an XQueue.",
+        C_API,
+    ),
+    var(
+        "XSCHED_AUTO_XQUEUE_UNIT",
+        "process, streams",
+        "process",
+        "For CUDA's interposer: launches are made at once until something tells streams apart, or never.",
         C_API,
     ),
     var("XSCHED_AUTO_XQUEUE_LEVEL", "1 to 3", "1", "Its level.", C_API),

@@ -8,7 +8,8 @@
 //! | `pid` | the process |
 //! | `driver` | the driver's file |
 //! | `launches` | calls of each function of the class `launch` |
-//! | `scheduled` | those of them that went through XQueues |
+//! | `scheduled` | those of them that went to their streams' XQueues |
+//! | `alone` | those of these that were made at once, since nothing told the streams apart |
 //! | `handed_out_past` | names for which `cuGetProcAddress` gave functions not listed: how often |
 //! | `not_listed` | functions that the driver exports and the list lacks |
 //!
@@ -34,20 +35,32 @@ use crate::{driver, table};
 
 const VARIABLE: &str = "XSCHED_SHIM_COUNTS";
 
-static LAUNCHES: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
-static SCHEDULED: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+/// How often each function of the list was called, in a way.
+type Calls = [AtomicU64; COUNT];
+
+/// Launches that are not counted as made at once, so that each of those is counted in one place.
+static LAUNCHES: Calls = [const { AtomicU64::new(0) }; COUNT];
+static TRACKED: Calls = [const { AtomicU64::new(0) }; COUNT];
+static ALONE: Calls = [const { AtomicU64::new(0) }; COUNT];
 static PAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
-/// Counts a launch by the function at this place of the list.
+/// Counts a launch by the function at this place of the list, which is not made at once.
 pub(crate) fn launch(index: usize) {
-    if let Some(count) = LAUNCHES.get(index) {
-        count.fetch_add(1, Ordering::Relaxed);
-    }
+    add(&LAUNCHES, index);
 }
 
 /// Counts that one went through an XQueue.
-pub(crate) fn scheduled(index: usize) {
-    if let Some(count) = SCHEDULED.get(index) {
+pub(crate) fn tracked(index: usize) {
+    add(&TRACKED, index);
+}
+
+/// Counts a launch that is made at once.
+pub(crate) fn alone(index: usize) {
+    add(&ALONE, index);
+}
+
+fn add(calls: &Calls, index: usize) {
+    if let Some(count) = calls.get(index) {
         count.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -77,23 +90,25 @@ extern "C" fn write() {
 }
 
 fn counts() -> Value {
-    let launches = by_name(&LAUNCHES);
     let past = PAST.try_lock().map(|past| past.clone()).unwrap_or_default();
     let driver = driver::opened().map(driver::Driver::path);
     json!({
         "pid": std::process::id(),
         "driver": driver.map(|path| path.to_string_lossy()),
-        "launches": launches,
-        "scheduled": by_name(&SCHEDULED),
+        "launches": by_name(&[&LAUNCHES, &ALONE]),
+        "scheduled": by_name(&[&TRACKED, &ALONE]),
+        "alone": by_name(&[&ALONE]),
         "handed_out_past": past,
         "not_listed": driver.and_then(not_listed).unwrap_or_default(),
     })
 }
 
-/// What was counted of launches, by their names, without zeros.
-fn by_name(counts: &[AtomicU64; COUNT]) -> BTreeMap<String, u64> {
+/// The sums of what was counted of launches, by their names, without zeros.
+fn by_name(counts: &[&Calls]) -> BTreeMap<String, u64> {
     let launches = (0..COUNT).filter(|index| CLASSES[*index] == Class::Launch);
-    let count = |index: usize| counts[index].load(Ordering::Relaxed);
+    let count = |index: usize| -> u64 {
+        counts.iter().map(|calls| calls[index].load(Ordering::Relaxed)).sum()
+    };
     let launches = launches.filter(|index| count(*index) > 0);
     launches.map(|index| (NAMES[index].to_string_lossy().into_owned(), count(index))).collect()
 }

@@ -5,6 +5,10 @@
 //! launch is made on the calling thread, inside the call, when it is the XQueue's turn. Nothing is
 //! buffered.
 //!
+//! While nothing tells the streams of the process apart (`libpreempt.so` says so), no stream has to
+//! wait for another, and it is always the XQueue's turn. A launch into a stream that has its XQueue
+//! is then made at once, and the XQueue does not learn of it.
+//!
 //! These launches go past: all of them unless `XSCHED_AUTO_XQUEUE` is `ON`; those in the child of a
 //! fork, within another launch, into a stream that is being captured, into the default stream of a
 //! thread, into streams of contexts other than primary ones, of functions whose stream is not
@@ -88,6 +92,11 @@ extern "C" fn in_child() {
     STATE.store(OFF, Ordering::Relaxed);
 }
 
+/// Whether this library schedules.
+pub(crate) fn is_on() -> bool {
+    STATE.load(Ordering::Acquire) == ON
+}
+
 /// While this lives, what this thread calls of the driver goes past, and spoils no capture.
 pub(crate) struct Inside {
     mode: c_int,
@@ -96,9 +105,7 @@ pub(crate) struct Inside {
 impl Inside {
     /// `None` if this library does not schedule, or the thread is inside already.
     pub(crate) fn enter() -> Option<Self> {
-        if STATE.load(Ordering::Acquire) == OFF
-            || IS_INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true)
-        {
+        if !is_on() || IS_INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true) {
             return None;
         }
         Some(Self { mode: captures::exchange_mode(captures::RELAXED) })
@@ -120,46 +127,94 @@ pub(crate) fn functions() -> Option<&'static Functions> {
 /// Launches something into a stream, by the function at this place of the list: what `real`
 /// answers, which is called once.
 pub(crate) fn launch(index: usize, stream: Stream, real: impl FnOnce() -> Code) -> Code {
-    if matches!(stream, Stream::PerThread | Stream::Elsewhere) {
-        return real();
+    match way(stream) {
+        Way::Alone => {
+            counts::alone(index);
+            real()
+        }
+        Way::Past => {
+            counts::launch(index);
+            real()
+        }
+        Way::Queue(functions, xq, _inside) => {
+            counts::launch(index);
+            tracked(index, functions, xq, real)
+        }
     }
-    let Some(inside) = Inside::enter() else { return real() };
+}
+
+/// How a launch is made.
+enum Way {
+    /// At once: its stream has an XQueue, and nothing tells the streams apart.
+    Alone,
+    /// At once, and not scheduled.
+    Past,
+    /// When it is this XQueue's turn.
+    Queue(&'static Functions, u64, Inside),
+}
+
+fn way(stream: Stream) -> Way {
+    if is_alone(stream) { Way::Alone } else { queued(stream).unwrap_or(Way::Past) }
+}
+
+/// Whether a launch may be made at once, by what is known without a call of the driver but for the
+/// current context. If another thread tells the streams apart now, the launch is made as if that
+/// came after it.
+fn is_alone(stream: Stream) -> bool {
+    functions().is_some_and(|functions| !functions.are_apart())
+        && is_on()
+        && !captures::are_any()
+        && key(stream).is_some_and(streams::has_queue)
+}
+
+/// How a launch is made that [`is_alone`] does not know; `None` is past.
+fn queued(stream: Stream) -> Option<Way> {
+    if matches!(stream, Stream::PerThread | Stream::Elsewhere) {
+        return None;
+    }
+    let inside = Inside::enter()?;
     let Some(functions) = FUNCTIONS.get_or_init(Functions::open) else {
         STATE.store(OFF, Ordering::Relaxed);
-        drop(inside);
-        return real();
+        return None;
     };
-    let queue = key(stream).and_then(|key| streams::queue(functions, key, stream));
-    let Some(xq) = queue else {
-        drop(inside);
-        return real();
-    };
+    if is_captured(stream) {
+        return None;
+    }
+    let xq = streams::queue(functions, key(stream)?, stream)?;
+    // After the queue was made, which may have told the streams apart.
+    Some(if functions.are_apart() { Way::Queue(functions, xq, inside) } else { Way::Alone })
+}
+
+/// Launches when it is the XQueue's turn.
+fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> Code) -> Code {
     let mut call = Call { launch: Some(real), code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
     unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
     // What was refused, or dropped, is launched all the same: the program asked for it.
     match call.code {
         Some(code) => {
-            counts::scheduled(index);
+            counts::tracked(index);
             code
         }
         None => call.launch.take().map_or(0, |launch| launch()),
     }
 }
 
-/// What stands for a stream. `None` if it is being captured, or there is no context.
-fn key(stream: Stream) -> Option<Key> {
-    let handle = match stream {
-        Stream::Own(handle) => handle,
-        _ => ptr::null_mut(),
-    };
-    if captures::is_captured(handle) {
-        return None;
-    }
+/// What stands for a stream; `None` if nothing does, or there is no context.
+pub(crate) fn key(stream: Stream) -> Option<Key> {
     match stream {
         Stream::Own(handle) => Some(Key(handle.addr())),
-        _ => Some(Key(current_context()?.addr())),
+        Stream::Legacy => Some(Key(current_context()?.addr())),
+        Stream::PerThread | Stream::Elsewhere => None,
     }
+}
+
+/// Whether a launch into a stream becomes part of a graph.
+fn is_captured(stream: Stream) -> bool {
+    captures::is_captured(match stream {
+        Stream::Own(handle) => handle,
+        _ => ptr::null_mut(),
+    })
 }
 
 /// Calls a function of the driver's by its name, whose place in the list is looked up once. The

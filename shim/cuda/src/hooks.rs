@@ -1,6 +1,6 @@
 //! The functions that are not just forwarded.
 //!
-//! `signatures!` makes a hook for each launch: it counts the call, and has the engine call the
+//! `signatures!` makes a hook for each launch, which has the engine count the call and call the
 //! driver. The signatures of the other classes are in the list for hooks to come, and are compiled.
 
 use crate::{Address, address, lifetimes, table};
@@ -39,7 +39,6 @@ macro_rules! hook {
             /// # Safety
             /// As of the driver's function of this name.
             pub(super) unsafe extern "C" fn launch($($parameter: $kind),*) -> Code {
-                counts::launch($index);
                 let real = driver::real($index);
                 // SAFETY: the list says the signature of the driver's function of this name, and
                 // what answers in its place takes any arguments.

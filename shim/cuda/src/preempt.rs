@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::{Address, driver};
 
@@ -31,6 +31,7 @@ macro_rules! functions {
         pub(crate) struct Functions {
             $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($kind),*) -> XResult,)*
             last_error: unsafe extern "C" fn() -> *const c_char,
+            apart: &'static AtomicU32,
         }
 
         impl Functions {
@@ -49,7 +50,15 @@ macro_rules! functions {
                 let last_error = unsafe {
                     std::mem::transmute::<Address, unsafe extern "C" fn() -> *const c_char>(address)
                 };
-                Some(Self { $($name,)* last_error })
+                let address = symbol(library, c"xsched_private_apart")?;
+                // SAFETY: as above.
+                let apart = unsafe {
+                    std::mem::transmute::<Address, unsafe extern "C" fn() -> *mut u32>(address)
+                };
+                // SAFETY: it may be called at any time, and answers where an atomic of the library
+                // is, which stays as the library does.
+                let apart = unsafe { AtomicU32::from_ptr(apart()) };
+                Some(Self { $($name,)* last_error, apart })
             }
         }
     };
@@ -66,8 +75,8 @@ functions! {
     auto_queue = c"xsched_private_auto_queue" (*mut u64, u64);
     /// Launches when it is an XQueue's turn.
     launch = c"xsched_private_launch" (u64, Launch, Address);
-    /// Sets an XQueue's priority.
-    priority = c"XHintPriority" (u64, c_int);
+    /// Sets an XQueue's priority, that of its stream.
+    priority = c"xsched_private_stream_priority" (u64, c_int);
     /// Waits until everything in an XQueue has run.
     wait_all = c"XQueueWaitAll" (u64);
     /// Ends an XQueue, once what was launched has run.
@@ -102,6 +111,11 @@ impl Functions {
             return None;
         }
         Some(found)
+    }
+
+    /// Whether something tells the streams of the process apart. Once it does, it stays so.
+    pub(crate) fn are_apart(&self) -> bool {
+        self.apart.load(Ordering::Acquire) != 0
     }
 
     /// Says once that the last call of this thread failed.

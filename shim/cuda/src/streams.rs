@@ -37,12 +37,22 @@ thread_local! {
 
 /// The XQueue of a stream, made if it has none; `None` if it cannot have one, or not now.
 pub(crate) fn queue(functions: &Functions, key: Key, stream: Stream) -> Option<u64> {
+    found(key, || make(functions, key, stream))
+}
+
+/// Whether a stream has an XQueue.
+pub(crate) fn has_queue(key: Key) -> bool {
+    found(key, || None).is_some()
+}
+
+/// The XQueue of a stream that has one, or else of what `make` answers.
+fn found(key: Key, make: impl FnOnce() -> Option<Queues>) -> Option<u64> {
     let ended = ENDED.load(Ordering::Acquire);
     let (last, when, xq) = LAST.get();
     if (last, when) == (key.0, ended) {
         return Some(xq);
     }
-    let found = find(key).or_else(|| make(functions, key, stream))?;
+    let found = find(key).or_else(make)?;
     if found.xq == 0 {
         return None;
     }
@@ -79,7 +89,7 @@ fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
     };
     if code != SUCCESS {
         functions.complain_of_last();
-    } else if xq != 0 && !handle.is_null() {
+    } else if xq != 0 {
         set_priority(functions, xq, handle);
     }
     let made = Queues { hwq, xq, device: engine::current_device() };
@@ -88,13 +98,15 @@ fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
     Some(made)
 }
 
-/// Gives an XQueue its stream's priority, unless the environment says one. CUDA counts downwards.
+/// Gives an XQueue its stream's priority, unless the environment says one. CUDA counts downwards;
+/// null is a default stream, which has 0.
 fn set_priority(functions: &Functions, xq: u64, stream: Address) {
-    let priority = engine::priority(stream);
-    if priority != 0 && crate::environment::variable("XSCHED_AUTO_XQUEUE_PRIORITY").is_none() {
-        // SAFETY: any handle and number may be given.
-        unsafe { (functions.priority)(xq, priority.saturating_neg()) };
+    if crate::environment::variable("XSCHED_AUTO_XQUEUE_PRIORITY").is_some() {
+        return;
     }
+    let priority = if stream.is_null() { 0 } else { engine::priority(stream) };
+    // SAFETY: any handle and number may be given.
+    unsafe { (functions.priority)(xq, priority.saturating_neg()) };
 }
 
 /// Ends the queues of the streams of which this says so, before the streams end.
@@ -124,12 +136,7 @@ fn end(is_one: impl Fn(Key, &Queues) -> bool) {
 /// for.
 pub(crate) fn settle(stream: Address) {
     let Some(_inside) = Inside::enter() else { return };
-    let key = match Stream::of(stream, Stream::Legacy) {
-        Stream::Own(handle) => Some(Key(handle.addr())),
-        Stream::Legacy => engine::current_context().map(|context| Key(context.addr())),
-        // They have none.
-        Stream::PerThread | Stream::Elsewhere => None,
-    };
+    let key = engine::key(Stream::of(stream, Stream::Legacy));
     let queues = key.and_then(find).filter(|queues| queues.xq != 0);
     if let (Some(queues), Some(functions)) = (queues, engine::functions()) {
         // SAFETY: any handle may be given.

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_void};
 use crate::engine::{self, Stream};
 use crate::hooks::{hook, place, signatures, stream};
 use crate::stubs::stubs;
-use crate::{Address, Code, counts, driver};
+use crate::{Address, Code, driver};
 
 /// What is done with a function; `functions.toml` explains the classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

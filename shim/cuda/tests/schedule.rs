@@ -45,15 +45,33 @@ fn counts(mode: &str, command: &mut Command) -> Value {
     serde_json::from_str(&fs::read_to_string(file).expect("counts")).expect("JSON")
 }
 
+/// What is counted while nothing tells the streams apart, where each launch that is scheduled is
+/// made at once.
 fn counts_of(mode: &str) -> Value {
-    counts(mode, &mut scheduled(mode))
+    let counts = counts(mode, &mut scheduled(mode));
+    assert_eq!(counts["alone"], counts["scheduled"], "{mode}");
+    counts
+}
+
+/// The same when streams are scheduled one by one.
+fn counts_apart(mode: &str) -> Value {
+    let mut command = scheduled(mode);
+    let counts = counts(mode, command.env("XSCHED_AUTO_XQUEUE_UNIT", "streams"));
+    assert_eq!(counts["alone"], json!({}), "{mode}");
+    counts
+}
+
+/// What is counted in both ways.
+fn in_both_ways(mode: &str) -> [Value; 2] {
+    [counts_of(mode), counts_apart(mode)]
 }
 
 #[test]
 fn every_stream_goes_through_a_queue() {
-    let counts = counts_of("streams");
-    assert_eq!(counts["launches"]["cuLaunchKernel"], json!(200));
-    assert_eq!(counts["scheduled"], counts["launches"]);
+    for counts in in_both_ways("streams") {
+        assert_eq!(counts["launches"]["cuLaunchKernel"], json!(200));
+        assert_eq!(counts["scheduled"], counts["launches"]);
+    }
 }
 
 #[test]
@@ -64,49 +82,87 @@ fn nothing_does_unless_it_is_asked_for() {
         (&counts["scheduled"], &counts["launches"]["cuLaunchKernel"]),
         (&json!({}), &json!(200))
     );
+    assert_eq!(counts["alone"], json!({}));
 }
 
 #[test]
 fn captures_are_left_alone_and_graphs_are_scheduled() {
-    let counts = counts_of("captured");
-    assert_eq!(counts["scheduled"]["cuGraphLaunch"], json!(3));
-    // Two are captured, and the third comes while a capture is under way and has no queue yet.
-    assert_eq!(counts["launches"]["cuLaunchKernel"], json!(3));
-    assert_eq!(counts["scheduled"]["cuLaunchKernel"], Value::Null);
+    for counts in in_both_ways("captured") {
+        assert_eq!(counts["scheduled"]["cuGraphLaunch"], json!(3));
+        // Two are captured, and the third comes while a capture is under way and has no queue yet.
+        assert_eq!(counts["launches"]["cuLaunchKernel"], json!(3));
+        assert_eq!(counts["scheduled"]["cuLaunchKernel"], Value::Null);
+    }
 }
 
 #[test]
 fn queues_spoil_no_capture() {
-    let counts = counts_of("beside");
-    assert_eq!(counts["launches"]["cuLaunchKernel"], json!(3_202));
-    assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(3_002));
+    for counts in in_both_ways("beside") {
+        assert_eq!(counts["launches"]["cuLaunchKernel"], json!(3_202));
+        assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(3_002));
+    }
 }
 
 #[test]
 fn streams_may_end() {
-    let counts = counts_of("short_lived");
-    assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(200));
+    for counts in in_both_ways("short_lived") {
+        assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(200));
+    }
 }
 
 #[test]
 fn a_primary_context_may_be_reset() {
-    let counts = counts_of("reset");
-    assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(6));
+    for counts in in_both_ways("reset") {
+        assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(6));
+    }
 }
 
 #[test]
 fn threads_launch_at_once() {
-    let counts = counts_of("threads");
-    assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(1_600));
+    for counts in in_both_ways("threads") {
+        assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(1_600));
+    }
 }
 
 #[test]
 fn copies_and_fills_are_launches() {
-    let counts = counts_of("copies");
     let expected = json!({
         "cuMemcpyAsync": 1, "cuMemcpyDtoH_v2": 2, "cuMemcpyHtoD_v2": 1, "cuMemsetD32Async": 1,
     });
-    assert_eq!((&counts["scheduled"], &counts["launches"]), (&expected, &expected));
+    for counts in in_both_ways("copies") {
+        assert_eq!((&counts["scheduled"], &counts["launches"]), (&expected, &expected));
+    }
+}
+
+#[test]
+fn a_launch_that_nothing_holds_calls_the_driver_once() {
+    let counts = counts_of("calls");
+    assert_eq!(counts["alone"]["cuLaunchKernel"], json!(2_002));
+}
+
+#[test]
+fn captures_are_not_asked_about_unless_it_schedules() {
+    check(scheduled("unasked").env("XSCHED_AUTO_XQUEUE", "OFF"), "unasked");
+}
+
+#[test]
+fn streams_of_one_priority_are_not_told_apart() {
+    let counts = counts_of("alike");
+    assert_eq!(counts["alone"]["cuLaunchKernel"], json!(30));
+}
+
+#[test]
+fn a_stream_of_another_priority_tells_them_apart() {
+    let prioritized = counts("priorities", &mut scheduled("priorities"));
+    assert_eq!(prioritized["launches"]["cuLaunchKernel"], json!(30));
+    assert_eq!(prioritized["scheduled"], prioritized["launches"]);
+    assert_eq!(prioritized["alone"]["cuLaunchKernel"], json!(10));
+    let default = counts("beside_default", &mut scheduled("beside_default"));
+    assert_eq!(default["alone"], json!({ "cuLaunchKernel": 1 }));
+    // The environment says one for all.
+    let mut command = scheduled("priorities");
+    let counts = counts("priorities", command.env("XSCHED_AUTO_XQUEUE_PRIORITY", "3"));
+    assert_eq!(counts["alone"]["cuLaunchKernel"], json!(30));
 }
 
 #[test]
@@ -119,8 +175,11 @@ fn own_contexts_and_threads_default_streams_go_past() {
 
 #[test]
 fn a_held_queue_holds_a_launch() {
-    let counts = counts_of("held");
-    assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(2));
+    let at_first = counts("held", &mut scheduled("held"));
+    assert_eq!(at_first["scheduled"]["cuLaunchKernel"], json!(51));
+    // The program then asks for the queue.
+    assert_eq!(at_first["alone"]["cuLaunchKernel"], json!(50));
+    assert_eq!(counts_apart("held")["scheduled"]["cuLaunchKernel"], json!(51));
 }
 
 #[test]

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Variables of this machine that must not matter.
-const VARIABLES: [&str; 6] = [
+const VARIABLES: [&str; 7] = [
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "XSCHED_CUDA_DRIVER",
     "XSCHED_SHIM_COUNTS",
     "XSCHED_AUTO_XQUEUE",
+    "XSCHED_AUTO_XQUEUE_UNIT",
     "XSCHED_CUDA_LIB",
 ];
 

@@ -234,7 +234,7 @@ static void held(void) {
   OK(((int (*)(handle *))find("cuCtxGetCurrent"))(&context));
   OK(stream_create(&held_stream, 1));
   held_words = words();
-  OK(fill_with(held_stream, held_words, 1));
+  for (int n = 0; n < 50; n++) OK(fill_with(held_stream, held_words, 1));
   void *library = dlopen(getenv("PREEMPT"), RTLD_NOW | RTLD_NOLOAD);
   CHECK(library != NULL);
   uint64_t hwq = 0, xq = 0;
@@ -252,13 +252,96 @@ static void held(void) {
   CHECK(was_launched && all_are(held_words, 2));
 }
 
+// How often the driver itself was called by this name.
+static uint64_t calls_of(const char *name) {
+  static uint64_t (*calls)(const char *);
+  if (!calls) {
+    void *driver = dlopen(getenv("XSCHED_CUDA_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+    calls = driver ? (uint64_t(*)(const char *))dlsym(driver, "cuEmulatedCalls") : NULL;
+    if (!calls) printf("FAILED: no calls\n"), exit(1);
+  }
+  return calls(name);
+}
+
+// How often by those that are to be spared.
+static uint64_t driver_calls(void) {
+  static const char *const NAMES[] = {"cuThreadExchangeStreamCaptureMode", "cuStreamIsCapturing",
+                                      "cuEventRecord", "cuEventQuery", "cuStreamWriteValue32_v2",
+                                      "cuCtxPushCurrent_v2"};
+  uint64_t sum = 0;
+  for (unsigned n = 0; n < sizeof NAMES / sizeof *NAMES; n++) sum += calls_of(NAMES[n]);
+  return sum;
+}
+
+static void calls(void) {
+  handle streams[2] = {NULL};
+  OK(stream_create(&streams[1], 1));
+  pointer at[2] = {words(), words()};
+  for (int s = 0; s < 2; s++) OK(fill_with(streams[s], at[s], 1));
+  for (int s = 0; s < 2; s++) OK(stream_synchronize(streams[s]));
+  // What the library does beside is done by then, nearly.
+  usleep(20 * 1000);
+  uint64_t before = driver_calls();
+  CHECK(before > 0);
+  for (unsigned n = 1; n <= 1000; n++)
+    for (int s = 0; s < 2; s++) OK(fill_with(streams[s], at[s], n));
+  CHECK(driver_calls() < before + 100);
+  OK(stream_synchronize(streams[1]));
+  for (int s = 0; s < 2; s++) CHECK(all_are(at[s], 1000));
+}
+
+// Captures unscheduled.
+static void unasked(void) {
+  handle stream, graph = NULL;
+  OK(stream_create(&stream, 1));
+  OK(((int (*)(handle, int))find("cuStreamBeginCapture_v2"))(stream, 0));
+  OK(((int (*)(handle, handle *))find("cuStreamEndCapture"))(stream, &graph));
+  CHECK(graph != NULL && calls_of("cuStreamEndCapture") == 1);
+  CHECK(calls_of("cuStreamIsCapturing") == 0);
+}
+
+// Fills ten times by each of three streams, which have these priorities. Nothing goes into the
+// legacy default stream, which has a priority too.
+static void fill_by(const int *priorities) {
+  handle streams[3];
+  unsigned read[WORDS];
+  int (*read_by)(void *, pointer, size_t, handle) = find("cuMemcpyDtoHAsync_v2");
+  int (*create)(handle *, unsigned, int) = find("cuStreamCreateWithPriority");
+  for (int s = 0; s < 3; s++) {
+    OK(create(&streams[s], 1, priorities[s]));
+    pointer at = words();
+    for (unsigned n = 1; n <= 10; n++) OK(fill_with(streams[s], at, n));
+    OK(read_by(read, at, sizeof read, streams[s]));
+    OK(stream_synchronize(streams[s]));
+    CHECK(read[0] == 10 && read[WORDS - 1] == 10);
+  }
+  for (int s = 0; s < 3; s++) OK(stream_destroy(streams[s]));
+}
+
+static void alike(void) { fill_by((int[]){-1, -1, -1}); }
+
+// A default stream has a priority as well.
+static void beside_default(void) {
+  handle stream;
+  pointer at = words();
+  OK(fill_with(NULL, at, 1));
+  OK(((int (*)(handle *, unsigned, int))find("cuStreamCreateWithPriority"))(&stream, 1, -1));
+  for (unsigned n = 1; n <= 10; n++) OK(fill_with(stream, at, n));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(at, 10));
+}
+
+static void priorities(void) { fill_by((int[]){0, -1, 0}); }
+
 int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
   } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
-               {"copies", copies}, {"past", past}, {"held", held}};
+               {"copies", copies}, {"past", past}, {"held", held},
+               {"calls", calls}, {"unasked", unasked}, {"alike", alike},
+               {"beside_default", beside_default}, {"priorities", priorities}};
   launch_kernel = find("cuLaunchKernel");
   stream_create = find("cuStreamCreate");
   stream_destroy = find("cuStreamDestroy_v2");
