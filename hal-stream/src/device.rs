@@ -70,6 +70,7 @@ impl<A: StreamApi> StreamDevice<A> {
             flags: Mutex::new(flags),
             leaving: Mutex::default(),
             shared: Mutex::default(),
+            reasons: Mutex::default(),
             lost: AtomicU64::new(0),
         };
         if inner.no_gate.is_none() && !config.probe_every.is_zero() {

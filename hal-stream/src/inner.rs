@@ -25,6 +25,8 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
     /// Pages that other processes have mapped as well.
     pub(crate) shared: Mutex<Vec<(FlagMemory, Arc<SharedPage>)>>,
+    /// Why streams are at Lv1, as far as the log says it.
+    pub(crate) reasons: Mutex<Vec<&'static str>>,
     /// Streams that could not be destroyed, and words for which the device may still wait.
     pub(crate) lost: AtomicU64,
 }
@@ -40,6 +42,16 @@ pub(crate) struct Leaving<A: StreamApi> {
 impl<A: StreamApi> Inner<A> {
     pub(crate) fn flags(&self) -> MutexGuard<'_, Flags> {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a reason, and whether it is new.
+    pub(crate) fn is_new_reason(&self, why: &'static str) -> bool {
+        let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !reasons.contains(&why);
+        if is_new {
+            reasons.push(why);
+        }
+        is_new
     }
 
     /// Gives a word back when the device has got past an event, and ends that. Without an event it

@@ -105,7 +105,11 @@ impl<A: StreamApi> Inner<A> {
             return Ok((stream, owned, true));
         };
         if config.level_max >= Level::Deactivate && self.no_gate.is_none() {
-            tracing::warn!(?stream, "the stream's queue is at Lv1: {why}");
+            if self.is_new_reason(why) {
+                tracing::warn!(?stream, "the stream's queue is at Lv1: {why}");
+            } else {
+                tracing::debug!(?stream, "the stream's queue is at Lv1: {why}");
+            }
         }
         Ok((stream, owned, false))
     }

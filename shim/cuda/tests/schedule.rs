@@ -183,6 +183,15 @@ fn a_held_queue_holds_a_launch() {
 }
 
 #[test]
+fn why_streams_are_not_at_level_2_is_said_once() {
+    let output = says(scheduled("short_lived").env("XSCHED_AUTO_XQUEUE_LEVEL", "2"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    for why in ["it is the legacy default stream", "the legacy default stream waits for it"] {
+        assert_eq!(said.matches(why).count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn without_the_library_programs_run_as_they_are() {
     // A folder with the interposer alone.
     let folder = tempfile::tempdir().expect("a folder");
