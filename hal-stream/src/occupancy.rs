@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::retire::Since;
 use crate::share::{Measured, Shares};
 use crate::sync::{AtomicBool, Mutex, fence, lock};
 
@@ -114,21 +115,21 @@ impl Occupancy {
     }
 
     /// What a queue used of what was measured between two moments, in nanoseconds, and whether more
-    /// than one queue had work on the device at some time in between.
+    /// than one queue had work on the device at some time in between, or may have had.
     ///
-    /// `since` is `None` where nothing says when it began. `measured.shared_ns` is set here.
+    /// Nothing says when it began where `since` has no moments. `measured.shared_ns` is set here.
     pub(crate) fn used_ns(
         &self,
-        since: Option<Instant>,
+        since: Since,
         until: Instant,
         mut measured: Measured,
     ) -> (u64, bool) {
         let mut state = lock(&self.0);
-        if !state.is_shared_since(since) {
-            return (measured.elapsed_ns, false);
+        if !state.is_shared_since(since.probably) {
+            return (measured.elapsed_ns, state.is_shared_since(since.earliest));
         }
         state.tell(until);
-        measured.shared_ns = state.shared_part(since, until, measured.elapsed_ns);
+        measured.shared_ns = state.shared_part(since.probably, until, measured.elapsed_ns);
         (state.shares.used_ns(measured), true)
     }
 }
@@ -202,6 +203,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_may_have_begun_beside_another_queue_says_nothing_of_a_command() {
+        let start = Instant::now();
+        let at = |us| start + Duration::from_micros(us);
+        let (device, one, second) =
+            (Occupancy::default(), Occupant::default(), Occupant::default());
+        device.enter(&one, at(0));
+        device.enter(&second, at(1));
+        device.leave(&second, at(500), || true);
+        let measured = Measured {
+            elapsed_ns: 1_000_000,
+            shared_ns: 0,
+            expected_ns: Some(500_000),
+            is_certain: true,
+        };
+        let used = |earliest| {
+            let since = Since { probably: Some(at(600)), earliest: Some(at(earliest)) };
+            device.used_ns(since, at(1_100), measured)
+        };
+        assert_eq!(used(400), (1_000_000, true), "it probably ran alone, and perhaps not");
+        assert_eq!(used(500), (1_000_000, false));
+    }
+
     /// A queue has the device for itself, until another comes for four commands, again and again,
     /// and they take turns. All commands take 500 µs.
     #[test]
@@ -214,7 +238,7 @@ mod tests {
             let elapsed_ns = (to - from) * 1_000;
             let expected_ns = Some(500_000);
             let measured = Measured { elapsed_ns, shared_ns: 0, expected_ns, is_certain };
-            device.used_ns(Some(at(from)), at(to), measured)
+            device.used_ns(Since::launch(Some(at(from))), at(to), measured)
         };
         device.enter(&one, at(0));
         assert_eq!(used(0, 500, true), (500_000, false));

@@ -19,7 +19,7 @@ use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
 use crate::queue_config::{GateSource, StreamConfig};
-use crate::retire::{Held, Pace, Span, StreamRetire};
+use crate::retire::{Held, Pace, Since, Span, StreamRetire};
 use crate::submit::{Batch, Events, StreamSubmit};
 use crate::word::Taken;
 
@@ -172,7 +172,7 @@ fn halves<A: StreamApi>(
         span: Span::default(),
         held,
         pace: Pace::default(),
-        since: None,
+        since: Since::default(),
     };
     let level = if word.is_some() { Level::Deactivate } else { Level::Block };
     let caps = Caps::up_to(level, inner.entries_max);

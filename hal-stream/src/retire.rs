@@ -27,8 +27,24 @@ pub struct StreamRetire<A: StreamApi> {
     pub(crate) span: Span<A::Event>,
     pub(crate) held: Held,
     pub(crate) pace: Pace,
-    /// When the next measurement probably begins.
-    pub(crate) since: Option<Instant>,
+    /// When the next measurement begins.
+    pub(crate) since: Since,
+}
+
+/// When a measurement begins, by the host's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Since {
+    /// Probably then.
+    pub(crate) probably: Option<Instant>,
+    /// Not before then.
+    pub(crate) earliest: Option<Instant>,
+}
+
+impl Since {
+    /// Not before this launch into an idle queue, and probably then.
+    pub(crate) const fn launch(at: Option<Instant>) -> Self {
+        Self { probably: at, earliest: at }
+    }
 }
 
 /// Where in its work the device probably is. Completions may be seen long after they happened.
@@ -38,6 +54,8 @@ pub(crate) struct Pace {
     begin: Option<Instant>,
     /// When it was last seen not to have completed.
     looked_at: Option<Instant>,
+    /// Before then it did not begin.
+    earliest: Option<Instant>,
 }
 
 impl Pace {
@@ -46,8 +64,14 @@ impl Pace {
     fn completed(&mut self, launched: Option<Instant>, expected_ns: u64, now: Instant) {
         let begin = self.begin.max(launched).unwrap_or(now);
         let end = begin.checked_add(std::time::Duration::from_nanos(expected_ns));
+        self.earliest = self.earliest.max(launched).max(self.looked_at);
         let least = self.looked_at.take().unwrap_or(begin).min(now);
         self.begin = Some(end.unwrap_or(now).clamp(least, now));
+    }
+
+    /// When what has not completed yet began.
+    const fn since(&self) -> Since {
+        Since { probably: self.begin, earliest: self.earliest }
     }
 }
 
@@ -280,8 +304,8 @@ impl<A: StreamApi> StreamRetire<A> {
                 self.give_plain_back(event);
             }
             self.span.upto = fence.upto;
-            let since = std::mem::replace(&mut self.since, self.pace.begin);
-            let counted = self.counted(fence.launched.or(since), fence.expected_ns);
+            let since = std::mem::replace(&mut self.since, self.pace.since());
+            let counted = self.counted(fence.launched.or(since.probably), fence.expected_ns);
             return busy_ns.saturating_add(counted);
         };
         let mut busy_ns = 0;
@@ -292,7 +316,7 @@ impl<A: StreamApi> StreamRetire<A> {
             let from = std::mem::replace(&mut self.from, fence.start);
             self.give_back(from);
             self.held.forget();
-            self.since = fence.launched;
+            self.since = Since::launch(fence.launched);
         }
         let to = self.span.add(fence, event);
         self.give_back(to);
@@ -314,14 +338,14 @@ impl<A: StreamApi> StreamRetire<A> {
             unsafe { queue.device.api.elapsed_ns(from, to) }
         });
         let was_open = self.held.open_ns;
-        let since = std::mem::replace(&mut self.since, self.pace.begin);
+        let since = std::mem::replace(&mut self.since, self.pace.since());
         let used = match elapsed {
             Some(Ok(elapsed)) => {
                 let used_ns = self.held.used_ns(elapsed, held_ns, self.span.expected_ns);
                 let undisturbed = was_open == 0 && self.held.open_ns == 0;
                 self.used_ns(since, used_ns, elapsed, undisturbed)
             }
-            _ => self.counted(since, self.span.expected_ns),
+            _ => self.counted(since.probably, self.span.expected_ns),
         };
         self.span.reset();
         let from = self.from.replace(to);
@@ -343,13 +367,7 @@ impl<A: StreamApi> StreamRetire<A> {
 
     /// What the commands used of the time that was measured, `open_ns` of which the gate was open,
     /// and learns from it. All in nanoseconds.
-    fn used_ns(
-        &self,
-        since: Option<Instant>,
-        open_ns: u64,
-        elapsed_ns: u64,
-        undisturbed: bool,
-    ) -> u64 {
+    fn used_ns(&self, since: Since, open_ns: u64, elapsed_ns: u64, undisturbed: bool) -> u64 {
         let (queue, span) = (&self.queue, &self.span);
         let measured = Measured {
             elapsed_ns: open_ns,
@@ -433,6 +451,7 @@ mod tests {
         // After a pause.
         pace.completed(Some(start + ns(2_000)), 100, start + ns(2_500));
         assert_eq!(pace.begin, Some(start + ns(2_100)));
+        assert_eq!(pace.since().earliest, Some(start + ns(2_000)), "of the last, too");
     }
 
     #[test]

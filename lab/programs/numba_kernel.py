@@ -2,7 +2,11 @@
 
 import common
 import numpy
-from numba import cuda
+
+if not hasattr(numpy, "row_stack"):
+    # Removed in NumPy 2.5, and Numba's CUDA target of that time still asks for it.
+    numpy.row_stack = numpy.vstack
+from numba import cuda  # noqa: E402
 
 
 @cuda.jit

@@ -56,9 +56,10 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.waiting.map_or(Ok(()), |event| Err(LaunchBlock::Waiting(event)))
     }
 
-    /// The command that [`Queue::poll_launch`] would launch now, for drivers in which it matters which
-    /// thread does. Commands that need no device are skipped, as far as they are known to; `None` if
-    /// nothing can be launched, or a wait for an event comes first.
+    /// The command that [`Queue::poll_launch`] would launch now.
+    ///
+    /// For drivers in which it matters which thread launches. Commands that are known to need no
+    /// device are skipped; `None` if nothing can be launched, or a wait for an event comes first.
     #[must_use]
     pub fn peek_launch(&self) -> Option<CmdId> {
         self.can_launch().ok()?;
@@ -140,8 +141,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
         Action::Launch { cmd, fence }
     }
 
-    /// Whether commands are on the device and none of their fences is still to come, so that nothing
-    /// will be seen of them. [`Queue::poll_launch`] then has a fence put, unless a command is next.
+    /// Whether commands are on the device and none of their fences is still to come.
+    ///
+    /// Nothing will be seen of them then, until [`Queue::poll_launch`] has a fence put.
     #[must_use]
     pub fn lacks_fence(&self) -> bool {
         self.fenced <= self.device_retired && self.unfenced().is_some()

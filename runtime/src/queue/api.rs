@@ -36,8 +36,8 @@ pub(crate) trait Api<C>: Awaited + ScheduledQueue {
         command: C,
         line: Option<&mut Option<WaiterId>>,
     ) -> Result<CmdId, SubmitError<C>>;
-    /// Takes a command, and launches it on the calling thread when it is its turn, or learns that it
-    /// is over.
+    /// Takes a command, and launches it on the calling thread when it is its turn, or learns that
+    /// it is over.
     fn launch_here(
         &self,
         command: C,
