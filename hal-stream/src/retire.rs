@@ -45,6 +45,14 @@ impl Since {
     pub(crate) const fn launch(at: Option<Instant>) -> Self {
         Self { probably: at, earliest: at }
     }
+
+    /// The same with what else is known: that it is so long after another one began.
+    fn after(self, before: Self, elapsed_ns: u64) -> Self {
+        let elapsed = std::time::Duration::from_nanos(elapsed_ns);
+        let then = before.earliest.and_then(|at| at.checked_add(elapsed));
+        let earliest = self.earliest.max(then);
+        Self { probably: self.probably.max(earliest), earliest }
+    }
 }
 
 /// Where in its work the device probably is. Completions may be seen long after they happened.
@@ -339,6 +347,9 @@ impl<A: StreamApi> StreamRetire<A> {
         });
         let was_open = self.held.open_ns;
         let since = std::mem::replace(&mut self.since, self.pace.since());
+        if let Some(Ok(elapsed_ns)) = elapsed {
+            self.since = self.since.after(since, elapsed_ns);
+        }
         let used = match elapsed {
             Some(Ok(elapsed)) => {
                 let used_ns = self.held.used_ns(elapsed, held_ns, self.span.expected_ns);
