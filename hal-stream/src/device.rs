@@ -1,15 +1,14 @@
 //! The device.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched_core::level::Level;
 
 use crate::api::{About, FlagMemory, StreamApi};
 use crate::config::StreamDeviceConfig;
 use crate::error::{NoGate, StreamError};
-use crate::flags::Flags;
-use crate::inner::Inner;
+use crate::inner::{Inner, Tested};
 use crate::occupancy::Occupancy;
 use crate::page::SharedPage;
 use crate::probe::call_returns;
@@ -37,47 +36,27 @@ impl<A: StreamApi> Clone for StreamDevice<A> {
 }
 
 impl<A: StreamApi> StreamDevice<A> {
-    /// Opens a device, and tests whether gates hold its streams, which takes some milliseconds of
-    /// the device. If they do not, its queues are at Lv1 and [`StreamDevice::no_gate`] says why.
+    /// Opens a device. Whether gates hold its streams is tested when the first one is wanted, or
+    /// [`StreamDevice::level`] or [`StreamDevice::no_gate`] asks, which takes some milliseconds of
+    /// the device. If they do not, its queues are at Lv1 and `no_gate` says why.
     ///
     /// # Errors
     /// [`StreamError::Thread`] if the system refuses a thread.
     pub fn new(api: A, config: StreamDeviceConfig) -> Result<Self, StreamError<A::Error>> {
         let gates = GateRegistry::start(config.blocked_after, config.hold_lease)
             .map_err(StreamError::Thread)?;
-        let mut flags = Flags::default();
-        let tested = if config.level_max < Level::Deactivate {
-            Err(NoGate::Configured)
-        } else {
-            try_gate(&api, &mut flags, config.entries_max.is_none())
-        };
-        let depth = match tested {
-            Ok(entries) if entries > 0 => entries,
-            _ => api.depth().unwrap_or(DEPTH),
-        };
-        if let Err(why) = &tested
-            && *why != NoGate::Configured
-        {
-            tracing::warn!(device = api.about().device, "queues are at Lv1: {why}");
-        }
         let inner = Inner {
-            entries_max: config.entries_max.unwrap_or(depth / SHARE).max(4),
-            no_gate: tested.err(),
+            tested: OnceLock::new(),
             api: Arc::new(api),
             gates,
             occupancy: Occupancy::default(),
             config,
-            flags: Mutex::new(flags),
+            flags: Mutex::default(),
             leaving: Mutex::default(),
             shared: Mutex::default(),
             reasons: Mutex::default(),
             lost: AtomicU64::new(0),
         };
-        if inner.no_gate.is_none() && !config.probe_every.is_zero() {
-            let api = Arc::downgrade(&inner.api);
-            let probe = move || api.upgrade().is_some_and(|api| call_returns(&*api));
-            inner.gates.probe(config.probe_every, probe).map_err(StreamError::Thread)?;
-        }
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -96,19 +75,20 @@ impl<A: StreamApi> StreamDevice<A> {
     /// The highest level of its queues.
     #[must_use]
     pub fn level(&self) -> Level {
-        if self.inner.no_gate.is_none() { Level::Deactivate } else { Level::Block }
+        if self.no_gate().is_none() { Level::Deactivate } else { Level::Block }
     }
 
     /// Why the level is not [`Level::Deactivate`].
     #[must_use]
     pub fn no_gate(&self) -> Option<&NoGate> {
-        self.inner.no_gate.as_ref()
+        self.inner.tested().no_gate.as_ref()
     }
 
-    /// Commands, gates and fences that a queue keeps in flight.
+    /// Commands, gates and fences that a queue keeps in flight. Before gates were tested this is a
+    /// guess, which queues without gates go by.
     #[must_use]
     pub fn entries_max(&self) -> u32 {
-        self.inner.entries_max
+        self.inner.entries_max()
     }
 
     /// How often gates were opened because a launch was blocked, or because another process that
@@ -196,20 +176,63 @@ impl<A: StreamApi> StreamDevice<A> {
     }
 }
 
-fn try_gate<A: StreamApi>(api: &A, flags: &mut Flags, depth: bool) -> Result<u32, NoGate> {
-    if let Some(why) = api.no_waits() {
-        return Err(NoGate::NoWaits(why));
+impl<A: StreamApi> Inner<A> {
+    /// What the test of gates finds, which the first call makes.
+    pub(crate) fn tested(&self) -> &Tested {
+        self.tested.get_or_init(|| {
+            let tested = self.try_gate();
+            let depth = tested.as_ref().ok().filter(|entries| **entries > 0).copied();
+            if let Err(why) = &tested
+                && *why != NoGate::Configured
+            {
+                tracing::warn!(device = self.api.about().device, "queues are at Lv1: {why}");
+            }
+            let no_gate = tested.err().or_else(|| self.start_probe());
+            Tested { no_gate, entries_max: self.entries_of(depth) }
+        })
     }
-    let failed = |error: StreamError<A::Error>| NoGate::Failed(error.to_string());
-    let entered = api.enter().map_err(|error| NoGate::Failed(error.to_string()))?;
-    let word = flags.take(api).map_err(failed)?;
-    let tested = selftest::run(api, word, depth);
-    drop(entered);
-    // After a test that failed something may still wait for the word.
-    if tested.is_ok() {
-        flags.give_back(word);
+
+    /// See [`StreamDevice::entries_max`].
+    pub(crate) fn entries_max(&self) -> u32 {
+        self.tested.get().map_or_else(|| self.entries_of(None), |tested| tested.entries_max)
     }
-    tested
+
+    /// The entries of a hardware queue that are used, of as many as were measured.
+    fn entries_of(&self, depth: Option<u32>) -> u32 {
+        let depth = depth.or_else(|| self.api.depth()).unwrap_or(DEPTH);
+        self.config.entries_max.unwrap_or(depth / SHARE).max(4)
+    }
+
+    fn try_gate(&self) -> Result<u32, NoGate> {
+        if self.config.level_max < Level::Deactivate {
+            return Err(NoGate::Configured);
+        }
+        if let Some(why) = self.api.no_waits() {
+            return Err(NoGate::NoWaits(why));
+        }
+        let failed = |error: StreamError<A::Error>| NoGate::Failed(error.to_string());
+        let entered = self.api.enter().map_err(|error| NoGate::Failed(error.to_string()))?;
+        let word = self.flags().take(&*self.api).map_err(failed)?;
+        let tested = selftest::run(&*self.api, word, self.config.entries_max.is_none());
+        drop(entered);
+        // After a test that failed something may still wait for the word.
+        if tested.is_ok() {
+            self.flags().give_back(word);
+        }
+        tested
+    }
+
+    /// Starts to watch whether calls return while gates are closed. Says why there can be no gates
+    /// without that.
+    fn start_probe(&self) -> Option<NoGate> {
+        if self.config.probe_every.is_zero() {
+            return None;
+        }
+        let api = Arc::downgrade(&self.api);
+        let probe = move || api.upgrade().is_some_and(|api| call_returns(&*api));
+        let started = self.gates.probe(self.config.probe_every, probe);
+        started.err().map(|error| NoGate::Failed(format!("no thread for its probe: {error}")))
+    }
 }
 
 impl<A: StreamApi> GateWord<A> {

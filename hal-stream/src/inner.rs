@@ -2,7 +2,7 @@
 //! and its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::api::{FlagMemory, StreamApi};
 use crate::config::StreamDeviceConfig;
@@ -19,8 +19,8 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) gates: Arc<GateRegistry<Option<FlagWord>>>,
     pub(crate) occupancy: Occupancy,
     pub(crate) config: StreamDeviceConfig,
-    pub(crate) entries_max: u32,
-    pub(crate) no_gate: Option<NoGate>,
+    /// What the test of gates found, once one was wanted.
+    pub(crate) tested: OnceLock<Tested>,
     pub(crate) flags: Mutex<Flags>,
     pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
     /// Pages that other processes have mapped as well.
@@ -29,6 +29,13 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) reasons: Mutex<Vec<&'static str>>,
     /// Streams that could not be destroyed, and words for which the device may still wait.
     pub(crate) lost: AtomicU64,
+}
+
+/// What the test of gates on a device found.
+#[derive(Debug)]
+pub(crate) struct Tested {
+    pub(crate) no_gate: Option<NoGate>,
+    pub(crate) entries_max: u32,
 }
 
 /// A closed queue that the device may still be busy with.

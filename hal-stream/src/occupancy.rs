@@ -6,9 +6,32 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::retire::Since;
 use crate::share::{Measured, Shares};
 use crate::sync::{AtomicBool, Mutex, fence, lock};
+
+/// When a measurement begins, by the host's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Since {
+    /// Probably then.
+    pub(crate) probably: Option<Instant>,
+    /// Not before then.
+    pub(crate) earliest: Option<Instant>,
+}
+
+impl Since {
+    /// Not before this launch into an idle queue, and probably then.
+    pub(crate) const fn launch(at: Option<Instant>) -> Self {
+        Self { probably: at, earliest: at }
+    }
+
+    /// The same with what else is known: that it is so long after another one began.
+    pub(crate) fn after(self, before: Self, elapsed_ns: u64) -> Self {
+        let elapsed = std::time::Duration::from_nanos(elapsed_ns);
+        let then = before.earliest.and_then(|at| at.checked_add(elapsed));
+        let earliest = self.earliest.max(then);
+        Self { probably: self.probably.max(earliest), earliest }
+    }
+}
 
 /// How many queues have work on a device.
 #[derive(Debug, Default)]

@@ -15,11 +15,12 @@ use crate::inner::Inner;
 use crate::marks::Marks;
 use crate::member::Member;
 use crate::occupancy::Occupant;
+use crate::occupancy::Since;
 use crate::predict::{Placement, Predictor, Spacing};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
 use crate::queue_config::{GateSource, StreamConfig};
-use crate::retire::{Held, Pace, Since, Span, StreamRetire};
+use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::submit::{Batch, Events, StreamSubmit};
 use crate::word::Taken;
 
@@ -51,8 +52,8 @@ impl<A: StreamApi> Backend for StreamDevice<A> {
         let opened = inner.stream(&config).map_err(StreamError::during("opening a stream"))?;
         let (stream, owned, may_hold) = opened;
         let gated = may_hold
-            && inner.no_gate.is_none()
-            && config.level_max.min(inner.config.level_max) >= Level::Deactivate;
+            && config.level_max.min(inner.config.level_max) >= Level::Deactivate
+            && inner.tested().no_gate.is_none();
         let chosen = if gated { inner.word(&config) } else { Ok(None) };
         let word = chosen.inspect_err(|_| inner.end(owned.then_some(stream), None))?;
         Ok(halves(inner, stream, owned, word, config.spacing))
@@ -104,7 +105,7 @@ impl<A: StreamApi> Inner<A> {
         } else {
             return Ok((stream, owned, true));
         };
-        if config.level_max >= Level::Deactivate && self.no_gate.is_none() {
+        if config.level_max >= Level::Deactivate && self.tested().no_gate.is_none() {
             if self.is_new_reason(why) {
                 tracing::warn!(?stream, "the stream's queue is at Lv1: {why}");
             } else {
@@ -146,7 +147,8 @@ fn halves<A: StreamApi>(
         marks: Marks::new(),
     });
     // A fence is an entry, and one may come again when it was not seen.
-    let room = inner.entries_max as usize * 2;
+    let entries_max = inner.entries_max();
+    let room = entries_max as usize * 2;
     let (fences, to_see) = rtrb::RingBuffer::new(room);
     let (back, again) = rtrb::RingBuffer::new(room * 2);
     let (plain_back, plain_again) = rtrb::RingBuffer::new(room);
@@ -175,6 +177,6 @@ fn halves<A: StreamApi>(
         since: Since::default(),
     };
     let level = if word.is_some() { Level::Deactivate } else { Level::Block };
-    let caps = Caps::up_to(level, inner.entries_max);
+    let caps = Caps::up_to(level, entries_max);
     Halves { submit, retire, preempt: LevelAdapter(StreamPreempt { queue }), caps }
 }

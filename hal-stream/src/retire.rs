@@ -12,6 +12,7 @@ use xsched_core::time::Duration;
 
 use crate::api::StreamApi;
 use crate::error::StreamError;
+use crate::occupancy::Since;
 use crate::queue::{Fence, Queue, Seen};
 use crate::share::Measured;
 
@@ -29,30 +30,6 @@ pub struct StreamRetire<A: StreamApi> {
     pub(crate) pace: Pace,
     /// When the next measurement begins.
     pub(crate) since: Since,
-}
-
-/// When a measurement begins, by the host's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Since {
-    /// Probably then.
-    pub(crate) probably: Option<Instant>,
-    /// Not before then.
-    pub(crate) earliest: Option<Instant>,
-}
-
-impl Since {
-    /// Not before this launch into an idle queue, and probably then.
-    pub(crate) const fn launch(at: Option<Instant>) -> Self {
-        Self { probably: at, earliest: at }
-    }
-
-    /// The same with what else is known: that it is so long after another one began.
-    fn after(self, before: Self, elapsed_ns: u64) -> Self {
-        let elapsed = std::time::Duration::from_nanos(elapsed_ns);
-        let then = before.earliest.and_then(|at| at.checked_add(elapsed));
-        let earliest = self.earliest.max(then);
-        Self { probably: self.probably.max(earliest), earliest }
-    }
 }
 
 /// Where in its work the device probably is. Completions may be seen long after they happened.

@@ -26,7 +26,7 @@ pub struct GateWord<A: StreamApi> {
 impl<A: StreamApi> GateWord<A> {
     /// A word of the device's flag memory.
     pub(crate) fn take(device: &Arc<Inner<A>>) -> Result<Self, StreamError<A::Error>> {
-        if let Some(why) = &device.no_gate {
+        if let Some(why) = &device.tested().no_gate {
             return Err(StreamError::NoGate(why.clone()));
         }
         let entered = device.api.enter();

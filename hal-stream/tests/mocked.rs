@@ -29,8 +29,15 @@ fn with_entries(entries_max: Option<u32>) -> StreamDeviceConfig {
     config
 }
 
+/// A device whose gates have been tested.
 fn device(nature: Nature) -> StreamDevice<Mock> {
-    StreamDevice::new(Mock::new(nature), with_entries(Some(64))).expect("a device")
+    tested(Mock::new(nature), with_entries(Some(64)))
+}
+
+fn tested(mock: Mock, config: StreamDeviceConfig) -> StreamDevice<Mock> {
+    let device = StreamDevice::new(mock, config).expect("the driver refuses nothing that all need");
+    let _ = device.level();
+    device
 }
 
 fn open(device: &mut StreamDevice<Mock>, spacing_ns: u64) -> Queue {
@@ -825,7 +832,7 @@ mod levels {
         assert!(!puts(&device).iter().any(|put| matches!(put, Put::Wait(_))));
         let mut config = with_entries(Some(64));
         config.level_max = Level::Block;
-        let before = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
+        let before = tested(Mock::new(Nature::default()), config);
         assert_eq!(before.no_gate(), Some(&NoGate::Configured));
         assert_eq!((before.level(), before.api().puts().len()), (Level::Block, 0));
     }
@@ -833,7 +840,7 @@ mod levels {
     #[test]
     fn fences_are_bounded() {
         let config = with_entries(Some(4));
-        let mut device = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
+        let mut device = tested(Mock::new(Nature::default()), config);
         let mut queue = open(&mut device, 0);
         assert_eq!(queue.caps.entries_max, 4);
         queue.submit.launch(CmdId(0), &command(US), true).expect("a launch");
@@ -899,14 +906,14 @@ mod self_test {
         for name in ["flag_memory", "wait_zero", "launch_nothing", "record", "query"] {
             let mock = Mock::new(Nature::default());
             mock.fail_all(Some(name));
-            let device = StreamDevice::new(mock, with_entries(Some(64))).expect("a device");
+            let device = tested(mock, with_entries(Some(64)));
             let Some(NoGate::Failed(why)) = device.no_gate() else { panic!("{name} fails") };
             assert!(why.contains(name), "{why}");
         }
         for name in ["create_stream", "create_event"] {
             let mock = Mock::new(Nature::default());
             mock.fail_all(Some(name));
-            let device = StreamDevice::new(mock, with_entries(Some(64))).expect("a device");
+            let device = tested(mock, with_entries(Some(64)));
             assert!(matches!(device.no_gate(), Some(NoGate::Failed(_))));
             assert_eq!(device.api().alive().0, 0, "a stream is left");
             assert_eq!(device.api().alive().1, 0, "an event is left");
@@ -917,7 +924,7 @@ mod self_test {
     #[test]
     fn the_depth_is_measured() {
         let nature = Nature { ring: Some(200), ..Nature::default() };
-        let device = StreamDevice::new(Mock::new(nature), with_entries(None)).expect("a device");
+        let device = tested(Mock::new(nature), with_entries(None));
         assert_eq!(device.no_gate(), None);
         assert!((49..=51).contains(&device.entries_max()), "{}", device.entries_max());
     }
@@ -927,18 +934,32 @@ mod self_test {
     fn a_thread_that_is_late_once_is_not_taken_for_blocked() {
         let mock = Mock::new(Nature::default());
         mock.stall("wait_zero", 0);
-        let device = StreamDevice::new(mock, with_entries(Some(64))).expect("a device");
+        let device = tested(mock, with_entries(Some(64)));
         assert_eq!(device.no_gate(), None);
         let mock = Mock::new(Nature { ring: Some(200), ..Nature::default() });
         mock.stall("wait_zero", 10);
-        let device = StreamDevice::new(mock, with_entries(None)).expect("a device");
+        let device = tested(mock, with_entries(None));
         assert!((49..=51).contains(&device.entries_max()), "{}", device.entries_max());
+    }
+
+    #[test]
+    fn it_runs_when_the_first_gate_is_wanted() {
+        let mut device = StreamDevice::new(Mock::new(Nature::default()), with_entries(Some(64)))
+            .expect("a device");
+        let block = StreamConfig::default().level_max(Level::Block);
+        let first = device.open(QueueId::new(0, 0), block).expect("a queue");
+        assert_eq!(first.caps.level, Level::Block);
+        let (streams, _, _) = device.api().alive();
+        assert_eq!((streams, device.api().puts().len()), (1, 1), "nothing was tested");
+        let second = device.open(QueueId::new(1, 0), StreamConfig::default()).expect("a queue");
+        assert_eq!(second.caps.level, Level::Deactivate);
+        assert!(device.api().puts().len() > 2, "streams were made for the test");
     }
 
     #[test]
     fn a_depth_without_end_is_bounded() {
         let mock = Mock::new(Nature::default());
-        let device = StreamDevice::new(mock, with_entries(None)).expect("a device");
+        let device = tested(mock, with_entries(None));
         assert_eq!(device.entries_max(), 1_024);
     }
 }
@@ -1130,7 +1151,7 @@ mod shared_words {
         let lease = Duration::from_millis(400);
         let mut config = StreamDeviceConfig::default();
         config.hold_lease = lease;
-        let mut device = StreamDevice::new(Mock::new(Nature::default()), config).expect("a device");
+        let mut device = tested(Mock::new(Nature::default()), config);
         let (ours, theirs) = page();
         let gates = device.share(ours).expect("a shared page");
         let gate = gates.take(3).expect("a word");
@@ -1295,8 +1316,7 @@ mod failing_drivers {
                 for for_good in [false, true] {
                     let mock = Mock::new(nature.clone());
                     mock.fail(number, for_good);
-                    let device = StreamDevice::new(mock, with_entries(Some(64)));
-                    let device = device.expect("the driver refuses nothing that all need");
+                    let device = tested(mock, with_entries(Some(64)));
                     device.api().heal();
                     life(&mut device.clone()).expect("it has healed");
                 }
