@@ -16,6 +16,14 @@ use crate::panics::drop_command;
 use crate::sync::bound;
 use crate::workers::{Turn, turns_to};
 
+/// A command that has a place in the ring.
+struct Taken<'a, S: Submit<Payload: Sized>> {
+    state: Guard<'a, S>,
+    cmd: CmdId,
+    /// How its submitter was to be told of room: to be dropped once the state is let go.
+    left: Option<Notify>,
+}
+
 /// Why a command was not taken.
 #[derive(Clone, Copy, Debug)]
 enum Refused {
@@ -51,7 +59,7 @@ where
         command: S::Payload,
         line: Option<&mut Option<WaiterId>>,
     ) -> Result<CmdId, SubmitError<S::Payload>> {
-        let (mut state, cmd) = match self.take_place(line) {
+        let Taken { mut state, cmd, left: _left } = match self.take_place(line) {
             Ok(taken) => taken,
             Err(refused) => return Err(refused.of(command)),
         };
@@ -85,7 +93,7 @@ where
         command: S::Payload,
         line: Option<&mut Option<WaiterId>>,
     ) -> Result<CmdId, SubmitError<S::Payload>> {
-        let (mut state, cmd) = match self.take_place(line) {
+        let Taken { mut state, cmd, left: _left } = match self.take_place(line) {
             Ok(taken) => taken,
             Err(refused) => return Err(refused.of(command)),
         };
@@ -125,10 +133,7 @@ where
 
     /// A place in the ring for a command. See [`Self::submit_command`].
     #[inline]
-    fn take_place(
-        &self,
-        line: Option<&mut Option<WaiterId>>,
-    ) -> Result<(Guard<'_, S>, CmdId), Refused> {
+    fn take_place(&self, line: Option<&mut Option<WaiterId>>) -> Result<Taken<'_, S>, Refused> {
         let waiter = line.as_deref().copied().flatten();
         let mut state = self.lock();
         if !state.has_room(waiter) {
@@ -167,7 +172,7 @@ where
         };
         state.note_submit(cmd, None);
         state.timing.submitted(cmd, idle.then_some(now));
-        Ok((state, cmd))
+        Ok(Taken { state, cmd, left })
     }
 
     /// Who is to launch a command that was just taken. A submitter that goes from one queue to
