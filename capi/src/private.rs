@@ -209,6 +209,17 @@ pub unsafe extern "C" fn xsched_private_launch(
     })
 }
 
+/// For interposers: the program has waited for the stream of this XQueue, so what was launched into
+/// it has run, and others need not be held for it any more.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_look(xq: XQueueHandle) -> XResult {
+    answer(|| {
+        process().queue(xq)?.look();
+        Ok(())
+    })
+}
+
 /// `CudaQueueGet`: the hardware queue of a stream, whichever platform's.
 ///
 /// # Safety

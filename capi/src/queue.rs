@@ -22,6 +22,9 @@ use crate::types::XQueueSuspendFlag;
 /// Threshold and batch at first.
 pub(crate) const WINDOW: (i64, i64) = (16, 8);
 
+/// Within so long an idle stream gets past an event, on a GPU within some 5 µs.
+const MARKING: Duration = Duration::from_micros(500);
+
 /// An XQueue.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -267,6 +270,15 @@ impl Queue {
         let ticket = launched.checked_sub(1).and_then(|last| self.xq.ticket_of(last));
         // How it ended is answered to the thread that waits for the command itself.
         let _ = ticket.map(|ticket| self.xq.wait(ticket));
+    }
+
+    /// The stream has run what was launched by now: sees to it that the scheduler knows at once,
+    /// or nearly, for the end of a burst has to be marked first.
+    pub(crate) fn look(&self) {
+        let launched = self.xq.stats().launched;
+        let ticket = launched.checked_sub(1).and_then(|last| self.xq.ticket_of(last));
+        // How it ended is answered to the thread that waits for the command itself.
+        let _ = ticket.map(|ticket| self.xq.wait_timeout(ticket, MARKING));
     }
 
     pub(crate) fn resume(&self, drop_commands: bool) {

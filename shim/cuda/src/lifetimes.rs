@@ -1,5 +1,5 @@
-//! Hooks of the functions with which streams, primary contexts and captures begin and end, and
-//! streams join captures.
+//! Hooks of the functions with which streams, primary contexts and captures begin and end, streams
+//! join captures, and programs wait for streams.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -66,6 +66,16 @@ hooks! {
     };
     c"cuStreamWaitEvent_ptsz": wait_ptsz(stream: Address, event: Address, flags: u32) => |next| {
         captures::join(of_thread(stream), next)
+    };
+    c"cuStreamSynchronize": synchronize(stream: Address) => |next| {
+        let code = next();
+        streams::waited(stream);
+        code
+    };
+    c"cuStreamSynchronize_ptsz": synchronize_ptsz(stream: Address) => |next| {
+        let code = next();
+        streams::waited(of_thread(stream));
+        code
     };
     c"cuStreamBeginCapture": begin_old(stream: Address) => |next| captures::begin(stream, next);
     c"cuStreamBeginCapture_ptsz": begin_old_ptsz(stream: Address) => |next| captures::begin(of_thread(stream), next);

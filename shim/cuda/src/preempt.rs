@@ -77,6 +77,8 @@ functions! {
     launch = c"xsched_private_launch" (u64, Launch, Address);
     /// Sets an XQueue's priority, that of its stream.
     priority = c"xsched_private_stream_priority" (u64, c_int);
+    /// Looks whether everything in an XQueue has run.
+    look = c"xsched_private_look" (u64);
     /// Waits until everything in an XQueue has run.
     wait_all = c"XQueueWaitAll" (u64);
     /// Ends an XQueue, once what was launched has run.

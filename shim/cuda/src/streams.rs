@@ -144,6 +144,18 @@ pub(crate) fn settle(stream: Address) {
     }
 }
 
+/// The program has waited for a stream: the scheduler is to know at once that nothing of it runs.
+pub(crate) fn waited(stream: Address) {
+    let functions = engine::functions().filter(|functions| functions.are_apart());
+    let Some(functions) = functions.filter(|_| !captures::are_any()) else { return };
+    let Some(_inside) = Inside::enter() else { return };
+    let queues = engine::key(Stream::of(stream, Stream::Legacy)).and_then(find);
+    if let Some(queues) = queues.filter(|queues| queues.xq != 0) {
+        // SAFETY: any handle may be given.
+        unsafe { (functions.look)(queues.xq) };
+    }
+}
+
 /// A stream is about to end. What was launched into it is waited for.
 pub(crate) fn end_stream(stream: Address) {
     if let Stream::Own(handle) = Stream::of(stream, Stream::Legacy) {

@@ -174,6 +174,12 @@ fn own_contexts_and_threads_default_streams_go_past() {
 }
 
 #[test]
+fn what_the_program_has_waited_for_is_known_to_have_run() {
+    let counts = counts_apart("waited");
+    assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(601));
+}
+
+#[test]
 fn a_held_queue_holds_a_launch() {
     let at_first = counts("held", &mut scheduled("held"));
     assert_eq!(at_first["scheduled"]["cuLaunchKernel"], json!(51));

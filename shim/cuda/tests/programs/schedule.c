@@ -217,6 +217,16 @@ static void past(void) {
   OK(((int (*)(handle))find("cuCtxDestroy_v2"))(own));
 }
 
+// The XQueue of a stream, and the library.
+static uint64_t queue_of(handle stream, void **library) {
+  *library = dlopen(getenv("PREEMPT"), RTLD_NOW | RTLD_NOLOAD);
+  CHECK(*library != NULL);
+  uint64_t hwq = 0, xq = 0;
+  OK(((int (*)(uint64_t *, handle))dlsym(*library, "xsched_private_stream_queue_get"))(&hwq, stream));
+  OK(((int (*)(uint64_t *, uint64_t))dlsym(*library, "XQueueGet"))(&xq, hwq));
+  return xq;
+}
+
 // What suspends, and what is held.
 static handle held_stream;
 static pointer held_words;
@@ -235,12 +245,8 @@ static void held(void) {
   OK(stream_create(&held_stream, 1));
   held_words = words();
   for (int n = 0; n < 50; n++) OK(fill_with(held_stream, held_words, 1));
-  void *library = dlopen(getenv("PREEMPT"), RTLD_NOW | RTLD_NOLOAD);
-  CHECK(library != NULL);
-  uint64_t hwq = 0, xq = 0;
-  OK(((int (*)(uint64_t *, handle))dlsym(library, "xsched_private_stream_queue_get"))(&hwq,
-                                                                                    held_stream));
-  OK(((int (*)(uint64_t *, uint64_t))dlsym(library, "XQueueGet"))(&xq, hwq));
+  void *library;
+  uint64_t xq = queue_of(held_stream, &library);
   OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(xq, 0));
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, launches, context) == 0);
@@ -250,6 +256,26 @@ static void held(void) {
   CHECK(pthread_join(thread, NULL) == 0);
   OK(stream_synchronize(held_stream));
   CHECK(was_launched && all_are(held_words, 2));
+}
+
+// What was waited for is known to have run, unless the thread of the stream gets no processor.
+static void waited(void) {
+  handle stream;
+  OK(stream_create(&stream, 1));
+  pointer at = words();
+  OK(fill_with(stream, at, 1));
+  void *library;
+  uint64_t xq = queue_of(stream, &library);
+  int (*query)(uint64_t, int *) = (int (*)(uint64_t, int *))dlsym(library, "XQueueQuery");
+  int is_idle = 0;
+  for (int round = 0; round < 200; round++) {
+    for (unsigned n = 0; n < 3; n++) OK(fill_with(stream, at, n));
+    OK(stream_synchronize(stream));
+    int state = 0;
+    OK(query(xq, &state));
+    is_idle += state == 1;
+  }
+  CHECK(is_idle > 100);
 }
 
 // How often the driver itself was called by this name.
@@ -325,6 +351,8 @@ static void beside_default(void) {
   handle stream;
   pointer at = words();
   OK(fill_with(NULL, at, 1));
+  // The stream does not wait for the default one.
+  OK(synchronize());
   OK(((int (*)(handle *, unsigned, int))find("cuStreamCreateWithPriority"))(&stream, 1, -1));
   for (unsigned n = 1; n <= 10; n++) OK(fill_with(stream, at, n));
   OK(stream_synchronize(stream));
@@ -339,7 +367,7 @@ int main(int count, char **words) {
     void (*run)(void);
   } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
-               {"copies", copies}, {"past", past}, {"held", held},
+               {"copies", copies}, {"past", past}, {"held", held}, {"waited", waited},
                {"calls", calls}, {"unasked", unasked}, {"alike", alike},
                {"beside_default", beside_default}, {"priorities", priorities}};
   launch_kernel = find("cuLaunchKernel");
