@@ -93,7 +93,7 @@ def main():
         print(f"{name:20} same {row['same']!s:5} ratio {row['ratio']} launches {launches} through "
               f"queues {through} {'; '.join(failed)}", flush=True)
         if given.out:
-            pathlib.Path(given.out).write_text(json.dumps(rows, indent=1) + "\n")
+            pathlib.Path(given.out).write_text(json.dumps({"programs": rows}, indent=1) + "\n")
     sys.exit(0 if all(row["same"] for row in rows) else 1)
 
 

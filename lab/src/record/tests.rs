@@ -73,6 +73,8 @@ fn kind(path: &Path) -> Result<&'static str, String> {
         typed::<Devices>(&value).and_then(Devices::check).map(|()| "devices")
     } else if has("cases") {
         typed::<Faults>(&value).and_then(Faults::check).map(|()| "faults")
+    } else if has("programs") {
+        typed::<Programs>(&value).and_then(Programs::check).map(|()| "programs")
     } else if has("command_us") {
         typed::<Early>(&value).and_then(Early::check).map(|()| "early")
     } else {
@@ -341,6 +343,44 @@ impl Paper {
     }
 }
 
+/// What `lab/programs/run.py` wrote.
+#[derive(Deserialize)]
+struct Programs {
+    programs: Vec<Program>,
+}
+
+#[derive(Deserialize)]
+struct Program {
+    program: String,
+    plain: Vec<Ran>,
+    scheduled: Vec<Ran>,
+    same: bool,
+}
+
+/// A run of a program: what it printed, or why it did not.
+#[derive(Deserialize)]
+struct Ran {
+    digest: Option<String>,
+    failed: Option<String>,
+}
+
+impl Programs {
+    fn check(self) -> Result<(), String> {
+        ensure(!self.programs.is_empty(), "no programs")?;
+        self.programs.iter().try_for_each(|row| {
+            let runs = || row.plain.iter().chain(&row.scheduled);
+            let named = row.program.ends_with(".py") && !row.plain.is_empty();
+            ensure(
+                named && runs().all(|run| run.digest.is_some() != run.failed.is_some()),
+                "a run",
+            )?;
+            let first = row.plain.first().and_then(|run| run.digest.as_ref());
+            let same = first.is_some() && runs().all(|run| run.digest.as_ref() == first);
+            ensure(same == row.same, "the digests say otherwise")
+        })
+    }
+}
+
 #[test]
 fn each_kept_file_is_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/results");
@@ -355,7 +395,19 @@ fn each_kept_file_is_read() {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
-    for kind in ["bench", "C", "demo", "devices", "early", "faults", "prediction", "run", "text"] {
+    let kinds_kept = [
+        "bench",
+        "C",
+        "demo",
+        "devices",
+        "early",
+        "faults",
+        "prediction",
+        "programs",
+        "run",
+        "text",
+    ];
+    for kind in kinds_kept {
         assert!(kinds.contains(&kind), "no file of the kind {kind}: is this still the folder?");
     }
 }
