@@ -111,6 +111,12 @@ impl<W: Word> Gate<W> {
         lock(&self.state).opened_at
     }
 
+    /// Whether this process has not closed the gate since then.
+    pub(crate) fn is_open_since(&self, then: Option<Instant>) -> bool {
+        let state = lock(&self.state);
+        state.closed_since.is_none() && state.opened_at <= then
+    }
+
     /// For how long the gate was closed in total, in nanoseconds.
     pub(crate) fn held_ns(&self) -> u64 {
         let state = lock(&self.state);

@@ -33,6 +33,17 @@ impl Since {
     }
 }
 
+/// What else had work on the device during a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// Nothing.
+    Nothing,
+    /// Another queue that probably came after it began, and nothing when it began.
+    Later,
+    /// Another queue, or perhaps.
+    Others,
+}
+
 /// How many queues have work on a device.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy(Mutex<State>);
@@ -44,6 +55,8 @@ struct State {
     /// More than one queue had work on the device from then until then, the last time.
     shared_from: Option<Instant>,
     shared_until: Option<Instant>,
+    /// The time before, until then.
+    shared_before: Option<Instant>,
     /// Up to then, the shared time was told to `shares`.
     told_until: Option<Instant>,
     shares: Shares,
@@ -137,8 +150,8 @@ impl Occupancy {
         }
     }
 
-    /// What a queue used of what was measured between two moments, in nanoseconds, and whether more
-    /// than one queue had work on the device at some time in between, or may have had.
+    /// What a queue used of what was measured between two moments, in nanoseconds, and what else had
+    /// work on the device at some time in between, or may have had.
     ///
     /// Nothing says when it began where `since` has no moments. `measured.shared_ns` is set here.
     pub(crate) fn used_ns(
@@ -146,14 +159,15 @@ impl Occupancy {
         since: Since,
         until: Instant,
         mut measured: Measured,
-    ) -> (u64, bool) {
+    ) -> (u64, Beside) {
         let mut state = lock(&self.0);
+        let beside = state.beside(since);
         if !state.is_shared_since(since.probably) {
-            return (measured.elapsed_ns, state.is_shared_since(since.earliest));
+            return (measured.elapsed_ns, beside);
         }
         state.tell(until);
         measured.shared_ns = state.shared_part(since.probably, until, measured.elapsed_ns);
-        (state.shares.used_ns(measured), true)
+        (state.shares.used_ns(measured), beside)
     }
 }
 
@@ -165,6 +179,7 @@ impl State {
         let drains = self.drain_until > Some(now);
         if self.inside == 1 || drains && self.inside == 0 {
             self.tell(now);
+            self.shared_before = self.shared_until;
             self.shared_from = Some(now);
         }
         occupant.inside.store(true, Ordering::Relaxed);
@@ -179,6 +194,17 @@ impl State {
             self.shared_until = self.shared_until.max(Some(at));
         }
         self.inside = self.inside.saturating_sub(1);
+    }
+
+    fn beside(&self, since: Since) -> Beside {
+        let began_alone = since.earliest.is_some() && self.shared_before <= since.earliest;
+        if !self.is_shared_since(since.earliest) {
+            Beside::Nothing
+        } else if began_alone && since.probably <= self.shared_from {
+            Beside::Later
+        } else {
+            Beside::Others
+        }
     }
 
     fn is_shared_since(&self, since: Option<Instant>) -> bool {
@@ -245,8 +271,37 @@ mod tests {
             let since = Since { probably: Some(at(600)), earliest: Some(at(earliest)) };
             device.used_ns(since, at(1_100), measured)
         };
-        assert_eq!(used(400), (1_000_000, true), "it probably ran alone, and perhaps not");
-        assert_eq!(used(500), (1_000_000, false));
+        assert_eq!(used(400), (1_000_000, Beside::Others), "it probably ran alone, and perhaps not");
+        assert_eq!(used(500), (1_000_000, Beside::Nothing));
+    }
+
+    #[test]
+    fn what_began_before_another_queue_came_had_the_device_first() {
+        let start = Instant::now();
+        let at = |us| start + Duration::from_micros(us);
+        let (device, one, second) =
+            (Occupancy::default(), Occupant::default(), Occupant::default());
+        let measured = Measured {
+            elapsed_ns: 500_000,
+            shared_ns: 0,
+            expected_ns: Some(500_000),
+            is_certain: true,
+        };
+        let beside = |probably, earliest| {
+            let since = Since { probably: Some(at(probably)), earliest: Some(at(earliest)) };
+            device.used_ns(since, at(probably + 500), measured).1
+        };
+        device.enter(&one, at(0));
+        device.enter(&second, at(100));
+        device.hold(&one, at(600));
+        assert_eq!(beside(0, 0), Beside::Later);
+        assert_eq!(beside(200, 0), Beside::Others, "it probably began when both had work");
+        // The first queue's last command is over, and another one comes beside the second's.
+        device.release(&one, at(900), false);
+        assert_eq!(beside(700, 600), Beside::Later);
+        assert_eq!(beside(700, 500), Beside::Others, "it may have begun beside that");
+        let unknown = Since { probably: Some(at(700)), earliest: None };
+        assert_eq!(device.used_ns(unknown, at(1_200), measured).1, Beside::Others);
     }
 
     /// A queue has the device for itself, until another comes for four commands, again and again,
@@ -264,21 +319,22 @@ mod tests {
             device.used_ns(Since::launch(Some(at(from))), at(to), measured)
         };
         device.enter(&one, at(0));
-        assert_eq!(used(0, 500, true), (500_000, false));
+        let alone = (500_000, Beside::Nothing);
+        assert_eq!(used(0, 500, true), alone);
         let mut visitor = 0;
         for visit in 1..20 {
             let begin = 10_000 * visit;
             device.enter(&second, at(begin));
-            assert_eq!(used(begin - 250, begin + 250, true), (500_000, true));
+            assert_eq!(used(begin - 250, begin + 250, true), (500_000, Beside::Later));
             visitor = used(begin, begin + 750, false).0;
             for turn in (750..3_750).step_by(1_000) {
                 let turn = begin + turn;
-                assert_eq!(used(turn - 500, turn + 500, true), (500_000, true));
+                assert_eq!(used(turn - 500, turn + 500, true), (500_000, Beside::Others));
                 visitor += used(turn, turn + 1_000, false).0;
             }
             device.leave(&second, at(begin + 3_750), || true);
-            assert_eq!(used(begin + 3_250, begin + 4_250, true), (500_000, true));
-            assert_eq!(used(begin + 4_250, begin + 4_750, true), (500_000, false));
+            assert_eq!(used(begin + 3_250, begin + 4_250, true), (500_000, Beside::Others));
+            assert_eq!(used(begin + 4_250, begin + 4_750, true), alone);
         }
         assert!((1_950_000..=2_050_000).contains(&visitor), "{visitor}");
     }

@@ -12,7 +12,7 @@ use xsched_core::time::Duration;
 
 use crate::api::StreamApi;
 use crate::error::StreamError;
-use crate::occupancy::Since;
+use crate::occupancy::{Beside, Since};
 use crate::queue::{Fence, Queue, Seen};
 use crate::share::Measured;
 
@@ -45,9 +45,16 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Something has completed by `now` that was predicted to take so long, and was launched at
-    /// `launched` if the queue was idle.
-    fn completed(&mut self, launched: Option<Instant>, expected_ns: u64, now: Instant) {
-        let begin = self.begin.max(launched).unwrap_or(now);
+    /// `launched` if the queue was idle. The gate was last opened at `opened`, probably before it
+    /// began: it may have completed before a hold, and be seen after that.
+    fn completed(
+        &mut self,
+        launched: Option<Instant>,
+        opened: Option<Instant>,
+        expected_ns: u64,
+        now: Instant,
+    ) {
+        let begin = self.begin.max(launched).max(opened).unwrap_or(now);
         let end = begin.checked_add(std::time::Duration::from_nanos(expected_ns));
         self.earliest = self.earliest.max(launched).max(self.looked_at);
         let least = self.looked_at.take().unwrap_or(begin).min(now);
@@ -142,6 +149,12 @@ impl Held {
     const fn forget(&mut self) {
         self.open_ns = 0;
     }
+
+    /// What comes began after the last hold, up to which the gate counts so much.
+    fn over(&mut self, held_ns: u64) {
+        self.seen_ns = self.seen_ns.max(held_ns);
+        self.open_ns = 0;
+    }
 }
 
 impl<A: StreamApi> ErrorType for StreamRetire<A> {
@@ -154,15 +167,15 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error> {
         let (mut upto, mut busy_ns) = (None, 0_u64);
         loop {
+            let asked = Instant::now();
             let next = self.next_completed();
-            let now = Instant::now();
             match next {
                 // Seen by the end of the stream before.
                 Ok(Some(fence)) if fence.upto <= self.span.upto => self.seen_before(&fence),
                 Ok(Some(fence)) => {
-                    // Nothing began while the gate was closed.
-                    let began = fence.launched.max(self.opened_at());
-                    self.pace.completed(began, fence.expected_ns.unwrap_or(0), now);
+                    let expected_ns = fence.expected_ns.unwrap_or(0);
+                    let now = Instant::now();
+                    self.pace.completed(fence.launched, self.opened_at(), expected_ns, now);
                     busy_ns = busy_ns.saturating_add(self.account(&fence));
                     if self.span.expected_ns.is_none_or(|ns| ns >= SPLIT_NS) {
                         busy_ns = busy_ns.saturating_add(self.measure());
@@ -170,7 +183,7 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
                     upto = Some(fence.upto);
                 }
                 Ok(None) => {
-                    self.pace.looked_at = Some(now);
+                    self.pace.looked_at = Some(asked);
                     break;
                 }
                 // What completed before is told first.
@@ -322,8 +335,11 @@ impl<A: StreamApi> StreamRetire<A> {
             // SAFETY: both have completed, and live until they are given back.
             unsafe { queue.device.api.elapsed_ns(from, to) }
         });
-        let was_open = self.held.open_ns;
         let since = std::mem::replace(&mut self.since, self.pace.since());
+        if queue.word.is_some() && queue.member.gate.is_open_since(since.earliest) {
+            self.held.over(held_ns);
+        }
+        let was_open = self.held.open_ns;
         if let Some(Ok(elapsed_ns)) = elapsed {
             self.since = self.since.after(since, elapsed_ns);
         }
@@ -363,14 +379,15 @@ impl<A: StreamApi> StreamRetire<A> {
             expected_ns: span.expected_ns,
             is_certain: span.is_certain,
         };
-        let (used, shared) = queue.device.occupancy.used_ns(since, self.until(), measured);
+        let (used, beside) = queue.device.occupancy.used_ns(since, self.until(), measured);
         let commands = u64::from(span.commands);
         if let Some(kind) = span.kind
             && let Some(most) = elapsed_ns.checked_div(commands)
             && let Some(mean) = used.checked_div(commands)
         {
             let known = queue.predictor.expected_ns(kind);
-            if undisturbed && !shared {
+            let was_first = beside == Beside::Later && self.ran_at_once(since, most, known);
+            if undisturbed && beside == Beside::Nothing || was_first {
                 queue.predictor.measured(kind, most);
             } else if undisturbed && mean < most && !queue.predictor.is_certain(kind) {
                 queue.predictor.estimated(kind, mean);
@@ -380,6 +397,14 @@ impl<A: StreamApi> StreamRetire<A> {
             }
         }
         used
+    }
+
+    /// Whether a command probably ran as soon as its measurement began, though the queue may have
+    /// been held since: it did not wait at its gate for as long as it was predicted to take.
+    fn ran_at_once(&self, since: Since, took_ns: u64, known: Option<u64>) -> bool {
+        self.span.commands == 1
+            && self.opened_at() <= since.earliest
+            && known.is_some_and(|known| took_ns < known.saturating_mul(2))
     }
 
     fn give_back(&mut self, event: Option<A::Event>) {
@@ -427,19 +452,44 @@ mod tests {
         let ns = std::time::Duration::from_nanos;
         let start = Instant::now();
         let mut pace = Pace::default();
-        pace.completed(Some(start), 100, start + ns(900));
+        pace.completed(Some(start), None, 100, start + ns(900));
         assert_eq!(pace.begin, Some(start + ns(100)));
         // Seen running at 600, and over at 650.
         pace.looked_at = Some(start + ns(600));
-        pace.completed(None, 100, start + ns(650));
+        pace.completed(None, None, 100, start + ns(650));
         assert_eq!(pace.begin, Some(start + ns(600)));
         // Faster than predicted.
-        pace.completed(None, 500, start + ns(700));
+        pace.completed(None, None, 500, start + ns(700));
         assert_eq!(pace.begin, Some(start + ns(700)));
         // After a pause.
-        pace.completed(Some(start + ns(2_000)), 100, start + ns(2_500));
+        pace.completed(Some(start + ns(2_000)), None, 100, start + ns(2_500));
         assert_eq!(pace.begin, Some(start + ns(2_100)));
         assert_eq!(pace.since().earliest, Some(start + ns(2_000)), "of the last, too");
+    }
+
+    #[test]
+    fn what_is_seen_after_a_hold_may_have_completed_before() {
+        let ns = std::time::Duration::from_nanos;
+        let start = Instant::now();
+        let mut pace = Pace::default();
+        pace.completed(Some(start), None, 100, start + ns(100));
+        // Held from 250 to 900. What completed at 200 is seen at 950, and what ran at the hold
+        // began at 200.
+        pace.completed(None, Some(start + ns(900)), 100, start + ns(950));
+        assert_eq!(pace.since().earliest, Some(start));
+        // What is seen not to have completed after the hold has.
+        pace.looked_at = Some(start + ns(960));
+        pace.completed(None, Some(start + ns(900)), 100, start + ns(1_000));
+        assert_eq!(pace.since().earliest, Some(start + ns(960)));
+    }
+
+    #[test]
+    fn a_hold_that_is_over_before_a_measurement_begins_is_not_looked_for() {
+        let mut held = Held::default();
+        assert_eq!(held.used_ns(100, 1_000, Some(100)), 100);
+        held.over(1_000);
+        assert_eq!(held.used_ns(150, 1_000, Some(100)), 150);
+        assert_eq!(held.open_ns, 0);
     }
 
     #[test]
