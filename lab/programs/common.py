@@ -9,6 +9,9 @@ import os
 import sys
 import time
 
+TURNS = [int(end) for end in os.environ.get("XSCHED_LAB_TURNS", "").split(",") if end]
+TOGETHER = 10
+
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
@@ -22,22 +25,31 @@ def digest(values):
     return state.hexdigest()[:16]
 
 
+def turn():
+    """Waits until it is this program's turn, if `run.py` has another take turns with it."""
+    if TURNS:
+        os.write(TURNS[1], b"w")
+        os.read(TURNS[0], 1)
+
+
 def times(request, count, warm=5):
     """Milliseconds of each of `count` calls, after `warm` that are not counted."""
     for _ in range(warm):
         request()
     measured = []
-    for _ in range(count):
+    for number in range(count):
+        if number % TOGETHER == 0:
+            turn()
         begin = time.perf_counter_ns()
         request()
         measured.append((time.perf_counter_ns() - begin) / 1e6)
     return measured
 
 
-def report(output, measured=()):
-    """Prints what the program is compared by: its output's digest, and its times."""
+def report(output, measured=(), **more):
+    """Prints what the program is compared by: its output's digest, its times, and what else."""
     ranked = sorted(measured)
-    line = {"digest": output, "samples": len(ranked)}
+    line = {"digest": output, "samples": len(ranked), **more}
     if ranked:
         line["p50_ms"] = round(ranked[len(ranked) // 2], 4)
         line["mean_ms"] = round(sum(ranked) / len(ranked), 4)

@@ -25,6 +25,8 @@ def main():
     images = torch.utils.data.DataLoader(Images(), batch_size=BATCH, num_workers=8, pin_memory=True)
     losses, measured = [], []
     for number, (batch, labels) in enumerate(images):
+        if number >= WARM and number % 5 == 0:
+            common.turn()
         batch, labels = batch.cuda(non_blocking=True), labels.cuda(non_blocking=True)
         begin = time.perf_counter_ns()
         optimizer.zero_grad(set_to_none=True)

@@ -1,18 +1,25 @@
 """Runs unmodified programs plain and under `xsched run` in turns, and sets them side by side.
 
-    python run.py --xsched target/release/xsched [--rounds 3] [--out FILE] [--cupti] [PROGRAM ...]
+    python run.py --xsched target/release/xsched [--rounds 3] [--out FILE] [--cupti] [--turns]
+                  [PROGRAM ...]
 
-Each program prints a digest of its output and its times. With `--cupti` each is run once more with
-CUPTI beside the interposer's own counts. Exits with 1 if a digest differs or a program fails.
+Each program prints a digest of its output and its times. With `--turns` both ways of a round are
+alive at once and take turns of ten requests, so that a change of the machine meets both. With
+`--cupti` each is run once more with CUPTI beside the interposer's own counts. A program may have
+arguments: "bert_threads.py --threads 6". Exits with 1 if a digest differs or a program fails.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SHARED = {"common.py", "cupti.py", "run.py"}
@@ -25,24 +32,74 @@ def arguments():
     parser.add_argument("--out")
     parser.add_argument("--cupti", action="store_true")
     parser.add_argument("--limit", type=int, default=150, help="seconds for each run")
+    parser.add_argument("--turns", action="store_true")
+    parser.add_argument("--preload", help="a library that scheduled programs get as well")
     parser.add_argument("--options", default="", help="options of `xsched run`")
     parser.add_argument("programs", nargs="*")
-    return parser.parse_args()
+    given = parser.parse_args()
+    given.xsched = os.path.abspath(given.xsched)
+    return given
+
+
+def start(command, **more):
+    """The program, and the ends of the pipes with which it asks for a turn and gets one."""
+    asks, gets = os.pipe(), os.pipe()
+    environment = {**os.environ, **more, "XSCHED_LAB_TURNS": f"{gets[0]},{asks[1]}"}
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=environment, cwd=HERE, pass_fds=(gets[0], asks[1]))
+    os.close(gets[0])
+    os.close(asks[1])
+    return program, asks[0], gets[1]
+
+
+def take_turns(commands, limit):
+    """What two programs reported that were measured in turns."""
+    both = [start(command, **more) for command, more in commands]
+    killers = [threading.Timer(limit, program.kill) for program, _, _ in both]
+    readers = [concurrent.futures.ThreadPoolExecutor(1) for _ in both]
+    outputs = [reader.submit(one[0].communicate) for reader, one in zip(readers, both)]
+    for killer in killers:
+        killer.start()
+    # Both ask before one begins.
+    waiting = [one for one in both if os.read(one[1], 1)]
+    while waiting:
+        for one in list(waiting):
+            try:
+                os.write(one[2], b"t")
+                asked = os.read(one[1], 1)
+            except BrokenPipeError:
+                asked = b""
+            if not asked:
+                waiting.remove(one)
+    results = []
+    for (program, asks, gets), output, killer in zip(both, outputs, killers):
+        results.append(result(output.result(), program.returncode))
+        killer.cancel()
+        os.close(asks)
+        os.close(gets)
+    return results
 
 
 def execute(command, limit, **more):
     """What a program reported, or why it did not."""
-    environment = {**os.environ, **more}
+    begin = time.perf_counter_ns()
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=limit,
-                             env=environment, cwd=HERE)
+                             env={**os.environ, **more}, cwd=HERE)
     except subprocess.TimeoutExpired as late:
         said = late.stderr.decode() if late.stderr else ""
         return {"failed": f"no end within {limit} s", "said": said[-1500:]}
-    said = [line for line in ran.stderr.splitlines() if "xsched" in line.lower()]
-    lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
-    if ran.returncode != 0 or not lines:
-        return {"failed": f"exit {ran.returncode}", "said": ran.stderr[-1500:]}
+    wall_ms = round((time.perf_counter_ns() - begin) / 1e6, 1)
+    return {**result((ran.stdout, ran.stderr), ran.returncode), "wall_ms": wall_ms}
+
+
+def result(output, code):
+    """What a program that ended reported."""
+    stdout, stderr = output
+    said = [line for line in stderr.splitlines() if "xsched" in line.lower() or "holder:" in line]
+    lines = [line for line in stdout.splitlines() if line.startswith("{")]
+    if code != 0 or not lines:
+        return {"failed": f"exit {code}", "said": stderr[-1500:]}
     return {**json.loads(lines[-1]), "said": said[:5]}
 
 
@@ -54,16 +111,21 @@ def counted(folder):
 
 def compare(name, given):
     run = [given.xsched, "run", *given.options.split(), "--"]
-    python = [sys.executable, str(HERE / name)]
-    plain, scheduled, row = [], [], {"program": name}
+    name, *more = name.split()
+    python = [sys.executable, str(HERE / name), *more]
+    plain, scheduled, row = [], [], {"program": name, "arguments": more, "turns": given.turns}
+    preload = {"LD_PRELOAD": given.preload} if given.preload else {}
     with tempfile.TemporaryDirectory() as folder:
         counts = f"{folder}/counts-%p.json"
+        variables = {"XSCHED_SHIM_COUNTS": counts, **preload}
         for _ in range(given.rounds):
-            plain.append(execute(python, given.limit))
-            if "failed" in plain[-1]:
-                break
-            scheduled.append(execute([*run, *python], given.limit, XSCHED_SHIM_COUNTS=counts))
-            if "failed" in scheduled[-1]:
+            if given.turns:
+                pair = take_turns([(python, {}), ([*run, *python], variables)], given.limit)
+            else:
+                pair = [execute(python, given.limit), execute([*run, *python], given.limit, **variables)]
+            plain.append(pair[0])
+            scheduled.append(pair[1])
+            if any("failed" in one for one in pair):
                 break
         row["counts"] = counted(folder)
     if given.cupti and scheduled and "failed" not in scheduled[-1]:
@@ -76,8 +138,9 @@ def compare(name, given):
     row.update(plain=plain, scheduled=scheduled)
     digests = {one.get("digest") for one in plain + scheduled}
     row["same"] = len(digests) == 1 and None not in digests
-    best = [min((one["p50_ms"] for one in side if "p50_ms" in one), default=0) for side in (plain, scheduled)]
-    row["ratio"] = round(best[1] / best[0], 4) if all(best) else None
+    for key, of in (("ratio", "p50_ms"), ("wall_ratio", "wall_ms")):
+        pairs = [two[of] / one[of] for one, two in zip(plain, scheduled) if one.get(of) and two.get(of)]
+        row[key] = round(statistics.median(pairs), 4) if pairs else None
     return row
 
 

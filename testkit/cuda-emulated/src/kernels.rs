@@ -28,7 +28,7 @@ pub(crate) struct Builtin {
 }
 
 /// All kernels. What their parameters lead to is what their launch's caller promises.
-const ALL: [Builtin; 11] = [
+const ALL: [Builtin; 13] = [
     Builtin { name: "xs_nothing", sizes: &[], run: |_| SUCCESS },
     Builtin { name: "xs_trap", sizes: &[], run: |_| LAUNCH_FAILURE },
     Builtin { name: "xs_spin", sizes: &[8, 8], run: xs_spin },
@@ -39,6 +39,8 @@ const ALL: [Builtin; 11] = [
     Builtin { name: "xf_quick", sizes: &[], run: |_| SUCCESS },
     Builtin { name: "xf_deep", sizes: &[8, 8, 8], run: |_| SUCCESS },
     Builtin { name: "xf_deeper", sizes: &[8, 8, 8], run: |_| SUCCESS },
+    Builtin { name: "xt_add", sizes: &[8], run: xt_add },
+    Builtin { name: "xt_spin", sizes: &[8, 8], run: xt_spin },
     Builtin { name: "stray", sizes: &[], run: |_| ILLEGAL_ADDRESS },
 ];
 
@@ -115,6 +117,23 @@ fn fill(block: &[u64]) -> u32 {
         unsafe { place::<u32>(block[0], at).write_unaligned(value) };
     }
     SUCCESS
+}
+
+/// Counts up in the device's memory.
+fn xt_add(block: &[u64]) -> u32 {
+    if !are_there(block[0], 2) {
+        return ILLEGAL_ADDRESS;
+    }
+    // SAFETY: there are 8 bytes, as was just seen, and they stay until this is done.
+    unsafe { word(block[0], 0) }.fetch_add(1, Ordering::SeqCst);
+    SUCCESS
+}
+
+/// The same after so many cycles.
+fn xt_spin(block: &[u64]) -> u32 {
+    // SAFETY: there is no place to write to.
+    unsafe { spin(block[1], 0, || 0) };
+    xt_add(block)
 }
 
 impl Builtin {
