@@ -14,6 +14,7 @@ mod replay;
 mod run;
 mod swarm;
 mod text;
+pub mod variables;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -30,8 +30,8 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("capi/", &[]),
     ("python", &["core", "policies", "sim"]),
     ("lab", &["core", "policies", "runtime", "sim", "hal-*"]),
-    // Its commands that run experiments call the lab.
-    ("cli", &["core", "policies", "runtime", "sim", "hal-*", "lab"]),
+    // Its commands that run experiments call the lab, and one reads the lists of functions.
+    ("cli", &["core", "policies", "runtime", "shim/table", "sim", "hal-*", "lab"]),
     ("testkit/", &["core", "policies", "runtime", "sim", "capi", "hal-*", "testkit/*"]),
     ("benches", &["core", "policies", "runtime", "sim", "hal-*"]),
     ("fuzz", &["capi", "sim", "testkit/*"]),
