@@ -77,7 +77,7 @@ fn print_usage(usage: &clap::Error) -> u8 {
 /// Carries the command out, and prints what is wrong even if little is to be printed.
 fn run(cli: &Cli) -> Result<Ending, CliError> {
     cli.parent.map_or(Ok(()), parent::follow)?;
-    match (cli.quiet, cli.verbose) {
+    match (cli.messages.quiet, cli.messages.verbose) {
         (true, _) => Verbosity::Quiet.set(),
         (_, true) => Verbosity::Verbose.set(),
         _ => Verbosity::Normal.set(),
