@@ -10,17 +10,18 @@
 //! | `launches` | calls of each function of the class `launch` |
 //! | `scheduled` | those of them that went to their streams' XQueues |
 //! | `alone` | those of these that were made at once, since nothing told the streams apart |
+//! | `past` | launches that went past XQueues, by the reason |
 //! | `handed_out_past` | names for which the driver handed out functions not listed: how often |
 //! | `not_listed` | functions that the driver exports and the list lacks |
 //!
-//! `%p` in the path stands for the process. The child of a fork counts on from what its parent had.
+//! `%p` in the path stands for the process. The child of a fork counts anew.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs;
 use std::fs::File;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use object::elf::FileHeader64;
 use object::read::ReadCache;
@@ -44,6 +45,45 @@ pub(crate) struct Calls {
 }
 
 static PAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+/// Why a launch goes past XQueues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Off,
+    Library,
+    Child,
+    Inside,
+    Capture,
+    Unknown,
+    PerThread,
+    Refused,
+}
+
+/// The reasons in words, in the order of [`Reason`].
+const REASONS: [&str; 8] = [
+    "XSCHED_AUTO_XQUEUE is not ON",
+    "libpreempt.so cannot be used",
+    "in the child of a fork",
+    "within another launch",
+    "while a stream was being captured",
+    "their stream is not known",
+    "into the default stream of a thread",
+    "libpreempt.so refused them",
+];
+
+/// How many launches went past for each reason.
+static REASONED: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
+/// Whether counts are asked for.
+static IS_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Counts why a launch goes past, if counts are asked for.
+pub(crate) fn past_for(reason: impl FnOnce() -> Reason) {
+    if IS_WANTED.load(Ordering::Relaxed)
+        && let Some(count) = REASONED.get(reason() as usize)
+    {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// Counts a launch by the function at this place of the list, which is not made at once.
 pub(crate) fn launch(index: usize) {
@@ -77,8 +117,28 @@ pub(crate) fn past(name: &CStr) {
 /// Sees to it that the counts are written when the process ends, if they are asked for.
 pub(crate) fn start() {
     if variable(VARIABLE).is_some() {
-        // SAFETY: the function stays, since this library is never unloaded.
-        unsafe { libc::atexit(write) };
+        IS_WANTED.store(true, Ordering::Relaxed);
+        // SAFETY: the functions stay, since this library is never unloaded. What is called in a
+        // child stores, and waits for nothing.
+        unsafe {
+            libc::atexit(write);
+            libc::pthread_atfork(None, None, Some(begin_anew));
+        }
+    }
+}
+
+/// Begins with zeros, in the child of a fork.
+extern "C" fn begin_anew() {
+    for calls in driver::opened().into_iter().flat_map(|driver| driver.calls()) {
+        for count in [&calls.launches, &calls.tracked, &calls.alone] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+    for count in &REASONED {
+        count.store(0, Ordering::Relaxed);
+    }
+    if let Ok(mut past) = PAST.try_lock() {
+        past.clear();
     }
 }
 
@@ -101,9 +161,16 @@ fn counts() -> Value {
         "launches": all(|calls| sum(&[&calls.launches, &calls.alone])),
         "scheduled": all(|calls| sum(&[&calls.tracked, &calls.alone])),
         "alone": all(|calls| sum(&[&calls.alone])),
+        "past": by_reason(),
         "handed_out_past": past,
         "not_listed": driver.and_then(not_listed).unwrap_or_default(),
     })
+}
+
+/// What was counted of reasons, without zeros.
+fn by_reason() -> BTreeMap<&'static str, u64> {
+    let counts = REASONED.iter().map(|count| count.load(Ordering::Relaxed));
+    REASONS.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect()
 }
 
 fn sum(counts: &[&AtomicU64]) -> u64 {

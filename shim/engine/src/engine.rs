@@ -20,6 +20,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::counts::Reason;
 use crate::environment::variable;
 use crate::preempt::{ERROR_HARDWARE, Functions, SUCCESS, XResult};
 use crate::streams::{self, Key};
@@ -35,6 +36,8 @@ const STREAM_IN_CONFIG: usize = 32;
 
 const OFF: u8 = 0;
 const ON: u8 = 1;
+/// Off, in the child of a fork.
+const CHILD: u8 = 2;
 static STATE: AtomicU8 = AtomicU8::new(OFF);
 static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
 
@@ -92,7 +95,7 @@ pub(crate) fn start() {
 }
 
 extern "C" fn in_child() {
-    STATE.store(OFF, Ordering::Relaxed);
+    STATE.store(CHILD, Ordering::Relaxed);
 }
 
 /// Whether this library schedules.
@@ -137,6 +140,7 @@ pub fn launch(index: usize, stream: Stream, real: impl FnOnce() -> Code) -> Code
         }
         Way::Past => {
             counts::launch(index);
+            counts::past_for(|| reason(stream));
             real()
         }
         Way::Queue(functions, xq, _inside) => {
@@ -188,6 +192,22 @@ fn queued(stream: Stream) -> Option<Way> {
     Some(if functions.are_apart() { Way::Queue(functions, xq, inside) } else { Way::Alone })
 }
 
+/// Why a launch goes past. A stream that is not being captured goes past as well if it would get
+/// its queue while another one is.
+fn reason(stream: Stream) -> Reason {
+    let has_library = FUNCTIONS.get().is_none_or(Option::is_some);
+    match (STATE.load(Ordering::Relaxed), stream) {
+        (CHILD, _) => Reason::Child,
+        (OFF, _) if has_library => Reason::Off,
+        (OFF, _) => Reason::Library,
+        (_, Stream::Elsewhere) => Reason::Unknown,
+        _ if IS_INSIDE.try_with(Cell::get).unwrap_or(true) => Reason::Inside,
+        _ if captures::are_any() => Reason::Capture,
+        (_, Stream::PerThread) => Reason::PerThread,
+        _ => Reason::Refused,
+    }
+}
+
 /// Launches when it is the XQueue's turn.
 fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> Code) -> Code {
     let mut call = Call { launch: Some(real), code: None };
@@ -199,7 +219,10 @@ fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> 
             counts::tracked(index);
             code
         }
-        None => call.launch.take().map_or(0, |launch| launch()),
+        None => {
+            counts::past_for(|| Reason::Refused);
+            call.launch.take().map_or(0, |launch| launch())
+        }
     }
 }
 
