@@ -1,5 +1,6 @@
 //! The command line, as `docs/src/reference/commands.md` describes it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, value_parser};
@@ -36,6 +37,13 @@ pub(crate) enum Command {
     Run(LaunchArgs),
     /// List the devices that can be scheduled, with their levels.
     Devices(DevicesArgs),
+    /// Say what would be scheduled on this machine, what would go past, and why.
+    ///
+    /// It looks at the drivers, the interposers, the devices and the environment, and changes
+    /// nothing. A program that is named is run as `xsched run` does it; then the report says which
+    /// of its launches went through XQueues. Every problem comes with what to do about it.
+    #[command(after_help = DOCTOR_CODES)]
+    Doctor(DoctorArgs),
     /// Measure real devices.
     #[command(subcommand, after_help = EXIT_CODES)]
     Bench(BenchCommand),
@@ -51,6 +59,24 @@ pub(crate) enum Command {
     /// Write manual pages: one for each command.
     #[command(after_help = EXIT_CODES)]
     Man(ManArgs),
+}
+
+/// The exit codes of the doctor.
+const DOCTOR_CODES: &str = "Exit codes: 2 for bad input or a program that cannot be started, the \
+                            program's if one is named, and else 0, whatever is found.";
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Write everything as JSON; `-`, or nothing, writes it to standard output, and the report and
+    /// what the program prints to standard error.
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) json: Option<PathBuf>,
+    /// Ask the drivers, and print what they say for the process that reports.
+    #[arg(long, hide = true, conflicts_with_all = ["json", "program"])]
+    pub(crate) probe: bool,
+    /// A program and its arguments, behind `--`.
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -32,6 +32,8 @@ pub(crate) enum CliError {
     Replay { place: String, source: ReplayError },
     #[error("cannot write {place}: {source}")]
     Write { place: String, source: io::Error },
+    #[error("{program} was not run: {why}")]
+    NotTried { program: String, why: String },
     #[error("{count} seeds from {first} on go past the largest seed, {}", u64::MAX)]
     Seeds { first: u64, count: u64 },
 }
