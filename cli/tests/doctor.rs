@@ -107,10 +107,33 @@ fn a_driver_and_its_devices_are_described() {
         "Lv2",
         "not listed",
         "cuEmulatedCalls",
-        "problem:       nothing reads XSCHED_POLICIY; it may be meant to be XSCHED_POLICY",
+        "nothing reads XSCHED_POLICIY; it may be meant to be XSCHED_POLICY",
     ] {
         assert!(report.contains(part), "{part}: {report}");
     }
+}
+
+#[test]
+fn what_nvidia_s_management_library_says_is_shown() {
+    let (folder, driver) = driver();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/nvml.c");
+    let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compile.args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"]);
+    compile.arg(folder.path().join("libnvidia-ml.so.1")).arg(source);
+    assert!(compile.status().expect("a C compiler").success());
+    let mut command = doctor(&["--json", "-"]);
+    command.env("XSCHED_CUDA_DRIVER", &driver).env("LD_LIBRARY_PATH", folder.path());
+    let output = command.output().expect("it runs");
+    let (document, report) = (document(&output), text(&output.stderr));
+    let gpu = json!({
+        "name": "Emulated H200", "pci": "0000:01:00", "mig": true,
+        "compute_mode": "ExclusiveProcess", "processes": [7, 8], "mps_processes": [],
+    });
+    assert_eq!(document["gpus"], json!([gpu]), "{report}");
+    let device = "Lv2    on   ExclusiveProcess          2\n";
+    assert!(report.contains(device), "{report}");
+    let wrong = problems(&document["mps_problems"]);
+    assert!(wrong[0].contains("one process at a time"), "{wrong:?}");
 }
 
 #[test]
@@ -151,17 +174,14 @@ fn what_goes_past_is_said_with_the_reason() {
         if (!fork()) { cuMemsetD32Async(p, 7, 1, 0); return 0; }\
         wait(&status); return 0; }";
     let program = compile(folder.path(), "forks", forks, &[library]);
-    let script = format!(
-        "{} && env -u LD_PRELOAD {} && exec sleep 0.1",
-        program.display(),
-        program.display()
-    );
-    let mut command = doctor(&["--json", "--", "sh", "-c", &script]);
-    command.env("XSCHED_CUDA_DRIVER", &driver).env("LD_LIBRARY_PATH", folder.path());
+    let mut command = doctor(&["--json", "--"]);
+    command.arg(&program).env("XSCHED_CUDA_DRIVER", &driver);
     let output = command.output().expect("it runs");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let run = &document(&output)["program"]["run"];
     assert_eq!(run["past"], json!({"in the child of a fork": 1}), "{run:#}");
+    let launches: Vec<_> = run["processes"].as_array().expect("a list").iter().collect();
+    assert!(launches.iter().all(|process| process["launches"] == json!(1)), "{run:#}");
     let wrong = problems(&run["problems"]);
     assert!(wrong.iter().any(|what| what.contains("in the child of a fork")), "{wrong:?}");
 }

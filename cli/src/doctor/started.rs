@@ -230,7 +230,7 @@ impl Started {
         let mut problems = Vec::new();
         for (reason, count) in &self.past {
             problems.extend(advice(reason).map(|action| {
-                Problem::new(format!("{count} launches went past: {reason}"), action)
+                Problem::new(format!("launches that went past: {count}, {reason}"), action)
             }));
         }
         for (name, count) in &self.handed_out_past {
@@ -313,7 +313,7 @@ mod tests {
         let sums: Vec<_> = started.processes.iter().map(|each| each.sums.past).collect();
         assert_eq!(sums, [2, 2]);
         let said: Vec<_> = started.problems.iter().map(ToString::to_string).collect();
-        for part in ["2 launches went past: in the child of a fork", "cuNew 1 times"] {
+        for part in ["launches that went past: 2, in the child of a fork", "cuNew 1 times"] {
             assert_eq!(said.iter().filter(|line| line.contains(part)).count(), 1, "{said:?}");
         }
     }

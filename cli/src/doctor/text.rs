@@ -18,27 +18,37 @@ use super::vendor::Vendor;
 
 /// So many names are listed, and the number of the others.
 const NAMES_MAX: usize = 8;
+/// The least width of what stands before values.
+const WIDTH: usize = 13;
 
 /// A part of the report: a title, lines of what was found, and lines of what is wrong.
 #[derive(Debug)]
-struct Section(String);
+struct Section {
+    title: String,
+    lines: Vec<(String, String)>,
+}
 
 impl Section {
-    fn new(title: &str) -> Self {
-        Self(format!("{title}\n"))
+    fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), lines: Vec::new() }
     }
 
     fn line(&mut self, name: &str, value: &str) {
-        // Writing to a text cannot fail.
-        let _ = writeln!(self.0, "  {name:<14} {value}");
+        self.lines.push((name.to_owned(), value.to_owned()));
     }
 
     fn end(mut self, problems: &[Problem]) -> String {
         for problem in problems {
             self.line("problem:", &problem.to_string());
         }
-        self.0.push('\n');
-        self.0
+        let width = self.lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let width = width.max(WIDTH);
+        let mut text = self.title + "\n";
+        for (name, value) in &self.lines {
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "  {name:<width$}  {value}");
+        }
+        text + "\n"
     }
 }
 
@@ -104,7 +114,7 @@ fn interposer(section: &mut Section, found: &Interposer) {
         section.line("go past", &names(&found.past));
     }
     if !found.not_listed.is_empty() {
-        let listed = format!("{} (of the driver; update XSched)", names(&found.not_listed));
+        let listed = format!("the driver has {} as well", names(&found.not_listed));
         section.line("not listed", &listed);
     }
 }
@@ -128,10 +138,12 @@ fn devices(report: &Report) -> String {
     };
     let header = ["<backend", "<device", "<PCI", "<level", "<MIG", "<mode", "processes"];
     let found: Vec<_> = report.devices.iter().filter(|device| device.device.is_some()).collect();
-    let mut section = Section(match found.is_empty() {
-        true => "devices\n".to_owned(),
-        false => table("devices", &header, found.into_iter().map(row)).trim_end().to_owned() + "\n",
-    });
+    let title = if found.is_empty() {
+        "devices".to_owned()
+    } else {
+        table("devices", &header, found.into_iter().map(row)).trim_end().to_owned()
+    };
+    let mut section = Section::new(title);
     for device in &report.devices {
         if let Some(mechanism) = &device.mechanism {
             section.line(&device.backend, &format!("Lv3 by {mechanism}"));
@@ -173,7 +185,7 @@ fn mps(mps: &Mps, problems: &[Problem]) -> String {
 
 /// The program, before it runs.
 pub(super) fn program(name: &str, program: &Program) -> String {
-    let mut section = Section::new(&format!("program {name}"));
+    let mut section = Section::new(format!("program {name}"));
     section.line("file", &path(program.file.as_deref()));
     if !program.interpreters.is_empty() {
         let interpreters = program.interpreters.iter().map(|path| path.display().to_string());
@@ -203,7 +215,7 @@ pub(super) fn started(started: &Started) -> String {
         let sums = &process.sums;
         let driver = process.driver.as_deref().unwrap_or("no driver");
         let value = format!(
-            "{} launches, {} through queues, {} past; {driver}",
+            "launches: {}, through queues: {}, past: {}; {driver}",
             sums.launches, sums.scheduled, sums.past
         );
         section.line(&process.pid.to_string(), &value);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::interposer::{Functions, Interposer};
 use super::place::Place;
-use super::probe::Probe;
+use super::probe::{Device, Probe};
 use super::problem::Problem;
 
 /// A vendor's driver or runtime, and the interposer in front of it.
@@ -74,6 +74,10 @@ pub(super) fn hip(probe: &Probe, place: &Result<Place, Problem>, root: &Path) ->
         vendor.look(place, "hip", &Functions::hip(), driver.as_deref());
     }
     vendor.driver = driver;
+    let works = |device: &Device| device.backend == "hip" && device.level.is_some();
+    if probe.findings.devices.iter().any(works) {
+        vendor.problems.extend(unscheduled(vendor.interposer.as_ref()));
+    }
     if let (None, Some(module)) = (&vendor.driver, &vendor.kernel_module) {
         vendor.problems.push(Problem::new(
             format!("the kernel has AMD's module ({module}), and there is no libamdhip64.so"),
@@ -113,6 +117,20 @@ fn file_name(path: &Path) -> String {
 fn loaded(probe: &Probe, name: &str) -> Option<PathBuf> {
     let mut files = probe.findings.mapped.iter().map(PathBuf::from);
     files.find(|path| file_name(path).contains(name))
+}
+
+/// What is wrong with HIP's interposer if there are devices for it.
+fn unscheduled(interposer: Option<&Interposer>) -> Option<Problem> {
+    let Some(found) = interposer else {
+        let what = "there is no interposer of HIP's (libshimhip.so), so HIP programs go past";
+        return Some(Problem::new(what, "run `cargo xtask install`"));
+    };
+    (!found.preloaded).then(|| {
+        Problem::new(
+            "`xsched run` does not preload HIP's interposer, so HIP programs go past",
+            format!("set LD_PRELOAD={} and XSCHED_AUTO_XQUEUE=ON for them", found.path.display()),
+        )
+    })
 }
 
 /// The version of NVIDIA's module.
@@ -186,6 +204,16 @@ mod tests {
         assert_eq!(amd_module(root.path()).as_deref(), Some("amdgpu of Linux 6.12.1"));
         write(root.path(), "sys/module/amdgpu/version", "6.7.0\n");
         assert_eq!(amd_module(root.path()).as_deref(), Some("amdgpu 6.7.0"));
+    }
+
+    #[test]
+    fn an_interposer_of_hip_s_that_is_not_preloaded_is_a_problem() {
+        assert!(unscheduled(None).is_some_and(|problem| problem.action.contains("install")));
+        let mut found = Interposer { path: "/x/libshimhip.so".into(), ..Interposer::default() };
+        let problem = unscheduled(Some(&found)).expect("a problem");
+        assert!(problem.action.contains("LD_PRELOAD=/x/libshimhip.so"), "{problem}");
+        found.preloaded = true;
+        assert_eq!(unscheduled(Some(&found)), None);
     }
 
     #[test]
