@@ -10,7 +10,7 @@ use crate::{read, root};
 
 pub(crate) fn reference() -> Result<String> {
     let mut table = Table::new(["variable", "values", "default", "meaning"]);
-    for variable in &VARIABLES {
+    for variable in VARIABLES {
         is_read(variable)?;
         let values = match variable.values {
             POLICY => policy_names().join(", "),

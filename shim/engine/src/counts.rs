@@ -129,7 +129,7 @@ pub(crate) fn start() {
 
 /// Begins with zeros, in the child of a fork.
 extern "C" fn begin_anew() {
-    for calls in driver::opened().into_iter().flat_map(|driver| driver.calls()) {
+    for calls in driver::opened().into_iter().flat_map(Driver::calls) {
         for count in [&calls.launches, &calls.tracked, &calls.alone] {
             count.store(0, Ordering::Relaxed);
         }
