@@ -202,6 +202,19 @@ fn a_process_that_loses_the_interposer_is_seen() {
 }
 
 #[test]
+fn signals_reach_the_program_and_the_report_still_comes() {
+    // The parent of the shell is the doctor, which hands on what is to end it.
+    let ended = doctor(&["--json", "--", "sh", "-c", "kill -TERM $PPID; exec sleep 60"]);
+    // The terminal gives an interrupt to both; here the program does not care.
+    let ignored = doctor(&["--json", "--", "sh", "-c", "kill -INT $PPID; exit 5"]);
+    for (mut command, code, signal) in [(ended, 143, json!(15)), (ignored, 5, Value::Null)] {
+        let output = command.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(document(&output)["program"]["run"]["signal"], signal);
+    }
+}
+
+#[test]
 fn programs_that_cannot_be_started_are_errors() {
     let output = doctor(&["--json", "--", "/nowhere/program"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(2), "{output:?}");

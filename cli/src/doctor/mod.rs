@@ -52,6 +52,8 @@ struct Report {
     devices: Vec<Device>,
     device_problems: Vec<Problem>,
     gpus: Vec<Gpu>,
+    /// Why NVIDIA's management library says nothing of GPUs.
+    no_gpus: Option<String>,
     nodes: Vec<Node>,
     node_problems: Vec<Problem>,
     mps: Mps,
@@ -104,25 +106,16 @@ impl Report {
         let (nodes, node_problems) = nodes::find(root);
         let mps = Mps::here(root);
         let own = place.as_ref().ok().and_then(|place| place.files().first());
-        let mut device_problems = Vec::new();
-        if let Some(why) = &probe.failure {
-            let action = "see whether `xsched devices` works, and the kernel's log (`dmesg`)";
-            device_problems.push(Problem::new(why.clone(), action));
-        } else if probe.findings.devices.iter().all(|device| device.device.is_none()) {
-            device_problems.push(Problem::new(
-                "no GPU can be scheduled here",
-                "install the driver of the GPU that is there; in a container, give it its GPUs",
-            ));
-        }
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             machine: Machine::here(),
             vendors,
+            device_problems: probe.problems(),
             devices: probe.findings.devices,
-            device_problems,
             mps_problems: mps.problems(&probe.findings.nvidia),
             gpus: probe.findings.nvidia,
+            no_gpus: probe.findings.no_nvml,
             nodes,
             node_problems,
             mps,

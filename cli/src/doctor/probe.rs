@@ -22,6 +22,7 @@ use xsched_lab::device::list::{Entry, gpus};
 
 use super::nvml::{self, Gpu};
 use super::place::Place;
+use super::problem::Problem;
 use crate::error::CliError;
 
 /// A driver may take so long to start and to try a device's gates.
@@ -154,6 +155,37 @@ impl Probe {
         Ok(Self::of(ended, &text("out"), &text("err"), &text("counts")))
     }
 
+    /// What keeps all GPUs, or those of a vendor, from being scheduled.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let Findings { devices, nvidia, .. } = &self.findings;
+        if let Some(why) = &self.failure {
+            let action = "see whether `xsched devices` works, and the kernel's log (`dmesg`)";
+            return vec![Problem::new(why.clone(), action)];
+        }
+        let none = |backend: &str| {
+            devices.iter().all(|device| device.backend != backend || device.device.is_none())
+        };
+        let mut problems = Vec::new();
+        if none("cuda") && !nvidia.is_empty() {
+            let what = format!("there are NVIDIA GPUs ({}), and CUDA has none", nvidia.len());
+            let action = if nvidia.iter().any(|gpu| gpu.mig == Some(true)) {
+                "MIG is on: make instances (`nvidia-smi mig -cgi PROFILE -C`), or name one in \
+                 CUDA_VISIBLE_DEVICES"
+            } else {
+                "correct or unset CUDA_VISIBLE_DEVICES, and install libraries of the kernel \
+                 module's version"
+            };
+            problems.push(Problem::new(what, action));
+        }
+        if ["cuda", "hip", "kfd"].into_iter().all(none) {
+            problems.push(Problem::new(
+                "no GPU can be scheduled here",
+                "install the driver of the GPU that is there; in a container, give it its GPUs",
+            ));
+        }
+        problems
+    }
+
     /// Says of CUDA's devices why there is no driver, in the place of the error that the interposer
     /// answers without one.
     pub(super) fn explain(&mut self) {
@@ -177,10 +209,12 @@ impl Probe {
             )),
         };
         let counts: Value = serde_json::from_str(counts).unwrap_or_default();
+        let driver = counts["driver"].as_str();
         Self {
             findings: findings.unwrap_or_default(),
             no_cuda: err.lines().find_map(|line| line.strip_prefix(NO_DRIVER)).map(str::to_owned),
-            cuda_driver: counts["driver"].as_str().map(str::to_owned),
+            // HIP's interposer, if it is preloaded as well, writes its counts to the same file.
+            cuda_driver: driver.filter(|path| !path.contains("hip")).map(str::to_owned),
             failure,
         }
     }
@@ -219,6 +253,23 @@ mod tests {
             ["/opt/rocm/lib/libamdhip64.so.6.2", "/usr/lib/libcuda.so.550.54"]
         );
         assert_eq!(hip_version(60_443_484), "6.4.43484");
+    }
+
+    #[test]
+    fn gpus_that_cuda_does_not_show_are_a_problem() {
+        let mut probe = Probe::default();
+        assert_eq!(probe.problems().len(), 1);
+        probe.findings.nvidia = vec![Gpu::default()];
+        assert!(probe.problems()[0].action.contains("CUDA_VISIBLE_DEVICES, and install"));
+        probe.findings.nvidia[0].mig = Some(true);
+        assert!(probe.problems()[0].action.contains("MIG is on"));
+        let device = Device {
+            backend: "cuda".to_owned(),
+            device: Some("H200".to_owned()),
+            ..Device::default()
+        };
+        probe.findings.devices = vec![device];
+        assert_eq!(probe.problems(), []);
     }
 
     #[test]
