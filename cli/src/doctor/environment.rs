@@ -164,13 +164,13 @@ fn look(place: &str, name: &str, own: Option<&Path>, problems: &mut Vec<Problem>
         ));
     }
     let elf = elf.unwrap_or_default();
-    let is_ours = elf.exports("xsched_shim_cuda")
+    let is_ours = elf.functions.iter().any(|function| function.starts_with("xsched_shim_"))
         || own.is_some_and(|own| path.canonicalize().is_ok_and(|path| path == own));
     let interposes = INTERPOSED.iter().any(|function| elf.exports(function));
     let replaces_dlsym = elf.exports("dlsym");
     if is_ours {
         problems.push(Problem::new(
-            format!("{place} names {name}, CUDA's interposer, already"),
+            format!("{place} names {name}, an interposer of XSched's, already"),
             "leave it to `xsched run`, which preloads it",
         ));
     } else if interposes || replaces_dlsym {
@@ -239,7 +239,9 @@ mod tests {
         assert_eq!(names, [ours.as_str(), "/nowhere.so", "libc.so.6", theirs.as_str()]);
         assert_eq!(found.preloaded.iter().filter(|each| each.interposes).count(), 2);
         let said: Vec<_> = found.problems.iter().map(|problem| problem.what.clone()).collect();
-        for part in ["/x.so", "CUDA's interposer, already", "/nowhere.so", "stands in front"] {
+        for part in
+            ["/x.so", "an interposer of XSched's, already", "/nowhere.so", "stands in front"]
+        {
             assert_eq!(said.iter().filter(|what| what.contains(part)).count(), 1, "{said:?}");
         }
     }

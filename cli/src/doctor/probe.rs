@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ use crate::error::CliError;
 
 /// A driver may take so long to start and to try a device's gates.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The beginnings of the names of the vendors' libraries.
+const LIBRARIES: [&str; 3] = ["libcuda.so", "libamdhip64.so", "libnvidia-ml.so"];
 const POLL: Duration = Duration::from_millis(10);
 /// What the interposer writes before the reason for which it has no driver.
 const NO_DRIVER: &str = "xsched: CUDA's driver cannot be used: ";
@@ -92,6 +94,7 @@ pub(super) fn answer() -> Result<(), CliError> {
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
     let cuda = xsched_hal_cuda::driver_version().ok();
+    let interposers = Place::find().map(|place| place.files().to_vec()).unwrap_or_default();
     let findings = Findings {
         cuda: cuda.map(|version| format!("{}.{}", version / 1_000, version % 1_000 / 10)),
         hip,
@@ -99,7 +102,7 @@ pub(super) fn answer() -> Result<(), CliError> {
         devices: gpus().into_iter().map(Device::from).collect(),
         nvidia,
         no_nvml,
-        mapped: mapped(&fs::read_to_string("/proc/self/maps").unwrap_or_default()),
+        mapped: mapped(&fs::read_to_string("/proc/self/maps").unwrap_or_default(), &interposers),
     };
     let text = serde_json::to_string(&findings).unwrap_or_default();
     Ok(Stream::Stdout.insist(&text)?)
@@ -109,12 +112,15 @@ fn hip_version(version: u32) -> String {
     format!("{}.{}.{}", version / 10_000_000, version / 100_000 % 100, version % 100_000)
 }
 
-/// The files of the vendors' libraries in a process's map of its memory.
-pub(super) fn mapped(maps: &str) -> Vec<String> {
+/// The files of the vendors' libraries in a process's map of its memory. What lies with one of the
+/// interposers is none, also if it has a library's name.
+pub(super) fn mapped(maps: &str, interposers: &[PathBuf]) -> Vec<String> {
     let files = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
     let of_vendors = files.filter(|path| {
-        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
-        ["libcuda.so", "libamdhip64.so", "libnvidia-ml.so"].iter().any(|of| name.starts_with(of))
+        let path = Path::new(path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_ours = interposers.iter().any(|own| own.parent() == path.parent());
+        !is_ours && LIBRARIES.iter().any(|library| name.starts_with(library))
     });
     of_vendors.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
 }
@@ -247,11 +253,10 @@ mod tests {
                     7f1-7f2 r--p 00000000 08:01 1   /usr/lib/libcuda.so.550.54\n\
                     7f2-7f3 rw-p 00000000 00:00 0 \n\
                     7f3-7f4 r-xp 00000000 08:01 2   /opt/rocm/lib/libamdhip64.so.6.2\n\
+                    7f4-7f5 r-xp 00000000 08:01 3   /x/libamdhip64.so.6\n\
                     7f4-7f5 r-xp 00000000 08:01 3   /x/libshimcuda.so\n";
-        assert_eq!(
-            mapped(maps),
-            ["/opt/rocm/lib/libamdhip64.so.6.2", "/usr/lib/libcuda.so.550.54"]
-        );
+        let found = mapped(maps, &[PathBuf::from("/x/libshimcuda.so")]);
+        assert_eq!(found, ["/opt/rocm/lib/libamdhip64.so.6.2", "/usr/lib/libcuda.so.550.54"]);
         assert_eq!(hip_version(60_443_484), "6.4.43484");
     }
 

@@ -91,7 +91,8 @@ impl Vendor {
     /// Looks at the interposer whose name has this in it, if there is one: of those that are
     /// preloaded, or beside them or in the folder above.
     fn look(&mut self, place: &Place, name: &str, functions: &Functions, driver: Option<&Path>) {
-        let preloaded = place.files().iter().find(|file| file_name(file).contains(name));
+        let is_it = |file: &&PathBuf| file_name(file).starts_with(&format!("libshim{name}"));
+        let preloaded = place.files().iter().find(is_it);
         let folders = place.files().iter().flat_map(|file| file.ancestors().skip(1).take(2));
         let mut files = folders.map(|folder| folder.join(format!("libshim{name}.so")));
         let file = preloaded.cloned().or_else(|| files.find(|file| file.exists()));

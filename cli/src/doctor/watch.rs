@@ -22,7 +22,7 @@ pub(super) struct Seen {
 #[derive(Debug)]
 pub(super) struct Watch {
     proc: PathBuf,
-    interposers: Vec<String>,
+    interposers: Vec<PathBuf>,
     seen: BTreeMap<u32, Seen>,
 }
 
@@ -32,7 +32,7 @@ impl Watch {
         let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
         Self {
             proc: root.join("proc"),
-            interposers: interposers.iter().map(|path| real(path).display().to_string()).collect(),
+            interposers: interposers.iter().map(real).collect(),
             seen: BTreeMap::from([(pid, Seen::default())]),
         }
     }
@@ -78,11 +78,12 @@ impl Watch {
     fn see(&self, pid: u32) -> Seen {
         let folder = self.proc.join(pid.to_string());
         let maps = fs::read_to_string(folder.join("maps")).unwrap_or_default();
-        let is_interposed = self.interposers.iter().any(|path| maps.contains(path.as_str()));
-        let mut drivers = probe::mapped(&maps).into_iter();
+        let names = self.interposers.iter().map(|path| path.display().to_string());
+        let is_interposed = names.into_iter().any(|path| maps.contains(&path));
+        let drivers = probe::mapped(&maps, &self.interposers);
         Seen {
             program: fs::read_link(folder.join("exe")).unwrap_or_default(),
-            driver: drivers.find(|path| !path.contains("libnvidia-ml")),
+            driver: drivers.into_iter().find(|path| !path.contains("libnvidia-ml")),
             is_interposed,
         }
     }
@@ -106,7 +107,8 @@ mod tests {
             let _ = symlink(format!("/bin/p{pid}"), folder.join("exe"));
         };
         let driver = "0-1 r-xp 0 0:0 1 /lib/libcuda.so.1\n";
-        process(10, 1, "");
+        // What lies with an interposer is no driver, whatever its name is.
+        process(10, 1, "0-1 r-xp 0 0:0 1 /x/libamdhip64.so.6\n");
         process(11, 10, "0-1 r-xp 0 0:0 1 /x/libshimcuda.so\n0-1 r-xp 0 0:0 1 /lib/libcuda.so.1\n");
         process(9, 11, driver);
         process(12, 1, driver);
