@@ -114,6 +114,22 @@ fn a_driver_and_its_devices_are_described() {
 }
 
 #[test]
+fn hip_s_runtime_and_devices_are_described() {
+    let test = std::env::current_exe().expect("a test");
+    let runtime = test.with_file_name("libxsched_hip_emulated.so");
+    let mut command = doctor(&["--json", "-"]);
+    command.env("XSCHED_HIP_LIB", &runtime).env("XSCHED_CUDA_DRIVER", "/nowhere/libcuda.so.1");
+    let document = document(&command.output().expect("it runs"));
+    let hip = &document["vendors"][1];
+    assert_eq!(hip["driver"], json!(runtime), "{hip:#}");
+    let version = hip["version"].as_str().expect("a version");
+    assert_eq!(version.split('.').count(), 3, "{version}");
+    let devices = document["devices"].as_array().expect("a list");
+    let device = devices.iter().find(|device| device["backend"] == "hip").expect("a device");
+    assert!(device["level"].as_u64() >= Some(1), "{device}");
+}
+
+#[test]
 fn what_nvidia_s_management_library_says_is_shown() {
     let (folder, driver) = driver();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/nvml.c");

@@ -59,6 +59,8 @@ pub(super) struct Findings {
     pub(super) cuda: Option<String>,
     /// The version of HIP's runtime.
     pub(super) hip: Option<String>,
+    /// HIP's runtime, by the name under which it was found.
+    pub(super) hip_library: Option<String>,
     /// Why there is no runtime of HIP's.
     pub(super) no_hip: Option<String>,
     pub(super) devices: Vec<Device>,
@@ -84,11 +86,10 @@ pub(super) struct Probe {
 
 /// The probe's process: asks, and prints what it has found as JSON.
 pub(super) fn answer() -> Result<(), CliError> {
-    let hip = HipLibrary::find().and_then(|library| library.version());
-    let (hip, no_hip) = match hip {
-        Ok(version) => (Some(hip_version(version)), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+    let library = HipLibrary::find();
+    let no_hip = library.as_ref().err().map(ToString::to_string);
+    let library = library.ok();
+    let version = library.as_ref().and_then(|library| library.version().ok());
     let (nvidia, no_nvml) = match nvml::gpus() {
         Ok(gpus) => (gpus, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
@@ -97,7 +98,8 @@ pub(super) fn answer() -> Result<(), CliError> {
     let interposers = Place::find().map(|place| place.files().to_vec()).unwrap_or_default();
     let findings = Findings {
         cuda: cuda.map(|version| format!("{}.{}", version / 1_000, version % 1_000 / 10)),
-        hip,
+        hip: version.map(hip_version),
+        hip_library: library.map(|library| library.name().to_owned()),
         no_hip,
         devices: gpus().into_iter().map(Device::from).collect(),
         nvidia,

@@ -62,7 +62,10 @@ pub(super) fn cuda(probe: &Probe, place: &Result<Place, Problem>, root: &Path) -
 
 /// HIP, whose interposer lies with CUDA's.
 pub(super) fn hip(probe: &Probe, place: &Result<Place, Problem>, root: &Path) -> Vendor {
-    let driver = loaded(probe, "amdhip64");
+    // Or by another name that the environment says; not HIP's interposer, if that is found.
+    let named = probe.findings.hip_library.as_ref().map(PathBuf::from);
+    let named = named.filter(|path| path.is_absolute() && !file_name(path).contains("shim"));
+    let driver = loaded(probe, "amdhip64").or(named);
     let mut vendor = Vendor {
         name: "hip",
         version: probe.findings.hip.clone(),
