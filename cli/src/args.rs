@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use xsched_lab::commands::{BenchCommand, EXIT_CODES, SpinHal};
 use xsched_lab::parent;
+use xsched_launch::{LaunchArgs, Messages};
 use xsched_sim::scenario::System;
 
 /// Most seeds that a run or a comparison takes.
@@ -20,12 +21,9 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Print nothing but what is wrong.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Say on standard error what is done: files that are written, programs that are run, times.
-    #[arg(short, long, global = true)]
-    pub(crate) verbose: bool,
+    /// How much it says.
+    #[command(flatten)]
+    pub(crate) messages: Messages,
     /// The process that started this one, which ends with it.
     #[arg(long = parent::NAME, value_name = "PID", global = true, hide = true)]
     pub(crate) parent: Option<u32>,
@@ -36,15 +34,16 @@ pub(crate) enum Command {
     /// Run a service of three priorities on a real device, without and with a policy.
     #[command(after_help = policies())]
     Demo(DemoArgs),
-    /// Run a CUDA program that knows nothing of XQueues, each of its streams scheduled.
-    ///
-    /// This process becomes the program, with the interposer in front of CUDA's driver: every
-    /// stream gets an XQueue at its first launch. Streams compete by their own priorities unless
-    /// one is given here. Programs without CUDA run as they are.
-    #[command(after_help = EXIT_CODES)]
     Run(LaunchArgs),
     /// List the devices that can be scheduled, with their levels.
     Devices(DevicesArgs),
+    /// Say what would be scheduled on this machine, what would go past, and why.
+    ///
+    /// It looks at the drivers, the interposers, the devices and the environment, and changes
+    /// nothing. A program that is named is run as `xsched run` does it; then the report says which
+    /// of its launches went through XQueues. Every problem comes with what to do about it.
+    #[command(after_help = DOCTOR_CODES)]
+    Doctor(DoctorArgs),
     /// Measure real devices.
     #[command(subcommand, after_help = EXIT_CODES)]
     Bench(BenchCommand),
@@ -62,55 +61,21 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// How urgent a program is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Class {
-    /// Priority 100: a user waits for it.
-    Interactive,
-    /// Priority 0.
-    Normal,
-    /// Priority −100: it runs when nothing else does.
-    Batch,
-}
-
-impl Class {
-    /// Its priority.
-    pub(crate) const fn priority(self) -> i64 {
-        match self {
-            Self::Interactive => 100,
-            Self::Normal => 0,
-            Self::Batch => -100,
-        }
-    }
-}
+/// The exit codes of the doctor.
+const DOCTOR_CODES: &str = "Exit codes: 2 for bad input or a program that cannot be started, the \
+                            program's if one is named, and else 0, whatever is found.";
 
 #[derive(Debug, Args)]
-pub(crate) struct LaunchArgs {
-    /// The priority of all its streams, by name.
-    #[arg(long, value_enum, conflicts_with = "priority")]
-    pub(crate) class: Option<Class>,
-    /// The priority of all its streams, −256 to 255.
-    #[arg(long, value_name = "N", allow_negative_numbers = true,
-        value_parser = value_parser!(i32).range(-256..=255))]
-    pub(crate) priority: Option<i32>,
-    /// The share of the device that each of its streams gets, in percent.
-    #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
-    pub(crate) share: Option<u8>,
-    /// The level of its XQueues at most; default streams and others that wait for each other have
-    /// level 1. By default 1.
-    #[arg(long, value_name = "L", value_parser = value_parser!(u8).range(1..=3))]
-    pub(crate) level: Option<u8>,
-    /// Schedule the streams of the program one by one. By default a launch is made at once while
-    /// nothing, such as a priority of its own, tells a stream from the others.
-    #[arg(long)]
-    pub(crate) streams: bool,
-    /// The program and its arguments.
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+pub(crate) struct DoctorArgs {
+    /// Write everything as JSON; `-`, or nothing, writes it to standard output, and the report and
+    /// what the program prints to standard error.
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) json: Option<PathBuf>,
+    /// Ask the drivers, and print what they say for the process that reports.
+    #[arg(long, hide = true, conflicts_with_all = ["json", "program"])]
+    pub(crate) probe: bool,
+    /// A program and its arguments, behind `--`.
+    #[arg(last = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use thiserror::Error;
 use xsched_lab::CommandError;
 use xsched_lab::paper::PaperError;
+use xsched_launch::LaunchError;
 use xsched_sim::replay::ReplayError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
@@ -15,6 +16,8 @@ use xsched_sim::scenario::ScenarioError;
 pub(crate) enum CliError {
     #[error(transparent)]
     Command(#[from] CommandError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     #[error(transparent)]
@@ -29,17 +32,8 @@ pub(crate) enum CliError {
     Replay { place: String, source: ReplayError },
     #[error("cannot write {place}: {source}")]
     Write { place: String, source: io::Error },
-    #[error("no program is named; write it behind --")]
-    NoProgram,
-    #[error("cannot run {program}: {source}")]
-    Program { program: String, source: io::Error },
-    #[error(
-        "there is no libshimcuda.so with libpreempt.so in {places}; build them with `cargo build \
-         --release -p xsched-capi -p xsched-shim-cuda`, or run `cargo xtask install`"
-    )]
-    NoInterposer { places: String },
-    #[error("{place} cannot be preloaded: move it to a path without spaces and colons")]
-    InterposerName { place: String },
+    #[error("{program} was not run: {why}")]
+    NotTried { program: String, why: String },
     #[error("{count} seeds from {first} on go past the largest seed, {}", u64::MAX)]
     Seeds { first: u64, count: u64 },
 }

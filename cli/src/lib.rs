@@ -5,6 +5,7 @@ mod args;
 mod compare;
 mod demo;
 mod devices;
+mod doctor;
 mod error;
 mod launch;
 mod lv3;
@@ -14,6 +15,7 @@ mod replay;
 mod run;
 mod swarm;
 mod text;
+pub mod variables;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -52,8 +54,7 @@ pub fn main() -> ExitCode {
         }
     };
     match run(&cli) {
-        Ok(Ending::Fine) => ExitCode::from(EXIT_OK),
-        Ok(Ending::Finding) => ExitCode::from(EXIT_FINDING),
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             output::complain(&format!("error: {}\n", one_line(&error.to_string())));
             ExitCode::from(EXIT_BAD_INPUT)
@@ -74,22 +75,24 @@ fn print_usage(usage: &clap::Error) -> u8 {
 }
 
 /// Carries the command out, and prints what is wrong even if little is to be printed.
-fn run(cli: &Cli) -> Result<Ending, CliError> {
+fn run(cli: &Cli) -> Result<u8, CliError> {
     cli.parent.map_or(Ok(()), parent::follow)?;
-    match (cli.quiet, cli.verbose) {
+    match (cli.messages.quiet, cli.messages.verbose) {
         (true, _) => Verbosity::Quiet.set(),
         (_, true) => Verbosity::Verbose.set(),
         _ => Verbosity::Normal.set(),
     }
     let start = Instant::now();
-    let ending = execute(&cli.command)?;
-    output::finish(ending)?;
+    let code = execute(&cli.command)?;
+    output::finish(Ending::new(code == EXIT_FINDING))?;
     note(|| format!("took {:.1} s", start.elapsed().as_secs_f64()));
-    Ok(ending)
+    Ok(code)
 }
 
-fn execute(command: &Command) -> Result<Ending, CliError> {
-    match command {
+fn execute(command: &Command) -> Result<u8, CliError> {
+    let ending = match command {
+        // With the code of the program that it tries.
+        Command::Doctor(args) => return doctor::execute(args),
         Command::Bench(bench) => bench.execute().map_err(CliError::from),
         Command::Devices(args) => devices::execute(args),
         Command::Demo(args) => demo::execute(args),
@@ -102,7 +105,11 @@ fn execute(command: &Command) -> Result<Ending, CliError> {
         Command::Replay(args) => replay::execute(args),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args),
-    }
+    }?;
+    Ok(match ending {
+        Ending::Fine => EXIT_OK,
+        Ending::Finding => EXIT_FINDING,
+    })
 }
 
 /// Refuses seeds that would wrap around, so that every seed that is printed can be asked for.

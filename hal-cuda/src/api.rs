@@ -34,6 +34,19 @@ pub struct CudaApi {
     kernels: Kernels,
 }
 
+/// The driver's version: 1,000 times the major and 10 times the minor number of CUDA, as in 12,080.
+/// Works without a GPU.
+///
+/// # Errors
+/// If there is no driver, or it refuses.
+pub fn driver_version() -> Result<u32, CudaError> {
+    let table = load()?;
+    // SAFETY: it writes a number.
+    let version = |value| unsafe { (table.driver_version)(value) };
+    let version = written(table, "cuDriverGetVersion", 0, version)?;
+    Ok(version.unsigned_abs())
+}
+
 /// Devices that can be used.
 ///
 /// # Errors

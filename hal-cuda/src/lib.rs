@@ -36,7 +36,7 @@ mod kernels;
 mod spin;
 pub mod table;
 
-pub use api::{CudaApi, current_context, current_device, device_count};
+pub use api::{CudaApi, current_context, current_device, device_count, driver_version};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
 pub use driver::{Entered, leave_captures_alone};
 pub use error::CudaError;

@@ -45,7 +45,14 @@ impl Entry {
 #[must_use]
 pub fn list() -> Vec<Entry> {
     let mut devices = host();
-    devices.extend(cuda());
+    devices.extend(gpus());
+    devices
+}
+
+/// All GPUs, and a line for each backend of GPUs without one. Tries the gate on each.
+#[must_use]
+pub fn gpus() -> Vec<Entry> {
+    let mut devices = cuda();
     devices.extend(hip());
     devices.extend(kfd());
     devices

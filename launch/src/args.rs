@@ -1,0 +1,94 @@
+//! The arguments.
+
+use std::ffi::OsString;
+
+use clap::{Args, ValueEnum, value_parser};
+
+/// How urgent a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Class {
+    /// Priority 100: a user waits for it.
+    Interactive,
+    /// Priority 0.
+    Normal,
+    /// Priority −100: it runs when nothing else does.
+    Batch,
+}
+
+impl Class {
+    /// Its priority.
+    #[must_use]
+    pub const fn priority(self) -> i32 {
+        match self {
+            Self::Interactive => 100,
+            Self::Normal => 0,
+            Self::Batch => -100,
+        }
+    }
+}
+
+/// How much a command says beside its results.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Messages {
+    /// Print nothing but what is wrong.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say on standard error what is done: files that are written, programs that are run, times.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+}
+
+/// Run a CUDA program that knows nothing of XQueues, each of its streams scheduled.
+///
+/// This process becomes the program, with the interposer in front of CUDA's driver: every stream
+/// gets an XQueue at its first launch. Streams compete by their own priorities unless one is given
+/// here. Programs without CUDA run as they are.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Exit codes: 2 if the program cannot be run, and else the program's.")]
+pub struct LaunchArgs {
+    /// The priority of all its streams, by name.
+    #[arg(long, value_enum, conflicts_with = "priority")]
+    pub class: Option<Class>,
+    /// The priority of all its streams, −256 to 255.
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = value_parser!(i32).range(-256..=255))]
+    pub priority: Option<i32>,
+    /// The share of the device that each of its streams gets, in percent.
+    #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
+    pub share: Option<u8>,
+    /// The level of its XQueues at most; default streams and others that wait for each other have
+    /// level 1. By default 1.
+    #[arg(long, value_name = "L", value_parser = value_parser!(u8).range(1..=3))]
+    pub level: Option<u8>,
+    /// Schedule the streams of the program one by one. By default a launch is made at once while
+    /// nothing, such as a priority of its own, tells a stream from the others.
+    #[arg(long)]
+    pub streams: bool,
+    /// The program and its arguments.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub program: Vec<OsString>,
+}
+
+impl LaunchArgs {
+    /// What the program's environment says of its XQueues. A policy is set unless the environment
+    /// says already who decides.
+    pub(crate) fn settings(&self, is_decided: bool) -> Vec<(&'static str, String)> {
+        let mut settings = vec![("XSCHED_AUTO_XQUEUE", "ON".to_owned())];
+        if !is_decided {
+            let policy = if self.share.is_some() { "up" } else { "hpf" };
+            settings.push(("XSCHED_POLICY", policy.to_owned()));
+        }
+        let number = |name, value: Option<i32>| value.map(|value| (name, value.to_string()));
+        let priority = self.priority.or(self.class.map(Class::priority));
+        settings.extend(number("XSCHED_AUTO_XQUEUE_PRIORITY", priority));
+        settings.extend(number("XSCHED_AUTO_XQUEUE_UTILIZATION", self.share.map(i32::from)));
+        settings.extend(number("XSCHED_AUTO_XQUEUE_LEVEL", self.level.map(i32::from)));
+        settings.extend(self.streams.then(|| ("XSCHED_AUTO_XQUEUE_UNIT", "streams".to_owned())));
+        settings
+    }
+}

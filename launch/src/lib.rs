@@ -1,0 +1,103 @@
+//! Starts a program that knows nothing of XQueues with the interposers in front of its driver:
+//! what the environment has to say, where the interposers are, and becoming the program.
+//!
+//! `xsched run` and `python -m xsched run` are [`LaunchArgs`], with which clap parses both.
+
+mod args;
+mod interposers;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use thiserror::Error;
+
+pub use args::{Class, LaunchArgs, Messages};
+pub use interposers::{INTERPOSERS, Interposers, LIBRARY, folders_beside};
+
+/// Why a program is not started.
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    /// No program is named.
+    #[error("no program is named; write it behind --")]
+    NoProgram,
+    /// The program cannot be run.
+    #[error("cannot run {program}: {source}")]
+    Program {
+        /// As it was named.
+        program: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// None of the folders has an interposer with the library that it needs.
+    #[error(
+        "there is no {} with {LIBRARY} in {places}; build them with `cargo build --release \
+         -p xsched-capi -p xsched-shim-cuda`, run `cargo xtask install`, or install the wheel",
+        INTERPOSERS.join(" or ")
+    )]
+    NoInterposer {
+        /// The folders, with commas between.
+        places: String,
+    },
+    /// The loader would take the path of an interposer for several.
+    #[error("{place} cannot be preloaded: move it to a path without spaces and colons")]
+    Unpreloadable {
+        /// Its path.
+        place: PathBuf,
+    },
+}
+
+/// A program, and what its environment has to say for it to be scheduled.
+#[derive(Debug)]
+pub struct Launch {
+    program: OsString,
+    arguments: Vec<OsString>,
+    variables: Vec<(&'static str, OsString)>,
+}
+
+impl Launch {
+    /// The environment variables that are set, beside those of this process.
+    #[must_use]
+    pub fn variables(&self) -> &[(&'static str, OsString)] {
+        &self.variables
+    }
+
+    /// The program as a command, to be started beside this process.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Becomes the program. Returns only if that fails.
+    #[must_use]
+    pub fn exec(&self) -> LaunchError {
+        let source = self.command().exec();
+        LaunchError::Program { program: self.program.to_string_lossy().into_owned(), source }
+    }
+}
+
+impl LaunchArgs {
+    /// The program with these interposers. `environment` answers what this process's environment
+    /// says; what that says already of who decides, and preloads, stays.
+    ///
+    /// # Errors
+    /// If no program is named, or the interposers cannot be preloaded.
+    pub fn launch(
+        &self,
+        interposers: &Interposers,
+        environment: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Launch, LaunchError> {
+        let (program, arguments) = self.program.split_first().ok_or(LaunchError::NoProgram)?;
+        let mut variables = vec![interposers.preload(environment(interposers::PRELOAD))?];
+        let is_set = |name| environment(name).is_some();
+        let settings = self.settings(is_set("XSCHED_SCHEDULER") || is_set("XSCHED_POLICY"));
+        variables.extend(settings.into_iter().map(|(name, value)| (name, value.into())));
+        Ok(Launch { program: program.clone(), arguments: arguments.to_vec(), variables })
+    }
+}

@@ -1,0 +1,211 @@
+//! What is counted, and the file that it is written to.
+//!
+//! If `XSCHED_SHIM_COUNTS` names a file when the vendor's library, the driver, is opened, a process
+//! that ends by `exit` writes it, as JSON:
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `pid` | the process |
+//! | `driver` | the driver's file |
+//! | `launches` | calls of each function of the class `launch` |
+//! | `scheduled` | those of them that went to their streams' XQueues |
+//! | `alone` | those of these that were made at once, since nothing told the streams apart |
+//! | `past` | launches that went past XQueues, by the reason |
+//! | `handed_out_past` | names for which the driver handed out functions not listed: how often |
+//! | `not_listed` | functions that the driver exports and the list lacks |
+//!
+//! `%p` in the path stands for the process. The child of a fork counts anew.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::fs;
+use std::fs::File;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use object::elf::FileHeader64;
+use object::read::ReadCache;
+use object::read::elf::ElfFile;
+use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use serde_json::{Value, json};
+
+use crate::driver::{self, Driver};
+use crate::environment::variable;
+use crate::vendor::{Class, Vendor};
+
+const VARIABLE: &str = "XSCHED_SHIM_COUNTS";
+
+/// How often a function of the list was called, in each way.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// Not counted as made at once, so that each of those is counted in one place.
+    launches: AtomicU64,
+    tracked: AtomicU64,
+    alone: AtomicU64,
+}
+
+static PAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+/// Why a launch goes past XQueues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Off,
+    Library,
+    Child,
+    Inside,
+    Capture,
+    Unknown,
+    PerThread,
+    Refused,
+}
+
+/// The reasons in words, in the order of [`Reason`].
+const REASONS: [&str; 8] = [
+    "XSCHED_AUTO_XQUEUE is not ON",
+    "libpreempt.so cannot be used",
+    "in the child of a fork",
+    "within another launch",
+    "while a stream was being captured",
+    "their stream is not known",
+    "into the default stream of a thread",
+    "libpreempt.so refused them",
+];
+
+/// How many launches went past for each reason.
+static REASONED: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
+/// Whether counts are asked for.
+static IS_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Counts why a launch goes past, if counts are asked for.
+pub(crate) fn past_for(reason: impl FnOnce() -> Reason) {
+    if IS_WANTED.load(Ordering::Relaxed)
+        && let Some(count) = REASONED.get(reason() as usize)
+    {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a launch by the function at this place of the list, which is not made at once.
+pub(crate) fn launch(index: usize) {
+    add(index, |calls| &calls.launches);
+}
+
+/// Counts that one went through an XQueue.
+pub(crate) fn tracked(index: usize) {
+    add(index, |calls| &calls.tracked);
+}
+
+/// Counts a launch that is made at once.
+pub(crate) fn alone(index: usize) {
+    add(index, |calls| &calls.alone);
+}
+
+fn add(index: usize, of: impl FnOnce(&Calls) -> &AtomicU64) {
+    if let Some(calls) = driver::opened().and_then(|driver| driver.calls().get(index)) {
+        of(calls).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts that the driver handed out a function that the list lacks. If another thread counts at
+/// this moment, it does not: the child of a fork may wait for that thread for ever.
+pub(crate) fn past(name: &CStr) {
+    if let Ok(mut past) = PAST.try_lock() {
+        *past.entry(name.to_string_lossy().into_owned()).or_default() += 1;
+    }
+}
+
+/// Sees to it that the counts are written when the process ends, if they are asked for.
+pub(crate) fn start() {
+    if variable(VARIABLE).is_some() {
+        IS_WANTED.store(true, Ordering::Relaxed);
+        // SAFETY: the functions stay, since this library is never unloaded. What is called in a
+        // child stores, and waits for nothing.
+        unsafe {
+            libc::atexit(write);
+            libc::pthread_atfork(None, None, Some(begin_anew));
+        }
+    }
+}
+
+/// Begins with zeros, in the child of a fork.
+extern "C" fn begin_anew() {
+    for calls in driver::opened().into_iter().flat_map(Driver::calls) {
+        for count in [&calls.launches, &calls.tracked, &calls.alone] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+    for count in &REASONED {
+        count.store(0, Ordering::Relaxed);
+    }
+    if let Ok(mut past) = PAST.try_lock() {
+        past.clear();
+    }
+}
+
+extern "C" fn write() {
+    let Some(path) = variable(VARIABLE) else { return };
+    let path = path.to_string_lossy().replace("%p", &std::process::id().to_string());
+    if let Err(error) = fs::write(&path, format!("{:#}\n", counts())) {
+        eprintln!("xsched: cannot write {path}, which {VARIABLE} names: {error}");
+    }
+}
+
+fn counts() -> Value {
+    let past = PAST.try_lock().map(|past| past.clone()).unwrap_or_default();
+    let driver = driver::opened();
+    let path = driver.map(Driver::path);
+    let all = |of: fn(&Calls) -> u64| driver.map(|driver| by_name(driver, of)).unwrap_or_default();
+    json!({
+        "pid": std::process::id(),
+        "driver": path.map(|path| path.to_string_lossy()),
+        "launches": all(|calls| sum(&[&calls.launches, &calls.alone])),
+        "scheduled": all(|calls| sum(&[&calls.tracked, &calls.alone])),
+        "alone": all(|calls| sum(&[&calls.alone])),
+        "past": by_reason(),
+        "handed_out_past": past,
+        "not_listed": driver.and_then(not_listed).unwrap_or_default(),
+    })
+}
+
+/// What was counted of reasons, without zeros.
+fn by_reason() -> BTreeMap<&'static str, u64> {
+    let counts = REASONED.iter().map(|count| count.load(Ordering::Relaxed));
+    REASONS.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect()
+}
+
+fn sum(counts: &[&AtomicU64]) -> u64 {
+    counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+}
+
+/// What was counted of launches, by their names, without zeros.
+fn by_name(driver: &Driver, of: fn(&Calls) -> u64) -> BTreeMap<String, u64> {
+    let table = &driver.vendor().table;
+    let all = table.names.iter().zip(table.classes).zip(driver.calls());
+    let launches = all.filter(|((_, class), calls)| **class == Class::Launch && of(calls) > 0);
+    launches.map(|((name, _), calls)| (name.to_string_lossy().into_owned(), of(calls))).collect()
+}
+
+/// The functions that a driver exports and the list lacks, sorted; `None` if its file cannot be
+/// read.
+fn not_listed(driver: &Driver) -> Option<Vec<String>> {
+    let file = ReadCache::new(File::open(driver.path()).ok()?);
+    let elf = ElfFile::<FileHeader64<Endianness>, _>::parse(&file).ok()?;
+    let is_function =
+        |symbol: &object::read::elf::ElfSymbol<'_, '_, FileHeader64<Endianness>, _>| {
+            symbol.is_definition() && symbol.kind() == SymbolKind::Text
+        };
+    let names = elf.dynamic_symbols().filter(is_function).filter_map(|symbol| {
+        let name = symbol.name().ok()?;
+        lacks(driver.vendor(), name).then(|| name.to_owned())
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    Some(names)
+}
+
+fn lacks(vendor: &Vendor, name: &str) -> bool {
+    let table = &vendor.table;
+    let known = table.names.binary_search_by(|known| known.to_bytes().cmp(name.as_bytes()));
+    let is_function = table.prefixes.iter().any(|prefix| name.starts_with(prefix));
+    is_function && known.is_err() && !vendor.is_left_out(name)
+}
