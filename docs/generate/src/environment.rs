@@ -132,14 +132,14 @@ const VARIABLES: [Variable; 32] = [
         "path",
         "the system's",
         "For CUDA's interposer: the driver library that it forwards to.",
-        "shim/cuda/src/driver.rs",
+        "shim/cuda/src/vendor.rs",
     ),
     var(
         "XSCHED_SHIM_COUNTS",
         "path",
         "",
         "For CUDA's interposer: a file for its counts, written when a process ends; `%p` is the process.",
-        "shim/cuda/src/counts.rs",
+        "shim/engine/src/counts.rs",
     ),
     var(
         "XSCHED_HIP_LIB",

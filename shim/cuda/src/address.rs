@@ -1,12 +1,11 @@
 //! `cuGetProcAddress`: the driver answers, and a function of its that has a hook is exchanged.
 //!
-//! The exchange is by address. So which ABI version a program means, what flags do, and what the
-//! status says is the driver's business. What is handed out is the stub that is exported by the
-//! function's name.
+//! See [`xsched_shim_engine::exchange`].
 
 use std::ffi::{CStr, c_char, c_int};
 
-use crate::{Address, Code, counts, driver, table};
+use xsched_shim_engine::exchange::exchange;
+use xsched_shim_engine::{Address, Code, driver};
 
 const FIRST: &CStr = c"cuGetProcAddress";
 const SECOND: &CStr = c"cuGetProcAddress_v2";
@@ -17,7 +16,7 @@ pub(crate) fn hooks() -> [(&'static CStr, Address); 2] {
 }
 
 fn real(name: &CStr) -> Address {
-    driver::real(table::index(name).unwrap_or(usize::MAX))
+    driver::real(driver::place_of(name))
 }
 
 /// # Safety
@@ -57,29 +56,4 @@ unsafe extern "C" fn second(
     // SAFETY: as above.
     unsafe { exchange(code, symbol, found) };
     code
-}
-
-/// Puts a hook's stub in the place of the driver's function.
-///
-/// # Safety
-/// If `code` is success, `symbol` is a name that ends with zero, and `found` may be read and
-/// written to; or they are null.
-unsafe fn exchange(code: Code, symbol: *const c_char, found: *mut Address) {
-    let Some(driver) = driver::opened().filter(|_| code == 0 && !found.is_null()) else { return };
-    // SAFETY: as the caller promises.
-    let address = unsafe { found.read() };
-    if address.is_null() {
-        return;
-    }
-    match driver.place(address) {
-        Some(index) => {
-            if let Some(stub) = driver.instead(index) {
-                // SAFETY: as the caller promises.
-                unsafe { found.write(stub) };
-            }
-        }
-        // SAFETY: as the caller promises.
-        None if !symbol.is_null() => counts::past(unsafe { CStr::from_ptr(symbol) }),
-        None => {}
-    }
 }

@@ -1,42 +1,12 @@
 //! Hooks of the functions with which streams, primary contexts and captures begin and end, streams
 //! join captures, and programs wait for streams.
 
-use std::ffi::{CStr, c_int};
-use std::ptr;
-use std::sync::OnceLock;
+use std::ffi::c_int;
 
-use crate::engine::{self, real};
-use crate::{Address, Code, captures, driver, streams, table};
+use xsched_shim_engine::hooks::of_thread;
+use xsched_shim_engine::{Address, captures, lifetimes, streams};
 
-/// The handle of a stream whose null is the default stream of the thread.
-fn of_thread(stream: Address) -> Address {
-    if stream.is_null() { ptr::without_provenance_mut(engine::PER_THREAD) } else { stream }
-}
-
-/// Defines a hook for each name. `$next` calls the driver in what it does.
-macro_rules! hooks {
-    ($(
-        $names:literal: $hook:ident($($parameter:ident: $kind:ty),*) => |$next:ident| $does:expr;
-    )*) => {
-        /// The hooks by the names of their functions.
-        pub(crate) fn hooks() -> impl Iterator<Item = (&'static CStr, Address)> {
-            [$(($names, $hook::call as Address)),*].into_iter()
-        }
-
-        $(mod $hook {
-            use super::*;
-
-            /// # Safety
-            /// As of the driver's function.
-            pub(super) unsafe extern "C" fn call($($parameter: $kind),*) -> Code {
-                let $next = || real!($names, ($($parameter),*): ($($kind),*));
-                $does
-            }
-        })*
-    };
-}
-
-hooks! {
+lifetimes! {
     c"cuStreamDestroy": destroy_old(stream: Address) => |next| {
         streams::end_stream(stream);
         next()

@@ -11,7 +11,7 @@ const BACKENDS: [&str; 5] = ["hal-host", "hal-stream", "hal-cuda", "hal-hip", "h
 
 /// The folder of a crate, or with a `/` at its end of several, and the folders that their code may
 /// depend on. The first that fits counts. `hal-*` stands for [`BACKENDS`].
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("core", &[]),
     ("policies", &["core"]),
     ("hal-host", &["core"]),
@@ -23,8 +23,9 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("runtime", &["core", "policies", "hal-*"]),
     ("sim", &["core", "policies"]),
     ("shim", &[]),
+    ("shim/engine", &[]),
     ("shim/table", &[]),
-    ("shim/", &["shim", "shim/table"]),
+    ("shim/", &["shim", "shim/engine", "shim/table"]),
     ("capi", &["core", "policies", "runtime", "hal-*"]),
     // They are linked with the library of `capi`, and need nothing of it in Rust.
     ("capi/", &[]),

@@ -23,13 +23,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::environment::variable;
 use crate::preempt::{ERROR_HARDWARE, Functions, SUCCESS, XResult};
 use crate::streams::{self, Key};
-use crate::{Address, Code, captures, counts, driver, table};
+use crate::{Address, Code, captures, counts, driver};
 
 const VARIABLE: &str = "XSCHED_AUTO_XQUEUE";
-/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`.
+/// The handle of the legacy default stream. CUDA and HIP have the same numbers.
 const LEGACY: usize = 1;
-pub(crate) const PER_THREAD: usize = 2;
-/// Where `CUlaunchConfig` has its stream.
+/// The handle of the default stream of the calling thread.
+pub const PER_THREAD: usize = 2;
+/// Where `CUlaunchConfig`, `hipLaunchConfig_t` and `HIP_LAUNCH_CONFIG` have their stream.
 const STREAM_IN_CONFIG: usize = 32;
 
 const OFF: u8 = 0;
@@ -44,10 +45,10 @@ thread_local! {
 
 /// Where a launch goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub enum Stream {
     /// A stream of the program's.
     Own(Address),
-    /// The legacy default stream of the current context.
+    /// The legacy default stream of the current context or device.
     Legacy,
     /// The default stream of the calling thread.
     PerThread,
@@ -57,7 +58,8 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// The stream of a handle, whose null is `default`.
-    pub(crate) fn of(handle: Address, default: Self) -> Self {
+    #[must_use]
+    pub fn of(handle: Address, default: Self) -> Self {
         match handle.addr() {
             0 => default,
             LEGACY => Self::Legacy,
@@ -69,8 +71,9 @@ impl Stream {
     /// The stream in a launch's configuration.
     ///
     /// # Safety
-    /// `config` is null or points to a `CUlaunchConfig`.
-    pub(crate) unsafe fn of_config(config: Address, default: Self) -> Self {
+    /// `config` is null or points to the vendor's structure for that.
+    #[must_use]
+    pub unsafe fn of_config(config: Address, default: Self) -> Self {
         if config.is_null() {
             return Self::Elsewhere;
         }
@@ -126,7 +129,7 @@ pub(crate) fn functions() -> Option<&'static Functions> {
 
 /// Launches something into a stream, by the function at this place of the list: what `real`
 /// answers, which is called once.
-pub(crate) fn launch(index: usize, stream: Stream, real: impl FnOnce() -> Code) -> Code {
+pub fn launch(index: usize, stream: Stream, real: impl FnOnce() -> Code) -> Code {
     match way(stream) {
         Way::Alone => {
             counts::alone(index);
@@ -204,7 +207,7 @@ fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> 
 pub(crate) fn key(stream: Stream) -> Option<Key> {
     match stream {
         Stream::Own(handle) => Some(Key(handle.addr())),
-        Stream::Legacy => Some(Key(current_context()?.addr())),
+        Stream::Legacy => Some(Key((driver::opened()?.vendor().questions.default_stream)()?)),
         Stream::PerThread | Stream::Elsewhere => None,
     }
 }
@@ -219,42 +222,21 @@ fn is_captured(stream: Stream) -> bool {
 
 /// Calls a function of the driver's by its name, whose place in the list is looked up once. The
 /// caller sees to what the driver asks for.
+#[macro_export]
 macro_rules! real {
     ($name:literal, ($($argument:expr),*): ($($kind:ty),*)) => {{
-        static PLACE: OnceLock<usize> = OnceLock::new();
-        let place = *PLACE.get_or_init(|| table::index($name).unwrap_or(usize::MAX));
+        static PLACE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        let place = *PLACE.get_or_init(|| $crate::driver::place_of($name));
         // SAFETY: the driver's function of this name has this signature, and what answers in its
         // place takes any arguments.
         let real = unsafe {
-            std::mem::transmute::<Address, unsafe extern "C" fn($($kind),*) -> Code>(
-                driver::real(place),
+            std::mem::transmute::<$crate::Address, unsafe extern "C" fn($($kind),*) -> $crate::Code>(
+                $crate::driver::real(place),
             )
         };
         // SAFETY: as the caller of the macro sees to it.
         unsafe { real($($argument),*) }
     }};
-}
-pub(crate) use real;
-
-/// The context that is current on this thread.
-pub(crate) fn current_context() -> Option<Address> {
-    let mut context = ptr::null_mut();
-    let code = real!(c"cuCtxGetCurrent", (&raw mut context): (*mut Address));
-    (code == 0 && !context.is_null()).then_some(context)
-}
-
-/// A stream's priority; 0 if the driver does not say.
-pub(crate) fn priority(stream: Address) -> c_int {
-    let mut priority = 0;
-    let code = real!(c"cuStreamGetPriority", (stream, &raw mut priority): (Address, *mut c_int));
-    if code == 0 { priority } else { 0 }
-}
-
-/// The device of the context that is current on this thread; −1 if there is none.
-pub(crate) fn current_device() -> c_int {
-    let mut device = -1;
-    let code = real!(c"cuCtxGetDevice", (&raw mut device): (*mut c_int));
-    if code == 0 { device } else { -1 }
 }
 
 /// A launch, and what came of it.

@@ -1,25 +1,19 @@
 //! Captures: which streams are being captured, and that nothing here spoils one.
 
 use std::ffi::c_int;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::engine::{self, real};
-use crate::{Address, Code, driver, streams, table};
+use crate::{Address, Code, driver, engine, streams};
 
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+/// The capture mode in which nothing that a thread calls spoils a capture. CUDA and HIP have the
+/// same number.
 pub(crate) const RELAXED: c_int = 2;
-/// `CU_STREAM_CAPTURE_STATUS_NONE`.
-const NOT_CAPTURED: c_int = 0;
-
 /// Captures that were begun and not ended, as far as was seen. While it is 0 no stream is asked.
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets this thread's capture mode, and answers the one before.
-pub(crate) fn exchange_mode(mut mode: c_int) -> c_int {
-    // A driver that refuses leaves it as it was.
-    let _: Code = real!(c"cuThreadExchangeStreamCaptureMode", (&raw mut mode): (*mut c_int));
-    mode
+pub(crate) fn exchange_mode(mode: c_int) -> c_int {
+    driver::opened().map_or(mode, |driver| (driver.vendor().questions.exchange_mode)(mode))
 }
 
 /// Whether what is launched into a stream becomes part of a graph; null is the legacy default
@@ -34,13 +28,11 @@ pub(crate) fn are_any() -> bool {
 }
 
 fn asks(stream: Address) -> bool {
-    let mut status = NOT_CAPTURED;
-    let code = real!(c"cuStreamIsCapturing", (stream, &raw mut status): (Address, *mut c_int));
-    code != 0 || status != NOT_CAPTURED
+    driver::opened().is_some_and(|driver| (driver.vendor().questions.is_captured)(stream))
 }
 
 /// Begins a capture of this stream by what `real` does.
-pub(crate) fn begin(stream: Address, real: impl FnOnce() -> Code) -> Code {
+pub fn begin(stream: Address, real: impl FnOnce() -> Code) -> Code {
     // Before, so that no launch takes the stream for one that is not captured.
     BEGUN.fetch_add(1, Ordering::AcqRel);
     streams::settle(stream);
@@ -52,7 +44,7 @@ pub(crate) fn begin(stream: Address, real: impl FnOnce() -> Code) -> Code {
 }
 
 /// Has a stream wait for an event by what `real` does, which may make it part of a capture.
-pub(crate) fn join(stream: Address, real: impl FnOnce() -> Code) -> Code {
+pub fn join(stream: Address, real: impl FnOnce() -> Code) -> Code {
     if are_any() {
         streams::settle(stream);
     }
@@ -61,7 +53,7 @@ pub(crate) fn join(stream: Address, real: impl FnOnce() -> Code) -> Code {
 
 /// Ends a capture of this stream by what `real` does. A capture that was spoiled ends with an
 /// error.
-pub(crate) fn end(stream: Address, real: impl FnOnce() -> Code) -> Code {
+pub fn end(stream: Address, real: impl FnOnce() -> Code) -> Code {
     if !engine::is_on() {
         return real();
     }

@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::vendor::Preempt;
 use crate::{Address, driver};
 
 /// `XResult`.
@@ -25,7 +26,7 @@ const NAME: &CStr = c"libpreempt.so";
 pub(crate) type Launch = unsafe extern "C" fn(hwq: u64, data: Address) -> XResult;
 
 macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident = $symbol:literal ($($kind:ty),*);)*) => {
+    ($($(#[$doc:meta])* $name:ident = $symbol:expr => ($($kind:ty),*);)*) => {
         /// What is called of the library.
         #[derive(Debug)]
         pub(crate) struct Functions {
@@ -35,9 +36,9 @@ macro_rules! functions {
         }
 
         impl Functions {
-            fn find(library: Address) -> Option<Self> {
+            fn find(library: Address, names: &Preempt) -> Option<Self> {
                 $(
-                    let address = symbol(library, $symbol)?;
+                    let address = symbol(library, ($symbol)(names))?;
                     // SAFETY: the library has it with this signature: they are of one version.
                     let $name = unsafe {
                         std::mem::transmute::<Address, unsafe extern "C" fn($($kind),*) -> XResult>(
@@ -66,40 +67,40 @@ macro_rules! functions {
 
 functions! {
     /// Says where the driver is.
-    driver = c"xsched_private_cuda_driver" (*const c_char);
+    driver = |names: &Preempt| names.library => (*const c_char);
     /// Whether streams are to get XQueues: 1 or 0.
-    interposed = c"xsched_private_interposed" ();
+    interposed = |_: &Preempt| c"xsched_private_interposed" => ();
     /// The hardware queue of a stream of the current context.
-    queue = c"xsched_private_cuda_any_queue" (*mut u64, Address);
+    queue = |names: &Preempt| names.queue => (*mut u64, Address);
     /// The XQueue of a hardware queue.
-    auto_queue = c"xsched_private_auto_queue" (*mut u64, u64);
+    auto_queue = |_: &Preempt| c"xsched_private_auto_queue" => (*mut u64, u64);
     /// Launches when it is an XQueue's turn.
-    launch = c"xsched_private_launch" (u64, Launch, Address);
+    launch = |_: &Preempt| c"xsched_private_launch" => (u64, Launch, Address);
     /// Sets an XQueue's priority, that of its stream.
-    priority = c"xsched_private_stream_priority" (u64, c_int);
+    priority = |_: &Preempt| c"xsched_private_stream_priority" => (u64, c_int);
     /// Looks whether everything in an XQueue has run.
-    look = c"xsched_private_look" (u64);
+    look = |_: &Preempt| c"xsched_private_look" => (u64);
     /// Waits until everything in an XQueue has run.
-    wait_all = c"XQueueWaitAll" (u64);
+    wait_all = |_: &Preempt| c"XQueueWaitAll" => (u64);
     /// Ends an XQueue, once what was launched has run.
-    end_queue = c"XQueueDestroy" (u64);
+    end_queue = |_: &Preempt| c"XQueueDestroy" => (u64);
     /// Ends a hardware queue.
-    end_hardware = c"HwQueueDestroy" (u64);
+    end_hardware = |_: &Preempt| c"HwQueueDestroy" => (u64);
     /// Forgets a device.
-    forget = c"xsched_private_cuda_forget" (c_int);
+    forget = |names: &Preempt| names.forget => (c_int);
 }
 
 impl Functions {
     /// Opens the library, and tells it of the driver. `None` if it is not to be used, or cannot be,
     /// of which one line on standard error says why.
     pub(crate) fn open() -> Option<Self> {
-        let driver = driver::opened()?.path().as_os_str().as_bytes();
-        let driver = CString::new(driver).ok()?;
+        let opened = driver::opened()?;
+        let driver = CString::new(opened.path().as_os_str().as_bytes()).ok()?;
         let library = library().or_else(|| {
             complain(&format!("no {} beside the interposer", NAME.to_string_lossy()));
             None
         })?;
-        let Some(found) = Self::find(library) else {
+        let Some(found) = Self::find(library, &opened.vendor().preempt) else {
             complain(&format!("{} is of another version", NAME.to_string_lossy()));
             return None;
         };
@@ -131,7 +132,8 @@ impl Functions {
 fn complain(why: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        eprintln!("xsched: a stream of CUDA runs unscheduled: {why}");
+        let vendor = driver::opened().map_or("the vendor", |driver| driver.vendor().library.vendor);
+        eprintln!("xsched: a stream of {vendor} runs unscheduled: {why}");
     }
 }
 

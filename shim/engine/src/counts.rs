@@ -1,7 +1,7 @@
 //! What is counted, and the file that it is written to.
 //!
-//! If `XSCHED_SHIM_COUNTS` names a file when the driver is opened, a process that ends by `exit`
-//! writes it, as JSON:
+//! If `XSCHED_SHIM_COUNTS` names a file when the vendor's library, the driver, is opened, a process
+//! that ends by `exit` writes it, as JSON:
 //!
 //! | key | meaning |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `launches` | calls of each function of the class `launch` |
 //! | `scheduled` | those of them that went to their streams' XQueues |
 //! | `alone` | those of these that were made at once, since nothing told the streams apart |
-//! | `handed_out_past` | names for which `cuGetProcAddress` gave functions not listed: how often |
+//! | `handed_out_past` | names for which the driver handed out functions not listed: how often |
 //! | `not_listed` | functions that the driver exports and the list lacks |
 //!
 //! `%p` in the path stands for the process. The child of a fork counts on from what its parent had.
@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs;
 use std::fs::File;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,39 +28,41 @@ use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 use serde_json::{Value, json};
 
+use crate::driver::{self, Driver};
 use crate::environment::variable;
-use crate::table::{CLASSES, COUNT, Class, NAMES};
-use crate::{driver, table};
+use crate::vendor::{Class, Vendor};
 
 const VARIABLE: &str = "XSCHED_SHIM_COUNTS";
 
-/// How often each function of the list was called, in a way.
-type Calls = [AtomicU64; COUNT];
+/// How often a function of the list was called, in each way.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// Not counted as made at once, so that each of those is counted in one place.
+    launches: AtomicU64,
+    tracked: AtomicU64,
+    alone: AtomicU64,
+}
 
-/// Launches that are not counted as made at once, so that each of those is counted in one place.
-static LAUNCHES: Calls = [const { AtomicU64::new(0) }; COUNT];
-static TRACKED: Calls = [const { AtomicU64::new(0) }; COUNT];
-static ALONE: Calls = [const { AtomicU64::new(0) }; COUNT];
 static PAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 /// Counts a launch by the function at this place of the list, which is not made at once.
 pub(crate) fn launch(index: usize) {
-    add(&LAUNCHES, index);
+    add(index, |calls| &calls.launches);
 }
 
 /// Counts that one went through an XQueue.
 pub(crate) fn tracked(index: usize) {
-    add(&TRACKED, index);
+    add(index, |calls| &calls.tracked);
 }
 
 /// Counts a launch that is made at once.
 pub(crate) fn alone(index: usize) {
-    add(&ALONE, index);
+    add(index, |calls| &calls.alone);
 }
 
-fn add(calls: &Calls, index: usize) {
-    if let Some(count) = calls.get(index) {
-        count.fetch_add(1, Ordering::Relaxed);
+fn add(index: usize, of: impl FnOnce(&Calls) -> &AtomicU64) {
+    if let Some(calls) = driver::opened().and_then(|driver| driver.calls().get(index)) {
+        of(calls).fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -91,32 +92,36 @@ extern "C" fn write() {
 
 fn counts() -> Value {
     let past = PAST.try_lock().map(|past| past.clone()).unwrap_or_default();
-    let driver = driver::opened().map(driver::Driver::path);
+    let driver = driver::opened();
+    let path = driver.map(Driver::path);
+    let all = |of: fn(&Calls) -> u64| driver.map(|driver| by_name(driver, of)).unwrap_or_default();
     json!({
         "pid": std::process::id(),
-        "driver": driver.map(|path| path.to_string_lossy()),
-        "launches": by_name(&[&LAUNCHES, &ALONE]),
-        "scheduled": by_name(&[&TRACKED, &ALONE]),
-        "alone": by_name(&[&ALONE]),
+        "driver": path.map(|path| path.to_string_lossy()),
+        "launches": all(|calls| sum(&[&calls.launches, &calls.alone])),
+        "scheduled": all(|calls| sum(&[&calls.tracked, &calls.alone])),
+        "alone": all(|calls| sum(&[&calls.alone])),
         "handed_out_past": past,
         "not_listed": driver.and_then(not_listed).unwrap_or_default(),
     })
 }
 
-/// The sums of what was counted of launches, by their names, without zeros.
-fn by_name(counts: &[&Calls]) -> BTreeMap<String, u64> {
-    let launches = (0..COUNT).filter(|index| CLASSES[*index] == Class::Launch);
-    let count = |index: usize| -> u64 {
-        counts.iter().map(|calls| calls[index].load(Ordering::Relaxed)).sum()
-    };
-    let launches = launches.filter(|index| count(*index) > 0);
-    launches.map(|index| (NAMES[index].to_string_lossy().into_owned(), count(index))).collect()
+fn sum(counts: &[&AtomicU64]) -> u64 {
+    counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+}
+
+/// What was counted of launches, by their names, without zeros.
+fn by_name(driver: &Driver, of: fn(&Calls) -> u64) -> BTreeMap<String, u64> {
+    let table = &driver.vendor().table;
+    let all = table.names.iter().zip(table.classes).zip(driver.calls());
+    let launches = all.filter(|((_, class), calls)| **class == Class::Launch && of(calls) > 0);
+    launches.map(|((name, _), calls)| (name.to_string_lossy().into_owned(), of(calls))).collect()
 }
 
 /// The functions that a driver exports and the list lacks, sorted; `None` if its file cannot be
 /// read.
-fn not_listed(path: &Path) -> Option<Vec<String>> {
-    let file = ReadCache::new(File::open(path).ok()?);
+fn not_listed(driver: &Driver) -> Option<Vec<String>> {
+    let file = ReadCache::new(File::open(driver.path()).ok()?);
     let elf = ElfFile::<FileHeader64<Endianness>, _>::parse(&file).ok()?;
     let is_function =
         |symbol: &object::read::elf::ElfSymbol<'_, '_, FileHeader64<Endianness>, _>| {
@@ -124,11 +129,16 @@ fn not_listed(path: &Path) -> Option<Vec<String>> {
         };
     let names = elf.dynamic_symbols().filter(is_function).filter_map(|symbol| {
         let name = symbol.name().ok()?;
-        let listed = NAMES.binary_search_by(|known| known.to_bytes().cmp(name.as_bytes())).is_ok();
-        let lacks = name.starts_with("cu") && !listed && !table::is_left_out(name);
-        lacks.then(|| name.to_owned())
+        lacks(driver.vendor(), name).then(|| name.to_owned())
     });
     let mut names: Vec<_> = names.collect();
     names.sort_unstable();
     Some(names)
+}
+
+fn lacks(vendor: &Vendor, name: &str) -> bool {
+    let table = &vendor.table;
+    let known = table.names.binary_search_by(|known| known.to_bytes().cmp(name.as_bytes()));
+    let is_function = table.prefixes.iter().any(|prefix| name.starts_with(prefix));
+    is_function && known.is_err() && !vendor.is_left_out(name)
 }

@@ -9,9 +9,9 @@ use hashbrown::HashMap;
 
 use crate::engine::{self, Inside, Stream};
 use crate::preempt::{Functions, SUCCESS};
-use crate::{Address, captures};
+use crate::{Address, captures, driver};
 
-/// What stands for a stream: its handle, or, for a legacy default stream, its context.
+/// What stands for a stream: its handle, or what the vendor says of a default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub(crate) usize);
 
@@ -92,21 +92,29 @@ fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
     } else if xq != 0 {
         set_priority(functions, xq, handle);
     }
-    let made = Queues { hwq, xq, device: engine::current_device() };
+    let made = Queues { hwq, xq, device: device() };
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     known.get_or_insert_default().insert(key, made);
     Some(made)
 }
 
-/// Gives an XQueue its stream's priority, unless the environment says one. CUDA counts downwards;
-/// null is a default stream, which has 0.
+/// Gives an XQueue its stream's priority, unless the environment says one. The vendors count
+/// downwards; null is a default stream, which has 0.
 fn set_priority(functions: &Functions, xq: u64, stream: Address) {
     if crate::environment::variable("XSCHED_AUTO_XQUEUE_PRIORITY").is_some() {
         return;
     }
-    let priority = if stream.is_null() { 0 } else { engine::priority(stream) };
+    let priority = if stream.is_null() { 0 } else { priority(stream) };
     // SAFETY: any handle and number may be given.
     unsafe { (functions.priority)(xq, priority.saturating_neg()) };
+}
+
+fn priority(stream: Address) -> c_int {
+    driver::opened().map_or(0, |driver| (driver.vendor().questions.priority)(stream))
+}
+
+fn device() -> c_int {
+    driver::opened().map_or(-1, |driver| (driver.vendor().questions.device)())
 }
 
 /// Ends the queues of the streams of which this says so, before the streams end.
@@ -145,7 +153,7 @@ pub(crate) fn settle(stream: Address) {
 }
 
 /// The program has waited for a stream: the scheduler is to know at once that nothing of it runs.
-pub(crate) fn waited(stream: Address) {
+pub fn waited(stream: Address) {
     let functions = engine::functions().filter(|functions| functions.are_apart());
     let Some(functions) = functions.filter(|_| !captures::are_any()) else { return };
     let Some(_inside) = Inside::enter() else { return };
@@ -157,14 +165,14 @@ pub(crate) fn waited(stream: Address) {
 }
 
 /// A stream is about to end. What was launched into it is waited for.
-pub(crate) fn end_stream(stream: Address) {
+pub fn end_stream(stream: Address) {
     if let Stream::Own(handle) = Stream::of(stream, Stream::Legacy) {
         end(|key, _| key.0 == handle.addr());
     }
 }
 
-/// The primary context of a device is about to end.
-pub(crate) fn end_device(device: c_int) {
+/// A device is about to lose its streams: its primary context ends.
+pub fn end_device(device: c_int) {
     end(|_, queues| queues.device == device);
     if let (Some(_inside), Some(functions)) = (Inside::enter(), engine::functions()) {
         // SAFETY: any number may be given.

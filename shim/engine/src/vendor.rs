@@ -1,0 +1,116 @@
+//! What differs between the vendors' libraries.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::AtomicPtr;
+
+use crate::{Address, Code};
+
+/// What is done with a function; the list of functions explains the classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Work of a stream.
+    Launch,
+    /// Stays in order with the stream's launches.
+    Ordered,
+    /// May wait for the device.
+    Waits,
+    /// Begins or ends something.
+    Lifetime,
+    /// None of these.
+    Forwarded,
+}
+
+/// A vendor's library, and what its interposer does with it.
+#[derive(Debug)]
+pub struct Vendor {
+    /// The functions.
+    pub table: Table,
+    /// The library.
+    pub library: Library,
+    /// What is asked of the library.
+    pub questions: Questions,
+    /// The names of the functions of `libpreempt.so` for this vendor.
+    pub preempt: Preempt,
+}
+
+/// The functions of the list, each at its place, sorted by name.
+#[derive(Debug)]
+pub struct Table {
+    /// Their names.
+    pub names: &'static [&'static CStr],
+    /// Their classes.
+    pub classes: &'static [Class],
+    /// What the stubs jump to.
+    pub slots: &'static [AtomicPtr<c_void>],
+    /// The exported functions.
+    pub stubs: &'static [unsafe extern "C" fn()],
+    /// Places in the list, and what is called instead of the library's function.
+    pub hooks: fn() -> Vec<(usize, Address)>,
+    /// What begins the names that are left out.
+    pub left_out: &'static [&'static str],
+    /// What begins the names of the library's functions.
+    pub prefixes: &'static [&'static str],
+}
+
+/// Where the library is, and what answers in its place.
+#[derive(Debug)]
+pub struct Library {
+    /// What it is called in messages, with its vendor.
+    pub title: &'static str,
+    /// Its vendor's name in messages.
+    pub vendor: &'static str,
+    /// What a user without it can do.
+    pub advice: &'static str,
+    /// The variable that names its file.
+    pub variable: &'static str,
+    /// Its name for the loader.
+    pub soname: &'static str,
+    /// Where it is on distributions and in containers.
+    pub folders: &'static [&'static str],
+    /// The function that every interposer of this vendor exports, and no library does.
+    pub marker: &'static CStr,
+    /// What answers in the place of a function that the library lacks.
+    pub lacking: extern "C" fn() -> Code,
+    /// What answers without a library, for a function of the list.
+    pub without: fn(&CStr) -> Address,
+}
+
+/// What is asked of the library. Nothing is asked before it is open.
+#[derive(Debug)]
+pub struct Questions {
+    /// What stands for the default stream that a launch of this thread would go to, and is no
+    /// stream's handle; `None` if there is none now.
+    pub default_stream: fn() -> Option<usize>,
+    /// A stream's priority; a lower number is more urgent.
+    pub priority: fn(Address) -> c_int,
+    /// The device of this thread; −1 if there is none.
+    pub device: fn() -> c_int,
+    /// Whether a stream is being captured. If the library does not say, it is.
+    pub is_captured: fn(Address) -> bool,
+    /// Sets this thread's capture mode, and answers the one before.
+    pub exchange_mode: fn(c_int) -> c_int,
+}
+
+/// The names of functions of `libpreempt.so`.
+#[derive(Debug)]
+pub struct Preempt {
+    /// Says where the vendor's library is.
+    pub library: &'static CStr,
+    /// The hardware queue of a stream.
+    pub queue: &'static CStr,
+    /// Forgets a device.
+    pub forget: &'static CStr,
+}
+
+impl Vendor {
+    /// The place of a function in the list; `None` if it is not in it.
+    #[must_use]
+    pub fn index(&self, name: &CStr) -> Option<usize> {
+        self.table.names.binary_search(&name).ok()
+    }
+
+    /// Whether the list says of a name that it is left out.
+    pub(crate) fn is_left_out(&self, name: &str) -> bool {
+        self.table.left_out.iter().any(|prefix| name.starts_with(prefix))
+    }
+}
