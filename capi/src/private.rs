@@ -7,6 +7,7 @@ use std::panic::catch_unwind;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use xsched_core::hint::Priority as Rank;
 use xsched_hal_hip::loaded;
 
 use crate::apart;
@@ -319,8 +320,9 @@ pub extern "C" fn xsched_private_apart() -> *const u32 {
     apart::address()
 }
 
-/// For interposers: gives an XQueue the priority of its stream, in XSched's order. To be called for
-/// each stream: one whose priority is not the first one's tells the streams apart.
+/// For interposers: gives an XQueue the priority of its stream, in XSched's order, unless the
+/// program has set one. To be called for each stream: one whose priority is not the first one's
+/// tells the streams apart.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_stream_priority(xq: XQueueHandle, priority: c_int) -> XResult {
@@ -329,8 +331,29 @@ pub extern "C" fn xsched_private_stream_priority(xq: XQueueHandle, priority: c_i
         if *process().first_priority.get_or_init(|| priority) != priority {
             apart::tell();
         }
-        // An XQueue has 0 at first, unless the program has set another.
-        if priority == 0 { Ok(()) } else { done(XHintPriority(xq, priority)) }
+        // An XQueue has 0 at first.
+        if priority == 0 || process().queue(xq)?.priority() != Rank::DEFAULT {
+            return Ok(());
+        }
+        done(XHintPriority(xq, priority))
+    })
+}
+
+/// For the package for Python: an XQueue's priority, −256 to 255.
+///
+/// # Safety
+/// `priority` is null or may be written to.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_priority(
+    xq: XQueueHandle,
+    priority: *mut c_int,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let priority = unsafe { out(priority) }?;
+        priority.write(process().queue(xq)?.priority().get().into());
+        Ok(())
     })
 }
 

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::environment::variable;
-use crate::preempt::{ERROR_HARDWARE, Functions, SUCCESS, XResult};
+use crate::preempt::{ERROR_HARDWARE, ERROR_NOT_FOUND, Functions, SUCCESS, XResult};
 use crate::streams::{self, Key};
 use crate::{Address, Code, captures, counts, driver};
 
@@ -188,11 +188,24 @@ fn queued(stream: Stream) -> Option<Way> {
     Some(if functions.are_apart() { Way::Queue(functions, xq, inside) } else { Way::Alone })
 }
 
+/// The hardware queue of a stream of the program's, or, for null, of the default stream: that of its
+/// next launch, made if there is none. 0 if that launch would go past.
+#[must_use]
+pub fn hardware_queue(handle: Address) -> u64 {
+    let stream = Stream::of(handle, Stream::Legacy);
+    let found = queued(stream).and_then(|_| streams::hardware_queue(key(stream)?));
+    found.unwrap_or_default()
+}
+
 /// Launches when it is the XQueue's turn.
 fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> Code) -> Code {
     let mut call = Call { launch: Some(real), code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
-    unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
+    let answer = unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
+    // The program has ended it. The stream's next launch gets another one.
+    if answer == ERROR_NOT_FOUND {
+        streams::forget(xq);
+    }
     // What was refused, or dropped, is launched all the same: the program asked for it.
     match call.code {
         Some(code) => {
