@@ -4,8 +4,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::catch_unwind;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Once, PoisonError};
 
 use xsched_core::hint::Priority as Rank;
 use xsched_hal_hip::loaded;
@@ -127,11 +127,28 @@ pub unsafe extern "C" fn xsched_private_cuda_queue_create(
         // SAFETY: as the caller promises.
         let hwq = unsafe { out(hwq) }?;
         let process = process();
+        find_cuda_interposer();
         // SAFETY: as the caller promises.
         let make = || unsafe { process.cuda.queue(process.runtime()?, stream) };
         hwq.write(queue_of_stream(process, stream, make)?);
         Ok(())
     })
+}
+
+/// Lets CUDA's interposer, if one is preloaded, say where the driver is. Without that, a queue
+/// which is made before the first launch would take the interposer, which has the driver's name,
+/// for the driver.
+fn find_cuda_interposer() {
+    static LOOKED: Once = Once::new();
+    LOOKED.call_once(|| {
+        let Some(found) = loaded::symbol(c"xsched_shim_cuda_announce", std::ptr::null()) else {
+            return;
+        };
+        // SAFETY: only the interposer exports this name, with this signature.
+        let announce =
+            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn()>(found.address) };
+        announce();
+    });
 }
 
 /// For interposers: has CUDA's driver be the library at this path. Success also if a driver was

@@ -74,6 +74,13 @@ extern "C" fn xsched_shim_cuda() -> c_int {
     1
 }
 
+/// For `libpreempt.so`, which this tells where the driver is.
+// SAFETY: no other library has this name.
+#[unsafe(no_mangle)]
+extern "C" fn xsched_shim_cuda_announce() {
+    engine::announce();
+}
+
 /// For the package for Python: the hardware queue of a stream of the current context, or, for null,
 /// of its default stream, with an XQueue that the stream's launches go through. 0 if they go past.
 // SAFETY: no other library has this name.

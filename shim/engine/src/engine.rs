@@ -176,10 +176,7 @@ fn queued(stream: Stream) -> Option<Way> {
         return None;
     }
     let inside = Inside::enter()?;
-    let Some(functions) = FUNCTIONS.get_or_init(Functions::open) else {
-        STATE.store(OFF, Ordering::Relaxed);
-        return None;
-    };
+    let functions = open()?;
     if is_captured(stream) {
         return None;
     }
@@ -188,8 +185,22 @@ fn queued(stream: Stream) -> Option<Way> {
     Some(if functions.are_apart() { Way::Queue(functions, xq, inside) } else { Way::Alone })
 }
 
-/// The hardware queue of a stream of the program's, or, for null, of the default stream: that of its
-/// next launch, made if there is none. 0 if that launch would go past.
+/// The library's functions, which the first call looks for.
+fn open() -> Option<&'static Functions> {
+    let functions = FUNCTIONS.get_or_init(Functions::open);
+    if functions.is_none() {
+        STATE.store(OFF, Ordering::Relaxed);
+    }
+    functions.as_ref()
+}
+
+/// Has `libpreempt.so` know of this interposer, as the first launch would.
+pub fn announce() {
+    let _ = Inside::enter().and_then(|_inside| open());
+}
+
+/// The hardware queue of a stream of the program's, or, for null, of the default stream: that of
+/// its next launch, made if there is none. 0 if that launch would go past.
 #[must_use]
 pub fn hardware_queue(handle: Address) -> u64 {
     let stream = Stream::of(handle, Stream::Legacy);
