@@ -233,6 +233,23 @@ assert seen
 
 
 @needs_cuda
+def test_a_capture_bears_a_priority(driver: Path) -> None:
+    program = """
+stream = Stream()
+launch(1, stream)
+ok("cuStreamBeginCapture_v2", c_void_p(stream.cuda_stream), 0)
+with xsched.priority(stream, 10) as queue:
+    launch(2, stream)
+graph = c_void_p()
+ok("cuStreamEndCapture", c_void_p(stream.cuda_stream), byref(graph))
+launch(1, stream)
+assert queue.submitted == 1
+"""
+    counted = scheduled(driver, XSCHED + program)
+    assert fills(counted) == {"launches": 4, "scheduled": 2, "alone": 1}
+
+
+@needs_cuda
 def test_a_queue_of_the_program_is_used_while_it_is_open(driver: Path) -> None:
     program = """
 stream = Stream(priority=-1)

@@ -452,8 +452,9 @@ def priority(
     backend: Optional[Backend] = None,
     before: Optional[int] = None,
 ) -> Iterator[Queue]:
-    """Gives a stream a priority for a `with` block: one of PyTorch's, its address, and so on; None is
-    this thread's current one. `value` is -255 (lowest) to 255 (highest), or -256: must not run.
+    """Gives a stream a priority for a `with` block: -255 (lowest) to 255 (highest), or -256: must not run.
+
+    The stream is one of PyTorch's, its address, and so on; None is this thread's current one.
 
     In a program that `xsched run` has started, or `python -m xsched run`, it counts for what the
     program launches into the stream, which may be a default stream. Afterwards the stream has the

@@ -204,8 +204,8 @@ pub fn announce() {
 #[must_use]
 pub fn hardware_queue(handle: Address) -> u64 {
     let stream = Stream::of(handle, Stream::Legacy);
-    let found = queued(stream).and_then(|_| streams::hardware_queue(key(stream)?));
-    found.unwrap_or_default()
+    let known = || streams::hardware_queue(key(stream)?);
+    known().or_else(|| queued(stream).and_then(|_| known())).unwrap_or_default()
 }
 
 /// Launches when it is the XQueue's turn.
