@@ -4,9 +4,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::catch_unwind;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Once, PoisonError};
 
+use xsched_core::hint::Priority as Rank;
 use xsched_hal_hip::loaded;
 
 use crate::apart;
@@ -126,11 +127,28 @@ pub unsafe extern "C" fn xsched_private_cuda_queue_create(
         // SAFETY: as the caller promises.
         let hwq = unsafe { out(hwq) }?;
         let process = process();
+        find_cuda_interposer();
         // SAFETY: as the caller promises.
         let make = || unsafe { process.cuda.queue(process.runtime()?, stream) };
         hwq.write(queue_of_stream(process, stream, make)?);
         Ok(())
     })
+}
+
+/// Lets CUDA's interposer, if one is preloaded, say where the driver is. Without that, a queue
+/// which is made before the first launch would take the interposer, which has the driver's name,
+/// for the driver.
+fn find_cuda_interposer() {
+    static LOOKED: Once = Once::new();
+    LOOKED.call_once(|| {
+        let Some(found) = loaded::symbol(c"xsched_shim_cuda_announce", std::ptr::null()) else {
+            return;
+        };
+        // SAFETY: only the interposer exports this name, with this signature.
+        let announce =
+            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn()>(found.address) };
+        announce();
+    });
 }
 
 /// For interposers: has CUDA's driver be the library at this path. Success also if a driver was
@@ -319,8 +337,9 @@ pub extern "C" fn xsched_private_apart() -> *const u32 {
     apart::address()
 }
 
-/// For interposers: gives an XQueue the priority of its stream, in XSched's order. To be called for
-/// each stream: one whose priority is not the first one's tells the streams apart.
+/// For interposers: gives an XQueue the priority of its stream, in XSched's order, unless the
+/// program has set one. To be called for each stream: one whose priority is not the first one's
+/// tells the streams apart.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_stream_priority(xq: XQueueHandle, priority: c_int) -> XResult {
@@ -329,8 +348,29 @@ pub extern "C" fn xsched_private_stream_priority(xq: XQueueHandle, priority: c_i
         if *process().first_priority.get_or_init(|| priority) != priority {
             apart::tell();
         }
-        // An XQueue has 0 at first, unless the program has set another.
-        if priority == 0 { Ok(()) } else { done(XHintPriority(xq, priority)) }
+        // An XQueue has 0 at first.
+        if priority == 0 || process().queue(xq)?.priority() != Rank::DEFAULT {
+            return Ok(());
+        }
+        done(XHintPriority(xq, priority))
+    })
+}
+
+/// For the package for Python: an XQueue's priority, −256 to 255.
+///
+/// # Safety
+/// `priority` is null or may be written to.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_priority(
+    xq: XQueueHandle,
+    priority: *mut c_int,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let priority = unsafe { out(priority) }?;
+        priority.write(process().queue(xq)?.priority().get().into());
+        Ok(())
     })
 }
 

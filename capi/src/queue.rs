@@ -338,6 +338,11 @@ impl Queue {
         Ok(())
     }
 
+    /// Its priority, as it was set last.
+    pub(crate) fn priority(&self) -> Priority {
+        lock(&self.hints).priority
+    }
+
     /// Changes what the policy knows about it.
     pub(crate) fn hint(&self, change: impl FnOnce(&mut Hints) -> Answer) -> Answer {
         let mut hints = lock(&self.hints);

@@ -271,7 +271,11 @@ mod tests {
             let since = Since { probably: Some(at(600)), earliest: Some(at(earliest)) };
             device.used_ns(since, at(1_100), measured)
         };
-        assert_eq!(used(400), (1_000_000, Beside::Others), "it probably ran alone, and perhaps not");
+        assert_eq!(
+            used(400),
+            (1_000_000, Beside::Others),
+            "it probably ran alone, and perhaps not"
+        );
         assert_eq!(used(500), (1_000_000, Beside::Nothing));
     }
 

@@ -1,6 +1,7 @@
-"""The build backend (PEP 517): maturin, with the C libraries built before and put beside the package.
+"""The build backend (PEP 517): maturin, with the C libraries and the interposers built before and put
+beside the package.
 
-Cargo builds both the extension module and the C libraries. `pip install . -C profile=dev` takes the
+Cargo builds the extension module and these libraries. `pip install . -C profile=dev` takes the
 profile of that name instead of `wheel`.
 """
 
@@ -24,7 +25,11 @@ LIBRARIES = ROOT / "python" / "xsched" / "lib"
 #: Where the package looks for scenarios, and the devices that they name.
 DATA = ROOT / "python" / "xsched" / "data"
 #: The libraries of the C interface, by the name of their cargo target.
-NAMES = ("preempt", "halhip", "halcuda", "halhost")
+C_INTERFACE = ("preempt", "halhip", "halcuda", "halhost")
+#: What `python -m xsched run` preloads: launch/src/interposers.rs has the files' names.
+INTERPOSERS = ("shimcuda",)
+#: All that the wheel has.
+NAMES = (*C_INTERFACE, *INTERPOSERS)
 
 Settings = Optional[Mapping[str, Any]]
 
@@ -48,7 +53,7 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 def build_wheel(
     directory: str, config_settings: Settings = None, metadata: Optional[str] = None
 ) -> str:
-    """A wheel with the extension module and the C libraries."""
+    """A wheel with the extension module, the C libraries and the interposers."""
     profile = _profile(config_settings)
     _build_libraries(profile)
     return str(maturin.build_wheel(directory, _arguments(profile), metadata))
@@ -104,7 +109,7 @@ def _cargo(*arguments: str) -> str:
 
 
 def _build_libraries(profile: str) -> None:
-    """Builds the C libraries and copies them, and the scenarios, to where the package looks."""
+    """Builds the libraries and copies them, and the scenarios, to where the package looks."""
     shutil.rmtree(DATA, ignore_errors=True)
     for folder in ("scenarios", "devices"):
         shutil.copytree(ROOT / "sim" / folder, DATA / folder)

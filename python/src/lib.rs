@@ -1,10 +1,11 @@
-//! `xsched._native`: the simulator for Python, and the way back from the C library into Python
-//! (`launches`).
+//! `xsched._native`: the simulator for Python, the way back from the C library into Python
+//! (`launches`), and the module's command line (`command`).
 //!
 //! Programs have no business here; they use `xsched.sim`, which wraps what this module gives in
 //! dataclasses. What follows runs the simulator without the interpreter's lock, and takes it only
 //! to ask a policy that is written in Python (`policy`).
 
+mod command;
 mod decisions;
 mod launches;
 mod outcome;
@@ -21,6 +22,8 @@ mod _native {
     use super::{Bound, PyModule, PyModuleMethods, PyResult};
 
     #[pymodule_export]
+    use super::command::main;
+    #[pymodule_export]
     use super::decisions::Decisions;
     #[pymodule_export]
     use super::launches::{close_launches, launch_address, reset_launches};
@@ -35,6 +38,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("INTERPOSERS", xsched_launch::INTERPOSERS)
     }
 }

@@ -73,6 +73,10 @@ def preempt() -> ctypes.CDLL:
     if forget is not None:
         forget.argtypes = [_HANDLE]
         forget.restype = c_int32
+    priority = getattr(library, "xsched_private_priority", None)
+    if priority is not None:
+        priority.argtypes = [_HANDLE, POINTER(c_int32)]
+        priority.restype = c_int32
     explain = getattr(library, "XSchedGetLastErrorString", None)
     if explain is not None:
         explain.argtypes = []
@@ -111,6 +115,14 @@ def _forget_dropped(xq: XQueueHandle) -> None:
     waiting = callbacks.submitted_to(xq)
     if waiting and XSched.XQueueQuery(xq)[1] == XQueueState.kQueueStateIdle:
         callbacks.forget_all(waiting)
+
+
+def priority_of(xq: XQueueHandle) -> Tuple[XResult, int]:
+    """The priority that a queue has; 0 if the library does not say."""
+    ask = getattr(preempt(), "xsched_private_priority", None)
+    priority = c_int32()
+    result = XResult.kXSchedSuccess if ask is None else XResult(ask(xq, byref(priority)))
+    return result, priority.value
 
 
 def forget_queue(xq: XQueueHandle, hwq: HwQueueHandle) -> None:

@@ -64,3 +64,12 @@ def _places(file: str) -> List[str]:
     if folder:
         return [str(Path(folder) / file)]
     return [str(BUNDLED / file), str(BESIDE / file), file]
+
+
+def interposer_folders() -> List[str]:
+    """Where the libraries may be that are preloaded into programs: in the folder that XSCHED_LIB_DIR
+    names or the one below it, and none else; or in the wheel, or in the install."""
+    folder = os.environ.get(VARIABLE)
+    if folder:
+        return [folder, str(Path(folder) / "xsched")]
+    return [str(BUNDLED), str(BESIDE / "xsched")]

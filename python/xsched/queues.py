@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, U
 
 from . import _streams
 from ._callbacks import Launch, callbacks
-from ._capi import XSched, forget_queue
+from ._capi import XSched, forget_queue, priority_of
 from ._streams import Backend
 from ._types import (
     NO_DEADLINE,
@@ -68,7 +68,9 @@ class HwQueue:
         Raises TypeError, ValueError, or what the library answered.
         """
         address = _streams.address_of(stream)
-        call, result, handle = _streams.create(address, backend or _streams.backend_of(stream))
+        backend = backend or _streams.backend_of(stream)
+        with _streams.in_context_of(stream, address, backend):
+            call, result, handle = _streams.create(address, backend)
         check(call, result)
         return cls(handle)
 
@@ -204,16 +206,19 @@ class Queue:
             flags |= XQueueCreateFlag.kQueueCreateFlagBlockingSubmit
         if launcher_thread:
             flags |= XQueueCreateFlag.kQueueCreateFlagLauncherThread
-        is_new = XSched.XQueueGet(hardware.handle)[0] != XResult.kXSchedSuccess
-        result, handle = XSched.XQueueCreate(hardware.handle, level, flags)
+        result, handle = XSched.XQueueGet(hardware.handle)
+        is_new = result != XResult.kXSchedSuccess
+        if is_new:
+            result, handle = XSched.XQueueCreate(hardware.handle, level, flags)
         self._hardware = hardware
-        self._owns_hardware = owns_hardware
+        #: One that was there already, an interposer's say, is not this object's to end.
+        self._is_ours = is_new
+        self._owns_hardware = owns_hardware and is_new
         self._handle = 0
         self._finalizer: Optional[weakref.finalize[..., Queue]] = None
         try:
             check("XQueueCreate", result)
             self._handle = handle
-            # One that was there already, an interposer's say, is not this object's to end.
             if is_new:
                 hwq = hardware.handle if owns_hardware else 0
                 self._finalizer = weakref.finalize(self, forget_queue, handle, hwq)
@@ -355,9 +360,11 @@ class Queue:
             self.resume()
 
     def close(self) -> None:
-        """Ends it after all that was submitted has run; a hold ends too. Closing twice is fine."""
+        """Ends it after all that was submitted has run; a hold ends too. Closing twice is fine. One
+        that the stream had before this object stays."""
         if self._handle:
-            check("XQueueDestroy", XSched.XQueueDestroy(self._handle))
+            if self._is_ours:
+                check("XQueueDestroy", XSched.XQueueDestroy(self._handle))
             self._closed()
         if self._owns_hardware:
             self._hardware.close()
@@ -365,7 +372,8 @@ class Queue:
     def _close_quietly(self) -> None:
         """Closes it where an error is on its way already."""
         if self._handle:
-            XSched.XQueueDestroy(self._handle)
+            if self._is_ours:
+                XSched.XQueueDestroy(self._handle)
             self._closed()
         if self._owns_hardware and self._hardware.handle:
             XSched.HwQueueDestroy(self._hardware.handle)
@@ -419,7 +427,9 @@ class _Borrowed:
         self.wanted: List[Tuple[object, int]] = []
 
 
-_borrowed: Dict[Tuple[Backend, int], _Borrowed] = {}
+#: The backend, and the address, or for what an interposer schedules the hardware queue.
+_Key = Tuple[Backend, int, HwQueueHandle]
+_borrowed: Dict[_Key, _Borrowed] = {}
 _borrowing = threading.Lock()
 
 
@@ -440,23 +450,30 @@ def priority(
     *,
     level: int = 1,
     backend: Optional[Backend] = None,
-    before: int = 0,
+    before: Optional[int] = None,
 ) -> Iterator[Queue]:
-    """Gives a stream a priority for a `with` block: one of PyTorch's, its address, and so on.
+    """Gives a stream a priority for a `with` block: -255 (lowest) to 255 (highest), or -256: must not run.
 
-    A stream without a queue gets one at `level`, 1 to 3, and loses it at the end. One that has a queue
-    (made by a launch interposer, say) keeps it, and has the priority `before` afterwards. Blocks for
-    the same stream may nest and overlap: the latest that is still open counts.
+    The stream is one of PyTorch's, its address, and so on; None is this thread's current one.
 
-    A queue does not see what is launched into its stream directly. That takes a launch interposer: see
+    In a program that `xsched run` has started, or `python -m xsched run`, it counts for what the
+    program launches into the stream, which may be a default stream. Afterwards the stream has the
+    priority that it had, or `before`. Blocks for the same stream may nest and overlap: the latest that
+    is still open counts.
+
+    Without the interposer a stream gets a queue at `level`, 1 to 3, and loses it at the end. What is
+    launched into the stream directly goes past that, and has no priority: see
     docs/src/guides/python.md.
 
-    Raises TypeError, ValueError, or what the library answered.
+    Raises TypeError, ValueError for a default stream without the interposer, or what the library
+    answered.
     """
-    key = (backend or _streams.backend_of(stream), _streams.address_of(stream))
+    if stream is None:
+        stream = _streams.current()
+    backend = backend or _streams.backend_of(stream)
     token = object()
     with _borrowing:
-        borrowed = _borrowed.get(key) or _borrow(key, level, before)
+        key, borrowed = _borrow(stream, backend, level, before)
         try:
             borrowed.queue.set_priority(value)
         except BaseException:
@@ -471,17 +488,26 @@ def priority(
             _give_back(key, borrowed)
 
 
-def _borrow(key: Tuple[Backend, int], level: int, before: int) -> _Borrowed:
-    backend, address = key
-    hardware = HwQueue.of_stream(address, backend)
-    found, _ = XSched.XQueueGet(hardware.handle)
-    is_ours = found != XResult.kXSchedSuccess
-    queue = Queue(hardware, level=level, owns_hardware=is_ours)
-    borrowed = _borrowed[key] = _Borrowed(queue, None if is_ours else before)
-    return borrowed
+def _borrow(
+    stream: Any, backend: Backend, level: int, before: Optional[int]
+) -> Tuple[_Key, _Borrowed]:
+    address = _streams.any_address_of(stream)
+    with _streams.in_context_of(stream, address, backend):
+        hwq = _streams.interposed(address, backend)
+        key = (backend, 0 if hwq else address, hwq)
+        borrowed = _borrowed.get(key)
+        if borrowed is None:
+            hardware = HwQueue(hwq) if hwq else HwQueue.of_stream(stream, backend)
+            queue = Queue(hardware, level=level, owns_hardware=not hwq)
+            if not queue._is_ours and before is None:
+                result, before = priority_of(queue.handle)
+                check("XHintPriority", result)
+            borrowed = _Borrowed(queue, None if queue._is_ours else before)
+            _borrowed[key] = borrowed
+    return key, borrowed
 
 
-def _give_back(key: Tuple[Backend, int], borrowed: _Borrowed) -> None:
+def _give_back(key: _Key, borrowed: _Borrowed) -> None:
     """Sets what the latest open block asks for, or ends it if none is open."""
     if borrowed.wanted:
         borrowed.queue.set_priority(borrowed.wanted[-1][1])

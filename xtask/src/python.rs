@@ -3,7 +3,8 @@
 //! 1. `pip install .` into a new virtual environment, which builds the wheel with the extension
 //!    module and the C libraries.
 //! 2. The package imports, from a folder that has nothing of the repository.
-//! 3. mypy, strictly, and pytest: on the processor, on the emulated HIP runtime, in the simulator.
+//! 3. mypy, strictly, and pytest: on the processor, on the emulated HIP runtime and CUDA driver, in
+//!    the simulator.
 //! 4. The examples: the shape of the BERT script with `ctypes` alone, and priorities.
 //!
 //! Needs Python 3.9 or newer with pip, and installs Debian's packages if it lacks one of them.
@@ -51,17 +52,18 @@ pub fn run(options: &Options) -> Result<()> {
     let python = home.join("bin/python");
     install(&python, &options.profile)?;
     let folder = import(&python, &home)?;
-    let emulated = emulated_hip()?;
+    let [hip, cuda] = emulated()?;
     let tools =
         ["mypy python/xsched python/packaging python/tests python/examples", "pytest --quiet"];
     for tool in tools {
-        run_command(module(&python, tool).env("XSCHED_HIP_LIB", &emulated))?;
+        let mut command = module(&python, tool);
+        run_command(command.env("XSCHED_HIP_LIB", &hip).env("XSCHED_CUDA_DRIVER", &cuda))?;
     }
     for example in EXAMPLES {
         let mut words = example.split(' ');
         let mut command = Command::new(&python);
         command.current_dir(root().join("python/examples")).args(words.by_ref());
-        command.env("XSCHED_HIP_LIB", &emulated).env("LD_LIBRARY_PATH", folder.join("lib"));
+        command.env("XSCHED_HIP_LIB", &hip).env("LD_LIBRARY_PATH", folder.join("lib"));
         run_command(&mut command)?;
     }
     Ok(())
@@ -106,14 +108,16 @@ fn import(python: &Path, elsewhere: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds the emulated HIP runtime, and answers where it is.
-fn emulated_hip() -> Result<PathBuf> {
-    run_command(&mut cargo("build --locked --package xsched-hip-emulated"))?;
-    let library = target_dir().join("debug/libxsched_hip_emulated.so");
-    if !library.exists() {
-        bail!("{} was not built", library.display());
+/// Builds the emulated HIP runtime and the emulated CUDA driver, and answers where they are.
+fn emulated() -> Result<[PathBuf; 2]> {
+    let packages = "--package xsched-hip-emulated --package xsched-cuda-emulated";
+    run_command(&mut cargo(&format!("build --locked {packages}")))?;
+    let libraries = ["hip", "cuda"]
+        .map(|vendor| target_dir().join(format!("debug/libxsched_{vendor}_emulated.so")));
+    if let Some(missing) = libraries.iter().find(|library| !library.exists()) {
+        bail!("{} was not built", missing.display());
     }
-    Ok(library)
+    Ok(libraries)
 }
 
 /// A module's command line, split at spaces, in the repository's root.

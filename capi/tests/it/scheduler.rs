@@ -256,6 +256,23 @@ alone!(a_stream_of_another_priority_tells_streams_apart, [("XSCHED_AUTO_XQUEUE",
     assert_eq!(count(&CALLS), 1);
 });
 
+alone!(a_priority_that_the_program_has_set_stays, [("XSCHED_AUTO_XQUEUE", "ON")], {
+    let priority_of = |xq| {
+        let mut priority = 0;
+        // SAFETY: it may be written to.
+        ok(unsafe { xsched_private_priority(xq, &raw mut priority) });
+        priority
+    };
+    let xq = host_queue(1);
+    assert_eq!(priority_of(xq), 0);
+    ok(XHintPriority(xq, 9));
+    ok(xsched_private_stream_priority(xq, 3));
+    assert_eq!(priority_of(xq), 9);
+    assert_eq!(priority_of(stream_of_priority(3)), 3);
+    // SAFETY: null may be given.
+    assert_ne!(unsafe { xsched_private_priority(xq, std::ptr::null_mut()) }, kXSchedSuccess);
+});
+
 alone!(
     hints_for_all_streams_do_not_tell_them_apart,
     [

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
-use xsched_shim_engine::{Address, Code, real};
+use xsched_shim_engine::{Address, Code, engine, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
 use crate::{address, lifetimes, table};
@@ -72,6 +72,21 @@ pub(crate) static VENDOR: Vendor = Vendor {
 #[unsafe(no_mangle)]
 extern "C" fn xsched_shim_cuda() -> c_int {
     1
+}
+
+/// For `libpreempt.so`, which this tells where the driver is.
+// SAFETY: no other library has this name.
+#[unsafe(no_mangle)]
+extern "C" fn xsched_shim_cuda_announce() {
+    engine::announce();
+}
+
+/// For the package for Python: the hardware queue of a stream of the current context, or, for null,
+/// of its default stream, with an XQueue that the stream's launches go through. 0 if they go past.
+// SAFETY: no other library has this name.
+#[unsafe(no_mangle)]
+extern "C" fn xsched_shim_cuda_queue(stream: Address) -> u64 {
+    engine::hardware_queue(stream)
 }
 
 /// The hooks: places in the list, and what is called instead of the driver.

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::counts::Reason;
 use crate::environment::variable;
-use crate::preempt::{ERROR_HARDWARE, Functions, SUCCESS, XResult};
+use crate::preempt::{ERROR_HARDWARE, ERROR_NOT_FOUND, Functions, SUCCESS, XResult};
 use crate::streams::{self, Key};
 use crate::{Address, Code, captures, counts, driver};
 
@@ -180,10 +180,7 @@ fn queued(stream: Stream) -> Option<Way> {
         return None;
     }
     let inside = Inside::enter()?;
-    let Some(functions) = FUNCTIONS.get_or_init(Functions::open) else {
-        STATE.store(OFF, Ordering::Relaxed);
-        return None;
-    };
+    let functions = open()?;
     if is_captured(stream) {
         return None;
     }
@@ -208,11 +205,38 @@ fn reason(stream: Stream) -> Reason {
     }
 }
 
+/// The library's functions, which the first call looks for.
+fn open() -> Option<&'static Functions> {
+    let functions = FUNCTIONS.get_or_init(Functions::open);
+    if functions.is_none() {
+        STATE.store(OFF, Ordering::Relaxed);
+    }
+    functions.as_ref()
+}
+
+/// Has `libpreempt.so` know of this interposer, as the first launch would.
+pub fn announce() {
+    let _ = Inside::enter().and_then(|_inside| open());
+}
+
+/// The hardware queue of a stream of the program's, or, for null, of the default stream: that of
+/// its next launch, made if there is none. 0 if that launch would go past.
+#[must_use]
+pub fn hardware_queue(handle: Address) -> u64 {
+    let stream = Stream::of(handle, Stream::Legacy);
+    let known = || streams::hardware_queue(key(stream)?);
+    known().or_else(|| queued(stream).and_then(|_| known())).unwrap_or_default()
+}
+
 /// Launches when it is the XQueue's turn.
 fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> Code) -> Code {
     let mut call = Call { launch: Some(real), code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
-    unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
+    let answer = unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
+    // The program has ended it. The stream's next launch gets another one.
+    if answer == ERROR_NOT_FOUND {
+        streams::forget(xq);
+    }
     // What was refused, or dropped, is launched all the same: the program asked for it.
     match call.code {
         Some(code) => {

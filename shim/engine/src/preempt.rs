@@ -17,6 +17,8 @@ use crate::{Address, driver};
 pub(crate) type XResult = c_int;
 /// `kXSchedSuccess`.
 pub(crate) const SUCCESS: XResult = 0;
+/// `kXSchedErrorNotFound`.
+pub(crate) const ERROR_NOT_FOUND: XResult = 3;
 /// `kXSchedErrorHardware`.
 pub(crate) const ERROR_HARDWARE: XResult = 1;
 

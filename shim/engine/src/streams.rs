@@ -45,6 +45,11 @@ pub(crate) fn has_queue(key: Key) -> bool {
     found(key, || None).is_some()
 }
 
+/// The hardware queue of a stream that has an XQueue.
+pub(crate) fn hardware_queue(key: Key) -> Option<u64> {
+    find(key).filter(|queues| queues.xq != 0).map(|queues| queues.hwq)
+}
+
 /// The XQueue of a stream that has one, or else of what `make` answers.
 fn found(key: Key, make: impl FnOnce() -> Option<Queues>) -> Option<u64> {
     let ended = ENDED.load(Ordering::Acquire);
@@ -115,6 +120,13 @@ fn priority(stream: Address) -> c_int {
 
 fn device() -> c_int {
     driver::opened().map_or(-1, |driver| (driver.vendor().questions.device)())
+}
+
+/// Forgets an XQueue that there is not any more.
+pub(crate) fn forget(xq: u64) {
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    known.iter_mut().for_each(|known| known.retain(|_, queues| queues.xq != xq));
+    ENDED.fetch_add(1, Ordering::AcqRel);
 }
 
 /// Ends the queues of the streams of which this says so, before the streams end.

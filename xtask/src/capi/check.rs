@@ -7,8 +7,9 @@
 //! 4. The bench: its rows that need no GPU take no more than they did.
 //! 5. Programs that know nothing of XQueues, with an interposer.
 //! 6. The examples, built by CMake, on the host device and on the emulated HIP runtime, and a
-//!    program that uses all targets of the CMake package.
-//! 7. The package for Python, beside the libraries.
+//!    program that uses all targets of the CMake package. A test of `CTest` runs a program by the
+//!    installed command `xsched run`, with the installed interposer.
+//! 7. The package for Python, beside the libraries; it runs a program as well.
 //!
 //! With `--sanitize`, random calls under `AddressSanitizer` instead.
 //!
@@ -89,6 +90,9 @@ fn module(prefix: &Path) -> Result<()> {
     let mut command = Command::new(python::interpreter()?);
     command.arg(root().join(MODULE)).arg(prefix.join("lib/libpreempt.so"));
     command.env("PYTHONPATH", prefix.join("lib/python")).env_remove("LD_LIBRARY_PATH");
+    run_command(command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("XSCHED_LIB_DIR"))?;
+    let mut command = Command::new(python::interpreter()?);
+    command.args(["-m", "xsched", "run", "true"]).env("PYTHONPATH", prefix.join("lib/python"));
     run_command(command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("XSCHED_LIB_DIR"))
 }
 
@@ -168,8 +172,15 @@ fn examples(prefix: &Path) -> Result<()> {
             run_command(command.env("LD_LIBRARY_PATH", prefix.join("lib")))?;
         }
     }
-    let program = cmake(prefix, "capi/tests/cmake")?.join("program");
-    run_command(Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib")))
+    let build = cmake(prefix, "capi/tests/cmake")?;
+    let mut program = Command::new(build.join("program"));
+    run_command(program.env("LD_LIBRARY_PATH", prefix.join("lib")))?;
+    let mut tests = Command::new("ctest");
+    tests.current_dir(&build).args(["--output-on-failure", "--no-tests=error"]);
+    for variable in ["LD_PRELOAD", "XSCHED_SCHEDULER", "XSCHED_POLICY"] {
+        tests.env_remove(variable);
+    }
+    run_command(&mut tests)
 }
 
 /// Builds a project by CMake, with what is installed; answers where.

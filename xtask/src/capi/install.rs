@@ -1,5 +1,5 @@
-//! `cargo xtask install`: the C API's libraries, headers, CMake package, pkg-config files and the
-//! package for Python.
+//! `cargo xtask install`: the C API's libraries, headers, CMake package, pkg-config files, the
+//! package for Python, the interposer for CUDA, and the command `xsched`.
 //!
 //! The libraries are linked here, from what cargo builds as static libraries, because their symbols
 //! have versions: rustc gives the linker a version script of its own, and GNU's takes no second
@@ -43,7 +43,7 @@ const PYTHON: (&str, &str) = ("python/xsched", "lib/python/xsched");
 /// Where to.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// The folder below which include/ and lib/ are made.
+    /// The folder below which bin/, include/ and lib/ are made.
     #[arg(long)]
     pub prefix: PathBuf,
 }
@@ -63,7 +63,9 @@ pub fn run(options: &Options) -> Result<()> {
     for name in LIBRARIES {
         link(name, &lib)?;
     }
-    interposer(&lib.join("xsched"))?;
+    // CUDA's interposer has the name of CUDA's driver, and `ldconfig` must not find it.
+    build("xsched-shim-cuda", "libshimcuda.so", &lib.join("xsched"))?;
+    build("xsched-cli", "xsched", &options.prefix.join("bin"))?;
     for (from, to) in FOLDERS {
         copy(&root().join("capi").join(from), &options.prefix.join(to))?;
     }
@@ -111,15 +113,13 @@ fn link(name: &str, lib: &Path) -> Result<()> {
     run_command(&mut command)
 }
 
-/// Builds CUDA's interposer, and puts it in a folder of its own: `ldconfig` must not find it, since
-/// it has the name of CUDA's driver.
-fn interposer(folder: &Path) -> Result<()> {
-    run_command(&mut cargo("build --release --locked -p xsched-shim-cuda"))?;
+/// Builds a package, and puts its file into a folder, without what only debuggers need.
+fn build(package: &str, file: &str, folder: &Path) -> Result<()> {
+    run_command(&mut cargo(&format!("build --release --locked -p {package}")))?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let to = folder.join("libshimcuda.so");
-    let built = target_dir().join("release/libshimcuda.so");
-    fs::copy(built, &to).with_context(|| format!("cannot write {}", to.display()))?;
-    Ok(())
+    let mut strip = Command::new("strip");
+    strip.arg("--strip-debug").arg("-o").arg(folder.join(file));
+    run_command(strip.arg(target_dir().join("release").join(file)))
 }
 
 /// Builds the extension module, and puts the package for Python in a folder. It finds the libraries
