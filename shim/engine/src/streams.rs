@@ -92,7 +92,7 @@ fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
     } else if xq != 0 {
         set_priority(functions, xq, handle);
     }
-    let made = Queues { hwq, xq, device: device() };
+    let made = Queues { hwq, xq, device: device(handle) };
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     known.get_or_insert_default().insert(key, made);
     Some(made)
@@ -113,8 +113,8 @@ fn priority(stream: Address) -> c_int {
     driver::opened().map_or(0, |driver| (driver.vendor().questions.priority)(stream))
 }
 
-fn device() -> c_int {
-    driver::opened().map_or(-1, |driver| (driver.vendor().questions.device)())
+fn device(stream: Address) -> c_int {
+    driver::opened().map_or(-1, |driver| (driver.vendor().questions.device)(stream))
 }
 
 /// Ends the queues of the streams of which this says so, before the streams end.
