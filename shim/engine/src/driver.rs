@@ -44,7 +44,7 @@ static DRIVER: OnceBox<Driver> = OnceBox::new();
 /// The driver, which the first call opens; `None` if there is none.
 ///
 /// What several threads open at once is one library, so one [`Driver`] stays and the others go.
-pub(crate) fn get(vendor: &'static Vendor) -> Option<&'static Driver> {
+pub fn get(vendor: &'static Vendor) -> Option<&'static Driver> {
     if let Some(driver) = opened() {
         return Some(driver);
     }

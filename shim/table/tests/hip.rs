@@ -46,3 +46,10 @@ fn functions_have_the_versions_of_their_symbols() {
         assert_eq!(list.functions[index].since, Some(version), "{name}");
     }
 }
+
+#[test]
+fn all_versions_are_defined() {
+    let script = list().version_script("hip_");
+    assert!(script.starts_with("hip_4.2 {};\nhip_4.3 {} hip_4.2;\n"), "{script}");
+    assert_eq!((script.lines().count(), script.contains("\nhip_7.2 {} hip_7.1;\n")), (17, true));
+}
