@@ -1,4 +1,4 @@
-//! `xsched run`: a program that knows nothing of XQueues, with the interposer in front of its
+//! `xsched run`: a program that knows nothing of XQueues, with the interposers in front of its
 //! driver.
 
 use std::env;
@@ -15,6 +15,10 @@ use crate::error::CliError;
 
 /// The interposer, and what it launches through.
 const INTERPOSER: &str = "libshimcuda.so";
+/// HIP's interposer and the libraries with its runtime's names, of which those that are beside
+/// CUDA's are preloaded as well.
+const HIP: [&str; 5] =
+    ["libshimhip.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 const LIBRARY: &str = "libpreempt.so";
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -84,6 +88,10 @@ fn preload(interposer: &Path, old: Option<OsString>) -> Result<OsString, CliErro
         return Err(CliError::InterposerName { place: interposer.display().to_string() });
     }
     let mut preload = name.to_owned();
+    for beside in HIP.map(|name| interposer.with_file_name(name)).iter().filter(|at| at.exists()) {
+        preload.push(OsStr::new(":"));
+        preload.push(beside);
+    }
     if let Some(old) = old.filter(|old| !old.is_empty()) {
         preload.push(OsStr::new(":"));
         preload.push(old);

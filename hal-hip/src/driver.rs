@@ -1,7 +1,7 @@
 //! Handles of the runtime, and what it says about a device.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_uint};
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,7 @@ impl HipEvent {
 }
 
 /// `hipStreamCaptureModeRelaxed`.
-const RELAXED: c_int = 2;
+const RELAXED: c_uint = 2;
 
 static LEAVES_CAPTURES_ALONE: AtomicBool = AtomicBool::new(false);
 

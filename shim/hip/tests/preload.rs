@@ -207,3 +207,20 @@ fn nothing_is_opened_before_a_call() {
     check(&mut command, "nothing, runtime not open");
     assert!(!built.path("nothing.json").exists());
 }
+
+/// With HIP's own library, as its packages install it, and without a GPU.
+#[test]
+#[ignore = "needs libamdhip64"]
+fn the_real_runtime_answers_as_without_the_interposer() {
+    let built = Built::get();
+    let program = built.path("real");
+    compile("real.c", &program, &["-l:libamdhip64.so.5"]);
+    let mut plain = with_preloaded(&program, []);
+    let expected = String::from_utf8_lossy(&says(&mut plain).stdout).into_owned();
+    let mut command = with_interposer(&program, &built.path("names"));
+    let counts = counts(&mut command, built, expected.lines().last().expect("a line"));
+    assert!(counts["driver"].as_str().is_some_and(|path| path.contains("libamdhip64.so")));
+    assert_eq!(counts["launches"]["hipLaunchKernel"], json!(1), "{counts}");
+    println!("the runtime {} says {expected}", counts["driver"]);
+    println!("not listed: {}", counts["not_listed"]);
+}

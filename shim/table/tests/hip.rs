@@ -48,8 +48,8 @@ fn functions_have_the_versions_of_their_symbols() {
 }
 
 #[test]
-fn all_versions_are_defined() {
-    let script = list().version_script("hip_");
-    assert!(script.starts_with("hip_4.2 {};\nhip_4.3 {} hip_4.2;\n"), "{script}");
-    assert_eq!((script.lines().count(), script.contains("\nhip_7.2 {} hip_7.1;\n")), (17, true));
+fn the_version_script_defines_all_versions() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hip/versions.map");
+    let script = std::fs::read_to_string(path).expect("the script");
+    assert_eq!(script, list().version_script("hip_"), "write shim/hip/versions.map anew");
 }

@@ -24,8 +24,8 @@
 //! * What is launched into a stream that is being captured becomes a graph: a row of kernels, fills
 //!   and copies, which runs in the ring of the stream that it is launched in. Nothing else can be
 //!   captured.
-//! * A capture spoils, by its mode and the thread's, when memory is allocated or freed or a device
-//!   is waited for.
+//! * A capture spoils, by its mode and the thread's, when memory is allocated or freed, an event is
+//!   asked for or waited for, or a device is waited for.
 //! * The last error of a thread is that of its last call, as before HIP 7.
 //! * With `GPU_STREAMOPS_CP_WAIT=1` streams wait only for signal memory, of 8 bytes each.
 //!

@@ -18,16 +18,13 @@ use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir};
 
 /// The libraries, those that others need first.
-pub const LIBRARIES: [&str; 6] = ["preempt", "halhost", "halhip", "halcuda", "shimhost", "shimhip"];
+pub const LIBRARIES: [&str; 5] = ["preempt", "halhost", "halhip", "halcuda", "shimhost"];
 /// The packages that they are of.
-const PACKAGES: [&str; 6] = [
-    "xsched-capi",
-    "xsched-halhost-c",
-    "xsched-halhip-c",
-    "xsched-halcuda-c",
-    "xsched-shimhost",
-    "xsched-shimhip",
-];
+const PACKAGES: [&str; 5] =
+    ["xsched-capi", "xsched-halhost-c", "xsched-halhip-c", "xsched-halcuda-c", "xsched-shimhost"];
+/// The names of HIP's runtime.
+pub const NAMES_OF_HIP: [&str; 4] =
+    ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 /// The system's libraries that Rust's standard library needs.
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 /// Folders below `capi`, and where their files go.
@@ -63,7 +60,19 @@ pub fn run(options: &Options) -> Result<()> {
     for name in LIBRARIES {
         link(name, &lib)?;
     }
-    interposer(&lib.join("xsched"))?;
+    // Some have the names of vendors' libraries, and `ldconfig` must not find them.
+    let folder = lib.join("xsched");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for vendor in ["cuda", "hip"] {
+        interposer(vendor, &folder)?;
+    }
+    names_of_hip(&folder)?;
+    // Where it was, for programs that are linked with it or have it preloaded by this path.
+    let old = lib.join("libshimhip.so");
+    if old.symlink_metadata().is_ok() {
+        fs::remove_file(&old)?;
+    }
+    std::os::unix::fs::symlink("xsched/libshimhip.so", &old)?;
     for (from, to) in FOLDERS {
         copy(&root().join("capi").join(from), &options.prefix.join(to))?;
     }
@@ -111,14 +120,27 @@ fn link(name: &str, lib: &Path) -> Result<()> {
     run_command(&mut command)
 }
 
-/// Builds CUDA's interposer, and puts it in a folder of its own: `ldconfig` must not find it, since
-/// it has the name of CUDA's driver.
-fn interposer(folder: &Path) -> Result<()> {
-    run_command(&mut cargo("build --release --locked -p xsched-shim-cuda"))?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let to = folder.join("libshimcuda.so");
-    let built = target_dir().join("release/libshimcuda.so");
+/// Builds a vendor's interposer, and puts it into a folder.
+fn interposer(vendor: &str, folder: &Path) -> Result<()> {
+    run_command(&mut cargo(&format!("build --release --locked -p xsched-shim-{vendor}")))?;
+    let file = format!("libshim{vendor}.so");
+    let to = folder.join(&file);
+    let built = target_dir().join("release").join(file);
     fs::copy(built, &to).with_context(|| format!("cannot write {}", to.display()))?;
+    Ok(())
+}
+
+/// Links the libraries that have the names of HIP's runtime and the versions of its symbols, and
+/// need the interposer in the folder.
+fn names_of_hip(folder: &Path) -> Result<()> {
+    let mut script = OsString::from("-Wl,--version-script=");
+    script.push(root().join("shim/hip/versions.map"));
+    for name in NAMES_OF_HIP {
+        let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        command.args(["-shared", "-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", "-o"]);
+        command.arg(folder.join(name)).arg(format!("-Wl,-soname,{name}")).arg(&script);
+        run_command(command.arg(folder.join("libshimhip.so")))?;
+    }
     Ok(())
 }
 

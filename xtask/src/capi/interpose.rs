@@ -1,7 +1,8 @@
 //! Programs that know nothing of XQueues, with and without an interposer.
 //!
 //! Each has something urgent and something that is always busy, and prints how many commands of the
-//! latter ran, per request, while the former had something to do.
+//! latter ran, per request, while the former had something to do. A program whose plugin brings HIP
+//! along, and one that opens HIP itself, work as without the interposer.
 
 use std::fs;
 use std::path::Path;

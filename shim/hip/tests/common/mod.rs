@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
-use xsched_shim_table::List;
-
 /// Variables of this machine that must not matter.
 const VARIABLES: [&str; 7] = [
     "LD_PRELOAD",
@@ -49,19 +47,10 @@ pub(crate) fn beside(library: &str) -> PathBuf {
     env::current_exe().expect("a test").with_file_name(library)
 }
 
-/// The version script of the libraries below.
-pub(crate) fn versions(folder: &Path) -> PathBuf {
-    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("functions.toml");
-    let list = List::parse(&fs::read_to_string(list).expect("the list")).expect("a list");
-    let script = folder.join("versions.map");
-    fs::write(&script, list.version_script("hip_")).expect("a file");
-    script
-}
-
 /// Links the libraries that have the runtime's names, as `cargo xtask install` does.
 pub(crate) fn names(folder: &Path) {
     fs::create_dir_all(folder).expect("a folder");
-    let script = versions(folder);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("versions.map");
     for soname in SONAMES {
         let mut command = cc();
         command.args(["-shared", "-nostdlib", "-Wl,--no-as-needed", "-o"]);
