@@ -2,7 +2,8 @@
 //! call. They are versioned together with this library (`XSCHED_PRIVATE_1`) and are no interface
 //! for programs.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering;
 use std::sync::{Once, PoisonError};
@@ -24,6 +25,9 @@ use crate::types::{
     XResult,
 };
 use crate::xqueue::{XQueueSetLaunchConfig, out};
+
+/// Functions by which interposers are known.
+const INTERPOSERS: [&CStr; 2] = [c"xsched_shim_cuda", c"xsched_shim_hip"];
 
 /// `HostQueueCreate`.
 ///
@@ -108,6 +112,56 @@ pub unsafe extern "C" fn xsched_private_hip_queue_create(
         // SAFETY: as the caller promises.
         let make = || unsafe { process.hip.queue(process.runtime()?, stream) };
         hwq.write(queue_of_stream(process, stream, make)?);
+        Ok(())
+    })
+}
+
+/// For interposers: has HIP's runtime be the library at this path. Success also if a runtime was
+/// used before, which stays. From now on no thread of this library spoils a capture.
+///
+/// # Safety
+/// `path` is a text that ends with zero, and names HIP's runtime.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_hip_library(path: *const c_char) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let path = unsafe { CStr::from_ptr(path) };
+        xsched_hal_hip::leave_captures_alone();
+        // SAFETY: as the caller promises.
+        unsafe { process().hip.load_from(OsStr::from_bytes(path.to_bytes())) }
+    })
+}
+
+/// For interposers: the hardware queue of any stream, made if it has none. Null is the default
+/// stream of this thread's device.
+///
+/// # Safety
+/// `hwq` is null or may be written to. `stream` is null or a live stream, and outlives the queue.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_hip_any_queue(
+    hwq: *mut HwQueueHandle,
+    stream: *mut c_void,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let hwq = unsafe { out(hwq) }?;
+        let process = process();
+        let address = process.hip.address(stream)?;
+        // SAFETY: as the caller promises.
+        let make = || unsafe { process.hip.queue_of_any(process.runtime()?, stream) };
+        hwq.write(queue_of_stream(process, std::ptr::without_provenance_mut(address), make)?);
+        Ok(())
+    })
+}
+
+/// For interposers: the streams of this device of HIP are about to end, and its queues have ended.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_hip_forget(ordinal: c_int) -> XResult {
+    answer(|| {
+        process().hip.forget(number(ordinal)?);
         Ok(())
     })
 }
@@ -200,11 +254,13 @@ pub unsafe extern "C" fn xsched_private_cuda_any_queue(
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_cuda_forget(ordinal: c_int) -> XResult {
     answer(|| {
-        let ordinal = u32::try_from(ordinal);
-        let ordinal = ordinal.map_err(|_| Refusal::invalid("a device's number is 0 or more"))?;
-        process().cuda.forget(ordinal);
+        process().cuda.forget(number(ordinal)?);
         Ok(())
     })
+}
+
+fn number(ordinal: c_int) -> Answer<u32> {
+    u32::try_from(ordinal).map_err(|_| Refusal::invalid("a device's number is 0 or more"))
 }
 
 /// For interposers: calls `launch` on this thread when it is the XQueue's turn to launch it, and
@@ -427,15 +483,20 @@ fn queue_of_stream(
     }
     let hardware = make()?;
     let_go_at_exit();
-    if !process.is_interposed.load(Ordering::Relaxed)
-        && !process.said_so.swap(true, Ordering::Relaxed)
-    {
+    if !is_interposed(process) && !process.said_so.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             "an XQueue on a stream schedules what is submitted to it; what the program launches \
              into the stream itself runs past it unless an interposer is preloaded"
         );
     }
     Ok(create_hwq(process, hardware)?.handle)
+}
+
+/// Whether an interposer hands launches over, or will once there is a first one.
+fn is_interposed(process: &Process) -> bool {
+    let preloaded =
+        || INTERPOSERS.iter().any(|name| loaded::symbol(name, std::ptr::null()).is_some());
+    process.is_interposed.load(Ordering::Relaxed) || process.env.auto.is_some() && preloaded()
 }
 
 fn is_of(queue: &HwQueue, stream: *mut c_void) -> bool {

@@ -139,10 +139,17 @@ pub const VARIABLES: &[Variable] = &[
         "shim/cuda/src/vendor.rs",
     ),
     var(
+        "XSCHED_HIP_RUNTIME",
+        "path",
+        "what the loader would find",
+        "For HIP's interposer: the runtime library that it forwards to.",
+        "shim/hip/src/vendor.rs",
+    ),
+    var(
         "XSCHED_SHIM_COUNTS",
         "path",
         "",
-        "For CUDA's interposer: a file for its counts, written when a process ends; `%p` is the process.",
+        "For the interposers of CUDA and HIP: a file for their counts, written when a process ends; `%p` is the process.",
         "shim/engine/src/counts.rs",
     ),
     var(

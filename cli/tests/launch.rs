@@ -23,7 +23,12 @@ fn a_program_gets_what_it_needs_and_runs_as_it_is() {
     let text = text(&output.stdout);
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("--quiet ON hpf 100"));
-    assert!(lines.next().is_some_and(|path| path.ends_with("/libshimcuda.so")), "{text}");
+    assert!(
+        lines.next().is_some_and(
+            |path| path.contains("/libshimcuda.so:") && path.contains("/libshimhip.so")
+        ),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Handles of the runtime, and what it says about a device.
 
-use std::ffi::{c_char, c_int};
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_uint};
 use std::marker::PhantomData;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use xsched_hal_stream::About;
 
@@ -41,6 +43,34 @@ impl HipEvent {
     }
 }
 
+/// `hipStreamCaptureModeRelaxed`.
+const RELAXED: c_uint = 2;
+
+static LEAVES_CAPTURES_ALONE: AtomicBool = AtomicBool::new(false);
+
+/// From now on, each thread that calls the runtime through this crate has its capture mode relaxed
+/// and keeps it: what it asks the runtime then spoils no capture that a program's thread has begun.
+/// For interposers, in programs that capture and know of no other thread.
+pub fn leave_captures_alone() {
+    LEAVES_CAPTURES_ALONE.store(true, Ordering::Relaxed);
+}
+
+/// Relaxes this thread's capture mode, once, if it is to be.
+fn relax(library: &HipLibrary) {
+    thread_local! {
+        static IS_RELAXED: Cell<bool> = const { Cell::new(false) };
+    }
+    if !LEAVES_CAPTURES_ALONE.load(Ordering::Relaxed) || IS_RELAXED.replace(true) {
+        return;
+    }
+    if let Some(exchange) = library.table().hipThreadExchangeStreamCaptureMode {
+        let mut mode = RELAXED;
+        // A runtime that refuses leaves it as it was.
+        // SAFETY: it reads and writes a number.
+        let _ = unsafe { exchange(&raw mut mode) };
+    }
+}
+
 /// Makes a device current on a thread until it is dropped.
 #[derive(Debug)]
 pub struct Entered<'a> {
@@ -53,6 +83,7 @@ pub struct Entered<'a> {
 
 impl<'a> Entered<'a> {
     pub(crate) fn of(library: &'a HipLibrary, device: c_int) -> Result<Self, HipError> {
+        relax(library);
         let table = library.table();
         let mut before = device;
         // SAFETY: the number may be written to.

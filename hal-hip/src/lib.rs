@@ -49,7 +49,7 @@ mod spin;
 
 pub use api::{HipApi, HipConfig, Rings};
 pub use arguments::{Argument, Arguments};
-pub use driver::{Entered, HipEvent, HipStream};
+pub use driver::{Entered, HipEvent, HipStream, leave_captures_alone};
 pub use error::{HipError, Tried};
 pub use function::HipFunction;
 pub use graph::HipGraph;

@@ -1,8 +1,9 @@
 //! Where the runtime comes from.
 
 use std::env;
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_void};
 use std::mem::ManuallyDrop;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use crate::error::{HipError, Tried};
@@ -18,8 +19,25 @@ pub const LIBRARY_VARIABLE: &str = "XSCHED_HIP_LIB";
 const NAMES: [&str; 4] =
     ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 
+/// A function by which HIP's interposer is known. It answers the path of the runtime behind it.
+const OF_INTERPOSER: &CStr = c"xsched_shim_hip";
+
 /// A function by which a runtime is known that is loaded already.
 const OF_RUNTIME: &CStr = c"hipRuntimeGetVersion";
+
+/// The path of the runtime behind an interposer, if the process has one.
+fn behind_interposer() -> Option<OsString> {
+    let there = loaded::symbol(OF_INTERPOSER, std::ptr::null())?;
+    // SAFETY: no other library has a function of this name, which answers a text that ends with
+    // zero and stays, or null.
+    let path = unsafe {
+        let ask =
+            std::mem::transmute::<*mut c_void, extern "C" fn() -> *const c_char>(there.address);
+        let path = ask();
+        (!path.is_null()).then(|| CStr::from_ptr(path))?
+    };
+    Some(OsStr::from_bytes(path.to_bytes()).to_owned())
+}
 
 /// HIP's runtime, loaded, with its functions looked up once.
 ///
@@ -34,8 +52,9 @@ pub struct HipLibrary {
 
 impl HipLibrary {
     /// Takes what [`LIBRARY_VARIABLE`] names, or else the runtime that the process has loaded,
-    /// under whatever name, since its streams are of that; or else loads the first of
-    /// `libamdhip64.so.7`, `.so.6`, `.so.5` and `.so` that the system's loader finds.
+    /// under whatever name, since its streams are of that, and the one behind an interposer; or
+    /// else loads the first of `libamdhip64.so.7`, `.so.6`, `.so.5` and `.so` that the system's
+    /// loader finds.
     ///
     /// If several are loaded, the one that the program links or that is loaded for all counts, then
     /// the one that was loaded first.
@@ -54,6 +73,10 @@ impl HipLibrary {
                 }
                 other => other,
             });
+        }
+        if let Some(path) = behind_interposer() {
+            // SAFETY: the interposer has opened it as HIP's runtime.
+            return unsafe { Self::open(&path) };
         }
         if let Some(there) = loaded::symbol(OF_RUNTIME, std::ptr::null()) {
             // SAFETY: it is loaded, and has a function that only HIP's runtime has.

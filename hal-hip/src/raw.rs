@@ -263,6 +263,7 @@ table! {
         );
         fn hipStreamBeginCapture(stream: Handle, mode: c_uint);
         fn hipStreamEndCapture(stream: Handle, graph: *mut Handle);
+        fn hipThreadExchangeStreamCaptureMode(mode: *mut c_uint);
         fn hipGraphInstantiate(
             exec: *mut Handle,
             graph: Handle,

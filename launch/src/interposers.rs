@@ -6,8 +6,16 @@ use std::path::{Path, PathBuf};
 
 use crate::LaunchError;
 
-/// The interposers, in the order in which they are preloaded.
-pub const INTERPOSERS: [&str; 1] = ["libshimcuda.so"];
+/// The interposers, in the order in which they are preloaded, and the libraries by which HIP's gets
+/// the names of its runtime.
+pub const INTERPOSERS: [&str; 6] = [
+    "libshimcuda.so",
+    "libshimhip.so",
+    "libamdhip64.so.7",
+    "libamdhip64.so.6",
+    "libamdhip64.so.5",
+    "libamdhip64.so",
+];
 /// What they launch through. They look for it beside them, and in the folder above.
 pub const LIBRARY: &str = "libpreempt.so";
 /// The variable that names what the loader is to load first.

@@ -1,6 +1,6 @@
 //! Streams of GPUs.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{OsStr, c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
@@ -18,6 +18,10 @@ use crate::command::{Command, Does};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
+
+/// The default stream of HIP's device 0 is known by this number, which is no stream's address, and
+/// that of device 1 by the next.
+const HIP_DEFAULT_STREAMS: usize = 16;
 
 /// A device of the runtime, with what is below it.
 #[derive(Debug)]
@@ -87,16 +91,23 @@ impl HipDevices {
         runtime: &Runtime,
         stream: *mut c_void,
     ) -> Answer<Box<dyn Hardware>> {
-        let address = checked_address(stream)?;
+        checked_address(stream)?;
+        // SAFETY: as the caller promises.
+        unsafe { self.queue_of_any(runtime, stream) }
+    }
+
+    /// A hardware queue on a stream, or, for null, on the default stream of this thread's device.
+    ///
+    /// # Safety
+    /// As [`HipDevices::queue`].
+    pub(crate) unsafe fn queue_of_any(
+        &self,
+        runtime: &Runtime,
+        stream: *mut c_void,
+    ) -> Answer<Box<dyn Hardware>> {
+        let address = self.address(stream)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let library = match &known.library {
-            Some(library) => Arc::clone(library),
-            None => {
-                let found = HipLibrary::find();
-                let found = found.map_err(|error| Refusal::hardware(error.to_string()))?;
-                Arc::clone(known.library.insert(found))
-            }
-        };
+        let library = known.library()?;
         // SAFETY: as the caller promises.
         let ordinal = unsafe { hip_device(&library, stream) }?;
         let pair = match known.all.iter().find(|(at, _)| *at == ordinal) {
@@ -111,16 +122,61 @@ impl HipDevices {
         drop(known);
         pair.queue(HipStream::from_raw(stream), address, self.spacing_us)
     }
+
+    /// What a stream is found by; for null it stands for this thread's device.
+    pub(crate) fn address(&self, stream: *mut c_void) -> Answer<usize> {
+        if !stream.is_null() {
+            return checked_address(stream);
+        }
+        let library = self.known.lock().unwrap_or_else(PoisonError::into_inner).library()?;
+        // SAFETY: null is allowed.
+        let ordinal = unsafe { hip_device(&library, stream) }?;
+        Ok(HIP_DEFAULT_STREAMS + ordinal as usize)
+    }
+
+    /// Has the runtime be the library at this path, unless one was used before.
+    ///
+    /// # Safety
+    /// It is HIP's runtime.
+    pub(crate) unsafe fn load_from(&self, path: &OsStr) -> Answer {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.library.is_none() {
+            // SAFETY: as the caller promises.
+            let opened = unsafe { HipLibrary::open(path) };
+            known.library = Some(opened.map_err(|error| Refusal::hardware(error.to_string()))?);
+        }
+        Ok(())
+    }
+
+    /// Forgets the device with this number, which its queues have left.
+    pub(crate) fn forget(&self, ordinal: u32) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = known.all.extract_if(.., |(at, _)| *at == ordinal).collect();
+        drop(known);
+        drop(gone);
+    }
 }
 
-/// The number of the stream's device; where HIP is too old to say, of this thread's.
+impl HipKnown {
+    /// The runtime, which is looked for if none was used before.
+    fn library(&mut self) -> Answer<Arc<HipLibrary>> {
+        if let Some(library) = &self.library {
+            return Ok(Arc::clone(library));
+        }
+        let found = HipLibrary::find().map_err(|error| Refusal::hardware(error.to_string()))?;
+        Ok(Arc::clone(self.library.insert(found)))
+    }
+}
+
+/// The number of the stream's device; of this thread's for null, and where HIP is too old to say.
 ///
 /// # Safety
-/// The stream is alive.
+/// The stream is alive, or null.
 unsafe fn hip_device(library: &HipLibrary, stream: *mut c_void) -> Answer<u32> {
     let table = library.table();
     let mut device: c_int = 0;
-    let (call, code) = match table.hipStreamGetDevice {
+    let get = table.hipStreamGetDevice.filter(|_| !stream.is_null());
+    let (call, code) = match get {
         // SAFETY: the stream is alive, and the number may be written to.
         Some(get) => ("hipStreamGetDevice", unsafe { get(stream, &raw mut device) }),
         // SAFETY: the number may be written to.

@@ -58,7 +58,13 @@ fn nothing_is_missing() -> Result<()> {
     let more =
         ["hal-cuda/src", "hal-hip/src", "hal-kfd/src", "python/xsched", "sim/src", "lab/src"];
     // For tests and models, and the beginning of names in what a report keeps.
-    let known = ["XSCHED_MUTANT", "XSCHED_LOOM_LONG", "XSCHED_EMULATED_KFD", "XSCHED_"];
+    let known = [
+        "XSCHED_MUTANT",
+        "XSCHED_LOOM_LONG",
+        "XSCHED_EMULATED_KFD",
+        "XSCHED_EMULATED_DEVICES",
+        "XSCHED_",
+    ];
     for folder in product.into_iter().chain(more) {
         for literal in sources(folder)?.split('"').filter(|text| text.starts_with("XSCHED_")) {
             let name =

@@ -31,7 +31,7 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 28] = [
+const PARTS: [Part; 29] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("metrics", metrics::reference),
@@ -39,6 +39,7 @@ const PARTS: [Part; 28] = [
     ("c-program", interfaces::c_program),
     ("python", interfaces::python),
     ("cuda-functions", functions::cuda),
+    ("hip-functions", functions::hip),
     ("scenario-keys", scenarios::keys),
     ("conformance", suite::checks),
     ("models", models::reference),

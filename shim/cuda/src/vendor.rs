@@ -46,7 +46,9 @@ pub(crate) static VENDOR: Vendor = Vendor {
         vendor: "CUDA",
         advice: "install NVIDIA's driver",
         variable: "XSCHED_CUDA_DRIVER",
-        soname: "libcuda.so.1",
+        sonames: &["libcuda.so.1"],
+        // What their files say leads to stubs for linking.
+        comes_with_programs: false,
         folders: &FOLDERS,
         marker: c"xsched_shim_cuda",
         lacking: not_found,
@@ -58,6 +60,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
         device: current_device,
         is_captured,
         exchange_mode,
+        last_error: None,
     },
     preempt: Preempt {
         library: c"xsched_private_cuda_driver",
@@ -110,8 +113,9 @@ fn priority(stream: Address) -> c_int {
     if code == 0 { priority } else { 0 }
 }
 
-/// The device of the context that is current on this thread; −1 if there is none.
-fn current_device() -> c_int {
+/// The device of the context that is current on this thread, which is that of its streams; −1 if
+/// there is none.
+fn current_device(_stream: Address) -> c_int {
     let mut device = -1;
     let code = real!(c"cuCtxGetDevice", (&raw mut device): (*mut c_int));
     if code == 0 { device } else { -1 }

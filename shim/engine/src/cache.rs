@@ -3,6 +3,7 @@
 //! The format is glibc's "1.1": a head, entries with a SONAME and a path each, and the texts. Older
 //! files have another table before it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
@@ -17,8 +18,9 @@ const ENTRY: usize = 24;
 const X86_64: u32 = 0x0303;
 
 /// The paths for a SONAME, best first.
-pub(crate) fn find(soname: &str) -> Vec<PathBuf> {
-    fs::read(FILE).map(|bytes| read(&bytes, soname).unwrap_or_default()).unwrap_or_default()
+pub(crate) fn find(soname: &OsStr) -> Vec<PathBuf> {
+    let found = || read(&fs::read(FILE).ok()?, soname.to_str()?);
+    found().unwrap_or_default()
 }
 
 /// `None` if it is no cache.
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn this_machine_s_cache_knows_the_c_library() {
         if PathBuf::from(FILE).exists() {
-            assert!(!find("libc.so.6").is_empty());
+            assert!(!find(OsStr::new("libc.so.6")).is_empty());
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::errors::Kept;
 use crate::{Address, Code, driver, engine, streams};
 
 /// The capture mode in which nothing that a thread calls spoils a capture. CUDA and HIP have the
@@ -31,6 +32,12 @@ fn asks(stream: Address) -> bool {
     driver::opened().is_some_and(|driver| (driver.vendor().questions.is_captured)(stream))
 }
 
+/// The same, and the thread's last error stays.
+fn asks_aside(stream: Address) -> bool {
+    let _kept = Kept::now();
+    asks(stream)
+}
+
 /// Begins a capture of this stream by what `real` does.
 pub fn begin(stream: Address, real: impl FnOnce() -> Code) -> Code {
     // Before, so that no launch takes the stream for one that is not captured.
@@ -57,9 +64,9 @@ pub fn end(stream: Address, real: impl FnOnce() -> Code) -> Code {
     if !engine::is_on() {
         return real();
     }
-    let was = asks(stream);
+    let was = asks_aside(stream);
     let code = real();
-    if was && !asks(stream) {
+    if was && !asks_aside(stream) {
         // Another that was begun before this library looked may end here as well.
         let _ =
             BEGUN.fetch_update(Ordering::AcqRel, Ordering::Acquire, |begun| begun.checked_sub(1));

@@ -1,14 +1,13 @@
 //! The vendor's library, the driver: where it is, and the addresses of its functions.
 //!
 //! It is the library that the vendor's variable names, and no other if that is set. Else it is the
-//! first that can be opened by its SONAME in the folders of `LD_LIBRARY_PATH`, in the loader's
-//! cache, and in the vendor's folders. What a program's RPATH says does not count.
+//! first that can be opened where [`search`] says.
 //!
 //! It is opened by its absolute path, which the loader compares with what is loaded by device and
 //! inode, and not by SONAME. A candidate that is this library, or a copy of it, is known by the
 //! vendor's marker and passed over.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +17,7 @@ use once_cell::race::OnceBox;
 use crate::counts::{self, Calls};
 use crate::environment::variable;
 use crate::vendor::Vendor;
-use crate::{Address, Code, cache, engine};
+use crate::{Address, Code, engine, search};
 
 /// The driver, once it is open, for ever.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ static DRIVER: OnceBox<Driver> = OnceBox::new();
 /// The driver, which the first call opens; `None` if there is none.
 ///
 /// What several threads open at once is one library, so one [`Driver`] stays and the others go.
-pub(crate) fn get(vendor: &'static Vendor) -> Option<&'static Driver> {
+pub fn get(vendor: &'static Vendor) -> Option<&'static Driver> {
     if let Some(driver) = opened() {
         return Some(driver);
     }
@@ -122,7 +121,8 @@ impl Driver {
     }
 
     /// The library's file.
-    pub(crate) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -156,38 +156,31 @@ impl Driver {
 /// Opens the driver, or says why not.
 fn open(vendor: &'static Vendor) -> Result<Driver, String> {
     let library = &vendor.library;
-    let (soname, advice, named) = (library.soname, library.advice, library.variable);
-    let mut why = format!("no {soname} found; {advice}, or set {named}");
-    for candidate in candidates(vendor) {
-        // A path without links and from the root, so that the loader searches for nothing.
-        let path = match candidate.canonicalize() {
-            Ok(path) => path,
-            Err(error) if variable(named).is_some() => {
-                return Err(format!("{named} names {}: {error}", candidate.display()));
+    let opened = |path: PathBuf| match Library::open(&path, library.marker)? {
+        Some(opened) => Ok(Some(Driver::new(vendor, path, &opened))),
+        None => Ok(None),
+    };
+    let named = library.variable;
+    if let Some(path) = variable(named).map(PathBuf::from) {
+        let there = path.canonicalize();
+        let there = there.map_err(|error| format!("{named} names {}: {error}", path.display()))?;
+        return opened(there)?
+            .ok_or_else(|| format!("{} is an interposer, and no driver", path.display()));
+    }
+    let soname = library.sonames.first().map_or("library", |soname| soname);
+    let mut why = format!("no {soname} found; {}, or set {named}", library.advice);
+    for search in [search::loaded, search::candidates] {
+        for candidate in search(library) {
+            // A path without links and from the root, so that the loader searches for nothing.
+            let Ok(path) = candidate.canonicalize() else { continue };
+            match opened(path) {
+                Ok(Some(driver)) => return Ok(driver),
+                Ok(None) => {}
+                Err(error) => why = error,
             }
-            Err(_) => continue,
-        };
-        match Library::open(&path, library.marker) {
-            Ok(library) => return Ok(Driver::new(vendor, path, &library)),
-            Err(error) => why = error,
         }
     }
     Err(why)
-}
-
-/// Where the driver may be.
-fn candidates(vendor: &Vendor) -> Vec<PathBuf> {
-    let soname = vendor.library.soname;
-    if let Some(path) = variable(vendor.library.variable) {
-        return vec![path.into()];
-    }
-    let folders = variable("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = folders.as_bytes().split(|byte| b":;".contains(byte));
-    let folders = folders.filter(|folder| !folder.is_empty()).map(OsStr::from_bytes);
-    let from_loader =
-        folders.map(|folder| Path::new(folder).join(soname)).chain(cache::find(soname));
-    let others = vendor.library.folders.iter();
-    from_loader.chain(others.map(|folder| Path::new(folder).join(soname))).collect()
 }
 
 /// A library that stays open.
@@ -195,8 +188,8 @@ fn candidates(vendor: &Vendor) -> Vec<PathBuf> {
 struct Library(Address);
 
 impl Library {
-    /// Opens a library that is no interposer.
-    fn open(path: &Path, marker: &CStr) -> Result<Self, String> {
+    /// Opens a library; `None` if it is an interposer.
+    fn open(path: &Path, marker: &CStr) -> Result<Option<Self>, String> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         // SAFETY: the path ends with zero. What the library runs when it is loaded is the driver's.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -207,9 +200,9 @@ impl Library {
         if library.find(marker).is_some() {
             // SAFETY: it was opened just now, and nothing of it is in use.
             unsafe { libc::dlclose(handle) };
-            return Err(format!("{} is an interposer, and no driver", path.display()));
+            return Ok(None);
         }
-        Ok(library)
+        Ok(Some(library))
     }
 
     /// The address of what the library, or one that it needs, exports by this name.

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::counts::Reason;
 use crate::environment::variable;
+use crate::errors::{self, Kept};
 use crate::preempt::{ERROR_HARDWARE, ERROR_NOT_FOUND, Functions, SUCCESS, XResult};
 use crate::streams::{self, Key};
 use crate::{Address, Code, captures, counts, driver};
@@ -106,6 +107,8 @@ pub(crate) fn is_on() -> bool {
 /// While this lives, what this thread calls of the driver goes past, and spoils no capture.
 pub(crate) struct Inside {
     mode: c_int,
+    /// After the drop below.
+    _kept: Kept,
 }
 
 impl Inside {
@@ -114,7 +117,8 @@ impl Inside {
         if !is_on() || IS_INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true) {
             return None;
         }
-        Some(Self { mode: captures::exchange_mode(captures::RELAXED) })
+        let kept = Kept::now();
+        Some(Self { mode: captures::exchange_mode(captures::RELAXED), _kept: kept })
     }
 }
 
@@ -230,6 +234,11 @@ pub fn hardware_queue(handle: Address) -> u64 {
 
 /// Launches when it is the XQueue's turn.
 fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> Code) -> Code {
+    let real = || {
+        let code = real();
+        errors::noted();
+        code
+    };
     let mut call = Call { launch: Some(real), code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
     let answer = unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };

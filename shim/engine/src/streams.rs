@@ -97,7 +97,7 @@ fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
     } else if xq != 0 {
         set_priority(functions, xq, handle);
     }
-    let made = Queues { hwq, xq, device: device() };
+    let made = Queues { hwq, xq, device: device(handle) };
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     known.get_or_insert_default().insert(key, made);
     Some(made)
@@ -118,8 +118,8 @@ fn priority(stream: Address) -> c_int {
     driver::opened().map_or(0, |driver| (driver.vendor().questions.priority)(stream))
 }
 
-fn device() -> c_int {
-    driver::opened().map_or(-1, |driver| (driver.vendor().questions.device)())
+fn device(stream: Address) -> c_int {
+    driver::opened().map_or(-1, |driver| (driver.vendor().questions.device)(stream))
 }
 
 /// Forgets an XQueue that there is not any more.

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 
+use crate::errors::LastError;
 use crate::{Address, Code};
 
 /// What is done with a function; the list of functions explains the classes.
@@ -63,8 +64,10 @@ pub struct Library {
     pub advice: &'static str,
     /// The variable that names its file.
     pub variable: &'static str,
-    /// Its name for the loader.
-    pub soname: &'static str,
+    /// Its names for the loader, those that are tried first in front.
+    pub sonames: &'static [&'static str],
+    /// Whether programs bring it along, so that it is looked for as their files say.
+    pub comes_with_programs: bool,
     /// Where it is on distributions and in containers.
     pub folders: &'static [&'static str],
     /// The function that every interposer of this vendor exports, and no library does.
@@ -83,12 +86,14 @@ pub struct Questions {
     pub default_stream: fn() -> Option<usize>,
     /// A stream's priority; a lower number is more urgent.
     pub priority: fn(Address) -> c_int,
-    /// The device of this thread; −1 if there is none.
-    pub device: fn() -> c_int,
+    /// The device of a stream, or, for null, of this thread; −1 if there is none.
+    pub device: fn(Address) -> c_int,
     /// Whether a stream is being captured. If the library does not say, it is.
     pub is_captured: fn(Address) -> bool,
     /// Sets this thread's capture mode, and answers the one before.
     pub exchange_mode: fn(c_int) -> c_int,
+    /// The last error, if the library keeps one for each thread.
+    pub last_error: Option<LastError>,
 }
 
 /// The names of functions of `libpreempt.so`.

@@ -9,6 +9,7 @@ mod list;
 mod markdown;
 mod rust;
 mod types;
+mod versions;
 
 pub use entry::{Class, DefaultStream, Function, Parameter};
 pub use error::{Error, Problem};

@@ -23,6 +23,9 @@ impl List {
                 out.push_str(&section(group));
             }
         }
+        if self.left_out.prefixes.is_empty() {
+            return out;
+        }
         let reason = self.left_out.reason.split_whitespace().collect::<Vec<_>>().join(" ");
         let names = self.left_out.prefixes.iter().map(|prefix| format!("`{prefix}…`"));
         let names = names.collect::<Vec<_>>().join(", ");

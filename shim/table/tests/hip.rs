@@ -46,3 +46,10 @@ fn functions_have_the_versions_of_their_symbols() {
         assert_eq!(list.functions[index].since, Some(version), "{name}");
     }
 }
+
+#[test]
+fn the_version_script_defines_all_versions() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hip/versions.map");
+    let script = std::fs::read_to_string(path).expect("the script");
+    assert_eq!(script, list().version_script("hip_"), "write shim/hip/versions.map anew");
+}

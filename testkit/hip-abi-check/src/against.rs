@@ -66,6 +66,7 @@ macro_rules! compare_with {
                 hipStreamWriteValue32(_, _, _, _);
                 hipStreamBeginCapture(_, _);
                 hipStreamEndCapture(_, _);
+                hipThreadExchangeStreamCaptureMode(_);
                 hipGraphInstantiate(_, _, _, _, _);
                 hipGraphLaunch(_, _);
                 hipGraphDestroy(_);

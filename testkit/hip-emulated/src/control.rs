@@ -46,6 +46,10 @@ exports! {
         count.set(stream.launched().saturating_sub(done))
     }
 
+    fn xsched_emulated_calls(call: Text, count: Out<u64>) {
+        count.set(runtime().calls(&call.get()?))
+    }
+
     fn xsched_emulated_handles(count: Out<usize>) {
         count.set(runtime().handles())
     }

@@ -24,6 +24,9 @@
 //! * What is launched into a stream that is being captured becomes a graph: a row of kernels, fills
 //!   and copies, which runs in the ring of the stream that it is launched in. Nothing else can be
 //!   captured.
+//! * A capture spoils, by its mode and the thread's, when memory is allocated or freed, an event is
+//!   asked for or waited for, or a device is waited for.
+//! * The last error of a thread is that of its last call, as before HIP 7.
 //! * With `GPU_STREAMOPS_CP_WAIT=1` streams wait only for signal memory, of 8 bytes each.
 //!
 //! Not emulated: graphs that are no rows, managed and pooled memory, devices that reach each
@@ -33,7 +36,8 @@
 //!
 //! Are functions of the host, made known under a name by `xsched_emulated_register`. A module is
 //! loaded from the bytes of [`IMAGE`], and has all kernels that are known by then, and those of
-//! `hal-hip/kernels/spin.hip`, whose cycles are nanoseconds here. A kernel gets
+//! `hal-hip/kernels/spin.hip`, whose cycles are nanoseconds here, and `fill`, with an address, a
+//! value and a number of 32-bit words. A kernel gets
 //! the block of its arguments, as copied by the launch, and answers 0 or the error with which it
 //! fails.
 //!
@@ -44,11 +48,12 @@
 //! | function | what it does |
 //! |---|---|
 //! | `register(name, kernel, sizes, count)` | makes a kernel and its arguments' sizes known |
-//! | `devices(count)` | sets how many devices there are, up to 256; 1 at first |
+//! | `devices(count)` | sets how many devices there are, up to 256; at first `XSCHED_EMULATED_DEVICES`, or 1 |
 //! | `fail(call, code, times)` | the next so many calls of a function answer an error |
 //! | `lose(device, code)` | loses a device, as a kernel would that fails |
 //! | `capture(stream, status)` | what `hipStreamIsCapturing` answers |
 //! | `in_flight(stream, count)` | writes how many commands were launched and are not done |
+//! | `calls(function, count)` | writes how often a function of HIP's was called |
 //! | `handles(count)` | writes how many streams, events, modules and graphs are alive |
 #![allow(unsafe_code, non_snake_case)]
 

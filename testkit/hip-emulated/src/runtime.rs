@@ -1,13 +1,14 @@
 //! What there is once per process: devices, handles, kernels, and errors on demand.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::env;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, NO_DEVICE};
-use xsched_emulated_device::{Device, Event, Graph, Handles, Kind, Memory, Stream, Work};
+use xsched_emulated_device::{Device, Event, Graph, Handles, Kind, Memory, Place, Stream, Work};
 
 use crate::kfd::Queue;
 
@@ -69,16 +70,22 @@ struct Tables {
     kernels: HashMap<String, Known>,
     /// Errors on demand: by the call, the answer and how often.
     failures: HashMap<String, (u32, u32)>,
+    /// The names of kernels by the functions that stand for them in programs.
+    stubs: HashMap<usize, String>,
+    /// How often functions were called.
+    calls: HashMap<&'static str, u64>,
 }
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     crate::kfd::start();
     let rings = env::var("GPU_MAX_HW_QUEUES").ok();
     let rings = rings.and_then(|text| text.trim().parse::<usize>().ok()).unwrap_or(4).max(1);
+    let visible = env::var("XSCHED_EMULATED_DEVICES").ok();
+    let visible = visible.and_then(|text| text.trim().parse().ok()).unwrap_or(1);
     let devices = (0..DEVICES_MAX).map(|ordinal| Device::new(ordinal, rings, Queue::create));
     Runtime {
         devices: devices.collect(),
-        visible: AtomicU32::new(1),
+        visible: AtomicU32::new(visible.min(DEVICES_MAX)),
         memory: Memory::default(),
         objects: Handles::default(),
         tables: Mutex::default(),
@@ -101,6 +108,41 @@ pub(crate) fn launch(stream: &Arc<Stream>, kind: Kind, work: Work) -> Answer {
 
 thread_local! {
     static CURRENT: Cell<u32> = const { Cell::new(0) };
+    /// Default streams of this thread, by their devices.
+    static STREAMS: RefCell<HashMap<u32, PerThread>> = RefCell::new(HashMap::new());
+}
+
+/// `hipStreamPerThread`.
+const PER_THREAD: usize = 2;
+
+/// A thread's default stream, which ends with it.
+#[derive(Debug)]
+struct PerThread(Arc<Stream>);
+
+impl Drop for PerThread {
+    fn drop(&mut self) {
+        self.0.device.close_stream(&self.0);
+    }
+}
+
+/// The handle of a stream whose null is the default stream of the thread.
+pub(crate) fn of_thread(stream: usize) -> usize {
+    if stream == 0 { PER_THREAD } else { stream }
+}
+
+fn stream_of_thread(device: &'static Device) -> Answer<Arc<Stream>> {
+    STREAMS.with_borrow_mut(|streams| match streams.entry(device.ordinal) {
+        Entry::Occupied(there) => Ok(Arc::clone(&there.get().0)),
+        Entry::Vacant(place) => {
+            let made = device.open_stream(0, 0, Place::Shared)?;
+            Ok(Arc::clone(&place.insert(PerThread(made)).0))
+        }
+    })
+}
+
+/// A kernel that this library has.
+fn builtin(name: &str) -> Option<Known> {
+    crate::spin::known(name).or_else(|| crate::work::known(name))
 }
 
 impl Runtime {
@@ -151,10 +193,13 @@ impl Runtime {
         self.objects.count(|object| !matches!(object, Object::Function(_)))
     }
 
-    /// A stream by its handle; 0 and 1 are the current device's default stream.
+    /// A stream by its handle; 0 and 1 are the current device's default stream, 2 is the thread's.
     pub(crate) fn stream(&'static self, handle: usize) -> Answer<Arc<Stream>> {
         if handle <= 1 {
             return self.current()?.default_stream();
+        }
+        if handle == PER_THREAD {
+            return stream_of_thread(self.current()?);
         }
         match self.object(handle)? {
             Object::Stream(stream) => Ok(stream),
@@ -205,8 +250,7 @@ impl Runtime {
         name: &str,
     ) -> Option<usize> {
         let registered = self.tables().kernels.get(name).cloned();
-        let known =
-            registered.or_else(|| crate::spin::known(name)).or_else(|| crate::work::known(name))?;
+        let known = registered.or_else(|| builtin(name))?;
         Some(self.add(Object::Function(Function { device, known, module })))
     }
 
@@ -217,7 +261,42 @@ impl Runtime {
     /// A kernel by its function.
     pub(crate) fn kernel_at(&self, address: usize) -> Option<Known> {
         let tables = self.tables();
-        tables.kernels.values().find(|known| known.kernel as usize == address).cloned()
+        let name = tables.stubs.get(&address);
+        let known =
+            name.and_then(|name| tables.kernels.get(name).cloned().or_else(|| builtin(name)));
+        let of_itself = || tables.kernels.values().find(|known| known.kernel as usize == address);
+        known.or_else(|| of_itself().cloned())
+    }
+
+    /// A function of a program stands for the kernel of this name.
+    pub(crate) fn add_stub(&self, host: usize, name: String) {
+        self.tables().stubs.insert(host, name);
+    }
+
+    /// Counts a call.
+    pub(crate) fn count(&self, call: &'static str) {
+        *self.tables().calls.entry(call).or_default() += 1;
+    }
+
+    pub(crate) fn calls(&self, call: &str) -> u64 {
+        self.tables().calls.get(call).copied().unwrap_or(0)
+    }
+
+    /// Ends what a device has, once it has run.
+    pub(crate) fn reset(&self, device: &'static Device) {
+        device.synchronize();
+        let of = |object: &Object| match object {
+            Object::Stream(stream) => stream.device.ordinal,
+            Object::Event(event) => event.device.ordinal,
+            Object::Module(module) => module.ordinal,
+            Object::Function(function) => function.device.ordinal,
+            Object::Graph(graph) | Object::Exec(graph) => graph.device.ordinal,
+        };
+        for object in self.objects.retain(|object| of(object) != device.ordinal) {
+            if let Object::Stream(stream) = object {
+                device.close_stream(&stream);
+            }
+        }
     }
 
     pub(crate) fn fail(&self, call: String, code: u32, times: u32) {

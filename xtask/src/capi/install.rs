@@ -18,16 +18,13 @@ use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir};
 
 /// The libraries, those that others need first.
-pub const LIBRARIES: [&str; 6] = ["preempt", "halhost", "halhip", "halcuda", "shimhost", "shimhip"];
+pub const LIBRARIES: [&str; 5] = ["preempt", "halhost", "halhip", "halcuda", "shimhost"];
 /// The packages that they are of.
-const PACKAGES: [&str; 6] = [
-    "xsched-capi",
-    "xsched-halhost-c",
-    "xsched-halhip-c",
-    "xsched-halcuda-c",
-    "xsched-shimhost",
-    "xsched-shimhip",
-];
+const PACKAGES: [&str; 5] =
+    ["xsched-capi", "xsched-halhost-c", "xsched-halhip-c", "xsched-halcuda-c", "xsched-shimhost"];
+/// The names of HIP's runtime.
+pub const NAMES_OF_HIP: [&str; 4] =
+    ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 /// The system's libraries that Rust's standard library needs.
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 /// Folders below `capi`, and where their files go.
@@ -63,8 +60,18 @@ pub fn run(options: &Options) -> Result<()> {
     for name in LIBRARIES {
         link(name, &lib)?;
     }
-    // CUDA's interposer has the name of CUDA's driver, and `ldconfig` must not find it.
-    build("xsched-shim-cuda", "libshimcuda.so", &lib.join("xsched"))?;
+    // Some have the names of vendors' libraries, and `ldconfig` must not find them.
+    let folder = lib.join("xsched");
+    for vendor in ["cuda", "hip"] {
+        build(&format!("xsched-shim-{vendor}"), &format!("libshim{vendor}.so"), &folder)?;
+    }
+    names_of_hip(&folder)?;
+    // Where it was, for programs that are linked with it or have it preloaded by this path.
+    let old = lib.join("libshimhip.so");
+    if old.symlink_metadata().is_ok() {
+        fs::remove_file(&old)?;
+    }
+    std::os::unix::fs::symlink("xsched/libshimhip.so", &old)?;
     build("xsched-cli", "xsched", &options.prefix.join("bin"))?;
     for (from, to) in FOLDERS {
         copy(&root().join("capi").join(from), &options.prefix.join(to))?;
@@ -120,6 +127,20 @@ fn build(package: &str, file: &str, folder: &Path) -> Result<()> {
     let mut strip = Command::new("strip");
     strip.arg("--strip-debug").arg("-o").arg(folder.join(file));
     run_command(strip.arg(target_dir().join("release").join(file)))
+}
+
+/// Links the libraries that have the names of HIP's runtime and the versions of its symbols, and
+/// need the interposer in the folder.
+fn names_of_hip(folder: &Path) -> Result<()> {
+    let mut script = OsString::from("-Wl,--version-script=");
+    script.push(root().join("shim/hip/versions.map"));
+    for name in NAMES_OF_HIP {
+        let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        command.args(["-shared", "-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", "-o"]);
+        command.arg(folder.join(name)).arg(format!("-Wl,-soname,{name}")).arg(&script);
+        run_command(command.arg(folder.join("libshimhip.so")))?;
+    }
+    Ok(())
 }
 
 /// Builds the extension module, and puts the package for Python in a folder. It finds the libraries

@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int};
 use xsched_emulated_device::Device;
 use xsched_emulated_device::code::{Answer, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE};
 
+use super::streams::check_safe;
 use super::{Out, exports, write_text};
 use crate::runtime::{PRIORITIES, runtime};
 
@@ -86,8 +87,14 @@ exports! {
         greatest.set(PRIORITIES.1)
     }
 
+    fn hipDeviceReset() {
+        runtime().reset(runtime().current()?);
+        Ok(())
+    }
+
     fn hipDeviceSynchronize() {
         let device = runtime().current()?;
+        check_safe(device)?;
         device.synchronize();
         device.check()
     }

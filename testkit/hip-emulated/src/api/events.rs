@@ -5,6 +5,7 @@ use std::sync::Arc;
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
 use xsched_emulated_device::{Event, Kind, Work, await_condition};
 
+use super::streams::check_safe;
 use super::{Out, exports};
 use crate::runtime::{Object, launch, runtime};
 
@@ -54,6 +55,7 @@ exports! {
 
     fn hipEventQuery(event: usize) {
         let event = runtime().event(event)?;
+        check_safe(event.device)?;
         // One that was never recorded has completed.
         let pending = event.last().is_some_and(|record| record.time_ns().is_none());
         event.device.check()?;
@@ -62,6 +64,7 @@ exports! {
 
     fn hipEventSynchronize(event: usize) {
         let event = runtime().event(event)?;
+        check_safe(event.device)?;
         let lost = || event.device.error().is_some();
         if let Some(record) = event.last() {
             await_condition(|| lost() || record.time_ns().is_some());

@@ -28,6 +28,11 @@ exports! {
         exec.set(runtime().add(Object::Exec(graph)))
     }
 
+    fn hipGraphInstantiateWithFlags(exec: Out<usize>, graph: usize, _flags: u64) {
+        let graph = runtime().graph(graph)?;
+        exec.set(runtime().add(Object::Exec(graph)))
+    }
+
     fn hipGraphLaunch(exec: usize, stream: usize) {
         let (exec, stream) = (runtime().exec(exec)?, runtime().stream(stream)?);
         if exec.device.ordinal != stream.device.ordinal {

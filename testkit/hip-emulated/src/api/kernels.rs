@@ -10,7 +10,7 @@ use xsched_emulated_device::{Kind, Work};
 
 use super::{In, Out, Text, exports};
 use crate::IMAGE;
-use crate::runtime::{Known, Object, launch, runtime};
+use crate::runtime::{Known, Object, launch, of_thread, runtime};
 
 /// `HIP_LAUNCH_PARAM_END`.
 const LAUNCH_END: usize = 3;
@@ -19,7 +19,7 @@ const BLOCK_MAX: u32 = 1_024;
 /// HIP's `dim3`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct Dim3 {
+pub(super) struct Dim3 {
     x: u32,
     y: u32,
     z: u32,
@@ -34,6 +34,45 @@ fn check_shape(grid: Dim3, block: Dim3) -> Answer {
 fn work(known: &Known, block: Box<[u64]>) -> Work {
     let kernel = known.kernel;
     Work::Kernel(Arc::new(move || kernel(block.as_ptr().cast())))
+}
+
+/// HIP's `hipLaunchConfig_t`, and `HIP_LAUNCH_CONFIG`, which has a smaller number in the place of
+/// the bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Config {
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: usize,
+    stream: usize,
+    attributes: usize,
+    count: u32,
+}
+
+/// Launches the kernel that a function of the program stands for.
+fn launch_at(
+    kernel: usize,
+    grid: Dim3,
+    block: Dim3,
+    parameters: In<*const u8>,
+    stream: usize,
+) -> Answer {
+    let stream = runtime().stream(stream)?;
+    check_shape(grid, block)?;
+    // hipErrorInvalidDeviceFunction.
+    let known = runtime().kernel_at(kernel).ok_or(98_u32)?;
+    stream.launch(Kind::Kernel, work(&known, gather(&known.sizes, parameters)?))
+}
+
+/// Launches between two events, where they are not 0.
+fn between(stream: usize, start: usize, stop: usize, launch: impl FnOnce() -> Answer) -> Answer {
+    let record = |event| match event {
+        0 => Ok(()),
+        event => runtime().stream(stream)?.record(&*runtime().event(event)?),
+    };
+    record(start)?;
+    launch()?;
+    record(stop)
 }
 
 exports! {
@@ -125,16 +164,103 @@ exports! {
         _shared_bytes: usize,
         stream: usize,
     ) {
-        let stream = runtime().stream(stream)?;
-        check_shape(grid, block)?;
-        // hipErrorInvalidDeviceFunction.
-        let known = runtime().kernel_at(kernel).ok_or(98_u32)?;
+        launch_at(kernel, grid, block, parameters, stream)
+    }
+
+    fn hipLaunchKernel_spt(
+        kernel: usize,
+        grid: Dim3,
+        block: Dim3,
+        parameters: In<*const u8>,
+        _shared_bytes: usize,
+        stream: usize,
+    ) {
+        launch_at(kernel, grid, block, parameters, of_thread(stream))
+    }
+
+    fn hipExtLaunchKernel(
+        kernel: usize,
+        grid: Dim3,
+        block: Dim3,
+        parameters: In<*const u8>,
+        _shared_bytes: usize,
+        stream: usize,
+        start: usize,
+        stop: usize,
+        _flags: i32,
+    ) {
+        between(stream, start, stop, || launch_at(kernel, grid, block, parameters, stream))
+    }
+
+    fn hipExtModuleLaunchKernel(
+        function: usize,
+        items_x: u32,
+        items_y: u32,
+        items_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        _shared_bytes: usize,
+        stream: usize,
+        parameters: In<*const u8>,
+        _extra: usize,
+        start: usize,
+        stop: usize,
+        _flags: u32,
+    ) {
+        let known = runtime().function(function)?.known;
+        check_shape(
+            Dim3 { x: items_x, y: items_y, z: items_z },
+            Dim3 { x: block_x, y: block_y, z: block_z },
+        )?;
+        let block = gather(&known.sizes, parameters)?;
+        between(stream, start, stop, || {
+            runtime().stream(stream)?.launch(Kind::Kernel, work(&known, block))
+        })
+    }
+
+    fn hipLaunchCooperativeKernel(
+        kernel: usize,
+        grid: Dim3,
+        block: Dim3,
+        parameters: In<*const u8>,
+        _shared_bytes: u32,
+        stream: usize,
+    ) {
+        launch_at(kernel, grid, block, parameters, stream)
+    }
+
+    fn hipLaunchKernelExC(config: In<Config>, kernel: usize, parameters: In<*const u8>) {
+        let config = config.get()?;
+        launch_at(kernel, config.grid, config.block, parameters, config.stream)
+    }
+
+    fn hipDrvLaunchKernelEx(
+        config: In<Config>,
+        function: usize,
+        parameters: In<*const u8>,
+        _extra: usize,
+    ) {
+        let (config, known) = (config.get()?, runtime().function(function)?.known);
+        check_shape(config.grid, config.block)?;
+        let stream = runtime().stream(config.stream)?;
         stream.launch(Kind::Kernel, work(&known, gather(&known.sizes, parameters)?))
     }
 
     fn hipLaunchHostFunc(stream: usize, function: Option<extern "C" fn(usize)>, data: usize) {
         let function = function.ok_or(INVALID_VALUE)?;
         let call = Work::Call(Arc::new(move || function(data)));
+        launch(&runtime().stream(stream)?, Kind::Call, call)
+    }
+
+    fn hipStreamAddCallback(
+        stream: usize,
+        function: Option<extern "C" fn(usize, u32, usize)>,
+        data: usize,
+        flags: u32,
+    ) {
+        let function = function.filter(|_| flags == 0).ok_or(INVALID_VALUE)?;
+        let call = Work::Call(Arc::new(move || function(stream, 0, data)));
         launch(&runtime().stream(stream)?, Kind::Call, call)
     }
 }

@@ -1,10 +1,13 @@
 //! Memory, and commands that fill and copy it.
 
 use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use xsched_emulated_device::code::{Answer, INVALID_VALUE};
-use xsched_emulated_device::{Device, Kind as Command, MemoryKind as Kind, Work};
+use xsched_emulated_device::{Device, Kind as Command, MemoryKind as Kind, Work, word32};
 
+use super::streams::check_safe;
 use super::{Out, exports};
 use crate::runtime::runtime;
 
@@ -28,6 +31,7 @@ fn free(memory: usize, kinds: &[Kind]) -> Answer {
     if !runtime().memory.starts(memory, kinds) {
         return Err(INVALID_VALUE);
     }
+    check_safe(runtime().current()?)?;
     synchronize_all();
     runtime().memory.free(memory, kinds)
 }
@@ -54,6 +58,7 @@ fn copy(to: usize, from: usize, bytes: usize) -> Answer<Work> {
 
 exports! {
     fn hipMalloc(memory: Out<usize>, bytes: usize) {
+        check_safe(runtime().current()?)?;
         allocate(memory, bytes, Kind::Device)
     }
 
@@ -75,6 +80,7 @@ exports! {
         if flags & !HOST_FLAGS != 0 {
             return Err(INVALID_VALUE);
         }
+        check_safe(runtime().current()?)?;
         allocate(memory, bytes, Kind::Host)
     }
 
@@ -112,6 +118,50 @@ exports! {
             return Err(21);
         }
         stream.launch(Command::Copy, copy(to, from, bytes)?)
+    }
+
+    fn hipMemsetD32Async(to: usize, value: c_int, count: usize, stream: usize) {
+        let stream = runtime().stream(stream)?;
+        runtime().memory.kind(to, count * 4).ok_or(INVALID_VALUE)?;
+        let fill = move || {
+            for word in 0..count {
+                word32(to + 4 * word).store(value.cast_unsigned(), Ordering::Relaxed);
+            }
+        };
+        stream.launch(Command::Fill, Work::Short(Arc::new(fill)))
+    }
+
+    fn hipMemset(to: usize, value: c_int, bytes: usize) {
+        let stream = runtime().stream(0)?;
+        runtime().memory.kind(to, bytes).ok_or(INVALID_VALUE)?;
+        stream.launch(Command::Fill, Work::fill(to, value as u8, bytes))
+    }
+
+    fn hipMemcpyWithStream(to: usize, from: usize, bytes: usize, kind: u32, stream: usize) {
+        if kind > 4 {
+            return Err(21);
+        }
+        let stream = runtime().stream(stream)?;
+        stream.launch(Command::Copy, copy(to, from, bytes)?)?;
+        stream.synchronize();
+        stream.device.check()
+    }
+
+    fn hipMallocAsync(memory: Out<usize>, bytes: usize, stream: usize) {
+        let stream = runtime().stream(stream)?;
+        allocate(memory, bytes, Kind::Device)?;
+        stream.launch(Command::Allocate, Work::Nothing)
+    }
+
+    fn hipFreeAsync(memory: usize, stream: usize) {
+        let stream = runtime().stream(stream)?;
+        if !runtime().memory.starts(memory, &[Kind::Device]) {
+            return Err(INVALID_VALUE);
+        }
+        stream.launch(Command::Free, Work::Short(Arc::new(move || {
+            // It is known, as was just seen.
+            let _ = runtime().memory.free(memory, &[Kind::Device]);
+        })))
     }
 
     fn hipMemcpy(to: usize, from: usize, bytes: usize, kind: u32) {

@@ -1,10 +1,13 @@
 //! HIP's functions, by their own names.
 
+mod addresses;
 mod devices;
+mod errors;
 mod events;
 mod graphs;
 mod kernels;
 mod memory;
+mod programs;
 mod streams;
 
 pub(crate) use xsched_emulated_device::c::{In, Out, Text, write_text};
@@ -26,6 +29,11 @@ macro_rules! exports {
 pub(crate) use exports;
 
 /// What a function answers.
-pub(crate) fn answer(name: &str, body: impl FnOnce() -> Answer) -> u32 {
-    runtime().demanded(name).and_then(|()| body()).err().unwrap_or(SUCCESS)
+pub(crate) fn answer(name: &'static str, body: impl FnOnce() -> Answer) -> u32 {
+    runtime().count(name);
+    let code = runtime().demanded(name).and_then(|()| body()).err().unwrap_or(SUCCESS);
+    if !name.starts_with("xsched_") {
+        errors::note(code);
+    }
+    code
 }

@@ -1,20 +1,44 @@
 //! Streams, and their waits for words and events.
 
+use std::cell::Cell;
 use std::env;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
+use std::thread;
 
-use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
+use xsched_emulated_device::code::{
+    Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY, STREAM_CAPTURE_UNSUPPORTED,
+};
 use xsched_emulated_device::{
-    Compare, Kind as Command, MemoryKind as Kind, NON_BLOCKING, Place, Stream, Work, word32,
+    Compare, Device, Kind as Command, MemoryKind as Kind, NON_BLOCKING, Place, Stream, Work, word32,
 };
 
 use super::{In, Out, exports};
-use crate::runtime::{Object, PRIORITIES, launch, runtime};
+use crate::runtime::{Object, PRIORITIES, launch, of_thread, runtime};
 
-/// A capture that any thread may end.
+/// Modes of captures: all threads must not do what a capture forbids, and none.
+const GLOBAL: u32 = 0;
 const RELAXED: u32 = 2;
+
+thread_local! {
+    /// What this thread heeds.
+    static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
+}
+
+/// Fails, and spoils the captures, if one forbids this thread what is not safe while it is under
+/// way.
+pub(super) fn check_safe(device: &Device) -> Answer {
+    let (mode, here) = (MODE.get(), thread::current().id());
+    let mut captures = device.captures(false);
+    captures.retain(|capture| match (mode, capture.mode) {
+        (RELAXED, _) | (_, RELAXED) => false,
+        (GLOBAL, GLOBAL) => true,
+        _ => capture.thread == here,
+    });
+    captures.iter().for_each(|capture| capture.spoil());
+    if captures.is_empty() { Ok(()) } else { Err(STREAM_CAPTURE_UNSUPPORTED) }
+}
 
 /// Whether streams wait for signal memory only.
 static SIGNALS_ONLY: LazyLock<bool> = LazyLock::new(|| {
@@ -43,6 +67,13 @@ fn check_word(word: usize) -> Answer {
     }
 }
 
+fn synchronize(stream: usize) -> Answer {
+    let stream = runtime().stream(stream)?;
+    stream.check_not_captured()?;
+    stream.synchronize();
+    stream.device.check()
+}
+
 fn query(stream: &Arc<Stream>) -> Answer {
     stream.device.check()?;
     if stream.done() < stream.launched() { Err(NOT_READY) } else { Ok(()) }
@@ -67,7 +98,7 @@ exports! {
     }
 
     fn hipStreamDestroy(stream: usize) {
-        if stream <= 1 {
+        if stream <= 2 {
             return Err(INVALID_HANDLE);
         }
         let object = runtime().stream(stream)?;
@@ -79,10 +110,11 @@ exports! {
     }
 
     fn hipStreamSynchronize(stream: usize) {
-        let stream = runtime().stream(stream)?;
-        stream.check_not_captured()?;
-        stream.synchronize();
-        stream.device.check()
+        synchronize(stream)
+    }
+
+    fn hipStreamSynchronize_spt(stream: usize) {
+        synchronize(of_thread(stream))
     }
 
     fn hipStreamQuery(stream: usize) {
@@ -106,11 +138,18 @@ exports! {
     }
 
     fn hipStreamBeginCapture(stream: usize, mode: u32) {
-        // Global, of the thread, and relaxed.
-        if mode > 2 {
+        if mode > RELAXED {
             return Err(INVALID_VALUE);
         }
-        runtime().stream(stream)?.begin_capture(RELAXED)
+        runtime().stream(stream)?.begin_capture(mode)
+    }
+
+    fn hipThreadExchangeStreamCaptureMode(mode: Out<u32>) {
+        let wanted = mode.get()?;
+        if wanted > RELAXED {
+            return Err(INVALID_VALUE);
+        }
+        mode.set(MODE.replace(wanted))
     }
 
     fn hipStreamWaitEvent(stream: usize, event: usize, flags: u32) {

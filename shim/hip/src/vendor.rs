@@ -1,0 +1,188 @@
+//! HIP's runtime, for the engine.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::sync::OnceLock;
+use std::{ffi::CString, os::unix::ffi::OsStrExt, ptr};
+
+use xsched_shim_engine::errors::LastError;
+use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
+use xsched_shim_engine::{Address, Code, driver, real};
+
+use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
+use crate::{address, lifetimes, table};
+
+/// Newest first. The last is what PyTorch's packages and those for development call it.
+const SONAMES: [&str; 4] =
+    ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
+/// Where runtimes are that the loader's cache does not know.
+const FOLDERS: [&str; 6] = [
+    "/opt/rocm/lib",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/usr/lib",
+];
+/// `hipErrorNoDevice`.
+const NO_DEVICE: Code = 100;
+/// `hipErrorNotSupported`.
+const NOT_SUPPORTED: Code = 801;
+/// `hipStreamCaptureStatusNone`.
+const NOT_CAPTURED: c_uint = 0;
+/// The default stream of device 0 is known by this number, which is no stream's address, and that
+/// of device 1 by the next.
+const DEFAULT_STREAMS: usize = 16;
+
+/// HIP's runtime.
+pub(crate) static VENDOR: Vendor = Vendor {
+    table: Table {
+        names: &NAMES,
+        classes: &CLASSES,
+        slots: &SLOTS,
+        stubs: &STUBS,
+        hooks,
+        left_out: LEFT_OUT,
+        prefixes: &["hip", "__hip"],
+    },
+    library: Library {
+        title: "HIP's runtime",
+        vendor: "HIP",
+        advice: "install ROCm",
+        variable: "XSCHED_HIP_RUNTIME",
+        sonames: &SONAMES,
+        comes_with_programs: true,
+        folders: &FOLDERS,
+        marker: c"xsched_shim_hip",
+        lacking: not_supported,
+        without,
+    },
+    questions: Questions {
+        default_stream,
+        priority,
+        device,
+        is_captured,
+        exchange_mode,
+        last_error: Some(LastError { peek, take }),
+    },
+    preempt: Preempt {
+        library: c"xsched_private_hip_library",
+        queue: c"xsched_private_hip_any_queue",
+        forget: c"xsched_private_hip_forget",
+    },
+};
+
+/// By this function an interposer knows another one, and itself, and `libpreempt.so` knows the
+/// runtime's file. It answers the file's path, or null without a runtime.
+// SAFETY: no other library has this name.
+#[unsafe(no_mangle)]
+extern "C" fn xsched_shim_hip() -> *const c_char {
+    static PATH: OnceLock<Option<CString>> = OnceLock::new();
+    let path = || CString::new(driver::get(&VENDOR)?.path().as_os_str().as_bytes()).ok();
+    PATH.get_or_init(path).as_ref().map_or(ptr::null(), |path| path.as_ptr())
+}
+
+/// The hooks: places in the list, and what is called instead of the runtime.
+fn hooks() -> Vec<(usize, Address)> {
+    let lookups = address::hooks().chain(lifetimes::hooks());
+    let lookups = lookups.filter_map(|(name, hook)| Some((VENDOR.index(name)?, hook)));
+    table::hooks().into_iter().flatten().chain(lookups).collect()
+}
+
+/// What stands for the default stream of the thread's device.
+fn default_stream() -> Option<usize> {
+    Some(DEFAULT_STREAMS + usize::try_from(device(ptr::null_mut())).ok()?)
+}
+
+/// A stream's priority; 0 if the runtime does not say.
+fn priority(stream: Address) -> c_int {
+    let mut priority = 0;
+    let code = real!(c"hipStreamGetPriority", (stream, &raw mut priority): (Address, *mut c_int));
+    if code == 0 { priority } else { 0 }
+}
+
+/// The device of a stream, or of this thread; −1 if there is none. A runtime that cannot say whose
+/// a stream is takes it for this thread's.
+pub(crate) fn device(stream: Address) -> c_int {
+    let mut device = -1;
+    let own = if stream.is_null() {
+        NOT_SUPPORTED
+    } else {
+        real!(c"hipStreamGetDevice", (stream, &raw mut device): (Address, *mut c_int))
+    };
+    let code = if own == 0 { own } else { real!(c"hipGetDevice", (&raw mut device): (*mut c_int)) };
+    if code == 0 { device } else { -1 }
+}
+
+fn is_captured(stream: Address) -> bool {
+    let mut status = NOT_CAPTURED;
+    let code = real!(c"hipStreamIsCapturing", (stream, &raw mut status): (Address, *mut c_uint));
+    code != 0 || status != NOT_CAPTURED
+}
+
+fn exchange_mode(mut mode: c_int) -> c_int {
+    // A runtime that refuses leaves it as it was, and one before HIP 5.0 has none.
+    let _: Code = real!(c"hipThreadExchangeStreamCaptureMode", (&raw mut mode): (*mut c_int));
+    mode
+}
+
+fn peek() -> Code {
+    real!(c"hipPeekAtLastError", (): ())
+}
+
+fn take() -> Code {
+    real!(c"hipGetLastError", (): ())
+}
+
+/// What answers in the place of a function that the runtime lacks.
+extern "C" fn not_supported() -> Code {
+    NOT_SUPPORTED
+}
+
+/// What answers without a runtime. Some functions answer a text or a handle.
+fn without(name: &CStr) -> Address {
+    match name.to_bytes() {
+        b"hipGetErrorName" | b"hipGetErrorString" => error_text as Address,
+        b"hipApiName" | b"hipKernelNameRef" | b"hipKernelNameRefByPtr" | b"hipGetCmdName" => {
+            no_text as Address
+        }
+        b"__hipRegisterFatBinary" => no_modules as Address,
+        _ => no_device as Address,
+    }
+}
+
+extern "C" fn no_device() -> Code {
+    NO_DEVICE
+}
+
+/// The name of the error that calls answer without a runtime.
+extern "C" fn error_text(code: Code) -> *const c_char {
+    let text = match code {
+        0 => c"hipSuccess",
+        NO_DEVICE => c"hipErrorNoDevice",
+        _ => c"hipErrorUnknown",
+    };
+    text.as_ptr()
+}
+
+extern "C" fn no_text() -> *const c_char {
+    c"".as_ptr()
+}
+
+/// What a program's constructor gets for its code, and gives back to functions that do nothing.
+extern "C" fn no_modules() -> Address {
+    static NONE: [usize; 1] = [0];
+    ptr::from_ref(&NONE).cast_mut().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_without_a_runtime_have_a_name() {
+        // SAFETY: the text ends with zero.
+        let name = unsafe { CStr::from_ptr(error_text(NO_DEVICE)) };
+        assert_eq!(name, c"hipErrorNoDevice");
+        assert!(!no_modules().is_null());
+    }
+}

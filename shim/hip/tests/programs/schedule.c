@@ -1,0 +1,540 @@
+// A program that launches through HIP's runtime, in the ways that its first argument names, and
+// checks the results. It prints a line that begins with FAILED for what is wrong.
+//
+// With LINKED defined it is linked with the runtime, else it opens it.
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(truth) \
+  if (!(truth)) printf("FAILED in line %d: %s\n", __LINE__, #truth)
+#define OK(call) CHECK((call) == 0)
+
+typedef void *handle;
+typedef uint32_t *pointer;
+typedef struct {
+  unsigned x, y, z;
+} dim3;
+
+enum { WORDS = 256, TO_HOST = 2, TO_DEVICE = 1 };
+
+static int (*launch_kernel)(const void *, dim3, dim3, void **, size_t, handle);
+static int (*stream_create)(handle *, unsigned), (*stream_destroy)(handle);
+static int (*stream_synchronize)(handle), (*synchronize)(void);
+static int (*alloc)(pointer *, size_t), (*release)(pointer);
+static int (*copy)(void *, const void *, size_t, unsigned);
+static int (*copy_async)(void *, const void *, size_t, unsigned, handle);
+
+static void *find(const char *name) {
+  static void *library;
+  const char *soname = getenv("SONAME") ? getenv("SONAME") : "libamdhip64.so.7";
+  if (!library) library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
+  void *found = library ? dlsym(library, name) : NULL;
+  if (!found) printf("FAILED: no %s\n", name), exit(1);
+  return found;
+}
+
+// What a compiler puts in the place of a kernel: `fill` of the emulated runtime.
+static void fill(pointer to, unsigned value, unsigned count) { (void)to, (void)value, (void)count; }
+
+#ifdef LINKED
+void **__hipRegisterFatBinary(const void *);
+int __hipRegisterFunction(void **, const void *, const char *, const char *, unsigned, void *,
+                          void *, void *, void *, void *);
+#endif
+
+// As compilers do, before main.
+__attribute__((constructor)) static void load(void) {
+#ifndef LINKED
+  void **(*__hipRegisterFatBinary)(const void *) = find("__hipRegisterFatBinary");
+  int (*__hipRegisterFunction)(void **, const void *, const char *, const char *, unsigned, void *,
+                               void *, void *, void *, void *) = find("__hipRegisterFunction");
+#endif
+  void **modules = __hipRegisterFatBinary("code");
+  OK(__hipRegisterFunction(modules, (const void *)fill, "fill", "fill", 0, NULL, NULL, NULL, NULL,
+                           NULL));
+}
+
+static const dim3 ONE = {1, 1, 1}, BLOCK = {WORDS, 1, 1};
+
+static int fill_with(handle stream, pointer to, unsigned value) {
+  unsigned words = WORDS;
+  void *parameters[] = {&to, &value, &words};
+  return launch_kernel((const void *)fill, ONE, BLOCK, parameters, 0, stream);
+}
+
+static pointer words(void) {
+  pointer at = NULL;
+  OK(alloc(&at, WORDS * 4));
+  return at;
+}
+
+static int read_are(const unsigned *read, unsigned value) {
+  for (int i = 0; i < WORDS; i++)
+    if (read[i] != value) return 0;
+  return 1;
+}
+
+static int all_are(pointer at, unsigned value) {
+  unsigned read[WORDS];
+  OK(copy(read, at, sizeof read, TO_HOST));
+  return read_are(read, value);
+}
+
+static void streams(void) {
+  handle own[4] = {NULL, (handle)1};
+  OK(stream_create(&own[2], 0));
+  OK(stream_create(&own[3], 1));
+  pointer at[4];
+  for (int s = 0; s < 4; s++) at[s] = words();
+  for (unsigned n = 1; n <= 50; n++)
+    for (int s = 0; s < 4; s++) OK(fill_with(own[s], at[s], n * 10 + s));
+  for (int s = 0; s < 4; s++) OK(stream_synchronize(own[s]));
+  for (int s = 0; s < 4; s++) CHECK(all_are(at[s], 500 + s));
+  OK(stream_destroy(own[2]));
+  OK(stream_destroy(own[3]));
+}
+
+static void captured(void) {
+  handle stream, other, graph, executable;
+  OK(stream_create(&stream, 1));
+  OK(stream_create(&other, 1));
+  pointer at = words(), beside = words();
+  OK(((int (*)(handle, int))find("hipStreamBeginCapture"))(stream, 0));
+  OK(fill_with(stream, at, 7));
+  OK(fill_with(stream, at, 8));
+  OK(fill_with(other, beside, 9));
+  OK(((int (*)(handle, handle *))find("hipStreamEndCapture"))(stream, &graph));
+  OK(((int (*)(handle *, handle, handle, char *, size_t))find("hipGraphInstantiate"))(
+      &executable, graph, NULL, NULL, 0));
+  CHECK(!all_are(at, 8));
+  int (*launch)(handle, handle) = find("hipGraphLaunch");
+  for (int n = 0; n < 3; n++) OK(launch(executable, stream));
+  OK(stream_synchronize(stream));
+  OK(stream_synchronize(other));
+  CHECK(all_are(at, 8) && all_are(beside, 9));
+}
+
+// Captures while another thread launches into a queue of its own, whose events are looked at all
+// the time.
+static handle beside_stream;
+static pointer beside_words;
+
+static void *fills_beside(void *nothing) {
+  for (unsigned n = 1; n <= 3000; n++) OK(fill_with(beside_stream, beside_words, n));
+  return nothing;
+}
+
+static void beside(void) {
+  pthread_t thread;
+  handle stream;
+  OK(stream_create(&stream, 1));
+  OK(stream_create(&beside_stream, 1));
+  pointer at = words();
+  beside_words = words();
+  OK(fill_with(stream, at, 1));
+  OK(fill_with(beside_stream, beside_words, 0));
+  OK(synchronize());
+  CHECK(pthread_create(&thread, NULL, fills_beside, NULL) == 0);
+  for (unsigned n = 0; n < 200; n++) {
+    handle graph = NULL;
+    OK(((int (*)(handle, int))find("hipStreamBeginCapture"))(stream, 0));
+    OK(fill_with(stream, at, 2));
+    OK(((int (*)(handle, handle *))find("hipStreamEndCapture"))(stream, &graph));
+    CHECK(graph != NULL);
+    if (graph) OK(((int (*)(handle))find("hipGraphDestroy"))(graph));
+  }
+  CHECK(pthread_join(thread, NULL) == 0);
+  OK(synchronize());
+  CHECK(all_are(at, 1) && all_are(beside_words, 3000));
+}
+
+// Streams that end with work in them.
+static void short_lived(void) {
+  pointer at = words();
+  for (unsigned n = 1; n <= 200; n++) {
+    handle stream;
+    OK(stream_create(&stream, n % 2));
+    OK(fill_with(stream, at, n));
+    if (n % 3 == 0) OK(stream_synchronize(stream));
+    OK(stream_destroy(stream));
+    CHECK(all_are(at, n));
+  }
+}
+
+static void reset(void) {
+  for (unsigned n = 1; n <= 3; n++) {
+    handle stream;
+    OK(stream_create(&stream, 1));
+    pointer at = words();
+    OK(fill_with(stream, at, n));
+    OK(fill_with(NULL, at, n));
+    OK(synchronize());
+    CHECK(all_are(at, n));
+    OK(((int (*)(void))find("hipDeviceReset"))());
+  }
+}
+
+static void *fills(void *count) {
+  handle stream;
+  OK(stream_create(&stream, 1));
+  pointer at = words();
+  for (unsigned n = 1; n <= *(unsigned *)count; n++) OK(fill_with(stream, at, n));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(at, *(unsigned *)count));
+  OK(stream_destroy(stream));
+  return NULL;
+}
+
+static void threads(void) {
+  unsigned count = 200;
+  pthread_t threads[8];
+  for (int t = 0; t < 8; t++) CHECK(pthread_create(&threads[t], NULL, fills, &count) == 0);
+  for (int t = 0; t < 8; t++) CHECK(pthread_join(threads[t], NULL) == 0);
+}
+
+static volatile int called;
+
+static void call(void *data) { called += *(int *)data; }
+
+static void call_back(handle stream, int code, void *data) {
+  called += stream && !code ? *(int *)data : 0;
+}
+
+static void copies(void) {
+  unsigned here[WORDS];
+  int one = 1;
+  handle stream;
+  for (int i = 0; i < WORDS; i++) here[i] = 77;
+  pointer at = words(), to = words(), ordered = NULL;
+  OK(stream_create(&stream, 1));
+  OK(copy(at, here, sizeof here, TO_DEVICE));
+  OK(copy_async(to, at, sizeof here, 3, stream));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(to, 77));
+  OK(((int (*)(void *, int, size_t, handle))find("hipMemsetD32Async"))(to, 5, WORDS, stream));
+  OK(((int (*)(void *, const void *, size_t, unsigned, handle))find("hipMemcpyWithStream"))(
+      here, to, sizeof here, TO_HOST, stream));
+  CHECK(read_are(here, 5));
+  OK(((int (*)(void *, int, size_t))find("hipMemset"))(to, 1, sizeof here));
+  CHECK(all_are(to, 0x01010101));
+  OK(((int (*)(pointer *, size_t, handle))find("hipMallocAsync"))(&ordered, sizeof here, stream));
+  OK(((int (*)(void *, int, size_t, handle))find("hipMemsetAsync"))(ordered, 2, sizeof here, stream));
+  OK(copy_async(here, ordered, sizeof here, TO_HOST, stream));
+  OK(((int (*)(void *, handle))find("hipFreeAsync"))(ordered, stream));
+  OK(((int (*)(handle, void (*)(void *), void *))find("hipLaunchHostFunc"))(stream, call, &one));
+  OK(((int (*)(handle, void (*)(handle, int, void *), void *, unsigned))find(
+      "hipStreamAddCallback"))(stream, call_back, &one, 0));
+  OK(stream_synchronize(stream));
+  CHECK(read_are(here, 0x02020202) && called == 2);
+  OK(release(at));
+}
+
+// The other ways to launch a kernel.
+static void kernels(void) {
+  handle stream, module, function, start, stop;
+  unsigned value = 1, count = WORDS;
+  pointer at = words();
+  void *parameters[] = {&at, &value, &count};
+  OK(stream_create(&stream, 1));
+  OK(((int (*)(handle *, const void *))find("hipModuleLoadData"))(&module,
+                                                                "xsched emulated kernels"));
+  OK(((int (*)(handle *, handle, const char *))find("hipModuleGetFunction"))(&function, module,
+                                                                           "fill"));
+  OK(((int (*)(handle *))find("hipEventCreate"))(&start));
+  OK(((int (*)(handle *))find("hipEventCreate"))(&stop));
+  OK(((int (*)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,
+               void **, void **))find("hipModuleLaunchKernel"))(
+      function, 1, 1, 1, WORDS, 1, 1, 0, stream, parameters, NULL));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(at, 1));
+  value = 2;
+  OK(((int (*)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, size_t, handle,
+               void **, void **, handle, handle, unsigned))find("hipExtModuleLaunchKernel"))(
+      function, WORDS, 1, 1, WORDS, 1, 1, 0, stream, parameters, NULL, start, stop, 0));
+  OK(((int (*)(handle))find("hipEventSynchronize"))(stop));
+  CHECK(all_are(at, 2));
+  value = 3;
+  OK(((int (*)(const void *, dim3, dim3, void **, size_t, handle, handle, handle, int))find(
+      "hipExtLaunchKernel"))((const void *)fill, ONE, BLOCK, parameters, 0, stream, NULL, stop, 0));
+  OK(((int (*)(handle))find("hipEventSynchronize"))(stop));
+  CHECK(all_are(at, 3));
+  value = 4;
+  OK(((int (*)(const void *, dim3, dim3, void **, unsigned, handle))find(
+      "hipLaunchCooperativeKernel"))((const void *)fill, ONE, BLOCK, parameters, 0, stream));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(at, 4));
+  struct {
+    dim3 grid, block;
+    size_t shared;
+    handle stream;
+    void *attributes;
+    unsigned count;
+  } config = {ONE, BLOCK, 0, stream, NULL, 0};
+  value = 5;
+  OK(((int (*)(const void *, const void *, void **))find("hipLaunchKernelExC"))(
+      &config, (const void *)fill, parameters));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(at, 5));
+  value = 6;
+  OK(((int (*)(const void *, handle, void **, void **))find("hipDrvLaunchKernelEx"))(
+      &config, function, parameters, NULL));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(at, 6));
+  // What a compiler makes of fill<<<ONE, BLOCK, 0, stream>>>(…).
+  dim3 grid, block;
+  size_t shared;
+  handle pushed;
+  value = 7;
+  OK(((int (*)(dim3, dim3, size_t, handle))find("__hipPushCallConfiguration"))(ONE, BLOCK, 0,
+                                                                               stream));
+  OK(((int (*)(dim3 *, dim3 *, size_t *, handle *))find("__hipPopCallConfiguration"))(
+      &grid, &block, &shared, &pushed));
+  CHECK(pushed == stream);
+  OK(launch_kernel((const void *)fill, grid, block, parameters, shared, pushed));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(at, 7));
+  // By an address that the runtime hands out.
+  void *found = NULL;
+  int status = -1;
+  value = 8;
+  OK(((int (*)(const char *, void **, int, uint64_t, int *))find("hipGetProcAddress"))(
+      "hipLaunchKernel", &found, 60400000, 0, &status));
+  CHECK(found == (void *)launch_kernel && status == 0);
+  OK(((int (*)(const void *, dim3, dim3, void **, size_t, handle))found)(
+      (const void *)fill, ONE, BLOCK, parameters, 0, stream));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(at, 8));
+}
+
+// The default streams of two devices, and streams of both, used from the other one.
+static void devices(void) {
+  int (*set_device)(int) = find("hipSetDevice");
+  handle own[2];
+  pointer at[2], by_default[2];
+  for (int d = 0; d < 2; d++) {
+    OK(set_device(d));
+    OK(stream_create(&own[d], 1));
+    at[d] = words(), by_default[d] = words();
+  }
+  for (unsigned n = 1; n <= 20; n++)
+    for (int d = 0; d < 2; d++) {
+      OK(set_device(d));
+      OK(fill_with(NULL, by_default[d], n));
+      OK(fill_with(own[1 - d], at[1 - d], n));
+    }
+  for (int d = 0; d < 2; d++) {
+    OK(set_device(d));
+    OK(synchronize());
+    CHECK(all_are(at[d], 20) && all_are(by_default[d], 20));
+  }
+  // The first one keeps its queues.
+  OK(((int (*)(void))find("hipDeviceReset"))());
+  OK(set_device(0));
+  OK(fill_with(own[0], at[0], 21));
+  OK(fill_with(NULL, by_default[0], 22));
+  OK(synchronize());
+  CHECK(all_are(at[0], 21) && all_are(by_default[0], 22));
+}
+
+// The default stream of a thread.
+static void past(void) {
+  pointer at = words();
+  unsigned value = 3, count = WORDS;
+  void *parameters[] = {&at, &value, &count};
+  int (*launch)(const void *, dim3, dim3, void **, size_t, handle) = find("hipLaunchKernel_spt");
+  OK(launch((const void *)fill, ONE, BLOCK, parameters, 0, NULL));
+  OK(((int (*)(handle))find("hipStreamSynchronize_spt"))(NULL));
+  CHECK(all_are(at, 3));
+  OK(fill_with((handle)2, at, 4));
+  OK(stream_synchronize((handle)2));
+  CHECK(all_are(at, 4));
+}
+
+// The XQueue of a stream, and the library.
+static uint64_t queue_of(handle stream, void **library) {
+  *library = dlopen(getenv("PREEMPT"), RTLD_NOW | RTLD_NOLOAD);
+  CHECK(*library != NULL);
+  uint64_t hwq = 0, xq = 0;
+  OK(((int (*)(uint64_t *, handle))dlsym(*library, "xsched_private_stream_queue_get"))(&hwq, stream));
+  OK(((int (*)(uint64_t *, uint64_t))dlsym(*library, "XQueueGet"))(&xq, hwq));
+  return xq;
+}
+
+// What suspends, and what is held.
+static handle held_stream;
+static pointer held_words;
+static volatile int was_launched;
+
+static void *launches(void *nothing) {
+  OK(fill_with(held_stream, held_words, 2));
+  was_launched = 1;
+  return nothing;
+}
+
+static void hold(void *library, uint64_t xq) {
+  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(xq, 0));
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, launches, NULL) == 0);
+  usleep(100 * 1000);
+  CHECK(!was_launched);
+  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueResume"))(xq, 0));
+  CHECK(pthread_join(thread, NULL) == 0);
+  OK(stream_synchronize(held_stream));
+  CHECK(was_launched && all_are(held_words, 2));
+}
+
+static void held(void) {
+  OK(stream_create(&held_stream, 1));
+  held_words = words();
+  for (int n = 0; n < 50; n++) OK(fill_with(held_stream, held_words, 1));
+  void *library;
+  uint64_t xq = queue_of(held_stream, &library);
+  hold(library, xq);
+}
+
+// A command of the program's own, which launches what the interposer sees.
+static int submitted(uint64_t hwq, void *to) {
+  (void)hwq;
+  return fill_with(held_stream, to, 3);
+}
+
+// The program makes the XQueue of the stream itself, before its first launch, and submits to it.
+static void own_queue(void) {
+  void *library = dlopen(getenv("PREEMPT"), RTLD_NOW | RTLD_GLOBAL);
+  CHECK(library != NULL);
+  uint64_t hwq = 0, xq = 0, command = 0;
+  OK(stream_create(&held_stream, 1));
+  held_words = words();
+  OK(((int (*)(uint64_t *, handle))dlsym(library, "xsched_private_hip_queue_create"))(&hwq,
+                                                                                    held_stream));
+  OK(((int (*)(uint64_t *, uint64_t, int, int64_t))dlsym(library, "XQueueCreate"))(&xq, hwq, 1, 0));
+  OK(fill_with(held_stream, held_words, 1));
+  hold(library, xq);
+  OK(((int (*)(uint64_t *, int (*)(uint64_t, void *), void *))dlsym(
+      library, "HwCommandCreateCallback"))(&command, submitted, held_words));
+  OK(((int (*)(uint64_t, uint64_t))dlsym(library, "XQueueSubmit"))(xq, command));
+  OK(((int (*)(uint64_t))dlsym(library, "XQueueWaitAll"))(xq));
+  CHECK(all_are(held_words, 3));
+}
+
+// How often the runtime itself was called by these names.
+static uint64_t calls_of(const char *const *names) {
+  static int (*calls)(const char *, uint64_t *);
+  if (!calls) {
+    void *runtime = dlopen(getenv("XSCHED_HIP_RUNTIME"), RTLD_NOW | RTLD_NOLOAD);
+    calls = runtime ? (int (*)(const char *, uint64_t *))dlsym(runtime, "xsched_emulated_calls") : 0;
+    if (!calls) printf("FAILED: no calls\n"), exit(1);
+  }
+  uint64_t sum = 0;
+  for (; *names; names++) {
+    uint64_t count = 0;
+    OK(calls(*names, &count));
+    sum += count;
+  }
+  return sum;
+}
+
+static void calls(void) {
+  static const char *const NAMES[] = {
+      "hipThreadExchangeStreamCaptureMode", "hipStreamIsCapturing", "hipEventRecord",
+      "hipEventQuery", "hipStreamWriteValue32", "hipSetDevice", "hipPeekAtLastError", NULL};
+  handle streams[2] = {NULL};
+  OK(stream_create(&streams[1], 1));
+  pointer at[2] = {words(), words()};
+  for (int s = 0; s < 2; s++) OK(fill_with(streams[s], at[s], 1));
+  for (int s = 0; s < 2; s++) OK(stream_synchronize(streams[s]));
+  // What the library does beside is done by then, nearly.
+  usleep(20 * 1000);
+  uint64_t before = calls_of(NAMES);
+  CHECK(before > 0);
+  for (unsigned n = 1; n <= 1000; n++)
+    for (int s = 0; s < 2; s++) OK(fill_with(streams[s], at[s], n));
+  CHECK(calls_of(NAMES) < before + 100);
+  OK(stream_synchronize(streams[1]));
+  for (int s = 0; s < 2; s++) CHECK(all_are(at[s], 1000));
+}
+
+// Captures unscheduled.
+static void unasked(void) {
+  static const char *const ASKED[] = {"hipStreamIsCapturing", "hipPeekAtLastError", NULL};
+  handle stream, graph = NULL;
+  OK(stream_create(&stream, 1));
+  OK(((int (*)(handle, int))find("hipStreamBeginCapture"))(stream, 0));
+  OK(((int (*)(handle, handle *))find("hipStreamEndCapture"))(stream, &graph));
+  CHECK(graph != NULL && calls_of(ASKED) == 0);
+}
+
+// The program finds the errors of its own calls, and no other ones.
+static void errors(void) {
+  int (*last)(void) = find("hipGetLastError"), (*peek)(void) = find("hipPeekAtLastError");
+  handle stream, graph;
+  OK(stream_create(&stream, 1));
+  pointer at = words();
+  for (unsigned n = 1; n <= 100; n++) {
+    OK(fill_with(stream, at, n));
+    CHECK(peek() == 0 && last() == 0);
+    // A block that is too large.
+    void *parameters[] = {&at, &n, &n};
+    dim3 large = {2000, 1, 1};
+    CHECK(launch_kernel((const void *)fill, ONE, large, parameters, 0, stream) == 9);
+    CHECK(peek() == 9 && last() == 9 && peek() == 0 && last() == 0);
+    OK(stream_synchronize(stream));
+    CHECK(peek() == 0);
+    CHECK(((int (*)(handle, handle *))find("hipStreamEndCapture"))(stream, &graph) == 401);
+    CHECK(last() == 401 && last() == 0);
+  }
+  CHECK(all_are(at, 100));
+}
+
+// Fills ten times by each of three streams, which have these priorities. Nothing goes into a
+// default stream, which has a priority too.
+static void fill_by(const int *priorities) {
+  handle streams[3];
+  unsigned read[WORDS];
+  int (*create)(handle *, unsigned, int) = find("hipStreamCreateWithPriority");
+  for (int s = 0; s < 3; s++) {
+    OK(create(&streams[s], 1, priorities[s]));
+    pointer at = words();
+    for (unsigned n = 1; n <= 10; n++) OK(fill_with(streams[s], at, n));
+    OK(copy_async(read, at, sizeof read, TO_HOST, streams[s]));
+    OK(stream_synchronize(streams[s]));
+    CHECK(read_are(read, 10));
+  }
+  for (int s = 0; s < 3; s++) OK(stream_destroy(streams[s]));
+}
+
+static void alike(void) { fill_by((int[]){-1, -1, -1}); }
+
+static void priorities(void) { fill_by((int[]){0, -1, 0}); }
+
+int main(int count, char **words) {
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
+               {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
+               {"copies", copies}, {"kernels", kernels}, {"devices", devices}, {"past", past},
+               {"held", held}, {"own_queue", own_queue}, {"calls", calls}, {"unasked", unasked},
+               {"errors", errors}, {"alike", alike}, {"priorities", priorities}};
+  launch_kernel = find("hipLaunchKernel");
+  stream_create = find("hipStreamCreateWithFlags");
+  stream_destroy = find("hipStreamDestroy");
+  stream_synchronize = find("hipStreamSynchronize");
+  synchronize = find("hipDeviceSynchronize");
+  alloc = find("hipMalloc");
+  release = find("hipFree");
+  copy = find("hipMemcpy");
+  copy_async = find("hipMemcpyAsync");
+  for (unsigned n = 0; n < sizeof MODES / sizeof *MODES; n++)
+    if (count > 1 && !strcmp(words[1], MODES[n].name)) {
+      MODES[n].run();
+      printf("%s\n", words[1]);
+    }
+  return 0;
+}
