@@ -26,6 +26,8 @@ use crate::types::{XPolicyTypeValue, XSchedulerType};
 /// How long the scheduler may be silent. All policies here are built in and quick, so if it takes
 /// long, the machine is busy, and to give up would be wrong.
 const LEASE: Duration = Duration::from_secs(1);
+/// XQueues that there can be at a time.
+const QUEUES_MAX: usize = 8_192;
 /// Devices that there can be.
 const DEVICES_MAX: u16 = 64;
 
@@ -159,7 +161,8 @@ impl Process {
     pub(crate) fn runtime(&self) -> Answer<&Runtime> {
         let start = || {
             let lease = LEASE;
-            let mut config = RuntimeConfig::default().with_devices(DEVICES_MAX).with_lease(lease);
+            let config = RuntimeConfig::default().with_queues(QUEUES_MAX).with_lease(lease);
+            let mut config = config.with_devices(DEVICES_MAX);
             config.launcher_threads = self.env.launcher_threads.unwrap_or(config.launcher_threads);
             let policy = policy_of(self.env.scheduler, || Ok(self.env.policy.clone()))?;
             Ok(Runtime::with_config(policy, config)?)

@@ -27,7 +27,9 @@ DATA = ROOT / "python" / "xsched" / "data"
 #: The libraries of the C interface, by the name of their cargo target.
 C_INTERFACE = ("preempt", "halhip", "halcuda", "halhost")
 #: What `python -m xsched run` preloads: launch/src/interposers.rs has the files' names.
-INTERPOSERS = ("shimcuda",)
+INTERPOSERS = ("shimcuda", "shimhip")
+#: The libraries by which HIP's interposer gets the names of its runtime.
+NAMES_OF_HIP = ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so")
 #: All that the wheel has.
 NAMES = (*C_INTERFACE, *INTERPOSERS)
 
@@ -130,6 +132,13 @@ def _build_libraries(profile: str) -> None:
                 missing.discard(name)
     if missing:
         raise RuntimeError(f"cargo made no library of: {', '.join(sorted(missing))}")
+    script = ROOT / "shim" / "hip" / "versions.map"
+    for name in NAMES_OF_HIP:
+        # Without code: what they need has the functions.
+        flags = ["-shared", "-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]
+        flags += [f"-Wl,-soname,{name}", f"-Wl,--version-script={script}"]
+        files = ["-o", str(LIBRARIES / name), str(LIBRARIES / "libshimhip.so")]
+        subprocess.run([os.environ.get("CC", "cc"), *flags, *files], check=True)
 
 
 def _packages() -> dict[str, str]:
