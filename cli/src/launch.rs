@@ -15,10 +15,16 @@ use crate::error::CliError;
 
 /// The interposer, and what it launches through.
 const INTERPOSER: &str = "libshimcuda.so";
-/// HIP's interposer and the libraries with its runtime's names, of which those that are beside
-/// CUDA's are preloaded as well.
-const HIP: [&str; 5] =
-    ["libshimhip.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
+/// The library with the other name of CUDA's driver, HIP's interposer, and the libraries with its
+/// runtime's names, of which those that are beside CUDA's interposer are preloaded as well.
+const BESIDE: [&str; 6] = [
+    "libcuda.so",
+    "libshimhip.so",
+    "libamdhip64.so.7",
+    "libamdhip64.so.6",
+    "libamdhip64.so.5",
+    "libamdhip64.so",
+];
 const LIBRARY: &str = "libpreempt.so";
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -88,7 +94,8 @@ fn preload(interposer: &Path, old: Option<OsString>) -> Result<OsString, CliErro
         return Err(CliError::InterposerName { place: interposer.display().to_string() });
     }
     let mut preload = name.to_owned();
-    for beside in HIP.map(|name| interposer.with_file_name(name)).iter().filter(|at| at.exists()) {
+    let beside = BESIDE.map(|name| interposer.with_file_name(name));
+    for beside in beside.iter().filter(|at| at.exists()) {
         preload.push(OsStr::new(":"));
         preload.push(beside);
     }

@@ -66,6 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
     for vendor in ["cuda", "hip"] {
         interposer(vendor, &folder)?;
     }
+    name_of_cuda(&folder)?;
     names_of_hip(&folder)?;
     // Where it was, for programs that are linked with it or have it preloaded by this path.
     let old = lib.join("libshimhip.so");
@@ -128,6 +129,15 @@ fn interposer(vendor: &str, folder: &Path) -> Result<()> {
     let built = target_dir().join("release").join(file);
     fs::copy(built, &to).with_context(|| format!("cannot write {}", to.display()))?;
     Ok(())
+}
+
+/// Links the library that has the other name of CUDA's driver, by which some programs open it. It
+/// has nothing but that name, and leads to the library that is loaded as `libcuda.so.1`; without
+/// one it leads nowhere.
+fn name_of_cuda(folder: &Path) -> Result<()> {
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    command.args(["-shared", "-nostdlib", "-Wl,-soname,libcuda.so", "-Wl,-f,libcuda.so.1", "-o"]);
+    run_command(command.arg(folder.join("libcuda.so")).args(["-x", "c", "/dev/null"]))
 }
 
 /// Links the libraries that have the names of HIP's runtime and the versions of its symbols, and
