@@ -9,7 +9,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Once, PoisonError};
 
 use xsched_core::hint::Priority as Rank;
+use xsched_hal_cuda::table::CuContext;
 use xsched_hal_hip::loaded;
+use xsched_hal_stream::Gates;
 
 use crate::apart;
 use crate::command::Command;
@@ -111,7 +113,7 @@ pub unsafe extern "C" fn xsched_private_hip_queue_create(
         let process = process();
         // SAFETY: as the caller promises.
         let make = || unsafe { process.hip.queue(process.runtime()?, stream) };
-        hwq.write(queue_of_stream(process, stream, make)?);
+        hwq.write(queue_of_stream(process, stream.addr(), make)?);
         Ok(())
     })
 }
@@ -134,10 +136,12 @@ pub unsafe extern "C" fn xsched_private_hip_library(path: *const c_char) -> XRes
 }
 
 /// For interposers: the hardware queue of any stream, made if it has none. Null is the default
-/// stream of this thread's device.
+/// stream of this thread's device. `hipStreamPerThread` is this thread's default stream there, and
+/// gets a new one at each call.
 ///
 /// # Safety
-/// `hwq` is null or may be written to. `stream` is null or a live stream, and outlives the queue.
+/// `hwq` is null or may be written to. `stream` is null, `hipStreamPerThread` or a live stream, and
+/// outlives the queue. Into a thread's default stream that thread alone launches.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_hip_any_queue(
@@ -148,10 +152,11 @@ pub unsafe extern "C" fn xsched_private_hip_any_queue(
         // SAFETY: as the caller promises.
         let hwq = unsafe { out(hwq) }?;
         let process = process();
-        let address = process.hip.address(stream)?;
+        // 0 is no stream's address.
+        let address = process.hip.address(stream)?.unwrap_or(0);
         // SAFETY: as the caller promises.
         let make = || unsafe { process.hip.queue_of_any(process.runtime()?, stream) };
-        hwq.write(queue_of_stream(process, std::ptr::without_provenance_mut(address), make)?);
+        hwq.write(queue_of_stream(process, address, make)?);
         Ok(())
     })
 }
@@ -159,9 +164,10 @@ pub unsafe extern "C" fn xsched_private_hip_any_queue(
 /// For interposers: the streams of this device of HIP are about to end, and its queues have ended.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
-pub extern "C" fn xsched_private_hip_forget(ordinal: c_int) -> XResult {
+pub extern "C" fn xsched_private_hip_forget(ordinal: u64) -> XResult {
     answer(|| {
-        process().hip.forget(number(ordinal)?);
+        let number = u32::try_from(ordinal);
+        process().hip.forget(number.map_err(|_| Refusal::invalid("no device has this number"))?);
         Ok(())
     })
 }
@@ -169,8 +175,7 @@ pub extern "C" fn xsched_private_hip_forget(ordinal: c_int) -> XResult {
 /// `CudaQueueCreate`.
 ///
 /// # Safety
-/// `hwq` is null or may be written to. `stream` is a live stream of CUDA, of its device's primary
-/// context, and outlives the queue.
+/// `hwq` is null or may be written to. `stream` is a live stream of CUDA, and outlives the queue.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_cuda_queue_create(
@@ -182,9 +187,11 @@ pub unsafe extern "C" fn xsched_private_cuda_queue_create(
         let hwq = unsafe { out(hwq) }?;
         let process = process();
         find_cuda_interposer();
+        // An interposer tells of the ends of contexts.
+        let told = is_interposed(process);
         // SAFETY: as the caller promises.
-        let make = || unsafe { process.cuda.queue(process.runtime()?, stream) };
-        hwq.write(queue_of_stream(process, stream, make)?);
+        let make = || unsafe { process.cuda.queue(process.runtime()?, stream, told) };
+        hwq.write(queue_of_stream(process, stream.addr(), make)?);
         Ok(())
     })
 }
@@ -223,13 +230,14 @@ pub unsafe extern "C" fn xsched_private_cuda_driver(path: *const c_char) -> XRes
     })
 }
 
-/// For interposers: the hardware queue of any stream of the current context, made if it has none.
-/// Null is the context's legacy default stream. `kXSchedErrorNotSupported` if the context is not
-/// its device's primary one.
+/// For interposers: the hardware queue of any stream, made if it has none. Null is the current
+/// context's legacy default stream. `CU_STREAM_PER_THREAD` is this thread's default stream in the
+/// current context, and gets a new one at each call.
 ///
 /// # Safety
-/// `hwq` is null or may be written to. `stream` is null or a live stream of the context that is
-/// current on this thread, and outlives the queue.
+/// `hwq` is null or may be written to. `stream` is null, `CU_STREAM_PER_THREAD` or a live stream,
+/// and outlives the queue; so does its context, whose end is told by
+/// [`xsched_private_cuda_forget`]. Into a thread's default stream that thread alone launches.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_cuda_any_queue(
@@ -240,27 +248,45 @@ pub unsafe extern "C" fn xsched_private_cuda_any_queue(
         // SAFETY: as the caller promises.
         let hwq = unsafe { out(hwq) }?;
         let process = process();
-        let address = process.cuda.address(stream)?;
+        // 0 is no stream's address.
+        let address = process.cuda.address(stream)?.unwrap_or(0);
         // SAFETY: as the caller promises.
         let make = || unsafe { process.cuda.queue_of_any(process.runtime()?, stream) };
-        hwq.write(queue_of_stream(process, std::ptr::without_provenance_mut(address), make)?);
+        hwq.write(queue_of_stream(process, address, make)?);
         Ok(())
     })
 }
 
-/// For interposers: the primary context of this device of CUDA is about to end, and its queues have
-/// ended.
+/// For interposers: this context of CUDA is about to end, and its queues have ended.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
-pub extern "C" fn xsched_private_cuda_forget(ordinal: c_int) -> XResult {
+pub extern "C" fn xsched_private_cuda_forget(context: *mut c_void) -> XResult {
     answer(|| {
-        process().cuda.forget(number(ordinal)?);
+        process().cuda.forget(CuContext(context));
         Ok(())
     })
 }
 
-fn number(ordinal: c_int) -> Answer<u32> {
-    u32::try_from(ordinal).map_err(|_| Refusal::invalid("a device's number is 0 or more"))
+/// For interposers: calls `wait` on this thread, which may wait for a whole device, while no gate
+/// holds what was launched into a stream. If the answer is not `kXSchedSuccess`, `wait` was not
+/// called.
+///
+/// # Safety
+/// `wait` may be called with `data`, once.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_wait(
+    wait: Option<unsafe extern "C" fn(*mut c_void)>,
+    data: *mut c_void,
+) -> XResult {
+    answer(|| {
+        let wait = wait.ok_or_else(|| Refusal::invalid("the function is null"))?;
+        let process = process();
+        let gates = [process.cuda.gates(), process.hip.gates()].concat();
+        // SAFETY: as the caller promises.
+        Gates::with_all_open(&gates, || unsafe { wait(data) });
+        Ok(())
+    })
 }
 
 /// For interposers: calls `launch` on this thread when it is the XQueue's turn to launch it, and
@@ -307,7 +333,7 @@ pub unsafe extern "C" fn xsched_private_stream_queue_get(
     answer(|| {
         // SAFETY: as the caller promises.
         let hwq = unsafe { out(hwq) }?;
-        let there = process().hwqs.find(|queue| is_of(queue, stream));
+        let there = process().hwqs.find(|queue| is_of(queue, stream.addr()));
         let there = there.ok_or_else(|| {
             Refusal::not_found("the stream has no hardware queue; create one for it")
         })?;
@@ -471,10 +497,10 @@ fn done(result: XResult) -> Answer {
     Err(Refusal::new(result, why.to_string_lossy()))
 }
 
-/// The hardware queue that a stream has, or a new one.
+/// The hardware queue that the stream with this address has, or a new one.
 fn queue_of_stream(
     process: &Process,
-    stream: *mut c_void,
+    stream: usize,
     make: impl FnOnce() -> Answer<Box<dyn Hardware>>,
 ) -> Answer<u64> {
     let _attaching = process.attaching.lock().unwrap_or_else(PoisonError::into_inner);
@@ -499,6 +525,6 @@ fn is_interposed(process: &Process) -> bool {
     process.is_interposed.load(Ordering::Relaxed) || process.env.auto.is_some() && preloaded()
 }
 
-fn is_of(queue: &HwQueue, stream: *mut c_void) -> bool {
-    queue.hardware.stream() != 0 && queue.hardware.stream() == stream.addr()
+fn is_of(queue: &HwQueue, stream: usize) -> bool {
+    queue.hardware.stream() != 0 && queue.hardware.stream() == stream
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
 use crate::command::{Body, CudaCommand, CudaKernel};
-use crate::driver::{Entered, about, attribute, check, relax, written};
+use crate::driver::{Entered, about, attribute, check, need, relax, written};
 use crate::error::CudaError;
 use crate::kernels::Kernels;
 use crate::table::{
@@ -21,7 +21,7 @@ use crate::table::{
 /// included.
 const SETTLE_NS: u64 = 3_000;
 
-/// A device, by its primary context, which all of the process's CUDA runtime uses.
+/// A device, by its primary context, which all of the process's CUDA runtime uses, or by another.
 #[derive(Debug)]
 pub struct CudaApi {
     pub(crate) table: &'static Table,
@@ -60,33 +60,6 @@ pub fn device_count() -> Result<u32, CudaError> {
     Ok(u32::try_from(count).unwrap_or(0))
 }
 
-/// The number of the device whose context is current on this thread, as [`CudaApi::open`] takes it;
-/// `None` if no context is.
-///
-/// # Errors
-/// If there is no driver, or it refuses.
-pub fn current_device() -> Result<Option<u32>, CudaError> {
-    let count = device_count()?;
-    let table = load()?;
-    // SAFETY: it writes a handle.
-    let ask = |context| unsafe { (table.ctx_current)(context) };
-    if written(table, "cuCtxGetCurrent", CuContext::NULL, ask)? == CuContext::NULL {
-        return Ok(None);
-    }
-    // SAFETY: it writes a handle, of a context that is current.
-    let ask = |device| unsafe { (table.ctx_device)(device) };
-    let current = written(table, "cuCtxGetDevice", 0, ask)?;
-    for ordinal in 0..count {
-        let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
-        // SAFETY: it writes a handle.
-        let get = |device| unsafe { (table.device_get)(device, number) };
-        if written(table, "cuDeviceGet", 0, get)? == current {
-            return Ok(Some(ordinal));
-        }
-    }
-    Ok(None)
-}
-
 /// The context that is current on this thread; `None` if none is.
 ///
 /// # Errors
@@ -97,6 +70,70 @@ pub fn current_context() -> Result<Option<CuContext>, CudaError> {
     let ask = |context| unsafe { (table.ctx_current)(context) };
     let context = written(table, "cuCtxGetCurrent", CuContext::NULL, ask)?;
     Ok((context != CuContext::NULL).then_some(context))
+}
+
+/// The context of a stream; of null, or the handle of a default stream, the current one.
+///
+/// # Errors
+/// If no context is current, the driver refuses, or the stream is one of a green context.
+///
+/// # Safety
+/// It is a live stream, or a constant of the driver.
+pub unsafe fn context_of(stream: CuStream) -> Result<CuContext, CudaError> {
+    let table = load()?;
+    let default = [CuStream::NULL, STREAM_LEGACY, STREAM_PER_THREAD].contains(&stream);
+    if default {
+        return current_context()?.ok_or(CudaError::NoContext);
+    }
+    let get = need(table.stream_context, "cuStreamGetCtx")?;
+    // SAFETY: it writes a handle, and the stream is alive as the caller promises.
+    let ask = |context| unsafe { get(stream, context) };
+    written(table, "cuStreamGetCtx", CuContext::NULL, ask)
+}
+
+/// The number of a context's device, as [`CudaApi::open`] takes it, and whether the context is the
+/// device's primary one.
+///
+/// # Errors
+/// If there is no driver, or it refuses.
+///
+/// # Safety
+/// The context is alive.
+pub unsafe fn device_of(context: CuContext) -> Result<(u32, bool), CudaError> {
+    let count = device_count()?;
+    let table = load()?;
+    let entered = Entered::of(table, context)?;
+    // SAFETY: it writes a handle, of a context that is current.
+    let ask = |device| unsafe { (table.ctx_device)(device) };
+    let device = written(table, "cuCtxGetDevice", 0, ask)?;
+    drop(entered);
+    for ordinal in 0..count {
+        let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+        // SAFETY: it writes a handle.
+        let get = |device| unsafe { (table.device_get)(device, number) };
+        if written(table, "cuDeviceGet", 0, get)? == device {
+            return Ok((ordinal, primary_of(table, device)? == Some(context)));
+        }
+    }
+    Err(CudaError::NoContext)
+}
+
+/// The primary context of a device, if it has one now.
+fn primary_of(table: &'static Table, device: CuDevice) -> Result<Option<CuContext>, CudaError> {
+    let state = need(table.primary_state, "cuDevicePrimaryCtxGetState")?;
+    let (mut flags, mut active) = (0, 0);
+    // SAFETY: it writes two numbers.
+    let code = unsafe { state(device, &raw mut flags, &raw mut active) };
+    check(table, "cuDevicePrimaryCtxGetState", code)?;
+    if active == 0 {
+        return Ok(None);
+    }
+    // SAFETY: it writes a handle.
+    let retain = |context| unsafe { (table.primary_retain)(context, device) };
+    let primary = written(table, "cuDevicePrimaryCtxRetain", CuContext::NULL, retain)?;
+    // SAFETY: retained above. Nothing can be done about an error.
+    let _ = unsafe { (table.primary_release)(device) };
+    Ok(Some(primary))
 }
 
 impl CudaApi {
@@ -121,6 +158,23 @@ impl CudaApi {
             // SAFETY: retained above. Nothing can be done about an error.
             let _ = unsafe { (table.primary_release)(device) };
         })
+    }
+
+    /// The device of a context, which may be one of the program's own, by that context.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Safety
+    /// The context is alive until this is dropped.
+    pub unsafe fn in_context(context: CuContext) -> Result<Self, CudaError> {
+        let table = load()?;
+        let entered = Entered::of(table, context)?;
+        // SAFETY: it writes a handle, of a context that is current.
+        let ask = |device| unsafe { (table.ctx_device)(device) };
+        let device = written(table, "cuCtxGetDevice", 0, ask)?;
+        drop(entered);
+        Self::on(table, device, context, false)
     }
 
     fn on(

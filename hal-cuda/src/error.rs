@@ -41,6 +41,9 @@ pub enum CudaError {
         /// The function.
         symbol: &'static str,
     },
+    /// There is nothing to say whose a default stream is.
+    #[error("no context is current on this thread; make the stream's current")]
+    NoContext,
     /// The per-thread default stream.
     #[error(
         "the per-thread default stream is another one on each thread, and commands are launched \

@@ -19,7 +19,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * [`CudaApi`] is a device, by its primary context; [`StreamDevice`] makes a backend of it.
+//! * [`CudaApi`] is a device, by its primary context or another one; [`StreamDevice`] makes a
+//!   backend of it.
 //! * [`CudaCommand`] is a command: a kernel ([`CudaKernel`]), a copy, a fill or a graph.
 //! * [`CudaGraph`] is a graph with gates of its own, so that a hold need not wait for its end.
 //! * [`Kernels`] are kernels of a known length, for calibrated load.
@@ -36,7 +37,9 @@ mod kernels;
 mod spin;
 pub mod table;
 
-pub use api::{CudaApi, current_context, current_device, device_count, driver_version};
+pub use api::{
+    CudaApi, context_of, current_context, device_count, device_of, driver_version,
+};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
 pub use driver::{Entered, leave_captures_alone};
 pub use error::CudaError;

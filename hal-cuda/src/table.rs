@@ -222,6 +222,8 @@ table! {
         error_text = "cuGetErrorString" (CuResult, *mut *const c_char);
     }
     optional {
+        primary_state = "cuDevicePrimaryCtxGetState" (CuDevice, *mut c_uint, *mut c_int);
+        stream_context = "cuStreamGetCtx" (CuStream, *mut CuContext);
         capture_mode = "cuThreadExchangeStreamCaptureMode" (*mut c_int);
         stream_wait = "cuStreamWaitValue32_v2" (CuStream, CuDevicePtr, u32, c_uint);
         function_load = "cuFuncLoad" (CuFunction);

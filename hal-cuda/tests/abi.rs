@@ -154,6 +154,8 @@ fn functions_are_declared_the_same() {
             error_text = cuGetErrorString(_, _);
         }
         optional {
+            primary_state = cuDevicePrimaryCtxGetState(_, _, _);
+            stream_context = cuStreamGetCtx(_, _);
             capture_mode = cuThreadExchangeStreamCaptureMode(_);
             stream_wait = cuStreamWaitValue32_v2(_, _, _, _);
             function_load = cuFuncLoad(_);

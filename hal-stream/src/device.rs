@@ -1,13 +1,14 @@
 //! The device.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use xsched_core::level::Level;
 
 use crate::api::{About, FlagMemory, StreamApi};
 use crate::config::StreamDeviceConfig;
 use crate::error::{NoGate, StreamError};
+use crate::flags::FlagWord;
 use crate::inner::{Inner, Tested};
 use crate::occupancy::Occupancy;
 use crate::page::SharedPage;
@@ -45,19 +46,24 @@ impl<A: StreamApi> StreamDevice<A> {
     pub fn new(api: A, config: StreamDeviceConfig) -> Result<Self, StreamError<A::Error>> {
         let gates = GateRegistry::start(config.blocked_after, config.hold_lease)
             .map_err(StreamError::Thread)?;
-        let inner = Inner {
-            tested: OnceLock::new(),
-            api: Arc::new(api),
-            gates,
-            occupancy: Occupancy::default(),
-            config,
-            flags: Mutex::default(),
-            leaving: Mutex::default(),
-            shared: Mutex::default(),
-            reasons: Mutex::default(),
-            lost: AtomicU64::new(0),
-        };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(Inner::new(api, gates, Arc::default(), config)) })
+    }
+
+    /// The same GPU by another driver context, with this device's configuration. Streams, events
+    /// and words of gates are made in that context, and gates are tested in it. The gates of both
+    /// are forced open at the same times, and time counts as shared if queues of both had work.
+    ///
+    /// ```
+    /// # use xsched_hal_stream::{StreamApi, StreamDevice};
+    /// fn both<A: StreamApi>(first: &StreamDevice<A>, second: A) -> StreamDevice<A> {
+    ///     first.in_context(second)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn in_context(&self, api: A) -> Self {
+        let Inner { gates, occupancy, config, .. } = &*self.inner;
+        let inner = Inner::new(api, Arc::clone(gates), Arc::clone(occupancy), *config);
+        Self { inner: Arc::new(inner) }
     }
 
     /// What the driver says about the device.
@@ -122,6 +128,12 @@ impl<A: StreamApi> StreamDevice<A> {
         answer
     }
 
+    /// The device's gates, for [`Gates::with_all_open`]. They do not keep the device.
+    #[must_use]
+    pub fn gates(&self) -> Gates {
+        Gates(Arc::clone(&self.inner.gates))
+    }
+
     /// A function that tells whether all gates are forced open now: because a call was blocked, or
     /// within [`StreamDevice::with_gates_open`]. A backend that stops queues in another way has to
     /// resume them at the same times. Answers false once the device is gone.
@@ -176,7 +188,50 @@ impl<A: StreamApi> StreamDevice<A> {
     }
 }
 
+/// The gates of a device, in whatever contexts.
+#[derive(Clone, Debug)]
+pub struct Gates(Arc<GateRegistry<Option<FlagWord>>>);
+
+impl Gates {
+    /// As [`StreamDevice::with_gates_open`], for several devices.
+    ///
+    /// ```
+    /// # use xsched_hal_stream::{Gates, StreamApi, StreamDevice};
+    /// fn exit<A: StreamApi>(devices: &[StreamDevice<A>], exit: impl FnOnce()) {
+    ///     let gates: Vec<_> = devices.iter().map(StreamDevice::gates).collect();
+    ///     Gates::with_all_open(&gates, exit);
+    /// }
+    /// ```
+    pub fn with_all_open<T>(gates: &[Self], f: impl FnOnce() -> T) -> T {
+        let open: Vec<_> = gates.iter().map(|gates| gates.0.open_all()).collect();
+        let answer = f();
+        drop(open);
+        answer
+    }
+}
+
 impl<A: StreamApi> Inner<A> {
+    fn new(
+        api: A,
+        gates: Arc<GateRegistry<Option<FlagWord>>>,
+        occupancy: Arc<Occupancy>,
+        config: StreamDeviceConfig,
+    ) -> Self {
+        Self {
+            tested: OnceLock::new(),
+            api: Arc::new(api),
+            gates,
+            occupancy,
+            config,
+            flags: Mutex::default(),
+            leaving: Mutex::default(),
+            shared: Mutex::default(),
+            reasons: Mutex::default(),
+            lost: AtomicU64::new(0),
+            probe_ended: Arc::default(),
+        }
+    }
+
     /// What the test of gates finds, which the first call makes.
     pub(crate) fn tested(&self) -> &Tested {
         self.tested.get_or_init(|| {
@@ -229,8 +284,15 @@ impl<A: StreamApi> Inner<A> {
             return None;
         }
         let api = Arc::downgrade(&self.api);
-        let probe = move || api.upgrade().is_some_and(|api| call_returns(&*api));
-        let started = self.gates.probe(self.config.probe_every, probe);
+        let probed = Weak::clone(&api);
+        let ended = Arc::clone(&self.probe_ended);
+        let probe = move || {
+            // The end of the device waits for a call that is under way.
+            let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+            !*ended && api.upgrade().is_some_and(|api| call_returns(&*api))
+        };
+        let is_wanted = move || probed.strong_count() > 0;
+        let started = self.gates.probe(self.config.probe_every, is_wanted, probe);
         started.err().map(|error| NoGate::Failed(format!("no thread for its probe: {error}")))
     }
 }

@@ -26,6 +26,9 @@ pub enum StreamError<E: std::error::Error + 'static> {
         /// So many.
         fences: usize,
     },
+    /// Only the thread of a stream can put a fence into it.
+    #[error("the stream is another thread's default stream; its next command has a fence")]
+    OtherThread,
     /// Words for gates are of no use.
     #[error("gates cannot be used on this device: {0}")]
     NoGate(NoGate),
@@ -51,7 +54,10 @@ impl<E: HalError> HalError for StreamError<E> {
         match self {
             Self::Driver { source, .. } => source.kind(),
             Self::NoFlags | Self::Thread(_) | Self::NoGate(_) => Fault::NotSupported,
-            Self::FencesFull { .. } | Self::WordTaken | Self::WordOfOtherDevice => Fault::Launch,
+            Self::FencesFull { .. }
+            | Self::OtherThread
+            | Self::WordTaken
+            | Self::WordOfOtherDevice => Fault::Launch,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::registry::GateRegistry;
 pub(crate) struct Inner<A: StreamApi> {
     pub(crate) api: Arc<A>,
     pub(crate) gates: Arc<GateRegistry<Option<FlagWord>>>,
-    pub(crate) occupancy: Occupancy,
+    pub(crate) occupancy: Arc<Occupancy>,
     pub(crate) config: StreamDeviceConfig,
     /// What the test of gates found, once one was wanted.
     pub(crate) tested: OnceLock<Tested>,
@@ -29,6 +29,9 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) reasons: Mutex<Vec<&'static str>>,
     /// Streams that could not be destroyed, and words for which the device may still wait.
     pub(crate) lost: AtomicU64,
+    /// Whether the driver is not to be called by the probe any more, which has it locked while it
+    /// calls.
+    pub(crate) probe_ended: Arc<Mutex<bool>>,
 }
 
 /// What the test of gates on a device found.
@@ -87,7 +90,8 @@ impl<A: StreamApi> Inner<A> {
             return;
         };
         let stream_to_end = owned.then_some(stream);
-        if idle {
+        // Where nothing is to be given back, the caller's stream may have ended.
+        if idle || stream_to_end.is_none() && word.is_none() {
             self.end(stream_to_end, word);
         } else {
             let event = self.api.create_event().and_then(|event| {
@@ -147,6 +151,7 @@ impl<A: StreamApi> Inner<A> {
 
 impl<A: StreamApi> Drop for Inner<A> {
     fn drop(&mut self) {
+        *self.probe_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         let shared = std::mem::take(self.shared.get_mut().unwrap_or_else(PoisonError::into_inner));
         let entered = self.api.enter();
         if entered.is_ok() {

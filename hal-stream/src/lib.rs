@@ -70,7 +70,7 @@ pub use api::{About, FlagMemory, StreamApi, StreamKind};
 pub use clock::{ClockProbe, ClockRead, Stamps};
 pub use command::StreamCommand;
 pub use config::StreamDeviceConfig;
-pub use device::StreamDevice;
+pub use device::{Gates, StreamDevice};
 pub use error::{NoGate, StreamError};
 pub use graph::{GraphError, GraphNode, gates_in_graph};
 pub use page::{Holder, SHARED_WORDS, SharedPage};

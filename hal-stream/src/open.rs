@@ -56,7 +56,7 @@ impl<A: StreamApi> Backend for StreamDevice<A> {
             && inner.tested().no_gate.is_none();
         let chosen = if gated { inner.word(&config) } else { Ok(None) };
         let word = chosen.inspect_err(|_| inner.end(owned.then_some(stream), None))?;
-        Ok(halves(inner, stream, owned, word, config.spacing))
+        Ok(halves(inner, stream, (owned, config.of_thread), word, config.spacing))
     }
 
     fn info(&self) -> DeviceInfo {
@@ -92,6 +92,9 @@ impl<A: StreamApi> Inner<A> {
             Some(stream) => (stream, false),
             None => (self.api.create_stream(config.priority)?, true),
         };
+        if config.of_thread {
+            return Ok((stream, false, false));
+        }
         // SAFETY: just made, or as promised to `StreamConfig::on_stream`.
         let kind = unsafe { self.api.stream_kind(stream) };
         let kind = kind.inspect_err(|_| self.end(owned.then_some(stream), None))?;
@@ -119,7 +122,7 @@ impl<A: StreamApi> Inner<A> {
 fn halves<A: StreamApi>(
     inner: &Arc<Inner<A>>,
     stream: A::Stream,
-    owned: bool,
+    (owned, of_thread): (bool, bool),
     chosen: Option<Chosen>,
     spacing: Spacing,
 ) -> Opened<A> {
@@ -133,6 +136,7 @@ fn halves<A: StreamApi>(
         device: Arc::clone(inner),
         stream,
         owned,
+        of_thread,
         member,
         word,
         shared,

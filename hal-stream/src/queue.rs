@@ -21,6 +21,8 @@ pub(crate) struct Queue<A: StreamApi> {
     pub(crate) stream: A::Stream,
     /// The stream is ours to end.
     pub(crate) owned: bool,
+    /// The stream's handle stands for it on the launching thread alone.
+    pub(crate) of_thread: bool,
     pub(crate) member: Arc<Member<Option<FlagWord>>>,
     /// There is a gate, with this word.
     pub(crate) word: Option<FlagWord>,

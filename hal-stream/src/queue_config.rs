@@ -14,6 +14,8 @@ use crate::word::GateWord;
 #[derive(Debug)]
 pub struct StreamConfig<A: StreamApi> {
     pub(crate) stream: Option<A::Stream>,
+    /// The stream is that of the thread that launches.
+    pub(crate) of_thread: bool,
     pub(crate) gate: GateSource<A>,
     pub(crate) priority: Option<i32>,
     pub(crate) spacing: Spacing,
@@ -38,6 +40,7 @@ impl<A: StreamApi> Default for StreamConfig<A> {
     fn default() -> Self {
         Self {
             stream: None,
+            of_thread: false,
             gate: GateSource::Device,
             priority: None,
             spacing: Spacing::default(),
@@ -78,6 +81,19 @@ impl<A: StreamApi> StreamConfig<A> {
     #[must_use]
     pub const unsafe fn on_stream(mut self, stream: A::Stream) -> Self {
         self.stream = Some(stream);
+        self
+    }
+
+    /// Uses the default stream of a thread, by a handle that stands for another stream on each
+    /// thread. Each command gets a fence, since other threads can put none. The queue is at Lv1:
+    /// the legacy default stream waits for such a stream.
+    ///
+    /// # Safety
+    /// Everything is launched on that one thread, and the handle is a constant of the driver.
+    #[must_use]
+    pub const unsafe fn on_stream_of_thread(mut self, stream: A::Stream) -> Self {
+        self.stream = Some(stream);
+        self.of_thread = true;
         self
     }
 

@@ -240,18 +240,19 @@ fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, threads: &impl Thread
 
 impl<W: Word + Default + 'static> GateRegistry<W> {
     /// Makes a call every `every` while a gate is closed, on a thread of its own, until the
-    /// registry is dropped or the call answers false. A call that does not return counts as a
-    /// blocked launch. So the watch notices a call of the program that blocks all calls into the
-    /// driver, even if no queue launches.
+    /// registry is dropped, it is not wanted any more, or the call answers false. A call that does
+    /// not return counts as a blocked launch. So the watch notices a call of the program that
+    /// blocks all calls into the driver, even if no queue launches.
     pub(crate) fn probe(
         self: &Arc<Self>,
         every: Duration,
+        is_wanted: impl Fn() -> bool + Send + 'static,
         call: impl Fn() -> bool + Send + 'static,
     ) -> std::io::Result<()> {
         let member = Arc::new(Member::new(W::default(), String::new()));
         self.add(&member);
         let weak = Arc::downgrade(self);
-        let run = move || probe(&weak, &member, every, call);
+        let run = move || probe(&weak, &member, every, is_wanted, call);
         thread::Builder::new().name("xsched-probe".to_owned()).spawn(run).map(drop)
     }
 }
@@ -260,10 +261,14 @@ fn probe<W: Word + 'static>(
     gates: &Weak<GateRegistry<W>>,
     member: &Member<W>,
     every: Duration,
+    is_wanted: impl Fn() -> bool,
     call: impl Fn() -> bool,
 ) {
     let mut answered = true;
-    while answered && let Some(gates) = gates.upgrade() {
+    while answered
+        && is_wanted()
+        && let Some(gates) = gates.upgrade()
+    {
         if !gates.wait_for_hold() {
             continue;
         }

@@ -204,6 +204,8 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
     ) -> Result<(), Self::Error> {
         let queue = Arc::clone(&self.queue);
         let api = &queue.device.api;
+        // Another thread could put none later.
+        let fence = fence || queue.of_thread;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.launches.begin(Call::Launch);
         let prepared = self.prepare(payload, fence, cmd)?;
@@ -236,6 +238,10 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
 
     fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error> {
         let queue = Arc::clone(&self.queue);
+        if queue.of_thread {
+            // All commands have fences, but for one that was missed: only its thread can put that.
+            return if self.batch.commands == 0 { Ok(()) } else { Err(StreamError::OtherThread) };
+        }
         let entered = queue.device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.launches.begin(Call::Event);

@@ -1522,3 +1522,89 @@ mod graphs {
         assert!(matches!(word, Err(StreamError::NoGate(NoGate::NoWaits(_)))), "{word:?}");
     }
 }
+
+mod stream_of_thread {
+    use super::*;
+
+    fn open(device: &mut StreamDevice<Mock>) -> Queue {
+        let stream = device.api().create_stream(None).expect("a stream");
+        // SAFETY: it is alive, and this thread alone launches.
+        let config = unsafe { StreamConfig::default().on_stream_of_thread(stream) };
+        device.open(QueueId::new(0, 0), config).expect("a queue")
+    }
+
+    #[test]
+    fn each_command_has_a_fence_and_other_threads_put_none() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device);
+        assert_eq!(queue.caps.level, Level::Block);
+        for n in 0..3 {
+            queue.submit.launch(CmdId(n), &command(20 * US), false).expect("a launch");
+            device.api().pass(20 * US);
+            assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(n + 1));
+        }
+        queue.submit.launch(CmdId(3), &command(20 * US), false).expect("a launch");
+        let before = puts(&device);
+        queue.submit.fence(CmdId(3)).expect("there is one");
+        assert_eq!(puts(&device), before);
+        device.api().pass(20 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(4));
+    }
+
+    #[test]
+    fn a_fence_that_was_missed_comes_with_the_next_command() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device);
+        launch(&mut queue, 0, 1, 20 * US);
+        device.api().fail_all(Some("record"));
+        launch(&mut queue, 1, 1, 20 * US);
+        device.api().heal();
+        let missed = queue.submit.fence(CmdId(1));
+        assert!(matches!(missed, Err(StreamError::OtherThread)), "{missed:?}");
+        launch(&mut queue, 2, 1, 20 * US);
+        device.api().pass(60 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(3));
+    }
+
+    #[test]
+    fn a_queue_that_closes_leaves_the_stream_alone() {
+        let mut device = device(Nature::default());
+        let mut queue = open(&mut device);
+        launch(&mut queue, 0, 2, 20 * US);
+        let before = puts(&device);
+        drop(queue);
+        assert_eq!(puts(&device), before);
+    }
+}
+
+mod contexts {
+    use super::*;
+
+    #[test]
+    fn each_has_streams_of_its_own_and_gates_open_together() {
+        let mut first = device(Nature::default());
+        let mut second = first.in_context(Mock::new(Nature::default()));
+        assert_eq!(second.level(), Level::Deactivate);
+        let mut queues = [open(&mut first, 0), open(&mut second, 0)];
+        for (device, queue) in [&first, &second].into_iter().zip(&mut queues) {
+            queue.preempt.step(Step::Deactivate).expect("a step");
+            launch(queue, 0, 2, 20 * US);
+            device.api().pass(100 * US);
+        }
+        assert_eq!([first.api().ran(), second.api().ran()], [0; 2]);
+        first.with_gates_open(|| {
+            assert!(second.gates_open()());
+            [&first, &second].into_iter().for_each(|device| device.api().pass(100 * US));
+        });
+        assert_eq!([first.api().ran(), second.api().ran()], [2; 2]);
+    }
+
+    #[test]
+    fn one_without_gates_has_queues_at_level_1() {
+        let first = device(Nature::default());
+        let nature = Nature { ignores_waits: true, ..Nature::default() };
+        let mut second = first.in_context(Mock::new(nature));
+        assert_eq!((first.no_gate(), second.no_gate()), (None, Some(&NoGate::NotHeld)));
+        assert_eq!(open(&mut second, 0).caps.level, Level::Block);
+    }
+}

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::LaunchError;
 
-/// The interposers, in the order in which they are preloaded, and the libraries by which HIP's gets
-/// the names of its runtime.
-pub const INTERPOSERS: [&str; 6] = [
+/// The interposers, in the order in which they are preloaded, each with the libraries by which it
+/// gets other names of what it stands for.
+pub const INTERPOSERS: [&str; 7] = [
     "libshimcuda.so",
+    "libcuda.so",
     "libshimhip.so",
     "libamdhip64.so.7",
     "libamdhip64.so.6",

@@ -1,15 +1,19 @@
 //! Streams of GPUs.
 
 use std::ffi::{OsStr, c_int, c_void};
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
+use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves};
+use xsched_core::id::QueueId;
 use xsched_core::level::Level;
-use xsched_hal_cuda::table::{CuContext, CuStream};
+use xsched_hal_cuda::table::{CuContext, CuStream, STREAM_PER_THREAD};
 use xsched_hal_cuda::{CudaApi, CudaError};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream, raw};
 use xsched_hal_stream::{
-    Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig, StreamSubmit,
+    Gates, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
+    StreamSubmit,
 };
 
 use super::{Hardware, call_for, call_now};
@@ -22,12 +26,42 @@ use crate::types::HwQueueHandle;
 /// The default stream of HIP's device 0 is known by this number, which is no stream's address, and
 /// that of device 1 by the next.
 const HIP_DEFAULT_STREAMS: usize = 16;
+/// `hipStreamPerThread`.
+const HIP_STREAM_PER_THREAD: usize = 2;
 
-/// A device of the runtime, with what is below it.
+/// A GPU, whose queues are each opened on one of its devices: the same GPU has one for each driver
+/// context. So queues of all of them are scheduled with each other.
+#[derive(Debug)]
+struct Gpu<A>(&'static str, PhantomData<fn() -> A>);
+
+impl<A: StreamApi> ErrorType for Gpu<A> {
+    type Error = <StreamDevice<A> as ErrorType>::Error;
+}
+
+impl<A: StreamApi> Backend for Gpu<A> {
+    type Config = (StreamDevice<A>, StreamConfig<A>);
+    type Submit = <StreamDevice<A> as Backend>::Submit;
+    type Retire = <StreamDevice<A> as Backend>::Retire;
+    type Preempt = <StreamDevice<A> as Backend>::Preempt;
+
+    fn open(
+        &mut self,
+        id: QueueId,
+        (mut below, config): Self::Config,
+    ) -> Result<Halves<Self::Submit, Self::Retire, Self::Preempt>, Self::Error> {
+        below.open(id, config)
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: self.0, units: 0 }
+    }
+}
+
+/// A GPU of the runtime, and one of the devices that it is below.
 #[derive(Debug)]
 struct Pair<A: StreamApi> {
     below: StreamDevice<A>,
-    device: Device<Wrapped<StreamDevice<A>>>,
+    device: Device<Wrapped<Gpu<A>>>,
 }
 
 impl<A: StreamApi> Clone for Pair<A> {
@@ -41,8 +75,21 @@ impl<A: StreamApi> Pair<A> {
         let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
         let below = StreamDevice::new(api, StreamDeviceConfig::default());
         let below = below.map_err(|error| Refusal::hardware(error.to_string()))?;
-        let device = runtime.device(Wrapped(below.clone()))?;
+        let device = runtime.device(Wrapped(Gpu(below.api().name(), PhantomData)))?;
         Ok(Self { below, device })
+    }
+
+    /// The same GPU by another driver context.
+    fn in_context(&self, api: Result<A, A::Error>) -> Answer<Self> {
+        let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
+        Ok(Self { below: self.below.in_context(api), device: self.device.clone() })
+    }
+
+    /// A queue on the default stream of the calling thread, which alone launches into it. Nothing
+    /// finds it by an address.
+    fn queue_of_thread(self, stream: A::Stream) -> Box<dyn Hardware> {
+        let (address, spacing_us) = (0, None);
+        Box::new(StreamHardware { pair: self, stream, address, of_thread: true, spacing_us })
     }
 
     /// A queue on a stream that the caller vouches for.
@@ -58,7 +105,8 @@ impl<A: StreamApi> Pair<A> {
         let kind = unsafe { api.stream_kind(stream) };
         drop(entered);
         kind.map_err(|error| Refusal::invalid(format!("the stream cannot be used: {error}")))?;
-        Ok(Box::new(StreamHardware { pair: self, stream, address, spacing_us }))
+        let of_thread = false;
+        Ok(Box::new(StreamHardware { pair: self, stream, address, of_thread, spacing_us }))
     }
 }
 
@@ -108,8 +156,10 @@ impl HipDevices {
         let address = self.address(stream)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let library = known.library()?;
+        // A thread's default stream is that of its device.
+        let asked = if address.is_some() { stream } else { std::ptr::null_mut() };
         // SAFETY: as the caller promises.
-        let ordinal = unsafe { hip_device(&library, stream) }?;
+        let ordinal = unsafe { hip_device(&library, asked) }?;
         let pair = match known.all.iter().find(|(at, _)| *at == ordinal) {
             Some((_, pair)) => pair.clone(),
             None => {
@@ -120,18 +170,32 @@ impl HipDevices {
             }
         };
         drop(known);
-        pair.queue(HipStream::from_raw(stream), address, self.spacing_us)
+        let stream = HipStream::from_raw(stream);
+        match address {
+            Some(address) => pair.queue(stream, address, self.spacing_us),
+            None => Ok(pair.queue_of_thread(stream)),
+        }
     }
 
-    /// What a stream is found by; for null it stands for this thread's device.
-    pub(crate) fn address(&self, stream: *mut c_void) -> Answer<usize> {
+    /// The gates of all devices.
+    pub(crate) fn gates(&self) -> Vec<Gates> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.all.iter().map(|(_, pair)| pair.below.gates()).collect()
+    }
+
+    /// What a stream is found by; for null it stands for this thread's device, and a thread's
+    /// default stream is not found.
+    pub(crate) fn address(&self, stream: *mut c_void) -> Answer<Option<usize>> {
+        if stream.addr() == HIP_STREAM_PER_THREAD {
+            return Ok(None);
+        }
         if !stream.is_null() {
-            return checked_address(stream);
+            return checked_address(stream).map(Some);
         }
         let library = self.known.lock().unwrap_or_else(PoisonError::into_inner).library()?;
         // SAFETY: null is allowed.
         let ordinal = unsafe { hip_device(&library, stream) }?;
-        Ok(HIP_DEFAULT_STREAMS + ordinal as usize)
+        Ok(Some(HIP_DEFAULT_STREAMS + ordinal as usize))
     }
 
     /// Has the runtime be the library at this path, unless one was used before.
@@ -188,12 +252,20 @@ unsafe fn hip_device(library: &HipLibrary, stream: *mut c_void) -> Answer<u32> {
     u32::try_from(device).map_err(|_| Refusal::hardware(format!("{call} gave device {device}")))
 }
 
-/// The devices of CUDA that were used.
+/// The contexts of CUDA that were used.
 #[derive(Debug)]
 pub(crate) struct CudaDevices {
-    all: Mutex<Vec<(u32, Pair<CudaApi>)>>,
+    all: Mutex<Vec<CudaContext>>,
     /// Predicted work between two gates of a stream, if not as by default; see the environment.
     spacing_us: Option<u32>,
+}
+
+#[derive(Debug)]
+struct CudaContext {
+    context: CuContext,
+    /// Its device's number.
+    ordinal: u32,
+    pair: Pair<CudaApi>,
 }
 
 impl CudaDevices {
@@ -202,79 +274,121 @@ impl CudaDevices {
         Self { all: Mutex::default(), spacing_us }
     }
 
-    /// A hardware queue on a stream of the current context's device.
+    /// A hardware queue on a stream. One of a context other than a primary one can have one only if
+    /// something tells when that context ends.
     ///
     /// # Safety
-    /// It is a live stream of CUDA, of the device's primary context, and outlives the queue.
+    /// It is a live stream of CUDA, and outlives the queue.
     pub(crate) unsafe fn queue(
         &self,
         runtime: &Runtime,
         stream: *mut c_void,
+        ends_are_told: bool,
     ) -> Answer<Box<dyn Hardware>> {
         let address = checked_address(stream)?;
-        self.pair(runtime)?.queue(CuStream(stream), address, self.spacing_us)
+        let stream = CuStream(stream);
+        // SAFETY: as the caller promises.
+        let pair = unsafe { self.pair(runtime, stream, ends_are_told) }?;
+        pair.queue(stream, address, self.spacing_us)
     }
 
-    /// A hardware queue on a stream, or, for null, on the legacy default stream of the current
-    /// context, whose address stands for it.
+    /// A hardware queue on a stream; or, for null, on the legacy default stream of the current
+    /// context, whose address stands for it; or, for `CU_STREAM_PER_THREAD`, on this thread's.
     ///
     /// # Safety
-    /// As [`CudaDevices::queue`], but the stream may be of another context.
+    /// As [`CudaDevices::queue`]. The end of each context is told.
     pub(crate) unsafe fn queue_of_any(
         &self,
         runtime: &Runtime,
         stream: *mut c_void,
     ) -> Answer<Box<dyn Hardware>> {
         let address = self.address(stream)?;
-        let pair = self.pair(runtime)?;
-        if current()? != pair.below.api().context() {
-            return Err(Refusal::not_supported(
-                "the stream is of a context of the program's own, and not of the primary one",
-            ));
+        let stream = CuStream(stream);
+        // SAFETY: as the caller promises.
+        let pair = unsafe { self.pair(runtime, stream, true) }?;
+        match address {
+            Some(address) => pair.queue(stream, address, self.spacing_us),
+            None => Ok(pair.queue_of_thread(stream)),
         }
-        pair.queue(CuStream(stream), address, self.spacing_us)
     }
 
-    /// What a stream is found by; for null it is the current context.
-    pub(crate) fn address(&self, stream: *mut c_void) -> Answer<usize> {
+    /// What a stream is found by: for null it is the current context, and a thread's default stream
+    /// is not found.
+    pub(crate) fn address(&self, stream: *mut c_void) -> Answer<Option<usize>> {
+        if CuStream(stream) == STREAM_PER_THREAD {
+            return Ok(None);
+        }
         if stream.is_null() {
-            Ok(current()?.0.expose_provenance())
-        } else {
-            checked_address(stream)
+            return Ok(Some(current()?.0.expose_provenance()));
         }
+        checked_address(stream).map(Some)
     }
 
-    /// Forgets the device with this number, which its queues have left.
-    pub(crate) fn forget(&self, ordinal: u32) {
+    /// Forgets a context, which its queues have left.
+    pub(crate) fn forget(&self, context: CuContext) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<_> = all.extract_if(.., |(at, _)| *at == ordinal).collect();
+        let gone: Vec<_> = all.extract_if(.., |known| known.context == context).collect();
         drop(all);
         drop(gone);
     }
 
-    /// The device whose context is current on this thread.
-    fn pair(&self, runtime: &Runtime) -> Answer<Pair<CudaApi>> {
-        let failed = |error: CudaError| Refusal::hardware(error.to_string());
-        let current = xsched_hal_cuda::current_device().map_err(failed)?;
-        let ordinal = current.ok_or_else(no_context)?;
+    /// The gates of all contexts.
+    pub(crate) fn gates(&self) -> Vec<Gates> {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|known| known.pair.below.gates()).collect()
+    }
+
+    /// The device of a stream's context.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    unsafe fn pair(
+        &self,
+        runtime: &Runtime,
+        stream: CuStream,
+        ends_are_told: bool,
+    ) -> Answer<Pair<CudaApi>> {
+        // SAFETY: as the caller promises.
+        let context = unsafe { xsched_hal_cuda::context_of(stream) }.map_err(failed)?;
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, pair)) = all.iter().find(|(at, _)| *at == ordinal) {
-            return Ok(pair.clone());
+        if let Some(known) = all.iter().find(|known| known.context == context) {
+            return Ok(known.pair.clone());
         }
-        let pair = Pair::open(runtime, CudaApi::open(ordinal))?;
-        all.push((ordinal, pair.clone()));
+        // SAFETY: it has a live stream, or is current.
+        let (ordinal, is_primary) =
+            unsafe { xsched_hal_cuda::device_of(context) }.map_err(failed)?;
+        if !is_primary && !ends_are_told {
+            return Err(Refusal::not_supported(
+                "the stream is of a context of the program's own, and without an interposer \
+                 nothing tells when that ends; use streams of the primary context",
+            ));
+        }
+        let api = if is_primary {
+            CudaApi::open(ordinal)
+        } else {
+            // SAFETY: it is forgotten before it ends.
+            unsafe { CudaApi::in_context(context) }
+        };
+        let pair = match all.iter().find(|known| known.ordinal == ordinal) {
+            Some(beside) => beside.pair.in_context(api)?,
+            None => Pair::open(runtime, api)?,
+        };
+        all.push(CudaContext { context, ordinal, pair: pair.clone() });
         Ok(pair)
     }
 }
 
-fn no_context() -> Refusal {
-    Refusal::not_allowed("no context is current on this thread; make the stream's current")
+fn failed(error: CudaError) -> Refusal {
+    match error {
+        CudaError::NoContext => Refusal::not_allowed(error.to_string()),
+        error => Refusal::hardware(error.to_string()),
+    }
 }
 
 /// The context that is current on this thread.
 fn current() -> Answer<CuContext> {
-    let current = xsched_hal_cuda::current_context();
-    current.map_err(|error| Refusal::hardware(error.to_string()))?.ok_or_else(no_context)
+    let current = xsched_hal_cuda::current_context().map_err(failed)?;
+    current.ok_or_else(|| failed(CudaError::NoContext))
 }
 
 /// The address of a stream that may have a queue.
@@ -294,6 +408,8 @@ struct StreamHardware<A: StreamApi> {
     pair: Pair<A>,
     stream: A::Stream,
     address: usize,
+    /// It is the default stream of the thread that launches.
+    of_thread: bool,
     spacing_us: Option<u32>,
 }
 
@@ -304,13 +420,22 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         config: XQueueConfig,
         side: &Arc<Side>,
     ) -> Answer<XQueue<Command>> {
-        // SAFETY: the caller that made the hardware queue promised that the stream outlives it.
-        let stream = unsafe { StreamConfig::default().on_stream(self.stream) };
+        let stream = StreamConfig::default();
+        // SAFETY: the caller that made the hardware queue promised that the stream outlives it, or
+        // that its thread alone launches.
+        let stream = unsafe {
+            if self.of_thread {
+                stream.on_stream_of_thread(self.stream)
+            } else {
+                stream.on_stream(self.stream)
+            }
+        };
         let mut stream = stream.level_max(level.min(Level::Deactivate));
         if let Some(us) = self.spacing_us {
             stream = stream.spacing(Spacing::of_ns(u64::from(us) * 1_000));
         }
-        Ok(self.pair.device.queue(config, (stream, Arc::clone(side)))?)
+        let hardware = (self.pair.below.clone(), stream);
+        Ok(self.pair.device.queue(config, (hardware, Arc::clone(side)))?)
     }
 
     fn launch(&self, command: Command, hwq: HwQueueHandle) -> Answer {
@@ -325,6 +450,11 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
     }
 
     fn synchronize(&self) -> Answer {
+        if self.of_thread {
+            return Err(Refusal::not_supported(
+                "only its thread can wait for a thread's default stream",
+            ));
+        }
         let failed = |error: A::Error| Refusal::hardware(error.to_string());
         let api = self.pair.below.api();
         let entered = api.enter().map_err(failed)?;

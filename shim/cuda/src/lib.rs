@@ -2,9 +2,12 @@
 //! every function to it, and launches through XQueues.
 //!
 //! **How it gets in.** Its SONAME is `libcuda.so.1`. The loader gives it to whatever asks for that
-//! name: a program that is linked with the driver, or one that opens the driver itself. A program
-//! that opens the driver by a path, or as `libcuda.so`, goes past it. Its file must not be in a
-//! folder that `ldconfig` looks at: that would make it the system's `libcuda.so.1`.
+//! name: a program that is linked with the driver, or one that opens the driver itself. The loader
+//! compares names with SONAMEs, of which a library has one: a program that opens the driver as
+//! `libcuda.so` gets here if a second library of that SONAME is preloaded as well, which has this
+//! one as its auxiliary library (`cargo xtask install` makes it). One that opens the driver by a
+//! path goes past. The file must not be in a folder that `ldconfig` looks at: that would make it
+//! the system's `libcuda.so.1`.
 //!
 //! **How it works** is in `xsched-shim-engine`. `functions.toml` lists the functions that the
 //! driver exports.

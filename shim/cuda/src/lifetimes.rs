@@ -1,10 +1,12 @@
-//! Hooks of the functions with which streams, primary contexts and captures begin and end, streams
+//! Hooks of the functions with which streams, contexts and captures begin and end, streams
 //! join captures, and programs wait for streams.
 
 use std::ffi::c_int;
 
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{Address, captures, lifetimes, streams};
+
+use crate::vendor::{context_of_green, primary_context};
 
 lifetimes! {
     c"cuStreamDestroy": destroy_old(stream: Address) => |next| {
@@ -15,21 +17,27 @@ lifetimes! {
         streams::end_stream(stream);
         next()
     };
+    c"cuCtxDestroy": destroy_context_old(context: Address) => |next| {
+        streams::end_context(context, next)
+    };
+    c"cuCtxDestroy_v2": destroy_context(context: Address) => |next| {
+        streams::end_context(context, next)
+    };
+    c"cuCtxDetach": detach(context: Address) => |next| streams::end_context(context, next);
+    c"cuGreenCtxDestroy": destroy_green(context: Address) => |next| {
+        streams::end_context(context_of_green(context), next)
+    };
     c"cuDevicePrimaryCtxReset": reset_old(device: c_int) => |next| {
-        streams::end_device(device);
-        next()
+        streams::end_context(primary_context(device), next)
     };
     c"cuDevicePrimaryCtxReset_v2": reset(device: c_int) => |next| {
-        streams::end_device(device);
-        next()
+        streams::end_context(primary_context(device), next)
     };
     c"cuDevicePrimaryCtxRelease": release_old(device: c_int) => |next| {
-        streams::end_device(device);
-        next()
+        streams::end_context(primary_context(device), next)
     };
     c"cuDevicePrimaryCtxRelease_v2": release(device: c_int) => |next| {
-        streams::end_device(device);
-        next()
+        streams::end_context(primary_context(device), next)
     };
     c"cuStreamWaitEvent": wait(stream: Address, event: Address, flags: u32) => |next| {
         captures::join(stream, next)

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
-use xsched_shim_engine::{Address, Code, engine, real};
+use xsched_shim_engine::{Address, Code, Stream, engine, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
 use crate::{address, lifetimes, table};
@@ -57,6 +57,9 @@ pub(crate) static VENDOR: Vendor = Vendor {
     questions: Questions {
         default_stream: current_context,
         priority,
+        context,
+        enter,
+        leave,
         device: current_device,
         is_captured,
         exchange_mode,
@@ -106,11 +109,64 @@ fn current_context() -> Option<usize> {
     (code == 0 && !context.is_null()).then(|| context.addr())
 }
 
+/// Makes a context current, and says whether it was not.
+fn enter(context: usize) -> bool {
+    if current_context() == Some(context) {
+        return false;
+    }
+    let context: Address = ptr::without_provenance_mut(context);
+    let code = real!(c"cuCtxPushCurrent_v2", (context): (Address));
+    code == 0
+}
+
+/// Has the context be current that was before.
+fn leave() {
+    let mut context = ptr::null_mut();
+    let _: Code = real!(c"cuCtxPopCurrent_v2", (&raw mut context): (*mut Address));
+}
+
 /// A stream's priority; 0 if the driver does not say.
 fn priority(stream: Address) -> c_int {
     let mut priority = 0;
     let code = real!(c"cuStreamGetPriority", (stream, &raw mut priority): (Address, *mut c_int));
     if code == 0 { priority } else { 0 }
+}
+
+/// The context of a stream; 0 if the driver does not say.
+fn context(stream: Address) -> usize {
+    let mut context = ptr::null_mut();
+    let handle = Stream::of(stream, Stream::Legacy);
+    if !matches!(handle, Stream::Own(_)) {
+        return current_context().unwrap_or(0);
+    }
+    let code = real!(c"cuStreamGetCtx", (stream, &raw mut context): (Address, *mut Address));
+    if code == 0 { context.addr() } else { 0 }
+}
+
+/// The primary context of a device; null if it has none now.
+pub(crate) fn primary_context(device: c_int) -> Address {
+    let (mut flags, mut active) = (0, 0);
+    let code = real!(
+        c"cuDevicePrimaryCtxGetState",
+        (device, &raw mut flags, &raw mut active): (c_int, *mut u32, *mut c_int)
+    );
+    let mut context = ptr::null_mut();
+    if code != 0 || active == 0 {
+        return context;
+    }
+    let code =
+        real!(c"cuDevicePrimaryCtxRetain", (&raw mut context, device): (*mut Address, c_int));
+    if code == 0 {
+        let _: Code = real!(c"cuDevicePrimaryCtxRelease_v2", (device): (c_int));
+    }
+    context
+}
+
+/// The context of a green context; null if the driver does not say.
+pub(crate) fn context_of_green(green: Address) -> Address {
+    let mut context = ptr::null_mut();
+    let code = real!(c"cuCtxFromGreenCtx", (&raw mut context, green): (*mut Address, Address));
+    if code == 0 { context } else { ptr::null_mut() }
 }
 
 /// The device of the context that is current on this thread, which is that of its streams; −1 if

@@ -94,15 +94,21 @@ fn a_program_that_opens_a_path_goes_past_it() {
 #[test]
 fn a_library_of_the_driver_s_other_name_leads_to_it() {
     let (mut command, built) = opens("local");
-    // It has nothing but that name, and needs the interposer.
+    // Made as `cargo xtask install` makes it: it has nothing but that name, and leads to the
+    // interposer.
     let other = built.path("other-name.so");
     let mut link = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    link.args(["-shared", "-nostdlib", "-Wl,-soname,libcuda.so", "-Wl,--no-as-needed", "-o"]);
-    assert!(link.arg(&other).arg(interposer()).status().expect("a linker").success());
-    let preload = env::join_paths([interposer(), other]).expect("paths without colons");
+    link.args(["-shared", "-nostdlib", "-Wl,-soname,libcuda.so", "-Wl,-f,libcuda.so.1", "-o"]);
+    link.arg(&other).args(["-x", "c", "/dev/null"]);
+    assert!(link.status().expect("a linker").success());
+    let preload = env::join_paths([interposer(), other.clone()]).expect("paths without colons");
     command.arg("libcuda.so").env("LD_PRELOAD", preload);
     let counts = counts(&mut command, built, "local, driver open");
     assert_eq!(counts["launches"], json!({"cuLaunchKernel": 1}));
+    // Without the interposer it is no harm to a program that opens no driver.
+    let mut alone = with_interposer("true");
+    let output = says(alone.env("LD_PRELOAD", other).env("LD_LIBRARY_PATH", ""));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
 #[test]

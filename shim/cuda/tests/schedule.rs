@@ -3,67 +3,28 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use common::{beside, check, compile, interposer, says, with_interposer};
-
-struct Built {
-    folder: TempDir,
-    driver: PathBuf,
-}
-
-fn built() -> &'static Built {
-    static BUILT: OnceLock<Built> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a folder");
-        compile("schedule.c", &folder.path().join("schedule"), &["-ldl", "-pthread"]);
-        let driver = xsched_cuda_emulated::place(folder.path()).expect("the emulated driver");
-        Built { folder, driver }
-    })
-}
+use common::emulated::{self, counts};
+use common::{check, interposer, says};
 
 /// The program in this mode, scheduled.
 fn scheduled(mode: &str) -> Command {
-    let built = built();
-    let mut command = with_interposer(built.folder.path().join("schedule"));
-    command.arg(mode).env("XSCHED_CUDA_DRIVER", &built.driver).env("XSCHED_AUTO_XQUEUE", "ON");
-    command.env("PREEMPT", beside("libpreempt.so"));
-    command
+    emulated::scheduled("schedule", mode)
 }
 
-/// Runs it, and answers what was counted.
-fn counts(mode: &str, command: &mut Command) -> Value {
-    // Tests run at once, two of them in the same mode.
-    let name = format!("{mode}-{:?}.json", std::thread::current().id());
-    let file = built().folder.path().join(name);
-    check(command.env("XSCHED_SHIM_COUNTS", &file), mode);
-    serde_json::from_str(&fs::read_to_string(file).expect("counts")).expect("JSON")
-}
-
-/// What is counted while nothing tells the streams apart, where each launch that is scheduled is
-/// made at once.
 fn counts_of(mode: &str) -> Value {
-    let counts = counts(mode, &mut scheduled(mode));
-    assert_eq!(counts["alone"], counts["scheduled"], "{mode}");
-    counts
+    emulated::counts_of("schedule", mode)
 }
 
-/// The same when streams are scheduled one by one.
 fn counts_apart(mode: &str) -> Value {
-    let mut command = scheduled(mode);
-    let counts = counts(mode, command.env("XSCHED_AUTO_XQUEUE_UNIT", "streams"));
-    assert_eq!(counts["alone"], json!({}), "{mode}");
-    counts
+    emulated::counts_apart("schedule", mode)
 }
 
-/// What is counted in both ways.
 fn in_both_ways(mode: &str) -> [Value; 2] {
-    [counts_of(mode), counts_apart(mode)]
+    emulated::in_both_ways("schedule", mode)
 }
 
 #[test]
@@ -163,14 +124,6 @@ fn a_stream_of_another_priority_tells_them_apart() {
     let mut command = scheduled("priorities");
     let counts = counts("priorities", command.env("XSCHED_AUTO_XQUEUE_PRIORITY", "3"));
     assert_eq!(counts["alone"]["cuLaunchKernel"], json!(30));
-}
-
-#[test]
-fn own_contexts_and_threads_default_streams_go_past() {
-    let output = says(&mut scheduled("past"));
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(complaint.contains("runs unscheduled: "), "{complaint}");
-    assert_eq!(complaint.lines().count(), 1, "{complaint}");
 }
 
 #[test]

@@ -10,9 +10,12 @@
 //! is then made at once, and the XQueue does not learn of it.
 //!
 //! These launches go past: all of them unless `XSCHED_AUTO_XQUEUE` is `ON`; those in the child of a
-//! fork, within another launch, into a stream that is being captured, into the default stream of a
-//! thread, into streams of contexts other than primary ones, of functions whose stream is not
-//! known; and what the library refuses.
+//! fork, within another launch, into a stream that is being captured, of functions whose stream is
+//! not known; and what the library refuses.
+//!
+//! A call that may wait for the whole device is made while no gate of the process holds anything,
+//! once something tells the streams apart: what it waits for may be held for another stream whose
+//! program waits for this call.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -69,6 +72,15 @@ impl Stream {
             LEGACY => Self::Legacy,
             PER_THREAD => Self::PerThread,
             _ => Self::Own(handle),
+        }
+    }
+
+    /// Its handle; null is the legacy default stream.
+    pub(crate) const fn handle(self) -> Address {
+        match self {
+            Self::Own(handle) => handle,
+            Self::PerThread => ptr::without_provenance_mut(PER_THREAD),
+            Self::Legacy | Self::Elsewhere => ptr::null_mut(),
         }
     }
 
@@ -180,12 +192,12 @@ fn is_alone(stream: Stream) -> bool {
 
 /// How a launch is made that [`is_alone`] does not know; `None` is past.
 fn queued(stream: Stream) -> Option<Way> {
-    if matches!(stream, Stream::PerThread | Stream::Elsewhere) {
+    if stream == Stream::Elsewhere {
         return None;
     }
     let inside = Inside::enter()?;
     let functions = open()?;
-    if is_captured(stream) {
+    if captures::is_captured(stream.handle()) {
         return None;
     }
     let xq = streams::queue(functions, key(stream)?, stream)?;
@@ -234,12 +246,14 @@ pub fn hardware_queue(handle: Address) -> u64 {
 
 /// Launches when it is the XQueue's turn.
 fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> Code) -> Code {
+    // The queue launches in the context of its stream, which need not be the program's.
+    let place = default_stream();
     let real = || {
         let code = real();
         errors::noted();
         code
     };
-    let mut call = Call { launch: Some(real), code: None };
+    let mut call = Call { launch: Some(|| at_place(place, real)), code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
     let answer = unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
     // The program has ended it. The stream's next launch gets another one.
@@ -259,21 +273,43 @@ fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> 
     }
 }
 
-/// What stands for a stream; `None` if nothing does, or there is no context.
-pub(crate) fn key(stream: Stream) -> Option<Key> {
-    match stream {
-        Stream::Own(handle) => Some(Key(handle.addr())),
-        Stream::Legacy => Some(Key((driver::opened()?.vendor().questions.default_stream)()?)),
-        Stream::PerThread | Stream::Elsewhere => None,
+/// Makes a call that may wait for the whole device: while no gate of the process holds anything, if
+/// something tells the streams apart.
+pub fn wait(real: impl FnOnce() -> Code) -> Code {
+    let functions = functions().filter(|functions| functions.are_apart() && is_on());
+    let Some(functions) = functions else { return real() };
+    let mut call = Call { launch: Some(real), code: None };
+    // SAFETY: the call outlives it, and is used by this thread alone.
+    unsafe { (functions.wait)(Call::wait_of(&call), (&raw mut call).cast()) };
+    match (call.code, call.launch) {
+        (Some(code), _) => code,
+        (None, launch) => launch.map_or(0, |launch| launch()),
     }
 }
 
-/// Whether a launch into a stream becomes part of a graph.
-fn is_captured(stream: Stream) -> bool {
-    captures::is_captured(match stream {
-        Stream::Own(handle) => handle,
-        _ => ptr::null_mut(),
-    })
+/// What stands for a stream; `None` if nothing does, or there is no context.
+pub(crate) fn key(stream: Stream) -> Option<Key> {
+    match stream {
+        Stream::Own(handle) => Some(Key { base: handle.addr(), thread: 0 }),
+        Stream::Legacy => Some(Key { base: default_stream()?, thread: 0 }),
+        Stream::PerThread => Some(Key { base: default_stream()?, thread: streams::thread()? }),
+        Stream::Elsewhere => None,
+    }
+}
+
+fn default_stream() -> Option<usize> {
+    (driver::opened()?.vendor().questions.default_stream)()
+}
+
+/// Makes a call where `default_stream` has this answer.
+fn at_place(place: Option<usize>, call: impl FnOnce() -> Code) -> Code {
+    let questions = driver::opened().map(|driver| &driver.vendor().questions);
+    let entered = questions.zip(place).filter(|(questions, place)| (questions.enter)(*place));
+    let code = call();
+    if let Some((questions, _)) = entered {
+        (questions.leave)();
+    }
+    code
 }
 
 /// Calls a function of the driver's by its name, whose place in the list is looked up once. The
@@ -305,6 +341,18 @@ impl<F: FnOnce() -> Code> Call<F> {
     /// What runs a call of this type.
     fn run_of(_: &Self) -> crate::preempt::Launch {
         Self::run
+    }
+
+    /// The same for a call that waits.
+    fn wait_of(_: &Self) -> unsafe extern "C" fn(Address) {
+        Self::wait
+    }
+
+    /// # Safety
+    /// As [`Call::run`].
+    unsafe extern "C" fn wait(data: Address) {
+        // SAFETY: as the caller promises.
+        unsafe { Self::run(0, data) };
     }
 
     /// # Safety

@@ -1,7 +1,8 @@
 //! The functions that are not just forwarded.
 //!
 //! `signatures!` makes a hook for each launch, which has the engine count the call and call the
-//! driver. The signatures of the other classes are in the list for hooks to come, and are compiled.
+//! driver, and for each call that may wait for the device. The signatures of the other classes are
+//! in the list for hooks to come, and are compiled.
 //! `lifetimes!` makes hooks that a vendor's crate writes by hand.
 
 use crate::{Address, engine};
@@ -45,7 +46,7 @@ macro_rules! signatures {
 
         /// The hooks of those functions that have one.
         pub(crate) fn hooks() -> impl IntoIterator<Item = Option<(usize, $crate::Address)>> {
-            [$($crate::place!($class $index $name)),*]
+            [$($crate::place!($class [$($stream)*] $index $name)),*]
         }
     };
 }
@@ -70,6 +71,24 @@ macro_rules! hook {
                 let stream = $crate::stream!($($stream)*);
                 // SAFETY: the caller promises what the driver asks for.
                 $crate::engine::launch($index, stream, || unsafe { real($($parameter),*) })
+            }
+        }
+    };
+    (waits [opens] $index:literal $name:ident($($parameter:ident: $kind:ty),*)) => {
+        #[allow(non_snake_case, reason = "the driver's name")]
+        mod $name {
+            use super::*;
+
+            type Signature = unsafe extern "C" fn($($kind),*) -> $crate::Code;
+
+            /// # Safety
+            /// As of the driver's function of this name.
+            pub(super) unsafe extern "C" fn wait($($parameter: $kind),*) -> $crate::Code {
+                let real = $crate::driver::real($index);
+                // SAFETY: as for a launch.
+                let real = unsafe { std::mem::transmute::<$crate::Address, Signature>(real) };
+                // SAFETY: the caller promises what the driver asks for.
+                $crate::engine::wait(|| unsafe { real($($parameter),*) })
             }
         }
     };
@@ -102,10 +121,13 @@ macro_rules! stream {
 /// The place and the hook of one function.
 #[macro_export]
 macro_rules! place {
-    (launch $index:literal $name:ident) => {
+    (launch [$($stream:ident)*] $index:literal $name:ident) => {
         Some(($index, $name::launch as $crate::Address))
     };
-    ($class:ident $index:literal $name:ident) => {
+    (waits [opens] $index:literal $name:ident) => {
+        Some(($index, $name::wait as $crate::Address))
+    };
+    ($class:ident [$($stream:ident)*] $index:literal $name:ident) => {
         None
     };
 }

@@ -88,8 +88,12 @@ functions! {
     end_queue = |_: &Preempt| c"XQueueDestroy" => (u64);
     /// Ends a hardware queue.
     end_hardware = |_: &Preempt| c"HwQueueDestroy" => (u64);
-    /// Forgets a device.
-    forget = |names: &Preempt| names.forget => (c_int);
+    /// Whether nothing that went into an XQueue is to run yet: writes 1 then.
+    query = |_: &Preempt| c"XQueueQuery" => (u64, *mut c_int);
+    /// Calls a function while no gate holds anything.
+    wait = |_: &Preempt| c"xsched_private_wait" => (unsafe extern "C" fn(Address), Address);
+    /// Forgets a context or a device.
+    forget = |names: &Preempt| names.forget => (u64);
 }
 
 impl Functions {

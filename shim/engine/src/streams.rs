@@ -2,18 +2,23 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use hashbrown::HashMap;
 
 use crate::engine::{self, Inside, Stream};
 use crate::preempt::{Functions, SUCCESS};
-use crate::{Address, captures, driver};
+use crate::{Address, Code, captures, driver};
 
-/// What stands for a stream: its handle, or what the vendor says of a default stream.
+/// What stands for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key(pub(crate) usize);
+pub(crate) struct Key {
+    /// Its handle, or what the vendor says of a default stream.
+    pub(crate) base: usize,
+    /// The thread whose default stream it is, by [`thread`]; 0 if it is no thread's.
+    pub(crate) thread: usize,
+}
 
 /// A stream's queues.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +27,14 @@ struct Queues {
     /// 0 if it cannot have one.
     xq: u64,
     device: c_int,
+    /// Its context, or 0.
+    context: usize,
+    /// It was the default stream of a thread that has ended.
+    is_left: bool,
 }
+
+/// `kQueueStateIdle`.
+const IDLE: c_int = 1;
 
 static KNOWN: RwLock<Option<HashMap<Key, Queues>>> = RwLock::new(None);
 /// Locked while a stream gets its queues, so that it gets them once.
@@ -32,7 +44,25 @@ static ENDED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The stream that this thread launched into last, when that was, and its XQueue.
-    static LAST: Cell<(usize, u64, u64)> = const { Cell::new((0, 0, 0)) };
+    static LAST: Cell<(Key, u64, u64)> = const { Cell::new((Key { base: 0, thread: 0 }, 0, 0)) };
+    static THREAD: Thread = Thread(THREADS.fetch_add(1, Ordering::Relaxed));
+}
+
+/// Threads that have had numbers, and one.
+static THREADS: AtomicUsize = AtomicUsize::new(1);
+
+/// A thread that has launched into its default stream, by its number, which no other thread gets.
+struct Thread(usize);
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        end_thread(self.0);
+    }
+}
+
+/// The number of the calling thread, whose default streams end with it; `None` if it is ending.
+pub(crate) fn thread() -> Option<usize> {
+    THREAD.try_with(|thread| thread.0).ok()
 }
 
 /// The XQueue of a stream, made if it has none; `None` if it cannot have one, or not now.
@@ -54,14 +84,14 @@ pub(crate) fn hardware_queue(key: Key) -> Option<u64> {
 fn found(key: Key, make: impl FnOnce() -> Option<Queues>) -> Option<u64> {
     let ended = ENDED.load(Ordering::Acquire);
     let (last, when, xq) = LAST.get();
-    if (last, when) == (key.0, ended) {
+    if (last, when) == (key, ended) {
         return Some(xq);
     }
     let found = find(key).or_else(make)?;
     if found.xq == 0 {
         return None;
     }
-    LAST.set((key.0, ended, found.xq));
+    LAST.set((key, ended, found.xq));
     Some(found.xq)
 }
 
@@ -75,14 +105,12 @@ fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
     if captures::are_any() {
         return None;
     }
+    end_left(functions);
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(there) = find(key) {
         return Some(there);
     }
-    let handle = match stream {
-        Stream::Own(handle) => handle,
-        _ => std::ptr::null_mut(),
-    };
+    let handle = stream.handle();
     let (mut hwq, mut xq) = (0, 0);
     // SAFETY: the places may be written to. The stream is alive, as the program promises, and its
     // queues end before it does.
@@ -97,7 +125,7 @@ fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
     } else if xq != 0 {
         set_priority(functions, xq, handle);
     }
-    let made = Queues { hwq, xq, device: device(handle) };
+    let made = Queues { hwq, xq, device: device(handle), context: context(handle), is_left: false };
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     known.get_or_insert_default().insert(key, made);
     Some(made)
@@ -116,6 +144,10 @@ fn set_priority(functions: &Functions, xq: u64, stream: Address) {
 
 fn priority(stream: Address) -> c_int {
     driver::opened().map_or(0, |driver| (driver.vendor().questions.priority)(stream))
+}
+
+fn context(stream: Address) -> usize {
+    driver::opened().map_or(0, |driver| (driver.vendor().questions.context)(stream))
 }
 
 fn device(stream: Address) -> c_int {
@@ -138,15 +170,63 @@ fn end(is_one: impl Fn(Key, &Queues) -> bool) {
     let gone: Vec<_> = known_now.extract_if(|key, queues| is_one(*key, queues)).collect();
     ENDED.fetch_add(u64::from(!gone.is_empty()), Ordering::AcqRel);
     drop(known);
-    for (_, queues) in gone {
+    gone.iter().for_each(|(_, queues)| queues.end(functions));
+}
+
+impl Queues {
+    fn end(&self, functions: &Functions) {
         // SAFETY: any handles may be given.
         unsafe {
-            if queues.xq != 0 {
-                (functions.end_queue)(queues.xq);
+            if self.xq != 0 {
+                (functions.end_queue)(self.xq);
             }
-            if queues.hwq != 0 {
-                (functions.end_hardware)(queues.hwq);
+            if self.hwq != 0 {
+                (functions.end_hardware)(self.hwq);
             }
+        }
+    }
+
+    /// Whether all that went into them has run, as far as it is known.
+    fn are_idle(&self, functions: &Functions) -> bool {
+        let mut state = IDLE;
+        if self.xq != 0 {
+            // SAFETY: any handle may be given, and the state may be written to.
+            unsafe { (functions.query)(self.xq, &raw mut state) };
+        }
+        state == IDLE
+    }
+}
+
+/// A thread is about to end, and its default streams with it. Nothing is waited for: what they have
+/// not run yet may wait for another thread, and that for this one to end.
+fn end_thread(number: usize) {
+    let Some(_inside) = Inside::enter() else { return };
+    let Some(functions) = engine::functions() else { return };
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let of_thread = known.iter_mut().flatten().filter(|(key, _)| key.thread == number);
+    let left: Vec<_> = of_thread.map(|(_, queues)| (queues.is_left = true, queues.xq).1).collect();
+    drop(known);
+    for xq in left {
+        // SAFETY: any handle may be given.
+        unsafe { (functions.look)(xq) };
+    }
+    end_left(functions);
+}
+
+/// Ends the queues of streams whose threads have ended, if they are idle. The others end later, or
+/// with their contexts.
+fn end_left(functions: &Functions) {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    let left = known.iter().flatten().filter(|(_, queues)| queues.is_left);
+    let left: Vec<_> = left.map(|(key, queues)| (*key, *queues)).collect();
+    drop(known);
+    for (key, queues) in left.into_iter().filter(|(_, queues)| queues.are_idle(functions)) {
+        let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may be about it as well.
+        let gone = known.as_mut().and_then(|known| known.remove(&key));
+        drop(known);
+        if gone.is_some() {
+            queues.end(functions);
         }
     }
 }
@@ -179,15 +259,31 @@ pub fn waited(stream: Address) {
 /// A stream is about to end. What was launched into it is waited for.
 pub fn end_stream(stream: Address) {
     if let Stream::Own(handle) = Stream::of(stream, Stream::Legacy) {
-        end(|key, _| key.0 == handle.addr());
+        end(|key, _| key == Key { base: handle.addr(), thread: 0 });
     }
 }
 
-/// A device is about to lose its streams: its primary context ends.
+/// A context ends by what `real` does. What was launched into its streams is waited for.
+pub fn end_context(context: Address, real: impl FnOnce() -> Code) -> Code {
+    if context.is_null() || engine::functions().is_none() {
+        return real();
+    }
+    engine::wait(|| {
+        end(|_, queues| queues.context == context.addr());
+        forget_place(context.addr() as u64);
+        real()
+    })
+}
+
+/// A device is about to lose its streams, where the vendor's streams are of devices.
 pub fn end_device(device: c_int) {
     end(|_, queues| queues.device == device);
+    forget_place(u64::from(device.cast_unsigned()));
+}
+
+fn forget_place(place: u64) {
     if let (Some(_inside), Some(functions)) = (Inside::enter(), engine::functions()) {
         // SAFETY: any number may be given.
-        unsafe { (functions.forget)(device) };
+        unsafe { (functions.forget)(place) };
     }
 }

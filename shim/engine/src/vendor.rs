@@ -84,8 +84,16 @@ pub struct Questions {
     /// What stands for the default stream that a launch of this thread would go to, and is no
     /// stream's handle; `None` if there is none now.
     pub default_stream: fn() -> Option<usize>,
+    /// Has the context or device be current again that `default_stream` answered for before. Says
+    /// whether it was not; then `leave` undoes it.
+    pub enter: fn(usize) -> bool,
+    /// Undoes what `enter` did.
+    pub leave: fn(),
     /// A stream's priority; a lower number is more urgent.
     pub priority: fn(Address) -> c_int,
+    /// The context of a stream, by its address; of null it is the current one. 0 if it is not
+    /// known, or if the vendor's streams are of devices.
+    pub context: fn(Address) -> usize,
     /// The device of a stream, or, for null, of this thread; −1 if there is none.
     pub device: fn(Address) -> c_int,
     /// Whether a stream is being captured. If the library does not say, it is.
@@ -103,7 +111,7 @@ pub struct Preempt {
     pub library: &'static CStr,
     /// The hardware queue of a stream.
     pub queue: &'static CStr,
-    /// Forgets a device.
+    /// Forgets a context, or a device if the vendor's streams are of devices.
     pub forget: &'static CStr,
 }
 

@@ -23,9 +23,9 @@
 //! **What differs from the runtime alone.** A function that the list has and the runtime lacks
 //! answers `hipErrorNotSupported`, where `dlsym` would have found nothing. A function that the
 //! runtime has and the list lacks cannot be found with `dlsym`; `hipGetProcAddress` finds it, and
-//! the file of counts names it. `dlvsym` finds nothing. Without a runtime calls answer `hipErrorNoDevice`, and one line on
-//! standard error says why. `hipExtGetLastError` may answer the code of a call that is not the
-//! program's own; `hipGetLastError` and `hipPeekAtLastError` do not.
+//! the file of counts names it. `dlvsym` finds nothing. Without a runtime calls answer
+//! `hipErrorNoDevice`, and one line on standard error says why. `hipExtGetLastError` may answer the
+//! code of a call that is not the program's own; `hipGetLastError` and `hipPeekAtLastError` do not.
 #![expect(unsafe_code, reason = "it takes the place of C functions")]
 
 mod address;

@@ -58,6 +58,10 @@ pub(crate) static VENDOR: Vendor = Vendor {
     },
     questions: Questions {
         default_stream,
+        // Streams are of devices.
+        context: |_| 0,
+        enter: |_| false,
+        leave: || (),
         priority,
         device,
         is_captured,

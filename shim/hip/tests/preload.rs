@@ -40,7 +40,7 @@ impl Built {
 
     /// Links a program with the runtime of this name, with an option more.
     fn link(&self, soname: &str, option: &str) -> PathBuf {
-        let letters = option.chars().filter(|letter| letter.is_ascii_alphabetic());
+        let letters = option.chars().filter(char::is_ascii_alphabetic);
         let to = self.path(&format!("linked-{soname}-{}", letters.collect::<String>()));
         let define = format!("-DSONAME=\"{soname}\"");
         let runtime = self.runtime(soname);

@@ -12,7 +12,8 @@ impl List {
     /// `class [stream] index name(parameter: type, …);` of those whose parameters are listed. In
     /// brackets is where a launch has its stream: `handle`, a default stream and a parameter;
     /// `config`, the same, for a field behind the parameter; `none` and a default stream, for that
-    /// itself; or `elsewhere`. A default stream is `legacy` or `per_thread`.
+    /// itself; or `elsewhere`. A default stream is `legacy` or `per_thread`. For a call that waits
+    /// it says `opens` if gates are to be open meanwhile.
     ///
     /// Types beyond Rust's are `Handle` for handles and pointers, and the structures `Location`,
     /// `Dim3`, `Bytes64`, `Words3`, `Words4` and `Words8`.
@@ -50,7 +51,9 @@ impl List {
         // Nothing but the classes that hooks are for.
         let hooked = function.class != Class::Forwarded;
         let list = written.collect::<Vec<_>>().join(", ");
-        let stream = self.stream(function, parameters);
+        let group = self.groups.get(function.group);
+        let opens = function.class == Class::Waits && group.is_some_and(|group| !group.keeps_gates);
+        let stream = if opens { "opens".to_owned() } else { self.stream(function, parameters) };
         hooked.then(|| format!("    {class} [{stream}] {index} {name}({list});\n"))
     }
 

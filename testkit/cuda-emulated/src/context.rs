@@ -118,6 +118,11 @@ struct PerThread(Arc<Stream>);
 
 impl Drop for PerThread {
     fn drop(&mut self) {
+        if driver().is_forked() {
+            // It is the parent's.
+            std::mem::forget(Arc::clone(&self.0));
+            return;
+        }
         self.0.device.close_stream(&self.0);
     }
 }

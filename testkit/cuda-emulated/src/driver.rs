@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::env;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE};
@@ -65,7 +66,8 @@ type Counts = Mutex<HashMap<&'static str, u64>>;
 
 #[derive(Debug)]
 pub(crate) struct Driver {
-    pub(crate) is_initialised: AtomicBool,
+    /// The process that initialised it, or 0.
+    process: AtomicU32,
     pub(crate) version: i32,
     pub(crate) objects: Handles<Object>,
     /// Handles of the devices' primary contexts.
@@ -86,7 +88,7 @@ static DRIVER: LazyLock<Driver> = LazyLock::new(|| {
     let primary = |device| objects.add(Object::Context(Arc::new(Context::primary_of(device))));
     let primaries = (0..devices).map(primary).collect();
     Driver {
-        is_initialised: AtomicBool::new(false),
+        process: AtomicU32::new(0),
         version: number("XSCHED_EMULATED_CUDA_VERSION", 13_000),
         objects,
         primaries,
@@ -116,8 +118,18 @@ pub(crate) fn counted(counts: &Counts, name: Option<&str>) -> u64 {
 }
 
 impl Driver {
+    pub(crate) fn initialise(&self) {
+        let _ =
+            self.process.compare_exchange(0, process::id(), Ordering::AcqRel, Ordering::Relaxed);
+    }
+
     pub(crate) fn is_initialised(&self) -> bool {
-        self.is_initialised.load(Ordering::Acquire)
+        self.process.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the process that has initialised it is another one. Nothing may be locked here.
+    pub(crate) fn is_forked(&self) -> bool {
+        ![0, process::id()].contains(&self.process.load(Ordering::Acquire))
     }
 
     /// A stream by its handle. Null is a default stream: which, says the function that is called.

@@ -37,6 +37,9 @@ pub(crate) fn is_per_thread() -> bool {
 
 /// Counts a call, and answers what its body does.
 pub(crate) fn answer(name: &'static str, per_thread: bool, body: impl FnOnce() -> Answer) -> u32 {
+    if driver().is_forked() {
+        return NOT_INITIALIZED;
+    }
     count(&driver().calls, name);
     if !driver().is_initialised() && !EARLY.contains(&name) {
         return NOT_INITIALIZED;

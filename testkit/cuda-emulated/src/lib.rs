@@ -22,6 +22,7 @@
 //! * A graph's nodes run in an order that their edges allow, one at a time; a node that waits for a
 //!   word holds up no other one. Launches of one executable run one after the other.
 //! * Functions of the host's must not call the driver.
+//! * In the child of a fork every call answers that the driver is not initialised.
 //! * Handles that there are not, null pointers, and calls before `cuInit` get CUDA's errors.
 //!
 //! Not emulated: arrays, textures, virtual memory, memory shared between processes, peers, links,

@@ -26,6 +26,7 @@
 //!   captured.
 //! * A capture spoils, by its mode and the thread's, when memory is allocated or freed, an event is
 //!   asked for or waited for, or a device is waited for.
+//! * There is one device, or as many as `XSCHED_EMULATED_DEVICES` says.
 //! * The last error of a thread is that of its last call, as before HIP 7.
 //! * With `GPU_STREAMOPS_CP_WAIT=1` streams wait only for signal memory, of 8 bytes each.
 //!
@@ -48,7 +49,7 @@
 //! | function | what it does |
 //! |---|---|
 //! | `register(name, kernel, sizes, count)` | makes a kernel and its arguments' sizes known |
-//! | `devices(count)` | sets how many devices there are, up to 256; at first `XSCHED_EMULATED_DEVICES`, or 1 |
+//! | `devices(count)` | sets how many devices there are, up to 256; at first as said above |
 //! | `fail(call, code, times)` | the next so many calls of a function answer an error |
 //! | `lose(device, code)` | loses a device, as a kernel would that fails |
 //! | `capture(stream, status)` | what `hipStreamIsCapturing` answers |

@@ -65,6 +65,7 @@ pub fn run(options: &Options) -> Result<()> {
     for vendor in ["cuda", "hip"] {
         build(&format!("xsched-shim-{vendor}"), &format!("libshim{vendor}.so"), &folder)?;
     }
+    name_of_cuda(&folder)?;
     names_of_hip(&folder)?;
     // Where it was, for programs that are linked with it or have it preloaded by this path.
     let old = lib.join("libshimhip.so");
@@ -127,6 +128,15 @@ fn build(package: &str, file: &str, folder: &Path) -> Result<()> {
     let mut strip = Command::new("strip");
     strip.arg("--strip-debug").arg("-o").arg(folder.join(file));
     run_command(strip.arg(target_dir().join("release").join(file)))
+}
+
+/// Links the library that has the other name of CUDA's driver, by which some programs open it. It
+/// has nothing but that name, and leads to the library that is loaded as `libcuda.so.1`; without
+/// one it leads nowhere.
+fn name_of_cuda(folder: &Path) -> Result<()> {
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    command.args(["-shared", "-nostdlib", "-Wl,-soname,libcuda.so", "-Wl,-f,libcuda.so.1", "-o"]);
+    run_command(command.arg(folder.join("libcuda.so")).args(["-x", "c", "/dev/null"]))
 }
 
 /// Links the libraries that have the names of HIP's runtime and the versions of its symbols, and

@@ -1,12 +1,14 @@
 //! Programs in C, and the interposer in front of them.
 #![allow(dead_code, reason = "no test uses all of it")]
 
+pub(crate) mod emulated;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Variables of this machine that must not matter.
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 8] = [
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "XSCHED_CUDA_DRIVER",
@@ -14,6 +16,7 @@ const VARIABLES: [&str; 7] = [
     "XSCHED_AUTO_XQUEUE",
     "XSCHED_AUTO_XQUEUE_UNIT",
     "XSCHED_CUDA_LIB",
+    "XSCHED_POLICY",
 ];
 
 /// Compiles a program of `tests/programs`.

@@ -127,6 +127,7 @@ OWN(cuLaunchKernel_ptsz);
 OWN(cuMemcpyHtoDAsync);
 OWN(cuMemcpyHtoDAsync_v2);
 OWN(cuCtxSynchronize);
+OWN(cuDeviceGetCount);
 OWN(cuBrandNew);
 OWN(cuGetProcAddress);
 OWN(cuGetProcAddress_v2);
@@ -137,6 +138,7 @@ static void *by_name(const char *name, int version, uint64_t flags) {
   if (!strcmp(name, "cuMemcpyHtoDAsync"))
     return version < 3020 ? (void *)own_cuMemcpyHtoDAsync : (void *)own_cuMemcpyHtoDAsync_v2;
   if (!strcmp(name, "cuCtxSynchronize")) return (void *)own_cuCtxSynchronize;
+  if (!strcmp(name, "cuDeviceGetCount")) return (void *)own_cuDeviceGetCount;
   // As a driver does that is linked so that others can get in front.
   if (!strcmp(name, "cuStreamSynchronize")) return (void *)cuStreamSynchronize;
   if (!strcmp(name, "cuBrandNew")) return (void *)own_cuBrandNew;

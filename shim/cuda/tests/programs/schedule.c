@@ -1,72 +1,7 @@
 // A program that launches through CUDA's driver, in the ways that its first argument names, and
 // checks the results. It prints a line that begins with FAILED for what is wrong.
 
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#define CHECK(truth) \
-  if (!(truth)) printf("FAILED in line %d: %s\n", __LINE__, #truth)
-#define OK(call) CHECK((call) == 0)
-
-typedef void *handle;
-typedef uint64_t pointer;
-
-enum { WORDS = 256 };
-
-static const char *const CODE =
-    ".version 7.0\n.target sm_70\n.visible .entry fill\n.visible .entry vector_add\n";
-
-static int (*launch_kernel)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                            unsigned, handle, void **, void **);
-static int (*launch_of_thread)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                               unsigned, handle, void **, void **);
-static int (*stream_create)(handle *, unsigned), (*stream_destroy)(handle);
-static int (*stream_synchronize)(handle), (*synchronize)(void);
-static int (*alloc)(pointer *, size_t), (*release)(pointer);
-static int (*to_host)(void *, pointer, size_t), (*to_device)(pointer, const void *, size_t);
-static handle fill;
-
-static void *find(const char *name) {
-  static void *library;
-  if (!library) library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  void *found = library ? dlsym(library, name) : NULL;
-  if (!found) printf("FAILED: no %s\n", name), exit(1);
-  return found;
-}
-
-// Makes the primary context current and loads the kernels, for the first time or again.
-static void begin(void) {
-  handle context, module;
-  OK(((int (*)(handle *, int))find("cuDevicePrimaryCtxRetain"))(&context, 0));
-  OK(((int (*)(handle))find("cuCtxSetCurrent"))(context));
-  OK(((int (*)(handle *, const void *))find("cuModuleLoadData"))(&module, CODE));
-  OK(((int (*)(handle *, handle, const char *))find("cuModuleGetFunction"))(&fill, module, "fill"));
-}
-
-static int fill_with(handle stream, pointer to, unsigned value) {
-  unsigned words = WORDS;
-  void *parameters[] = {&to, &value, &words};
-  return launch_kernel(fill, 1, 1, 1, WORDS, 1, 1, 0, stream, parameters, NULL);
-}
-
-static pointer words(void) {
-  pointer at = 0;
-  OK(alloc(&at, WORDS * 4));
-  return at;
-}
-
-static int all_are(pointer at, unsigned value) {
-  unsigned read[WORDS];
-  OK(to_host(read, at, sizeof read));
-  for (int i = 0; i < WORDS; i++)
-    if (read[i] != value) return 0;
-  return 1;
-}
+#include "calls.h"
 
 static void streams(void) {
   handle own[4] = {NULL, (handle)1};
@@ -197,36 +132,6 @@ static void copies(void) {
   OK(release(at));
 }
 
-// A context of the program's own, and the default stream of a thread.
-static void past(void) {
-  handle own;
-  launch_of_thread = find("cuLaunchKernel_ptsz");
-  pointer at = words();
-  unsigned value = 3, count = WORDS;
-  void *parameters[] = {&at, &value, &count};
-  OK(launch_of_thread(fill, 1, 1, 1, WORDS, 1, 1, 0, NULL, parameters, NULL));
-  OK(stream_synchronize((handle)2));
-  CHECK(all_are(at, 3));
-  OK(((int (*)(handle *, unsigned, int))find("cuCtxCreate_v2"))(&own, 0, 0));
-  handle module;
-  OK(((int (*)(handle *, const void *))find("cuModuleLoadData"))(&module, CODE));
-  OK(((int (*)(handle *, handle, const char *))find("cuModuleGetFunction"))(&fill, module, "fill"));
-  pointer there = words();
-  OK(fill_with(NULL, there, 4));
-  CHECK(all_are(there, 4));
-  OK(((int (*)(handle))find("cuCtxDestroy_v2"))(own));
-}
-
-// The XQueue of a stream, and the library.
-static uint64_t queue_of(handle stream, void **library) {
-  *library = dlopen(getenv("PREEMPT"), RTLD_NOW | RTLD_NOLOAD);
-  CHECK(*library != NULL);
-  uint64_t hwq = 0, xq = 0;
-  OK(((int (*)(uint64_t *, handle))dlsym(*library, "xsched_private_stream_queue_get"))(&hwq, stream));
-  OK(((int (*)(uint64_t *, uint64_t))dlsym(*library, "XQueueGet"))(&xq, hwq));
-  return xq;
-}
-
 // What suspends, and what is held.
 static handle held_stream;
 static pointer held_words;
@@ -276,17 +181,6 @@ static void waited(void) {
     is_idle += state == 1;
   }
   CHECK(is_idle > 100);
-}
-
-// How often the driver itself was called by this name.
-static uint64_t calls_of(const char *name) {
-  static uint64_t (*calls)(const char *);
-  if (!calls) {
-    void *driver = dlopen(getenv("XSCHED_CUDA_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
-    calls = driver ? (uint64_t(*)(const char *))dlsym(driver, "cuEmulatedCalls") : NULL;
-    if (!calls) printf("FAILED: no calls\n"), exit(1);
-  }
-  return calls(name);
 }
 
 // How often by those that are to be spared.
@@ -362,29 +256,10 @@ static void beside_default(void) {
 static void priorities(void) { fill_by((int[]){0, -1, 0}); }
 
 int main(int count, char **words) {
-  static const struct {
-    const char *name;
-    void (*run)(void);
-  } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
+  static const mode MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
-               {"copies", copies}, {"past", past}, {"held", held}, {"waited", waited},
+               {"copies", copies}, {"held", held}, {"waited", waited},
                {"calls", calls}, {"unasked", unasked}, {"alike", alike},
                {"beside_default", beside_default}, {"priorities", priorities}};
-  launch_kernel = find("cuLaunchKernel");
-  stream_create = find("cuStreamCreate");
-  stream_destroy = find("cuStreamDestroy_v2");
-  stream_synchronize = find("cuStreamSynchronize");
-  synchronize = find("cuCtxSynchronize");
-  alloc = find("cuMemAlloc_v2");
-  release = find("cuMemFree_v2");
-  to_host = find("cuMemcpyDtoH_v2");
-  to_device = find("cuMemcpyHtoD_v2");
-  OK(((int (*)(unsigned))find("cuInit"))(0));
-  begin();
-  for (unsigned n = 0; n < sizeof MODES / sizeof *MODES; n++)
-    if (count > 1 && !strcmp(words[1], MODES[n].name)) {
-      MODES[n].run();
-      printf("%s\n", words[1]);
-    }
-  return 0;
+  return run_mode(MODES, sizeof MODES / sizeof *MODES, count, words);
 }

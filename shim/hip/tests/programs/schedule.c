@@ -343,7 +343,7 @@ static void devices(void) {
 }
 
 // The default stream of a thread.
-static void past(void) {
+static void of_thread(void) {
   pointer at = words();
   unsigned value = 3, count = WORDS;
   void *parameters[] = {&at, &value, &count};
@@ -519,7 +519,7 @@ int main(int count, char **words) {
     void (*run)(void);
   } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
-               {"copies", copies}, {"kernels", kernels}, {"devices", devices}, {"past", past},
+               {"copies", copies}, {"kernels", kernels}, {"devices", devices}, {"of_thread", of_thread},
                {"held", held}, {"own_queue", own_queue}, {"calls", calls}, {"unasked", unasked},
                {"errors", errors}, {"alike", alike}, {"priorities", priorities}};
   launch_kernel = find("hipLaunchKernel");

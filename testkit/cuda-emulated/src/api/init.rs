@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::LazyLock;
-use std::sync::atomic::Ordering;
 
 use xsched_emulated_device::c::{Out, Text};
 use xsched_emulated_device::code::{ALL, Answer, INVALID_VALUE, NO_DEVICE, NOT_FOUND};
@@ -158,7 +157,7 @@ exports! {
         if driver().primaries.is_empty() {
             return Err(NO_DEVICE);
         }
-        driver().is_initialised.store(true, Ordering::Release);
+        driver().initialise();
         Ok(())
     }
 

@@ -57,6 +57,10 @@ fn launch(
     extra: In<usize>,
 ) -> Answer {
     let stream: Arc<Stream> = driver().stream(stream)?;
+    // Unlike a copy, a kernel is launched into streams of the current context alone.
+    if !std::ptr::eq(crate::context::engine()?, stream.device) {
+        return Err(INVALID_HANDLE);
+    }
     let function = callable(function)?;
     if function.engine.is_some_and(|engine| !std::ptr::eq(engine, stream.device)) {
         return Err(INVALID_HANDLE);
