@@ -61,7 +61,7 @@ exports! {
         let stream = driver().stream(stream)?;
         match stream.end_capture() {
             Ok(nodes) => {
-                let object = Object::Graph(Arc::new(Mutex::new(Graph { nodes })));
+                let object = Object::Graph(Arc::new(Mutex::new(Graph { nodes, ..Graph::default() })));
                 graph.set(driver().objects.add(object))
             }
             Err(code) => {
