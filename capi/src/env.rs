@@ -50,6 +50,8 @@ pub(crate) struct AutoQueue {
     /// Streams are scheduled one by one from the start, and not only once something tells them
     /// apart.
     pub(crate) one_by_one: bool,
+    /// Graphs that the program launches get gates, where their stream has any.
+    pub(crate) graphs: bool,
     /// 1 to 3.
     pub(crate) level: i64,
     /// 1 to 65,536.
@@ -216,6 +218,7 @@ impl AutoQueue {
         let day_us = 86_400_000_000;
         let auto = Self {
             one_by_one: reader.one_of("XSCHED_AUTO_XQUEUE_UNIT", &UNITS).unwrap_or(false),
+            graphs: reader.one_of("XSCHED_AUTO_XQUEUE_GRAPHS", &SWITCH).unwrap_or(true),
             level: reader.number("XSCHED_AUTO_XQUEUE_LEVEL", 1, 3).unwrap_or(1),
             threshold,
             batch: batch.unwrap_or(8).min(threshold),

@@ -10,7 +10,7 @@
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | [`types`], [`xqueue`], [`hint`], [`private`] | what is exported |
+//! | [`types`], [`xqueue`], [`hint`], [`private`], [`graphs`] | what is exported |
 //! | `process` | what the process has, and forks and exits |
 //! | `handle`, `commands` | handles that are checked |
 //! | `queue`, `hwqueue` | what the calls do |
@@ -27,6 +27,7 @@ mod backend;
 mod command;
 mod commands;
 mod env;
+pub mod graphs;
 mod handle;
 pub mod hint;
 mod hwqueue;

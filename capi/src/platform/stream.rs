@@ -1,12 +1,13 @@
 //! Streams of GPUs.
 
+use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_core::level::Level;
 use xsched_hal_cuda::table::{CuContext, CuStream};
-use xsched_hal_cuda::{CudaApi, CudaError};
+use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream, raw};
 use xsched_hal_stream::{
     Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig, StreamSubmit,
@@ -15,6 +16,7 @@ use xsched_hal_stream::{
 use super::{Hardware, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
 use crate::command::{Command, Does};
+use crate::graphs::Graphs;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -54,7 +56,15 @@ impl<A: StreamApi> Pair<A> {
         let kind = unsafe { api.stream_kind(stream) };
         drop(entered);
         kind.map_err(|error| Refusal::invalid(format!("the stream cannot be used: {error}")))?;
-        Ok(Box::new(StreamHardware { pair: self, stream, address, spacing_us }))
+        let spacing = spacing_us.map(|us| Spacing::of_ns(u64::from(us) * 1_000));
+        let spacing = spacing.unwrap_or_default();
+        Ok(Box::new(StreamHardware {
+            pair: self,
+            stream,
+            address,
+            spacing,
+            word: Mutex::default(),
+        }))
     }
 }
 
@@ -135,6 +145,8 @@ unsafe fn hip_device(library: &HipLibrary, stream: *mut c_void) -> Answer<u32> {
 /// The devices of CUDA that were used.
 #[derive(Debug)]
 pub(crate) struct CudaDevices {
+    /// The program's graphs.
+    pub(crate) graphs: Graphs,
     all: Mutex<Vec<(u32, Pair<CudaApi>)>>,
     /// Predicted work between two gates of a stream, if not as by default; see the environment.
     spacing_us: Option<u32>,
@@ -143,7 +155,7 @@ pub(crate) struct CudaDevices {
 impl CudaDevices {
     /// None. Their streams have this much predicted work between two gates.
     pub(crate) fn new(spacing_us: Option<u32>) -> Self {
-        Self { all: Mutex::default(), spacing_us }
+        Self { graphs: Graphs::default(), all: Mutex::default(), spacing_us }
     }
 
     /// A hardware queue on a stream of the current context's device.
@@ -190,6 +202,7 @@ impl CudaDevices {
 
     /// Forgets the device with this number, which its queues have left.
     pub(crate) fn forget(&self, ordinal: u32) {
+        self.graphs.forget(ordinal);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let gone: Vec<_> = all.extract_if(.., |(at, _)| *at == ordinal).collect();
         drop(all);
@@ -238,7 +251,10 @@ struct StreamHardware<A: StreamApi> {
     pair: Pair<A>,
     stream: A::Stream,
     address: usize,
-    spacing_us: Option<u32>,
+    /// Predicted work between two gates of the stream.
+    spacing: Spacing,
+    /// That of the gates of the XQueue that was opened last, if it has gates.
+    word: Mutex<Option<GateWord<A>>>,
 }
 
 impl<A: StreamApi> Hardware for StreamHardware<A> {
@@ -250,11 +266,17 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
     ) -> Answer<XQueue<Command>> {
         // SAFETY: the caller that made the hardware queue promised that the stream outlives it.
         let stream = unsafe { StreamConfig::default().on_stream(self.stream) };
-        let mut stream = stream.level_max(level.min(Level::Deactivate));
-        if let Some(us) = self.spacing_us {
-            stream = stream.spacing(Spacing::of_ns(u64::from(us) * 1_000));
+        let mut stream =
+            stream.level_max(level.min(Level::Deactivate)).spacing(self.spacing.clone());
+        // Known before, so that graphs can have it in gates of their own.
+        let word = if level > Level::Block { self.pair.below.gate_word().ok() } else { None };
+        if let Some(word) = &word {
+            stream = stream.with_gate(word);
         }
-        Ok(self.pair.device.queue(config, (stream, Arc::clone(side)))?)
+        let xq = self.pair.device.queue(config, (stream, Arc::clone(side)))?;
+        let word = word.filter(|_| xq.caps().level > Level::Block);
+        *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
+        Ok(xq)
     }
 
     fn launch(&self, command: Command, hwq: HwQueueHandle) -> Answer {
@@ -294,6 +316,12 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
 
     fn stream(&self) -> usize {
         self.address
+    }
+
+    fn gates_of_graphs(&self) -> Option<GateAt> {
+        let this = (self as &dyn Any).downcast_ref::<StreamHardware<CudaApi>>()?;
+        let word = this.word.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(GateAt { device: this.pair.below.clone(), word, spacing_ns: this.spacing.ns() })
     }
 }
 

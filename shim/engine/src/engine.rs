@@ -15,7 +15,7 @@
 //! known; and what the library refuses.
 
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -130,20 +130,45 @@ pub(crate) fn functions() -> Option<&'static Functions> {
 /// Launches something into a stream, by the function at this place of the list: what `real`
 /// answers, which is called once.
 pub fn launch(index: usize, stream: Stream, real: impl FnOnce() -> Code) -> Code {
+    launch_in(index, stream, |_| real())
+}
+
+/// The same for a function that is told the XQueue whose turn it is; 0 if the launch goes past.
+pub fn launch_in(index: usize, stream: Stream, real: impl FnOnce(u64) -> Code) -> Code {
     match way(stream) {
         Way::Alone => {
             counts::alone(index);
-            real()
+            real(0)
         }
         Way::Past => {
             counts::launch(index);
-            real()
+            real(0)
         }
         Way::Queue(functions, xq, _inside) => {
             counts::launch(index);
             tracked(index, functions, xq, real)
         }
     }
+}
+
+/// Does something that launches nothing, with the library in use. What it calls of the driver goes
+/// past. `None` if this library does not schedule, or the thread is inside already.
+pub fn beside<R>(body: impl FnOnce() -> R) -> Option<R> {
+    let _inside = Inside::enter()?;
+    opened()?;
+    Some(body())
+}
+
+/// The address of a private function of `libpreempt.so`, if that is in use.
+#[must_use]
+pub fn function(name: &CStr) -> Option<Address> {
+    functions()?.function(name)
+}
+
+/// Whether something tells the streams of the process apart. Once it does, it stays so.
+#[must_use]
+pub fn are_apart() -> bool {
+    is_on() && functions().is_some_and(Functions::are_apart)
 }
 
 /// How a launch is made.
@@ -176,10 +201,7 @@ fn queued(stream: Stream) -> Option<Way> {
         return None;
     }
     let inside = Inside::enter()?;
-    let Some(functions) = FUNCTIONS.get_or_init(Functions::open) else {
-        STATE.store(OFF, Ordering::Relaxed);
-        return None;
-    };
+    let functions = opened()?;
     if is_captured(stream) {
         return None;
     }
@@ -188,9 +210,18 @@ fn queued(stream: Stream) -> Option<Way> {
     Some(if functions.are_apart() { Way::Queue(functions, xq, inside) } else { Way::Alone })
 }
 
+/// The library's functions, which the first call looks for. Without them nothing is scheduled.
+fn opened() -> Option<&'static Functions> {
+    let functions = FUNCTIONS.get_or_init(Functions::open).as_ref();
+    if functions.is_none() {
+        STATE.store(OFF, Ordering::Relaxed);
+    }
+    functions
+}
+
 /// Launches when it is the XQueue's turn.
-fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> Code) -> Code {
-    let mut call = Call { launch: Some(real), code: None };
+fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce(u64) -> Code) -> Code {
+    let mut call = Call { launch: Some(real), xq, code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
     unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
     // What was refused, or dropped, is launched all the same: the program asked for it.
@@ -199,7 +230,7 @@ fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> 
             counts::tracked(index);
             code
         }
-        None => call.launch.take().map_or(0, |launch| launch()),
+        None => call.launch.take().map_or(0, |launch| launch(0)),
     }
 }
 
@@ -213,7 +244,8 @@ pub(crate) fn key(stream: Stream) -> Option<Key> {
 }
 
 /// Whether a launch into a stream becomes part of a graph.
-fn is_captured(stream: Stream) -> bool {
+#[must_use]
+pub fn is_captured(stream: Stream) -> bool {
     captures::is_captured(match stream {
         Stream::Own(handle) => handle,
         _ => ptr::null_mut(),
@@ -242,10 +274,11 @@ macro_rules! real {
 /// A launch, and what came of it.
 struct Call<F> {
     launch: Option<F>,
+    xq: u64,
     code: Option<Code>,
 }
 
-impl<F: FnOnce() -> Code> Call<F> {
+impl<F: FnOnce(u64) -> Code> Call<F> {
     /// What runs a call of this type.
     fn run_of(_: &Self) -> crate::preempt::Launch {
         Self::run
@@ -257,7 +290,7 @@ impl<F: FnOnce() -> Code> Call<F> {
         // SAFETY: as the caller promises.
         let call = unsafe { &mut *data.cast::<Self>() };
         let Some(launch) = call.launch.take() else { return ERROR_HARDWARE };
-        let code = launch();
+        let code = launch(call.xq);
         call.code = Some(code);
         if code == 0 { SUCCESS } else { ERROR_HARDWARE }
     }

@@ -45,6 +45,12 @@ pub(crate) fn has_queue(key: Key) -> bool {
     found(key, || None).is_some()
 }
 
+/// The XQueue of a stream; 0 if it has none yet.
+#[must_use]
+pub fn xqueue_of(stream: Stream) -> u64 {
+    engine::key(stream).and_then(|key| found(key, || None)).unwrap_or(0)
+}
+
 /// The XQueue of a stream that has one, or else of what `make` answers.
 fn found(key: Key, make: impl FnOnce() -> Option<Queues>) -> Option<u64> {
     let ended = ENDED.load(Ordering::Acquire);

@@ -1,0 +1,215 @@
+//! Hooks of the functions with which executable graphs begin, change, are launched and end.
+//!
+//! `libpreempt.so` has the copies of graphs that are launched in the place of the program's; here
+//! it is told what the program does. Before it keeps a copy, nothing is told but what begins.
+
+use std::ffi::{CStr, c_int};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use xsched_shim_engine::engine::{self, beside};
+use xsched_shim_engine::hooks::of_thread;
+use xsched_shim_engine::{Address, Code, Stream, driver, lifetimes, streams};
+
+type Begun = unsafe extern "C" fn(Address, Address, u64) -> c_int;
+type Prepare = unsafe extern "C" fn(u64, Address) -> c_int;
+type Launch = unsafe extern "C" fn(u64, Address, Address) -> Code;
+type Told = unsafe extern "C" fn(Address) -> c_int;
+
+/// The functions of `libpreempt.so`.
+#[derive(Debug)]
+struct Functions {
+    begun: Begun,
+    prepare: Prepare,
+    launch: Launch,
+    changed: Told,
+    ended: Told,
+}
+
+static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+/// There is, or was, a graph with a copy.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+fn functions() -> Option<&'static Functions> {
+    let find = || {
+        let [begun, prepare, launch, changed, ended] = [
+            c"xsched_private_cuda_graph",
+            c"xsched_private_cuda_graph_prepare",
+            c"xsched_private_cuda_graph_launch",
+            c"xsched_private_cuda_graph_changed",
+            c"xsched_private_cuda_graph_ended",
+        ]
+        .map(engine::function);
+        // SAFETY: the library has them with these signatures: they are of one version.
+        unsafe {
+            Some(Functions {
+                begun: std::mem::transmute::<Address, Begun>(begun?),
+                prepare: std::mem::transmute::<Address, Prepare>(prepare?),
+                launch: std::mem::transmute::<Address, Launch>(launch?),
+                changed: std::mem::transmute::<Address, Told>(changed?),
+                ended: std::mem::transmute::<Address, Told>(ended?),
+            })
+        }
+    };
+    FUNCTIONS.get_or_init(find).as_ref()
+}
+
+/// Makes a graph executable by what `next` does, which writes the handle, with these flags.
+///
+/// # Safety
+/// As of the driver's function.
+unsafe fn begin(
+    exec: *mut Address,
+    graph: Address,
+    flags: u64,
+    next: impl FnOnce() -> Code,
+) -> Code {
+    let code = next();
+    if code == 0 && !exec.is_null() {
+        // SAFETY: the driver has written it.
+        let exec = unsafe { exec.read() };
+        beside(|| {
+            let Some(functions) = functions() else { return };
+            // SAFETY: both are alive, and the program uses them in this call alone.
+            if unsafe { (functions.begun)(exec, graph, flags) } == 0 {
+                ANY.store(true, Ordering::Release);
+            }
+        });
+    }
+    code
+}
+
+/// Tells of an executable graph that is about to change or to end.
+fn tell(exec: Address, which: impl FnOnce(&Functions) -> Told) {
+    if ANY.load(Ordering::Acquire) {
+        beside(|| {
+            // SAFETY: any handle may be given.
+            functions().map(|functions| unsafe { which(functions)(exec) })
+        });
+    }
+}
+
+/// Changes an executable graph by what `next` does.
+fn change(exec: Address, next: impl FnOnce() -> Code) -> Code {
+    tell(exec, |functions| functions.changed);
+    next()
+}
+
+/// Launches an executable graph by the function of this name, or what is launched instead.
+fn launch(
+    name: &'static CStr,
+    place: &OnceLock<usize>,
+    exec: Address,
+    handle: Address,
+    next: impl FnOnce() -> Code,
+) -> Code {
+    let index = *place.get_or_init(|| driver::place_of(name));
+    let stream = Stream::of(handle, Stream::Legacy);
+    let known = if ANY.load(Ordering::Acquire) && engine::are_apart() { functions() } else { None };
+    let Some(functions) = known else { return engine::launch(index, stream, next) };
+    // What becomes part of another graph is not launched.
+    if engine::is_captured(stream) {
+        return engine::launch(index, stream, next);
+    }
+    // SAFETY: any handles may be given.
+    let prepared = beside(|| unsafe { (functions.prepare)(streams::xqueue_of(stream), exec) });
+    if prepared.is_none() {
+        return engine::launch(index, stream, next);
+    }
+    engine::launch_in(index, stream, |xq| {
+        // SAFETY: the caller promises what the driver asks for.
+        let launch = || unsafe { (functions.launch)(xq, exec, handle) };
+        // With a turn of an XQueue the thread is inside already.
+        if xq != 0 { launch() } else { beside(launch).unwrap_or_else(launch) }
+    })
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS` begins with the flags.
+///
+/// # Safety
+/// `parameters` is null or points to such a structure.
+unsafe fn flags_of(parameters: Address) -> u64 {
+    // SAFETY: as the caller promises.
+    if parameters.is_null() { 0 } else { unsafe { parameters.cast::<u64>().read() } }
+}
+
+static LAUNCH: OnceLock<usize> = OnceLock::new();
+static LAUNCH_PTSZ: OnceLock<usize> = OnceLock::new();
+
+lifetimes! {
+    c"cuGraphInstantiate": begin_first(
+        exec: *mut Address, graph: Address, node: Address, log: Address, bytes: usize
+    // SAFETY: as the caller of the hook promises.
+    ) => |next| unsafe { begin(exec, graph, 0, next) };
+    c"cuGraphInstantiate_v2": begin_second(
+        exec: *mut Address, graph: Address, node: Address, log: Address, bytes: usize
+    // SAFETY: as above.
+    ) => |next| unsafe { begin(exec, graph, 0, next) };
+    c"cuGraphInstantiateWithFlags": begin_with_flags(
+        exec: *mut Address, graph: Address, flags: u64
+    // SAFETY: as above.
+    ) => |next| unsafe { begin(exec, graph, flags, next) };
+    c"cuGraphInstantiateWithParams": begin_with_parameters(
+        exec: *mut Address, graph: Address, parameters: Address
+    // SAFETY: as above.
+    ) => |next| unsafe { begin(exec, graph, flags_of(parameters), next) };
+    c"cuGraphInstantiateWithParams_ptsz": begin_with_parameters_ptsz(
+        exec: *mut Address, graph: Address, parameters: Address
+    // SAFETY: as above.
+    ) => |next| unsafe { begin(exec, graph, flags_of(parameters), next) };
+    c"cuGraphLaunch": launch_plain(exec: Address, stream: Address) => |next| {
+        launch(c"cuGraphLaunch", &LAUNCH, exec, stream, next)
+    };
+    c"cuGraphLaunch_ptsz": launch_ptsz(exec: Address, stream: Address) => |next| {
+        launch(c"cuGraphLaunch_ptsz", &LAUNCH_PTSZ, exec, of_thread(stream), next)
+    };
+    c"cuGraphExecUpdate": update(
+        exec: Address, graph: Address, node: Address, result: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecUpdate_v2": update_second(
+        exec: Address, graph: Address, info: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecNodeSetParams": set_node(
+        exec: Address, node: Address, parameters: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecKernelNodeSetParams": set_kernel(
+        exec: Address, node: Address, parameters: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecKernelNodeSetParams_v2": set_kernel_second(
+        exec: Address, node: Address, parameters: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecMemcpyNodeSetParams": set_copy(
+        exec: Address, node: Address, parameters: Address, context: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecMemsetNodeSetParams": set_fill(
+        exec: Address, node: Address, parameters: Address, context: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecHostNodeSetParams": set_host(
+        exec: Address, node: Address, parameters: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecChildGraphNodeSetParams": set_child(
+        exec: Address, node: Address, child: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecEventRecordNodeSetEvent": set_record(
+        exec: Address, node: Address, event: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecEventWaitNodeSetEvent": set_wait(
+        exec: Address, node: Address, event: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecExternalSemaphoresSignalNodeSetParams": set_signal(
+        exec: Address, node: Address, parameters: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecExternalSemaphoresWaitNodeSetParams": set_await(
+        exec: Address, node: Address, parameters: Address
+    ) => |next| change(exec, next);
+    c"cuGraphExecBatchMemOpNodeSetParams": set_operations(
+        exec: Address, node: Address, parameters: Address
+    ) => |next| change(exec, next);
+    c"cuGraphNodeSetEnabled": enable(
+        exec: Address, node: Address, is_enabled: u32
+    ) => |next| change(exec, next);
+    c"cuGraphExecDestroy": end(exec: Address) => |next| {
+        tell(exec, |functions| functions.ended);
+        next()
+    };
+}
