@@ -296,6 +296,7 @@ mod tests {
             ("XLOG_LEVEL", "loud"),
             ("XSCHED_AUTO_XQUEUE", "yes"),
             ("XSCHED_AUTO_XQUEUE_LEVEL", "4"),
+            ("XSCHED_AUTO_XQUEUE_GRAPHS", "some"),
             ("XSCHED_AUTO_XQUEUE_BATCH_SIZE", "17"),
             ("XSCHED_QUEUE_CAPACITY", "1"),
             ("XSCHED_SCHEDULER_SUSPEND_WAIT_ALL", "ON"),
@@ -347,7 +348,7 @@ mod tests {
         ]);
         assert_eq!(complaints, [""; 0]);
         let auto = env.auto.expect("it is on");
-        assert_eq!((auto.level, auto.threshold, auto.batch), (1, 4, 4));
+        assert_eq!((auto.level, auto.threshold, auto.batch, auto.graphs), (1, 4, 4, true));
         assert_eq!((auto.priority, auto.laxity_us, auto.k), (Some(-256), Some(2_000), None));
     }
 }

@@ -54,6 +54,11 @@ impl Graphs {
         drop(gone);
     }
 
+    /// All of them.
+    fn all(&self) -> Vec<Arc<Mutex<GatedCopy>>> {
+        lock(&self.0).values().map(|known| Arc::clone(&known.copy)).collect()
+    }
+
     /// Forgets those of a device. The program's executables are launched as they are.
     pub(crate) fn forget(&self, device: u32) {
         let gone: Vec<_> = lock(&self.0).extract_if(|_, known| known.device == device).collect();
@@ -160,6 +165,22 @@ pub extern "C" fn xsched_private_cuda_graph_changed(exec: *mut c_void) -> XResul
     answer(|| {
         if let Some(copy) = process().cuda.graphs.find(exec) {
             lock(&copy).leave();
+        }
+        Ok(())
+    })
+}
+
+/// For interposers: another stream is about to wait for what was launched in this XQueue. The
+/// scheduler does not know of that, and might hold the XQueue for the other stream: so graphs that
+/// are launched in it have no gates any more, and a copy that has is let run, which is waited for.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_cuda_graph_awaited(xq: XQueueHandle) -> XResult {
+    answer(|| {
+        let process = process();
+        if process.queue(xq)?.hwq().hardware.end_gates_of_graphs() {
+            tracing::debug!(xq, "another stream waits for this one; its graphs get no gates");
+            process.cuda.graphs.all().iter().for_each(|copy| lock(copy).leave_queue(xq));
         }
         Ok(())
     })

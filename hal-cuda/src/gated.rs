@@ -56,7 +56,7 @@ enum State {
     /// It is launched in the queue of this number.
     Gated { copy: CudaGraphExec, queue: u64 },
     /// It is not launched any more. The next launch of the program's comes after it.
-    Last(CudaGraphExec),
+    Last { copy: CudaGraphExec, queue: u64 },
     /// There is none.
     Left,
 }
@@ -112,7 +112,8 @@ impl GatedCopy {
                 self.state = State::Gated { copy, queue };
                 Ok(())
             }
-            State::Gated { copy, queue: of } if *of != queue => {
+            // The launch would have its queue run, and the other one be held for it.
+            State::Gated { copy, queue: of } | State::Last { copy, queue: of } if *of != queue => {
                 copy.let_run(RUNNING_MAX);
                 self.leave();
                 Err(left("it is launched in several streams"))
@@ -152,7 +153,7 @@ impl GatedCopy {
             }
             _ => {}
         }
-        if let State::Last(copy) = &self.state {
+        if let State::Last { copy, .. } = &self.state {
             // SAFETY: as promised by the caller.
             if unsafe { copy.comes_before(stream) }.is_err() {
                 copy.let_run(RUNNING_MAX);
@@ -166,9 +167,23 @@ impl GatedCopy {
     /// The program's executable graph was changed, and is left as it is from now on.
     pub fn leave(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Left) {
-            State::Gated { copy, .. } | State::Last(copy) => State::Last(copy),
+            State::Gated { copy, queue } | State::Last { copy, queue } => {
+                State::Last { copy, queue }
+            }
             State::Measured(_) | State::Left => State::Left,
         };
+    }
+
+    /// Another queue is about to wait for what was launched in this one: sees to it that a hold
+    /// does not keep the copy from ending, and leaves the graph as it is, if its copy has gates of
+    /// the queue.
+    pub fn leave_queue(&mut self, queue: u64) {
+        if let State::Gated { copy, queue: of } | State::Last { copy, queue: of } = &self.state
+            && *of == queue
+        {
+            copy.let_run(RUNNING_MAX);
+            self.leave();
+        }
     }
 
     /// Whether there is no copy any more: the program's is launched as if there had been none.
@@ -343,7 +358,8 @@ fn takes_time(graph: &CudaGraph, node: usize) -> Result<bool, CudaError> {
     match graph.kind(node)? {
         0 if graph.is_device_updatable(node) => Err(left("kernels on the device change its nodes")),
         0..=NODE_CHILD => Ok(true),
-        NODE_EMPTY | NODE_WAIT_EVENT | NODE_RECORD_EVENT | NODE_MEM_OP => Ok(false),
+        NODE_EMPTY | NODE_WAIT_EVENT => Ok(false),
+        NODE_RECORD_EVENT | NODE_MEM_OP => Err(left("other streams may wait for its nodes")),
         _ => Err(left("it has nodes of memory, of semaphores or with conditions")),
     }
 }

@@ -44,6 +44,11 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     fn gates_of_graphs(&self) -> Option<GateAt> {
         None
     }
+
+    /// Graphs get no gates of the present XQueue's any more. Whether they did.
+    fn end_gates_of_graphs(&self) -> bool {
+        false
+    }
 }
 
 /// Calls a callback past all queues.

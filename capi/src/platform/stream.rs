@@ -323,6 +323,10 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         let word = this.word.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns: this.spacing.ns() })
     }
+
+    fn end_gates_of_graphs(&self) -> bool {
+        self.word.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
 }
 
 impl<A: StreamApi> Lower for StreamSubmit<A> {

@@ -31,7 +31,7 @@ const POLICY: &str = "policy";
 const C_API: &str = "capi/src/env.rs";
 
 /// Every variable of the product. The check below compares names and ranges with the sources.
-const VARIABLES: [Variable; 32] = [
+const VARIABLES: [Variable; 33] = [
     var(
         "XSCHED_SCHEDULER",
         "APP, LCL",
@@ -52,6 +52,13 @@ const VARIABLES: [Variable; 32] = [
         "process, streams",
         "process",
         "For CUDA's interposer: launches are made at once until something tells streams apart, or never.",
+        C_API,
+    ),
+    var(
+        "XSCHED_AUTO_XQUEUE_GRAPHS",
+        "ON, OFF",
+        "ON",
+        "For CUDA's interposer: at level 2, graphs that the program launches get gates inside.",
         C_API,
     ),
     var("XSCHED_AUTO_XQUEUE_LEVEL", "1 to 3", "1", "Its level.", C_API),

@@ -3,9 +3,10 @@
 //! `libpreempt.so` has the copies of graphs that are launched in the place of the program's; here
 //! it is told what the program does. Before it keeps a copy, nothing is told but what begins.
 
+use std::collections::HashMap;
 use std::ffi::{CStr, c_int};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use xsched_shim_engine::engine::{self, beside};
 use xsched_shim_engine::hooks::of_thread;
@@ -15,6 +16,7 @@ type Begun = unsafe extern "C" fn(Address, Address, u64) -> c_int;
 type Prepare = unsafe extern "C" fn(u64, Address) -> c_int;
 type Launch = unsafe extern "C" fn(u64, Address, Address) -> Code;
 type Told = unsafe extern "C" fn(Address) -> c_int;
+type Awaited = unsafe extern "C" fn(u64) -> c_int;
 
 /// The functions of `libpreempt.so`.
 #[derive(Debug)]
@@ -24,6 +26,7 @@ struct Functions {
     launch: Launch,
     changed: Told,
     ended: Told,
+    awaited: Awaited,
 }
 
 static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
@@ -32,12 +35,13 @@ static ANY: AtomicBool = AtomicBool::new(false);
 
 fn functions() -> Option<&'static Functions> {
     let find = || {
-        let [begun, prepare, launch, changed, ended] = [
+        let [begun, prepare, launch, changed, ended, awaited] = [
             c"xsched_private_cuda_graph",
             c"xsched_private_cuda_graph_prepare",
             c"xsched_private_cuda_graph_launch",
             c"xsched_private_cuda_graph_changed",
             c"xsched_private_cuda_graph_ended",
+            c"xsched_private_cuda_graph_awaited",
         ]
         .map(engine::function);
         // SAFETY: the library has them with these signatures: they are of one version.
@@ -48,6 +52,7 @@ fn functions() -> Option<&'static Functions> {
                 launch: std::mem::transmute::<Address, Launch>(launch?),
                 changed: std::mem::transmute::<Address, Told>(changed?),
                 ended: std::mem::transmute::<Address, Told>(ended?),
+                awaited: std::mem::transmute::<Address, Awaited>(awaited?),
             })
         }
     };
@@ -95,6 +100,41 @@ fn change(exec: Address, next: impl FnOnce() -> Code) -> Code {
     next()
 }
 
+/// The functions, if a copy may be launched anywhere.
+fn in_use() -> Option<&'static Functions> {
+    if ANY.load(Ordering::Acquire) && engine::are_apart() { functions() } else { None }
+}
+
+/// The XQueues in whose streams events were recorded last, by the handles of the events.
+static RECORDED: LazyLock<Mutex<HashMap<usize, u64>>> = LazyLock::new(Mutex::default);
+
+fn recorded() -> MutexGuard<'static, HashMap<usize, u64>> {
+    RECORDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Records an event in a stream by what `next` does.
+fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code {
+    let stream = Stream::of(stream, Stream::Legacy);
+    if in_use().is_some() && !engine::is_captured(stream) {
+        recorded().insert(event.addr(), streams::xqueue_of(stream));
+    }
+    next()
+}
+
+/// A stream is about to wait for an event.
+pub(crate) fn await_event(stream: Address, event: Address) {
+    let Some(functions) = in_use() else { return };
+    let stream = Stream::of(stream, Stream::Legacy);
+    if engine::is_captured(stream) {
+        return;
+    }
+    let xq = recorded().get(&event.addr()).copied().filter(|xq| *xq != 0);
+    if let Some(xq) = xq.filter(|xq| *xq != streams::xqueue_of(stream)) {
+        // SAFETY: any number may be given.
+        beside(|| unsafe { (functions.awaited)(xq) });
+    }
+}
+
 /// Launches an executable graph by the function of this name, or what is launched instead.
 fn launch(
     name: &'static CStr,
@@ -105,8 +145,7 @@ fn launch(
 ) -> Code {
     let index = *place.get_or_init(|| driver::place_of(name));
     let stream = Stream::of(handle, Stream::Legacy);
-    let known = if ANY.load(Ordering::Acquire) && engine::are_apart() { functions() } else { None };
-    let Some(functions) = known else { return engine::launch(index, stream, next) };
+    let Some(functions) = in_use() else { return engine::launch(index, stream, next) };
     // What becomes part of another graph is not launched.
     if engine::is_captured(stream) {
         return engine::launch(index, stream, next);
@@ -208,6 +247,18 @@ lifetimes! {
     c"cuGraphNodeSetEnabled": enable(
         exec: Address, node: Address, is_enabled: u32
     ) => |next| change(exec, next);
+    c"cuEventRecord": record_event(event: Address, stream: Address) => |next| {
+        record(event, stream, next)
+    };
+    c"cuEventRecord_ptsz": record_event_ptsz(event: Address, stream: Address) => |next| {
+        record(event, of_thread(stream), next)
+    };
+    c"cuEventRecordWithFlags": record_with_flags(
+        event: Address, stream: Address, flags: u32
+    ) => |next| record(event, stream, next);
+    c"cuEventRecordWithFlags_ptsz": record_with_flags_ptsz(
+        event: Address, stream: Address, flags: u32
+    ) => |next| record(event, of_thread(stream), next);
     c"cuGraphExecDestroy": end(exec: Address) => |next| {
         tell(exec, |functions| functions.ended);
         next()

@@ -61,6 +61,12 @@ fn an_urgent_stream_waits_for_a_part_of_a_graph() {
 }
 
 #[test]
+fn an_urgent_stream_may_wait_for_a_graph_of_another() {
+    let mut command = program("awaited");
+    check(command.env("XSCHED_POLICY", "hpf").env_remove("XSCHED_AUTO_XQUEUE_UNIT"));
+}
+
+#[test]
 fn a_graph_whose_executable_changes_is_left_as_it_is() {
     check(&mut program("changed"));
     check(&mut program("disabled"));
@@ -75,6 +81,7 @@ fn an_executable_may_end_while_it_is_held() {
 fn launches_in_several_streams_stay_one_behind_the_other() {
     check(&mut program("elsewhere"));
     check(&mut program("past"));
+    check(program("order").env("XSCHED_EMULATED_UNITS", "8"));
 }
 
 #[test]

@@ -371,6 +371,78 @@ static void elsewhere(void) {
   CHECK(runs_on(&row, stream, xq));
 }
 
+// Launches of one executable run one after the other, in whatever streams they are, whether it is
+// the copy or the program's. Several kernels may run at once here.
+static row *volatile watched;
+static volatile int overlaps, is_over;
+
+static void *watches(void *unused) {
+  while (!is_over) {
+    row *row = watched;
+    // In this order, since kernels may start and end in between.
+    uint64_t started = row->notes[0];
+    if (started > row->notes[1] + 1) overlaps++;
+  }
+  return unused;
+}
+
+static void order(void) {
+  handle streams[3] = {stream_of(0), stream_of(0), stream_of(0)}, stream = stream_of(0);
+  row first = row_of(100000, 7);
+  make_executable(&first, 0);
+  run(&first, stream, 3);
+  uint64_t xq = queue_of(stream);
+  watched = &first;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, watches, NULL) == 0);
+  srand(2);
+  row rows[12];
+  for (int n = 0; n < 12; n++) {
+    rows[n] = row_of(100000, 7);
+    make_executable(&rows[n], 0);
+    run(&rows[n], stream, 3);
+    uint64_t launched = done(&rows[n]);
+    watched = &rows[n];
+    for (int m = 0; m < 6; m++, launched += KERNELS) {
+      handle into = rand() % 3 || m < 2 ? stream : streams[rand() % 3];
+      OK(launch(rows[n].exec, into));
+      usleep(rand() % 2000);
+      if (rand() % 2) suspend(xq), usleep(rand() % 1000), resume(xq);
+      if (m == 3) OK(((int (*)(handle, handle, unsigned))find("cuGraphNodeSetEnabled"))(
+            rows[n].exec, rows[n].nodes[5], 1));
+    }
+    for (int s = 0; s < 3; s++) OK(stream_synchronize(streams[s]));
+    OK(stream_synchronize(stream));
+    CHECK(done(&rows[n]) == launched);
+  }
+  is_over = 1;
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(gates() > 12);
+  CHECK(overlaps == 0);
+}
+
+// An urgent stream waits for an event behind a graph with gates: the graph is not held for it, now
+// or later.
+static void awaited(void) {
+  handle stream = stream_of(0), soon = stream_of(-1), event;
+  row row = row_of(300000, 7), brief = row_of(10000, 7);
+  make_executable(&row, 0);
+  make_executable(&brief, 0);
+  OK(((int (*)(handle *, unsigned))find("cuEventCreate"))(&event, 0));
+  run(&row, stream, 1);
+  run(&brief, soon, 1);
+  run(&row, stream, 3);
+  CHECK(gates() > 0);
+  for (int n = 0; n < 3; n++) {
+    uint64_t before = done(&row);
+    OK(launch(row.exec, stream));
+    OK(((int (*)(handle, handle))find("cuEventRecord"))(event, stream));
+    OK(((int (*)(handle, handle, unsigned))find("cuStreamWaitEvent"))(soon, event, 0));
+    run(&brief, soon, 1);
+    CHECK(done(&row) == before + KERNELS);
+  }
+}
+
 // In a default stream of a thread, which has no XQueue.
 static void past(void) {
   handle stream;
@@ -501,7 +573,7 @@ int main(int count, char **words) {
     const char *name;
     void (*run)(void);
   } MODES[] = {{"held", held}, {"holds", holds}, {"urgent", urgent}, {"changed", changed},
-               {"disabled", disabled}, {"ended", ended}, {"elsewhere", elsewhere}, {"past", past},
+               {"disabled", disabled}, {"ended", ended}, {"elsewhere", elsewhere}, {"past", past}, {"order", order}, {"awaited", awaited},
                {"orphan", orphan}, {"reset", reset}, {"left", left}, {"plain", plain},
                {"nodes", nodes}, {"captured", captured}};
   launch = find("cuGraphLaunch");
