@@ -81,7 +81,7 @@ fn an_executable_may_end_while_it_is_held() {
 fn launches_in_several_streams_stay_one_behind_the_other() {
     check(&mut program("elsewhere"));
     check(&mut program("past"));
-    check(program("order").env("XSCHED_EMULATED_UNITS", "8"));
+    check(&mut program("order"));
 }
 
 #[test]

@@ -576,6 +576,7 @@ int main(int count, char **words) {
                {"disabled", disabled}, {"ended", ended}, {"elsewhere", elsewhere}, {"past", past}, {"order", order}, {"awaited", awaited},
                {"orphan", orphan}, {"reset", reset}, {"left", left}, {"plain", plain},
                {"nodes", nodes}, {"captured", captured}};
+  if (count > 1 && !strcmp(words[1], "order")) setenv("XSCHED_EMULATED_UNITS", "8", 1);
   launch = find("cuGraphLaunch");
   stream_synchronize = find("cuStreamSynchronize");
   exec_destroy = find("cuGraphExecDestroy");
