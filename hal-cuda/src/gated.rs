@@ -88,10 +88,12 @@ impl GatedCopy {
         Ok(Self { exec, flags, state })
     }
 
-    /// To be called before a launch waits for the turn of the queue with this number: places gates
-    /// if it is time for that, and sees to it that a hold does not keep the copy from ending where
-    /// the launch will be behind it. `at` is asked for the gates of the queue, and answers `None` if
-    /// it has none, or there is no queue.
+    /// Places gates if it is time for that. To be called before a launch waits for the turn of the
+    /// queue with this number.
+    ///
+    /// If the launch is to come behind a copy in another queue, no hold keeps that from ending:
+    /// this opens all gates of the device and waits, for a second at most. `at` answers the gates
+    /// of the queue, or `None` if it has none or there is no queue.
     ///
     /// # Errors
     /// Why the graph is left as it is from now on.
