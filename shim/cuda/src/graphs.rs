@@ -10,7 +10,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use xsched_shim_engine::engine::{self, beside};
 use xsched_shim_engine::hooks::of_thread;
-use xsched_shim_engine::{Address, Code, Stream, driver, lifetimes, streams};
+use xsched_shim_engine::{Address, Code, Stream, driver, lifetimes, real, streams};
 
 type Begun = unsafe extern "C" fn(Address, Address, u64) -> c_int;
 type Prepare = unsafe extern "C" fn(u64, Address) -> c_int;
@@ -130,8 +130,13 @@ pub(crate) fn await_event(stream: Address, event: Address) {
     }
     let xq = recorded().get(&event.addr()).copied().filter(|xq| *xq != 0);
     if let Some(xq) = xq.filter(|xq| *xq != streams::xqueue_of(stream)) {
-        // SAFETY: any number may be given.
-        beside(|| unsafe { (functions.awaited)(xq) });
+        beside(|| {
+            // What was recorded and has run keeps nothing waiting.
+            if real!(c"cuEventQuery", (event): (Address)) != 0 {
+                // SAFETY: any number may be given.
+                unsafe { (functions.awaited)(xq) };
+            }
+        });
     }
 }
 

@@ -433,6 +433,11 @@ static void awaited(void) {
   run(&brief, soon, 1);
   run(&row, stream, 3);
   CHECK(gates() > 0);
+  // A wait for what has run changes nothing.
+  OK(((int (*)(handle, handle))find("cuEventRecord"))(event, stream));
+  OK(stream_synchronize(stream));
+  OK(((int (*)(handle, handle, unsigned))find("cuStreamWaitEvent"))(soon, event, 0));
+  CHECK(is_gated(&row, stream, queue_of(stream)));
   for (int n = 0; n < 3; n++) {
     uint64_t before = done(&row);
     OK(launch(row.exec, stream));
@@ -441,6 +446,7 @@ static void awaited(void) {
     run(&brief, soon, 1);
     CHECK(done(&row) == before + KERNELS);
   }
+  CHECK(runs_on(&row, stream, queue_of(stream)));
 }
 
 // In a default stream of a thread, which has no XQueue.
