@@ -50,6 +50,8 @@ pub(crate) struct AutoQueue {
     /// Streams are scheduled one by one from the start, and not only once something tells them
     /// apart.
     pub(crate) one_by_one: bool,
+    /// Graphs that the program launches get gates, where their stream has any.
+    pub(crate) graphs: bool,
     /// 1 to 3.
     pub(crate) level: i64,
     /// 1 to 65,536.
@@ -216,6 +218,7 @@ impl AutoQueue {
         let day_us = 86_400_000_000;
         let auto = Self {
             one_by_one: reader.one_of("XSCHED_AUTO_XQUEUE_UNIT", &UNITS).unwrap_or(false),
+            graphs: reader.one_of("XSCHED_AUTO_XQUEUE_GRAPHS", &SWITCH).unwrap_or(true),
             level: reader.number("XSCHED_AUTO_XQUEUE_LEVEL", 1, 3).unwrap_or(1),
             threshold,
             batch: batch.unwrap_or(8).min(threshold),
@@ -293,6 +296,7 @@ mod tests {
             ("XLOG_LEVEL", "loud"),
             ("XSCHED_AUTO_XQUEUE", "yes"),
             ("XSCHED_AUTO_XQUEUE_LEVEL", "4"),
+            ("XSCHED_AUTO_XQUEUE_GRAPHS", "some"),
             ("XSCHED_AUTO_XQUEUE_BATCH_SIZE", "17"),
             ("XSCHED_QUEUE_CAPACITY", "1"),
             ("XSCHED_SCHEDULER_SUSPEND_WAIT_ALL", "ON"),
@@ -344,7 +348,7 @@ mod tests {
         ]);
         assert_eq!(complaints, [""; 0]);
         let auto = env.auto.expect("it is on");
-        assert_eq!((auto.level, auto.threshold, auto.batch), (1, 4, 4));
+        assert_eq!((auto.level, auto.threshold, auto.batch, auto.graphs), (1, 4, 4, true));
         assert_eq!((auto.priority, auto.laxity_us, auto.k), (Some(-256), Some(2_000), None));
     }
 }

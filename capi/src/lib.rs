@@ -16,6 +16,7 @@
 //! | `queue`, `hwqueue` | what the calls do |
 //! | `apart` | whether streams are scheduled one by one |
 //! | `backend`, `side`, `platform` | the devices, with the C API's commands |
+//! | `graphs` | copies with gates of the program's graphs |
 //! | `policies` | the policies by their numbers |
 //! | `lenient` | calls that the C++ XSched takes though it cannot do what they say |
 //! | `sync`, `thread` | locks and conditions, or forms of them for models; numbers of threads |
@@ -27,6 +28,7 @@ mod backend;
 mod command;
 mod commands;
 mod env;
+mod graphs;
 mod handle;
 pub mod hint;
 mod hwqueue;

@@ -2,6 +2,8 @@
 //! call. They are versioned together with this library (`XSCHED_PRIVATE_1`) and are no interface
 //! for programs.
 
+pub mod graphs;
+
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;

@@ -300,6 +300,11 @@ impl Queue {
         self.xq.resume_and_drop();
     }
 
+    /// The highest level that it can have.
+    pub(crate) fn level(&self) -> Level {
+        self.xq.caps().level
+    }
+
     pub(crate) fn set_level(&self, level: i32) -> Answer {
         let number = u8::try_from(level).ok().and_then(Level::from_number);
         let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;

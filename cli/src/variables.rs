@@ -58,6 +58,13 @@ pub const VARIABLES: &[Variable] = &[
         "For CUDA's interposer: launches are made at once until something tells streams apart, or never.",
         C_API,
     ),
+    var(
+        "XSCHED_AUTO_XQUEUE_GRAPHS",
+        "ON, OFF",
+        "ON",
+        "For CUDA's interposer: at level 2, graphs that the program launches get gates inside.",
+        C_API,
+    ),
     var("XSCHED_AUTO_XQUEUE_LEVEL", "1 to 3", "1", "Its level.", C_API),
     var("XSCHED_AUTO_XQUEUE_THRESHOLD", "1 to 65_536", "16", "Its in-flight threshold.", C_API),
     var(

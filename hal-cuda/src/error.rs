@@ -78,6 +78,12 @@ pub enum CudaError {
     /// The word is that of another device.
     #[error("the gate's word was taken from another device; take one from the graph's own")]
     WordOfOtherDevice,
+    /// A program's graph stays as the program made it.
+    #[error("the graph gets no gates: {why}")]
+    LeftAsItIs {
+        /// What it has.
+        why: &'static str,
+    },
     /// The device's clock was not read in time.
     #[error("the device's clock was not read within {ms} ms; end what else keeps the device busy")]
     ClockSilent {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use xsched_hal_stream::{GateWord, StreamApi, StreamDevice};
 
@@ -10,6 +11,9 @@ use crate::command::{Body, CudaCommand, Executable};
 use crate::driver::{need, written};
 use crate::error::CudaError;
 use crate::table::{CuEvent, CuGraph, CuGraphExec, CuStream};
+
+/// How often a thread looks whether an executable graph has run.
+const LOOK: Duration = Duration::from_micros(50);
 
 /// An executable graph: `CUgraphExec`. A clone is the same one.
 ///
@@ -49,6 +53,7 @@ impl CudaGraphExec {
         device: &StreamDevice<CudaApi>,
         graph: CuGraph,
         word: Option<GateWord<CudaApi>>,
+        flags: u64,
     ) -> Result<Self, CudaError> {
         let api = device.api();
         let table = api.table();
@@ -58,7 +63,7 @@ impl CudaGraphExec {
         let destroy = need(table.graph_exec_destroy, "cuGraphExecDestroy")?;
         let _entered = api.enter()?;
         // SAFETY: it writes a handle; as promised by the caller.
-        let make = |exec| unsafe { instantiate(exec, graph, 0) };
+        let make = |exec| unsafe { instantiate(exec, graph, flags) };
         let exec = written(table, "cuGraphInstantiate", CuGraphExec::NULL, make)?;
         let gated = word.map(|word| {
             let event = api.create_event()?;
@@ -77,6 +82,60 @@ impl CudaGraphExec {
     pub fn command(&self) -> CudaCommand {
         CudaCommand(Body::Exec(Arc::<Exec>::clone(&self.0)))
     }
+
+    /// Launches it.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Safety
+    /// The stream is alive and of the same context, which is current.
+    pub(crate) unsafe fn launch(&self, stream: CuStream) -> Result<(), CudaError> {
+        // SAFETY: as promised by the caller.
+        unsafe { self.0.launch(stream) }
+    }
+
+    /// Has what is launched into a stream next come after all launches of this, which has gates.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Safety
+    /// The stream is alive, and the context current.
+    pub(crate) unsafe fn comes_before(&self, stream: CuStream) -> Result<(), CudaError> {
+        let api = self.0.device.api();
+        let wait = need(api.table().event_wait, "cuStreamWaitEvent")?;
+        let gated = self.0.gated.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*gated {
+            Some(gated) if gated.launched => {
+                // SAFETY: both are alive; an event that was never recorded is no wait.
+                api.check("cuStreamWaitEvent", unsafe { wait(stream, gated.event, 0) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens all gates of the device until all launches of this, which has gates, have run, and no
+    /// longer than `limit`.
+    pub(crate) fn let_run(&self, limit: Duration) {
+        let api = self.0.device.api();
+        let is_done = || {
+            let gated = self.0.gated.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(gated) = gated.as_ref().filter(|gated| gated.launched) else { return true };
+            // SAFETY: it is alive. After an error there is nothing to wait for.
+            unsafe { api.query(gated.event) }.unwrap_or(true)
+        };
+        let Ok(_entered) = api.enter() else { return };
+        if is_done() {
+            return;
+        }
+        let begin = Instant::now();
+        self.0.device.with_gates_open(|| {
+            while !is_done() && begin.elapsed() < limit {
+                std::thread::sleep(LOOK);
+            }
+        });
+    }
 }
 
 impl Executable for Exec {
@@ -90,6 +149,7 @@ impl Executable for Exec {
         api.check("cuGraphLaunch", unsafe { launch(self.exec, stream) })?;
         if let Some(gated) = &mut *gated {
             gated.launched = true;
+            gated.word.has_gates_inside();
             // SAFETY: both are alive.
             gated.untold = unsafe { api.record(gated.event, stream) }.is_err();
         }

@@ -1,6 +1,6 @@
 //! CUDA graphs, and gates inside them.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 use xsched_hal_stream::{GateWord, GraphError, GraphNode, StreamApi, StreamDevice, gates_in_graph};
@@ -11,8 +11,9 @@ use crate::driver::{Entered, need, written};
 use crate::error::CudaError;
 use crate::exec::CudaGraphExec;
 use crate::table::{
-    BatchMemOpParams, CAPTURE_THREAD_LOCAL, CuGraph, CuGraphNode, CuResult, CuStream,
-    KernelNodeParams, LAUNCH_PARAMS, MEM_OP_WAIT_32, MemOp, WAIT_EQUAL,
+    AttributeValue, BatchMemOpParams, CAPTURE_THREAD_LOCAL, CuGraph, CuGraphNode, CuResult,
+    CuStream, KERNEL_DEVICE_UPDATABLE, KernelNodeParams, LAUNCH_PARAMS, MEM_OP_WAIT_32, MemOp,
+    SUCCESS, WAIT_EQUAL,
 };
 
 /// How long the nodes of a graph take, in nanoseconds of device time, as far as that is known.
@@ -287,9 +288,33 @@ impl CudaGraph {
     /// # Errors
     /// If the driver refuses.
     pub fn instantiate(&mut self) -> Result<CudaGraphExec, CudaError> {
+        self.instantiate_with(0)
+    }
+
+    /// Makes it executable, with flags of `cuGraphInstantiateWithFlags`.
+    pub(crate) fn instantiate_with(&mut self, flags: u64) -> Result<CudaGraphExec, CudaError> {
         // SAFETY: the graph is alive, and this is the only thread that uses it. What its nodes use
         // is alive, as promised when they were added; of the word there is a clone.
-        unsafe { CudaGraphExec::new(&self.device, self.graph, self.gate.clone()) }
+        unsafe { CudaGraphExec::new(&self.device, self.graph, self.gate.clone(), flags) }
+    }
+
+    /// What kind of node this is, `CUgraphNodeType`.
+    pub(crate) fn kind(&self, node: usize) -> Result<c_int, CudaError> {
+        let table = self.device.api().table();
+        let ask = need(table.graph_node_kind, "cuGraphNodeGetType")?;
+        // SAFETY: the node is the graph's; it writes a number.
+        written(table, "cuGraphNodeGetType", 0, |kind| unsafe { ask(self.nodes[node], kind) })
+    }
+
+    /// Whether a kernel of the device may change this kernel's node by the handle that the program
+    /// has, which is not that of a copy.
+    pub(crate) fn is_device_updatable(&self, kernel: usize) -> bool {
+        let Some(ask) = self.device.api().table().graph_kernel_attribute else { return false };
+        let mut value = AttributeValue::default();
+        // SAFETY: the node is the graph's, and of a kernel; it writes no more than the union has.
+        let code = unsafe { ask(self.nodes[kernel], KERNEL_DEVICE_UPDATABLE, &raw mut value) };
+        // The first member is an `int`. Drivers that do not know it have no such nodes.
+        code == SUCCESS && value.words[0] as u32 != 0
     }
 
     fn handles(&self, nodes: &[usize]) -> Vec<CuGraphNode> {

@@ -107,6 +107,14 @@ pub struct MemOp {
     pub rest: u64,
 }
 
+/// `CUlaunchAttributeValue`, a union of 64 bytes.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct AttributeValue {
+    /// Its bytes.
+    pub words: [u64; 8],
+}
+
 /// `CUDA_SUCCESS`.
 pub const SUCCESS: CuResult = 0;
 /// `CUDA_ERROR_NOT_READY`.
@@ -115,6 +123,22 @@ pub const NOT_READY: CuResult = 600;
 pub const MEM_OP_WAIT_32: c_uint = 1;
 /// `CU_STREAM_WAIT_VALUE_EQ`.
 pub const WAIT_EQUAL: c_uint = 1;
+/// `CUgraphNodeType`: kernels, copies, fills, host functions and child graphs are 0 to 4.
+pub const NODE_CHILD: c_int = 4;
+/// An empty node.
+pub const NODE_EMPTY: c_int = 5;
+/// A wait for an event.
+pub const NODE_WAIT_EVENT: c_int = 6;
+/// A record of an event.
+pub const NODE_RECORD_EVENT: c_int = 7;
+/// Stream memory operations.
+pub const NODE_MEM_OP: c_int = 12;
+/// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
+pub const KERNEL_DEVICE_UPDATABLE: c_int = 13;
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`.
+pub const INSTANTIATE_UPLOAD: u64 = 2;
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY`.
+pub const INSTANTIATE_NODE_PRIORITY: u64 = 8;
 /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
 pub const CAPTURE_THREAD_LOCAL: c_int = 1;
 /// `CU_STREAM_NON_BLOCKING`.
@@ -225,6 +249,7 @@ table! {
         primary_state = "cuDevicePrimaryCtxGetState" (CuDevice, *mut c_uint, *mut c_int);
         stream_context = "cuStreamGetCtx" (CuStream, *mut CuContext);
         capture_mode = "cuThreadExchangeStreamCaptureMode" (*mut c_int);
+        event_wait = "cuStreamWaitEvent" (CuStream, CuEvent, c_uint);
         stream_wait = "cuStreamWaitValue32_v2" (CuStream, CuDevicePtr, u32, c_uint);
         function_load = "cuFuncLoad" (CuFunction);
         capture_begin = "cuStreamBeginCapture_v2" (CuStream, c_int);
@@ -232,7 +257,11 @@ table! {
         graph_create = "cuGraphCreate" (*mut CuGraph, c_uint);
         graph_kernel = "cuGraphAddKernelNode_v2"
             (*mut CuGraphNode, CuGraph, *const CuGraphNode, usize, *const KernelNodeParams);
+        graph_clone = "cuGraphClone" (*mut CuGraph, CuGraph);
         graph_destroy = "cuGraphDestroy" (CuGraph);
+        graph_node_kind = "cuGraphNodeGetType" (CuGraphNode, *mut c_int);
+        graph_kernel_attribute = "cuGraphKernelNodeGetAttribute"
+            (CuGraphNode, c_int, *mut AttributeValue);
         graph_nodes = "cuGraphGetNodes" (CuGraph, *mut CuGraphNode, *mut usize);
         graph_edges = "cuGraphGetEdges" (CuGraph, *mut CuGraphNode, *mut CuGraphNode, *mut usize);
         graph_depend = "cuGraphAddDependencies"

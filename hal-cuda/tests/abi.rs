@@ -10,8 +10,8 @@ use xsched_core::fault::Fault;
 use xsched_core::hal::HalError;
 use xsched_hal_cuda::CudaError;
 use xsched_hal_cuda::table::{
-    self, BatchMemOpParams, CuContext, CuEvent, CuFunction, CuGraph, CuGraphExec, CuGraphNode,
-    CuModule, CuStream, KernelNodeParams, MemOp, Table,
+    self, AttributeValue, BatchMemOpParams, CuContext, CuEvent, CuFunction, CuGraph, CuGraphExec,
+    CuGraphNode, CuModule, CuStream, KernelNodeParams, MemOp, Table,
 };
 
 /// Types that a C compiler passes in the same way.
@@ -48,6 +48,9 @@ same! {
     c_int, sys::CUdevice_attribute;
     c_int, sys::CUstreamCaptureMode;
     c_int, sys::CUstreamCaptureStatus;
+    c_int, sys::CUgraphNodeType;
+    c_int, sys::CUlaunchAttributeID;
+    AttributeValue, sys::CUlaunchAttributeValue;
 }
 
 impl SameBehind<Self> for c_char {}
@@ -157,13 +160,17 @@ fn functions_are_declared_the_same() {
             primary_state = cuDevicePrimaryCtxGetState(_, _, _);
             stream_context = cuStreamGetCtx(_, _);
             capture_mode = cuThreadExchangeStreamCaptureMode(_);
+            event_wait = cuStreamWaitEvent(_, _, _);
             stream_wait = cuStreamWaitValue32_v2(_, _, _, _);
             function_load = cuFuncLoad(_);
             capture_begin = cuStreamBeginCapture_v2(_, _);
             capture_end = cuStreamEndCapture(_, _);
             graph_create = cuGraphCreate(_, _);
             graph_kernel = cuGraphAddKernelNode_v2(_, _, _, _, _);
+            graph_clone = cuGraphClone(_, _);
             graph_destroy = cuGraphDestroy(_);
+            graph_node_kind = cuGraphNodeGetType(_, _);
+            graph_kernel_attribute = cuGraphKernelNodeGetAttribute(_, _, _);
             graph_nodes = cuGraphGetNodes(_, _, _);
             graph_edges = cuGraphGetEdges(_, _, _, _);
             graph_depend = cuGraphAddDependencies(_, _, _, _);
@@ -235,6 +242,16 @@ constants! {
     NOT_READY sys::CUresult::CUDA_ERROR_NOT_READY;
     MEM_OP_WAIT_32 sys::CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32;
     WAIT_EQUAL sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_EQ;
+    NODE_CHILD sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
+    NODE_EMPTY sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
+    NODE_WAIT_EVENT sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+    NODE_RECORD_EVENT sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+    NODE_MEM_OP sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+    INSTANTIATE_UPLOAD sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD.0;
+    INSTANTIATE_NODE_PRIORITY
+        sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY.0;
+    KERNEL_DEVICE_UPDATABLE
+        sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
     CAPTURE_THREAD_LOCAL sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     STREAM_NON_BLOCKING sys::CUstream_flags::CU_STREAM_NON_BLOCKING;
     EVENT_DEFAULT sys::CUevent_flags::CU_EVENT_DEFAULT;

@@ -69,6 +69,21 @@ pub fn gates_in_graph(nodes: &[GraphNode], spacing_ns: u64) -> Result<Vec<usize>
     Ok(gates)
 }
 
+/// How many nodes that take time are on the longest path through a graph. Those that are known to
+/// take none do not count.
+///
+/// # Errors
+/// [`GraphError`] if the edges do not make a graph without circles.
+pub fn longest_path(nodes: &[GraphNode]) -> Result<usize, GraphError> {
+    let mut upto = vec![0_usize; nodes.len()];
+    for n in in_order(nodes)? {
+        let GraphNode { expected_ns, after } = &nodes[n];
+        let before = after.iter().map(|&before| upto[before]).max().unwrap_or(0);
+        upto[n] = before + usize::from(*expected_ns != Some(0));
+    }
+    Ok(upto.into_iter().max().unwrap_or(0))
+}
+
 /// The numbers of the nodes, each after those that it depends on, otherwise the lowest first.
 fn in_order(nodes: &[GraphNode]) -> Result<Vec<usize>, GraphError> {
     let mut next = vec![Vec::new(); nodes.len()];
@@ -137,6 +152,15 @@ mod tests {
         assert_eq!(gates(&row(&[Some(100); 7]), 10_000), []);
         // Half of the second is past the spacing.
         assert_eq!(gates(&row(&[Some(50), Some(300), Some(10)]), 200), [1, 2]);
+    }
+
+    #[test]
+    fn the_longest_path_has_the_most_nodes_that_take_time() {
+        assert_eq!(longest_path(&[]), Ok(0));
+        assert_eq!(longest_path(&row(&[None, Some(0), Some(7)])), Ok(2));
+        let fork = [node(1, &[]), node(1, &[0]), node(1, &[0]), node(1, &[2]), node(1, &[1, 3])];
+        assert_eq!(longest_path(&fork), Ok(4));
+        assert_eq!(longest_path(&[node(1, &[0])]), Err(GraphError::Circle { node: 0 }));
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub use command::StreamCommand;
 pub use config::StreamDeviceConfig;
 pub use device::{Gates, StreamDevice};
 pub use error::{NoGate, StreamError};
-pub use graph::{GraphError, GraphNode, gates_in_graph};
+pub use graph::{GraphError, GraphNode, gates_in_graph, longest_path};
 pub use page::{Holder, SHARED_WORDS, SharedPage};
 pub use predict::Spacing;
 pub use preempt::StreamPreempt;

@@ -95,7 +95,8 @@ impl<A: StreamApi> Queue<A> {
             return Ok(Some(false));
         }
         // A graph with gates of its own may wait at one of those.
-        let may_wait_inside = self.taken.is_some() && since.elapsed() > self.drain_time();
+        let has_gates_inside = self.taken.as_ref().is_some_and(Taken::may_wait_inside);
+        let may_wait_inside = has_gates_inside && since.elapsed() > self.drain_time();
         Ok(quiet.filter(|quiet| *quiet || !may_wait_inside))
     }
 

@@ -16,6 +16,7 @@ use crate::marks::Around;
 use crate::predict::Placement;
 use crate::queue::{Fence, Queue, Seen};
 use crate::retire::SPLIT_NS;
+use crate::word::Taken;
 
 /// Launches into a stream.
 #[derive(Debug)]
@@ -220,7 +221,9 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let begin = self.busy_until.max(Some(prepared.at)).unwrap_or(prepared.at);
         let work = Duration::from_nanos(prepared.expected_ns.unwrap_or(0));
         self.busy_until = begin.checked_add(work);
-        queue.last_ns.store(prepared.expected_ns.unwrap_or(0), Ordering::Relaxed);
+        let stops_inside = queue.taken.as_ref().is_some_and(Taken::take_inside);
+        let last_ns = prepared.expected_ns.filter(|_| !stops_inside).unwrap_or(0);
+        queue.last_ns.store(last_ns, Ordering::Relaxed);
         queue.launched.store(cmd.count(), Ordering::Relaxed);
         queue.occupy(prepared.at);
         if fence {

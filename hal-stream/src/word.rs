@@ -19,8 +19,18 @@ use crate::inner::Inner;
 pub struct GateWord<A: StreamApi> {
     pub(crate) device: Arc<Inner<A>>,
     word: FlagWord,
+    uses: Arc<Uses>,
+}
+
+/// What is done with a word.
+#[derive(Debug, Default)]
+struct Uses {
     /// A queue is open with it.
-    taken: Arc<AtomicBool>,
+    taken: AtomicBool,
+    /// Something else than the queue may wait for it.
+    asked: AtomicBool,
+    /// What is being launched waits for it, a spacing apart.
+    inside: AtomicBool,
 }
 
 impl<A: StreamApi> GateWord<A> {
@@ -33,13 +43,22 @@ impl<A: StreamApi> GateWord<A> {
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
         let word = device.flags().take(&*device.api)?;
         drop(entered);
-        Ok(Self { device: Arc::clone(device), word, taken: Arc::default() })
+        Ok(Self { device: Arc::clone(device), word, uses: Arc::default() })
     }
 
-    /// Where the device sees the word: 32 bits, zero while the gate is open.
+    /// Where the device sees the word: 32 bits, zero while the gate is open. Once this was asked, a
+    /// held queue may be waiting within a command.
     #[must_use]
-    pub const fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
+        self.uses.asked.store(true, Ordering::Relaxed);
         self.word.device
+    }
+
+    /// To be called within a launch into the queue that is open with the word: what is launched has
+    /// gates of its own, a spacing of the queue apart, so it runs on for no longer than that after
+    /// the queue was held.
+    pub fn has_gates_inside(&self) {
+        self.uses.inside.store(true, Ordering::Relaxed);
     }
 
     /// Drops this clone, whose word goes back no sooner than the event completes. `None` if there
@@ -62,18 +81,18 @@ impl<A: StreamApi> GateWord<A> {
         if !std::ptr::eq(Arc::as_ptr(&self.device), device) {
             return Err(StreamError::WordOfOtherDevice);
         }
-        if self.taken.swap(true, Ordering::Acquire) {
+        if self.uses.taken.swap(true, Ordering::Acquire) {
             return Err(StreamError::WordTaken);
         }
         self.device.flags().share(self.word);
-        Ok((self.word, Taken(Arc::clone(&self.taken))))
+        Ok((self.word, Taken(Arc::clone(&self.uses))))
     }
 }
 
 impl<A: StreamApi> Clone for GateWord<A> {
     fn clone(&self) -> Self {
         self.device.flags().share(self.word);
-        Self { device: Arc::clone(&self.device), word: self.word, taken: Arc::clone(&self.taken) }
+        Self { device: Arc::clone(&self.device), word: self.word, uses: Arc::clone(&self.uses) }
     }
 }
 
@@ -91,10 +110,22 @@ impl<A: StreamApi> fmt::Debug for GateWord<A> {
 
 /// A word has a queue until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken(Arc<AtomicBool>);
+pub(crate) struct Taken(Arc<Uses>);
+
+impl Taken {
+    /// Whether something within the queue's commands may wait for the word.
+    pub(crate) fn may_wait_inside(&self) -> bool {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether what was just launched has gates of its own.
+    pub(crate) fn take_inside(&self) -> bool {
+        self.0.inside.load(Ordering::Relaxed) && self.0.inside.swap(false, Ordering::Relaxed)
+    }
+}
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.taken.store(false, Ordering::Release);
     }
 }

@@ -1413,6 +1413,42 @@ mod graphs {
         assert_eq!(quiet(&mut queue), Some(true));
     }
 
+    /// What is known some time after a hold of a queue with this word in which a command runs that
+    /// was predicted to take 10 s.
+    fn known_of_a_hold(tells: bool, asks: bool) -> Option<bool> {
+        let mut device = device(Nature::default());
+        let word = device.gate_word().expect("a word");
+        let mut queue = with_word(&mut device, &word);
+        let (there, api) = (word.clone(), device.clone());
+        let command = StreamCommand::new(move |stream| {
+            if tells {
+                there.has_gates_inside();
+            }
+            if asks {
+                let _ = there.address();
+            }
+            // SAFETY: the stream is the queue's.
+            unsafe { api.api().launch_native(&(10_000_000 * US), stream) }
+        });
+        let command = command.expected_ns(10_000_000 * US);
+        queue.submit.launch(CmdId(0), &command, true).expect("a launch");
+        queue.preempt.step(Step::Deactivate).expect("a hold");
+        // More than the spacing.
+        thread::sleep(Duration::from_micros(1_100));
+        queue.preempt.is_quiet().expect("an answer")
+    }
+
+    #[test]
+    fn a_command_with_gates_of_its_own_runs_on_for_a_spacing() {
+        assert_eq!(known_of_a_hold(true, true), None, "it may wait at a gate of its own");
+        assert_eq!(known_of_a_hold(false, true), Some(false), "it may run for seconds");
+    }
+
+    #[test]
+    fn a_queue_whose_word_is_used_by_nothing_else_is_known_to_run() {
+        assert_eq!(known_of_a_hold(true, false), Some(false));
+    }
+
     #[test]
     fn a_word_that_no_queue_uses_holds_nothing() {
         let device = device(Nature::default());

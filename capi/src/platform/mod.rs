@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use xsched::{XQueue, XQueueConfig};
 use xsched_core::level::Level;
+use xsched_hal_cuda::GateAt;
 
 pub(crate) use host::HostDevices;
 pub(crate) use stream::{CudaDevices, HipDevices};
@@ -38,6 +39,16 @@ pub(crate) trait Hardware: Debug + Send + Sync {
 
     /// The stream's address, or 0 if there is none.
     fn stream(&self) -> usize;
+
+    /// Where graphs of CUDA get gates of the present XQueue's, if it has any.
+    fn gates_of_graphs(&self) -> Option<GateAt> {
+        None
+    }
+
+    /// Graphs get no gates of the present XQueue's any more. Whether they did.
+    fn end_gates_of_graphs(&self) -> bool {
+        false
+    }
 }
 
 /// Calls a callback past all queues.

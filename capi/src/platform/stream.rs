@@ -1,5 +1,6 @@
 //! Streams of GPUs.
 
+use std::any::Any;
 use std::ffi::{OsStr, c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves};
 use xsched_core::id::QueueId;
 use xsched_core::level::Level;
 use xsched_hal_cuda::table::{CuContext, CuStream, STREAM_PER_THREAD};
-use xsched_hal_cuda::{CudaApi, CudaError};
+use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream, raw};
 use xsched_hal_stream::{
     Gates, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
@@ -19,6 +20,7 @@ use xsched_hal_stream::{
 use super::{Hardware, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
 use crate::command::{Command, Does};
+use crate::graphs::Graphs;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -88,8 +90,7 @@ impl<A: StreamApi> Pair<A> {
     /// A queue on the default stream of the calling thread, which alone launches into it. Nothing
     /// finds it by an address.
     fn queue_of_thread(self, stream: A::Stream) -> Box<dyn Hardware> {
-        let (address, spacing_us) = (0, None);
-        Box::new(StreamHardware { pair: self, stream, address, of_thread: true, spacing_us })
+        Box::new(StreamHardware { of_thread: true, ..StreamHardware::new(self, stream, 0, None) })
     }
 
     /// A queue on a stream that the caller vouches for.
@@ -105,8 +106,7 @@ impl<A: StreamApi> Pair<A> {
         let kind = unsafe { api.stream_kind(stream) };
         drop(entered);
         kind.map_err(|error| Refusal::invalid(format!("the stream cannot be used: {error}")))?;
-        let of_thread = false;
-        Ok(Box::new(StreamHardware { pair: self, stream, address, of_thread, spacing_us }))
+        Ok(Box::new(StreamHardware::new(self, stream, address, spacing_us)))
     }
 }
 
@@ -255,6 +255,8 @@ unsafe fn hip_device(library: &HipLibrary, stream: *mut c_void) -> Answer<u32> {
 /// The contexts of CUDA that were used.
 #[derive(Debug)]
 pub(crate) struct CudaDevices {
+    /// The program's graphs.
+    pub(crate) graphs: Graphs,
     all: Mutex<Vec<CudaContext>>,
     /// Predicted work between two gates of a stream, if not as by default; see the environment.
     spacing_us: Option<u32>,
@@ -271,7 +273,7 @@ struct CudaContext {
 impl CudaDevices {
     /// None. Their streams have this much predicted work between two gates.
     pub(crate) fn new(spacing_us: Option<u32>) -> Self {
-        Self { all: Mutex::default(), spacing_us }
+        Self { graphs: Graphs::default(), all: Mutex::default(), spacing_us }
     }
 
     /// A hardware queue on a stream. One of a context other than a primary one can have one only if
@@ -326,6 +328,7 @@ impl CudaDevices {
 
     /// Forgets a context, which its queues have left.
     pub(crate) fn forget(&self, context: CuContext) {
+        self.graphs.forget(context);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let gone: Vec<_> = all.extract_if(.., |known| known.context == context).collect();
         drop(all);
@@ -410,7 +413,18 @@ struct StreamHardware<A: StreamApi> {
     address: usize,
     /// It is the default stream of the thread that launches.
     of_thread: bool,
-    spacing_us: Option<u32>,
+    /// Predicted work between two gates of the stream.
+    spacing: Spacing,
+    /// That of the gates of the XQueue that was opened last, if it has gates.
+    word: Mutex<Option<GateWord<A>>>,
+}
+
+impl<A: StreamApi> StreamHardware<A> {
+    fn new(pair: Pair<A>, stream: A::Stream, address: usize, spacing_us: Option<u32>) -> Self {
+        let spacing = spacing_us.map(|us| Spacing::of_ns(u64::from(us) * 1_000));
+        let (spacing, word) = (spacing.unwrap_or_default(), Mutex::default());
+        Self { pair, stream, address, of_thread: false, spacing, word }
+    }
 }
 
 impl<A: StreamApi> Hardware for StreamHardware<A> {
@@ -430,12 +444,18 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
                 stream.on_stream(self.stream)
             }
         };
-        let mut stream = stream.level_max(level.min(Level::Deactivate));
-        if let Some(us) = self.spacing_us {
-            stream = stream.spacing(Spacing::of_ns(u64::from(us) * 1_000));
+        let mut stream =
+            stream.level_max(level.min(Level::Deactivate)).spacing(self.spacing.clone());
+        // Known before, so that graphs can have it in gates of their own.
+        let word = if level > Level::Block { self.pair.below.gate_word().ok() } else { None };
+        if let Some(word) = &word {
+            stream = stream.with_gate(word);
         }
         let hardware = (self.pair.below.clone(), stream);
-        Ok(self.pair.device.queue(config, (hardware, Arc::clone(side)))?)
+        let xq = self.pair.device.queue(config, (hardware, Arc::clone(side)))?;
+        let word = word.filter(|_| xq.caps().level > Level::Block);
+        *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
+        Ok(xq)
     }
 
     fn launch(&self, command: Command, hwq: HwQueueHandle) -> Answer {
@@ -480,6 +500,16 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
 
     fn stream(&self) -> usize {
         self.address
+    }
+
+    fn gates_of_graphs(&self) -> Option<GateAt> {
+        let this = (self as &dyn Any).downcast_ref::<StreamHardware<CudaApi>>()?;
+        let word = this.word.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(GateAt { device: this.pair.below.clone(), word, spacing_ns: this.spacing.ns() })
+    }
+
+    fn end_gates_of_graphs(&self) -> bool {
+        self.word.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
     }
 }
 

@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{Address, captures, lifetimes, streams};
 
+use crate::graphs;
 use crate::vendor::{context_of_green, primary_context};
 
 lifetimes! {
@@ -40,9 +41,11 @@ lifetimes! {
         streams::end_context(primary_context(device), next)
     };
     c"cuStreamWaitEvent": wait(stream: Address, event: Address, flags: u32) => |next| {
+        graphs::await_event(stream, event);
         captures::join(stream, next)
     };
     c"cuStreamWaitEvent_ptsz": wait_ptsz(stream: Address, event: Address, flags: u32) => |next| {
+        graphs::await_event(of_thread(stream), event);
         captures::join(of_thread(stream), next)
     };
     c"cuStreamSynchronize": synchronize(stream: Address) => |next| {

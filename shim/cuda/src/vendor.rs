@@ -7,7 +7,7 @@ use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
 use xsched_shim_engine::{Address, Code, Stream, engine, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
-use crate::{address, lifetimes, table};
+use crate::{address, graphs, lifetimes, table};
 
 /// Where drivers are, on distributions, in containers and in WSL.
 const FOLDERS: [&str; 8] = [
@@ -97,7 +97,7 @@ extern "C" fn xsched_shim_cuda_queue(stream: Address) -> u64 {
 
 /// The hooks: places in the list, and what is called instead of the driver.
 fn hooks() -> Vec<(usize, Address)> {
-    let lookups = address::hooks().into_iter().chain(lifetimes::hooks());
+    let lookups = address::hooks().into_iter().chain(lifetimes::hooks()).chain(graphs::hooks());
     let lookups = lookups.filter_map(|(name, hook)| Some((VENDOR.index(name)?, hook)));
     table::hooks().into_iter().flatten().chain(lookups).collect()
 }

@@ -18,7 +18,7 @@
 //! program waits for this call.
 
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -149,21 +149,46 @@ pub(crate) fn functions() -> Option<&'static Functions> {
 /// Launches something into a stream, by the function at this place of the list: what `real`
 /// answers, which is called once.
 pub fn launch(index: usize, stream: Stream, real: impl FnOnce() -> Code) -> Code {
+    launch_in(index, stream, |_| real())
+}
+
+/// The same for a function that is told the XQueue whose turn it is; 0 if the launch goes past.
+pub fn launch_in(index: usize, stream: Stream, real: impl FnOnce(u64) -> Code) -> Code {
     match way(stream) {
         Way::Alone => {
             counts::alone(index);
-            real()
+            real(0)
         }
         Way::Past => {
             counts::launch(index);
             counts::past_for(|| reason(stream));
-            real()
+            real(0)
         }
         Way::Queue(functions, xq, _inside) => {
             counts::launch(index);
             tracked(index, functions, xq, real)
         }
     }
+}
+
+/// Does something that launches nothing, with the library in use. What it calls of the driver goes
+/// past. `None` if this library does not schedule, or the thread is inside already.
+pub fn beside<R>(body: impl FnOnce() -> R) -> Option<R> {
+    let _inside = Inside::enter()?;
+    open()?;
+    Some(body())
+}
+
+/// The address of a private function of `libpreempt.so`, if that is in use.
+#[must_use]
+pub fn function(name: &CStr) -> Option<Address> {
+    functions()?.function(name)
+}
+
+/// Whether something tells the streams of the process apart. Once it does, it stays so.
+#[must_use]
+pub fn are_apart() -> bool {
+    is_on() && functions().is_some_and(Functions::are_apart)
 }
 
 /// How a launch is made.
@@ -197,7 +222,7 @@ fn queued(stream: Stream) -> Option<Way> {
     }
     let inside = Inside::enter()?;
     let functions = open()?;
-    if captures::is_captured(stream.handle()) {
+    if is_captured(stream) {
         return None;
     }
     let xq = streams::queue(functions, key(stream)?, stream)?;
@@ -245,15 +270,15 @@ pub fn hardware_queue(handle: Address) -> u64 {
 }
 
 /// Launches when it is the XQueue's turn.
-fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> Code) -> Code {
+fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce(u64) -> Code) -> Code {
     // The queue launches in the context of its stream, which need not be the program's.
     let place = default_stream();
-    let real = || {
-        let code = real();
+    let real = |xq| {
+        let code = real(xq);
         errors::noted();
         code
     };
-    let mut call = Call { launch: Some(|| at_place(place, real)), code: None };
+    let mut call = Call { launch: Some(|xq| at_place(place, || real(xq))), xq, code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
     let answer = unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
     // The program has ended it. The stream's next launch gets another one.
@@ -268,7 +293,7 @@ fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> 
         }
         None => {
             counts::past_for(|| Reason::Refused);
-            call.launch.take().map_or(0, |launch| launch())
+            call.launch.take().map_or(0, |launch| launch(0))
         }
     }
 }
@@ -278,12 +303,12 @@ fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce() -> 
 pub fn wait(real: impl FnOnce() -> Code) -> Code {
     let functions = functions().filter(|functions| functions.are_apart() && is_on());
     let Some(functions) = functions else { return real() };
-    let mut call = Call { launch: Some(real), code: None };
+    let mut call = Call { launch: Some(|_| real()), xq: 0, code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
     unsafe { (functions.wait)(Call::wait_of(&call), (&raw mut call).cast()) };
     match (call.code, call.launch) {
         (Some(code), _) => code,
-        (None, launch) => launch.map_or(0, |launch| launch()),
+        (None, launch) => launch.map_or(0, |launch| launch(0)),
     }
 }
 
@@ -312,6 +337,12 @@ fn at_place(place: Option<usize>, call: impl FnOnce() -> Code) -> Code {
     code
 }
 
+/// Whether a launch into a stream becomes part of a graph.
+#[must_use]
+pub fn is_captured(stream: Stream) -> bool {
+    captures::is_captured(stream.handle())
+}
+
 /// Calls a function of the driver's by its name, whose place in the list is looked up once. The
 /// caller sees to what the driver asks for.
 #[macro_export]
@@ -334,10 +365,11 @@ macro_rules! real {
 /// A launch, and what came of it.
 struct Call<F> {
     launch: Option<F>,
+    xq: u64,
     code: Option<Code>,
 }
 
-impl<F: FnOnce() -> Code> Call<F> {
+impl<F: FnOnce(u64) -> Code> Call<F> {
     /// What runs a call of this type.
     fn run_of(_: &Self) -> crate::preempt::Launch {
         Self::run
@@ -361,7 +393,7 @@ impl<F: FnOnce() -> Code> Call<F> {
         // SAFETY: as the caller promises.
         let call = unsafe { &mut *data.cast::<Self>() };
         let Some(launch) = call.launch.take() else { return ERROR_HARDWARE };
-        let code = launch();
+        let code = launch(call.xq);
         call.code = Some(code);
         if code == 0 { SUCCESS } else { ERROR_HARDWARE }
     }

@@ -34,6 +34,7 @@ macro_rules! functions {
         pub(crate) struct Functions {
             $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($kind),*) -> XResult,)*
             last_error: unsafe extern "C" fn() -> *const c_char,
+            library: usize,
             apart: &'static AtomicU32,
         }
 
@@ -61,7 +62,8 @@ macro_rules! functions {
                 // SAFETY: it may be called at any time, and answers where an atomic of the library
                 // is, which stays as the library does.
                 let apart = unsafe { AtomicU32::from_ptr(apart()) };
-                Some(Self { $($name,)* last_error, apart })
+                let library = library.expose_provenance();
+                Some(Self { $($name,)* last_error, library, apart })
             }
         }
     };
@@ -120,6 +122,11 @@ impl Functions {
             return None;
         }
         Some(found)
+    }
+
+    /// The address of a function of the library that not every vendor needs.
+    pub(crate) fn function(&self, name: &CStr) -> Option<Address> {
+        symbol(std::ptr::with_exposed_provenance_mut(self.library), name)
     }
 
     /// Whether something tells the streams of the process apart. Once it does, it stays so.

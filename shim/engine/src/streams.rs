@@ -80,6 +80,12 @@ pub(crate) fn hardware_queue(key: Key) -> Option<u64> {
     find(key).filter(|queues| queues.xq != 0).map(|queues| queues.hwq)
 }
 
+/// The XQueue of a stream; 0 if it has none yet.
+#[must_use]
+pub fn xqueue_of(stream: Stream) -> u64 {
+    engine::key(stream).and_then(|key| found(key, || None)).unwrap_or(0)
+}
+
 /// The XQueue of a stream that has one, or else of what `make` answers.
 fn found(key: Key, make: impl FnOnce() -> Option<Queues>) -> Option<u64> {
     let ended = ENDED.load(Ordering::Acquire);

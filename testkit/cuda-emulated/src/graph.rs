@@ -1,5 +1,6 @@
 //! Graphs that can be changed, and those that can be launched.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xsched_emulated_device::code::{
@@ -19,6 +20,16 @@ const STEP: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Graph {
     pub(crate) nodes: Nodes,
+    /// Data of edges that are not plain, by where these begin and end.
+    pub(crate) data: BTreeMap<(usize, usize), u64>,
+}
+
+impl Graph {
+    /// Whether the driver copies it: not if memory is allocated in it.
+    pub(crate) fn can_be_copied(&self) -> bool {
+        let mut nodes = self.nodes.nodes.iter().filter(|node| !node.is_gone);
+        nodes.all(|node| !matches!(node.kind, Kind::Allocate | Kind::Free))
+    }
 }
 
 /// The handle of a graph's node.
@@ -69,6 +80,8 @@ pub(crate) struct Exec {
 #[derive(Debug)]
 struct State {
     nodes: Arc<Nodes>,
+    /// What the nodes do that are disabled.
+    disabled: BTreeMap<usize, Vec<Work>>,
     /// The last launch: one runs at a time.
     last: Option<(Arc<Stream>, u64)>,
 }
@@ -78,7 +91,8 @@ impl Exec {
         if nodes.has_cycle() {
             return Err(INVALID_VALUE);
         }
-        Ok(Self { state: Mutex::new(State { nodes: Arc::new(nodes), last: None }) })
+        let disabled = BTreeMap::new();
+        Ok(Self { state: Mutex::new(State { nodes: Arc::new(nodes), disabled, last: None }) })
     }
 
     pub(crate) fn launch(&self, stream: &Arc<Stream>) -> Answer {
@@ -117,6 +131,19 @@ impl Exec {
             }
         }
         state.nodes = Arc::new(to.clone());
+        Ok(())
+    }
+
+    /// Has a node do something, or nothing.
+    pub(crate) fn enable(&self, number: usize, is_enabled: bool) -> Answer {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { nodes, disabled, .. } = &mut *state;
+        let node = Arc::make_mut(nodes).nodes.get_mut(number).ok_or(INVALID_VALUE)?;
+        if is_enabled {
+            node.works = disabled.remove(&number).unwrap_or_else(|| node.works.clone());
+        } else {
+            disabled.entry(number).or_insert_with(|| std::mem::take(&mut node.works));
+        }
         Ok(())
     }
 

@@ -215,3 +215,26 @@ fn launches_of_one_executable_run_one_after_the_other() {
     ok!(cuStreamSynchronize(second));
     assert!(!is_busy(first));
 }
+
+#[test]
+fn a_graph_that_allocates_is_not_copied_and_a_disabled_node_does_nothing() {
+    let _context = Context::new();
+    let (stream, place) = (stream(1), memory(1));
+    begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    let _from_pool: u64 = made!(cuMemAllocAsync(4, stream));
+    let allocates = end(stream);
+    let mut copy = null_mut();
+    assert_eq!(answer!(cuGraphClone(&mut copy, allocates)), "NOT_SUPPORTED");
+    begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    fill(stream, place, 5);
+    let graph = end(stream);
+    let exec = instantiate(graph);
+    ok!(cuMemsetD32_v2(place, 0, 1));
+    for (is_enabled, value) in [(0, 0), (1, 5)] {
+        ok!(cuGraphNodeSetEnabled(exec, nodes(graph)[0], is_enabled));
+        ok!(cuGraphLaunch(exec, stream));
+        ok!(cuStreamSynchronize(stream));
+        assert_eq!(read(place, 1), [value]);
+    }
+    ok!(cuGraphExecDestroy(exec));
+}

@@ -11,6 +11,9 @@ use crate::code::{Answer, INVALID_VALUE};
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
+    /// None.
+    pub const NONE: Self = Self(ptr::null_mut());
+
     /// Writes the value.
     ///
     /// # Errors

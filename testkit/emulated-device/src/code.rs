@@ -27,6 +27,7 @@ codes! {
     FILE_NOT_FOUND = 301, "CUDA_ERROR_FILE_NOT_FOUND", "file not found";
     INVALID_HANDLE = 400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle";
     ILLEGAL_STATE = 401, "CUDA_ERROR_ILLEGAL_STATE", "not allowed in the current state";
+    LOSSY_QUERY = 402, "CUDA_ERROR_LOSSY_QUERY", "the answer has no room for data of edges";
     NOT_FOUND = 500, "CUDA_ERROR_NOT_FOUND", "named symbol not found";
     NOT_READY = 600, "CUDA_ERROR_NOT_READY", "device not ready";
     ILLEGAL_ADDRESS = 700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access happened";

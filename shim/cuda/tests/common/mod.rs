@@ -8,15 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Variables of this machine that must not matter.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 11] = [
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "XSCHED_CUDA_DRIVER",
     "XSCHED_SHIM_COUNTS",
     "XSCHED_AUTO_XQUEUE",
     "XSCHED_AUTO_XQUEUE_UNIT",
-    "XSCHED_CUDA_LIB",
+    "XSCHED_AUTO_XQUEUE_LEVEL",
+    "XSCHED_AUTO_XQUEUE_GRAPHS",
+    "XSCHED_GATE_SPACING_US",
     "XSCHED_POLICY",
+    "XSCHED_CUDA_LIB",
 ];
 
 /// Compiles a program of `tests/programs`.

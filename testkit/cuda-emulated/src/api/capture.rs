@@ -61,7 +61,8 @@ exports! {
         let stream = driver().stream(stream)?;
         match stream.end_capture() {
             Ok(nodes) => {
-                let object = Object::Graph(Arc::new(Mutex::new(Graph { nodes })));
+                let made = Graph { nodes, ..Graph::default() };
+                let object = Object::Graph(Arc::new(Mutex::new(made)));
                 graph.set(driver().objects.add(object))
             }
             Err(code) => {

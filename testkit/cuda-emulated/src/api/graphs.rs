@@ -4,7 +4,9 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex};
 
 use xsched_emulated_device::c::{In, Out};
-use xsched_emulated_device::code::{Answer, GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE};
+use xsched_emulated_device::code::{
+    Answer, GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, LOSSY_QUERY, NOT_SUPPORTED,
+};
 
 use super::check_default;
 use crate::context::engine;
@@ -52,26 +54,40 @@ fn list(handles: &[usize], to: Out<usize>, count: Out<usize>) -> Answer {
     count.set(room.min(handles.len()))
 }
 
-/// The handles of a graph's edges.
-fn edges(graph: usize) -> Answer<(Vec<usize>, Vec<usize>)> {
+/// The handles of a graph's edges, and their data.
+fn edges(graph: usize) -> Answer<Vec<(usize, usize, u64)>> {
     with(graph, |inner| {
-        let handles = |(from, to)| (node_handle(graph, from), node_handle(graph, to));
-        Ok(inner.nodes.edges().map(handles).unzip())
+        let data = |edge| inner.data.get(&edge).copied().unwrap_or(0);
+        let edge =
+            |(from, to)| (node_handle(graph, from), node_handle(graph, to), data((from, to)));
+        Ok(inner.nodes.edges().map(edge).collect())
     })
 }
 
-fn list_edges(graph: usize, from: Out<usize>, to: Out<usize>, count: Out<usize>) -> Answer {
-    let (starts, ends) = edges(graph)?;
+fn list_edges(
+    graph: usize,
+    from: Out<usize>,
+    to: Out<usize>,
+    data: Out<u64>,
+    count: Out<usize>,
+) -> Answer {
+    let edges = edges(graph)?;
     if from.is_null() != to.is_null() {
         return Err(INVALID_VALUE);
     }
     if from.is_null() {
-        return count.set(starts.len());
+        return count.set(edges.len());
+    }
+    if data.is_null() && edges.iter().any(|(_, _, data)| *data != 0) {
+        return Err(LOSSY_QUERY);
     }
     let room = count.get()?;
-    from.set_all(starts.iter().copied().take(room));
-    to.set_all(ends.iter().copied().take(room));
-    count.set(room.min(starts.len()))
+    from.set_all(edges.iter().map(|edge| edge.0).take(room));
+    to.set_all(edges.iter().map(|edge| edge.1).take(room));
+    if !data.is_null() {
+        data.set_all(edges.iter().map(|edge| edge.2).take(room));
+    }
+    count.set(room.min(edges.len()))
 }
 
 /// What a node comes after.
@@ -83,8 +99,8 @@ fn before(node: usize) -> Answer<Vec<usize>> {
     })
 }
 
-/// Adds or removes edges.
-fn change(graph: usize, from: &[usize], to: &[usize], add: bool) -> Answer {
+/// Adds or removes edges. Those that are added have this data, if any.
+fn change(graph: usize, from: &[usize], to: &[usize], add: bool, data: Option<&[u64]>) -> Answer {
     with(graph, |inner| {
         let from = numbers(graph, &inner.nodes, from)?;
         let to = numbers(graph, &inner.nodes, to)?;
@@ -93,7 +109,11 @@ fn change(graph: usize, from: &[usize], to: &[usize], add: bool) -> Answer {
         if from.iter().zip(&to).any(|(from, to)| has(*from, *to) == add || from == to) {
             return Err(INVALID_VALUE);
         }
-        for (from, to) in from.into_iter().zip(to) {
+        for (number, (from, to)) in from.into_iter().zip(to).enumerate() {
+            inner.data.remove(&(from, to));
+            if let Some(data) = data.and_then(|data| data.get(number)).filter(|data| **data != 0) {
+                inner.data.insert((from, to), *data);
+            }
             let after = &mut inner.nodes.nodes[to].after;
             match add {
                 true => after.push(from),
@@ -128,7 +148,10 @@ exports! {
     }
 
     fn cuGraphClone(clone: Out<usize>, graph: usize) {
-        clone.set(add(with(graph, |graph| Ok(graph.clone()))?))
+        let copy = with(graph, |graph| {
+            if graph.can_be_copied() { Ok(graph.clone()) } else { Err(NOT_SUPPORTED) }
+        })?;
+        clone.set(add(copy))
     }
 
     fn cuGraphGetNodes(graph: usize, nodes: Out<usize>, count: Out<usize>) {
@@ -150,7 +173,7 @@ exports! {
     }
 
     fn cuGraphGetEdges(graph: usize, from: Out<usize>, to: Out<usize>, count: Out<usize>) {
-        list_edges(graph, from, to, count)
+        list_edges(graph, from, to, Out::NONE, count)
     }
 
     fn cuGraphGetEdges_v2(
@@ -160,29 +183,26 @@ exports! {
         data: Out<u64>,
         count: Out<usize>,
     ) {
-        if !data.is_null() && !count.is_null() {
-            let room = count.get()?.min(edges(graph)?.0.len());
-            data.set_all(std::iter::repeat_n(0, room));
-        }
-        list_edges(graph, from, to, count)
+        list_edges(graph, from, to, data, count)
     }
 
     fn cuGraphAddDependencies(graph: usize, from: In<usize>, to: In<usize>, count: usize) {
-        change(graph, from.slice(count)?, to.slice(count)?, true)
+        change(graph, from.slice(count)?, to.slice(count)?, true, None)
     }
 
     fn cuGraphAddDependencies_v2(
         graph: usize,
         from: In<usize>,
         to: In<usize>,
-        _data: In<u64>,
+        data: In<u64>,
         count: usize,
     ) {
-        change(graph, from.slice(count)?, to.slice(count)?, true)
+        let data = if data.is_null() { None } else { Some(data.slice(count)?) };
+        change(graph, from.slice(count)?, to.slice(count)?, true, data)
     }
 
     fn cuGraphRemoveDependencies(graph: usize, from: In<usize>, to: In<usize>, count: usize) {
-        change(graph, from.slice(count)?, to.slice(count)?, false)
+        change(graph, from.slice(count)?, to.slice(count)?, false, None)
     }
 
     fn cuGraphRemoveDependencies_v2(
@@ -192,7 +212,7 @@ exports! {
         _data: In<u64>,
         count: usize,
     ) {
-        change(graph, from.slice(count)?, to.slice(count)?, false)
+        change(graph, from.slice(count)?, to.slice(count)?, false, None)
     }
 
     fn cuGraphNodeGetType(node: usize, kind: Out<u32>) {
@@ -282,6 +302,10 @@ exports! {
         node.offer(at);
         result.set(number)?;
         done.map_err(|_| GRAPH_EXEC_UPDATE_FAILURE)
+    }
+
+    fn cuGraphNodeSetEnabled(exec: usize, node: usize, is_enabled: u32) {
+        driver().exec(exec)?.enable(split(node)?.1, is_enabled != 0)
     }
 
     fn cuGraphExecDestroy(exec: usize) {
