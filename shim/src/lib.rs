@@ -1,5 +1,6 @@
-//! What the launch interposers (`libshimhip.so`, `libshimhost.so`) share. They are preloaded into
-//! programs that know nothing of XQueues: a stream that the program makes gets an XQueue as
+//! What the host device's interposer, `libshimhost.so`, is made of; those of vendors' libraries are
+//! made of `xsched-shim-engine`. It is preloaded into programs that know nothing of XQueues: a
+//! stream that the program makes gets an XQueue as
 //! `XSCHED_AUTO_XQUEUE` and its companions say, and what the program launches into it is handed
 //! over to that.
 //!
