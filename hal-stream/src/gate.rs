@@ -25,6 +25,8 @@ pub(crate) struct Gate<W> {
 struct State {
     held: bool,
     forced_open: u32,
+    /// It is never closed again.
+    stays_open: bool,
     /// The queue has gone, and its word with it.
     gone: bool,
     closed_since: Option<Instant>,
@@ -67,6 +69,27 @@ impl<W: Word> Gate<W> {
         let mut state = lock(&self.state);
         state.forced_open = state.forced_open.saturating_sub(1);
         self.apply(&mut state);
+    }
+
+    /// Opens the gate, and leaves it open from now on. This process does not close it again; what
+    /// another one closed is opened once.
+    pub(crate) fn stay_open(&self) {
+        let mut state = lock(&self.state);
+        state.stays_open = true;
+        self.apply(&mut state);
+        if !state.gone {
+            self.word.clear(!0);
+        }
+    }
+
+    /// Whether it is never closed again.
+    pub(crate) fn stays_open(&self) -> bool {
+        lock(&self.state).stays_open
+    }
+
+    /// Where the device looks.
+    pub(crate) const fn word(&self) -> &W {
+        &self.word
     }
 
     /// The heartbeat of the other processes that hold the queue, if any does.
@@ -127,7 +150,7 @@ impl<W: Word> Gate<W> {
         if state.gone {
             return;
         }
-        let close = state.held && state.forced_open == 0;
+        let close = state.held && state.forced_open == 0 && !state.stays_open;
         match (close, state.closed_since) {
             (true, None) => {
                 self.word.set(OWN);

@@ -88,6 +88,9 @@ impl<A: StreamApi> Queue<A> {
         if self.word.is_none() {
             return Ok(None);
         }
+        if self.member.gate.stays_open() {
+            return Ok(Some(self.is_idle()));
+        }
         let Some(since) = self.settled_since() else { return Ok(Some(false)) };
         let quiet = self.is_stopped().map_err(StreamError::during("asking where a stream is"))?;
         if self.member.gate.closed_since() != Some(since) {

@@ -139,6 +139,14 @@ impl<W: Word + 'static> GateRegistry<W> {
         GatesOpen { gates: self, closed }
     }
 
+    /// Opens the gates whose words this chooses, and leaves them open.
+    pub(crate) fn stay_open(&self, is_one: impl Fn(&W) -> bool) {
+        let members = lock(&self.members);
+        members.all().filter(|member| is_one(member.gate.word())).for_each(|member| {
+            member.gate.stay_open();
+        });
+    }
+
     /// Whether all gates are forced open.
     pub(crate) fn all_open(&self) -> bool {
         lock(&self.members).forced_open > 0

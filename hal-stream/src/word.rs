@@ -61,6 +61,14 @@ impl<A: StreamApi> GateWord<A> {
         self.uses.inside.store(true, Ordering::Relaxed);
     }
 
+    /// Opens the gates of the queue that is open with the word for good: from now on a hold of the
+    /// queue lets run what was launched, as at [`Level::Block`](xsched_core::level::Level::Block).
+    /// For a queue that others wait for on the device, past the scheduler.
+    pub fn stay_open(&self) {
+        let here = self.word.device;
+        self.device.gates.stay_open(|word| word.is_some_and(|word| word.device == here));
+    }
+
     /// Drops this clone, whose word goes back no sooner than the event completes. `None` if there
     /// is no such event: then it never goes back, and neither does the memory that it is part of.
     ///

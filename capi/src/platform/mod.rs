@@ -46,7 +46,7 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     }
 
     /// Graphs get no gates of the present XQueue's any more. Whether they did.
-    fn end_gates_of_graphs(&self) -> bool {
+    fn end_gates(&self) -> bool {
         false
     }
 }

@@ -508,8 +508,9 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns: this.spacing.ns() })
     }
 
-    fn end_gates_of_graphs(&self) -> bool {
-        self.word.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    fn end_gates(&self) -> bool {
+        let word = self.word.lock().unwrap_or_else(PoisonError::into_inner).take();
+        word.inspect(GateWord::stay_open).is_some()
     }
 }
 

@@ -125,10 +125,10 @@ pub extern "C" fn xsched_private_cuda_graph_changed(exec: *mut c_void) -> XResul
 /// are launched in it have no gates any more, and a copy that has is let run, which is waited for.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
-pub extern "C" fn xsched_private_cuda_graph_awaited(xq: XQueueHandle) -> XResult {
+pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
     answer(|| {
         let process = process();
-        if process.queue(xq)?.hwq().hardware.end_gates_of_graphs() {
+        if process.queue(xq)?.hwq().hardware.end_gates() {
             tracing::debug!(xq, "another stream waits for this one; its graphs get no gates");
             process.cuda.graphs.all().iter().for_each(|copy| lock(copy).leave_queue(xq));
         }

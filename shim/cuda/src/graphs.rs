@@ -41,7 +41,7 @@ fn functions() -> Option<&'static Functions> {
             c"xsched_private_cuda_graph_launch",
             c"xsched_private_cuda_graph_changed",
             c"xsched_private_cuda_graph_ended",
-            c"xsched_private_cuda_graph_awaited",
+            c"xsched_private_awaited",
         ]
         .map(engine::function);
         // SAFETY: the library has them with these signatures: they are of one version.
