@@ -2,7 +2,8 @@
 //!
 //! 1. What `hal-hip` declares of HIP's interface is what others' bindings declare
 //!    (`testkit/hip-abi-check`).
-//! 2. The real library has all functions, and the error without a GPU says so.
+//! 2. The real library has all functions, and the error without a GPU says so, also through the
+//!    interposer.
 //! 3. The declarations again, against bindings that build only with HIP's headers.
 //! 4. The committed code object of the benches' kernels is what its source compiles to.
 //!
@@ -48,6 +49,8 @@ pub fn run() -> Result<()> {
     if has_runtime() || apt::install(&[RUNTIME])? {
         let real = ["--test", "real", "--", "--ignored", "--nocapture"];
         run_command(library().args(real))?;
+        let interposed = "test --locked -p xsched-shim-hip --test preload -- --ignored --nocapture";
+        run_command(&mut cargo(interposed))?;
     } else {
         apt::left_out("the real HIP library", RUNTIME);
     }
@@ -95,8 +98,8 @@ fn root_of_headers() -> Option<&'static str> {
     ROOTS.into_iter().find(has)
 }
 
-/// Whether the system's loader knows a HIP runtime.
+/// Whether the system's loader knows the package's HIP runtime.
 fn has_runtime() -> bool {
     let loader = Command::new("ldconfig").arg("-p").output();
-    loader.is_ok_and(|answer| String::from_utf8_lossy(&answer.stdout).contains("libamdhip64.so"))
+    loader.is_ok_and(|answer| String::from_utf8_lossy(&answer.stdout).contains("libamdhip64.so.5"))
 }

@@ -1,7 +1,7 @@
 //! The vendor's library, the driver: where it is, and the addresses of its functions.
 //!
 //! It is the library that the vendor's variable names, and no other if that is set. Else it is the
-//! first that can be opened where [`search`] says.
+//! first that can be opened where `search` says.
 //!
 //! It is opened by its absolute path, which the loader compares with what is loaded by device and
 //! inode, and not by SONAME. A candidate that is this library, or a copy of it, is known by the

@@ -1,7 +1,7 @@
 //! The last error, which a vendor's library may keep for each thread.
 //!
 //! HIP's runtime has `hipGetLastError`, and any of its calls may change what that answers. So that
-//! a program finds the errors of its own calls alone, [`Kept`] puts back what there was before this
+//! a program finds the errors of its own calls alone, `Kept` puts back what there was before this
 //! library asked the runtime for something. An error cannot be put into the runtime: it is kept
 //! here, and hooks answer it.
 
