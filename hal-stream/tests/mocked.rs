@@ -1643,4 +1643,24 @@ mod contexts {
         assert_eq!((first.no_gate(), second.no_gate()), (None, Some(&NoGate::NotHeld)));
         assert_eq!(open(&mut second, 0).caps.level, Level::Block);
     }
+
+    #[test]
+    fn the_end_of_one_waits_for_a_call_of_its_probe() {
+        let mut config = with_entries(Some(64));
+        config.probe_every = Duration::from_millis(1);
+        let mut first = tested(Mock::new(Nature::default()), config);
+        let second = first.in_context(Mock::new(Nature::default()));
+        assert_eq!(second.level(), Level::Deactivate);
+        let mut queue = open(&mut first, 0);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        let stalled = Arc::clone(&second.api().stalled);
+        second.api().stall("create_event", 0);
+        let start = Instant::now();
+        while stalled.load(Ordering::SeqCst) == 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "no probe");
+            thread::yield_now();
+        }
+        drop(second);
+        assert_eq!(stalled.load(Ordering::SeqCst), 0);
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -129,6 +129,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Mock {
     pub(crate) nature: Nature,
+    /// Calls that are stalled now, also when the device has gone.
+    pub(crate) stalled: Arc<AtomicU32>,
     about: About,
     state: Mutex<State>,
 }
@@ -213,7 +215,7 @@ impl Mock {
             priorities: (0, 0),
         };
         // What the legacy stream gets goes nowhere, as its queue is not used for commands.
-        Self { nature, about, state: Mutex::default() }
+        Self { nature, stalled: Arc::default(), about, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -291,7 +293,11 @@ impl Mock {
                 Some(fewer) => *left = fewer,
                 None => {
                     state.stalls = None;
+                    drop(state);
+                    self.stalled.fetch_add(1, Ordering::SeqCst);
                     thread::sleep(Duration::from_millis(30));
+                    self.stalled.fetch_sub(1, Ordering::SeqCst);
+                    state = self.state();
                 }
             }
         }
