@@ -38,9 +38,7 @@ mod kernels;
 mod spin;
 pub mod table;
 
-pub use api::{
-    CudaApi, context_of, current_context, device_count, device_of, driver_version,
-};
+pub use api::{CudaApi, context_of, current_context, device_count, device_of, driver_version};
 pub use command::{CudaCommand, CudaKernel, PARAMETERS_MAX};
 pub use driver::{Entered, leave_captures_alone};
 pub use error::CudaError;

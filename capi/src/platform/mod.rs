@@ -45,7 +45,7 @@ pub(crate) trait Hardware: Debug + Send + Sync {
         None
     }
 
-    /// Graphs get no gates of the present XQueue's any more. Whether they did.
+    /// The present XQueue's gates stay open, and graphs get none of them. Whether it had gates.
     fn end_gates(&self) -> bool {
         false
     }

@@ -102,7 +102,12 @@ fn change(exec: Address, next: impl FnOnce() -> Code) -> Code {
 
 /// The functions, if a copy may be launched anywhere.
 fn in_use() -> Option<&'static Functions> {
-    if ANY.load(Ordering::Acquire) && engine::are_apart() { functions() } else { None }
+    if ANY.load(Ordering::Acquire) { apart() } else { None }
+}
+
+/// The functions, if one stream may be held for another.
+fn apart() -> Option<&'static Functions> {
+    if engine::are_apart() { functions() } else { None }
 }
 
 /// The XQueues in whose streams events were recorded last, by the handles of the events.
@@ -115,7 +120,7 @@ fn recorded() -> MutexGuard<'static, HashMap<usize, u64>> {
 /// Records an event in a stream by what `next` does.
 fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code {
     let stream = Stream::of(stream, Stream::Legacy);
-    if in_use().is_some() && !engine::is_captured(stream) {
+    if apart().is_some() && !engine::is_captured(stream) {
         recorded().insert(event.addr(), streams::xqueue_of(stream));
     }
     next()
@@ -123,7 +128,7 @@ fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code 
 
 /// A stream is about to wait for an event.
 pub(crate) fn await_event(stream: Address, event: Address) {
-    let Some(functions) = in_use() else { return };
+    let Some(functions) = apart() else { return };
     let stream = Stream::of(stream, Stream::Legacy);
     if engine::is_captured(stream) {
         return;

@@ -67,6 +67,12 @@ fn an_urgent_stream_may_wait_for_a_graph_of_another() {
 }
 
 #[test]
+fn an_urgent_stream_may_wait_for_kernels_of_another() {
+    let mut command = program("awaited-kernels");
+    check(command.env("XSCHED_POLICY", "hpf").env_remove("XSCHED_AUTO_XQUEUE_UNIT"));
+}
+
+#[test]
 fn a_graph_whose_executable_changes_is_left_as_it_is() {
     check(&mut program("changed"));
     check(&mut program("disabled"));

@@ -449,7 +449,36 @@ static void awaited(void) {
   CHECK(runs_on(&row, stream, queue_of(stream)));
 }
 
-// In a default stream of a thread, which has no XQueue.
+// The kernels of a row, without a graph.
+static void launch_kernels(row *row, handle stream) {
+  pointer clock = (pointer)&row->notes[8], notes = (pointer)row->notes;
+  void *parameters[] = {&row->ns, &clock, &notes};
+  for (int n = 0; n < KERNELS; n++)
+    OK(((int (*)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,
+                 void **, void **))find("cuLaunchKernel"))(note, 1, 1, 1, 1, 1, 1, 0, stream,
+                                                          parameters, NULL));
+}
+
+// An urgent stream waits for an event behind kernels of another stream: these are not held for it.
+static void awaited_kernels(void) {
+  handle stream = stream_of(0), soon = stream_of(-1), event;
+  row row = row_of(300000, 7), brief = row_of(10000, 7);
+  OK(((int (*)(handle *, unsigned))find("cuEventCreate"))(&event, 0));
+  launch_kernels(&brief, soon);
+  launch_kernels(&row, stream);
+  OK(stream_synchronize(stream));
+  for (int n = 0; n < 5; n++) {
+    uint64_t before = done(&row);
+    launch_kernels(&row, stream);
+    OK(((int (*)(handle, handle))find("cuEventRecord"))(event, stream));
+    OK(((int (*)(handle, handle, unsigned))find("cuStreamWaitEvent"))(soon, event, 0));
+    launch_kernels(&brief, soon);
+    OK(stream_synchronize(soon));
+    CHECK(done(&row) == before + KERNELS);
+  }
+}
+
+// In a default stream of a thread.
 static void past(void) {
   handle stream;
   uint64_t xq;
@@ -580,8 +609,10 @@ int main(int count, char **words) {
     void (*run)(void);
   } MODES[] = {{"held", held}, {"holds", holds}, {"urgent", urgent}, {"changed", changed},
                {"disabled", disabled}, {"ended", ended}, {"elsewhere", elsewhere}, {"past", past}, {"order", order}, {"awaited", awaited},
+               {"awaited-kernels", awaited_kernels},
                {"orphan", orphan}, {"reset", reset}, {"left", left}, {"plain", plain},
                {"nodes", nodes}, {"captured", captured}};
+  alarm(60);
   if (count > 1 && !strcmp(words[1], "order")) setenv("XSCHED_EMULATED_UNITS", "8", 1);
   launch = find("cuGraphLaunch");
   stream_synchronize = find("cuStreamSynchronize");
