@@ -150,8 +150,8 @@ impl Occupancy {
         }
     }
 
-    /// What a queue used of what was measured between two moments, in nanoseconds, and what else had
-    /// work on the device at some time in between, or may have had.
+    /// What a queue used of what was measured between two moments, in nanoseconds, and what else
+    /// had work on the device at some time in between, or may have had.
     ///
     /// Nothing says when it began where `since` has no moments. `measured.shared_ns` is set here.
     pub(crate) fn used_ns(

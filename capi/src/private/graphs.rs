@@ -120,10 +120,11 @@ pub extern "C" fn xsched_private_cuda_graph_changed(exec: *mut c_void) -> XResul
     })
 }
 
-/// For interposers: another stream is about to wait for what was launched in this XQueue. The
-/// scheduler does not know of that, and might hold the XQueue for the other stream. So its gates
-/// stay open from now on: a hold lets run what was launched, as at level 1. Graphs that are launched
-/// in it have no gates any more, and a copy that has is waited for.
+/// For interposers: another stream is about to wait for what was launched in this XQueue.
+///
+/// The scheduler does not know of that, and might hold the XQueue for the other stream. So its
+/// gates stay open from now on: a hold lets run what was launched, as at level 1. Graphs that are
+/// launched in it have no gates any more, and a copy that has is waited for.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
