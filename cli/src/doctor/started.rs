@@ -253,9 +253,7 @@ fn advice(reason: &str) -> Option<&'static str> {
         "while a stream was being captured" | "within another launch" => return None,
         "XSCHED_AUTO_XQUEUE is not ON" => "have the program leave that variable alone",
         "in the child of a fork" => "have the child start a program (exec) before it launches",
-        "into the default stream of a thread" | "their stream is not known" => {
-            "launch into streams of the program's own, one by one"
-        }
+        "their stream is not known" => "launch into streams of the program's own, one by one",
         _ => "see what the program's standard error says of it, beginning with `xsched:`",
     })
 }

@@ -55,19 +55,17 @@ pub(crate) enum Reason {
     Inside,
     Capture,
     Unknown,
-    PerThread,
     Refused,
 }
 
 /// The reasons in words, in the order of [`Reason`].
-const REASONS: [&str; 8] = [
+const REASONS: [&str; 7] = [
     "XSCHED_AUTO_XQUEUE is not ON",
     "libpreempt.so cannot be used",
     "in the child of a fork",
     "within another launch",
     "while a stream was being captured",
     "their stream is not known",
-    "into the default stream of a thread",
     "libpreempt.so refused them",
 ];
 

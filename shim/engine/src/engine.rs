@@ -241,7 +241,6 @@ fn reason(stream: Stream) -> Reason {
         (_, Stream::Elsewhere) => Reason::Unknown,
         _ if IS_INSIDE.try_with(Cell::get).unwrap_or(true) => Reason::Inside,
         _ if captures::are_any() => Reason::Capture,
-        (_, Stream::PerThread) => Reason::PerThread,
         _ => Reason::Refused,
     }
 }
