@@ -111,7 +111,8 @@ fn the_runtime_that_a_program_brings_along_is_found() {
 #[test]
 fn alone_it_is_in_front_of_linked_programs() {
     let built = Built::get();
-    let program = built.link("libamdhip64.so.7", "-O1");
+    // An option of its own, so that no other test writes the same file at the same time.
+    let program = built.link("libamdhip64.so.7", "-g");
     let mut command = with_preloaded(program, [interposer()]);
     command.env("LD_LIBRARY_PATH", built.folder_of("libamdhip64.so.7"));
     // A program that opens the runtime besides finds the runtime's own functions.
