@@ -132,13 +132,23 @@ def _build_libraries(profile: str) -> None:
                 missing.discard(name)
     if missing:
         raise RuntimeError(f"cargo made no library of: {', '.join(sorted(missing))}")
+    _name("libcuda.so", "-Wl,-f,libcuda.so.1", "-x", "c", os.devnull)
     script = ROOT / "shim" / "hip" / "versions.map"
     for name in NAMES_OF_HIP:
-        # Without code: what they need has the functions.
-        flags = ["-shared", "-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]
-        flags += [f"-Wl,-soname,{name}", f"-Wl,--version-script={script}"]
-        files = ["-o", str(LIBRARIES / name), str(LIBRARIES / "libshimhip.so")]
-        subprocess.run([os.environ.get("CC", "cc"), *flags, *files], check=True)
+        _name(
+            name,
+            "-Wl,--no-as-needed",
+            "-Wl,-rpath,$ORIGIN",
+            f"-Wl,--version-script={script}",
+            str(LIBRARIES / "libshimhip.so"),
+        )
+
+
+def _name(name: str, *arguments: str) -> None:
+    """Links a library without code that has this name, and leads to another. It is what
+    xtask/src/capi/install.rs links."""
+    flags = ["-shared", "-nostdlib", f"-Wl,-soname,{name}", "-o", str(LIBRARIES / name)]
+    subprocess.run([os.environ.get("CC", "cc"), *flags, *arguments], check=True)
 
 
 def _packages() -> dict[str, str]:
