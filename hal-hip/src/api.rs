@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
-use crate::driver::{Entered, HipEvent, HipStream, about, full_mask};
+use crate::driver::{Entered, HipEvent, HipStream, about, full_mask, relax};
 use crate::error::HipError;
 use crate::kernels::Kernels;
 use crate::library::HipLibrary;
@@ -343,6 +343,7 @@ impl StreamApi for HipApi {
 
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn query(&self, event: HipEvent) -> Result<bool, HipError> {
+        relax(&self.library);
         // SAFETY: the caller promises that it is alive.
         match unsafe { (self.library.table().hipEventQuery)(event.as_raw()) } {
             raw::NOT_READY => Ok(false),

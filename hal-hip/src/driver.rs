@@ -56,7 +56,7 @@ pub fn leave_captures_alone() {
 }
 
 /// Relaxes this thread's capture mode, once, if it is to be.
-fn relax(library: &HipLibrary) {
+pub(crate) fn relax(library: &HipLibrary) {
     thread_local! {
         static IS_RELAXED: Cell<bool> = const { Cell::new(false) };
     }
