@@ -80,8 +80,15 @@ def _loaded() -> Optional[Backend]:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = [backend for driver, backend in _DRIVERS if driver in maps]
+    files = {Path(line.split(maxsplit=5)[5]) for line in maps.splitlines() if "/" in line}
+    vendors = [file.name for file in files if not _is_preloaded(file)]
+    found = [backend for driver, backend in _DRIVERS if any(driver in name for name in vendors)]
     return found[0] if len(found) == 1 else None
+
+
+def _is_preloaded(file: Path) -> bool:
+    """Whether `xsched run` has preloaded it, whether the program uses the vendor or not."""
+    return (file.parent / "libshimcuda.so").exists()
 
 
 def current() -> Any:
