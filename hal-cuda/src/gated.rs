@@ -10,8 +10,8 @@ use crate::error::CudaError;
 use crate::exec::CudaGraphExec;
 use crate::graph::{CudaGraph, NodeTimes};
 use crate::table::{
-    CuEvent, CuGraph, CuGraphExec, CuResult, CuStream, INSTANTIATE_NODE_PRIORITY,
-    INSTANTIATE_UPLOAD, NODE_CHILD, NODE_EMPTY, NODE_MEM_OP, NODE_RECORD_EVENT, NODE_WAIT_EVENT,
+    CuEvent, CuGraph, CuGraphExec, CuResult, CuStream, INSTANTIATE_AUTO_FREE,
+    INSTANTIATE_NODE_PRIORITY, INSTANTIATE_UPLOAD, NODE_CHILD, NODE_EMPTY, NODE_MEM_OP, NODE_RECORD_EVENT, NODE_WAIT_EVENT,
     SUCCESS, Table, load,
 };
 
@@ -73,8 +73,10 @@ impl GatedCopy {
     /// meanwhile. What its nodes use is alive whenever `exec` is launched and runs, until
     /// [`GatedCopy::leave`].
     pub unsafe fn new(exec: CuGraphExec, graph: CuGraph, flags: u64) -> Result<Self, CudaError> {
-        if flags & !(INSTANTIATE_UPLOAD | INSTANTIATE_NODE_PRIORITY) != 0 {
-            return Err(left("it may be launched by the device, or frees memory when launched"));
+        // To free memory at a launch means something for graphs that allocate, which get no copy.
+        let known = INSTANTIATE_AUTO_FREE | INSTANTIATE_UPLOAD | INSTANTIATE_NODE_PRIORITY;
+        if flags & !known != 0 {
+            return Err(left("it may be launched by the device, or has flags that are not known"));
         }
         let table = load()?;
         let clone = need(table.graph_clone, "cuGraphClone")?;

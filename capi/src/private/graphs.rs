@@ -51,6 +51,7 @@ pub unsafe extern "C" fn xsched_private_cuda_graph(
         let context = context.ok_or_else(|| Refusal::not_allowed("no context is current"))?;
         // SAFETY: as the caller promises; it tells of changes, and of the end.
         let copy = unsafe { GatedCopy::new(CuGraphExec(exec), CuGraph(graph), flags) };
+        let copy = copy.inspect_err(|why| tracing::info!(?exec, "a graph gets no gates: {why}"));
         process.cuda.graphs.insert(exec, context, copy.map_err(failed)?);
         Ok(())
     })
@@ -68,7 +69,7 @@ pub extern "C" fn xsched_private_cuda_graph_prepare(
         let process = process();
         if let Some(copy) = process.cuda.graphs.find(exec) {
             let prepared = lock(&copy).prepare(xq, || gates_of(process, xq));
-            let _ = prepared.inspect_err(|why| tracing::debug!(?exec, "{why}"));
+            let _ = prepared.inspect_err(|why| tracing::info!(?exec, "a graph has no gates: {why}"));
         }
         Ok(())
     })
