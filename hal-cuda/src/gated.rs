@@ -11,8 +11,8 @@ use crate::exec::CudaGraphExec;
 use crate::graph::{CudaGraph, NodeTimes};
 use crate::table::{
     CuEvent, CuGraph, CuGraphExec, CuResult, CuStream, INSTANTIATE_AUTO_FREE,
-    INSTANTIATE_NODE_PRIORITY, INSTANTIATE_UPLOAD, NODE_CHILD, NODE_EMPTY, NODE_MEM_OP, NODE_RECORD_EVENT, NODE_WAIT_EVENT,
-    SUCCESS, Table, load,
+    INSTANTIATE_NODE_PRIORITY, INSTANTIATE_UPLOAD, NODE_CHILD, NODE_EMPTY, NODE_MEM_OP,
+    NODE_RECORD_EVENT, NODE_WAIT_EVENT, SUCCESS, Table, load,
 };
 
 /// Launches that are measured before the gates are placed. The shortest counts: the first one may

@@ -69,7 +69,8 @@ pub extern "C" fn xsched_private_cuda_graph_prepare(
         let process = process();
         if let Some(copy) = process.cuda.graphs.find(exec) {
             let prepared = lock(&copy).prepare(xq, || gates_of(process, xq));
-            let _ = prepared.inspect_err(|why| tracing::info!(?exec, "a graph has no gates: {why}"));
+            let _ =
+                prepared.inspect_err(|why| tracing::info!(?exec, "a graph has no gates: {why}"));
         }
         Ok(())
     })

@@ -1,6 +1,6 @@
 //! CUDA's driver, for the engine.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
 
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
@@ -27,6 +27,8 @@ const STUB_LIBRARY: Code = 34;
 /// `CUDA_ERROR_NOT_FOUND`.
 const NOT_FOUND: Code = 500;
 
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_STATUS_NONE`.
 const NOT_CAPTURED: c_int = 0;
 
@@ -62,6 +64,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
         leave,
         device: current_device,
         is_captured,
+        is_blocking,
         exchange_mode,
         last_error: None,
     },
@@ -181,6 +184,12 @@ fn is_captured(stream: Address) -> bool {
     let mut status = NOT_CAPTURED;
     let code = real!(c"cuStreamIsCapturing", (stream, &raw mut status): (Address, *mut c_int));
     code != 0 || status != NOT_CAPTURED
+}
+
+fn is_blocking(stream: Address) -> bool {
+    let mut flags = 0;
+    let code = real!(c"cuStreamGetFlags", (stream, &raw mut flags): (Address, *mut c_uint));
+    code != 0 || flags & NON_BLOCKING == 0
 }
 
 fn exchange_mode(mut mode: c_int) -> c_int {

@@ -65,6 +65,13 @@ fn queues_spoil_no_capture() {
 }
 
 #[test]
+fn the_legacy_default_stream_is_left_alone_while_a_blocking_one_is_captured() {
+    for counts in in_both_ways("blocking") {
+        assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(2_000));
+    }
+}
+
+#[test]
 fn streams_may_end() {
     for counts in in_both_ways("short_lived") {
         assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(200));

@@ -1,6 +1,7 @@
 //! Captures: which streams are being captured, and that nothing here spoils one.
 
 use std::ffi::c_int;
+use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::errors::Kept;
@@ -38,11 +39,25 @@ fn asks_aside(stream: Address) -> bool {
     asks(stream)
 }
 
+/// Waits until nothing here touches a stream that is about to be captured, nor the legacy default
+/// stream, if that may not be used meanwhile.
+fn settle(stream: Address) {
+    streams::settle(stream);
+    if engine::is_on() && blocks(stream) {
+        streams::settle(ptr::null_mut());
+    }
+}
+
+fn blocks(stream: Address) -> bool {
+    let _kept = Kept::now();
+    driver::opened().is_some_and(|driver| (driver.vendor().questions.is_blocking)(stream))
+}
+
 /// Begins a capture of this stream by what `real` does.
 pub fn begin(stream: Address, real: impl FnOnce() -> Code) -> Code {
     // Before, so that no launch takes the stream for one that is not captured.
     BEGUN.fetch_add(1, Ordering::AcqRel);
-    streams::settle(stream);
+    settle(stream);
     let code = real();
     if code != 0 {
         BEGUN.fetch_sub(1, Ordering::AcqRel);
@@ -53,7 +68,7 @@ pub fn begin(stream: Address, real: impl FnOnce() -> Code) -> Code {
 /// Has a stream wait for an event by what `real` does, which may make it part of a capture.
 pub fn join(stream: Address, real: impl FnOnce() -> Code) -> Code {
     if are_any() {
-        streams::settle(stream);
+        settle(stream);
     }
     real()
 }

@@ -98,6 +98,8 @@ pub struct Questions {
     pub device: fn(Address) -> c_int,
     /// Whether a stream is being captured. If the library does not say, it is.
     pub is_captured: fn(Address) -> bool,
+    /// Whether the legacy default stream waits for this one. If the library does not say, it does.
+    pub is_blocking: fn(Address) -> bool,
     /// Sets this thread's capture mode, and answers the one before.
     pub exchange_mode: fn(c_int) -> c_int,
     /// The last error, if the library keeps one for each thread.

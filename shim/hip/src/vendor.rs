@@ -27,6 +27,8 @@ const FOLDERS: [&str; 6] = [
 const NO_DEVICE: Code = 100;
 /// `hipErrorNotSupported`.
 const NOT_SUPPORTED: Code = 801;
+/// `hipStreamNonBlocking`.
+const NON_BLOCKING: c_uint = 1;
 /// `hipStreamCaptureStatusNone`.
 const NOT_CAPTURED: c_uint = 0;
 /// The default stream of device 0 is known by this number, which is no stream's address, and that
@@ -65,6 +67,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
         priority,
         device,
         is_captured,
+        is_blocking,
         exchange_mode,
         last_error: Some(LastError { peek, take }),
     },
@@ -121,6 +124,12 @@ fn is_captured(stream: Address) -> bool {
     let mut status = NOT_CAPTURED;
     let code = real!(c"hipStreamIsCapturing", (stream, &raw mut status): (Address, *mut c_uint));
     code != 0 || status != NOT_CAPTURED
+}
+
+fn is_blocking(stream: Address) -> bool {
+    let mut flags = 0;
+    let code = real!(c"hipStreamGetFlags", (stream, &raw mut flags): (Address, *mut c_uint));
+    code != 0 || flags & NON_BLOCKING == 0
 }
 
 fn exchange_mode(mut mode: c_int) -> c_int {

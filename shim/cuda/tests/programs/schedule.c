@@ -87,6 +87,25 @@ static void beside(void) {
   CHECK(all_are(at, 1) && all_are(beside_words, 3000));
 }
 
+// Captures blocking streams, right behind launches into the legacy default stream, which nothing
+// may use meanwhile.
+static void blocking(void) {
+  handle stream;
+  OK(stream_create(&stream, 0));
+  pointer at = words(), of_default = words();
+  for (unsigned n = 0; n < 100; n++) {
+    handle graph = NULL;
+    for (int m = 0; m < 20; m++) OK(fill_with(NULL, of_default, n));
+    OK(((int (*)(handle, int))find("cuStreamBeginCapture_v2"))(stream, 0));
+    OK(fill_with(stream, at, n));
+    usleep(200);
+    OK(((int (*)(handle, handle *))find("cuStreamEndCapture"))(stream, &graph));
+    CHECK(graph != NULL);
+    if (graph) OK(((int (*)(handle))find("cuGraphDestroy"))(graph));
+  }
+  CHECK(all_are(of_default, 99));
+}
+
 static void short_lived(void) {
   pointer at = words();
   for (unsigned n = 1; n <= 200; n++) {
@@ -256,7 +275,7 @@ static void beside_default(void) {
 static void priorities(void) { fill_by((int[]){0, -1, 0}); }
 
 int main(int count, char **words) {
-  static const mode MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
+  static const mode MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside}, {"blocking", blocking},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
                {"copies", copies}, {"held", held}, {"waited", waited},
                {"calls", calls}, {"unasked", unasked}, {"alike", alike},

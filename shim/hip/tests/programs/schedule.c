@@ -155,6 +155,25 @@ static void beside(void) {
 }
 
 // Streams that end with work in them.
+// Captures blocking streams, right behind launches into the legacy default stream, which nothing
+// may use meanwhile.
+static void blocking(void) {
+  handle stream;
+  OK(stream_create(&stream, 0));
+  pointer at = words(), of_default = words();
+  for (unsigned n = 0; n < 100; n++) {
+    handle graph = NULL;
+    for (int m = 0; m < 20; m++) OK(fill_with(NULL, of_default, n));
+    OK(((int (*)(handle, int))find("hipStreamBeginCapture"))(stream, 0));
+    OK(fill_with(stream, at, n));
+    usleep(200);
+    OK(((int (*)(handle, handle *))find("hipStreamEndCapture"))(stream, &graph));
+    CHECK(graph != NULL);
+    if (graph) OK(((int (*)(handle))find("hipGraphDestroy"))(graph));
+  }
+  CHECK(all_are(of_default, 99));
+}
+
 static void short_lived(void) {
   pointer at = words();
   for (unsigned n = 1; n <= 200; n++) {
@@ -517,7 +536,7 @@ int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
+  } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside}, {"blocking", blocking},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
                {"copies", copies}, {"kernels", kernels}, {"devices", devices}, {"of_thread", of_thread},
                {"held", held}, {"own_queue", own_queue}, {"calls", calls}, {"unasked", unasked},
