@@ -1,7 +1,7 @@
 """Runs unmodified programs plain and under `xsched run` in turns, and sets them side by side.
 
     python run.py --xsched target/release/xsched [--rounds 3] [--out FILE] [--cupti] [--turns]
-                  [PROGRAM ...]
+                  [--cores 4,5] [PROGRAM ...]
 
 Each program prints a digest of its output and its times. With `--turns` both ways of a round are
 alive at once and take turns of ten requests, so that a change of the machine meets both. With
@@ -33,11 +33,15 @@ def arguments():
     parser.add_argument("--cupti", action="store_true")
     parser.add_argument("--limit", type=int, default=150, help="seconds for each run")
     parser.add_argument("--turns", action="store_true")
+    parser.add_argument("--cores", help="processors that programs may use, such as 4,5")
     parser.add_argument("--preload", help="a library that scheduled programs get as well")
     parser.add_argument("--options", default="", help="options of `xsched run`")
     parser.add_argument("programs", nargs="*")
     given = parser.parse_args()
     given.xsched = os.path.abspath(given.xsched)
+    if given.cores:
+        # Programs inherit it, so that a faster processor favours neither way.
+        os.sched_setaffinity(0, {int(core) for core in given.cores.split(",")})
     return given
 
 

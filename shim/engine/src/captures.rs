@@ -67,7 +67,8 @@ pub fn begin(stream: Address, real: impl FnOnce() -> Code) -> Code {
 
 /// Has a stream wait for an event by what `real` does, which may make it part of a capture.
 pub fn join(stream: Address, real: impl FnOnce() -> Code) -> Code {
-    if are_any() {
+    // One that is part of a capture bears no other question.
+    if are_any() && !asks_aside(stream) {
         settle(stream);
     }
     real()

@@ -87,6 +87,35 @@ static void beside(void) {
   CHECK(all_are(at, 1) && all_are(beside_words, 3000));
 }
 
+// Captures a stream, and another that joins it and is joined, where each has had work before.
+static void joined(void) {
+  int (*record)(handle, handle) = find("cuEventRecord");
+  int (*await)(handle, handle, unsigned) = find("cuStreamWaitEvent");
+  handle streams[2], events[2], graph;
+  pointer at[2] = {words(), words()};
+  for (int s = 0; s < 2; s++) {
+    OK(stream_create(&streams[s], 1));
+    OK(((int (*)(handle *, unsigned))find("cuEventCreate"))(&events[s], 2));
+    OK(fill_with(streams[s], at[s], 1));
+  }
+  for (int n = 0; n < 20; n++) {
+    OK(((int (*)(handle, int))find("cuStreamBeginCapture_v2"))(streams[0], 0));
+    OK(fill_with(streams[0], at[0], 2));
+    OK(record(events[0], streams[0]));
+    OK(await(streams[1], events[0], 0));
+    OK(fill_with(streams[1], at[1], 2));
+    OK(record(events[1], streams[1]));
+    OK(await(streams[0], events[1], 0));
+    graph = NULL;
+    OK(((int (*)(handle, handle *))find("cuStreamEndCapture"))(streams[0], &graph));
+    CHECK(graph != NULL);
+    if (graph) OK(((int (*)(handle))find("cuGraphDestroy"))(graph));
+    for (int s = 0; s < 2; s++) OK(fill_with(streams[s], at[s], 3));
+  }
+  for (int s = 0; s < 2; s++) OK(stream_synchronize(streams[s]));
+  CHECK(all_are(at[0], 3) && all_are(at[1], 3));
+}
+
 // Captures blocking streams, right behind launches into the legacy default stream, which nothing
 // may use meanwhile.
 static void blocking(void) {
@@ -275,7 +304,8 @@ static void beside_default(void) {
 static void priorities(void) { fill_by((int[]){0, -1, 0}); }
 
 int main(int count, char **words) {
-  static const mode MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside}, {"blocking", blocking},
+  static const mode MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
+               {"blocking", blocking}, {"joined", joined},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
                {"copies", copies}, {"held", held}, {"waited", waited},
                {"calls", calls}, {"unasked", unasked}, {"alike", alike},

@@ -82,7 +82,10 @@ exports! {
 
     [cuStreamGetFlags_ptsz]
     fn cuStreamGetFlags(stream: usize, flags: Out<u32>) {
-        flags.set(driver().stream(stream)?.flags)
+        let stream = driver().stream(stream)?;
+        // As the driver of version 580.
+        stream.check_not_captured()?;
+        flags.set(stream.flags)
     }
 
     [cuStreamGetPriority_ptsz]
