@@ -24,8 +24,14 @@ needs_cuda = pytest.mark.skipif(
     DRIVER not in os.environ,
     reason=f"{DRIVER} does not name CUDA's driver; `cargo xtask python` does",
 )
+#: The same of HIP: what the tests are told, and the interposer's variable.
+HIP_LIB, RUNTIME = "XSCHED_HIP_LIB", "XSCHED_HIP_RUNTIME"
+needs_hip = pytest.mark.skipif(
+    HIP_LIB not in os.environ,
+    reason=f"{HIP_LIB} does not name HIP's runtime; `cargo xtask python` does",
+)
 #: What this machine's environment says must not matter.
-OURS = ("LD_PRELOAD", "XSCHED_POLICY", "XSCHED_SCHEDULER", "XSCHED_SHIM_COUNTS", DRIVER)
+OURS = ("LD_PRELOAD", "XSCHED_POLICY", "XSCHED_SCHEDULER", "XSCHED_SHIM_COUNTS", DRIVER, RUNTIME)
 
 #: A program of CUDA's that knows nothing of XSched. `Stream` is like PyTorch's.
 CUDA = """
@@ -59,6 +65,26 @@ ok("cuMemAlloc_v2", byref(words), c_size_t(4))
 """
 #: One that uses the package as well.
 XSCHED = CUDA + "import xsched\n"
+
+
+#: One of HIP's that does, too.
+HIP = """
+import ctypes, xsched
+from ctypes import byref, c_size_t, c_void_p
+hip = ctypes.CDLL("libamdhip64.so.7")
+
+class Stream:
+    def __init__(self):
+        handle = c_void_p()
+        assert hip.hipStreamCreateWithFlags(byref(handle), 1) == 0
+        self.hip_stream = handle.value
+
+words = c_void_p()
+assert hip.hipMalloc(byref(words), c_size_t(4)) == 0
+def launch(times, address=0):
+    for _ in range(times):
+        assert hip.hipMemsetAsync(words, 7, c_size_t(4), c_void_p(address)) == 0
+"""
 
 
 def python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -204,6 +230,27 @@ with xsched.priority(Default(), 1) as same:
     for stream in ("None", "0", "1", "Default()"):
         counted = scheduled(driver, XSCHED + default + program.replace("STREAM", stream))
         assert fills(counted) == {"launches": 2, "scheduled": 2, "alone": 1}
+
+
+@needs_hip
+def test_streams_of_hip_have_priorities(tmp_path: Path) -> None:
+    program = """
+stream = Stream()
+with xsched.priority(stream, 10) as queue:
+    launch(3, stream.hip_stream)
+    assert queue.submitted == 3
+launch(1, stream.hip_stream)
+with xsched.priority(stream, 20) as same:
+    assert same.handle == queue.handle
+with xsched.priority(0, 10, backend="hip") as default:
+    launch(2)
+    assert default.submitted == 2 and default.handle != queue.handle
+"""
+    counts = tmp_path / "counts.json"
+    variables = {RUNTIME: os.environ[HIP_LIB], "XSCHED_SHIM_COUNTS": str(counts)}
+    answer = run("--", sys.executable, "-c", HIP + program, **variables)
+    assert (answer.returncode, answer.stderr) == (0, ""), answer
+    assert json.loads(counts.read_text())["scheduled"] == {"hipMemsetAsync": 6}
 
 
 @needs_cuda

@@ -6,7 +6,7 @@ use std::{ffi::CString, os::unix::ffi::OsStrExt, ptr};
 
 use xsched_shim_engine::errors::LastError;
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
-use xsched_shim_engine::{Address, Code, driver, real};
+use xsched_shim_engine::{Address, Code, driver, engine, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
 use crate::{address, lifetimes, table};
@@ -86,6 +86,14 @@ extern "C" fn xsched_shim_hip() -> *const c_char {
     static PATH: OnceLock<Option<CString>> = OnceLock::new();
     let path = || CString::new(driver::get(&VENDOR)?.path().as_os_str().as_bytes()).ok();
     PATH.get_or_init(path).as_ref().map_or(ptr::null(), |path| path.as_ptr())
+}
+
+/// For the package for Python: the hardware queue of a stream, or, for null, of the default stream
+/// of the thread's device, with an XQueue that the stream's launches go through. 0 if they go past.
+// SAFETY: no other library has this name.
+#[unsafe(no_mangle)]
+extern "C" fn xsched_shim_hip_queue(stream: Address) -> u64 {
+    engine::hardware_queue(stream)
 }
 
 /// The hooks: places in the list, and what is called instead of the runtime.
