@@ -1,5 +1,5 @@
-//! The kernels of `hal-hip/kernels/spin.hip` and of programs, as functions of the host: a cycle is a
-//! nanosecond.
+//! The kernels of `hal-hip/kernels/spin.hip` and of programs, as functions of the host: a cycle is
+//! a nanosecond.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ extern "C" fn fill(block: *const u8) -> u32 {
 
 /// `vector_add(const float *a, const float *b, float *c, int n)`: adds so many numbers.
 extern "C" fn vector_add(block: *const u8) -> u32 {
-    // SAFETY: it is known with three addresses and a number of 4 bytes, and blocks consist of words.
+    // SAFETY: it is known with three addresses and a number, and blocks consist of words.
     let [a, b, c, count] = unsafe { block.cast::<[usize; 4]>().read() };
     // The launch's caller promised so many numbers at each.
     let at = |start: usize, n: usize| word32(start + 4 * n);
