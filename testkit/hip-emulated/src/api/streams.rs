@@ -157,7 +157,8 @@ exports! {
             return Err(INVALID_VALUE);
         }
         let (stream, event) = (runtime().stream(stream)?, runtime().event(event)?);
-        stream.await_event(&event)
+        let Some(record) = event.last() else { return Ok(()) };
+        launch(&stream, Command::AwaitEvent, Work::await_record(record))
     }
 
     fn hipStreamWaitValue32(stream: usize, word: usize, value: u32, flags: u32, mask: u32) {
