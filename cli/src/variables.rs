@@ -156,7 +156,7 @@ pub const VARIABLES: &[Variable] = &[
         "XSCHED_SHIM_COUNTS",
         "path",
         "",
-        "For the interposers of CUDA and HIP: a file for their counts, written when a process ends; `%p` is the process.",
+        "For the interposers of CUDA and HIP: a file for their counts, written when a process ends; `%p` is the process, `%v` the vendor.",
         "shim/engine/src/counts.rs",
     ),
     var(

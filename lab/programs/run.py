@@ -22,7 +22,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-SHARED = {"common.py", "cupti.py", "run.py"}
+SHARED = {"common.py", "cupti.py", "hip_examples.py", "run.py"}
 
 
 def arguments():
@@ -120,7 +120,7 @@ def compare(name, given):
     plain, scheduled, row = [], [], {"program": name, "arguments": more, "turns": given.turns}
     preload = {"LD_PRELOAD": given.preload} if given.preload else {}
     with tempfile.TemporaryDirectory() as folder:
-        counts = f"{folder}/counts-%p.json"
+        counts = f"{folder}/counts-%p-%v.json"
         variables = {"XSCHED_SHIM_COUNTS": counts, **preload}
         for _ in range(given.rounds):
             if given.turns:
@@ -134,7 +134,7 @@ def compare(name, given):
         row["counts"] = counted(folder)
     if given.cupti and scheduled and "failed" not in scheduled[-1]:
         with tempfile.TemporaryDirectory() as folder:
-            seen, counts = f"{folder}/seen.json", f"{folder}/counts-%p.json"
+            seen, counts = f"{folder}/seen.json", f"{folder}/counts-%p-%v.json"
             cupti = [sys.executable, str(HERE / "cupti.py"), str(HERE / name), seen]
             ran = execute([*run, *cupti], given.limit, XSCHED_SHIM_COUNTS=counts)
             row["cupti"] = json.loads(pathlib.Path(seen).read_text()) if os.path.exists(seen) else ran

@@ -253,6 +253,24 @@ with xsched.priority(0, 10, backend="hip") as default:
     assert json.loads(counts.read_text())["scheduled"] == {"hipMemsetAsync": 6}
 
 
+@needs_hip
+@needs_cuda
+def test_a_program_may_use_both_vendors(driver: Path) -> None:
+    variables = {
+        DRIVER: str(driver),
+        RUNTIME: os.environ[HIP_LIB],
+        "XSCHED_SHIM_COUNTS": str(driver.parent / "counts-%v.json"),
+    }
+    program = f"{CUDA}launch(2)\n{HIP}launch(3)\n"
+    answer = run("--", sys.executable, "-c", program, **variables)
+    assert (answer.returncode, answer.stderr) == (0, ""), answer
+    counted = {
+        vendor: json.loads((driver.parent / f"counts-{vendor}.json").read_text())["scheduled"]
+        for vendor in ("cuda", "hip")
+    }
+    assert counted == {"cuda": {"cuMemsetD32Async": 2}, "hip": {"hipMemsetAsync": 3}}
+
+
 @needs_cuda
 def test_a_stream_of_another_device_is_found(driver: Path) -> None:
     program = """

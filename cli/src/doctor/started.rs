@@ -119,7 +119,7 @@ pub(super) fn run(
     };
     let folder = TempDir::new().map_err(failed)?;
     let mut command = place.command(program)?;
-    command.env("XSCHED_SHIM_COUNTS", folder.path().join("counts-%p.json"));
+    command.env("XSCHED_SHIM_COUNTS", folder.path().join("counts-%p-%v.json"));
     if quiet_stdout {
         let errors = io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
         command.stdout(Stdio::from(errors));

@@ -14,7 +14,8 @@
 //! | `handed_out_past` | names for which the driver handed out functions not listed: how often |
 //! | `not_listed` | functions that the driver exports and the list lacks |
 //!
-//! `%p` in the path stands for the process. The child of a fork counts anew.
+//! `%p` in the path stands for the process, and `%v` for the vendor, `cuda` or `hip`: a process may
+//! use both. The child of a fork counts anew.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -142,7 +143,9 @@ extern "C" fn begin_anew() {
 
 extern "C" fn write() {
     let Some(path) = variable(VARIABLE) else { return };
+    let vendor = driver::opened().map_or("", |driver| driver.vendor().library.vendor);
     let path = path.to_string_lossy().replace("%p", &std::process::id().to_string());
+    let path = path.replace("%v", &vendor.to_lowercase());
     if let Err(error) = fs::write(&path, format!("{:#}\n", counts())) {
         eprintln!("xsched: cannot write {path}, which {VARIABLE} names: {error}");
     }

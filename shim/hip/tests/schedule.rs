@@ -131,6 +131,13 @@ fn the_legacy_default_stream_is_left_alone_while_a_blocking_one_is_captured() {
 }
 
 #[test]
+fn a_stream_may_join_a_capture() {
+    for counts in in_both_ways("joined") {
+        assert_eq!(counts["scheduled"]["hipLaunchKernel"], json!(42));
+    }
+}
+
+#[test]
 fn streams_may_end_with_work_in_them() {
     for counts in in_both_ways("short_lived") {
         assert_eq!(counts["scheduled"]["hipLaunchKernel"], json!(200));

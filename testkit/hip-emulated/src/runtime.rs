@@ -97,7 +97,8 @@ pub(crate) fn runtime() -> &'static Runtime {
     &RUNTIME
 }
 
-/// Launches something. Kernels, fills and copies can be captured, and nothing else.
+/// Launches something. Kernels, fills and copies can be captured, and of the rest only records of
+/// events and waits for them, which go another way.
 pub(crate) fn launch(stream: &Arc<Stream>, kind: Kind, work: Work) -> Answer {
     stream.device.check()?;
     if !matches!(kind, Kind::Kernel | Kind::Fill | Kind::Copy) {

@@ -1,4 +1,5 @@
-//! The kernels of `hal-hip/kernels/spin.hip`, as functions of the host: a cycle is a nanosecond.
+//! The kernels of `hal-hip/kernels/spin.hip` and of programs, as functions of the host: a cycle is
+//! a nanosecond.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,6 +51,19 @@ extern "C" fn fill(block: *const u8) -> u32 {
     SUCCESS
 }
 
+/// `vector_add(const float *a, const float *b, float *c, int n)`: adds so many numbers.
+extern "C" fn vector_add(block: *const u8) -> u32 {
+    // SAFETY: it is known with three addresses and a number, and blocks consist of words.
+    let [a, b, c, count] = unsafe { block.cast::<[usize; 4]>().read() };
+    // The launch's caller promised so many numbers at each.
+    let at = |start: usize, n: usize| word32(start + 4 * n);
+    let number = |start, n| f32::from_bits(at(start, n).load(Ordering::Relaxed));
+    for n in 0..usize::try_from(count as i32).unwrap_or(0) {
+        at(c, n).store((number(a, n) + number(b, n)).to_bits(), Ordering::Relaxed);
+    }
+    SUCCESS
+}
+
 /// The kernel of this name.
 pub(crate) fn known(name: &str) -> Option<Known> {
     let (kernel, sizes): (Kernel, &[usize]) = match name {
@@ -57,6 +71,7 @@ pub(crate) fn known(name: &str) -> Option<Known> {
         "xs_spin" => (xs_spin, &[8, 8]),
         "fill" => (fill, &[8, 4, 4]),
         "xs_clock" => (xs_clock, &[8, 8]),
+        "_Z10vector_addPKfS0_Pfi" => (vector_add, &[8, 8, 8, 4]),
         _ => return None,
     };
     Some(Known { kernel, sizes: Arc::from(sizes) })

@@ -89,6 +89,8 @@ functions! {
         fn host_register = "cuMemHostRegister_v2" (*mut c_void, usize, c_uint);
         fn host_unregister = "cuMemHostUnregister" (*mut c_void);
         fn host_address = "cuMemHostGetDevicePointer_v2" (*mut Address, *mut c_void, c_uint);
+        fn synchronize = "cuCtxSynchronize" ();
+        fn copy_now = "cuMemcpy" (Address, Address, usize);
         fn copy = "cuMemcpyAsync" (Address, Address, usize, Handle);
         fn fill = "cuMemsetD8Async" (Address, u8, usize, Handle);
         fn module_load = "cuModuleLoadData" (*mut Handle, *const c_void);

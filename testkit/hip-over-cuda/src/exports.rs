@@ -17,18 +17,6 @@ const HOST_FLAGS: c_uint = 3;
 /// Where HIP's list of extra parameters ends, and where CUDA's does.
 const EXTRA_END: (usize, usize) = (3, 0);
 
-/// Exports functions under their names.
-macro_rules! exports {
-    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)+) => {$(
-        // SAFETY: the name is HIP's, and this library defines it once.
-        #[unsafe(no_mangle)]
-        extern "C" fn $name($($arg: $type),*) -> u32 {
-            let body = || -> Answer { $body };
-            body().err().unwrap_or(0)
-        }
-    )+};
-}
-
 fn address(pointer: *const c_void) -> Address {
     pointer.expose_provenance() as Address
 }
@@ -91,6 +79,11 @@ exports! {
         driver()?.make_current(device)
     }
 
+    fn hipDeviceSynchronize() {
+        // SAFETY: a context is current.
+        answer(unsafe { (entered()?.synchronize)() })
+    }
+
     fn hipDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: c_int) {
         let (hip, cuda) = MULTIPROCESSORS;
         if attribute != hip {
@@ -113,6 +106,16 @@ exports! {
     fn hipDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
         // SAFETY: HIP's caller promises that both may be written to.
         answer(unsafe { (entered()?.priorities)(least, greatest) })
+    }
+
+    fn hipStreamCreate(stream: *mut Handle) {
+        // SAFETY: HIP's caller promises that the handle may be written to.
+        answer(unsafe { (entered()?.stream_create)(stream, 0, 0) })
+    }
+
+    fn hipStreamCreateWithFlags(stream: *mut Handle, flags: c_uint) {
+        // SAFETY: HIP's caller promises that the handle may be written to.
+        answer(unsafe { (entered()?.stream_create)(stream, flags, 0) })
     }
 
     fn hipStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) {
@@ -306,6 +309,14 @@ exports! {
         answer(unsafe { (entered()?.copy)(address(to), address(from), bytes, stream) })
     }
 
+    fn hipMemcpy(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_uint) {
+        if kind > 4 {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: HIP's caller promises that both are alive.
+        answer(unsafe { (entered()?.copy_now)(address(to), address(from), bytes) })
+    }
+
     fn hipMemsetAsync(to: *mut c_void, value: c_int, bytes: usize, stream: Handle) {
         // SAFETY: HIP's caller promises that the stream is alive, and the memory until it is done.
         answer(unsafe { (entered()?.fill)(address(to), value as u8, bytes, stream) })
@@ -355,6 +366,7 @@ exports! {
             )
         })
     }
+
     fn hipModuleLaunchCooperativeKernel(
         function: Handle,
         grid_x: c_uint,

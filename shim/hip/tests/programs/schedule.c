@@ -155,6 +155,35 @@ static void beside(void) {
 }
 
 // Streams that end with work in them.
+// Captures a stream, and another that joins it and is joined, where each has had work before.
+static void joined(void) {
+  int (*record)(handle, handle) = find("hipEventRecord");
+  int (*await)(handle, handle, unsigned) = find("hipStreamWaitEvent");
+  handle streams[2], events[2], graph;
+  pointer at[2] = {words(), words()};
+  for (int s = 0; s < 2; s++) {
+    OK(stream_create(&streams[s], 1));
+    OK(((int (*)(handle *, unsigned))find("hipEventCreateWithFlags"))(&events[s], 2));
+    OK(fill_with(streams[s], at[s], 1));
+  }
+  for (int n = 0; n < 20; n++) {
+    OK(((int (*)(handle, int))find("hipStreamBeginCapture"))(streams[0], 0));
+    OK(fill_with(streams[0], at[0], 2));
+    OK(record(events[0], streams[0]));
+    OK(await(streams[1], events[0], 0));
+    OK(fill_with(streams[1], at[1], 2));
+    OK(record(events[1], streams[1]));
+    OK(await(streams[0], events[1], 0));
+    graph = NULL;
+    OK(((int (*)(handle, handle *))find("hipStreamEndCapture"))(streams[0], &graph));
+    CHECK(graph != NULL);
+    if (graph) OK(((int (*)(handle))find("hipGraphDestroy"))(graph));
+    for (int s = 0; s < 2; s++) OK(fill_with(streams[s], at[s], 3));
+  }
+  for (int s = 0; s < 2; s++) OK(stream_synchronize(streams[s]));
+  CHECK(all_are(at[0], 3) && all_are(at[1], 3));
+}
+
 // Captures blocking streams, right behind launches into the legacy default stream, which nothing
 // may use meanwhile.
 static void blocking(void) {
@@ -536,7 +565,8 @@ int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside}, {"blocking", blocking},
+  } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
+               {"blocking", blocking}, {"joined", joined},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
                {"copies", copies}, {"kernels", kernels}, {"devices", devices}, {"of_thread", of_thread},
                {"held", held}, {"own_queue", own_queue}, {"calls", calls}, {"unasked", unasked},

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
-use xsched_emulated_device::{Event, Kind, Work, await_condition};
+use xsched_emulated_device::{Event, await_condition};
 
 use super::streams::check_safe;
 use super::{Out, exports};
-use crate::runtime::{Object, launch, runtime};
+use crate::runtime::{Object, runtime};
 
 /// `hipEventDisableTiming`.
 const NO_TIME: u32 = 2;
@@ -49,8 +49,7 @@ exports! {
         if event.device.ordinal != stream.device.ordinal {
             return Err(INVALID_HANDLE);
         }
-        stream.device.check()?;
-        launch(&stream, Kind::RecordEvent, Work::Record(event.start()))
+        stream.record(&event)
     }
 
     fn hipEventQuery(event: usize) {

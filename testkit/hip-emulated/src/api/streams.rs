@@ -157,8 +157,7 @@ exports! {
             return Err(INVALID_VALUE);
         }
         let (stream, event) = (runtime().stream(stream)?, runtime().event(event)?);
-        let Some(record) = event.last() else { return Ok(()) };
-        launch(&stream, Command::AwaitEvent, Work::await_record(record))
+        stream.await_event(&event)
     }
 
     fn hipStreamWaitValue32(stream: usize, word: usize, value: u32, flags: u32, mask: u32) {
