@@ -36,10 +36,10 @@ fn settings_reach_the_program() {
     let script = "echo $XSCHED_POLICY $XSCHED_AUTO_XQUEUE_PRIORITY \
                   $XSCHED_AUTO_XQUEUE_UTILIZATION $XSCHED_AUTO_XQUEUE_LEVEL \
                   $XSCHED_AUTO_XQUEUE_UNIT";
-    let settings = ["--priority", "-5", "--share", "30", "--level", "2", "sh", "-c", script];
-    assert_eq!(text(&run(&settings).stdout), "up -5 30 2\n");
+    let settings = ["--priority", "-5", "--share", "30", "--level", "1", "sh", "-c", script];
+    assert_eq!(text(&run(&settings).stdout), "up -5 30 1\n");
     let one_by_one = ["--streams", "sh", "-c", script];
-    assert_eq!(text(&run(&one_by_one).stdout), "hpf streams\n");
+    assert_eq!(text(&run(&one_by_one).stdout), "hpf 2 streams\n");
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl<A: StreamApi> Inner<A> {
         };
         if config.level_max >= Level::Deactivate && self.tested().no_gate.is_none() {
             if self.is_new_reason(why) {
-                tracing::warn!(?stream, "the stream's queue is at Lv1: {why}");
+                tracing::info!(?stream, "the stream's queue is at Lv1: {why}");
             } else {
                 tracing::debug!(?stream, "the stream's queue is at Lv1: {why}");
             }

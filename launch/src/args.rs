@@ -57,9 +57,9 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
     pub share: Option<u8>,
     /// The level of its XQueues at most; default streams and others that wait for each other have
-    /// level 1. By default 1.
-    #[arg(long, value_name = "L", value_parser = value_parser!(u8).range(1..=3))]
-    pub level: Option<u8>,
+    /// level 1.
+    #[arg(long, value_name = "L", default_value_t = 2, value_parser = value_parser!(u8).range(1..=3))]
+    pub level: u8,
     /// Schedule the streams of the program one by one. By default a launch is made at once while
     /// nothing, such as a priority of its own, tells a stream from the others.
     #[arg(long)]
@@ -87,7 +87,7 @@ impl LaunchArgs {
         let priority = self.priority.or(self.class.map(Class::priority));
         settings.extend(number("XSCHED_AUTO_XQUEUE_PRIORITY", priority));
         settings.extend(number("XSCHED_AUTO_XQUEUE_UTILIZATION", self.share.map(i32::from)));
-        settings.extend(number("XSCHED_AUTO_XQUEUE_LEVEL", self.level.map(i32::from)));
+        settings.push(("XSCHED_AUTO_XQUEUE_LEVEL", self.level.to_string()));
         settings.extend(self.streams.then(|| ("XSCHED_AUTO_XQUEUE_UNIT", "streams".to_owned())));
         settings
     }

@@ -37,7 +37,7 @@ impl Place {
             class: None,
             priority: None,
             share: None,
-            level: None,
+            level: 2,
             streams: false,
             program: program.to_vec(),
         };

@@ -127,6 +127,7 @@ functions! {
             Handle,
             *mut *mut c_void
         );
+        fn capture_mode = "cuThreadExchangeStreamCaptureMode" (*mut c_uint);
         fn capture_begin = "cuStreamBeginCapture_v2" (Handle, c_uint);
         fn capture_end = "cuStreamEndCapture" (Handle, *mut Handle);
         fn graph_instantiate = "cuGraphInstantiateWithFlags" (*mut Handle, Handle, u64);

@@ -159,6 +159,12 @@ exports! {
         Ok(())
     }
 
+    fn hipThreadExchangeStreamCaptureMode(mode: *mut c_uint) {
+        let exchange = entered()?.capture_mode.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: HIP's caller promises that the mode may be read and written to.
+        answer(unsafe { exchange(mode) })
+    }
+
     fn hipStreamIsCapturing(stream: Handle, status: *mut c_uint) {
         // SAFETY: HIP's caller promises that the one is alive and the other may be written to.
         answer(unsafe { (entered()?.stream_capturing)(stream, status) })
