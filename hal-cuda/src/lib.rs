@@ -48,8 +48,8 @@ pub use graph::{CudaGraph, NodeTimes};
 pub use kernels::Kernels;
 pub use table::LoadError;
 pub use xsched_hal_stream::{
-    ClockRead, GateWord, Holder, SharedGate, SharedGates, SharedPage, Spacing, SpinApi, SpinRate,
-    StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
+    ClockRead, GateWord, Holder, PageSource, SharedGate, SharedGates, SharedPage, Spacing, SpinApi,
+    SpinRate, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
 };
 
 /// Reads a CUDA device's clock.

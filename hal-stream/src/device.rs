@@ -11,7 +11,7 @@ use crate::error::{NoGate, StreamError};
 use crate::flags::FlagWord;
 use crate::inner::{Inner, Tested};
 use crate::occupancy::Occupancy;
-use crate::page::SharedPage;
+use crate::page::{PageSource, SharedPage};
 use crate::probe::call_returns;
 use crate::registry::GateRegistry;
 use crate::selftest;
@@ -46,7 +46,31 @@ impl<A: StreamApi> StreamDevice<A> {
     pub fn new(api: A, config: StreamDeviceConfig) -> Result<Self, StreamError<A::Error>> {
         let gates = GateRegistry::start(config.blocked_after, config.hold_lease)
             .map_err(StreamError::Thread)?;
-        Ok(Self { inner: Arc::new(Inner::new(api, gates, Arc::default(), config)) })
+        Ok(Self { inner: Arc::new(Inner::new(api, gates, Arc::default(), config, None)) })
+    }
+
+    /// Opens a device whose gates a scheduler in another process holds as one unit: each has a word
+    /// in a page of this source. So streams that could not be held alone have gates as well, such
+    /// as the legacy default stream, though they stay at Lv1 for this process. Calls that block
+    /// while the unit is held open no gate.
+    ///
+    /// # Errors
+    /// As [`StreamDevice::new`].
+    pub fn in_unit(
+        api: A,
+        config: StreamDeviceConfig,
+        source: Arc<dyn PageSource>,
+    ) -> Result<Self, StreamError<A::Error>> {
+        let gates = GateRegistry::start(config.blocked_after, config.hold_lease)
+            .map_err(StreamError::Thread)?;
+        let inner = Inner::new(api, gates, Arc::default(), config, Some(source));
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Whether another process holds its gates as one unit.
+    #[must_use]
+    pub fn is_in_unit(&self) -> bool {
+        self.inner.source.is_some()
     }
 
     /// The same GPU by another driver context, with this device's configuration. Streams, events
@@ -61,8 +85,9 @@ impl<A: StreamApi> StreamDevice<A> {
     /// ```
     #[must_use]
     pub fn in_context(&self, api: A) -> Self {
-        let Inner { gates, occupancy, config, .. } = &*self.inner;
-        let inner = Inner::new(api, Arc::clone(gates), Arc::clone(occupancy), *config);
+        let Inner { gates, occupancy, config, source, .. } = &*self.inner;
+        let (gates, occupancy) = (Arc::clone(gates), Arc::clone(occupancy));
+        let inner = Inner::new(api, gates, occupancy, *config, source.clone());
         Self { inner: Arc::new(inner) }
     }
 
@@ -216,8 +241,10 @@ impl<A: StreamApi> Inner<A> {
         gates: Arc<GateRegistry<Option<FlagWord>>>,
         occupancy: Arc<Occupancy>,
         config: StreamDeviceConfig,
+        source: Option<Arc<dyn PageSource>>,
     ) -> Self {
         Self {
+            source,
             tested: OnceLock::new(),
             api: Arc::new(api),
             gates,

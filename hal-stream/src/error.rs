@@ -38,6 +38,9 @@ pub enum StreamError<E: std::error::Error + 'static> {
     /// The word is that of another device.
     #[error("the gate's word was taken from another device; take one from the queue's own")]
     WordOfOtherDevice,
+    /// There is no page that a scheduler in another process shares.
+    #[error("no page of gate words from the scheduler: {0}")]
+    Page(#[source] std::io::Error),
     /// A thread of the backend could not be started.
     #[error("no thread for the device; raise the process's limit: {0}")]
     Thread(#[source] std::io::Error),
@@ -53,7 +56,9 @@ impl<E: HalError> HalError for StreamError<E> {
     fn kind(&self) -> Fault {
         match self {
             Self::Driver { source, .. } => source.kind(),
-            Self::NoFlags | Self::Thread(_) | Self::NoGate(_) => Fault::NotSupported,
+            Self::NoFlags | Self::Page(_) | Self::Thread(_) | Self::NoGate(_) => {
+                Fault::NotSupported
+            }
             Self::FencesFull { .. }
             | Self::OtherThread
             | Self::WordTaken

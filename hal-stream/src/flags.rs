@@ -19,6 +19,8 @@ const PAGE: usize = 4_096;
 pub(crate) struct FlagWord {
     host: NonNull<AtomicU32>,
     pub(crate) device: u64,
+    /// Another process holds it together with all other gates of this process.
+    of_unit: bool,
 }
 
 // SAFETY: it points to flag memory, which is touched by atomic operations only, and which is never
@@ -30,12 +32,23 @@ unsafe impl Sync for FlagWord {}
 impl FlagWord {
     /// The first word of flag memory.
     pub(crate) const fn first(memory: FlagMemory) -> Self {
-        Self { host: memory.host, device: memory.device }
+        Self { host: memory.host, device: memory.device, of_unit: false }
     }
 
     /// Whether the device holds what waits for it.
     pub(crate) fn is_set(&self) -> bool {
         self.atomic().load(Ordering::Relaxed) != 0
+    }
+
+    /// What changes with each hold of the unit, and whether it is held; `None` if it is of none.
+    pub(crate) fn unit_stamp(&self) -> Option<(u32, bool)> {
+        let held = self.atomic().load(Ordering::Relaxed) & !OWN != 0;
+        self.of_unit.then(|| (self.beat().load(Ordering::Relaxed), held))
+    }
+
+    fn beat(&self) -> &AtomicU32 {
+        // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only.
+        unsafe { self.host.add(HEARTBEAT).as_ref() }
     }
 
     fn atomic(&self) -> &AtomicU32 {
@@ -53,13 +66,15 @@ impl Word for FlagWord {
         self.atomic().fetch_and(!bits, Ordering::SeqCst);
     }
 
+    fn is_of_unit(&self) -> bool {
+        self.of_unit
+    }
+
     fn foreign_heartbeat(&self) -> Option<u32> {
         if self.atomic().load(Ordering::Relaxed) & !OWN == 0 {
             return None;
         }
-        // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only.
-        let beat = unsafe { self.host.add(HEARTBEAT).as_ref() };
-        Some(beat.load(Ordering::Relaxed))
+        Some(self.beat().load(Ordering::Relaxed))
     }
 }
 
@@ -68,18 +83,39 @@ fn words(page: &FlagMemory) -> usize {
     (page.bytes / STRIDE).max(1)
 }
 
+/// A word of a page, which has that many.
+fn word_at(page: &FlagMemory, at: usize, of_unit: bool) -> FlagWord {
+    // SAFETY: within the page: the first word, or at * STRIDE + STRIDE ≤ bytes.
+    let host = unsafe { page.host.byte_add(at * STRIDE) };
+    FlagWord { host, device: page.device + (at * STRIDE) as u64, of_unit }
+}
+
 /// All flag memory of a device. Words are given back when the stream has got past them; the memory
 /// itself with the device.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     pages: Vec<FlagMemory>,
     free: Vec<FlagWord>,
+    /// Words of pages of a [`crate::PageSource`].
+    units: Vec<FlagWord>,
     /// Words with more than one user, by where the device sees them, and how many more there are.
     shared: Vec<(u64, u32)>,
 }
 
 impl Flags {
-    /// A word that is in use nowhere.
+    /// A word of a unit that is in use nowhere.
+    pub(crate) fn take_of_unit(&mut self) -> Option<FlagWord> {
+        self.units.pop()
+    }
+
+    /// Adds the words of a page of a [`crate::PageSource`], but for the first one.
+    pub(crate) fn add_unit(&mut self, page: FlagMemory) {
+        for at in (1..words(&page)).rev() {
+            self.units.push(word_at(&page, at, true));
+        }
+    }
+
+    /// A word that is in use nowhere, and of no unit.
     pub(crate) fn take<A: StreamApi>(
         &mut self,
         api: &A,
@@ -92,9 +128,7 @@ impl Flags {
         let page = page.map_err(StreamError::during("allocating flags"))?;
         self.pages.push(page);
         for at in (0..words(&page)).rev() {
-            // SAFETY: within the page: the first word, or at * STRIDE + STRIDE ≤ bytes.
-            let host = unsafe { page.host.byte_add(at * STRIDE) };
-            self.free.push(FlagWord { host, device: page.device + (at * STRIDE) as u64 });
+            self.free.push(word_at(&page, at, false));
         }
         self.free.pop().ok_or(StreamError::NoFlags)
     }
@@ -110,7 +144,8 @@ impl Flags {
     /// Takes a word back from one of its users, on whose behalf nothing waits for it any more.
     pub(crate) fn give_back(&mut self, word: FlagWord) {
         let Some(at) = self.shared.iter().position(|(at, _)| *at == word.device) else {
-            self.free.push(word);
+            let list = if word.of_unit { &mut self.units } else { &mut self.free };
+            list.push(word);
             return;
         };
         self.shared[at].1 -= 1;

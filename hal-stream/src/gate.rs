@@ -51,16 +51,14 @@ impl<W: Word> Gate<W> {
     }
 
     /// Opens the gate until [`Gate::end_force_open`], even if the queue is held. Bits of other
-    /// processes are cleared once and not set again: those holds may have ended meanwhile. True if
-    /// the gate was closed.
+    /// processes are cleared once and not set again: those holds may have ended meanwhile. Those of
+    /// a unit stay. True if the gate was closed.
     pub(crate) fn force_open(&self) -> bool {
         let mut state = lock(&self.state);
         state.forced_open += 1;
         let closed = state.closed_since.is_some();
         self.apply(&mut state);
-        if !state.gone {
-            self.word.clear(!0);
-        }
+        self.clear_foreign(&state);
         closed
     }
 
@@ -77,9 +75,19 @@ impl<W: Word> Gate<W> {
         let mut state = lock(&self.state);
         state.stays_open = true;
         self.apply(&mut state);
-        if !state.gone {
+        self.clear_foreign(&state);
+    }
+
+    /// Clears the bits of other processes, if they hold this queue alone.
+    fn clear_foreign(&self, state: &State) {
+        if !state.gone && !self.word.is_of_unit() {
             self.word.clear(!0);
         }
+    }
+
+    /// Whether a hold of this queue alone keeps it closed, of this process or another one.
+    pub(crate) fn is_held_alone(&self) -> bool {
+        self.is_closed() || !self.word.is_of_unit() && self.foreign_heartbeat().is_some()
     }
 
     /// Whether it is never closed again.

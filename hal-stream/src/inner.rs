@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::api::{FlagMemory, StreamApi};
 use crate::config::StreamDeviceConfig;
 use crate::error::NoGate;
+use crate::error::StreamError;
 use crate::flags::{FlagWord, Flags};
 use crate::occupancy::Occupancy;
-use crate::page::SharedPage;
+use crate::page::{PageSource, SharedPage};
 use crate::registry::GateRegistry;
 
 /// What the handles of a device share.
@@ -25,6 +26,8 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
     /// Pages that other processes have mapped as well.
     pub(crate) shared: Mutex<Vec<(FlagMemory, Arc<SharedPage>)>>,
+    /// Where the words of gates come from that another process holds as one unit.
+    pub(crate) source: Option<Arc<dyn PageSource>>,
     /// Why streams are at Lv1, as far as the log says it.
     pub(crate) reasons: Mutex<Vec<&'static str>>,
     /// Streams that could not be destroyed, and words for which the device may still wait.
@@ -52,6 +55,36 @@ pub(crate) struct Leaving<A: StreamApi> {
 impl<A: StreamApi> Inner<A> {
     pub(crate) fn flags(&self) -> MutexGuard<'_, Flags> {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A word for a gate: of the unit, if the device is part of one. The device is current.
+    pub(crate) fn take_word(&self) -> Result<FlagWord, StreamError<A::Error>> {
+        let mut flags = self.flags();
+        if let Some(source) = &self.source {
+            if let Some(word) = flags.take_of_unit() {
+                return Ok(word);
+            }
+            match self.unit_page(&**source) {
+                Ok(page) => flags.add_unit(page),
+                Err(error) => tracing::warn!(%error, "gates are held by this process alone"),
+            }
+            if let Some(word) = flags.take_of_unit() {
+                return Ok(word);
+            }
+        }
+        flags.take(&*self.api)
+    }
+
+    /// A new page of the unit's, as the device sees it.
+    fn unit_page(&self, source: &dyn PageSource) -> Result<FlagMemory, StreamError<A::Error>> {
+        let page = source.page().map_err(StreamError::Page)?;
+        let (host, bytes) = page.memory();
+        // SAFETY: this value owns the page. When it is dropped it unmaps the page only after the
+        // driver has taken it back, and otherwise leaves it mapped until the process ends.
+        let memory = unsafe { self.api.register_flags(host, bytes) };
+        let memory = memory.map_err(StreamError::during("registering flags"))?;
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).push((memory, page));
+        Ok(memory)
     }
 
     /// Notes a reason, and whether it is new.

@@ -73,7 +73,7 @@ pub use config::StreamDeviceConfig;
 pub use device::{Gates, StreamDevice};
 pub use error::{NoGate, StreamError};
 pub use graph::{GraphError, GraphNode, gates_in_graph, longest_path};
-pub use page::{Holder, SHARED_WORDS, SharedPage};
+pub use page::{Holder, PageSource, SHARED_WORDS, SharedPage};
 pub use predict::Spacing;
 pub use preempt::StreamPreempt;
 pub use queue_config::StreamConfig;

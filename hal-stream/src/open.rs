@@ -51,12 +51,13 @@ impl<A: StreamApi> Backend for StreamDevice<A> {
         inner.sweep();
         let opened = inner.stream(&config).map_err(StreamError::during("opening a stream"))?;
         let (stream, owned, may_hold) = opened;
-        let gated = may_hold
+        // What another process holds as one unit may wait for itself.
+        let gated = (may_hold || inner.source.is_some())
             && config.level_max.min(inner.config.level_max) >= Level::Deactivate
             && inner.tested().no_gate.is_none();
         let chosen = if gated { inner.word(&config) } else { Ok(None) };
         let word = chosen.inspect_err(|_| inner.end(owned.then_some(stream), None))?;
-        Ok(halves(inner, stream, (owned, config.of_thread), word, config.spacing))
+        Ok(halves(inner, stream, (owned, config.of_thread, may_hold), word, config.spacing))
     }
 
     fn info(&self) -> DeviceInfo {
@@ -69,7 +70,7 @@ impl<A: StreamApi> Inner<A> {
     fn word(&self, config: &StreamConfig<A>) -> Result<Option<Chosen>, StreamError<A::Error>> {
         let chosen = match &config.gate {
             GateSource::Device => {
-                let word = self.flags().take(&*self.api)?;
+                let word = self.take_word()?;
                 Chosen { word, shared: false, taken: None }
             }
             GateSource::Word(gate) => {
@@ -122,7 +123,7 @@ impl<A: StreamApi> Inner<A> {
 fn halves<A: StreamApi>(
     inner: &Arc<Inner<A>>,
     stream: A::Stream,
-    (owned, of_thread): (bool, bool),
+    (owned, of_thread, may_hold): (bool, bool, bool),
     chosen: Option<Chosen>,
     spacing: Spacing,
 ) -> Opened<A> {
@@ -179,8 +180,9 @@ fn halves<A: StreamApi>(
         held,
         pace: Pace::default(),
         since: Since::default(),
+        unit_stamp: word.and_then(|word| word.unit_stamp()),
     };
-    let level = if word.is_some() { Level::Deactivate } else { Level::Block };
+    let level = if word.is_some() && may_hold { Level::Deactivate } else { Level::Block };
     let caps = Caps::up_to(level, entries_max);
     Halves { submit, retire, preempt: LevelAdapter(StreamPreempt { queue }), caps }
 }

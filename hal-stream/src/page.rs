@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
@@ -125,6 +126,28 @@ impl SharedPage {
         unsafe { self.at.byte_add(at).as_ref() }
     }
 
+    /// A number of the first word's cache line, where a page of a [`PageSource`] has no gate. `at`
+    /// counts from 0, modulo 16.
+    #[must_use]
+    pub fn header(&self, at: usize) -> &AtomicU32 {
+        self.part(0, at % (STRIDE / size_of::<u32>()))
+    }
+
+    /// Ends all holds of this holder: those of words 1 and up.
+    pub fn release_all(&self, holder: Holder) {
+        (1..SHARED_WORDS).for_each(|word| self.release(word, holder));
+    }
+
+    /// Closes all gates for a holder, of words 1 and up.
+    pub fn close_all(&self, holder: Holder) {
+        (1..SHARED_WORDS).for_each(|word| self.close(word, holder));
+    }
+
+    /// Renews the lease of the holders of all gates, of words 1 and up.
+    pub fn renew_all(&self) {
+        (1..SHARED_WORDS).for_each(|word| self.renew(word));
+    }
+
     /// A word. `word` counts from 0, modulo [`SHARED_WORDS`].
     #[must_use]
     pub fn word(&self, word: usize) -> &AtomicU32 {
@@ -147,6 +170,19 @@ impl SharedPage {
     pub fn renew(&self, word: usize) {
         self.part(word, HEARTBEAT).fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// Where a device has the words of its gates from that a scheduler in another process holds as one
+/// unit.
+///
+/// Each page is used from word 1 on; word 0 is a [header](SharedPage::header) of the source's.
+pub trait PageSource: std::fmt::Debug + Send + Sync {
+    /// A new page, which the scheduler has as well. The device keeps it to its end.
+    ///
+    /// # Errors
+    /// If there is none. The device then uses memory of its own, whose gates no other process
+    /// closes.
+    fn page(&self) -> io::Result<Arc<SharedPage>>;
 }
 
 impl AsFd for SharedPage {

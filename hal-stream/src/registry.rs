@@ -18,6 +18,8 @@ const POLL_DELAY: Duration = Duration::from_micros(650);
 const CONFIRM_DELAY: Duration = Duration::from_micros(100);
 /// The poll delay of the watch while a launch is blocked.
 const BLOCKED_POLL_DELAY: Duration = Duration::from_micros(50);
+/// With all gates open, the watch of a unit wakes this often, to see holds of another process.
+const UNIT_POLL_DELAY: Duration = Duration::from_millis(20);
 /// With all gates open, the watch wakes this often.
 const IDLE_POLL_DELAY: Duration = Duration::from_millis(500);
 
@@ -156,8 +158,12 @@ impl<W: Word + 'static> GateRegistry<W> {
     fn let_return(&self, members: &[Arc<Member<W>>], blocked: &[LongLaunch<W>]) {
         // With all gates forced open already, the launch waits for something else, such as the
         // call for which they were opened.
-        let is_closed = |gate: &Gate<W>| gate.is_closed() || gate.foreign_heartbeat().is_some();
-        let closed = members.iter().any(|member| is_closed(&member.gate));
+        let closed = members.iter().any(|member| member.gate.is_held_alone());
+        let is_unit_held = |gate: &Gate<W>| gate.foreign_heartbeat().is_some();
+        if !closed && members.iter().any(|member| is_unit_held(&member.gate)) {
+            // Where the whole process is held its launches wait, and opening a gate helps none.
+            return;
+        }
         if closed {
             // Before the gates open, so that a reader that sees them open sees the count too.
             count(&self.forced);
@@ -193,7 +199,9 @@ impl<W: Word + 'static> GateRegistry<W> {
         if self.is_any_closed(&members) {
             return true;
         }
-        drop(self.queue_held.wait_timeout(members, IDLE_POLL_DELAY));
+        let of_unit = members.all().any(|member| member.gate.word().is_of_unit());
+        let delay = if of_unit { UNIT_POLL_DELAY } else { IDLE_POLL_DELAY };
+        drop(self.queue_held.wait_timeout(members, delay));
         let members = lock(&self.members);
         self.is_any_closed(&members)
     }
@@ -383,6 +391,42 @@ mod tests {
             drop(inside);
             until("the gate stays open", || member.gate.is_closed());
         }
+    }
+
+    /// A word of a unit.
+    #[derive(Debug, Default)]
+    struct OfUnit(std::sync::atomic::AtomicU32);
+
+    impl Word for OfUnit {
+        fn set(&self, bits: u32) {
+            self.0.fetch_or(bits, Ordering::SeqCst);
+        }
+        fn clear(&self, bits: u32) {
+            self.0.fetch_and(!bits, Ordering::SeqCst);
+        }
+        fn foreign_heartbeat(&self) -> Option<u32> {
+            (self.0.load(Ordering::SeqCst) & !1 != 0).then_some(7)
+        }
+        fn is_of_unit(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_launch_of_a_unit_that_is_held_opens_no_gate_before_the_lease_ends() {
+        let lease = Duration::from_millis(300);
+        let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
+        let gates = GateRegistry::start_with(BLOCKED_AFTER, lease, sleeps).expect("a watch");
+        let member = Arc::new(Member::new(OfUnit::default(), String::new()));
+        gates.add(&member);
+        member.gate.word().set(2);
+        let start = Instant::now();
+        let inside = member.launches.begin(Call::Launch);
+        drop(gates.open_all());
+        assert!(member.gate.foreign_heartbeat().is_some(), "a call has opened the unit's gate");
+        until("the lease does not end", || member.gate.foreign_heartbeat().is_none());
+        assert!(start.elapsed() >= lease, "it was opened for a launch");
+        drop(inside);
     }
 
     /// The calling thread, as the system sees it.

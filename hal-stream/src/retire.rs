@@ -30,6 +30,8 @@ pub struct StreamRetire<A: StreamApi> {
     pub(crate) pace: Pace,
     /// When the next measurement begins.
     pub(crate) since: Since,
+    /// What the word of a unit said at the last measurement, as `FlagWord::unit_stamp` answers.
+    pub(crate) unit_stamp: Option<(u32, bool)>,
 }
 
 /// Where in its work the device probably is. Completions may be seen long after they happened.
@@ -331,7 +333,11 @@ impl<A: StreamApi> StreamRetire<A> {
         let Some(to) = self.span.to.take() else { return 0 };
         let queue = &self.queue;
         let held_ns = if queue.word.is_some() { queue.member.gate.held_ns() } else { 0 };
-        let elapsed = self.from.map(|from| {
+        let stamp = queue.word.and_then(|word| word.unit_stamp());
+        let before = std::mem::replace(&mut self.unit_stamp, stamp);
+        // How long another process held it meanwhile is not known.
+        let was_held = stamp.is_some_and(|(_, held)| held) || stamp != before;
+        let elapsed = self.from.filter(|_| !was_held).map(|from| {
             // SAFETY: both have completed, and live until they are given back.
             unsafe { queue.device.api.elapsed_ns(from, to) }
         });

@@ -36,6 +36,10 @@ pub(crate) trait Word: Send + Sync {
     fn foreign_heartbeat(&self) -> Option<u32> {
         None
     }
+    /// Whether another process holds it together with all other gates of this process.
+    fn is_of_unit(&self) -> bool {
+        false
+    }
 }
 
 impl<W: Word> Word for Option<W> {
@@ -47,6 +51,9 @@ impl<W: Word> Word for Option<W> {
     }
     fn foreign_heartbeat(&self) -> Option<u32> {
         self.as_ref()?.foreign_heartbeat()
+    }
+    fn is_of_unit(&self) -> bool {
+        self.as_ref().is_some_and(Word::is_of_unit)
     }
 }
 

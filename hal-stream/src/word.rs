@@ -41,7 +41,7 @@ impl<A: StreamApi> GateWord<A> {
         }
         let entered = device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
-        let word = device.flags().take(&*device.api)?;
+        let word = device.take_word()?;
         drop(entered);
         Ok(Self { device: Arc::clone(device), word, uses: Arc::default() })
     }
