@@ -173,6 +173,7 @@ where
             return false;
         }
         state.counted = busy;
+        self.workers.note_load(busy);
         self.scheduler.count_load(busy) > 0 && busy
     }
 
