@@ -12,7 +12,8 @@ use crate::command::{cargo, run as run_command, run_and_keep};
 use crate::target_dir;
 
 /// The packages that have models.
-const PACKAGES: [&str; 4] = ["xsched", "xsched-capi", "xsched-hal-host", "xsched-hal-stream"];
+const PACKAGES: [&str; 5] =
+    ["xsched", "xsched-capi", "xsched-hal-host", "xsched-hal-stream", "xsched-node"];
 /// The profile that they are built with.
 pub(crate) const PROFILE: &str = "models";
 /// Makes the crates' modules `sync` take loom's forms. It replaces flags of the caller's, which
@@ -98,10 +99,10 @@ mod tests {
 
     #[test]
     fn every_package_with_models_is_run() {
-        for package in ["runtime", "capi", "hal-host", "hal-stream"] {
+        for package in ["runtime", "capi", "hal-host", "hal-stream", "node"] {
             let models = crate::root().join(package).join("src/models/mod.rs");
             assert!(models.is_file(), "{package} has no models");
         }
-        assert_eq!(PACKAGES.len(), 4);
+        assert_eq!(PACKAGES.len(), 5);
     }
 }

@@ -54,7 +54,7 @@ fn sources(path: &str) -> Result<String> {
 
 /// Fails if the product names a variable that is not in the list.
 fn nothing_is_missing() -> Result<()> {
-    let product = ["capi/src", "shim", "runtime/src", "hal-host/src", "hal-stream/src"];
+    let product = ["capi/src", "shim", "runtime/src", "hal-host/src", "hal-stream/src", "node/src"];
     let more =
         ["hal-cuda/src", "hal-hip/src", "hal-kfd/src", "python/xsched", "sim/src", "lab/src"];
     // For tests and models, and the beginning of names in what a report keeps.

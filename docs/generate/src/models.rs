@@ -11,7 +11,7 @@ use crate::table::Table;
 use crate::{read, root};
 
 /// The crates with models.
-const CRATES: [&str; 4] = ["runtime", "capi", "hal-host", "hal-stream"];
+const CRATES: [&str; 5] = ["runtime", "capi", "hal-host", "hal-stream", "node"];
 
 /// A model: its name, its bound, and what it proves.
 #[derive(Debug, PartialEq, Eq)]

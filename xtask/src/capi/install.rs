@@ -1,5 +1,5 @@
 //! `cargo xtask install`: the C API's libraries, headers, CMake package, pkg-config files, the
-//! package for Python, the interposer for CUDA, and the command `xsched`.
+//! package for Python, the interposers, the command `xsched`, and the daemon `xschedd`.
 //!
 //! The libraries are linked here, from what cargo builds as static libraries, because their symbols
 //! have versions: rustc gives the linker a version script of its own, and GNU's takes no second
@@ -74,6 +74,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     std::os::unix::fs::symlink("xsched/libshimhip.so", &old)?;
     build("xsched-cli", "xsched", &options.prefix.join("bin"))?;
+    build("xsched-daemon", "xschedd", &options.prefix.join("bin"))?;
     for (from, to) in FOLDERS {
         copy(&root().join("capi").join(from), &options.prefix.join(to))?;
     }

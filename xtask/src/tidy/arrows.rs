@@ -11,7 +11,7 @@ const BACKENDS: [&str; 5] = ["hal-host", "hal-stream", "hal-cuda", "hal-hip", "h
 
 /// The folder of a crate, or with a `/` at its end of several, and the folders that their code may
 /// depend on. The first that fits counts. `hal-*` stands for [`BACKENDS`].
-const ARROWS: [(&str, &[&str]); 26] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     ("core", &[]),
     ("policies", &["core"]),
     ("hal-host", &["core"]),
@@ -26,14 +26,19 @@ const ARROWS: [(&str, &[&str]); 26] = [
     ("shim/engine", &[]),
     ("shim/table", &[]),
     ("shim/", &["shim", "shim/engine", "shim/table"]),
-    ("capi", &["core", "policies", "runtime", "hal-*"]),
+    ("node", &["hal-stream"]),
+    ("daemon", &["core", "policies", "hal-stream", "node"]),
+    ("capi", &["core", "policies", "runtime", "hal-*", "node"]),
     // They are linked with the library of `capi`, and need nothing of it in Rust.
     ("capi/", &[]),
-    ("launch", &[]),
+    ("launch", &["node"]),
     ("python", &["core", "policies", "sim", "launch"]),
     ("lab", &["core", "policies", "runtime", "sim", "hal-*"]),
     // Its commands that run experiments call the lab, and one reads the lists of functions.
-    ("cli", &["core", "policies", "runtime", "shim/table", "sim", "hal-*", "lab", "launch"]),
+    (
+        "cli",
+        &["core", "policies", "runtime", "shim/table", "sim", "hal-*", "lab", "launch", "node"],
+    ),
     ("testkit/", &["core", "policies", "runtime", "sim", "capi", "hal-*", "testkit/*"]),
     ("benches", &["core", "policies", "runtime", "sim", "hal-*"]),
     ("fuzz", &["capi", "sim", "testkit/*"]),

@@ -1,0 +1,394 @@
+//! The thread that accepts connections and answers messages.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+    sockopt,
+};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use xsched_core::hint::Priority;
+use xsched_hal_stream::SharedPage;
+use xsched_node::{Answer, NodeError, Request, VERSION, Wire};
+use xsched_policies::Any;
+
+use crate::scheduler::{Change, Driver, Op, Waker, hints, new_eventfd};
+use crate::unit::Client;
+
+/// Processes that may be connected, and of one user.
+const CLIENTS_MAX: usize = 4_096;
+const CLIENTS_OF_USER_MAX: usize = 2_048;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+/// For how long the other thread is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+
+/// How the daemon is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// The policy at first.
+    pub policy: Any,
+    /// All users may connect, and not its own alone.
+    pub is_open: bool,
+}
+
+/// Why the daemon does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// The socket cannot be had.
+    #[error("cannot listen at {}: {source}", path.display())]
+    Listen {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is a daemon at this socket.
+    #[error("another daemon listens at {}; stop it, or choose another socket", .0.display())]
+    Running(PathBuf),
+    /// The system refuses a thread or a file descriptor.
+    #[error("the system refuses: {0}")]
+    System(#[from] io::Error),
+}
+
+impl From<rustix::io::Errno> for DaemonError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
+/// A daemon that runs. Dropped, it ends: all gates open, and the socket goes.
+#[derive(Debug)]
+pub struct Daemon {
+    stop: Arc<OwnedFd>,
+    threads: Vec<JoinHandle<()>>,
+    path: PathBuf,
+}
+
+impl Daemon {
+    /// Starts both threads.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn start(settings: &Settings) -> Result<Self, DaemonError> {
+        let path = settings.socket.clone();
+        let listener = open_socket(&path, settings.is_open)?;
+        let (ops, taken) = channel();
+        let driver = Driver::new(settings.policy.clone(), taken)?;
+        let waker = driver.waker();
+        let stop = Arc::new(new_eventfd()?);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        epoll::add(&epoll, &*stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        let control =
+            Control { listener, epoll, peers: HashMap::new(), next: STOP + 1, ops, waker };
+        let driver = thread::Builder::new().name("scheduler".to_owned()).spawn(|| driver.run())?;
+        let control = thread::Builder::new().name("control".to_owned()).spawn(|| control.run())?;
+        Ok(Self { stop, threads: vec![control, driver], path })
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the daemon panicked");
+            }
+        }
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn open_socket(path: &Path, is_open: bool) -> Result<OwnedFd, DaemonError> {
+    let failed = |source: io::Error| DaemonError::Listen { path: path.to_owned(), source };
+    if let Some(folder) = path.parent() {
+        let mode = if is_open { 0o755 } else { 0o700 };
+        fs::DirBuilder::new().recursive(true).mode(mode).create(folder).map_err(failed)?;
+    }
+    if Wire::connect(path, PATIENCE).is_ok() {
+        return Err(DaemonError::Running(path.to_owned()));
+    }
+    // That of a daemon that was killed.
+    let _ = fs::remove_file(path);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let made = || -> rustix::io::Result<OwnedFd> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        listen(&socket, BACKLOG)?;
+        Ok(socket)
+    };
+    let socket = made().map_err(|errno| failed(errno.into()))?;
+    let mode = if is_open { 0o666 } else { 0o600 };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    Ok(socket)
+}
+
+/// A connection.
+#[derive(Debug)]
+struct Peer {
+    wire: Wire,
+    pid: i32,
+    uid: u32,
+    /// Readable once the process has ended, though a child of it may have the connection; `None`
+    /// where the daemon cannot see the process.
+    process: Option<OwnedFd>,
+    /// It has said what it is.
+    is_known: bool,
+}
+
+/// Set in the number of an event that a process has ended.
+const ENDED: u64 = 1 << 63;
+
+struct Control {
+    listener: OwnedFd,
+    epoll: OwnedFd,
+    peers: HashMap<u64, Peer>,
+    next: u64,
+    ops: Sender<Op>,
+    waker: Waker,
+}
+
+impl Control {
+    fn run(mut self) {
+        loop {
+            let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+            let space = rustix::buffer::spare_capacity(&mut events);
+            if epoll::wait(&self.epoll, space, None).is_err() {
+                continue;
+            }
+            for event in events {
+                match event.data.u64() {
+                    LISTENER => self.accept(),
+                    STOP => {
+                        self.send(Op::End);
+                        return;
+                    }
+                    id if id & ENDED != 0 => self.end(id & !ENDED),
+                    id => self.serve(id),
+                }
+            }
+        }
+    }
+
+    fn send(&self, op: Op) {
+        // It has ended only if it panicked, and then clients' leases run out.
+        let _ = self.ops.send(op);
+        self.waker.wake();
+    }
+
+    fn accept(&mut self) {
+        let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+        else {
+            return;
+        };
+        let Ok(credentials) = sockopt::socket_peercred(&socket) else { return };
+        let (pid, uid) = (credentials.pid.as_raw_nonzero().get(), credentials.uid.as_raw());
+        let of_user = self.peers.values().filter(|peer| peer.uid == uid).count();
+        let wire = Wire::new(socket);
+        if self.peers.len() >= CLIENTS_MAX || of_user >= CLIENTS_OF_USER_MAX {
+            let why = "too many processes are connected".to_owned();
+            let _ = wire.send(&Answer::Refused { why }, None);
+            return;
+        }
+        let id = self.next;
+        let data = EventData::new_u64(id);
+        if epoll::add(&self.epoll, &wire, data, EventFlags::IN | EventFlags::RDHUP).is_ok() {
+            let process = self.watch_process(id, credentials.pid);
+            self.peers.insert(id, Peer { wire, pid, uid, process, is_known: false });
+            self.next += 1;
+        }
+    }
+
+    /// Has the end of a process be told.
+    fn watch_process(&self, id: u64, pid: Pid) -> Option<OwnedFd> {
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let data = EventData::new_u64(id | ENDED);
+        epoll::add(&self.epoll, &process, data, EventFlags::IN).ok().map(|()| process)
+    }
+
+    /// Answers a message of a connection, or ends it.
+    fn serve(&mut self, id: u64) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let answered = match peer.wire.receive::<Request>() {
+            Ok((request, fds)) => {
+                let answer = self.answer(id, request, fds);
+                self.reply(id, answer)
+            }
+            Err(NodeError::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(NodeError::Closed) => Err(NodeError::Closed),
+            Err(error) => {
+                tracing::info!(%error, "a connection is ended");
+                let _ = self.reply(id, Err(error.to_string()));
+                Err(error)
+            }
+        };
+        if answered.is_err() {
+            self.end(id);
+        }
+    }
+
+    fn end(&mut self, id: u64) {
+        if let Some(peer) = self.peers.remove(&id) {
+            let _ = epoll::delete(&self.epoll, &peer.wire);
+            let _ = peer.process.as_ref().map(|process| epoll::delete(&self.epoll, process));
+            if peer.is_known {
+                self.send(Op::Leave(id));
+            }
+        }
+    }
+
+    fn reply(
+        &self,
+        id: u64,
+        answer: Result<(Answer, Option<OwnedFd>), String>,
+    ) -> Result<(), NodeError> {
+        let peer = self.peers.get(&id).ok_or(NodeError::Closed)?;
+        let (answer, fd) = answer.unwrap_or_else(|why| (Answer::Refused { why }, None));
+        peer.wire.send(&answer, fd.as_ref().map(AsFd::as_fd))
+    }
+
+    fn answer(
+        &mut self,
+        id: u64,
+        request: Request,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(Answer, Option<OwnedFd>), String> {
+        let peer = self.peers.get(&id).ok_or("not connected")?;
+        let (uid, is_known) = (peer.uid, peer.is_known);
+        // An administrator, or the user that the daemon runs as.
+        let is_admin = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        let of_user = (!is_admin).then_some(uid);
+        match request {
+            Request::Hello { version, name, priority, share } => {
+                if is_known {
+                    return Err("the process has said already what it is".to_owned());
+                }
+                check_version(version)?;
+                self.greet(id, name, priority, share)
+            }
+            Request::Attach { device } => {
+                if !is_known {
+                    return Err("say hello first".to_owned());
+                }
+                let page = fds.into_iter().next().ok_or("the page is missing")?;
+                self.attach(id, device, page)
+            }
+            Request::Hints { priority, share } => {
+                let priority = checked_priority(priority)?;
+                check_share(share)?;
+                self.send(Op::Hints { client: id, hints: hints(priority, share) });
+                Ok((Answer::Done, None))
+            }
+            Request::Status => {
+                let status = self.ask(|answer| Op::Status { uid: of_user, answer })?;
+                Ok((Answer::Status(status), None))
+            }
+            Request::Policy { name } => {
+                if !is_admin {
+                    return Err("only an administrator may change the policy".to_owned());
+                }
+                let policy = name.parse::<Any>().map_err(|error| error.to_string())?;
+                self.send(Op::Policy(Box::new(policy)));
+                Ok((Answer::Done, None))
+            }
+            Request::Set { pid, priority, share, active } => {
+                let priority = priority.map(checked_priority).transpose()?;
+                check_share(share)?;
+                self.set(pid, of_user, Change { priority, share, active, hold: None })
+            }
+            Request::Hold { pid } => self.set(pid, of_user, Change::of_hold(true)),
+            Request::Release { pid } => self.set(pid, of_user, Change::of_hold(false)),
+        }
+    }
+
+    fn greet(
+        &mut self,
+        id: u64,
+        name: String,
+        priority: i32,
+        share: Option<u8>,
+    ) -> Result<(Answer, Option<OwnedFd>), String> {
+        let priority = checked_priority(priority)?;
+        check_share(share)?;
+        let failed = |error: rustix::io::Errno| format!("no eventfd: {error}");
+        let doorbell = new_eventfd().map_err(failed)?;
+        let for_client = rustix::io::dup(&doorbell).map_err(failed)?;
+        let peer = self.peers.get_mut(&id).ok_or("not connected")?;
+        peer.is_known = true;
+        let name = name.chars().filter(|c| !c.is_control()).take(64).collect();
+        let hints = hints(priority, share);
+        let client = Client { pid: peer.pid, uid: peer.uid, name, hints, by_hand: false, doorbell };
+        self.send(Op::Join(id, client));
+        Ok((Answer::Welcome { version: VERSION }, Some(for_client)))
+    }
+
+    fn attach(
+        &self,
+        id: u64,
+        device: String,
+        page: OwnedFd,
+    ) -> Result<(Answer, Option<OwnedFd>), String> {
+        let page = SharedPage::from_file(page.into()).map_err(|error| error.to_string())?;
+        self.ask(|answer| Op::Page { client: id, device, page, answer })??;
+        Ok((Answer::Done, None))
+    }
+
+    fn set(
+        &self,
+        pid: i32,
+        uid: Option<u32>,
+        change: Change,
+    ) -> Result<(Answer, Option<OwnedFd>), String> {
+        match self.ask(|answer| Op::Set { pid, uid, change, answer })? {
+            0 => Err(format!("no process {pid} is connected, or it is another user's")),
+            _ => Ok((Answer::Done, None)),
+        }
+    }
+
+    /// Asks the scheduler's thread.
+    fn ask<T>(&self, op: impl FnOnce(Sender<T>) -> Op) -> Result<T, String> {
+        let (answer, answered) = channel();
+        self.send(op(answer));
+        answered.recv_timeout(PATIENCE).map_err(|_| "the scheduler does not answer".to_owned())
+    }
+}
+
+impl Change {
+    fn of_hold(hold: bool) -> Self {
+        Self { hold: Some(hold), ..Self::default() }
+    }
+}
+
+fn check_version(version: u32) -> Result<(), String> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(format!("the daemon has version {VERSION} of the messages, the process {version}"))
+}
+
+fn checked_priority(priority: i32) -> Result<Priority, String> {
+    Priority::new(priority).map_err(|error| error.to_string())
+}
+
+fn check_share(share: Option<u8>) -> Result<(), String> {
+    match share {
+        Some(101..) => Err("a share is 0 to 100 percent".to_owned()),
+        _ => Ok(()),
+    }
+}

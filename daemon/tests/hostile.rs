@@ -1,0 +1,234 @@
+//! Clients that do what no client should: each harms itself alone.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use xsched_daemon::{Daemon, DaemonError, Settings};
+use xsched_hal_stream::SharedPage;
+use xsched_node::{Answer, Link, NodeError, Request, Status, VERSION, Wire};
+use xsched_policies::Any;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+struct Node {
+    daemon: Option<Daemon>,
+    socket: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("below/socket");
+        let daemon = Some(Daemon::start(&settings(&socket)).expect("a daemon"));
+        Self { daemon, socket, _folder: folder }
+    }
+
+    fn connect(&self) -> Wire {
+        Wire::connect(&self.socket, PATIENCE).expect("a connection")
+    }
+
+    /// A connection that has said what it is.
+    fn greeted(&self) -> Wire {
+        let wire = self.connect();
+        let (answer, doorbell) = wire.ask(&hello(VERSION), None).expect("a welcome");
+        assert_eq!(answer, Answer::Welcome { version: VERSION });
+        assert!(doorbell.is_some());
+        wire
+    }
+
+    /// The daemon still works, and what it says.
+    fn status(&self) -> Status {
+        match self.connect().ask(&Request::Status, None).expect("an answer").0 {
+            Answer::Status(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn until(&self, what: &str, done: impl Fn(&Status) -> bool) {
+        let start = Instant::now();
+        while !done(&self.status()) {
+            assert!(start.elapsed() < PATIENCE, "{what}: {:?}", self.status());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+fn settings(socket: &Path) -> Settings {
+    let policy = "hpf".parse::<Any>().expect("a policy");
+    Settings { socket: socket.to_owned(), policy, is_open: false }
+}
+
+fn hello(version: u32) -> Request {
+    Request::Hello { version, name: "hostile\u{1b}[2J".to_owned(), priority: 0, share: None }
+}
+
+fn attach(device: &str) -> Request {
+    Request::Attach { device: device.to_owned() }
+}
+
+fn refusal(answer: Result<(Answer, Option<OwnedFd>), NodeError>) -> String {
+    match answer {
+        Err(NodeError::Refused(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A socket that sends bytes as they are.
+fn raw(path: &Path) -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let socket = socket.expect("a socket");
+    let to = SocketAddrUnix::new(path).expect("a path");
+    rustix::net::connect(&socket, &to).expect("a connection");
+    socket
+}
+
+#[test]
+fn bytes_that_are_no_message_end_the_connection_alone() {
+    let node = Node::new();
+    let deep = "[".repeat(60_000);
+    for bytes in [&b"\0"[..], b"{}", b"{\"request\":\"hello\"}", b"\xff\xfe", deep.as_bytes()] {
+        let socket = raw(&node.socket);
+        rustix::net::send(&socket, bytes, SendFlags::empty()).expect("sent");
+        let mut answer = [0; 1_024];
+        let got = rustix::io::read(&socket, &mut answer).expect("an answer");
+        let text = String::from_utf8_lossy(&answer[..got]).into_owned();
+        assert!(text.contains("refused") && text.contains("makes no sense"), "{text}");
+        assert_eq!(rustix::io::read(&socket, &mut answer), Ok(0), "the connection goes on");
+    }
+    assert_eq!(node.status().clients, []);
+}
+
+#[test]
+fn requests_that_may_not_be_are_refused_with_a_reason() {
+    let node = Node::new();
+    let wire = node.connect();
+    assert!(refusal(wire.ask(&hello(VERSION + 1), None)).contains("version"));
+    assert!(refusal(wire.ask(&attach("gpu"), None)).contains("hello"));
+    let wire = node.greeted();
+    assert!(refusal(wire.ask(&hello(VERSION), None)).contains("already"));
+    assert!(refusal(wire.ask(&attach("gpu"), None)).contains("missing"));
+    let file: File = tempfile::tempfile().expect("a file");
+    assert!(refusal(wire.ask(&attach("gpu"), Some(file.as_fd()))).contains("truncate"));
+    let page = SharedPage::create().expect("a page");
+    for name in [String::new(), "x".repeat(129)] {
+        assert!(refusal(wire.ask(&attach(&name), Some(page.as_fd()))).contains("1 to 128"));
+    }
+    let priority = Request::Set { pid: 1, priority: Some(256), share: None, active: None };
+    assert!(refusal(wire.ask(&priority, None)).contains("priority"));
+    let share = Request::Set { pid: 1, priority: None, share: Some(101), active: None };
+    assert!(refusal(wire.ask(&share, None)).contains("percent"));
+    assert!(wire.ask(&attach("gpu"), Some(page.as_fd())).is_ok());
+}
+
+#[test]
+fn pages_are_bounded_and_names_have_no_control_characters() {
+    let node = Node::new();
+    let wire = node.greeted();
+    let attached = (0..100).take_while(|_| {
+        let page = SharedPage::create().expect("a page");
+        wire.ask(&attach("gpu"), Some(page.as_fd())).is_ok()
+    });
+    assert_eq!(attached.count(), 64);
+    let status = node.status();
+    assert_eq!(status.clients.len(), 1);
+    assert_eq!(status.clients[0].name, "hostile[2J");
+}
+
+#[test]
+fn clients_that_never_read_or_leave_at_once_harm_no_other() {
+    let node = Node::new();
+    let silent: Vec<_> = (0..200).map(|_| node.connect()).collect();
+    for wire in &silent {
+        // The answers fill its buffer at some time, and then the connection ends.
+        for _ in 0..50 {
+            if wire.send(&Request::Status, None).is_err() {
+                break;
+            }
+        }
+    }
+    for _ in 0..500 {
+        drop(node.connect());
+    }
+    assert_eq!(node.status().clients, []);
+    drop(silent);
+}
+
+#[test]
+fn a_page_that_says_anything_misleads_about_its_own_process_alone() {
+    let node = Node::new();
+    let liar = node.greeted();
+    let page = SharedPage::create().expect("a page");
+    (0..16).for_each(|at| page.header(at).store(u32::MAX, Ordering::SeqCst));
+    liar.ask(&attach("gpu"), Some(page.as_fd())).expect("attached");
+    let honest = Link::open(node.socket.clone(), "honest", 5, None).expect("a link");
+    let unit = honest.unit("gpu".to_owned());
+    let own = xsched_hal_stream::PageSource::page(&*unit).expect("a page");
+    unit.note(true);
+    node.until("the urgent process does not run", |status| {
+        let state = |name: &str| {
+            status.clients.iter().find(|client| client.name == name).map(|c| c.state.clone())
+        };
+        state("honest").as_deref() == Some("running")
+            && state("hostile[2J").as_deref() == Some("held")
+    });
+    assert_eq!(own.word(1).load(Ordering::SeqCst), 0);
+    assert_ne!(page.word(1).load(Ordering::SeqCst), 0);
+    unit.note(false);
+    node.until("the hold does not end", |_| page.word(1).load(Ordering::SeqCst) == 0);
+}
+
+#[test]
+fn a_process_changes_its_own_hints() {
+    let node = Node::new();
+    let link = Link::open(node.socket.clone(), "one", 5, None).expect("a link");
+    let other = node.greeted();
+    link.set_hints(-7, Some(30));
+    let status = node.status();
+    let of = |name: &str| {
+        let found = status.clients.iter().find(|client| client.name == name);
+        found.map(|client| (client.priority, client.share))
+    };
+    assert_eq!(of("one"), Some((-7, Some(30))));
+    assert_eq!(of("hostile[2J"), Some((0, None)));
+    let wrong = Request::Hints { priority: 300, share: None };
+    assert!(refusal(other.ask(&wrong, None)).contains("priority"));
+}
+
+#[test]
+fn a_process_that_leaves_holds_no_other() {
+    let node = Node::new();
+    let batch = Link::open(node.socket.clone(), "batch", -5, None).expect("a link");
+    let held = batch.unit("gpu".to_owned());
+    let page = xsched_hal_stream::PageSource::page(&*held).expect("a page");
+    held.note(true);
+    let urgent = node.greeted();
+    let other = SharedPage::create().expect("a page");
+    other.header(2).store(1, Ordering::SeqCst);
+    urgent.ask(&attach("gpu"), Some(other.as_fd())).expect("attached");
+    let is_closed = || page.word(63).load(Ordering::SeqCst) != 0;
+    node.until("it is not held", |_| is_closed());
+    drop(urgent);
+    node.until("the hold does not end", |_| !is_closed());
+}
+
+#[test]
+fn a_daemon_that_ends_opens_all_gates_and_a_second_one_is_refused() {
+    let mut node = Node::new();
+    let second = Daemon::start(&settings(&node.socket));
+    assert!(matches!(second, Err(DaemonError::Running(_))), "{second:?}");
+    let wire = node.greeted();
+    let page = SharedPage::create().expect("a page");
+    wire.ask(&attach("gpu"), Some(page.as_fd())).expect("attached");
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    wire.ask(&Request::Hold { pid }, None).expect("held");
+    assert_ne!(page.word(1).load(Ordering::SeqCst), 0);
+    drop(node.daemon.take());
+    assert_eq!(page.word(1).load(Ordering::SeqCst), 0);
+    assert!(!node.socket.exists());
+}

@@ -1,0 +1,27 @@
+//! What the processes of a node and its scheduler, `xschedd`, say to each other, and the processes'
+//! half of it.
+//!
+//! A process connects to a Unix socket ([`socket_path`]) and says what it is ([`Request::Hello`]).
+//! For each of its GPUs it hands over pages of gate words ([`Request::Attach`]). From then on the
+//! daemon holds the process by closing all its gates, which needs no help of it. The process says
+//! in the page's header whether it has work ([`Load`]), and wakes the daemon by an eventfd.
+//!
+//! The process is never stuck with a daemon that is gone: the end of the socket opens its gates at
+//! once, and a daemon that is silent loses its holds after [`LEASE`].
+
+mod link;
+mod load;
+#[cfg(all(test, loom))]
+mod models;
+mod wire;
+
+pub use link::{Link, Unit, socket_path};
+pub use load::{Load, is_loaded, set_unwanted, set_wanted};
+pub use wire::{
+    Answer, ClientStatus, MESSAGE_MAX, NodeError, Request, Status, VERSION, Wire, holder,
+};
+
+use std::time::Duration;
+
+/// A daemon that is silent for longer loses its holds. It renews them every quarter of this.
+pub const LEASE: Duration = Duration::from_millis(100);

@@ -1,0 +1,225 @@
+//! A process's connection with the daemon.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use xsched_hal_stream::{PageSource, SharedPage};
+
+use crate::load::Load;
+use crate::wire::{Answer, NodeError, Request, VERSION, Wire, holder};
+
+/// For how long an answer of the daemon is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long after the end of a connection, or a try, the next one is made.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Where the daemon listens: what `XSCHED_SOCKET` says, or else `xsched/socket` below
+/// `$XDG_RUNTIME_DIR` if that is there, or else `/run/xsched/socket`.
+#[must_use]
+pub fn socket_path() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(path) = set("XSCHED_SOCKET") {
+        return path.into();
+    }
+    let of_user = set("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("xsched/socket"));
+    of_user.filter(|path| path.exists()).unwrap_or_else(|| "/run/xsched/socket".into())
+}
+
+/// A process's connection with the daemon, which a thread of its own watches. When the daemon
+/// leaves, all gates open, and the process connects again once there is a daemon.
+#[derive(Debug)]
+pub struct Link {
+    path: PathBuf,
+    name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    priority: i32,
+    share: Option<u8>,
+    /// `None` while there is no daemon.
+    wire: Option<Arc<Wire>>,
+    /// Wakes the daemon; that of the connection before while there is none.
+    doorbell: Arc<OwnedFd>,
+    pages: Vec<(String, Arc<SharedPage>)>,
+    units: Vec<Weak<Unit>>,
+}
+
+impl Link {
+    /// Connects this process with a daemon, now or once there is one.
+    ///
+    /// # Errors
+    /// If the system gives no thread or file descriptor.
+    pub fn open(
+        path: PathBuf,
+        name: &str,
+        priority: i32,
+        share: Option<u8>,
+    ) -> Result<Arc<Self>, NodeError> {
+        let name: String = name.chars().take(64).collect();
+        let hello = Request::Hello { version: VERSION, name: name.clone(), priority, share };
+        let (wire, doorbell) = match greet(&path, &hello) {
+            Ok((wire, doorbell)) => (Some(wire), doorbell),
+            Err(error) => {
+                let at = path.display();
+                tracing::warn!(
+                    "no scheduler of the node at {at}: {error}; this process connects later"
+                );
+                (None, Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+            }
+        };
+        let (pages, units) = (Vec::new(), Vec::new());
+        let state = State { priority, share, wire, doorbell, pages, units };
+        let link = Arc::new(Self { path, name, state: Mutex::new(state) });
+        let watched = Arc::downgrade(&link);
+        thread::Builder::new().name("xsched-link".to_owned()).spawn(move || watch(&watched))?;
+        Ok(link)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The unit of a GPU, which the daemon knows by this text.
+    #[must_use]
+    pub fn unit(self: &Arc<Self>, device: String) -> Arc<Unit> {
+        let unit = Arc::new(Unit { link: Arc::clone(self), device, load: Mutex::default() });
+        self.state().units.push(Arc::downgrade(&unit));
+        unit
+    }
+
+    /// Says what this process wants from now on: its priority, −256 to 255, and its share of each
+    /// GPU in percent, if it has one. Without a daemon, the next one is told.
+    pub fn set_hints(&self, priority: i32, share: Option<u8>) {
+        let mut state = self.state();
+        if (state.priority, state.share) == (priority, share) {
+            return;
+        }
+        (state.priority, state.share) = (priority, share);
+        let asked = state.wire.as_ref().map(|w| w.ask(&Request::Hints { priority, share }, None));
+        if let Some(Err(error)) = asked {
+            tracing::warn!(%error, "the scheduler of the node did not take a hint");
+        }
+    }
+
+    /// Ends the holds of a daemon that has left.
+    fn let_go(&self) {
+        let mut state = self.state();
+        state.wire = None;
+        state.pages.iter().for_each(|(_, page)| page.release_all(holder()));
+    }
+
+    /// Connects again, and tells the daemon everything.
+    fn connect_again(&self) -> Result<Arc<Wire>, NodeError> {
+        let mut state = self.state();
+        let State { priority, share, .. } = *state;
+        let hello = Request::Hello { version: VERSION, name: self.name.clone(), priority, share };
+        let (wire, doorbell) = greet(&self.path, &hello)?;
+        for (device, page) in &state.pages {
+            attach(&wire, device, page)?;
+        }
+        state.wire = Some(Arc::clone(&wire));
+        state.doorbell = Arc::clone(&doorbell);
+        let units: Vec<_> = state.units.iter().filter_map(Weak::upgrade).collect();
+        drop(state);
+        units.iter().for_each(|unit| unit.replace_doorbell(&doorbell));
+        Ok(wire)
+    }
+}
+
+fn greet(path: &std::path::Path, hello: &Request) -> Result<(Arc<Wire>, Arc<OwnedFd>), NodeError> {
+    let wire = Wire::connect(path, PATIENCE)?;
+    match wire.ask(hello, None)? {
+        (Answer::Welcome { version: VERSION }, Some(doorbell)) => {
+            Ok((Arc::new(wire), Arc::new(doorbell)))
+        }
+        _ => Err(NodeError::Unexpected),
+    }
+}
+
+fn attach(wire: &Wire, device: &str, page: &SharedPage) -> Result<(), NodeError> {
+    let request = Request::Attach { device: device.to_owned() };
+    wire.ask(&request, Some(page.as_fd())).map(drop)
+}
+
+/// Waits for the end of the connection, again and again, until the link has gone.
+fn watch(link: &Weak<Link>) {
+    let mut was_told = false;
+    while let Some(here) = link.upgrade() {
+        let Some(wire) = here.state().wire.clone() else {
+            drop(here);
+            thread::sleep(AGAIN);
+            let Some(here) = link.upgrade() else { return };
+            if here.connect_again().is_ok() {
+                tracing::info!("the scheduler of the node is back");
+                was_told = false;
+            }
+            continue;
+        };
+        drop(here);
+        // The daemon says nothing unless it is asked: only an end has the socket be ready.
+        let mut fds = [PollFd::from_borrowed_fd(wire.as_fd(), PollFlags::RDHUP)];
+        let time = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+        if poll(&mut fds, Some(&time)).is_ok_and(|ready| ready > 0)
+            && let Some(here) = link.upgrade()
+        {
+            here.let_go();
+            if !std::mem::replace(&mut was_told, true) {
+                tracing::warn!("the scheduler of the node has left; this process runs unscheduled");
+            }
+        }
+    }
+}
+
+/// This process on one GPU.
+#[derive(Debug)]
+pub struct Unit {
+    link: Arc<Link>,
+    device: String,
+    /// Counts in the first page.
+    load: Mutex<Option<Arc<Load>>>,
+}
+
+impl Unit {
+    fn load(&self) -> MutexGuard<'_, Option<Arc<Load>>> {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A queue got work, or has none any more.
+    pub fn note(&self, busy: bool) {
+        if let Some(load) = &*self.load() {
+            load.note(busy);
+        }
+    }
+
+    fn replace_doorbell(&self, doorbell: &Arc<OwnedFd>) {
+        if let Some(load) = &mut *self.load() {
+            *load = Arc::new(load.with_doorbell(Arc::clone(doorbell)));
+        }
+    }
+}
+
+impl PageSource for Unit {
+    fn page(&self) -> io::Result<Arc<SharedPage>> {
+        let page = Arc::new(SharedPage::create()?);
+        let mut state = self.link.state();
+        if let Some(wire) = &state.wire {
+            let attached = attach(wire, &self.device, &page);
+            if let Err(error) = attached {
+                tracing::warn!(%error, "the scheduler of the node did not take a page");
+            }
+        }
+        // Also without a daemon: the next one gets it.
+        state.pages.push((self.device.clone(), Arc::clone(&page)));
+        let doorbell = Arc::clone(&state.doorbell);
+        drop(state);
+        self.load().get_or_insert_with(|| Arc::new(Load::new(Arc::clone(&page), doorbell)));
+        Ok(page)
+    }
+}

@@ -1,0 +1,123 @@
+//! Whether a process has work on a GPU, as the daemon reads it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[cfg(loom)]
+use loom::sync::atomic::fence;
+#[cfg(not(loom))]
+use std::sync::atomic::fence;
+
+use xsched_hal_stream::SharedPage;
+
+/// Where the header of a page says how many queues of the process have work.
+const LOAD: usize = 2;
+/// Where it says whether the daemon wants to be woken.
+const WANTED: usize = 3;
+
+/// Counts the queues of a process that have work on a GPU, and wakes the daemon when that begins or
+/// ends.
+#[derive(Debug)]
+pub struct Load {
+    page: Arc<SharedPage>,
+    doorbell: Arc<OwnedFd>,
+}
+
+impl Load {
+    /// The count in the first page of a unit.
+    #[must_use]
+    pub const fn new(page: Arc<SharedPage>, doorbell: Arc<OwnedFd>) -> Self {
+        Self { page, doorbell }
+    }
+
+    /// The same count, which wakes another daemon.
+    #[must_use]
+    pub fn with_doorbell(&self, doorbell: Arc<OwnedFd>) -> Self {
+        Self { page: Arc::clone(&self.page), doorbell }
+    }
+
+    /// A queue got work (`busy`), or has none any more. Never blocks.
+    pub fn note(&self, busy: bool) {
+        if counted(self.page.header(LOAD), self.page.header(WANTED), busy) {
+            // It is full only if the daemon has not read for long, and then it will look.
+            let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+/// A number in a page. In models it is one of loom's.
+pub(crate) trait Number {
+    /// Adds to it, wrapping around, and answers what it was.
+    fn add(&self, by: u32) -> u32;
+    fn get(&self) -> u32;
+    fn put(&self, value: u32);
+}
+
+macro_rules! number {
+    ($kind:ty) => {
+        impl Number for $kind {
+            fn add(&self, by: u32) -> u32 {
+                self.fetch_add(by, Ordering::SeqCst)
+            }
+            fn get(&self) -> u32 {
+                self.load(Ordering::SeqCst)
+            }
+            fn put(&self, value: u32) {
+                self.store(value, Ordering::SeqCst);
+            }
+        }
+    };
+}
+
+number!(AtomicU32);
+#[cfg(all(test, loom))]
+number!(loom::sync::atomic::AtomicU32);
+
+/// Counts, and says whether the daemon is to be woken.
+pub(crate) fn counted(load: &impl Number, wanted: &impl Number, busy: bool) -> bool {
+    let before = load.add(if busy { 1 } else { u32::MAX });
+    // One of the two sees what the other has written.
+    fence(Ordering::SeqCst);
+    before == u32::from(!busy) && wanted.get() != 0
+}
+
+/// Says that the daemon wants to be woken, and whether there is work by now, for which it may not
+/// have been.
+pub(crate) fn want(load: &impl Number, wanted: &impl Number) -> bool {
+    wanted.put(1);
+    // One of the two sees what the other has written.
+    fence(Ordering::SeqCst);
+    load.get() != 0
+}
+
+/// For the daemon: whether the process says that it has work.
+#[must_use]
+pub fn is_loaded(page: &SharedPage) -> bool {
+    page.header(LOAD).get() != 0
+}
+
+/// For the daemon: says that it wants to be woken, and answers [`is_loaded`].
+pub fn set_wanted(page: &SharedPage) -> bool {
+    want(page.header(LOAD), page.header(WANTED))
+}
+
+/// For the daemon: says that it need not be woken.
+pub fn set_unwanted(page: &SharedPage) {
+    page.header(WANTED).put(0);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_the_last_queue_wake_a_daemon_that_wants_it() {
+        let (load, wanted) = (AtomicU32::new(0), AtomicU32::new(1));
+        let rung: Vec<_> =
+            [true, true, false, false, true].map(|busy| counted(&load, &wanted, busy)).into();
+        assert_eq!(rung, [true, false, false, true, true]);
+        wanted.store(0, Ordering::Relaxed);
+        assert!(!counted(&load, &wanted, false));
+    }
+}

@@ -1,0 +1,279 @@
+//! Messages, and the socket that carries them.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    connect, recvmsg, sendmsg, socket_with, sockopt,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use xsched_hal_stream::Holder;
+
+/// The version of these messages. A daemon and a process of different versions refuse each other.
+pub const VERSION: u32 = 1;
+/// The longest message, in bytes.
+pub const MESSAGE_MAX: usize = 65_536;
+/// The most file descriptors that come with a message.
+const FDS_MAX: usize = 2;
+
+/// The daemon, as gates know it.
+///
+/// # Panics
+/// Never: the number is in range.
+#[must_use]
+pub const fn holder() -> Holder {
+    match Holder::new(1) {
+        Some(holder) => holder,
+        None => unreachable!(),
+    }
+}
+
+/// What a process asks of the daemon. All but [`Request::Hello`] come after that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// The first message of a process that wants to be scheduled, or of a tool.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// What the process calls itself; its first 64 characters count.
+        name: String,
+        /// The priority that it wants, −255 to 255.
+        priority: i32,
+        /// The share of each GPU that it wants, in percent, 0 to 100.
+        share: Option<u8>,
+    },
+    /// A page of gate words, whose file descriptor comes with the message.
+    Attach {
+        /// The GPU: what tells it from others of the node, the same in every process.
+        device: String,
+    },
+    /// Changes what the asker said of itself.
+    Hints {
+        /// Its priority, −256 to 255.
+        priority: i32,
+        /// Its share of each GPU in percent, 0 to 100, if it has one.
+        share: Option<u8>,
+    },
+    /// Who runs and who is held.
+    Status,
+    /// Puts another policy in charge. For administrators.
+    Policy {
+        /// Its name.
+        name: String,
+    },
+    /// Changes what is known of a process: one's own, or for administrators any.
+    Set {
+        /// The process.
+        pid: i32,
+        /// Its priority, −255 to 255, if that is to change.
+        priority: Option<i32>,
+        /// Its share in percent, 0 to 100, if that is to change.
+        share: Option<u8>,
+        /// Whether it has the active window, for the policy `awf`, if that is to change.
+        active: Option<bool>,
+    },
+    /// Holds a process until it is released: one's own, or for administrators any.
+    Hold {
+        /// The process.
+        pid: i32,
+    },
+    /// Ends [`Request::Hold`].
+    Release {
+        /// The process.
+        pid: i32,
+    },
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// The process is known. The eventfd that wakes the daemon comes with the message.
+    Welcome {
+        /// [`VERSION`].
+        version: u32,
+    },
+    /// Done.
+    Done,
+    /// Not done.
+    Refused {
+        /// Why, and what to do.
+        why: String,
+    },
+    /// Who runs and who is held.
+    Status(Status),
+}
+
+/// Who runs and who is held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of this value's layout.
+    pub schema: u32,
+    /// The policy in charge.
+    pub policy: String,
+    /// The processes that the asker may see, each once for each of its GPUs.
+    pub clients: Vec<ClientStatus>,
+}
+
+/// A process on one GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientStatus {
+    /// Its process number, as the daemon sees it; 0 where the daemon cannot.
+    pub pid: i32,
+    /// Its user.
+    pub uid: u32,
+    /// What it calls itself.
+    pub name: String,
+    /// The GPU; empty if it has none yet.
+    pub device: String,
+    /// `idle`, `running` or `held`.
+    pub state: String,
+    /// For how long that has been so, in milliseconds.
+    pub since_ms: u64,
+    /// Its priority.
+    pub priority: i32,
+    /// Its share in percent, if it has one.
+    pub share: Option<u8>,
+    /// For how long it has had work and was not held, in milliseconds. Where several processes had
+    /// the GPU at a time, each has its part of that time.
+    pub device_ms: u64,
+    /// How often it was held.
+    pub holds: u64,
+    /// It is held by hand.
+    pub held_by_hand: bool,
+}
+
+/// What goes wrong between a process and the daemon.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The socket.
+    #[error("the socket: {0}; is xschedd running?")]
+    Socket(#[from] io::Error),
+    /// A message that makes no sense.
+    #[error("a message that makes no sense: {0}; are both of the same version?")]
+    Message(#[from] serde_json::Error),
+    /// A message that is too long.
+    #[error("a message of more than {MESSAGE_MAX} bytes")]
+    TooLong,
+    /// The other side has left.
+    #[error("the other side has closed the connection")]
+    Closed,
+    /// The daemon has refused something.
+    #[error("the daemon refuses: {0}")]
+    Refused(String),
+    /// The daemon has answered something else.
+    #[error("the daemon gave an answer that does not belong to the question")]
+    Unexpected,
+}
+
+impl From<rustix::io::Errno> for NodeError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::Socket(errno.into())
+    }
+}
+
+/// A connection that carries messages.
+#[derive(Debug)]
+pub struct Wire(OwnedFd);
+
+impl Wire {
+    /// A connection that was accepted.
+    #[must_use]
+    pub const fn new(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+
+    /// Connects to the daemon at a path. Answers are waited for at most as long as `patience`.
+    ///
+    /// # Errors
+    /// [`NodeError::Socket`].
+    pub fn connect(path: &Path, patience: Duration) -> Result<Self, NodeError> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        for timeout in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
+            sockopt::set_socket_timeout(&socket, timeout, Some(patience))?;
+        }
+        connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(Self(socket))
+    }
+
+    /// Sends a message, with a file descriptor if there is one.
+    ///
+    /// # Errors
+    /// [`NodeError::TooLong`], [`NodeError::Message`] and [`NodeError::Socket`]; the latter as well
+    /// if the other side does not read.
+    pub fn send(
+        &self,
+        message: &impl Serialize,
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<(), NodeError> {
+        let text = serde_json::to_vec(message)?;
+        if text.len() > MESSAGE_MAX {
+            return Err(NodeError::TooLong);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds: Vec<_> = fd.into_iter().collect();
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(&fds));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, flags)?;
+        Ok(())
+    }
+
+    /// The next message, and the file descriptors that came with it.
+    ///
+    /// # Errors
+    /// [`NodeError::Closed`], [`NodeError::TooLong`], [`NodeError::Message`] and
+    /// [`NodeError::Socket`].
+    pub fn receive<M: DeserializeOwned>(&self) -> Result<(M, Vec<OwnedFd>), NodeError> {
+        let mut text = vec![0; MESSAGE_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let got = recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, flags)?;
+        let fds = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        let fds: Vec<_> = fds.flatten().collect();
+        if got.bytes == 0 {
+            return Err(NodeError::Closed);
+        }
+        if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return Err(NodeError::TooLong);
+        }
+        Ok((serde_json::from_slice(&text[..got.bytes])?, fds))
+    }
+
+    /// Sends a request and waits for the answer.
+    ///
+    /// # Errors
+    /// [`NodeError::Refused`], and as [`Wire::send`] and [`Wire::receive`].
+    pub fn ask(
+        &self,
+        request: &Request,
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<(Answer, Option<OwnedFd>), NodeError> {
+        self.send(request, fd)?;
+        match self.receive()? {
+            (Answer::Refused { why }, _) => Err(NodeError::Refused(why)),
+            (answer, fds) => Ok((answer, fds.into_iter().next())),
+        }
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
