@@ -29,6 +29,8 @@ pub(crate) struct Env {
     /// Threads of each device that launch for submitters that go from one XQueue to another, 0 to
     /// 64, if not as by default.
     pub(crate) launcher_threads: Option<u8>,
+    /// The scheduler of the node holds this process as a whole.
+    pub(crate) global: bool,
     /// Calls are refused that the C++ XSched takes though it cannot do what they say.
     pub(crate) strict: bool,
     /// How much is logged.
@@ -72,8 +74,12 @@ pub(crate) struct AutoQueue {
     pub(crate) laxity_us: Option<i64>,
 }
 
-const SCHEDULERS: [(&str, XSchedulerType); 2] =
-    [("APP", XSchedulerType::kSchedulerAppManaged), ("LCL", XSchedulerType::kSchedulerLocal)];
+/// With the node's scheduler, the process's own has its streams run by their priorities.
+const SCHEDULERS: [(&str, XSchedulerType); 3] = [
+    ("APP", XSchedulerType::kSchedulerAppManaged),
+    ("LCL", XSchedulerType::kSchedulerLocal),
+    ("GLB", XSchedulerType::kSchedulerLocal),
+];
 
 const SWITCH: [(&str, bool); 2] = [("ON", true), ("OFF", false)];
 
@@ -155,6 +161,8 @@ impl Env {
         let launcher_thread = reader.one_of("XSCHED_LAUNCHER_THREAD", &SWITCH).unwrap_or(false);
         let launcher_threads = reader.number("XSCHED_LAUNCHER_THREADS", 0, 64);
         let strict = reader.one_of("XSCHED_STRICT", &SWITCH).unwrap_or(false);
+        let global =
+            reader.text("XSCHED_SCHEDULER").is_some_and(|text| text.eq_ignore_ascii_case("GLB"));
         let auto = AutoQueue::read(&mut reader);
         for name in SUSPEND_FLAGS {
             if reader.one_of(name, &SWITCH) == Some(true) {
@@ -171,6 +179,7 @@ impl Env {
             gate_spacing_us,
             launcher_thread,
             launcher_threads,
+            global,
             strict,
             log,
         };
@@ -184,6 +193,7 @@ impl Env {
     pub(crate) fn tells_apart(&self) -> bool {
         self.auto.as_ref().is_some_and(|auto| {
             auto.one_by_one
+                || self.global
                 || auto.priority == Some(PRIORITY_NO_EXECUTE)
                 || auto.deadline_us.is_some()
                 || auto.laxity_us.is_some()
@@ -194,13 +204,7 @@ impl Env {
 }
 
 fn scheduler(reader: &mut Reader<'_>) -> Option<XSchedulerType> {
-    let name = "XSCHED_SCHEDULER";
-    if reader.text(name).is_some_and(|text| text.eq_ignore_ascii_case("GLB")) {
-        let why = "is `GLB` and is ignored; the daemon does not exist yet; it can be APP, LCL";
-        reader.complaints.push(format!("{name} {why}"));
-        return None;
-    }
-    reader.one_of(name, &SCHEDULERS)
+    reader.one_of("XSCHED_SCHEDULER", &SCHEDULERS)
 }
 
 impl AutoQueue {
@@ -292,7 +296,7 @@ mod tests {
     fn what_makes_no_sense_is_named_once_with_what_can_be() {
         let set = [
             ("XSCHED_POLICY", "GBL"),
-            ("XSCHED_SCHEDULER", "GLB"),
+            ("XSCHED_SCHEDULER", "GLOB"),
             ("XLOG_LEVEL", "loud"),
             ("XSCHED_AUTO_XQUEUE", "yes"),
             ("XSCHED_AUTO_XQUEUE_LEVEL", "4"),
@@ -317,6 +321,7 @@ mod tests {
             |name, value| read(&[("XSCHED_AUTO_XQUEUE", "ON"), (name, value)]).0.tells_apart();
         for (name, value) in [
             ("XSCHED_AUTO_XQUEUE_UNIT", "Process"),
+            ("XSCHED_SCHEDULER", "LCL"),
             ("XSCHED_AUTO_XQUEUE_PRIORITY", "7"),
             ("XSCHED_AUTO_XQUEUE_UTILIZATION", "30"),
             ("XSCHED_AUTO_XQUEUE_LEVEL", "2"),

@@ -72,9 +72,10 @@ const fn scheduler_of(number: i32) -> XSchedulerType {
 /// Puts a scheduler and its policy in charge, and returns when its first decisions are carried out.
 /// `kSchedulerAppManaged` takes no policy. As with the C++ XSched, `kSchedulerGlobal` with a policy
 /// is `kSchedulerLocal` with it. Without one, and under `XSCHED_STRICT` always, the answer is
-/// `kXSchedErrorNotSupported`, because there is no daemon yet. As with the C++ XSched,
-/// `kSchedulerLocal` without a policy is `kSchedulerAppManaged`, unless a local scheduler is in
-/// charge: then it is `kXSchedErrorInvalidValue`.
+/// `kXSchedErrorNotSupported`, because a process joins the global scheduler, `xschedd`, at its
+/// start, by `XSCHED_SCHEDULER=GLB`. If it has, `kSchedulerGlobal` changes nothing. As with the C++
+/// XSched, `kSchedulerLocal` without a policy is `kSchedulerAppManaged`, unless a local scheduler
+/// is in charge: then it is `kXSchedErrorInvalidValue`.
 // SAFETY: the name is the C API's.
 #[unsafe(no_mangle)]
 pub extern "C" fn XHintSetScheduler(
@@ -207,6 +208,8 @@ fn rank(range: &Range, leniency: &Leniency, priority: Priority, nearest: Priorit
 fn hint(xq: XQueueHandle, change: impl FnOnce(&mut Hints, &Leniency) -> Answer) -> XResult {
     answer(|| {
         let process = process();
-        process.queue(xq)?.hint(|hints| change(hints, &process.leniency))
+        process.queue(xq)?.hint(|hints| change(hints, &process.leniency))?;
+        process.tell_node();
+        Ok(())
     })
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use xsched::{Runtime, RuntimeConfig};
 use xsched_core::hint::PolicyHint;
+use xsched_node::Link;
 use xsched_policies::any::Any;
 use xsched_policies::fcfs::Fcfs;
 
@@ -165,9 +166,44 @@ impl Process {
             let mut config = config.with_devices(DEVICES_MAX);
             config.launcher_threads = self.env.launcher_threads.unwrap_or(config.launcher_threads);
             let policy = policy_of(self.env.scheduler, || Ok(self.env.policy.clone()))?;
-            Ok(Runtime::with_config(policy, config)?)
+            let runtime = Runtime::with_config(policy, config)?;
+            self.connect();
+            Ok(runtime)
         };
         self.runtime.get_or_init(start).as_ref().map_err(Clone::clone)
+    }
+
+    /// Connects with the scheduler of the node, if the environment asks for it. Without a daemon
+    /// this process runs by itself until there is one, which is said.
+    fn connect(&self) {
+        if !self.env.global {
+            return;
+        }
+        let auto = self.env.auto.as_ref();
+        let priority = auto.and_then(|auto| auto.priority).unwrap_or(0);
+        let share = auto.and_then(|auto| auto.utilization);
+        let share = share.and_then(|share| u8::try_from(share).ok());
+        let path = xsched_node::socket_path();
+        match Link::open(path, &program(), priority, share) {
+            Ok(link) => {
+                // Nothing was set before: this is called once.
+                let _ = self.hip.link.set(Arc::clone(&link));
+                let _ = self.cuda.link.set(link);
+            }
+            Err(error) => {
+                tracing::warn!("this process cannot be scheduled with others: {error}");
+            }
+        }
+    }
+
+    /// Tells the scheduler of the node what the program's hints come to: the process has the
+    /// highest priority and the largest share of its XQueues.
+    pub(crate) fn tell_node(&self) {
+        let Some(link) = self.cuda.link.get() else { return };
+        let hints: Vec<_> = self.queues.try_all().iter().map(|queue| queue.hints()).collect();
+        let priority = hints.iter().map(|hints| hints.priority).max().unwrap_or_default();
+        let share = hints.iter().filter_map(|hints| hints.utilization).max();
+        link.set_hints(priority.get().into(), share);
     }
 
     fn settings(&self) -> MutexGuard<'_, Settings> {
@@ -180,6 +216,10 @@ impl Process {
         scheduler: XSchedulerType,
         policy: XPolicyTypeValue,
     ) -> Answer {
+        if scheduler == XSchedulerType::kSchedulerGlobal && self.cuda.link.get().is_some() {
+            // It has been from the start, and its policy is not a program's to choose.
+            return Ok(());
+        }
         let settings = *self.settings();
         let present = settings.scheduler.unwrap_or(self.env.scheduler);
         let (scheduler, policy) = self.chosen(present, scheduler, policy)?;
@@ -259,6 +299,12 @@ impl Process {
     }
 }
 
+/// What the program is called.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// The policy that does what a scheduler is to do.
 fn policy_of(scheduler: XSchedulerType, policy: impl FnOnce() -> Answer<Any>) -> Answer<Any> {
     match scheduler {
@@ -266,7 +312,8 @@ fn policy_of(scheduler: XSchedulerType, policy: impl FnOnce() -> Answer<Any>) ->
         XSchedulerType::kSchedulerAppManaged => Ok(Any::Fcfs(Fcfs)),
         XSchedulerType::kSchedulerLocal => policy(),
         XSchedulerType::kSchedulerGlobal => Err(Refusal::not_supported(
-            "the global scheduler is a daemon that does not exist yet; use kSchedulerLocal",
+            "a process joins the daemon xschedd at its start, and not later: set XSCHED_SCHEDULER=GLB, \
+             or start it by `xsched run`; or use kSchedulerLocal",
         )),
         _ => Err(Refusal::invalid("there is no such scheduler; see XSchedulerType")),
     }

@@ -343,6 +343,11 @@ impl Queue {
         Ok(())
     }
 
+    /// What the policy knows about it.
+    pub(crate) fn hints(&self) -> Hints {
+        *lock(&self.hints)
+    }
+
     /// Its priority, as it was set last.
     pub(crate) fn priority(&self) -> Priority {
         lock(&self.hints).priority

@@ -166,7 +166,8 @@ pub enum XSchedulerType {
     kSchedulerAppManaged = 1,
     /// A policy in this process.
     kSchedulerLocal = 2,
-    /// A daemon for all processes, which does not exist yet; with a policy, `kSchedulerLocal`.
+    /// The daemon `xschedd`, for all processes, which a process joins at its start; with a policy,
+    /// `kSchedulerLocal`.
     kSchedulerGlobal = 3,
     /// One past the last.
     kSchedulerMax = 4,

@@ -35,6 +35,14 @@ pub(crate) enum Command {
     #[command(after_help = policies())]
     Demo(DemoArgs),
     Run(LaunchArgs),
+    /// List the processes that the scheduler of this node, xschedd, knows: who runs, who is held.
+    ///
+    /// Users see their own processes, administrators all.
+    #[command(after_help = EXIT_CODES)]
+    Ps(PsArgs),
+    /// Tell the scheduler of this node, xschedd, what to do.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Ctl(Control),
     /// List the devices that can be scheduled, with their levels.
     Devices(DevicesArgs),
     /// Say what would be scheduled on this machine, what would go past, and why.
@@ -59,6 +67,60 @@ pub(crate) enum Command {
     /// Write manual pages: one for each command.
     #[command(after_help = EXIT_CODES)]
     Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Write JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Control {
+    /// Put another policy in charge. For administrators.
+    #[command(after_help = policies())]
+    Policy(PolicyArgs),
+    /// Change the priority or the share of a process.
+    #[command(after_help = EXIT_CODES)]
+    Set(SetArgs),
+    /// Hold a process until it is released.
+    #[command(after_help = EXIT_CODES)]
+    Hold(PidArgs),
+    /// Let a process go that was held by hand.
+    #[command(after_help = EXIT_CODES)]
+    Release(PidArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    /// The policy.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub(crate) pid: i32,
+    /// Its priority, −256 to 255.
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = value_parser!(i32).range(-256..=255), required_unless_present_any = ["share", "active"])]
+    pub(crate) priority: Option<i32>,
+    /// Its share of each GPU, in percent.
+    #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
+    pub(crate) share: Option<u8>,
+    /// Whether it has the active window, for the policy `awf`.
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) active: Option<bool>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PidArgs {
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub(crate) pid: i32,
 }
 
 /// The exit codes of the doctor.

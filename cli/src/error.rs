@@ -1,11 +1,13 @@
 //! Why a command cannot be carried out.
 
 use std::io;
+use std::path::PathBuf;
 
 use thiserror::Error;
 use xsched_lab::CommandError;
 use xsched_lab::paper::PaperError;
 use xsched_launch::LaunchError;
+use xsched_node::NodeError;
 use xsched_sim::replay::ReplayError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
@@ -26,6 +28,8 @@ pub(crate) enum CliError {
     Paper(#[from] PaperError),
     #[error(transparent)]
     Svg(#[from] SvgError),
+    #[error("the scheduler of the node, at {}: {source}", path.display())]
+    Node { path: PathBuf, source: NodeError },
     #[error("cannot read {place}: {source}")]
     Read { place: String, source: io::Error },
     #[error("{place}: {source}")]

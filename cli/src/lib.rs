@@ -10,6 +10,7 @@ mod error;
 mod launch;
 mod lv3;
 mod manual;
+mod node;
 mod paper;
 mod replay;
 mod run;
@@ -97,6 +98,8 @@ fn execute(command: &Command) -> Result<u8, CliError> {
         Command::Devices(args) => devices::execute(args),
         Command::Demo(args) => demo::execute(args),
         Command::Run(args) => launch::execute(args),
+        Command::Ps(args) => node::ps(args),
+        Command::Ctl(command) => node::control(command),
         Command::Sim(Sim::Run(args)) => run::execute(args),
         Command::Sim(Sim::Compare(args)) => compare::execute(args),
         Command::Sim(Sim::Paper(args)) => paper::execute(args),

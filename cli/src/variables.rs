@@ -38,10 +38,17 @@ pub const C_API: &str = "capi/src/env.rs";
 pub const VARIABLES: &[Variable] = &[
     var(
         "XSCHED_SCHEDULER",
-        "APP, LCL",
+        "APP, LCL, GLB",
         "APP",
-        "The program schedules, or a local scheduler.",
+        "The program schedules, or a local scheduler; with GLB that of the node holds the process.",
         C_API,
+    ),
+    var(
+        "XSCHED_SOCKET",
+        "path",
+        "/run/xsched/socket",
+        "Where xschedd listens; by default below `$XDG_RUNTIME_DIR` if there is a socket.",
+        "node/src/link.rs",
     ),
     var("XSCHED_POLICY", POLICY, "hpf", "The policy; setting it means LCL.", C_API),
     var(

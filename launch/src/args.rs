@@ -41,8 +41,9 @@ pub struct Messages {
 /// Run a CUDA program that knows nothing of XQueues, each of its streams scheduled.
 ///
 /// This process becomes the program, with the interposer in front of CUDA's driver: every stream
-/// gets an XQueue at its first launch. Streams compete by their own priorities unless one is given
-/// here. Programs without CUDA run as they are.
+/// gets an XQueue at its first launch. Where `xschedd` runs, the program competes with other
+/// processes as a whole, by its class, priority or share; otherwise its streams compete with each
+/// other, by their own priorities unless one is given here. Programs without CUDA run as they are.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Exit codes: 2 if the program cannot be run, and else the program's.")]
 pub struct LaunchArgs {
@@ -75,11 +76,17 @@ pub struct LaunchArgs {
 }
 
 impl LaunchArgs {
-    /// What the program's environment says of its XQueues. A policy is set unless the environment
-    /// says already who decides.
-    pub(crate) fn settings(&self, is_decided: bool) -> Vec<(&'static str, String)> {
+    /// What the program's environment says of its XQueues. Unless the environment says already who
+    /// decides, that is the scheduler of the node, if there is one, or else a policy.
+    pub(crate) fn settings(
+        &self,
+        is_decided: bool,
+        has_node: impl FnOnce() -> bool,
+    ) -> Vec<(&'static str, String)> {
         let mut settings = vec![("XSCHED_AUTO_XQUEUE", "ON".to_owned())];
-        if !is_decided {
+        if !is_decided && has_node() {
+            settings.push(("XSCHED_SCHEDULER", "GLB".to_owned()));
+        } else if !is_decided {
             let policy = if self.share.is_some() { "up" } else { "hpf" };
             settings.push(("XSCHED_POLICY", policy.to_owned()));
         }

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -96,8 +97,15 @@ impl LaunchArgs {
         let (program, arguments) = self.program.split_first().ok_or(LaunchError::NoProgram)?;
         let mut variables = vec![interposers.preload(environment(interposers::PRELOAD))?];
         let is_set = |name| environment(name).is_some();
-        let settings = self.settings(is_set("XSCHED_SCHEDULER") || is_set("XSCHED_POLICY"));
+        let settings =
+            self.settings(is_set("XSCHED_SCHEDULER") || is_set("XSCHED_POLICY"), has_node);
         variables.extend(settings.into_iter().map(|(name, value)| (name, value.into())));
         Ok(Launch { program: program.clone(), arguments: arguments.to_vec(), variables })
     }
+}
+
+/// Whether a scheduler of the node listens.
+fn has_node() -> bool {
+    let path = xsched_node::socket_path();
+    path.exists() && xsched_node::Wire::connect(&path, Duration::from_secs(1)).is_ok()
 }

@@ -310,7 +310,8 @@ typedef enum {
    */
   kSchedulerLocal = 2,
   /**
-   * A daemon for all processes, which does not exist yet; with a policy, `kSchedulerLocal`.
+   * The daemon `xschedd`, for all processes, which a process joins at its start; with a policy,
+   * `kSchedulerLocal`.
    */
   kSchedulerGlobal = 3,
   /**

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::ffi::{OsStr, c_int, c_void};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves};
@@ -16,6 +16,7 @@ use xsched_hal_stream::{
     Gates, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
     StreamSubmit,
 };
+use xsched_node::{LEASE, Link};
 
 use super::{Hardware, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
@@ -73,11 +74,22 @@ impl<A: StreamApi> Clone for Pair<A> {
 }
 
 impl<A: StreamApi> Pair<A> {
-    fn open(runtime: &Runtime, api: Result<A, A::Error>) -> Answer<Self> {
+    fn open(runtime: &Runtime, api: Result<A, A::Error>, link: Option<&Arc<Link>>) -> Answer<Self> {
         let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
-        let below = StreamDevice::new(api, StreamDeviceConfig::default());
+        let unit = link.map(|link| link.unit(api.about().pci.clone()));
+        let below = match &unit {
+            Some(unit) => {
+                let mut config = StreamDeviceConfig::default();
+                config.hold_lease = LEASE;
+                StreamDevice::in_unit(api, config, Arc::clone(unit) as _)
+            }
+            None => StreamDevice::new(api, StreamDeviceConfig::default()),
+        };
         let below = below.map_err(|error| Refusal::hardware(error.to_string()))?;
         let device = runtime.device(Wrapped(Gpu(below.api().name(), PhantomData)))?;
+        if let Some(unit) = unit {
+            device.watch_load(move |busy| unit.note(busy));
+        }
         Ok(Self { below, device })
     }
 
@@ -114,6 +126,8 @@ impl<A: StreamApi> Pair<A> {
 #[derive(Debug)]
 pub(crate) struct HipDevices {
     known: Mutex<HipKnown>,
+    /// The connection with the scheduler of the node, which is set before the first device is used.
+    pub(crate) link: OnceLock<Arc<Link>>,
     /// Predicted work between two gates of a stream, if not as by default; see the environment.
     spacing_us: Option<u32>,
 }
@@ -127,7 +141,7 @@ struct HipKnown {
 impl HipDevices {
     /// None. Their streams have this much predicted work between two gates.
     pub(crate) fn new(spacing_us: Option<u32>) -> Self {
-        Self { known: Mutex::default(), spacing_us }
+        Self { known: Mutex::default(), link: OnceLock::new(), spacing_us }
     }
 
     /// A hardware queue on a stream.
@@ -164,7 +178,8 @@ impl HipDevices {
             Some((_, pair)) => pair.clone(),
             None => {
                 let config = HipConfig { device: ordinal, ..HipConfig::default() };
-                let pair = Pair::open(runtime, HipApi::with_library(library, config))?;
+                let api = HipApi::with_library(library, config);
+                let pair = Pair::open(runtime, api, self.link.get())?;
                 known.all.push((ordinal, pair.clone()));
                 pair
             }
@@ -258,6 +273,8 @@ pub(crate) struct CudaDevices {
     /// The program's graphs.
     pub(crate) graphs: Graphs,
     all: Mutex<Vec<CudaContext>>,
+    /// As that of [`HipDevices`].
+    pub(crate) link: OnceLock<Arc<Link>>,
     /// Predicted work between two gates of a stream, if not as by default; see the environment.
     spacing_us: Option<u32>,
 }
@@ -273,7 +290,7 @@ struct CudaContext {
 impl CudaDevices {
     /// None. Their streams have this much predicted work between two gates.
     pub(crate) fn new(spacing_us: Option<u32>) -> Self {
-        Self { graphs: Graphs::default(), all: Mutex::default(), spacing_us }
+        Self { graphs: Graphs::default(), all: Mutex::default(), link: OnceLock::new(), spacing_us }
     }
 
     /// A hardware queue on a stream. One of a context other than a primary one can have one only if
@@ -374,7 +391,7 @@ impl CudaDevices {
         };
         let pair = match all.iter().find(|known| known.ordinal == ordinal) {
             Some(beside) => beside.pair.in_context(api)?,
-            None => Pair::open(runtime, api)?,
+            None => Pair::open(runtime, api, self.link.get())?,
         };
         all.push(CudaContext { context, ordinal, pair: pair.clone() });
         Ok(pair)
@@ -444,16 +461,18 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
                 stream.on_stream(self.stream)
             }
         };
-        let mut stream =
-            stream.level_max(level.min(Level::Deactivate)).spacing(self.spacing.clone());
+        // The scheduler of the node holds the process by its gates, whatever level it has itself.
+        let in_unit = self.pair.below.is_in_unit();
+        let gated = if in_unit { Level::Deactivate } else { level.min(Level::Deactivate) };
+        let mut stream = stream.level_max(gated).spacing(self.spacing.clone());
         // Known before, so that graphs can have it in gates of their own.
-        let word = if level > Level::Block { self.pair.below.gate_word().ok() } else { None };
+        let word = if gated > Level::Block { self.pair.below.gate_word().ok() } else { None };
         if let Some(word) = &word {
             stream = stream.with_gate(word);
         }
         let hardware = (self.pair.below.clone(), stream);
         let xq = self.pair.device.queue(config, (hardware, Arc::clone(side)))?;
-        let word = word.filter(|_| xq.caps().level > Level::Block);
+        let word = word.filter(|_| in_unit || xq.caps().level > Level::Block);
         *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
         Ok(xq)
     }
@@ -488,7 +507,7 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         match self.pair.below.no_gate() {
             Some(why) => why.to_string(),
             None if self.pair.below.level() > Level::Block => {
-                "others may wait for the stream; with XLOG_LEVEL=WARN the log says why".to_owned()
+                "others may wait for the stream; with XLOG_LEVEL=INFO the log says why".to_owned()
             }
             None => "it has no gates".to_owned(),
         }
@@ -509,8 +528,12 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
     }
 
     fn end_gates(&self) -> bool {
-        let word = self.word.lock().unwrap_or_else(PoisonError::into_inner).take();
-        word.inspect(GateWord::stay_open).is_some()
+        let mut word = self.word.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.pair.below.is_in_unit() {
+            // The node's scheduler goes on to hold all streams together.
+            return word.as_ref().inspect(|word| word.stay_open()).is_some();
+        }
+        word.take().inspect(GateWord::stay_open).is_some()
     }
 }
 

@@ -127,7 +127,7 @@ fn a_value_that_makes_no_sense_is_reported_once() {
         ok(XQueueWaitAll(xq));
         ok(XQueueDestroy(xq));
     }
-    let set = [("XSCHED_POLICY", "GBL"), ("XSCHED_SCHEDULER", "GLB"), ("XLOG_LEVEL", "LOUD")];
+    let set = [("XSCHED_POLICY", "GBL"), ("XSCHED_SCHEDULER", "GLOB"), ("XLOG_LEVEL", "LOUD")];
     let name = "scheduler::a_value_that_makes_no_sense_is_reported_once";
     let Some(text) = alone_with(name, &set, body) else { return };
     for (name, value) in set {

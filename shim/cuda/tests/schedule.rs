@@ -157,7 +157,9 @@ fn a_held_queue_holds_a_launch() {
 
 #[test]
 fn why_streams_are_not_at_level_2_is_said_once() {
-    let output = says(scheduled("short_lived").env("XSCHED_AUTO_XQUEUE_LEVEL", "2"));
+    let output = says(
+        scheduled("short_lived").env("XSCHED_AUTO_XQUEUE_LEVEL", "2").env("XLOG_LEVEL", "INFO"),
+    );
     let said = String::from_utf8_lossy(&output.stderr);
     for why in ["it is the legacy default stream", "the legacy default stream waits for it"] {
         assert_eq!(said.matches(why).count(), 1, "{said}");

@@ -154,7 +154,6 @@ static void beside(void) {
   CHECK(all_are(at, 1) && all_are(beside_words, 3000));
 }
 
-// Streams that end with work in them.
 // Captures a stream, and another that joins it and is joined, where each has had work before.
 static void joined(void) {
   int (*record)(handle, handle) = find("hipEventRecord");

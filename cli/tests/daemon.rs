@@ -1,0 +1,375 @@
+//! `xsched run` with `xschedd`: processes on the emulated driver that are held as a whole.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use xsched_daemon::{Daemon, Settings};
+use xsched_node::Status;
+use xsched_policies::Any;
+
+/// A program that fills memory again and again, writes how often into the file that it is told,
+/// and ends when that file is gone, or when what it has filled is not what it filled last. Every
+/// tenth time it waits for the device.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int); int cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long *, unsigned long); int cuCtxSynchronize(void);
+int cuMemsetD32Async(unsigned long, unsigned, unsigned long, void *);
+int cuMemcpyDtoH_v2(void *, unsigned long, unsigned long);
+int main(int count, char **arguments) {
+  void *context; unsigned long memory; unsigned done = 0;
+  if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 1;
+  if (cuMemAlloc_v2(&memory, 4096)) return 2;
+  while (count < 2 || !access(arguments[1], F_OK)) {
+    for (int i = 0; i < 10; ++i)
+      if (cuMemsetD32Async(memory, done++, 1024, 0)) return 3;
+    if (cuCtxSynchronize()) return 4;
+    unsigned last = 0;
+    if (cuMemcpyDtoH_v2(&last, memory + 4092, 4) || last != done - 1) return 5;
+    if (count < 2 && done >= 200) return 0;
+    usleep(500);
+    FILE *file = count < 2 ? NULL : fopen(arguments[1], "r+");
+    if (file) { fprintf(file, "%u\n", done); fclose(file); }
+  }
+  return 0;
+}
+"#;
+
+struct Node {
+    folder: tempfile::TempDir,
+    driver: PathBuf,
+    daemon: Option<Daemon>,
+}
+
+/// Where the daemon is to listen that this test runs as a process of its own.
+const OWN: &str = "XSCHED_TEST_DAEMON";
+
+/// A daemon in a process of its own.
+struct Own(Child);
+
+impl Own {
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, signal).expect("it is there");
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What [`Node::start_apart`] starts; nothing otherwise.
+#[test]
+fn a_daemon_in_a_process_of_its_own() {
+    let Some(socket) = std::env::var_os(OWN) else { return };
+    let policy = "hpf".parse::<Any>().expect("a policy");
+    let settings = Settings { socket: socket.into(), policy, is_open: false };
+    let _daemon = Daemon::start(&settings).expect("a daemon");
+    loop {
+        thread::park();
+    }
+}
+
+impl Node {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let driver = xsched_cuda_emulated::place(folder.path()).expect("the emulated driver");
+        let source = folder.path().join("p.c");
+        fs::write(&source, PROGRAM).expect("a file");
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let mut compile = Command::new(compiler);
+        compile.arg(&source).arg(&driver).arg("-o").arg(folder.path().join("program"));
+        assert!(compile.status().expect("a C compiler").success());
+        let mut node = Self { folder, driver, daemon: None };
+        node.start();
+        node
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    fn start(&mut self) {
+        let policy = "hpf".parse::<Any>().expect("a policy");
+        let settings = Settings { socket: self.socket(), policy, is_open: false };
+        self.daemon = Some(Daemon::start(&settings).expect("a daemon"));
+    }
+
+    /// Starts a daemon in a process of its own, and waits until it answers.
+    fn start_apart(&self) -> Own {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "a_daemon_in_a_process_of_its_own"]).env(OWN, self.socket());
+        let own = Own(command.stdout(Stdio::null()).spawn().expect("a process"));
+        self.until("no daemon", |node| node.tell(&["ps"]).status.success());
+        own
+    }
+
+    fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !done(self) {
+            assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn xsched(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+        for variable in ["LD_PRELOAD", "XSCHED_POLICY", "XSCHED_SCHEDULER"] {
+            command.env_remove(variable);
+        }
+        command.args(arguments).env("XSCHED_SOCKET", self.socket());
+        command.env("XSCHED_CUDA_DRIVER", &self.driver);
+        command
+    }
+
+    fn tell(&self, arguments: &[&str]) -> Output {
+        self.xsched(arguments).output().expect("it runs")
+    }
+
+    fn status(&self) -> Status {
+        let output = self.tell(&["ps", "--json"]);
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// A program in the background that counts into a file of this name.
+    fn background(&self, name: &str, options: &[&str]) -> Background {
+        let counter = self.folder.path().join(name);
+        fs::write(&counter, "0\n").expect("a file");
+        let mut command = self.xsched(&["run"]);
+        command.args(options).arg("--").arg(self.folder.path().join("program")).arg(&counter);
+        let child = command.stderr(Stdio::piped()).spawn().expect("it runs");
+        Background { child: Some(child), counter }
+    }
+}
+
+struct Background {
+    child: Option<Child>,
+    counter: PathBuf,
+}
+
+impl Background {
+    fn pid(&self) -> i32 {
+        self.child.as_ref().map_or(0, |child| child.id() as i32)
+    }
+
+    fn count(&self) -> u64 {
+        count(&self.counter)
+    }
+
+    /// Whether it counts on.
+    fn goes_on(&self) -> bool {
+        let (before, start) = (self.count(), Instant::now());
+        while start.elapsed() < Duration::from_secs(20) {
+            if self.count() > before + 20 {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        false
+    }
+
+    /// Whether it stands still, once what was launched has run.
+    fn stands_still(&self) -> bool {
+        thread::sleep(Duration::from_millis(50));
+        let before = self.count();
+        thread::sleep(Duration::from_millis(150));
+        self.count() == before
+    }
+
+    /// Ends it, and answers what it said.
+    fn end(mut self) -> String {
+        fs::remove_file(&self.counter).expect("the file");
+        let child = self.child.take().expect("a program");
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn count(path: &Path) -> u64 {
+    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_process_is_held_and_let_go_by_hand() {
+    let node = Node::new();
+    let background = node.background("count", &["--class", "batch"]);
+    assert!(background.goes_on());
+    let pid = background.pid().to_string();
+    let output = node.tell(&["ctl", "hold", &pid]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(background.stands_still());
+    let status = node.status();
+    assert_eq!(status.clients.len(), 1);
+    let client = &status.clients[0];
+    assert_eq!((client.pid, &*client.state, client.priority), (background.pid(), "held", -100));
+    assert!(client.held_by_hand);
+    assert!(node.tell(&["ctl", "release", &pid]).status.success());
+    assert!(background.goes_on());
+    assert_eq!(background.end(), "");
+}
+
+#[test]
+fn a_more_urgent_process_has_the_gpu() {
+    let node = Node::new();
+    let batch = node.background("batch", &["--class", "batch"]);
+    assert!(batch.goes_on());
+    let other = node.background("other", &["--priority", "5"]);
+    assert!(other.goes_on());
+    let held =
+        || node.status().clients.iter().any(|client| client.holds > 0 && client.priority < 0);
+    assert!((0..100).any(|_| held()), "{:?}", node.status());
+    // The other one pauses, so both go on.
+    assert!(batch.goes_on() && other.goes_on());
+    assert_eq!((batch.end(), other.end()), (String::new(), String::new()));
+}
+
+#[test]
+fn a_daemon_that_leaves_lets_everything_run_and_one_that_comes_back_is_told() {
+    let mut node = Node::new();
+    let background = node.background("count", &[]);
+    assert!(background.goes_on());
+    let pid = background.pid().to_string();
+    assert!(node.tell(&["ctl", "hold", &pid]).status.success());
+    assert!(background.stands_still());
+    node.daemon = None;
+    assert!(background.goes_on());
+    node.start();
+    let start = Instant::now();
+    while !node.tell(&["ctl", "hold", &pid]).status.success() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not connect again");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(background.stands_still());
+    assert!(node.tell(&["ctl", "release", &pid]).status.success());
+    assert!(background.goes_on());
+    let said = background.end();
+    assert_eq!(said.matches("the scheduler of the node has left").count(), 1, "{said}");
+}
+
+#[test]
+fn without_a_daemon_a_program_runs_by_itself() {
+    let mut node = Node::new();
+    node.daemon = None;
+    let mut command = node.xsched(&["run", "--"]);
+    let output = command.arg(node.folder.path().join("program")).output().expect("it runs");
+    assert_eq!((output.status.code(), output.stderr.is_empty()), (Some(0), true), "{output:?}");
+    let output = node.tell(&["ps"]);
+    assert_eq!(output.status.code(), Some(2));
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(why.contains("is xschedd running?"), "{why}");
+}
+
+#[test]
+fn a_program_that_is_there_before_the_daemon_is_connected_later() {
+    let mut node = Node::new();
+    node.daemon = None;
+    let counter = node.folder.path().join("count");
+    fs::write(&counter, "0\n").expect("a file");
+    let mut command = node.xsched(&["run", "--"]);
+    command.arg(node.folder.path().join("program")).arg(&counter).env("XSCHED_SCHEDULER", "GLB");
+    let child = Some(command.stderr(Stdio::piped()).spawn().expect("it runs"));
+    let background = Background { child, counter };
+    assert!(background.goes_on());
+    node.start();
+    node.until("it does not connect", |node| !node.status().clients.is_empty());
+    let pid = background.pid().to_string();
+    assert!(node.tell(&["ctl", "hold", &pid]).status.success());
+    assert!(background.stands_still());
+    assert!(node.tell(&["ctl", "release", &pid]).status.success());
+    let said = background.end();
+    assert_eq!(said.matches("this process connects later").count(), 1, "{said}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let node = Node::new();
+    for (arguments, part) in [
+        (&["ctl", "hold", "1"][..], "no process 1 is connected"),
+        (&["ctl", "policy", "none"], "unknown policy"),
+        (&["ctl", "set", "1", "--priority", "5"], "no process 1 is connected"),
+    ] {
+        let output = node.tell(arguments);
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{why}");
+        assert!(why.contains(part), "{why}");
+    }
+    assert!(node.tell(&["ctl", "policy", "wfq"]).status.success());
+    assert_eq!(node.status().policy, "wfq");
+}
+
+/// How often it kills; with `XSCHED_KILLS` more often, which takes about a second for two.
+fn kills() -> u64 {
+    std::env::var("XSCHED_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(6)
+}
+
+#[test]
+fn kills_at_any_moment_hold_no_process_and_lose_no_work() {
+    let mut node = Node::new();
+    node.daemon = None;
+    let mut daemon = node.start_apart();
+    let batch = node.background("batch", &["--class", "batch"]);
+    let mut urgent = Some(node.background("urgent", &["--class", "interactive"]));
+    // A different moment each time, the same ones in each run.
+    let moment = |kill: u64| Duration::from_micros(kill.wrapping_mul(0x9e37_79b9) % 60_000);
+    for kill in 0..kills() {
+        let connected = |node: &Node| node.status().clients.len() == 2;
+        node.until("both connect", connected);
+        thread::sleep(moment(kill));
+        if kill % 3 < 2 {
+            daemon.signal(rustix::process::Signal::KILL);
+        }
+        if kill % 3 > 0 {
+            drop(urgent.take());
+        }
+        assert!(batch.goes_on(), "after {kill} kills");
+        if kill % 3 < 2 {
+            drop(daemon);
+            daemon = node.start_apart();
+        }
+        if kill % 3 > 0 {
+            let name = format!("urgent-{kill}");
+            urgent = Some(node.background(&name, &["--class", "interactive"]));
+        }
+        assert!(urgent.as_ref().is_some_and(Background::goes_on), "after {kill} kills");
+    }
+    batch.end();
+    urgent.expect("one at a time").end();
+    drop(daemon);
+}
+
+#[test]
+fn a_daemon_that_is_stopped_loses_its_holds_and_takes_them_again() {
+    let mut node = Node::new();
+    node.daemon = None;
+    let daemon = node.start_apart();
+    let background = node.background("count", &[]);
+    assert!(background.goes_on());
+    let pid = background.pid().to_string();
+    assert!(node.tell(&["ctl", "hold", &pid]).status.success());
+    assert!(background.stands_still());
+    daemon.signal(rustix::process::Signal::STOP);
+    assert!(background.goes_on(), "it is held past the lease");
+    daemon.signal(rustix::process::Signal::CONT);
+    let still = (0..20).any(|_| background.stands_still());
+    assert!(still, "a daemon that goes on does not hold it");
+    assert!(node.tell(&["ctl", "release", &pid]).status.success());
+    assert!(background.goes_on());
+    background.end();
+}
