@@ -22,7 +22,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-SHARED = {"common.py", "cupti.py", "hip_examples.py", "run.py"}
+SHARED = {"beside.py", "common.py", "cupti.py", "hip_examples.py", "run.py", "shares.py"}
 
 
 def arguments():

@@ -1,0 +1,214 @@
+"""Requests in one process beside endless work in another: plain, and under the node's scheduler.
+
+    python beside.py --xsched target/release/xsched --xschedd target/release/xschedd
+                     [--seconds 12] [--modes graph,eager] [--beside train,gemm,infer] [--out FILE]
+
+A request is a BERT-base of 384 tokens every 20 ms, eager or as a CUDA graph. Beside it runs the
+training of BERT-large, a GEMM of 8192³ again and again, or inference in batches of 64. Both are
+started by `xsched run`, the one with `--class interactive`, the other with `--class batch`, and
+know nothing of it. Prints the P50 and P99 of requests alone, beside plainly, and beside with the
+scheduler, each over the P50 and the P99 alone, and the background's rate over its rate alone.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve()
+EVERY_NS = 20_000_000
+
+
+def urgent(mode, seconds):
+    import common
+
+    torch = common.torch_of()
+    model, tokens = common.bert(torch)
+    with torch.inference_mode():
+        if mode == "graph":
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    model(tokens)
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                model(tokens)
+            request = graph.replay
+        else:
+            def request():
+                model(tokens)
+        for _ in range(20):
+            request()
+            torch.cuda.synchronize()
+        print("ready", flush=True)
+        sys.stdin.readline()
+        taken, end = [], time.perf_counter_ns() + int(seconds * 1e9)
+        while (begin := time.perf_counter_ns()) < end:
+            request()
+            torch.cuda.synchronize()
+            now = time.perf_counter_ns()
+            taken.append((now - begin) / 1e6)
+            time.sleep(max(0, begin + EVERY_NS - now) / 1e9)
+    print(json.dumps(taken), flush=True)
+
+
+def background(kind):
+    import common
+
+    torch = common.torch_of()
+    if kind == "gemm":
+        torch.backends.cuda.matmul.allow_tf32 = True
+        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        out = torch.empty_like(a)
+
+        def step():
+            torch.mm(a, a, out=out)
+    elif kind == "infer":
+        model, _ = common.bert(torch)
+        model, tokens = model.bfloat16(), torch.randint(0, 30000, (64, 384), device="cuda")
+
+        def step():
+            with torch.inference_mode():
+                model(tokens)
+    else:
+        model, _ = common.bert(torch, "large")
+        model.train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+        tokens = torch.randint(0, 30000, (8, 384), device="cuda")
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = model(tokens).last_hidden_state.float().square().mean()
+            loss.backward()
+            optimizer.step()
+    done, ends = 0, []
+    counter = os.open(os.environ["BESIDE_COUNT"], os.O_WRONLY)
+    for _ in range(5):
+        step()
+    torch.cuda.synchronize()
+    print("ready", flush=True)
+    # Steps that have run are counted, four at most are on their way.
+    while True:
+        step()
+        event = torch.cuda.Event()
+        event.record()
+        ends.append(event)
+        if len(ends) > 4:
+            ends.pop(0).synchronize()
+            done += 1
+            os.pwrite(counter, f"{done:12}".encode(), 0)
+
+
+class Role:
+    """A process with a role, once it says that it is ready."""
+
+    def __init__(self, way, role, *arguments, **variables):
+        command = [*way, sys.executable, str(HERE), "--role", role, *map(str, arguments)]
+        self.program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env={**os.environ, **variables}, cwd=HERE.parent)
+        said = self.program.stdout.readline()
+        if said != "ready\n":
+            raise SystemExit(f"{role} did not begin: {said!r}")
+
+    def end(self):
+        self.program.kill()
+        self.program.wait()
+
+
+def rank(values, part):
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
+
+
+def count(path):
+    return int(path.read_text().strip() or 0)
+
+
+def requests(way, mode, seconds):
+    """A function that makes requests for that long and answers how long each took, in ms."""
+    role = Role(way, "urgent", mode, seconds)
+
+    def measure():
+        output, _ = role.program.communicate("go\n")
+        return json.loads(output.splitlines()[-1])
+    return measure
+
+
+def rate(path, seconds):
+    before, begin = count(path), time.perf_counter()
+    time.sleep(seconds)
+    return (count(path) - before) / (time.perf_counter() - begin)
+
+
+def main(given):
+    rows, urgent_way, batch_way = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        counter, socket = pathlib.Path(folder) / "count", f"{folder}/socket"
+        variables = {"BESIDE_COUNT": str(counter)}
+        alone = {mode: requests([], mode, given.seconds)() for mode in given.modes.split(",")}
+        for name, samples in alone.items():
+            print(f"alone {name}: {rank(samples, .5):.2f} {rank(samples, .99):.2f}", flush=True)
+        rates = {}
+        for way in ("plain", "xsched"):
+            daemon = None
+            if way == "xsched":
+                os.environ["XSCHED_SOCKET"] = socket
+                daemon = subprocess.Popen([given.xschedd, "--user", "--socket", socket])
+                time.sleep(0.5)
+                run = [given.xsched, "run", "--class"]
+                urgent_way, batch_way = [*run, "interactive", "--"], [*run, "batch", "--"]
+            for kind in given.beside.split(","):
+                counter.write_text("0")
+                other = Role(batch_way, "background", kind, **variables)
+                if way == "plain":
+                    rates[kind] = rate(counter, 3)
+                for mode, before in alone.items():
+                    measure = requests(urgent_way, mode, given.seconds)
+                    first, begin = count(counter), time.perf_counter()
+                    samples = measure()
+                    kept = (count(counter) - first) / (time.perf_counter() - begin) / rates[kind]
+                    row = {"beside": kind, "mode": mode, "way": way, "samples": len(samples),
+                           "p50_ms": rank(samples, .5), "p99_ms": rank(samples, .99),
+                           "p50_over_alone": rank(samples, .5) / rank(before, .5),
+                           "p99_over_alone": rank(samples, .99) / rank(before, .99),
+                           "background_kept": kept}
+                    row = {key: round(value, 3) if isinstance(value, float) else value
+                           for key, value in row.items()}
+                    rows.append(row)
+                    print(row, flush=True)
+                    if daemon and given.show:
+                        print(subprocess.run([given.xsched, "ps"], capture_output=True,
+                                             text=True).stdout, flush=True)
+                other.end()
+            if daemon:
+                daemon.terminate()
+                daemon.wait()
+    if given.out:
+        document = {"alone_ms": alone, "background_per_s": rates, "rows": rows}
+        pathlib.Path(given.out).write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--role"]:
+        if sys.argv[2] == "urgent":
+            urgent(sys.argv[3], float(sys.argv[4]))
+        else:
+            background(sys.argv[3])
+        sys.exit()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--xsched", required=True)
+    parser.add_argument("--xschedd", required=True)
+    parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--modes", default="graph,eager")
+    parser.add_argument("--beside", default="train,gemm,infer")
+    parser.add_argument("--show", action="store_true", help="what `xsched ps` says after each row")
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    arguments.xsched, arguments.xschedd = map(os.path.abspath, (arguments.xsched, arguments.xschedd))
+    main(arguments)
