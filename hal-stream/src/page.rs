@@ -204,6 +204,9 @@ impl Drop for SharedPage {
 pub struct Holder(u8);
 
 impl Holder {
+    /// The holder with the number 1.
+    pub const FIRST: Self = Self(1);
+
     /// The holder with this number. `None` unless it is 1 to 31.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
