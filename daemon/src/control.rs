@@ -11,10 +11,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nix::sys::socket::{getsockopt, sockopt};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
-    sockopt,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use xsched_core::hint::Priority;
@@ -22,8 +22,7 @@ use xsched_hal_stream::SharedPage;
 use xsched_node::{Answer, NodeError, Request, VERSION, Wire};
 use xsched_policies::Any;
 
-use crate::scheduler::{Change, Driver, Op, Waker, hints, new_eventfd};
-use crate::unit::Client;
+use crate::scheduler::{Change, Client, Driver, Op, Waker, hints, new_eventfd};
 
 /// Processes that may be connected, and of one user.
 const CLIENTS_MAX: usize = 4_096;
@@ -197,8 +196,9 @@ impl Control {
         else {
             return;
         };
-        let Ok(credentials) = sockopt::socket_peercred(&socket) else { return };
-        let (pid, uid) = (credentials.pid.as_raw_nonzero().get(), credentials.uid.as_raw());
+        // A process that this one cannot see has the number 0.
+        let Ok(credentials) = getsockopt(&socket, sockopt::PeerCredentials) else { return };
+        let (pid, uid) = (credentials.pid(), credentials.uid());
         let of_user = self.peers.values().filter(|peer| peer.uid == uid).count();
         let wire = Wire::new(socket);
         if self.peers.len() >= CLIENTS_MAX || of_user >= CLIENTS_OF_USER_MAX {
@@ -209,7 +209,7 @@ impl Control {
         let id = self.next;
         let data = EventData::new_u64(id);
         if epoll::add(&self.epoll, &wire, data, EventFlags::IN | EventFlags::RDHUP).is_ok() {
-            let process = self.watch_process(id, credentials.pid);
+            let process = Pid::from_raw(pid).and_then(|pid| self.watch_process(id, pid));
             self.peers.insert(id, Peer { wire, pid, uid, process, is_known: false });
             self.next += 1;
         }
@@ -333,7 +333,7 @@ impl Control {
         peer.is_known = true;
         let name = name.chars().filter(|c| !c.is_control()).take(64).collect();
         let hints = hints(priority, share);
-        let client = Client { pid: peer.pid, uid: peer.uid, name, hints, by_hand: false, doorbell };
+        let client = Client::new(peer.pid, peer.uid, name, hints, doorbell);
         self.send(Op::Join(id, client));
         Ok((Answer::Welcome { version: VERSION }, Some(for_client)))
     }
@@ -366,12 +366,6 @@ impl Control {
         let (answer, answered) = channel();
         self.send(op(answer));
         answered.recv_timeout(PATIENCE).map_err(|_| "the scheduler does not answer".to_owned())
-    }
-}
-
-impl Change {
-    fn of_hold(hold: bool) -> Self {
-        Self { hold: Some(hold), ..Self::default() }
     }
 }
 

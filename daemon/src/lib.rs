@@ -1,13 +1,12 @@
 //! `xschedd`: schedules the processes of a node that share GPUs.
 //!
 //! Two threads. The one of [`control`] accepts connections, reads their messages and answers them.
-//! The one of [`scheduler`] runs the scheduler machine of `xsched-core` with a policy, where each
+//! The one of `scheduler` runs the scheduler machine of `xsched-core` with a policy, where each
 //! process on a GPU is a queue, and opens and closes processes' gates. What a process writes into
-//! its pages is read as a count that is zero or not, so it misleads the daemon about itself alone.
+//! its pages is read as a count that is zero or not, and as the device time that it has used, which
+//! is believed within bounds; so it misleads the daemon about itself alone.
 
 pub mod control;
-mod device;
-pub mod scheduler;
-mod unit;
+mod scheduler;
 
 pub use control::{Daemon, DaemonError, Settings};

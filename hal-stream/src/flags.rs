@@ -19,8 +19,9 @@ const PAGE: usize = 4_096;
 pub(crate) struct FlagWord {
     host: NonNull<AtomicU32>,
     pub(crate) device: u64,
-    /// Another process holds it together with all other gates of this process.
-    of_unit: bool,
+    /// Another process holds it together with all other gates of this process: so many bytes before
+    /// it is the page's header, which has the heartbeat of all its words.
+    in_unit: Option<u16>,
 }
 
 // SAFETY: it points to flag memory, which is touched by atomic operations only, and which is never
@@ -32,7 +33,7 @@ unsafe impl Sync for FlagWord {}
 impl FlagWord {
     /// The first word of flag memory.
     pub(crate) const fn first(memory: FlagMemory) -> Self {
-        Self { host: memory.host, device: memory.device, of_unit: false }
+        Self { host: memory.host, device: memory.device, in_unit: None }
     }
 
     /// Whether the device holds what waits for it.
@@ -43,12 +44,14 @@ impl FlagWord {
     /// What changes with each hold of the unit, and whether it is held; `None` if it is of none.
     pub(crate) fn unit_stamp(&self) -> Option<(u32, bool)> {
         let held = self.atomic().load(Ordering::Relaxed) & !OWN != 0;
-        self.of_unit.then(|| (self.beat().load(Ordering::Relaxed), held))
+        self.in_unit.map(|_| (self.beat().load(Ordering::Relaxed), held))
     }
 
     fn beat(&self) -> &AtomicU32 {
-        // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only.
-        unsafe { self.host.add(HEARTBEAT).as_ref() }
+        let before = usize::from(self.in_unit.unwrap_or(0));
+        // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only. A word
+        // of a unit is so many bytes behind the begin of its memory.
+        unsafe { self.host.byte_sub(before).add(HEARTBEAT).as_ref() }
     }
 
     fn atomic(&self) -> &AtomicU32 {
@@ -67,7 +70,7 @@ impl Word for FlagWord {
     }
 
     fn is_of_unit(&self) -> bool {
-        self.of_unit
+        self.in_unit.is_some()
     }
 
     fn foreign_heartbeat(&self) -> Option<u32> {
@@ -85,9 +88,11 @@ fn words(page: &FlagMemory) -> usize {
 
 /// A word of a page, which has that many.
 fn word_at(page: &FlagMemory, at: usize, of_unit: bool) -> FlagWord {
+    let offset = at * STRIDE;
     // SAFETY: within the page: the first word, or at * STRIDE + STRIDE ≤ bytes.
-    let host = unsafe { page.host.byte_add(at * STRIDE) };
-    FlagWord { host, device: page.device + (at * STRIDE) as u64, of_unit }
+    let host = unsafe { page.host.byte_add(offset) };
+    let in_unit = of_unit.then_some(offset as u16);
+    FlagWord { host, device: page.device + offset as u64, in_unit }
 }
 
 /// All flag memory of a device. Words are given back when the stream has got past them; the memory
@@ -144,7 +149,7 @@ impl Flags {
     /// Takes a word back from one of its users, on whose behalf nothing waits for it any more.
     pub(crate) fn give_back(&mut self, word: FlagWord) {
         let Some(at) = self.shared.iter().position(|(at, _)| *at == word.device) else {
-            let list = if word.of_unit { &mut self.units } else { &mut self.free };
+            let list = if word.is_of_unit() { &mut self.units } else { &mut self.free };
             list.push(word);
             return;
         };

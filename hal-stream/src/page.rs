@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -127,10 +127,20 @@ impl SharedPage {
     }
 
     /// A number of the first word's cache line, where a page of a [`PageSource`] has no gate. `at`
-    /// counts from 0, modulo 16.
+    /// counts from 0, modulo 16. Number 1 is the heartbeat of the holders.
     #[must_use]
     pub fn header(&self, at: usize) -> &AtomicU32 {
         self.part(0, at % (STRIDE / size_of::<u32>()))
+    }
+
+    /// Two numbers of the header as one: [`SharedPage::header`] of twice `at`, and the next. `at`
+    /// counts from 0, modulo 8.
+    #[must_use]
+    pub fn wide_header(&self, at: usize) -> &AtomicU64 {
+        let at = at % (STRIDE / size_of::<u64>()) * size_of::<u64>();
+        // SAFETY: as for `part`, and at a multiple of 8 bytes. Whoever reads one of the two numbers
+        // alone does so with an atomic operation as well.
+        unsafe { self.at.byte_add(at).cast().as_ref() }
     }
 
     /// Ends all holds of this holder: those of words 1 and up.
@@ -138,14 +148,18 @@ impl SharedPage {
         (1..SHARED_WORDS).for_each(|word| self.release(word, holder));
     }
 
-    /// Closes all gates for a holder, of words 1 and up.
+    /// Closes all gates of a [`PageSource`]'s page for a holder: those of words 1 and up.
     pub fn close_all(&self, holder: Holder) {
-        (1..SHARED_WORDS).for_each(|word| self.close(word, holder));
+        self.renew_all();
+        for word in 1..SHARED_WORDS {
+            self.word(word).fetch_or(holder.bit(), Ordering::SeqCst);
+        }
     }
 
-    /// Renews the lease of the holders of all gates, of words 1 and up.
+    /// Renews the lease of the holders of all gates of a [`PageSource`]'s page, which have one
+    /// heartbeat, in the header.
     pub fn renew_all(&self) {
-        (1..SHARED_WORDS).for_each(|word| self.renew(word));
+        self.renew(0);
     }
 
     /// A word. `word` counts from 0, modulo [`SHARED_WORDS`].

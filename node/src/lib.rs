@@ -16,7 +16,7 @@ mod models;
 mod wire;
 
 pub use link::{Link, Unit, socket_path};
-pub use load::{Load, is_loaded, set_unwanted, set_wanted};
+pub use load::{Load, is_loaded, retired, set_unwanted, set_wanted, used_ns};
 pub use wire::{
     Answer, ClientStatus, MESSAGE_MAX, NodeError, Request, Status, VERSION, Wire, holder,
 };

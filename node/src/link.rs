@@ -198,6 +198,13 @@ impl Unit {
         }
     }
 
+    /// Commands have retired that used so much device time, in nanoseconds.
+    pub fn note_retired(&self, commands: u64, used_ns: u64) {
+        if let Some(load) = &*self.load() {
+            load.note_retired(commands, used_ns);
+        }
+    }
+
     fn replace_doorbell(&self, doorbell: &Arc<OwnedFd>) {
         if let Some(load) = &mut *self.load() {
             *load = Arc::new(load.with_doorbell(Arc::clone(doorbell)));

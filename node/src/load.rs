@@ -15,6 +15,10 @@ use xsched_hal_stream::SharedPage;
 const LOAD: usize = 2;
 /// Where it says whether the daemon wants to be woken.
 const WANTED: usize = 3;
+/// Where it says how much device time the process has used, in nanoseconds.
+const USED_NS: usize = 2;
+/// Where it says how many of its commands have retired.
+const RETIRED: usize = 3;
 
 /// Counts the queues of a process that have work on a GPU, and wakes the daemon when that begins or
 /// ends.
@@ -44,6 +48,26 @@ impl Load {
             let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
         }
     }
+}
+
+impl Load {
+    /// Commands have retired that used so much device time, in nanoseconds.
+    pub fn note_retired(&self, commands: u64, used_ns: u64) {
+        self.page.wide_header(USED_NS).fetch_add(used_ns, Ordering::Relaxed);
+        self.page.wide_header(RETIRED).fetch_add(commands, Ordering::Relaxed);
+    }
+}
+
+/// For the daemon: the device time that the process says it has used, in nanoseconds.
+#[must_use]
+pub fn used_ns(page: &SharedPage) -> u64 {
+    page.wide_header(USED_NS).load(Ordering::Relaxed)
+}
+
+/// For the daemon: how many commands the process says have retired.
+#[must_use]
+pub fn retired(page: &SharedPage) -> u64 {
+    page.wide_header(RETIRED).load(Ordering::Relaxed)
 }
 
 /// A number in a page. In models it is one of loom's.

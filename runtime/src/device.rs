@@ -10,6 +10,7 @@ use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::queue::{CommandSlot, Queue, QueueConfig};
 use xsched_core::scheduler::{Attach, SchedulerError};
 
+use crate::activity::Activity;
 use crate::error::Error;
 use crate::queue::{QueueParams, SharedQueue, XQueue, XQueueConfig};
 use crate::runtime::Runtime;
@@ -107,34 +108,38 @@ impl Runtime {
 }
 
 impl<B> Device<B> {
-    /// Has a function called whenever a queue of this device gets something to do (`true`), before
-    /// the first of it is launched, and whenever a queue has nothing to do any more (`false`). For
-    /// a scheduler above this one, which wants to know when the process is active. Before the first
-    /// queue is made.
+    /// Has a function called with what the queues of this device do. For a scheduler above this
+    /// one, which wants to know when the process is active, and how much of the device it used.
+    /// Before the first queue is made.
     ///
     /// The function is called with a queue locked: it must neither block, nor use the runtime, nor
     /// panic. False if there was one before, which stays.
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+    /// use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
     ///
+    /// use xsched::Activity;
     /// use xsched::hal::{Noop, NoopQueue};
     /// use xsched::prelude::*;
     ///
     /// static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
     /// let runtime = Runtime::new(Hpf::default())?;
     /// let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
-    /// let begun = Arc::new(AtomicI64::new(0));
-    /// let seen = Arc::clone(&begun);
-    /// device.watch_load(move |busy| _ = seen.fetch_add(i64::from(busy), SeqCst));
+    /// let retired = Arc::new(AtomicU64::new(0));
+    /// let seen = Arc::clone(&retired);
+    /// device.watch(move |activity| {
+    ///     if let Activity::Retired { commands, .. } = activity {
+    ///         seen.fetch_add(commands, SeqCst);
+    ///     }
+    /// });
     /// let queue = device.queue(XQueueConfig::default(), ())?;
-    /// queue.submit(7)?;
-    /// assert_eq!(begun.load(SeqCst), 1);
+    /// queue.submit(7)?.wait()?;
+    /// assert_eq!(retired.load(SeqCst), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn watch_load(&self, watch: impl Fn(bool) + Send + Sync + 'static) -> bool {
-        self.workers.watch_load(Box::new(watch))
+    pub fn watch(&self, watch: impl Fn(Activity) + Send + Sync + 'static) -> bool {
+        self.workers.watch_activity(Box::new(watch))
     }
 }
 

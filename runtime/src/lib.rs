@@ -43,6 +43,7 @@
 //! * `metrics`: figures of the queues for Prometheus, see `Metrics`.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod clock;
 mod completion;
 mod device;
@@ -64,6 +65,7 @@ mod sync;
 mod urgency;
 mod workers;
 
+pub use activity::Activity;
 pub use device::{CommandOf, Device};
 pub use error::{Error, SubmitError, WaitError};
 pub use latency::Latencies;

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use xsched::{Device, Runtime, XQueue, XQueueConfig};
+use xsched::{Activity, Device, Runtime, XQueue, XQueueConfig};
 use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves};
 use xsched_core::id::QueueId;
 use xsched_core::level::Level;
@@ -88,7 +88,12 @@ impl<A: StreamApi> Pair<A> {
         let below = below.map_err(|error| Refusal::hardware(error.to_string()))?;
         let device = runtime.device(Wrapped(Gpu(below.api().name(), PhantomData)))?;
         if let Some(unit) = unit {
-            device.watch_load(move |busy| unit.note(busy));
+            device.watch(move |activity| match activity {
+                Activity::Begun => unit.note(true),
+                Activity::Ended => unit.note(false),
+                Activity::Retired { commands, busy } => unit.note_retired(commands, busy.as_ns()),
+                _ => {}
+            });
         }
         Ok(Self { below, device })
     }

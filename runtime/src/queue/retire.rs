@@ -5,11 +5,12 @@ use std::time::Duration;
 use xsched_core::fault::Fault;
 use xsched_core::hal::{Retire, Steps, Submit};
 use xsched_core::id::CmdId;
-use xsched_core::queue::Signal;
+use xsched_core::queue::{Retired, Signal};
 
 use super::lifecycle::Event;
 use super::shared::{Guard, SharedQueue};
 use super::state::LATE_LOOKS;
+use crate::activity::Activity;
 use crate::clock::now;
 use crate::completion::poll_delay::{self, LATENESS};
 use crate::sync::atomic::Ordering;
@@ -49,6 +50,9 @@ where
         state.machine.handle_signal(time, signal);
         state.note_retired(before, signal);
         let retired = state.machine.retired();
+        if let Signal::Retired(Retired { busy, .. }) = signal {
+            self.workers.note(Activity::Retired { commands: retired - before, busy });
+        }
         state.timing.retired(retired, time);
         state.end_waits();
         drop(retire);

@@ -23,6 +23,7 @@ use xsched_core::queue::{CommandSlot, Queue};
 
 use super::lifecycle::{Effect, Event, StepState};
 use super::state::State;
+use crate::activity::Activity;
 use crate::lock::{self, Lock};
 use crate::panics::{caught, contain, drop_command};
 use crate::scheduler::{Busy, SchedulerHandle};
@@ -173,7 +174,7 @@ where
             return false;
         }
         state.counted = busy;
-        self.workers.note_load(busy);
+        self.workers.note(if busy { Activity::Begun } else { Activity::Ended });
         self.scheduler.count_load(busy) > 0 && busy
     }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 use xsched_core::fault::Fault;
 use xsched_core::id::QueueId;
 
+use crate::activity::Activity;
 use crate::error::Error;
 use crate::panics::contain;
 use crate::sync::{Mutex, lock, mpsc, thread};
@@ -55,9 +56,8 @@ pub(crate) trait DeviceQueue: Send + Sync {
 /// [`xsched_core::hal::Backend::commit`] of a device.
 pub(crate) type Commit = Box<dyn FnMut() -> Result<(), Fault> + Send>;
 
-/// What is told when a queue of a device gets something to do, before its first launch, and when it
-/// has nothing any more.
-pub(crate) type LoadWatch = Box<dyn Fn(bool) + Send + Sync>;
+/// What is told what the queues of a device do.
+pub(crate) type ActivityWatch = Box<dyn Fn(Activity) + Send + Sync>;
 
 /// A callback with what it needs.
 pub(crate) type Callback = Box<dyn FnOnce() + Send>;
@@ -71,7 +71,7 @@ pub(crate) struct Workers {
     callbacks: Mutex<Option<mpsc::Sender<Callback>>>,
     /// Each launches for some of the queues, always the same.
     launchers: Box<[Arc<SharedLauncher>]>,
-    load: std::sync::OnceLock<LoadWatch>,
+    activity: std::sync::OnceLock<ActivityWatch>,
 }
 
 impl std::fmt::Debug for Workers {
@@ -113,20 +113,19 @@ impl Workers {
             committer: commits.then(Arc::default),
             callbacks: Mutex::default(),
             launchers: (0..launchers).map(|_| SharedLauncher::new()).collect(),
-            load: std::sync::OnceLock::new(),
+            activity: std::sync::OnceLock::new(),
         }
     }
 
-    /// Tells of each queue that gets something to do, or has nothing any more. False if something
-    /// is told already.
-    pub(crate) fn watch_load(&self, watch: LoadWatch) -> bool {
-        self.load.set(watch).is_ok()
+    /// Tells what the queues do. False if something is told already.
+    pub(crate) fn watch_activity(&self, watch: ActivityWatch) -> bool {
+        self.activity.set(watch).is_ok()
     }
 
-    /// A queue got something to do, or has nothing any more.
-    pub(crate) fn note_load(&self, busy: bool) {
-        if let Some(watch) = self.load.get() {
-            watch(busy);
+    /// A queue does something.
+    pub(crate) fn note(&self, activity: Activity) {
+        if let Some(watch) = self.activity.get() {
+            watch(activity);
         }
     }
 

@@ -1,49 +1,54 @@
 //! A process on a GPU, as the daemon knows it.
 
+use std::os::fd::OwnedFd;
+
 use xsched_core::hint::Hints;
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::level::Level;
 use xsched_core::message::{HoldState, Order, Report};
 use xsched_core::time::{Duration, Instant};
 use xsched_hal_stream::SharedPage;
-use xsched_node::{holder, is_loaded, set_unwanted, set_wanted};
+use xsched_node::{holder, is_loaded, set_unwanted, set_wanted, used_ns};
+
+use super::used::Used;
 
 /// A process on a GPU.
 #[derive(Debug)]
 pub(crate) struct Unit {
-    pub(crate) client: u64,
     pub(crate) device: DeviceId,
     /// Its queue in the scheduler machine.
     pub(crate) queue: QueueId,
-    /// The first has the count of queues with work.
+    /// The first has the header.
     pages: Vec<SharedPage>,
-    pub(crate) report: Report,
+    report: Report,
+    used: Used,
     is_held: bool,
-    pub(crate) by_hand: bool,
+    by_hand: bool,
     /// Since when it is idle, running or held.
     pub(crate) since: Instant,
     pub(crate) holds: u64,
     /// Reports are wanted each time this much device time has been used.
     progress: Duration,
-    reported: Duration,
 }
 
 impl Unit {
     /// A process that has handed its first page over.
-    pub(crate) fn new(client: u64, device: DeviceId, queue: QueueId, now: Instant) -> Self {
-        Self {
-            client,
+    pub(crate) fn new(device: DeviceId, queue: QueueId, page: SharedPage, now: Instant) -> Self {
+        let used = Used::new(used_ns(&page), now);
+        let mut unit = Self {
             device,
             queue,
             pages: Vec::new(),
             report: Report::default(),
+            used,
             is_held: false,
             by_hand: false,
             since: now,
             holds: 0,
             progress: Duration::MAX,
-            reported: Duration::ZERO,
-        }
+        };
+        unit.add(page);
+        unit
     }
 
     /// Adds a page, whose gates are closed if the others are.
@@ -61,9 +66,14 @@ impl Unit {
         self.pages.len()
     }
 
-    /// Whether it wants to run and may.
-    pub(crate) fn runs(&self) -> bool {
-        self.report.pending() && !self.is_closed()
+    /// Whether it has work.
+    pub(crate) const fn is_loaded(&self) -> bool {
+        self.report.pending()
+    }
+
+    /// Whether it has work and may run.
+    pub(crate) const fn runs(&self) -> bool {
+        self.is_loaded() && !self.is_closed()
     }
 
     /// Whether its gates are closed.
@@ -71,11 +81,11 @@ impl Unit {
         self.is_held || self.by_hand
     }
 
-    /// Says whether the process is to wake the daemon when its work begins or ends.
+    /// Says whether the process is to wake the daemon when its work begins or ends. If so, it has
+    /// to be looked at after this.
     pub(crate) fn set_wanted(&self, wanted: bool) {
         let Some(page) = self.pages.first() else { return };
         if wanted {
-            // Its work is looked at again before the daemon sleeps.
             set_wanted(page);
         } else {
             set_unwanted(page);
@@ -85,7 +95,8 @@ impl Unit {
     /// Looks whether it has work. True if that has changed.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
         let loaded = self.pages.first().is_some_and(is_loaded);
-        if loaded == self.report.pending() {
+        self.count(Duration::ZERO, now);
+        if loaded == self.is_loaded() {
             return false;
         }
         self.since = now;
@@ -99,26 +110,37 @@ impl Unit {
         true
     }
 
-    /// It has had its part of the GPU for so long. True if the scheduler wants to know now.
-    pub(crate) fn used(&mut self, time: Duration) -> bool {
-        let busy_ns = self.report.busy.as_ns().saturating_add(time.as_ns());
-        self.report.busy = Duration::from_ns(busy_ns);
-        self.left_to_report().as_ns() == 0
+    /// Time has passed, in which it ran for so long. True if the scheduler wants to know now what
+    /// it used.
+    pub(crate) fn count(&mut self, ran: Duration, now: Instant) -> bool {
+        let said_ns = self.pages.first().map_or(0, used_ns);
+        self.used.count(ran, said_ns, now);
+        self.progress != Duration::MAX && self.used.unreported() >= self.progress
     }
 
-    /// The device time until the scheduler wants to know; [`Duration::MAX`] for never.
+    /// The time until the scheduler wants to know what it used, if it runs alone;
+    /// [`Duration::MAX`] for never.
     pub(crate) fn left_to_report(&self) -> Duration {
         if self.progress == Duration::MAX {
             return Duration::MAX;
         }
-        let used = self.report.busy.as_ns().saturating_sub(self.reported.as_ns());
-        Duration::from_ns(self.progress.as_ns().saturating_sub(used))
+        Duration::from_ns(self.progress.as_ns().saturating_sub(self.used.unreported().as_ns()))
     }
 
-    /// What is told the scheduler now.
-    pub(crate) const fn take_report(&mut self) -> Report {
-        self.reported = self.report.busy;
-        self.report
+    /// The device time that it has used.
+    pub(crate) const fn used(&self) -> Duration {
+        self.used.total()
+    }
+
+    /// What is told the scheduler now, of this queue.
+    pub(crate) const fn take_report(&mut self) -> (QueueId, Report) {
+        self.report.busy = self.used.report();
+        (self.queue, self.report)
+    }
+
+    /// What it is found by.
+    pub(crate) const fn key(&self) -> u32 {
+        self.queue.index() as u32
     }
 
     /// Does what the scheduler orders. True if it is to hear of it.
@@ -158,7 +180,7 @@ impl Unit {
             return;
         }
         self.apply();
-        if self.report.pending() {
+        if self.is_loaded() {
             self.since = now;
             self.holds += u64::from(closed);
         }
@@ -186,8 +208,8 @@ impl Unit {
     }
 
     /// `idle`, `running` or `held`.
-    pub(crate) fn state(&self) -> &'static str {
-        match (self.report.pending(), self.is_closed()) {
+    pub(crate) const fn state(&self) -> &'static str {
+        match (self.is_loaded(), self.is_closed()) {
             (_, true) if self.by_hand => "held",
             (false, _) => "idle",
             (true, true) => "held",
@@ -205,5 +227,19 @@ pub(crate) struct Client {
     pub(crate) hints: Hints,
     pub(crate) by_hand: bool,
     /// Wakes the daemon.
-    pub(crate) doorbell: std::os::fd::OwnedFd,
+    pub(crate) doorbell: OwnedFd,
+    /// Its units, one for each GPU.
+    pub(crate) units: Vec<u32>,
+}
+
+impl Client {
+    pub(crate) const fn new(
+        pid: i32,
+        uid: u32,
+        name: String,
+        hints: Hints,
+        doorbell: OwnedFd,
+    ) -> Self {
+        Self { pid, uid, name, hints, by_hand: false, doorbell, units: Vec::new() }
+    }
 }

@@ -1,0 +1,356 @@
+//! The thread that decides: the scheduler machine, and the gates of all processes.
+
+mod device;
+mod op;
+mod status;
+mod unit;
+mod units;
+mod used;
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant as Clock};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use xsched_core::hint::Hints;
+use xsched_core::id::{ProcessId, QueueId};
+use xsched_core::level::{Level, LevelChoice};
+use xsched_core::message::Order;
+use xsched_core::policy::Policy;
+use xsched_core::scheduler::{Attach, Heap, Scheduler};
+use xsched_core::time::{Duration as Span, Instant};
+use xsched_hal_stream::SharedPage;
+use xsched_node::LEASE;
+use xsched_policies::Any;
+
+use device::{DEVICES_MAX, Devices};
+pub(crate) use op::{Change, Op, Waker, hints, new_eventfd};
+pub(crate) use unit::Client;
+use unit::Unit;
+use units::Units;
+
+/// Processes on GPUs that there can be.
+const UNITS_MAX: usize = 8_192;
+/// Pages that a process may have for one GPU: gates for some 4,000 streams.
+const PAGES_MAX: usize = 64;
+/// For how long after the last event the thread looks again at once, while processes share a GPU.
+const SPIN: Duration = Duration::from_micros(200);
+/// Events that are taken at a time.
+const EVENTS: usize = 64;
+/// Without anything to do the thread wakes this often.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What the thread has.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    start: Clock,
+    machine: Scheduler<Any, Heap>,
+    clients: HashMap<u64, Client>,
+    units: Units,
+    devices: Devices,
+    ops: Receiver<Op>,
+    epoll: OwnedFd,
+    waker: Waker,
+    /// When device time was counted last.
+    counted: Instant,
+    renewed: Instant,
+    /// When all processes were looked at.
+    looked: Instant,
+    spin_until: Instant,
+    policy: &'static str,
+}
+
+impl Driver {
+    pub(crate) fn new(policy: Any, ops: Receiver<Op>) -> rustix::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let waker = Waker(Arc::new(new_eventfd()?));
+        epoll::add(&epoll, &waker.0, EventData::new_u64(u64::MAX), EventFlags::IN)?;
+        let name = policy.name();
+        Ok(Self {
+            start: Clock::now(),
+            machine: Scheduler::new(policy, Heap::new(UNITS_MAX, DEVICES_MAX, 1)),
+            clients: HashMap::new(),
+            units: Units::default(),
+            devices: Devices::default(),
+            ops,
+            epoll,
+            waker,
+            counted: Instant::ZERO,
+            renewed: Instant::ZERO,
+            looked: Instant::ZERO,
+            spin_until: Instant::ZERO,
+            policy: name,
+        })
+    }
+
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_ns(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Runs until it is told to end. All gates are open then.
+    pub(crate) fn run(mut self) {
+        let (mut rung, mut keys) = (Vec::with_capacity(EVENTS), Vec::new());
+        loop {
+            let now = self.now();
+            self.notice_a_gap(now);
+            self.count(now, &mut keys);
+            if !self.take_ops(now) {
+                break;
+            }
+            self.look(&rung, now);
+            self.decide(now);
+            self.renew(now);
+            self.wait(&mut rung);
+        }
+        self.units.all().for_each(Unit::let_go);
+    }
+
+    /// If this thread was stopped past the lease, processes have opened their gates meanwhile.
+    fn notice_a_gap(&self, now: Instant) {
+        let gap = now.since(self.renewed).as_ns() > LEASE.as_nanos() as u64 / 2;
+        if gap && self.units.is_any_closed() {
+            self.units.all().filter(|unit| unit.is_closed()).for_each(Unit::apply);
+        }
+    }
+
+    /// False if it is to end.
+    fn take_ops(&mut self, now: Instant) -> bool {
+        loop {
+            match self.ops.try_recv() {
+                Ok(Op::End) | Err(TryRecvError::Disconnected) => return false,
+                Ok(op) => self.take(op, now),
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn take(&mut self, op: Op, now: Instant) {
+        match op {
+            Op::Join(id, client) => {
+                let data = EventData::new_u64(id);
+                if let Err(error) = epoll::add(&self.epoll, &client.doorbell, data, EventFlags::IN)
+                {
+                    tracing::warn!(%error, "a process cannot wake the daemon");
+                }
+                self.clients.insert(id, client);
+            }
+            Op::Page { client, device, page, answer } => {
+                let _ = answer.send(self.add_page(client, &device, page, now));
+            }
+            Op::Leave(id) => self.leave(id, now),
+            Op::Policy(policy) => {
+                self.policy = policy.name();
+                let _ = self.machine.set_policy(*policy);
+            }
+            Op::Set { pid, uid, change, answer } => {
+                let _ = answer.send(self.set(pid, uid, change, now));
+            }
+            Op::Hints { client, hints } => self.set_hints(client, hints, now),
+            Op::Status { uid, answer } => {
+                self.look_at_all(now);
+                let _ = answer.send(self.status(uid, now));
+            }
+            Op::End => {}
+        }
+    }
+
+    /// Adds a page to a process's unit of a GPU, which is made if there is none.
+    fn add_page(
+        &mut self,
+        id: u64,
+        name: &str,
+        page: SharedPage,
+        now: Instant,
+    ) -> Result<(), String> {
+        let client = self.clients.get_mut(&id).ok_or("the process is not known")?;
+        let device = self.devices.number(name).ok_or("a GPU has a name of 1 to 128 bytes")?;
+        let is_on_it = |key: &&u32| self.units.get(**key).is_some_and(|u| u.device == device);
+        if let Some(key) = client.units.iter().find(is_on_it).copied() {
+            let added = self.units.change(key, |unit| {
+                let has_room = unit.pages() < PAGES_MAX;
+                has_room.then(|| unit.add(page))
+            });
+            let full = || format!("a process has at most {PAGES_MAX} pages for a GPU");
+            return added.flatten().ok_or_else(full);
+        }
+        let attach = Attach {
+            device,
+            process: ProcessId(id as u32),
+            hints: client.hints,
+            level: LevelChoice::Exactly(Level::Deactivate),
+            ..Attach::default()
+        };
+        let queue = self.machine.attach(now, attach).map_err(|error| error.to_string())?;
+        let unit = Unit::new(device, queue, page, now);
+        let (key, by_hand) = (unit.key(), client.by_hand);
+        client.units.push(key);
+        for wanted in self.units.add(unit) {
+            self.units.change(wanted, |unit| unit.set_wanted(true));
+            self.look_at(wanted, now);
+        }
+        if by_hand {
+            self.hold_by_hand(key, true, now);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, id: u64, now: Instant) {
+        let Some(client) = self.clients.remove(&id) else { return };
+        let _ = epoll::delete(&self.epoll, &client.doorbell);
+        for key in client.units {
+            let Some(unit) = self.units.remove(key) else { continue };
+            unit.let_go();
+            // It is known.
+            let _ = self.machine.detach(now, unit.queue);
+        }
+    }
+
+    fn set_hints(&mut self, id: u64, hints: Hints, now: Instant) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.hints = hints;
+        for unit in client.units.iter().filter_map(|key| self.units.get(*key)) {
+            // It is known.
+            let _ = self.machine.set_hints(now, unit.queue, hints);
+        }
+    }
+
+    /// How many processes were changed.
+    fn set(&mut self, pid: i32, uid: Option<u32>, change: Change, now: Instant) -> usize {
+        let is_meant =
+            |client: &Client| client.pid == pid && uid.is_none_or(|uid| uid == client.uid);
+        let meant = self.clients.iter().filter(|(_, client)| is_meant(client));
+        let meant: Vec<u64> = meant.map(|(id, _)| *id).collect();
+        for id in &meant {
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            change.apply(client);
+            let (hints, units) = (client.hints, client.units.clone());
+            self.set_hints(*id, hints, now);
+            for (key, hold) in units.into_iter().zip(change.hold.iter().cycle()) {
+                self.hold_by_hand(key, *hold, now);
+            }
+        }
+        meant.len()
+    }
+
+    fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant) {
+        self.units.change(key, |unit| unit.hold_by_hand(hold, now));
+        self.report(key, now);
+    }
+
+    /// Tells the scheduler how a process is.
+    fn report(&mut self, key: u32, now: Instant) {
+        if let Some((queue, report)) = self.units.change(key, Unit::take_report) {
+            // It is known.
+            let _ = self.machine.handle_report(now, queue, &report);
+        }
+    }
+
+    /// Counts device time: where several processes run, each has its part. A process that is held
+    /// may still use some, so it is asked as well if the scheduler wants to know.
+    fn count(&mut self, now: Instant, keys: &mut Vec<u32>) {
+        let passed_ns = now.since(std::mem::replace(&mut self.counted, now)).as_ns();
+        let running = self.units.running();
+        self.units.loaded_keys(keys);
+        for key in keys.iter().copied() {
+            let is_due = self.units.change(key, |unit| {
+                let part_ns = passed_ns / running[unit.device.index()].max(1);
+                let ran = if unit.runs() { Span::from_ns(part_ns) } else { Span::ZERO };
+                unit.count(ran, now)
+            });
+            if is_due == Some(true) {
+                self.report(key, now);
+            }
+        }
+    }
+
+    /// Looks whether the processes that rang have work. After one has, the thread does not sleep
+    /// for a while.
+    fn look(&mut self, rung: &[u64], now: Instant) {
+        for id in rung {
+            let Some(client) = self.clients.get(id) else { continue };
+            client.units.clone().into_iter().for_each(|key| self.look_at(key, now));
+            self.spin_until = now + Span::from_ns(SPIN.as_nanos() as u64);
+        }
+        if rung.is_empty() && now.since(self.looked).as_ns() >= IDLE.as_nanos() as u64 {
+            self.look_at_all(now);
+        }
+    }
+
+    /// Those that are alone on their GPU do not ring.
+    fn look_at_all(&mut self, now: Instant) {
+        self.looked = now;
+        self.units.keys().into_iter().for_each(|key| self.look_at(key, now));
+    }
+
+    fn look_at(&mut self, key: u32, now: Instant) {
+        if self.units.change(key, |unit| unit.look(now)) == Some(true) {
+            self.report(key, now);
+        }
+    }
+
+    /// Has the policy decide, and does what it orders.
+    fn decide(&mut self, now: Instant) {
+        self.machine.handle_timeout(now);
+        while let Some((queue, order)) = self.machine.poll_order(now) {
+            self.obey(queue, order, now);
+        }
+    }
+
+    fn obey(&mut self, queue: QueueId, order: Order, now: Instant) {
+        let key = queue.index() as u32;
+        if self.units.change(key, |unit| unit.obey(order, now)) == Some(true) {
+            self.report(key, now);
+        }
+    }
+
+    /// Renews the leases of holds.
+    fn renew(&mut self, now: Instant) {
+        if now.since(self.renewed).as_ns() < LEASE.as_nanos() as u64 / 4 {
+            return;
+        }
+        self.renewed = now;
+        if self.units.is_any_closed() {
+            self.units.all().filter(|unit| unit.is_closed()).for_each(Unit::renew);
+        }
+    }
+
+    /// Waits until there is something to do, and says which processes rang.
+    fn wait(&self, rung: &mut Vec<u64>) {
+        rung.clear();
+        let now = self.now();
+        let left = if now < self.spin_until { Duration::ZERO } else { self.left(now) };
+        let time =
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        let space = rustix::buffer::spare_capacity(&mut events);
+        if epoll::wait(&self.epoll, space, Some(&time)).is_err() {
+            return;
+        }
+        let mut count = [0; 8];
+        for event in &events {
+            let id = event.data.u64();
+            let fd = match self.clients.get(&id) {
+                Some(client) => client.doorbell.as_fd(),
+                None => self.waker.0.as_fd(),
+            };
+            let _ = rustix::io::read(fd, &mut count);
+            rung.push(id);
+        }
+    }
+
+    /// For how long nothing has to be done unless something happens.
+    fn left(&self, now: Instant) -> Duration {
+        let until = |due: Instant| Duration::from_nanos(due.since(now).as_ns());
+        let timer = self.machine.poll_timeout().map_or(IDLE, until);
+        let lease = if self.units.is_any_closed() { LEASE / 4 } else { IDLE };
+        let progress = Duration::from_nanos(self.units.left_to_report().as_ns());
+        timer.min(lease).min(progress).min(IDLE)
+    }
+}

@@ -1,0 +1,108 @@
+//! All processes on GPUs, and which of them run.
+
+use std::collections::HashMap;
+
+use xsched_core::id::DeviceId;
+use xsched_core::time::Duration;
+
+use super::device::DEVICES_MAX;
+use super::unit::Unit;
+
+/// All processes on GPUs, by the index of their queues, with lists that save a look at each.
+#[derive(Debug, Default)]
+pub(crate) struct Units {
+    all: HashMap<u32, Unit>,
+    /// Those with work: the only ones whose device time changes.
+    loaded: Vec<u32>,
+    /// How many have closed gates.
+    closed: usize,
+    /// Those on each GPU.
+    on: HashMap<DeviceId, Vec<u32>>,
+}
+
+impl Units {
+    pub(crate) fn get(&self, key: u32) -> Option<&Unit> {
+        self.all.get(&key)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Unit> {
+        self.all.values()
+    }
+
+    pub(crate) fn keys(&self) -> Vec<u32> {
+        self.all.keys().copied().collect()
+    }
+
+    /// Those with work.
+    pub(crate) fn loaded(&self) -> impl Iterator<Item = &Unit> {
+        self.loaded.iter().filter_map(|key| self.all.get(key))
+    }
+
+    pub(crate) fn loaded_keys(&self, into: &mut Vec<u32>) {
+        into.clear();
+        into.extend_from_slice(&self.loaded);
+    }
+
+    pub(crate) const fn is_any_closed(&self) -> bool {
+        self.closed > 0
+    }
+
+    /// How many run on each GPU.
+    pub(crate) fn running(&self) -> [u64; DEVICES_MAX] {
+        let mut running = [0; DEVICES_MAX];
+        let runs = self.loaded().filter(|unit| unit.runs());
+        runs.for_each(|unit| running[unit.device.index()] += 1);
+        running
+    }
+
+    /// Adds a process. Answers those of its GPU whose wake-ups are wanted from now on: with one
+    /// process on a GPU there is nothing to decide.
+    pub(crate) fn add(&mut self, unit: Unit) -> Vec<u32> {
+        let (key, device) = (unit.key(), unit.device);
+        self.closed += usize::from(unit.is_closed());
+        self.all.insert(key, unit);
+        let on = self.on.entry(device).or_default();
+        on.push(key);
+        match on.len() {
+            1 => Vec::new(),
+            2 => on.clone(),
+            _ => vec![key],
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: u32) -> Option<Unit> {
+        let unit = self.all.remove(&key)?;
+        self.closed -= usize::from(unit.is_closed());
+        self.loaded.retain(|loaded| *loaded != key);
+        if let Some(on) = self.on.get_mut(&unit.device) {
+            on.retain(|other| *other != key);
+            if let [last] = on[..]
+                && let Some(last) = self.all.get(&last)
+            {
+                last.set_wanted(false);
+            }
+        }
+        Some(unit)
+    }
+
+    /// Changes a process, and keeps the lists right.
+    pub(crate) fn change<T>(&mut self, key: u32, change: impl FnOnce(&mut Unit) -> T) -> Option<T> {
+        let unit = self.all.get_mut(&key)?;
+        let before = (unit.is_loaded(), unit.is_closed());
+        let changed = change(unit);
+        let after = (unit.is_loaded(), unit.is_closed());
+        self.closed = self.closed + usize::from(after.1) - usize::from(before.1);
+        match (before.0, after.0) {
+            (false, true) => self.loaded.push(key),
+            (true, false) => self.loaded.retain(|loaded| *loaded != key),
+            _ => {}
+        }
+        Some(changed)
+    }
+
+    /// The time until one that runs has used so much that the scheduler wants to know.
+    pub(crate) fn left_to_report(&self) -> Duration {
+        let running = self.loaded().filter(|unit| unit.runs());
+        running.map(Unit::left_to_report).min().unwrap_or(Duration::MAX)
+    }
+}
