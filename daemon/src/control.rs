@@ -1,5 +1,7 @@
 //! The thread that accepts connections and answers messages.
 
+mod manage;
+
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -7,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -16,23 +18,23 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use xsched_core::hint::Priority;
+use xsched_core::hint::{Hints, Priority};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{Answer, NodeError, Request, VERSION, Wire};
 use xsched_policies::Any;
 
-use crate::scheduler::{Change, Client, Driver, Op, Waker, hints, new_eventfd};
+use crate::config::{Config, Source};
+use crate::scheduler::{By, Change, Client, Driver, Op, Waker, hints, new_eventfd};
+use crate::tenant::{Asker, Party, tenant_of};
+use crate::who::{process_of, who};
 
-/// Processes that may be connected, and of one user.
-const CLIENTS_MAX: usize = 4_096;
-const CLIENTS_OF_USER_MAX: usize = 2_048;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 /// For how long the other thread is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
+const RELOAD: u64 = 2;
 
 /// How the daemon is set up.
 #[derive(Clone, Debug)]
@@ -77,7 +79,12 @@ pub struct Daemon {
     stop: Arc<OwnedFd>,
     threads: Vec<JoinHandle<()>>,
     path: PathBuf,
+    reload: Arc<OwnedFd>,
+    reloads: Sender<Reload>,
 }
+
+/// Where to answer that the configuration was read again, or why not.
+type Reload = Sender<Result<(), String>>;
 
 impl Daemon {
     /// Starts both threads.
@@ -85,8 +92,21 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub fn start(settings: &Settings) -> Result<Self, DaemonError> {
+        Self::start_with_config(settings, Config::default(), Source::default())
+    }
+
+    /// Starts both threads with a configuration, and where it can be read again. The socket's path
+    /// and the policy are those of the settings.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn start_with_config(
+        settings: &Settings,
+        config: Config,
+        source: Source,
+    ) -> Result<Self, DaemonError> {
         let path = settings.socket.clone();
-        let listener = open_socket(&path, settings.is_open)?;
+        let listener = open_socket(&path, settings.is_open, &config)?;
         let (ops, taken) = channel();
         let driver = Driver::new(settings.policy.clone(), taken)?;
         let waker = driver.waker();
@@ -94,11 +114,40 @@ impl Daemon {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         epoll::add(&epoll, &*stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        let control =
-            Control { listener, epoll, peers: HashMap::new(), next: STOP + 1, ops, waker };
+        let reload = Arc::new(new_eventfd()?);
+        epoll::add(&epoll, &*reload, EventData::new_u64(RELOAD), EventFlags::IN)?;
+        let (reloads, asked) = channel();
+        let control = Control {
+            listener,
+            epoll,
+            peers: HashMap::new(),
+            next: RELOAD + 1,
+            ops,
+            waker,
+            config,
+            source,
+            socket: path.clone(),
+            mode: mode_of(settings.is_open),
+            policy_by: None,
+            drained: None,
+            reload: Arc::clone(&reload),
+            reloads: asked,
+        };
         let driver = thread::Builder::new().name("scheduler".to_owned()).spawn(|| driver.run())?;
         let control = thread::Builder::new().name("control".to_owned()).spawn(|| control.run())?;
-        Ok(Self { stop, threads: vec![control, driver], path })
+        Ok(Self { stop, threads: vec![control, driver], path, reload, reloads })
+    }
+
+    /// Reads the configuration again, whole or not at all.
+    ///
+    /// # Errors
+    /// What is wrong with the file, with the line. What counted before counts on.
+    pub fn reload(&self) -> Result<(), String> {
+        let (answer, answered) = channel();
+        let ended = |_| "the daemon has ended".to_owned();
+        self.reloads.send(answer).map_err(|error| ended(error.to_string()))?;
+        let _ = rustix::io::write(&self.reload, &1_u64.to_ne_bytes());
+        answered.recv().map_err(|error| ended(error.to_string()))?
     }
 }
 
@@ -114,7 +163,7 @@ impl Drop for Daemon {
     }
 }
 
-fn open_socket(path: &Path, is_open: bool) -> Result<OwnedFd, DaemonError> {
+fn open_socket(path: &Path, is_open: bool, config: &Config) -> Result<OwnedFd, DaemonError> {
     let failed = |source: io::Error| DaemonError::Listen { path: path.to_owned(), source };
     if let Some(folder) = path.parent() {
         let mode = if is_open { 0o755 } else { 0o700 };
@@ -129,13 +178,27 @@ fn open_socket(path: &Path, is_open: bool) -> Result<OwnedFd, DaemonError> {
     let made = || -> rustix::io::Result<OwnedFd> {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
-        listen(&socket, BACKLOG)?;
+        // Nobody can connect before the socket has its mode and its group.
         Ok(socket)
     };
     let socket = made().map_err(|errno| failed(errno.into()))?;
-    let mode = if is_open { 0o666 } else { 0o600 };
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    set_access(path, mode_of(is_open), config).map_err(failed)?;
+    listen(&socket, BACKLOG).map_err(|errno| failed(errno.into()))?;
     Ok(socket)
+}
+
+/// The socket's mode where the configuration has none.
+const fn mode_of(is_open: bool) -> u32 {
+    if is_open { 0o666 } else { 0o600 }
+}
+
+/// Gives the socket the mode and the group of the configuration, or this mode.
+fn set_access(path: &Path, mode: u32, config: &Config) -> io::Result<()> {
+    if let Some(gid) = config.socket.gid {
+        std::os::unix::fs::chown(path, None, Some(gid))?;
+    }
+    let mode = config.socket.mode.unwrap_or(mode);
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 /// A connection.
@@ -143,7 +206,7 @@ fn open_socket(path: &Path, is_open: bool) -> Result<OwnedFd, DaemonError> {
 struct Peer {
     wire: Wire,
     pid: i32,
-    uid: u32,
+    party: Party,
     /// Readable once the process has ended, though a child of it may have the connection; `None`
     /// where the daemon cannot see the process.
     process: Option<OwnedFd>,
@@ -161,6 +224,18 @@ struct Control {
     next: u64,
     ops: Sender<Op>,
     waker: Waker,
+    config: Config,
+    source: Source,
+    /// Where the socket is.
+    socket: PathBuf,
+    /// Its mode where the configuration has none.
+    mode: u32,
+    /// The policy is not the file's, by this user.
+    policy_by: Option<By>,
+    /// No new processes are taken.
+    drained: Option<By>,
+    reload: Arc<OwnedFd>,
+    reloads: Receiver<Reload>,
 }
 
 impl Control {
@@ -178,6 +253,7 @@ impl Control {
                         self.send(Op::End);
                         return;
                     }
+                    RELOAD => self.take_reloads(),
                     id if id & ENDED != 0 => self.end(id & !ENDED),
                     id => self.serve(id),
                 }
@@ -199,9 +275,13 @@ impl Control {
         // A process that this one cannot see has the number 0.
         let Ok(credentials) = getsockopt(&socket, sockopt::PeerCredentials) else { return };
         let (pid, uid) = (credentials.pid(), credentials.uid());
-        let of_user = self.peers.values().filter(|peer| peer.uid == uid).count();
+        let of_user = self.peers.values().filter(|peer| peer.party.who.uid == uid).count();
+        let process = process_of(socket.as_fd(), pid);
+        let who = who(pid, uid, credentials.gid(), process.as_ref());
         let wire = Wire::new(socket);
-        if self.peers.len() >= CLIENTS_MAX || of_user >= CLIENTS_OF_USER_MAX {
+        let limits = self.config.limits;
+        if self.peers.len() >= limits.clients as usize || of_user >= limits.clients_of_user as usize
+        {
             let why = "too many processes are connected".to_owned();
             let _ = wire.send(&Answer::Refused { why }, None);
             return;
@@ -209,15 +289,16 @@ impl Control {
         let id = self.next;
         let data = EventData::new_u64(id);
         if epoll::add(&self.epoll, &wire, data, EventFlags::IN | EventFlags::RDHUP).is_ok() {
-            let process = Pid::from_raw(pid).and_then(|pid| self.watch_process(id, pid));
-            self.peers.insert(id, Peer { wire, pid, uid, process, is_known: false });
+            let process = process.and_then(|process| self.watch_process(id, process));
+            let tenant = tenant_of(&self.config.tenants, &who);
+            let party = Party { who: Arc::new(who), tenant };
+            self.peers.insert(id, Peer { wire, pid, party, process, is_known: false });
             self.next += 1;
         }
     }
 
     /// Has the end of a process be told.
-    fn watch_process(&self, id: u64, pid: Pid) -> Option<OwnedFd> {
-        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    fn watch_process(&self, id: u64, process: OwnedFd) -> Option<OwnedFd> {
         let data = EventData::new_u64(id | ENDED);
         epoll::add(&self.epoll, &process, data, EventFlags::IN).ok().map(|()| process)
     }
@@ -270,10 +351,8 @@ impl Control {
         fds: Vec<OwnedFd>,
     ) -> Result<(Answer, Option<OwnedFd>), String> {
         let peer = self.peers.get(&id).ok_or("not connected")?;
-        let (uid, is_known) = (peer.uid, peer.is_known);
-        // An administrator, or the user that the daemon runs as.
-        let is_admin = uid == 0 || uid == rustix::process::geteuid().as_raw();
-        let of_user = (!is_admin).then_some(uid);
+        let (is_known, asker) = (peer.is_known, self.asker(&peer.party));
+        let by = By::now(asker.party.who.uid);
         match request {
             Request::Hello { version, name, priority, share } => {
                 if is_known {
@@ -292,28 +371,26 @@ impl Control {
             Request::Hints { priority, share } => {
                 let priority = checked_priority(priority)?;
                 check_share(share)?;
-                self.send(Op::Hints { client: id, hints: hints(priority, share) });
-                Ok((Answer::Done, None))
+                let hints = hints(priority, share);
+                self.send(Op::Hints { client: id, hints });
+                Ok((lowered(&asker.party, hints).unwrap_or(Answer::Done), None))
             }
-            Request::Status => {
-                let status = self.ask(|answer| Op::Status { uid: of_user, answer })?;
-                Ok((Answer::Status(status), None))
-            }
-            Request::Policy { name } => {
-                if !is_admin {
-                    return Err("only an administrator may change the policy".to_owned());
-                }
-                let policy = name.parse::<Any>().map_err(|error| error.to_string())?;
-                self.send(Op::Policy(Box::new(policy)));
-                Ok((Answer::Done, None))
-            }
+            Request::Status => self.status(asker).map(|status| (Answer::Status(status), None)),
+            Request::Policy { name } => self.set_policy(&asker, &name).map(done),
+            Request::Reload => self.reload_for(&asker).map(done),
+            Request::Drain { undo } => self.drain(&asker, undo).map(done),
             Request::Set { pid, priority, share, active } => {
                 let priority = priority.map(checked_priority).transpose()?;
                 check_share(share)?;
-                self.set(pid, of_user, Change { priority, share, active, hold: None })
+                let change = Change { priority, share, active, by, ..Change::default() };
+                self.set(pid, asker, change)
             }
-            Request::Hold { pid } => self.set(pid, of_user, Change::of_hold(true)),
-            Request::Release { pid } => self.set(pid, of_user, Change::of_hold(false)),
+            Request::Reset { pid } => {
+                self.set(pid, asker, Change { is_reset: true, by, ..Change::default() })
+            }
+            Request::Hold { pid } => self.set(pid, asker, Change::of_hold(true, by)),
+            Request::Release { pid } => self.set(pid, asker, Change::of_hold(false, by)),
+            Request::Record { .. } | Request::EndRecord => Err("not yet".to_owned()),
         }
     }
 
@@ -326,6 +403,7 @@ impl Control {
     ) -> Result<(Answer, Option<OwnedFd>), String> {
         let priority = checked_priority(priority)?;
         check_share(share)?;
+        self.check_room(id)?;
         let failed = |error: rustix::io::Errno| format!("no eventfd: {error}");
         let doorbell = new_eventfd().map_err(failed)?;
         let for_client = rustix::io::dup(&doorbell).map_err(failed)?;
@@ -333,9 +411,10 @@ impl Control {
         peer.is_known = true;
         let name = name.chars().filter(|c| !c.is_control()).take(64).collect();
         let hints = hints(priority, share);
-        let client = Client::new(peer.pid, peer.uid, name, hints, doorbell);
+        let answer = lowered(&peer.party, hints).unwrap_or(Answer::Welcome { version: VERSION });
+        let client = Client::new(peer.pid, peer.party.clone(), name, hints, doorbell);
         self.send(Op::Join(id, client));
-        Ok((Answer::Welcome { version: VERSION }, Some(for_client)))
+        Ok((answer, Some(for_client)))
     }
 
     fn attach(
@@ -352,10 +431,10 @@ impl Control {
     fn set(
         &self,
         pid: i32,
-        uid: Option<u32>,
+        asker: Asker,
         change: Change,
     ) -> Result<(Answer, Option<OwnedFd>), String> {
-        match self.ask(|answer| Op::Set { pid, uid, change, answer })? {
+        match self.ask(|answer| Op::Set { pid, asker, change, answer })?? {
             0 => Err(format!("no process {pid} is connected, or it is another user's")),
             _ => Ok((Answer::Done, None)),
         }
@@ -367,6 +446,21 @@ impl Control {
         self.send(op(answer));
         answered.recv_timeout(PATIENCE).map_err(|_| "the scheduler does not answer".to_owned())
     }
+}
+
+fn done((): ()) -> (Answer, Option<OwnedFd>) {
+    (Answer::Done, None)
+}
+
+/// What to answer a process that asks for more than its tenant may have.
+fn lowered(party: &Party, asked: Hints) -> Option<Answer> {
+    let granted = party.tenant.granted(asked);
+    let is_lower = granted.priority < asked.priority || granted.utilization < asked.utilization;
+    is_lower.then(|| Answer::Lowered {
+        tenant: party.tenant.name.clone(),
+        priority: granted.priority.get().into(),
+        share: granted.utilization,
+    })
 }
 
 fn check_version(version: u32) -> Result<(), String> {

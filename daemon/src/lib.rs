@@ -6,7 +6,10 @@
 //! its pages is read as a count that is zero or not, and as the device time that it has used, which
 //! is believed within bounds; so it misleads the daemon about itself alone.
 
+pub mod config;
 pub mod control;
 mod scheduler;
+pub mod tenant;
+mod who;
 
 pub use control::{Daemon, DaemonError, Settings};

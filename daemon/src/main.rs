@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use xsched_core::policy::Policy as _;
+use xsched_daemon::config::{Config, Source};
 use xsched_daemon::{Daemon, Settings};
 use xsched_policies::Any;
 
@@ -22,14 +24,37 @@ struct Args {
     /// Serve the processes of this user alone.
     #[arg(long)]
     user: bool,
-    /// The policy at first.
-    #[arg(long, value_name = "NAME", default_value = "hpf")]
-    policy: Any,
+    /// The policy at first, instead of that of the configuration file, or else `hpf`.
+    #[arg(long, value_name = "NAME")]
+    policy: Option<Any>,
+    /// The configuration file; by default `/etc/xsched/xschedd.toml`, or with `--user`
+    /// `xsched/xschedd.toml` below `$XDG_CONFIG_HOME`, if that is there.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 impl Args {
-    fn socket(&self) -> Result<PathBuf, String> {
-        if let Some(socket) = &self.socket {
+    /// Where the configuration comes from.
+    fn source(&self) -> Source {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let default = || {
+            if !self.user {
+                return Some("/etc/xsched/xschedd.toml".into());
+            }
+            let home = || set("HOME").map(|home| PathBuf::from(home).join(".config"));
+            let folder = set("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home)?;
+            Some(folder.join("xsched/xschedd.toml"))
+        };
+        Source {
+            file: self.config.clone().or_else(default),
+            is_optional: self.config.is_none(),
+            policy: self.policy.as_ref().map(|policy| policy.name().to_owned()),
+            socket: self.socket.clone(),
+        }
+    }
+
+    fn socket(&self, config: &Config) -> Result<PathBuf, String> {
+        if let Some(socket) = &config.socket.path {
             return Ok(socket.clone());
         }
         if !self.user {
@@ -43,12 +68,22 @@ impl Args {
 
 fn run() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
-    let socket = args.socket()?;
-    let settings = Settings { socket, policy: args.policy, is_open: !args.user };
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    let daemon = Daemon::start(&settings)?;
+    let source = args.source();
+    let config = source.read()?;
+    let socket = args.socket(&config)?;
+    let policy = config.policy.policy(&config.policy.name)?;
+    let settings = Settings { socket, policy, is_open: !args.user };
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let daemon = Daemon::start_with_config(&settings, config, source)?;
     tracing::info!(socket = %settings.socket.display(), "xschedd listens");
-    let signal = signals.forever().next();
+    let reload = |signal: &i32| {
+        let is_reload = *signal == SIGHUP;
+        if is_reload && let Err(error) = daemon.reload() {
+            tracing::error!("{error}; what counted before counts on");
+        }
+        !is_reload
+    };
+    let signal = signals.forever().find(reload);
     tracing::info!(?signal, "xschedd ends; all processes run on");
     drop(daemon);
     Ok(())

@@ -18,7 +18,7 @@ mod wire;
 pub use link::{Link, Unit, socket_path};
 pub use load::{Load, is_loaded, retired, set_unwanted, set_wanted, used_ns};
 pub use wire::{
-    Answer, ClientStatus, MESSAGE_MAX, NodeError, Request, Status, VERSION, Wire, holder,
+    Answer, Changed, ClientStatus, MESSAGE_MAX, NodeError, Request, Status, VERSION, Wire, holder,
 };
 
 use std::time::Duration;

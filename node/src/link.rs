@@ -65,7 +65,10 @@ impl Link {
         let name: String = name.chars().take(64).collect();
         let hello = Request::Hello { version: VERSION, name: name.clone(), priority, share };
         let (wire, doorbell) = match greet(&path, &hello) {
-            Ok((wire, doorbell)) => (Some(wire), doorbell),
+            Ok((wire, doorbell, answer)) => {
+                tell_lowered(&answer, priority, share);
+                (Some(wire), doorbell)
+            }
             Err(error) => {
                 let at = path.display();
                 tracing::warn!(
@@ -103,8 +106,12 @@ impl Link {
         }
         (state.priority, state.share) = (priority, share);
         let asked = state.wire.as_ref().map(|w| w.ask(&Request::Hints { priority, share }, None));
-        if let Some(Err(error)) = asked {
-            tracing::warn!(%error, "the scheduler of the node did not take a hint");
+        match asked {
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the scheduler of the node did not take a hint");
+            }
+            Some(Ok((answer, _))) => tell_lowered(&answer, priority, share),
+            None => {}
         }
     }
 
@@ -120,7 +127,7 @@ impl Link {
         let mut state = self.state();
         let State { priority, share, .. } = *state;
         let hello = Request::Hello { version: VERSION, name: self.name.clone(), priority, share };
-        let (wire, doorbell) = greet(&self.path, &hello)?;
+        let (wire, doorbell, _) = greet(&self.path, &hello)?;
         for (device, page) in &state.pages {
             attach(&wire, device, page)?;
         }
@@ -133,14 +140,29 @@ impl Link {
     }
 }
 
-fn greet(path: &std::path::Path, hello: &Request) -> Result<(Arc<Wire>, Arc<OwnedFd>), NodeError> {
+fn greet(
+    path: &std::path::Path,
+    hello: &Request,
+) -> Result<(Arc<Wire>, Arc<OwnedFd>, Answer), NodeError> {
     let wire = Wire::connect(path, PATIENCE)?;
     match wire.ask(hello, None)? {
-        (Answer::Welcome { version: VERSION }, Some(doorbell)) => {
-            Ok((Arc::new(wire), Arc::new(doorbell)))
-        }
+        (
+            answer @ (Answer::Welcome { version: VERSION } | Answer::Lowered { .. }),
+            Some(doorbell),
+        ) => Ok((Arc::new(wire), Arc::new(doorbell), answer)),
         _ => Err(NodeError::Unexpected),
     }
+}
+
+/// Says that this process got less than it asked for.
+fn tell_lowered(answer: &Answer, asked: i32, asked_share: Option<u8>) {
+    let Answer::Lowered { tenant, priority, share } = answer else { return };
+    let percent = |share: Option<u8>| share.map_or("none".to_owned(), |share| format!("{share} %"));
+    let (share, asked_share) = (percent(*share), percent(asked_share));
+    tracing::warn!(
+        "the scheduler of the node gives this process priority {priority} and share {share} \
+         instead of {asked} and {asked_share}, the most that its tenant `{tenant}` may have"
+    );
 }
 
 fn attach(wire: &Wire, device: &str, page: &SharedPage) -> Result<(), NodeError> {

@@ -83,6 +83,26 @@ pub enum Request {
         /// The process.
         pid: i32,
     },
+    /// Undoes [`Request::Set`]: what the process asked for counts again.
+    Reset {
+        /// The process.
+        pid: i32,
+    },
+    /// Reads the configuration file again, whole or not at all. For administrators.
+    Reload,
+    /// Takes no new processes from now on, or takes them again. For administrators.
+    Drain {
+        /// They are taken again.
+        undo: bool,
+    },
+    /// Records what all processes do, until [`Request::EndRecord`] or the end of the connection.
+    /// For administrators.
+    Record {
+        /// The record ends before it has more bytes than this.
+        bytes_max: u64,
+    },
+    /// Ends the record that was begun over this connection.
+    EndRecord,
 }
 
 /// What the daemon answers.
@@ -94,6 +114,20 @@ pub enum Answer {
         /// [`VERSION`].
         version: u32,
     },
+    /// The process is known, or has other hints, but gets less than it asked for, because of a
+    /// limit of its tenant. To [`Request::Hello`], the eventfd that wakes the daemon comes with the
+    /// message.
+    Lowered {
+        /// The tenant.
+        tenant: String,
+        /// The priority that it has.
+        priority: i32,
+        /// The share that it has in percent, if any.
+        share: Option<u8>,
+    },
+    /// The record begins. The socket that it can be read from, up to its end, comes with the
+    /// message.
+    Recording,
     /// Done.
     Done,
     /// Not done.
@@ -114,6 +148,26 @@ pub struct Status {
     pub policy: String,
     /// The processes that the asker may see, each once for each of its GPUs.
     pub clients: Vec<ClientStatus>,
+    /// What was changed by hand and is not as the configuration file or the process has it.
+    #[serde(default)]
+    pub changed: Vec<Changed>,
+}
+
+/// Something that was changed by hand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// What: `policy`, `drain`, or of a process `priority`, `share`, `active` or `hold`.
+    pub what: String,
+    /// The process, if it is about one.
+    pub pid: Option<i32>,
+    /// How it would be without the change, by the file and by what the process asked for.
+    pub file: String,
+    /// How it is.
+    pub live: String,
+    /// The user who changed it.
+    pub uid: u32,
+    /// When, in milliseconds since 1970.
+    pub at_unix_ms: u64,
 }
 
 /// A process on one GPU.
@@ -142,6 +196,9 @@ pub struct ClientStatus {
     pub holds: u64,
     /// It is held by hand.
     pub held_by_hand: bool,
+    /// Its tenant.
+    #[serde(default)]
+    pub tenant: String,
 }
 
 /// What goes wrong between a process and the daemon.

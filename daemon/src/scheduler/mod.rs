@@ -3,6 +3,7 @@
 mod device;
 mod op;
 mod status;
+mod tenancy;
 mod unit;
 mod units;
 mod used;
@@ -15,7 +16,6 @@ use std::time::{Duration, Instant as Clock};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use xsched_core::hint::Hints;
 use xsched_core::id::{ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
 use xsched_core::message::Order;
@@ -28,6 +28,7 @@ use xsched_policies::Any;
 
 use device::{DEVICES_MAX, Devices};
 pub(crate) use op::{Change, Op, Waker, hints, new_eventfd};
+pub(crate) use tenancy::By;
 pub(crate) use unit::Client;
 use unit::Unit;
 use units::Units;
@@ -149,13 +150,14 @@ impl Driver {
                 self.policy = policy.name();
                 let _ = self.machine.set_policy(*policy);
             }
-            Op::Set { pid, uid, change, answer } => {
-                let _ = answer.send(self.set(pid, uid, change, now));
+            Op::Set { pid, asker, change, answer } => {
+                let _ = answer.send(self.set(pid, &asker, change, now));
             }
-            Op::Hints { client, hints } => self.set_hints(client, hints, now),
-            Op::Status { uid, answer } => {
+            Op::Configure(tenants) => self.configure(tenants, now),
+            Op::Hints { client, hints } => self.ask_for(client, hints, now),
+            Op::Status { asker, answer } => {
                 self.look_at_all(now);
-                let _ = answer.send(self.status(uid, now));
+                let _ = answer.send(self.status(&asker, now));
             }
             Op::End => {}
         }
@@ -173,11 +175,12 @@ impl Driver {
         let device = self.devices.number(name).ok_or("a GPU has a name of 1 to 128 bytes")?;
         let is_on_it = |key: &&u32| self.units.get(**key).is_some_and(|u| u.device == device);
         if let Some(key) = client.units.iter().find(is_on_it).copied() {
+            let pages_max = client.rights.pages_max();
             let added = self.units.change(key, |unit| {
-                let has_room = unit.pages() < PAGES_MAX;
+                let has_room = unit.pages() < pages_max;
                 has_room.then(|| unit.add(page))
             });
-            let full = || format!("a process has at most {PAGES_MAX} pages for a GPU");
+            let full = || format!("a process has at most {pages_max} pages for a GPU");
             return added.flatten().ok_or_else(full);
         }
         let attach = Attach {
@@ -191,6 +194,7 @@ impl Driver {
         let unit = Unit::new(device, queue, page, now);
         let (key, by_hand) = (unit.key(), client.by_hand);
         client.units.push(key);
+        let tenant = Arc::clone(&client.rights.party.tenant);
         for wanted in self.units.add(unit) {
             self.units.change(wanted, |unit| unit.set_wanted(true));
             self.look_at(wanted, now);
@@ -198,6 +202,7 @@ impl Driver {
         if by_hand {
             self.hold_by_hand(key, true, now);
         }
+        self.share_anew(&tenant, now);
         Ok(())
     }
 
@@ -210,33 +215,7 @@ impl Driver {
             // It is known.
             let _ = self.machine.detach(now, unit.queue);
         }
-    }
-
-    fn set_hints(&mut self, id: u64, hints: Hints, now: Instant) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        client.hints = hints;
-        for unit in client.units.iter().filter_map(|key| self.units.get(*key)) {
-            // It is known.
-            let _ = self.machine.set_hints(now, unit.queue, hints);
-        }
-    }
-
-    /// How many processes were changed.
-    fn set(&mut self, pid: i32, uid: Option<u32>, change: Change, now: Instant) -> usize {
-        let is_meant =
-            |client: &Client| client.pid == pid && uid.is_none_or(|uid| uid == client.uid);
-        let meant = self.clients.iter().filter(|(_, client)| is_meant(client));
-        let meant: Vec<u64> = meant.map(|(id, _)| *id).collect();
-        for id in &meant {
-            let Some(client) = self.clients.get_mut(id) else { continue };
-            change.apply(client);
-            let (hints, units) = (client.hints, client.units.clone());
-            self.set_hints(*id, hints, now);
-            for (key, hold) in units.into_iter().zip(change.hold.iter().cycle()) {
-                self.hold_by_hand(key, *hold, now);
-            }
-        }
-        meant.len()
+        self.share_anew(&client.rights.party.tenant, now);
     }
 
     fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant) {

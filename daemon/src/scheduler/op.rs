@@ -10,7 +10,9 @@ use xsched_hal_stream::SharedPage;
 use xsched_node::Status;
 use xsched_policies::Any;
 
+use super::tenancy::By;
 use super::unit::Client;
+use crate::tenant::{Asker, Tenant};
 
 /// What the thread of the connections asks for.
 #[derive(Debug)]
@@ -23,12 +25,14 @@ pub(crate) enum Op {
     Leave(u64),
     /// Another policy.
     Policy(Box<Any>),
-    /// New hints for the processes with this number, of this user unless there is none.
-    Set { pid: i32, uid: Option<u32>, change: Change, answer: Sender<usize> },
+    /// A change of the processes with this number that the asker may change.
+    Set { pid: i32, asker: Asker, change: Change, answer: Sender<Result<usize, String>> },
+    /// The tenants of connections.
+    Configure(Vec<(u64, Arc<Tenant>)>),
     /// New hints for a connection.
     Hints { client: u64, hints: Hints },
-    /// What a user may see; everything if there is none.
-    Status { uid: Option<u32>, answer: Sender<Status> },
+    /// What the asker may see.
+    Status { asker: Asker, answer: Sender<Status> },
     /// The thread ends.
     End,
 }
@@ -40,20 +44,15 @@ pub(crate) struct Change {
     pub(crate) share: Option<u8>,
     pub(crate) active: Option<bool>,
     pub(crate) hold: Option<bool>,
+    /// What was changed before, but for holds, does not count any more.
+    pub(crate) is_reset: bool,
+    /// Whose change it is.
+    pub(crate) by: By,
 }
 
 impl Change {
-    pub(crate) fn of_hold(hold: bool) -> Self {
-        Self { hold: Some(hold), ..Self::default() }
-    }
-
-    /// Makes the change, but for the hold's effect on gates.
-    pub(crate) fn apply(self, client: &mut Client) {
-        let hints = &mut client.hints;
-        hints.priority = self.priority.unwrap_or(hints.priority);
-        hints.utilization = self.share.or(hints.utilization);
-        hints.active_window = self.active.unwrap_or(hints.active_window);
-        client.by_hand = self.hold.unwrap_or(client.by_hand);
+    pub(crate) fn of_hold(hold: bool, by: By) -> Self {
+        Self { hold: Some(hold), by, ..Self::default() }
     }
 }
 

@@ -10,7 +10,9 @@ use xsched_core::time::{Duration, Instant};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{holder, is_loaded, set_unwanted, set_wanted, used_ns};
 
+use super::tenancy::Rights;
 use super::used::Used;
+use crate::tenant::Party;
 
 /// A process on a GPU.
 #[derive(Debug)]
@@ -224,7 +226,9 @@ pub(crate) struct Client {
     pub(crate) pid: i32,
     pub(crate) uid: u32,
     pub(crate) name: String,
+    /// What it asked for or got by hand, within the limits of its tenant.
     pub(crate) hints: Hints,
+    pub(crate) rights: Rights,
     pub(crate) by_hand: bool,
     /// Wakes the daemon.
     pub(crate) doorbell: OwnedFd,
@@ -233,13 +237,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         pid: i32,
-        uid: u32,
+        party: Party,
         name: String,
-        hints: Hints,
+        asked: Hints,
         doorbell: OwnedFd,
     ) -> Self {
-        Self { pid, uid, name, hints, by_hand: false, doorbell, units: Vec::new() }
+        let (uid, rights) = (party.who.uid, Rights::new(party, asked));
+        let hints = rights.hints();
+        Self { pid, uid, name, hints, rights, by_hand: false, doorbell, units: Vec::new() }
     }
 }

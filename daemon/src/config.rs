@@ -1,0 +1,227 @@
+//! The daemon's configuration file.
+
+mod raw;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xsched_core::hint::PolicyHint;
+use xsched_core::policy::Policy as _;
+use xsched_policies::Any;
+
+use crate::tenant::{Tenant, Who};
+
+/// Processes that may be connected, and of one user, unless the file says otherwise.
+pub const CLIENTS_MAX: u32 = 4_096;
+const CLIENTS_OF_USER_MAX: u32 = 2_048;
+/// The largest file that is read, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// What a configuration file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// The socket.
+    pub socket: Socket,
+    /// The policy.
+    pub policy: PolicyChoice,
+    /// Users and groups that are administrators beside root and the user that the daemon runs as.
+    pub admins: Admins,
+    /// What the daemon takes.
+    pub limits: Limits,
+    /// The tenants. The last fits every process.
+    pub tenants: Vec<Arc<Tenant>>,
+}
+
+/// The socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Socket {
+    /// Where it is.
+    pub path: Option<PathBuf>,
+    /// Its mode.
+    pub mode: Option<u32>,
+    /// Its group.
+    pub gid: Option<u32>,
+}
+
+/// A policy and how it is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyChoice {
+    /// Its short name.
+    pub name: String,
+    /// Hints for it.
+    pub hints: Vec<PolicyHint>,
+}
+
+impl Default for PolicyChoice {
+    fn default() -> Self {
+        Self { name: "hpf".to_owned(), hints: Vec::new() }
+    }
+}
+
+impl PolicyChoice {
+    /// The policy, set up. One without hints if the name is that of another.
+    ///
+    /// # Errors
+    /// If there is none of the name; the error names those that there are.
+    pub fn policy(&self, name: &str) -> Result<Any, xsched_policies::UnknownPolicy> {
+        let mut policy = name.parse::<Any>()?;
+        if policy.name() == self.name {
+            for hint in &self.hints {
+                policy.configure(*hint);
+            }
+        }
+        Ok(policy)
+    }
+}
+
+/// Administrators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admins {
+    /// Users.
+    pub uids: Vec<u32>,
+    /// Groups.
+    pub gids: Vec<u32>,
+}
+
+/// What the daemon takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections, 1 to 4,096.
+    pub clients: u32,
+    /// Those of one user, 1 to 4,096.
+    pub clients_of_user: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { clients: CLIENTS_MAX, clients_of_user: CLIENTS_OF_USER_MAX }
+    }
+}
+
+impl Default for Config {
+    /// What counts without a file.
+    fn default() -> Self {
+        Self {
+            socket: Socket::default(),
+            policy: PolicyChoice::default(),
+            admins: Admins::default(),
+            limits: Limits::default(),
+            tenants: vec![Arc::default()],
+        }
+    }
+}
+
+/// Why a configuration file is not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {what}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// It says something that a daemon cannot change while it runs.
+    #[error(
+        "{}: the socket is {}, and a daemon cannot move it while it runs; restart it",
+        path.display(), socket.display()
+    )]
+    Moved {
+        /// The file.
+        path: PathBuf,
+        /// Where the socket is.
+        socket: PathBuf,
+    },
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Read`] and [`ConfigError::Wrong`].
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let failed = |source| ConfigError::Read { path: path.to_owned(), source };
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let length = io::Read::read_to_string(&mut io::Read::take(file, BYTES_MAX), &mut text);
+        if length.map_err(failed)? as u64 == BYTES_MAX {
+            return Err(failed(io::Error::other("it has a MiB or more")));
+        }
+        Self::parse(&text, path)
+    }
+
+    /// Checks a text, which errors say is of this file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Wrong`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        raw::parse(text).map_err(|raw::Wrong { at, what }| {
+            let before = text.as_bytes().iter().take(at);
+            let line = 1 + before.filter(|byte| **byte == b'\n').count();
+            // A line of an error is one line.
+            let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+            ConfigError::Wrong { path: path.to_owned(), line, what }
+        })
+    }
+
+    /// Whether a process of this tenant is an administrator: not one that goes by its cgroup, where
+    /// it may be root in a container.
+    #[must_use]
+    pub fn is_admin(&self, who: &Who, tenant: &Tenant, own_uid: u32) -> bool {
+        let by_cgroup = self.tenants.iter().any(|tenant| tenant.cgroup.is_some());
+        if tenant.cgroup.is_some() || (by_cgroup && who.cgroups.is_empty()) {
+            return false;
+        }
+        who.uid == 0
+            || who.uid == own_uid
+            || self.admins.uids.contains(&who.uid)
+            || who.gids.iter().any(|gid| self.admins.gids.contains(gid))
+    }
+}
+
+/// Where the configuration comes from, so that it can be read again.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// The file.
+    pub file: Option<PathBuf>,
+    /// The file need not be there; without it the defaults count.
+    pub is_optional: bool,
+    /// The policy that the command line names, which counts instead of the file's.
+    pub policy: Option<String>,
+    /// Where the socket is that the command line names, which counts instead of the file's.
+    pub socket: Option<PathBuf>,
+}
+
+impl Source {
+    /// What counts: the file, and the command line before it.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn read(&self) -> Result<Config, ConfigError> {
+        let mut config = match &self.file {
+            Some(file) if !(self.is_optional && !file.exists()) => Config::read(file)?,
+            _ => Config::default(),
+        };
+        if let Some(name) = self.policy.as_ref().filter(|name| **name != config.policy.name) {
+            config.policy = PolicyChoice { name: name.clone(), hints: Vec::new() };
+        }
+        if let Some(socket) = &self.socket {
+            config.socket.path = Some(socket.clone());
+        }
+        Ok(config)
+    }
+}

@@ -1,0 +1,322 @@
+//! The file as it is written, and what has to be true of it.
+
+use std::fmt::Display;
+use std::ops::Range;
+use std::sync::Arc;
+
+use glob::Pattern;
+use nix::unistd::{Group, User};
+use serde::Deserialize;
+use toml::Spanned;
+use xsched_core::hint::{OutOfRange, PolicyHint, Priority};
+use xsched_core::policy::Policy as _;
+use xsched_core::time::Duration;
+use xsched_policies::Any;
+
+use super::{Admins, CLIENTS_MAX, Config, Limits, PolicyChoice, Socket};
+use crate::tenant::{DEFAULT, Sees, Tenant};
+
+/// What is wrong, and the byte where.
+pub(super) struct Wrong {
+    pub(super) at: usize,
+    pub(super) what: String,
+}
+
+fn wrong(at: &Range<usize>, what: impl Display) -> Wrong {
+    Wrong { at: at.start, what: what.to_string() }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct File {
+    socket: RawSocket,
+    policy: RawPolicy,
+    admins: RawAdmins,
+    limits: RawLimits,
+    tenant: Vec<Spanned<RawTenant>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawSocket {
+    path: Option<Spanned<String>>,
+    mode: Option<Spanned<String>>,
+    group: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawPolicy {
+    name: Option<Spanned<String>>,
+    timeslice_us: Option<Spanned<u64>>,
+    k: Option<Spanned<u32>>,
+    ageing_ms: Option<Spanned<u64>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawAdmins {
+    users: Vec<Spanned<String>>,
+    groups: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawLimits {
+    clients: Option<Spanned<u32>>,
+    clients_of_user: Option<Spanned<u32>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTenant {
+    name: Spanned<String>,
+    user: Option<Spanned<String>>,
+    uid: Option<Spanned<u32>>,
+    group: Option<Spanned<String>>,
+    cgroup: Option<Spanned<String>>,
+    class: Option<Spanned<Class>>,
+    priority: Option<Spanned<i32>>,
+    share: Option<Spanned<u32>>,
+    priority_max: Option<Spanned<i32>>,
+    share_max: Option<Spanned<u32>>,
+    clients_max: Option<Spanned<u32>>,
+    queues_max: Option<Spanned<u32>>,
+    #[serde(default)]
+    sees: Sees,
+}
+
+/// As `xsched run --class` has them.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Class {
+    Interactive = 100,
+    Normal = 0,
+    Batch = -100,
+}
+
+pub(super) fn parse(text: &str) -> Result<Config, Wrong> {
+    let file: File = toml::from_str(text)
+        .map_err(|error| wrong(&error.span().unwrap_or_default(), error.message()))?;
+    Ok(Config {
+        socket: socket(&file.socket)?,
+        policy: policy(&file.policy)?,
+        admins: admins(&file.admins)?,
+        limits: limits(&file.limits)?,
+        tenants: tenants(&file.tenant)?,
+    })
+}
+
+fn socket(raw: &RawSocket) -> Result<Socket, Wrong> {
+    let absolute = |path: &Spanned<String>| {
+        let is_absolute = path.get_ref().starts_with('/');
+        let what = "path: the socket needs an absolute path";
+        if is_absolute { Ok(path.get_ref().into()) } else { Err(wrong(&path.span(), what)) }
+    };
+    let mode = |mode: &Spanned<String>| {
+        let number = u32::from_str_radix(mode.get_ref(), 8).ok().filter(|mode| *mode <= 0o777);
+        let what = "mode: say it in octal digits up to 777, as in \"0660\"";
+        number.ok_or_else(|| wrong(&mode.span(), what))
+    };
+    Ok(Socket {
+        path: raw.path.as_ref().map(absolute).transpose()?,
+        mode: raw.mode.as_ref().map(mode).transpose()?,
+        gid: raw.group.as_ref().map(group).transpose()?,
+    })
+}
+
+fn user(name: &Spanned<String>) -> Result<u32, Wrong> {
+    match User::from_name(name.get_ref()) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => {
+            let what = format!("there is no user `{}` on this machine", name.get_ref());
+            Err(wrong(&name.span(), what))
+        }
+        Err(errno) => {
+            let what = format!("the user `{}` cannot be looked up: {errno}", name.get_ref());
+            Err(wrong(&name.span(), what))
+        }
+    }
+}
+
+fn group(name: &Spanned<String>) -> Result<u32, Wrong> {
+    match Group::from_name(name.get_ref()) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        Ok(None) => {
+            let what = format!("there is no group `{}` on this machine", name.get_ref());
+            Err(wrong(&name.span(), what))
+        }
+        Err(errno) => {
+            let what = format!("the group `{}` cannot be looked up: {errno}", name.get_ref());
+            Err(wrong(&name.span(), what))
+        }
+    }
+}
+
+/// The value that stands there, brought into range by `make`.
+fn ranged<T: Copy, U>(
+    raw: Option<&Spanned<T>>,
+    key: &str,
+    make: impl FnOnce(T) -> Result<U, OutOfRange>,
+) -> Result<Option<U>, Wrong> {
+    let Some(raw) = raw else { return Ok(None) };
+    match make(*raw.get_ref()) {
+        Ok(value) => Ok(Some(value)),
+        Err(OutOfRange { min, max, value, .. }) => {
+            Err(wrong(&raw.span(), format!("{key} must be {min} to {max}, is {value}")))
+        }
+    }
+}
+
+fn within<T>(value: u32, min: i64, max: i64, of: impl FnOnce(u32) -> T) -> Result<T, OutOfRange> {
+    let value_wide = i64::from(value);
+    if (min..=max).contains(&value_wide) {
+        return Ok(of(value));
+    }
+    Err(OutOfRange { hint: "", min, max, value: value_wide })
+}
+
+fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
+    let mut choice = PolicyChoice::default();
+    if let Some(name) = &raw.name {
+        let known = name.get_ref().parse::<Any>();
+        let known = known.map_err(|error| wrong(&name.span(), format!("name: {error}")))?;
+        known.name().clone_into(&mut choice.name);
+    }
+    let age = |ms: u64| PolicyHint::ageing(Some(Duration::from_ns(ms.saturating_mul(1_000_000))));
+    let slice = |us: u64| PolicyHint::timeslice(Duration::from_ns(us.saturating_mul(1_000)));
+    let hints = [
+        (
+            ranged(raw.timeslice_us.as_ref(), "timeslice_us", slice)?,
+            "timeslice_us",
+            span(&raw.timeslice_us),
+        ),
+        (ranged(raw.k.as_ref(), "k", PolicyHint::k)?, "k", span(&raw.k)),
+        (ranged(raw.ageing_ms.as_ref(), "ageing_ms", age)?, "ageing_ms", span(&raw.ageing_ms)),
+    ];
+    for (hint, key, span) in hints {
+        let Some(hint) = hint else { continue };
+        let mut policy = choice.policy(&choice.name).map_err(|error| wrong(&span, error))?;
+        if !policy.configure(hint) {
+            let what = format!("policy `{}` has no {key}; take the key out", choice.name);
+            return Err(wrong(&span, what));
+        }
+        choice.hints.push(hint);
+    }
+    Ok(choice)
+}
+
+fn span<T>(raw: &Option<Spanned<T>>) -> Range<usize> {
+    raw.as_ref().map(Spanned::span).unwrap_or_default()
+}
+
+fn admins(raw: &RawAdmins) -> Result<Admins, Wrong> {
+    Ok(Admins {
+        uids: raw.users.iter().map(user).collect::<Result<_, _>>()?,
+        gids: raw.groups.iter().map(group).collect::<Result<_, _>>()?,
+    })
+}
+
+fn limits(raw: &RawLimits) -> Result<Limits, Wrong> {
+    let within = |value| within(value, 1, i64::from(CLIENTS_MAX), |value| value);
+    let defaults = Limits::default();
+    let clients = ranged(raw.clients.as_ref(), "clients", within)?;
+    let of_user = ranged(raw.clients_of_user.as_ref(), "clients_of_user", within)?;
+    Ok(Limits {
+        clients: clients.unwrap_or(defaults.clients),
+        clients_of_user: of_user.unwrap_or(defaults.clients_of_user),
+    })
+}
+
+fn tenants(raw: &[Spanned<RawTenant>]) -> Result<Vec<Arc<Tenant>>, Wrong> {
+    let mut tenants = Vec::<Arc<Tenant>>::with_capacity(raw.len() + 1);
+    for raw in raw {
+        let name = &raw.get_ref().name;
+        if let Some(before) = tenants.last().filter(|tenant| tenant.fits_all()) {
+            let what = format!(
+                "nothing comes to this tenant, since `{}` before it fits all; give that one a \
+                 user, uid, group or cgroup, or put it last",
+                before.name
+            );
+            return Err(wrong(&name.span(), what));
+        }
+        if tenants.iter().any(|tenant| tenant.name == *name.get_ref()) {
+            return Err(wrong(&name.span(), "two tenants have this name"));
+        }
+        tenants.push(Arc::new(tenant(raw.get_ref())?));
+    }
+    let named_default = raw.iter().find(|raw| raw.get_ref().name.get_ref() == DEFAULT);
+    if !tenants.last().is_some_and(|tenant| tenant.fits_all()) {
+        if let Some(raw) = named_default {
+            let what = "`default` is the tenant of the rest: it has no user, uid, group or cgroup";
+            return Err(wrong(&raw.get_ref().name.span(), what));
+        }
+        tenants.push(Arc::default());
+    }
+    Ok(tenants)
+}
+
+fn tenant(raw: &RawTenant) -> Result<Tenant, Wrong> {
+    let name = raw.name.get_ref();
+    let is_name = (1..=64).contains(&name.len()) && !name.chars().any(char::is_control);
+    if !is_name {
+        return Err(wrong(&raw.name.span(), "a name has 1 to 64 bytes and no control characters"));
+    }
+    if let (Some(_), Some(uid)) = (&raw.user, &raw.uid) {
+        return Err(wrong(&uid.span(), "user and uid are the same thing; say one of them"));
+    }
+    let user = raw.user.as_ref().map(user).transpose()?;
+    let share = |key, raw: Option<&Spanned<u32>>| {
+        ranged(raw, key, |value| within(value, 0, 100, |value| value as u8))
+    };
+    let count = |key, raw: Option<&Spanned<u32>>| {
+        ranged(raw, key, |value| within(value, 1, i64::from(u32::MAX), |value| value))
+    };
+    let tenant = Tenant {
+        name: name.clone(),
+        uid: user.or(raw.uid.as_ref().map(|uid| *uid.get_ref())),
+        gid: raw.group.as_ref().map(group).transpose()?,
+        cgroup: raw.cgroup.as_ref().map(cgroup).transpose()?,
+        priority: priority(raw)?,
+        share: share("share", raw.share.as_ref())?,
+        priority_max: ranged(raw.priority_max.as_ref(), "priority_max", checked_priority)?,
+        share_max: share("share_max", raw.share_max.as_ref())?,
+        clients_max: count("clients_max", raw.clients_max.as_ref())?,
+        queues_max: count("queues_max", raw.queues_max.as_ref())?,
+        sees: raw.sees,
+    };
+    if let Some(refusal) = tenant.refusal(tenant.priority, tenant.share) {
+        return Err(wrong(&raw.name.span(), format!("what its processes start with: {refusal}")));
+    }
+    Ok(tenant)
+}
+
+/// A priority that runs.
+fn checked_priority(value: i32) -> Result<Priority, OutOfRange> {
+    Priority::new(value.max(-256)).ok().filter(|p| *p >= Priority::MIN).ok_or(OutOfRange {
+        hint: "priority",
+        min: -255,
+        max: 255,
+        value: i64::from(value),
+    })
+}
+
+fn priority(raw: &RawTenant) -> Result<Option<Priority>, Wrong> {
+    match (&raw.class, &raw.priority) {
+        (Some(_), Some(priority)) => {
+            Err(wrong(&priority.span(), "class and priority are the same thing; say one of them"))
+        }
+        (Some(class), None) => ranged(Some(class), "class", |class| Priority::new(class as i32)),
+        (None, priority) => ranged(priority.as_ref(), "priority", checked_priority),
+    }
+}
+
+fn cgroup(raw: &Spanned<String>) -> Result<Pattern, Wrong> {
+    let text = raw.get_ref();
+    if !text.starts_with('/') {
+        let what = "cgroup: a path from the root of the hierarchy, as in /proc/PID/cgroup, begins \
+                    with /";
+        return Err(wrong(&raw.span(), what));
+    }
+    Pattern::new(text).map_err(|error| wrong(&raw.span(), format!("cgroup: {error}")))
+}
