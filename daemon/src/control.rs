@@ -212,6 +212,8 @@ struct Peer {
     process: Option<OwnedFd>,
     /// It has said what it is.
     is_known: bool,
+    /// It has begun a record.
+    is_recorder: bool,
 }
 
 /// Set in the number of an event that a process has ended.
@@ -292,7 +294,10 @@ impl Control {
             let process = process.and_then(|process| self.watch_process(id, process));
             let tenant = tenant_of(&self.config.tenants, &who);
             let party = Party { who: Arc::new(who), tenant };
-            self.peers.insert(id, Peer { wire, pid, party, process, is_known: false });
+            self.peers.insert(
+                id,
+                Peer { wire, pid, party, process, is_known: false, is_recorder: false },
+            );
             self.next += 1;
         }
     }
@@ -328,6 +333,9 @@ impl Control {
         if let Some(peer) = self.peers.remove(&id) {
             let _ = epoll::delete(&self.epoll, &peer.wire);
             let _ = peer.process.as_ref().map(|process| epoll::delete(&self.epoll, process));
+            if peer.is_recorder {
+                self.send(Op::EndRecord(id));
+            }
             if peer.is_known {
                 self.send(Op::Leave(id));
             }
@@ -390,7 +398,11 @@ impl Control {
             }
             Request::Hold { pid } => self.set(pid, asker, Change::of_hold(true, by)),
             Request::Release { pid } => self.set(pid, asker, Change::of_hold(false, by)),
-            Request::Record { .. } | Request::EndRecord => Err("not yet".to_owned()),
+            Request::Record { bytes_max } => self.record(id, &asker, bytes_max),
+            Request::EndRecord => {
+                self.send(Op::EndRecord(id));
+                Ok(done(()))
+            }
         }
     }
 
@@ -455,7 +467,9 @@ fn done((): ()) -> (Answer, Option<OwnedFd>) {
 /// What to answer a process that asks for more than its tenant may have.
 fn lowered(party: &Party, asked: Hints) -> Option<Answer> {
     let granted = party.tenant.granted(asked);
-    let is_lower = granted.priority < asked.priority || granted.utilization < asked.utilization;
+    let has_asked = asked.priority != Priority::DEFAULT;
+    let is_lower =
+        has_asked && granted.priority < asked.priority || granted.utilization < asked.utilization;
     is_lower.then(|| Answer::Lowered {
         tenant: party.tenant.name.clone(),
         priority: granted.priority.get().into(),

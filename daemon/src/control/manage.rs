@@ -1,12 +1,13 @@
 //! What administrators ask for: other settings, and no new processes.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use xsched_node::Status;
+use xsched_node::{Answer, Status};
 
 use super::{Control, set_access};
 use crate::config::ConfigError;
-use crate::scheduler::{By, Op};
+use crate::scheduler::{By, Op, Tape};
 use crate::tenant::{Asker, Party, tenant_of};
 
 impl Control {
@@ -41,6 +42,23 @@ impl Control {
         allow(asker, "drain the daemon")?;
         self.drained = (!undo).then(|| By::now(asker.party.who.uid));
         Ok(())
+    }
+
+    /// Begins a record, which the asker gets through a socket.
+    pub(super) fn record(
+        &mut self,
+        id: u64,
+        asker: &Asker,
+        bytes_max: u64,
+    ) -> Result<(Answer, Option<OwnedFd>), String> {
+        allow(asker, "record what processes do")?;
+        let (tape, reader) = Tape::new(bytes_max).map_err(|error| format!("no record: {error}"))?;
+        if !self.ask(|answer| Op::Record { client: id, tape, answer })? {
+            return Err("there is a record already; try again when it has ended".to_owned());
+        }
+        let peer = self.peers.get_mut(&id).ok_or("not connected")?;
+        peer.is_recorder = true;
+        Ok((Answer::Recording, Some(reader)))
     }
 
     /// Why a process that says hello now is not taken, if it is not.

@@ -2,6 +2,7 @@
 
 mod device;
 mod op;
+mod record;
 mod status;
 mod tenancy;
 mod unit;
@@ -20,6 +21,7 @@ use xsched_core::id::{ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
 use xsched_core::message::Order;
 use xsched_core::policy::Policy;
+use xsched_core::record::Recorded;
 use xsched_core::scheduler::{Attach, Heap, Scheduler};
 use xsched_core::time::{Duration as Span, Instant};
 use xsched_hal_stream::SharedPage;
@@ -28,6 +30,8 @@ use xsched_policies::Any;
 
 use device::{DEVICES_MAX, Devices};
 pub(crate) use op::{Change, Op, Waker, hints, new_eventfd};
+use record::Recording;
+pub(crate) use record::Tape;
 pub(crate) use tenancy::By;
 pub(crate) use unit::Client;
 use unit::Unit;
@@ -48,7 +52,8 @@ const IDLE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Driver {
     start: Clock,
-    machine: Scheduler<Any, Heap>,
+    machine: Recorded<Any, Heap, Tape>,
+    recording: Option<Recording>,
     clients: HashMap<u64, Client>,
     units: Units,
     devices: Devices,
@@ -72,7 +77,8 @@ impl Driver {
         let name = policy.name();
         Ok(Self {
             start: Clock::now(),
-            machine: Scheduler::new(policy, Heap::new(UNITS_MAX, DEVICES_MAX, 1)),
+            machine: Recorded::new(Scheduler::new(policy, Heap::new(UNITS_MAX, DEVICES_MAX, 1))),
+            recording: None,
             clients: HashMap::new(),
             units: Units::default(),
             devices: Devices::default(),
@@ -148,7 +154,7 @@ impl Driver {
             Op::Leave(id) => self.leave(id, now),
             Op::Policy(policy) => {
                 self.policy = policy.name();
-                let _ = self.machine.set_policy(*policy);
+                let _ = self.machine.set_policy(now, *policy);
             }
             Op::Set { pid, asker, change, answer } => {
                 let _ = answer.send(self.set(pid, &asker, change, now));
@@ -159,6 +165,10 @@ impl Driver {
                 self.look_at_all(now);
                 let _ = answer.send(self.status(&asker, now));
             }
+            Op::Record { client, tape, answer } => {
+                let _ = answer.send(self.record(client, tape, now));
+            }
+            Op::EndRecord(client) => self.end_record(client, now),
             Op::End => {}
         }
     }
@@ -203,6 +213,7 @@ impl Driver {
             self.hold_by_hand(key, true, now);
         }
         self.share_anew(&tenant, now);
+        self.note_device(device, now);
         Ok(())
     }
 
@@ -210,6 +221,7 @@ impl Driver {
         let Some(client) = self.clients.remove(&id) else { return };
         let _ = epoll::delete(&self.epoll, &client.doorbell);
         for key in client.units {
+            self.forget_work(key, now);
             let Some(unit) = self.units.remove(key) else { continue };
             unit.let_go();
             // It is known.
@@ -271,6 +283,7 @@ impl Driver {
     fn look_at(&mut self, key: u32, now: Instant) {
         if self.units.change(key, |unit| unit.look(now)) == Some(true) {
             self.report(key, now);
+            self.note_work(key, now);
         }
     }
 
@@ -295,6 +308,7 @@ impl Driver {
             return;
         }
         self.renewed = now;
+        self.look_after_record(now);
         if self.units.is_any_closed() {
             self.units.all().filter(|unit| unit.is_closed()).for_each(Unit::renew);
         }

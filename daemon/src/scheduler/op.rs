@@ -10,6 +10,7 @@ use xsched_hal_stream::SharedPage;
 use xsched_node::Status;
 use xsched_policies::Any;
 
+use super::record::Tape;
 use super::tenancy::By;
 use super::unit::Client;
 use crate::tenant::{Asker, Tenant};
@@ -33,6 +34,10 @@ pub(crate) enum Op {
     Hints { client: u64, hints: Hints },
     /// What the asker may see.
     Status { asker: Asker, answer: Sender<Status> },
+    /// Begins a record for a connection; answers whether there was none.
+    Record { client: u64, tape: Tape, answer: Sender<bool> },
+    /// Ends the record of a connection, if it has one.
+    EndRecord(u64),
     /// The thread ends.
     End,
 }

@@ -1,0 +1,281 @@
+//! Records of what all processes do, for `xsched replay`.
+//!
+//! A process on a GPU is a queue. From its first launch until its streams are empty it makes a
+//! request, whose commands take the device time that it used; one that has work for longer makes a
+//! request for each second. A thread of its own sends chunks to the reader. The scheduler's thread
+//! never waits for that one: what there is no room for is lost, and counted in the record.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration as Time;
+
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair, sockopt};
+use xsched_core::id::{CmdId, DeviceId, QueueId};
+use xsched_core::record::{
+    Body, DeviceNote, ENTRY_BYTES_MAX, Entry, Header, Name, Source, Tape as Sink,
+};
+use xsched_core::time::{Duration, Instant};
+
+use super::Driver;
+
+/// Bytes of a chunk, and how many chunks wait for the reader at most: 1 MiB.
+const CHUNK_BYTES: usize = 8 * 1_024;
+const CHUNKS: usize = 128;
+/// A chunk is sent with the first entry that comes so long after its first.
+const CHUNK_AGE: Duration = Duration::from_ms(250);
+/// A reader that takes nothing for so long has lost the rest of the record.
+const PATIENCE: Time = Time::from_secs(5);
+/// A process that has work for longer makes another request.
+const REQUEST: Duration = Duration::from_ms(1_000);
+/// The device time of a command, at most: gates are about this far apart.
+const COMMAND: Duration = Duration::from_us(500);
+/// Commands of a request at most.
+const COMMANDS_MAX: u64 = 2_048;
+const NO_QUEUE: QueueId = QueueId::new(0, 0);
+
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    entries: u64,
+    first_at: Instant,
+}
+
+/// What entries are written to. Dropped, it ends the record.
+#[derive(Debug)]
+pub(crate) struct Tape {
+    to: SyncSender<Chunk>,
+    chunk: Chunk,
+    /// What the record may still have, but for its end.
+    bytes_left: u64,
+    /// What was lost since the last entry that was not, of the scheduler and of queues.
+    lost: HashMap<Option<QueueId>, u64>,
+    was_rest: bool,
+    /// Nothing more is written: the reader has gone, or the record has its size.
+    is_over: bool,
+}
+
+impl Tape {
+    /// A tape, and the socket that its record can be read from.
+    pub(crate) fn new(bytes_max: u64) -> std::io::Result<(Self, OwnedFd)> {
+        let flags = SocketFlags::CLOEXEC;
+        let (own, reader) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_timeout(&own, sockopt::Timeout::Send, Some(PATIENCE))?;
+        let (to, chunks) = sync_channel(CHUNKS);
+        let writer = move || {
+            if let Err(error) = write(&own, &chunks) {
+                tracing::warn!(%error, "the reader of a record has gone; the record ends");
+            }
+        };
+        thread::Builder::new().name("record".to_owned()).spawn(writer)?;
+        let ends = 2 * ENTRY_BYTES_MAX as u64;
+        let tape = Self {
+            to,
+            chunk: Chunk::default(),
+            bytes_left: bytes_max.saturating_sub(ends),
+            lost: HashMap::new(),
+            was_rest: false,
+            is_over: false,
+        };
+        Ok((tape, reader))
+    }
+
+    /// Sends the chunk; false if there is no room for it.
+    fn hand_over(&mut self) -> bool {
+        match self.to.try_send(std::mem::take(&mut self.chunk)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(chunk)) => {
+                self.chunk = chunk;
+                false
+            }
+            Err(TrySendError::Disconnected(_)) => {
+                self.is_over = true;
+                false
+            }
+        }
+    }
+
+    fn push(&mut self, entry: &Entry) {
+        let mut bytes = [0; ENTRY_BYTES_MAX];
+        let length = entry.encode(&mut bytes);
+        let Some(left) = self.bytes_left.checked_sub(length as u64) else {
+            self.is_over = true;
+            return;
+        };
+        self.bytes_left = left;
+        if self.chunk.entries == 0 {
+            self.chunk.first_at = entry.at;
+        }
+        self.chunk.bytes.extend_from_slice(&bytes[..length]);
+        self.chunk.entries += 1;
+    }
+}
+
+impl Sink for Tape {
+    fn put(&mut self, entry: &Entry) {
+        // While the daemon looks again and again, the scheduler has no order each time.
+        let is_rest = matches!(entry.body, Body::Rest);
+        if self.is_over || is_rest && std::mem::replace(&mut self.was_rest, is_rest) {
+            return;
+        }
+        self.was_rest = is_rest;
+        let full = self.chunk.bytes.len() + ENTRY_BYTES_MAX > CHUNK_BYTES;
+        let old = self.chunk.entries > 0 && entry.at.since(self.chunk.first_at) >= CHUNK_AGE;
+        if (full || old) && !self.hand_over() && full {
+            let of_queue = is_of_queue(&entry.body).then_some(entry.queue);
+            *self.lost.entry(of_queue).or_default() += 1;
+            return;
+        }
+        for (queue, lost) in std::mem::take(&mut self.lost) {
+            let of = if queue.is_some() { Source::Queue } else { Source::Scheduler };
+            let queue = queue.unwrap_or(NO_QUEUE);
+            self.push(&Entry { at: entry.at, queue, body: Body::Gap { lost, of } });
+        }
+        self.push(entry);
+    }
+}
+
+impl Drop for Tape {
+    fn drop(&mut self) {
+        if !self.is_over || self.chunk.entries > 0 {
+            self.hand_over();
+        }
+    }
+}
+
+/// Whether it is a queue's, and not the scheduler's.
+const fn is_of_queue(body: &Body) -> bool {
+    matches!(body, Body::Submit { .. } | Body::Wait { .. } | Body::Retired { .. })
+}
+
+/// Sends chunks to the reader until there will be no more.
+fn write(to: &OwnedFd, chunks: &Receiver<Chunk>) -> rustix::io::Result<()> {
+    send_all(to, &Header::encode())?;
+    let (mut entries, mut at) = (0, Instant::ZERO);
+    for chunk in chunks {
+        send_all(to, &chunk.bytes)?;
+        entries += chunk.entries;
+        at = chunk.first_at;
+    }
+    let mut bytes = [0; ENTRY_BYTES_MAX];
+    let length = Entry { at, queue: NO_QUEUE, body: Body::End { entries } }.encode(&mut bytes);
+    send_all(to, &bytes[..length])
+}
+
+fn send_all(to: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match send(to, bytes, SendFlags::NOSIGNAL) {
+            Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The record that goes on.
+#[derive(Debug)]
+pub(super) struct Recording {
+    /// The connection that asked for it.
+    client: u64,
+    /// Of each process on a GPU.
+    works: HashMap<u32, Work>,
+}
+
+/// What a process on a GPU has done since the record began.
+#[derive(Debug, Default)]
+struct Work {
+    commands: u64,
+    /// Since when it has work, and the device time that it had used then.
+    open: Option<(Instant, Duration)>,
+}
+
+impl Driver {
+    /// Begins a record; false if there is one.
+    pub(super) fn record(&mut self, client: u64, tape: Tape, now: Instant) -> bool {
+        if self.recording.is_some() {
+            return false;
+        }
+        self.recording = Some(Recording { client, works: HashMap::new() });
+        self.machine.start(now, tape);
+        let devices: Vec<_> = self.units.all().map(|unit| unit.device).collect();
+        devices.into_iter().for_each(|device| self.note_device(device, now));
+        self.units.keys().into_iter().for_each(|key| self.note_work(key, now));
+        true
+    }
+
+    /// Ends the record of a connection.
+    pub(super) fn end_record(&mut self, client: u64, now: Instant) {
+        if self.recording.as_ref().is_some_and(|recording| recording.client == client) {
+            for key in self.units.keys() {
+                self.note_request(key, now);
+            }
+            self.recording = None;
+            drop(self.machine.stop());
+        }
+    }
+
+    /// Names a GPU in the record, if there is one.
+    pub(super) fn note_device(&mut self, device: DeviceId, now: Instant) {
+        let name = Name::new(self.devices.name(device));
+        if let Some(tape) = self.machine.tape() {
+            let body = Body::Device(DeviceNote { device, units: 1, name });
+            tape.put(&Entry { at: now, queue: NO_QUEUE, body });
+        }
+    }
+
+    /// A process has work now, or none any more.
+    pub(super) fn note_work(&mut self, key: u32, now: Instant) {
+        if self.recording.is_none() {
+            return;
+        }
+        self.note_request(key, now);
+        let unit = self.units.get(key).filter(|unit| unit.is_loaded());
+        if let (Some(unit), Some(recording)) = (unit, &mut self.recording) {
+            recording.works.entry(key).or_default().open = Some((now, unit.used()));
+        }
+    }
+
+    /// A process has left a GPU, and its number may become that of another.
+    pub(super) fn forget_work(&mut self, key: u32, now: Instant) {
+        self.note_request(key, now);
+        if let Some(recording) = &mut self.recording {
+            recording.works.remove(&key);
+        }
+    }
+
+    /// Ends requests that go on for long, and a record that is over.
+    pub(super) fn look_after_record(&mut self, now: Instant) {
+        let Some(recording) = &self.recording else { return };
+        let client = recording.client;
+        let is_long = |key: &u32, (since, used): (Instant, Duration)| {
+            let has_used = self.units.get(*key).is_some_and(|unit| unit.used() > used);
+            has_used && now.since(since) >= REQUEST
+        };
+        let works = recording.works.iter().filter_map(|(key, work)| Some((*key, work.open?)));
+        let long: Vec<_> = works.filter(|(key, open)| is_long(key, *open)).collect();
+        long.into_iter().for_each(|(key, _)| self.note_work(key, now));
+        if self.machine.tape().is_some_and(|tape| tape.is_over) {
+            self.end_record(client, now);
+        }
+    }
+
+    /// Writes what a process has done since it has work.
+    fn note_request(&mut self, key: u32, now: Instant) {
+        let (Some(recording), Some(unit)) = (&mut self.recording, self.units.get(key)) else {
+            return;
+        };
+        let Some(work) = recording.works.get_mut(&key) else { return };
+        let Some((since, before)) = work.open.take() else { return };
+        let busy = Duration::from_ns(unit.used().as_ns().saturating_sub(before.as_ns()));
+        let count = busy.as_ns().div_ceil(COMMAND.as_ns()).clamp(1, COMMANDS_MAX);
+        let (first, upto) = (work.commands, CmdId(work.commands + count - 1));
+        work.commands += count;
+        let (queue, Some(tape)) = (unit.queue, self.machine.tape()) else { return };
+        let mut put = |at, body| tape.put(&Entry { at, queue, body });
+        (first..=upto.0).for_each(|cmd| put(since, Body::Submit { cmd: CmdId(cmd), wait: None }));
+        put(since, Body::Wait { cmd: upto, room: false });
+        put(now, Body::Retired { upto, busy });
+    }
+}
