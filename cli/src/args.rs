@@ -43,6 +43,12 @@ pub(crate) enum Command {
     /// Tell the scheduler of this node, xschedd, what to do.
     #[command(subcommand, after_help = EXIT_CODES)]
     Ctl(Control),
+    /// Record what the processes of this node do, for `xsched replay`.
+    ///
+    /// For administrators. It ends after some time, when the record has its size, or when it is
+    /// interrupted.
+    #[command(after_help = EXIT_CODES)]
+    Record(RecordArgs),
     /// List the devices that can be scheduled, with their levels.
     Devices(DevicesArgs),
     /// Say what would be scheduled on this machine, what would go past, and why.
@@ -90,6 +96,51 @@ pub(crate) enum Control {
     /// Let a process go that was held by hand.
     #[command(after_help = EXIT_CODES)]
     Release(PidArgs),
+    /// Undo what `set` changed: what the process asked for counts again.
+    #[command(after_help = EXIT_CODES)]
+    Reset(PidArgs),
+    /// Check a configuration file of xschedd. It needs no daemon.
+    #[command(after_help = EXIT_CODES)]
+    Check(CheckArgs),
+    /// Have xschedd read its configuration file again, whole or not at all. For administrators.
+    ///
+    /// Processes that are connected come under the limits that the file has then.
+    #[command(after_help = EXIT_CODES)]
+    Reload,
+    /// Have xschedd take no new processes, which then run unscheduled. For administrators.
+    #[command(after_help = EXIT_CODES)]
+    Drain(DrainArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The file.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    /// It takes new processes again.
+    #[arg(long)]
+    pub(crate) undo: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Record all processes that xschedd schedules.
+    #[arg(long, required = true)]
+    pub(crate) daemon: bool,
+    /// The file for the record.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// For how long; by default until it is interrupted.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: Option<u64>,
+    /// The most that the file may have.
+    #[arg(long, value_name = "N", default_value_t = 256,
+        value_parser = value_parser!(u64).range(1..=1_024))]
+    pub(crate) mib: u64,
 }
 
 #[derive(Debug, Args)]

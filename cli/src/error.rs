@@ -30,6 +30,8 @@ pub(crate) enum CliError {
     Svg(#[from] SvgError),
     #[error("the scheduler of the node, at {}: {source}", path.display())]
     Node { path: PathBuf, source: NodeError },
+    #[error(transparent)]
+    Config(#[from] xsched_daemon::config::ConfigError),
     #[error("cannot read {place}: {source}")]
     Read { place: String, source: io::Error },
     #[error("{place}: {source}")]

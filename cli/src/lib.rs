@@ -12,6 +12,7 @@ mod lv3;
 mod manual;
 mod node;
 mod paper;
+mod record;
 mod replay;
 mod run;
 mod swarm;
@@ -100,6 +101,7 @@ fn execute(command: &Command) -> Result<u8, CliError> {
         Command::Run(args) => launch::execute(args),
         Command::Ps(args) => node::ps(args),
         Command::Ctl(command) => node::control(command),
+        Command::Record(args) => record::execute(args),
         Command::Sim(Sim::Run(args)) => run::execute(args),
         Command::Sim(Sim::Compare(args)) => compare::execute(args),
         Command::Sim(Sim::Paper(args)) => paper::execute(args),

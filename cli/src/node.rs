@@ -1,17 +1,19 @@
 //! `xsched ps` and `xsched ctl`: what the scheduler of the node says, and what it is told.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use xsched_daemon::config::Config;
 use xsched_lab::console::Ending;
+use xsched_lab::console::output::Stream;
 use xsched_lab::console::table::table;
-use xsched_node::{Answer, ClientStatus, NodeError, Request, Status, Wire, socket_path};
+use xsched_node::{Answer, Changed, ClientStatus, NodeError, Request, Status, Wire, socket_path};
 
-use crate::args::{Control, PsArgs, SetArgs};
+use crate::args::{CheckArgs, Control, PsArgs, SetArgs};
 use crate::error::CliError;
 
 /// For how long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Asks the daemon.
 fn ask(request: &Request) -> Result<Answer, CliError> {
@@ -39,11 +41,30 @@ pub(crate) fn ps(args: &PsArgs) -> Result<Ending, CliError> {
 
 fn report(status: &Status) -> String {
     let header = [
-        "pid", "uid", "<program", "<GPU", "<state", "since s", "priority", "share %", "GPU s",
-        "holds",
+        "pid", "uid", "<tenant", "<program", "<GPU", "<state", "since s", "priority", "share %",
+        "GPU s", "holds",
     ];
     let title = format!("processes, policy {}", status.policy);
-    table(&title, &header, status.clients.iter().map(row))
+    let processes = table(&title, &header, status.clients.iter().map(row));
+    if status.changed.is_empty() {
+        return processes;
+    }
+    let header = ["<what", "pid", "<live", "<otherwise", "by uid", "min ago"];
+    let changed = status.changed.iter().map(changed_row);
+    format!("{processes}\n{}", table("changed by hand", &header, changed))
+}
+
+fn changed_row(changed: &Changed) -> Vec<String> {
+    let at = Duration::from_millis(changed.at_unix_ms);
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    vec![
+        changed.what.clone(),
+        changed.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+        changed.live.clone(),
+        changed.file.clone(),
+        changed.uid.to_string(),
+        (since_1970.saturating_sub(at).as_secs() / 60).to_string(),
+    ]
 }
 
 fn row(client: &ClientStatus) -> Vec<String> {
@@ -52,6 +73,7 @@ fn row(client: &ClientStatus) -> Vec<String> {
     vec![
         client.pid.to_string(),
         client.uid.to_string(),
+        client.tenant.clone(),
         client.name.clone(),
         client.device.clone(),
         state.to_owned(),
@@ -61,6 +83,16 @@ fn row(client: &ClientStatus) -> Vec<String> {
         seconds(client.device_ms),
         client.holds.to_string(),
     ]
+}
+
+/// Checks a configuration file.
+fn check(args: &CheckArgs) -> Result<Ending, CliError> {
+    let config = Config::read(&args.file)?;
+    let names: Vec<_> = config.tenants.iter().map(|tenant| &*tenant.name).collect();
+    let (policy, names) = (&config.policy.name, names.join(", "));
+    let file = args.file.display();
+    Stream::Stdout.print(&format!("{file}: fine: policy {policy}, tenants {names}\n"))?;
+    Ok(Ending::Fine)
 }
 
 /// Tells the daemon something.
@@ -73,6 +105,10 @@ pub(crate) fn control(command: &Control) -> Result<Ending, CliError> {
         }
         Control::Hold(args) => Request::Hold { pid: args.pid },
         Control::Release(args) => Request::Release { pid: args.pid },
+        Control::Reset(args) => Request::Reset { pid: args.pid },
+        Control::Reload => Request::Reload,
+        Control::Drain(args) => Request::Drain { undo: args.undo },
+        Control::Check(args) => return check(args),
     };
     ask(&request).map(|_| Ending::Fine)
 }

@@ -213,7 +213,7 @@ impl Source {
     /// [`ConfigError`].
     pub fn read(&self) -> Result<Config, ConfigError> {
         let mut config = match &self.file {
-            Some(file) if !(self.is_optional && !file.exists()) => Config::read(file)?,
+            Some(file) if !self.is_optional || file.exists() => Config::read(file)?,
             _ => Config::default(),
         };
         if let Some(name) = self.policy.as_ref().filter(|name| **name != config.policy.name) {

@@ -178,7 +178,7 @@ fn open_socket(path: &Path, is_open: bool, config: &Config) -> Result<OwnedFd, D
     let made = || -> rustix::io::Result<OwnedFd> {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
-        // Nobody can connect before the socket has its mode and its group.
+        // No process can connect before the socket has its mode and its group.
         Ok(socket)
     };
     let socket = made().map_err(|errno| failed(errno.into()))?;

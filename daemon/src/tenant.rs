@@ -26,7 +26,7 @@ pub struct Who {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sees {
-    /// Nobody.
+    /// No other.
     #[default]
     Own,
     /// All processes of its tenant.

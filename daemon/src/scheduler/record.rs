@@ -29,8 +29,8 @@ const CHUNK_AGE: Duration = Duration::from_ms(250);
 const PATIENCE: Time = Time::from_secs(5);
 /// A process that has work for longer makes another request.
 const REQUEST: Duration = Duration::from_ms(1_000);
-/// The device time of a command, at most: gates are about this far apart.
-const COMMAND: Duration = Duration::from_us(500);
+/// The device time of a command, at most: by default gates are this far apart.
+const COMMAND: Duration = Duration::from_us(300);
 /// Commands of a request at most.
 const COMMANDS_MAX: u64 = 2_048;
 const NO_QUEUE: QueueId = QueueId::new(0, 0);
@@ -122,7 +122,8 @@ impl Sink for Tape {
         self.was_rest = is_rest;
         let full = self.chunk.bytes.len() + ENTRY_BYTES_MAX > CHUNK_BYTES;
         let old = self.chunk.entries > 0 && entry.at.since(self.chunk.first_at) >= CHUNK_AGE;
-        if (full || old) && !self.hand_over() && full {
+        let has_room = !(full || old) || self.hand_over();
+        if full && !has_room {
             let of_queue = is_of_queue(&entry.body).then_some(entry.queue);
             *self.lost.entry(of_queue).or_default() += 1;
             return;

@@ -1,4 +1,4 @@
-//! What each process may have: what it asked for, what was changed by hand, and its tenant's limits.
+//! What each process has: what it asked for, what was set by hand, and its tenant's limits.
 
 use std::collections::HashMap;
 use std::sync::Arc;

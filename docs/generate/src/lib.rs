@@ -31,9 +31,10 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 29] = [
+const PARTS: [Part; 30] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
+    ("daemon-config", daemon_config),
     ("metrics", metrics::reference),
     ("c", interfaces::c),
     ("c-program", interfaces::c_program),
@@ -62,6 +63,11 @@ const PARTS: [Part; 29] = [
     ("lv3", simulated::lv3),
     ("paper", simulated::paper),
 ];
+
+/// The daemon's example of a configuration, which its tests read.
+fn daemon_config() -> Result<String> {
+    Ok(format!("```toml\n{}```", read(&root().join("daemon/xschedd.example.toml"))?))
+}
 
 /// Writes every generated part, or with `check` only compares; returns the parts that were stale.
 ///

@@ -34,10 +34,22 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("launch", &["node"]),
     ("python", &["core", "policies", "sim", "launch"]),
     ("lab", &["core", "policies", "runtime", "sim", "hal-*"]),
-    // Its commands that run experiments call the lab, and one reads the lists of functions.
+    // Its commands that run experiments call the lab, one reads the lists of functions, and one
+    // checks the daemon's configuration.
     (
         "cli",
-        &["core", "policies", "runtime", "shim/table", "sim", "hal-*", "lab", "launch", "node"],
+        &[
+            "core",
+            "policies",
+            "runtime",
+            "shim/table",
+            "sim",
+            "hal-*",
+            "lab",
+            "launch",
+            "node",
+            "daemon",
+        ],
     ),
     ("testkit/", &["core", "policies", "runtime", "sim", "capi", "hal-*", "testkit/*"]),
     ("benches", &["core", "policies", "runtime", "sim", "hal-*"]),

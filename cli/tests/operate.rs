@@ -1,0 +1,249 @@
+//! What operators of `xschedd` do: configurations, drift, records.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use xsched_daemon::config::Source;
+use xsched_daemon::{Daemon, Settings};
+use xsched_hal_stream::{PageSource, SharedPage};
+use xsched_node::{Link, Status, Unit};
+use xsched_sim::replay::{Record, Workload};
+
+struct Node {
+    folder: tempfile::TempDir,
+    _daemon: Daemon,
+}
+
+impl Node {
+    fn new(text: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("xschedd.toml");
+        fs::write(&file, text).expect("a file");
+        let source = Source { file: Some(file), ..Source::default() };
+        let config = source.read().expect("a configuration");
+        let policy = config.policy.policy(&config.policy.name).expect("a policy");
+        let socket = folder.path().join("socket");
+        let settings = Settings { socket, policy, is_open: false };
+        let daemon = Daemon::start_with_config(&settings, config, source).expect("a daemon");
+        Self { folder, _daemon: daemon }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+        command.args(arguments).env("XSCHED_SOCKET", self.path("socket"));
+        command
+    }
+
+    fn tell(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("it runs")
+    }
+
+    /// What it prints, if all is well.
+    fn told(&self, arguments: &[&str]) -> String {
+        let output = self.tell(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// What is wrong.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.tell(arguments);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).expect("text")
+    }
+
+    fn status(&self) -> Status {
+        serde_json::from_str(&self.told(&["ps", "--json"])).expect("JSON")
+    }
+
+    fn client(&self, name: &str, priority: i32) -> Fake {
+        let link = Link::open(self.path("socket"), name, priority, None).expect("a link");
+        let unit = link.unit("gpu".to_owned());
+        let page = unit.page().expect("a page");
+        Fake { unit, _page: page, _link: link }
+    }
+}
+
+/// A process that says that it has work, and has none.
+struct Fake {
+    unit: Arc<Unit>,
+    _page: Arc<SharedPage>,
+    _link: Arc<Link>,
+}
+
+impl Fake {
+    /// Has work for so long, and says that it used half of that.
+    fn work(&self, ms: u64) {
+        self.unit.note(true);
+        thread::sleep(Duration::from_millis(ms));
+        self.unit.note_retired(1, ms * 500_000);
+        self.unit.note(false);
+    }
+}
+
+#[test]
+fn a_file_is_checked_without_a_daemon() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x.toml");
+    let check = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+        command.args(["ctl", "check"]).arg(&file).env("XSCHED_SOCKET", "/nowhere");
+        command.output().expect("it runs")
+    };
+    let output = check();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot read"), "{output:?}");
+    fs::write(&file, "[policy]\nname = \"wfq\"\nk = 2\n").expect("a file");
+    let output = check();
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(why.contains("x.toml:3: policy `wfq` has no k; take the key out"), "{why}");
+    fs::write(&file, "[policy]\nname = \"wfq\"\n[[tenant]]\nname = \"a\"\nuid = 1\n")
+        .expect("a file");
+    let output = check();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text.ends_with("fine: policy wfq, tenants a, default\n"), "{text}");
+}
+
+#[test]
+fn what_differs_from_the_file_is_listed_until_it_is_reloaded() {
+    let node = Node::new("[[tenant]]\nname = \"all\"\npriority_max = 10\n");
+    let _fake = node.client("fake", 3);
+    let pid = std::process::id().to_string();
+    assert_eq!(node.status().changed, []);
+    assert!(!node.told(&["ps"]).contains("changed by hand"));
+    node.told(&["ctl", "policy", "wfq"]);
+    node.told(&["ctl", "set", &pid, "--priority", "5"]);
+    let why = node.refused(&["ctl", "set", &pid, "--priority", "11"]);
+    assert!(why.contains("above 10, the highest of tenant `all`"), "{why}");
+    node.told(&["ctl", "drain"]);
+    let changed = node.status().changed;
+    let of: Vec<_> = changed.iter().map(|c| (&*c.what, &*c.file, &*c.live)).collect();
+    let drain = ("drain", "false", "true");
+    assert_eq!(of, [("policy", "hpf", "wfq"), drain, ("priority", "3", "5")]);
+    let text = node.told(&["ps"]);
+    assert!(text.contains("changed by hand") && text.contains("all"), "{text}");
+    node.told(&["ctl", "reload"]);
+    node.told(&["ctl", "reset", &pid]);
+    node.told(&["ctl", "drain", "--undo"]);
+    let status = node.status();
+    assert_eq!((&*status.policy, status.changed), ("hpf", vec![]));
+    fs::write(node.path("xschedd.toml"), "policy = 1\n").expect("a file");
+    let why = node.refused(&["ctl", "reload"]);
+    assert!(why.contains("xschedd.toml:1: ") && why.contains("counts on"), "{why}");
+    assert_eq!(node.status().policy, "hpf");
+}
+
+#[test]
+fn what_processes_do_is_recorded_and_replayed_under_other_policies() {
+    let node = Node::new("");
+    let (urgent, batch) = (node.client("urgent", 5), node.client("batch", -5));
+    let out = node.path("run.xsr");
+    let out = out.to_str().expect("a plain path");
+    let mut command = node.command(&["record", "--daemon", "--out", out, "--seconds", "1"]);
+    let recorder = thread::spawn(move || command.output().expect("it runs"));
+    while !recorder.is_finished() {
+        batch.unit.note(true);
+        urgent.work(4);
+        batch.work(8);
+        batch.unit.note(false);
+        thread::sleep(Duration::from_millis(2));
+    }
+    let output = recorder.join().expect("no panic");
+    assert!(output.status.success(), "{output:?}");
+    let bytes = fs::read(out).expect("the record");
+    let workload = Workload::extract(&Record::parse(&bytes).expect("a record")).expect("requests");
+    assert_eq!((workload.tasks.len(), &*workload.policy), (2, "hpf"));
+    let priorities = workload.tasks.iter().map(|task| task.hints.priority.get());
+    assert_eq!(priorities.collect::<Vec<_>>(), [5, -5]);
+    for task in &workload.tasks {
+        assert!(task.requests.len() > 2, "{task:?}");
+        assert!(task.commands.iter().any(|command| command.work_ns > 100_000), "{task:?}");
+    }
+    // The batch process waits for the urgent one, and without scheduling it does not.
+    let p50 = |policy: &str| -> Vec<f64> {
+        let text = node.told(&["replay", out, "--policy", policy, "--json", "-"]);
+        let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let tasks = json["tasks"].as_array().expect("tasks");
+        tasks.iter().map(|task| task["predicted_ms"]["p50"].as_f64().expect("a figure")).collect()
+    };
+    let (hpf, up) = (p50("hpf"), p50("up"));
+    assert!(hpf[0] < hpf[1] && up.iter().all(|ms| *ms > 0.0), "{hpf:?} {up:?}");
+}
+
+#[test]
+fn a_record_that_begins_before_the_first_process_is_replayed_exactly() {
+    let node = Node::new("");
+    let out = node.path("run.xsr");
+    let out = out.to_str().expect("a plain path");
+    let mut command = node.command(&["record", "--daemon", "--out", out, "--seconds", "1"]);
+    let recorder = thread::spawn(move || command.output().expect("it runs"));
+    while fs::metadata(out).map_or(0, |file| file.len()) == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (urgent, batch) = (node.client("urgent", 5), node.client("batch", -5));
+    while !recorder.is_finished() {
+        batch.unit.note(true);
+        urgent.work(2);
+        batch.unit.note(false);
+    }
+    let output = recorder.join().expect("no panic");
+    assert!(output.status.success(), "{output:?}");
+    let text = node.told(&["replay", out, "--orders"]);
+    assert!(text.starts_with("identical: "), "{text}");
+    assert!(!text.starts_with("identical: 0 "), "{text}");
+}
+
+#[test]
+fn a_record_ends_with_its_connection_its_reader_or_its_size() {
+    use std::os::fd::OwnedFd;
+    use xsched_node::{Answer, NodeError, Request, Wire};
+    let node = Node::new("");
+    let fake = node.client("fake", 0);
+    let connect = || Wire::connect(&node.path("socket"), Duration::from_secs(5)).expect("it");
+    let begin = |wire: &Wire, bytes_max: u64| -> Result<OwnedFd, NodeError> {
+        let (answer, reader) = wire.ask(&Request::Record { bytes_max }, None)?;
+        assert_eq!(answer, Answer::Recording);
+        Ok(reader.expect("a socket"))
+    };
+    let all = |reader: OwnedFd| {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut fs::File::from(reader), &mut bytes).expect("bytes");
+        bytes
+    };
+    // One at a time; the end of the connection ends it.
+    let wire = connect();
+    let reader = begin(&wire, 1 << 20).expect("a record");
+    let other = begin(&connect(), 1 << 20);
+    assert!(matches!(other, Err(NodeError::Refused(why)) if why.contains("already")));
+    fake.work(1);
+    drop(wire);
+    assert!(Record::parse(&all(reader)).is_ok());
+    // One that has its size has an end, while the daemon works on.
+    let wire = connect();
+    let reader = begin(&wire, 600).expect("a record");
+    let reading = thread::spawn(move || all(reader));
+    while !reading.is_finished() {
+        fake.work(1);
+    }
+    let bytes = reading.join().expect("no panic");
+    assert!(bytes.len() <= 600 && Record::parse(&bytes).is_ok(), "{}", bytes.len());
+    // A reader that has gone, and one that does not read, harm no other.
+    drop(begin(&wire, 1 << 20).expect("a record"));
+    assert!(wire.ask(&Request::EndRecord, None).is_ok());
+    let _reader = begin(&wire, 1 << 20).expect("a record");
+    for _ in 0..200 {
+        fake.unit.note(true);
+        fake.unit.note(false);
+    }
+    assert_eq!(node.status().clients.len(), 1);
+}
