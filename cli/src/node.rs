@@ -51,7 +51,7 @@ fn report(status: &Status) -> String {
     }
     let header = ["<what", "pid", "<live", "<otherwise", "by uid", "min ago"];
     let changed = status.changed.iter().map(changed_row);
-    format!("{processes}\n{}", table("changed by hand", &header, changed))
+    format!("{processes}{}", table("changed by hand", &header, changed))
 }
 
 fn changed_row(changed: &Changed) -> Vec<String> {

@@ -17,6 +17,8 @@ use crate::wire::{Answer, NodeError, Request, VERSION, Wire, holder};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long after the end of a connection, or a try, the next one is made.
 const AGAIN: Duration = Duration::from_millis(100);
+/// The same where the daemon has refused this process, so that many such do not keep it busy.
+const REFUSED_AGAIN: Duration = Duration::from_secs(2);
 
 /// Where the daemon listens: what `XSCHED_SOCKET` says, or else `xsched/socket` below
 /// `$XDG_RUNTIME_DIR` if that is there, or else `/run/xsched/socket`.
@@ -172,16 +174,19 @@ fn attach(wire: &Wire, device: &str, page: &SharedPage) -> Result<(), NodeError>
 
 /// Waits for the end of the connection, again and again, until the link has gone.
 fn watch(link: &Weak<Link>) {
-    let mut was_told = false;
+    let (mut was_told, mut pause) = (false, AGAIN);
     while let Some(here) = link.upgrade() {
         let Some(wire) = here.state().wire.clone() else {
             drop(here);
-            thread::sleep(AGAIN);
+            thread::sleep(pause);
             let Some(here) = link.upgrade() else { return };
-            if here.connect_again().is_ok() {
+            let connected = here.connect_again();
+            if connected.is_ok() {
                 tracing::info!("the scheduler of the node is back");
                 was_told = false;
             }
+            let is_refused = matches!(connected, Err(NodeError::Refused(_)));
+            pause = if is_refused { REFUSED_AGAIN } else { AGAIN };
             continue;
         };
         drop(here);
