@@ -193,7 +193,6 @@ impl Env {
     pub(crate) fn tells_apart(&self) -> bool {
         self.auto.as_ref().is_some_and(|auto| {
             auto.one_by_one
-                || self.global
                 || auto.priority == Some(PRIORITY_NO_EXECUTE)
                 || auto.deadline_us.is_some()
                 || auto.laxity_us.is_some()

@@ -7,7 +7,7 @@ pub mod graphs;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Once, PoisonError};
 
 use xsched_core::hint::Priority as Rank;
@@ -419,6 +419,15 @@ pub unsafe extern "C" fn xsched_private_loaded(
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_apart() -> *const u32 {
     apart::address()
+}
+
+/// For interposers: where it says, for ever, in which word the scheduler of the node says whether
+/// the process has to be told from others. Null is no word. While the word is 0, it is as with
+/// [`xsched_private_apart`]; it changes from moment to moment.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_node() -> *const *mut AtomicU32 {
+    apart::node_address()
 }
 
 /// For interposers: gives an XQueue the priority of its stream, in XSched's order, unless the

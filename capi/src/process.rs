@@ -91,6 +91,9 @@ fn start() -> &'static Process {
     if env.tells_apart() {
         apart::tell();
     }
+    if env.global {
+        apart::join();
+    }
     let made = Box::into_raw(Box::new(Process::new(env)));
     let null = std::ptr::null_mut();
     match PROCESS.compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire) {

@@ -16,12 +16,14 @@ mod models;
 mod wire;
 
 pub use link::{Link, Unit, socket_path};
-pub use load::{Load, is_loaded, retired, set_unwanted, set_wanted, used_ns};
+pub use load::{Load, is_loaded, retired, set_unwanted, set_wanted, used_ns, wanted};
 pub use wire::{
     Answer, Changed, ClientStatus, MESSAGE_MAX, NodeError, Request, Status, VERSION, Wire, holder,
 };
 
 use std::time::Duration;
+
+pub use xsched_hal_stream::{PageSource, SharedPage};
 
 /// A daemon that is silent for longer loses its holds. It renews them every quarter of this.
 pub const LEASE: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use xsched_hal_stream::{PageSource, SharedPage};
 
-use crate::load::Load;
+use crate::load::{Load, set_unwanted};
 use crate::wire::{Answer, NodeError, Request, VERSION, Wire, holder};
 
 /// For how long an answer of the daemon is waited for.
@@ -121,7 +121,11 @@ impl Link {
     fn let_go(&self) {
         let mut state = self.state();
         state.wire = None;
-        state.pages.iter().for_each(|(_, page)| page.release_all(holder()));
+        for (_, page) in &state.pages {
+            page.release_all(holder());
+            // The next one says it anew.
+            set_unwanted(page);
+        }
     }
 
     /// Connects again, and tells the daemon everything.

@@ -44,7 +44,7 @@ impl Load {
     /// A queue got work (`busy`), or has none any more. Never blocks.
     pub fn note(&self, busy: bool) {
         if counted(self.page.header(LOAD), self.page.header(WANTED), busy) {
-            // It is full only if the daemon has not read for long, and then it will look.
+            // It is never full: nothing reads it, and the daemon sees each write.
             let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
         }
     }
@@ -124,6 +124,13 @@ pub fn is_loaded(page: &SharedPage) -> bool {
 /// For the daemon: says that it wants to be woken, and answers [`is_loaded`].
 pub fn set_wanted(page: &SharedPage) -> bool {
     want(page.header(LOAD), page.header(WANTED))
+}
+
+/// For the process: where the daemon says that it wants to be woken, which is not 0 then. While it
+/// is 0, the daemon holds nothing of the process.
+#[must_use]
+pub fn wanted(page: &SharedPage) -> &AtomicU32 {
+    page.header(WANTED)
 }
 
 /// For the daemon: says that it need not be woken.

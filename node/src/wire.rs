@@ -181,6 +181,7 @@ pub struct ClientStatus {
     pub name: String,
     /// The GPU; empty if it has none yet.
     pub device: String,
+    /// `alone` while it is the only one on its GPU and nothing of it is scheduled or measured, else
     /// `idle`, `running` or `held`.
     pub state: String,
     /// For how long that has been so, in milliseconds.

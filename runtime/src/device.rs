@@ -134,7 +134,8 @@ impl<B> Device<B> {
     ///     }
     /// });
     /// let queue = device.queue(XQueueConfig::default(), ())?;
-    /// queue.submit(7)?.wait()?;
+    /// let ticket = queue.submit(7)?;
+    /// queue.wait(ticket)?;
     /// assert_eq!(retired.load(SeqCst), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::ffi::{OsStr, c_int, c_void};
+use std::io;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched::{Activity, Device, Runtime, XQueue, XQueueConfig};
@@ -16,9 +18,10 @@ use xsched_hal_stream::{
     Gates, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
     StreamSubmit,
 };
-use xsched_node::{LEASE, Link};
+use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 
 use super::{Hardware, call_for, call_now};
+use crate::apart;
 use crate::backend::{Device as Wrapped, Lower};
 use crate::command::{Command, Does};
 use crate::graphs::Graphs;
@@ -73,6 +76,30 @@ impl<A: StreamApi> Clone for Pair<A> {
     }
 }
 
+/// The pages of the process on a GPU. The first one tells whether the process has to be told from
+/// others.
+#[derive(Debug)]
+struct Followed {
+    unit: Arc<Unit>,
+    is_followed: AtomicBool,
+}
+
+impl Followed {
+    fn new(unit: &Arc<Unit>) -> Self {
+        Self { unit: Arc::clone(unit), is_followed: AtomicBool::new(false) }
+    }
+}
+
+impl PageSource for Followed {
+    fn page(&self) -> io::Result<Arc<SharedPage>> {
+        let page = self.unit.page()?;
+        if !self.is_followed.swap(true, Ordering::Relaxed) {
+            apart::follow(&page);
+        }
+        Ok(page)
+    }
+}
+
 impl<A: StreamApi> Pair<A> {
     fn open(runtime: &Runtime, api: Result<A, A::Error>, link: Option<&Arc<Link>>) -> Answer<Self> {
         let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
@@ -81,7 +108,7 @@ impl<A: StreamApi> Pair<A> {
             Some(unit) => {
                 let mut config = StreamDeviceConfig::default();
                 config.hold_lease = LEASE;
-                StreamDevice::in_unit(api, config, Arc::clone(unit) as _)
+                StreamDevice::in_unit(api, config, Arc::new(Followed::new(unit)))
             }
             None => StreamDevice::new(api, StreamDeviceConfig::default()),
         };

@@ -20,7 +20,8 @@ const UNKNOWN: c_int = 999;
 fn may_get_gates(process: &Process) -> bool {
     let Some(auto) = process.env.auto.as_ref().filter(|auto| auto.graphs) else { return false };
     auto.level > 1
-        || apart::is_told() && process.queues.find(|queue| queue.level() > Level::Block).is_some()
+        || apart::may_be_told()
+            && process.queues.find(|queue| queue.level() > Level::Block).is_some()
 }
 
 /// The place of gates in what is launched in an XQueue; 0 is none.

@@ -10,7 +10,7 @@ mod units;
 mod used;
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant as Clock};
@@ -73,7 +73,12 @@ impl Driver {
     pub(crate) fn new(policy: Any, ops: Receiver<Op>) -> rustix::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let waker = Waker(Arc::new(new_eventfd()?));
-        epoll::add(&epoll, &waker.0, EventData::new_u64(u64::MAX), EventFlags::IN)?;
+        epoll::add(
+            &epoll,
+            &waker.0,
+            EventData::new_u64(u64::MAX),
+            EventFlags::IN | EventFlags::ET,
+        )?;
         let name = policy.name();
         Ok(Self {
             start: Clock::now(),
@@ -141,9 +146,10 @@ impl Driver {
     fn take(&mut self, op: Op, now: Instant) {
         match op {
             Op::Join(id, client) => {
-                let data = EventData::new_u64(id);
-                if let Err(error) = epoll::add(&self.epoll, &client.doorbell, data, EventFlags::IN)
-                {
+                // Each write is an event of its own, so nothing is read: the process has the same
+                // file, could make it block, and be first to read it.
+                let (data, flags) = (EventData::new_u64(id), EventFlags::IN | EventFlags::ET);
+                if let Err(error) = epoll::add(&self.epoll, &client.doorbell, data, flags) {
                     tracing::warn!(%error, "a process cannot wake the daemon");
                 }
                 self.clients.insert(id, client);
@@ -202,13 +208,12 @@ impl Driver {
         };
         let queue = self.machine.attach(now, attach).map_err(|error| error.to_string())?;
         let unit = Unit::new(device, queue, page, now);
-        let (key, by_hand) = (unit.key(), client.by_hand);
+        let (key, by_hand, hints) = (unit.key(), client.by_hand, client.hints);
         client.units.push(key);
         let tenant = Arc::clone(&client.rights.party.tenant);
-        for wanted in self.units.add(unit) {
-            self.units.change(wanted, |unit| unit.set_wanted(true));
-            self.look_at(wanted, now);
-        }
+        self.units.add(unit);
+        self.units.change(key, |unit| unit.note_hints(&hints));
+        self.update_wanted(key, now);
         if by_hand {
             self.hold_by_hand(key, true, now);
         }
@@ -232,7 +237,15 @@ impl Driver {
 
     fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant) {
         self.units.change(key, |unit| unit.hold_by_hand(hold, now));
+        self.update_wanted(key, now);
         self.report(key, now);
+    }
+
+    /// Looks anew whether a process's launches have to be scheduled.
+    fn update_wanted(&mut self, key: u32, now: Instant) {
+        for wanted in self.units.update_wanted(key) {
+            self.look_at(wanted, now);
+        }
     }
 
     /// Tells the scheduler how a process is.
@@ -326,16 +339,7 @@ impl Driver {
         if epoll::wait(&self.epoll, space, Some(&time)).is_err() {
             return;
         }
-        let mut count = [0; 8];
-        for event in &events {
-            let id = event.data.u64();
-            let fd = match self.clients.get(&id) {
-                Some(client) => client.doorbell.as_fd(),
-                None => self.waker.0.as_fd(),
-            };
-            let _ = rustix::io::read(fd, &mut count);
-            rung.push(id);
-        }
+        rung.extend(events.iter().map(|event| event.data.u64()));
     }
 
     /// For how long nothing has to be done unless something happens.

@@ -153,10 +153,14 @@ impl Driver {
         if let Some(client) = self.clients.get_mut(&id) {
             client.hints = client.rights.hints();
             let tenant = Arc::clone(&client.rights.party.tenant);
+            let (units, hints) = (client.units.clone(), client.hints);
+            for key in &units {
+                self.units.change(*key, |unit| unit.note_hints(&hints));
+                self.update_wanted(*key, now);
+            }
             if tenant.share_max.is_some() {
                 return self.share_out(&tenant, now);
             }
-            let (units, hints) = (client.units.clone(), client.hints);
             for unit in units.iter().filter_map(|key| self.units.get(*key)) {
                 // It is known.
                 let _ = self.machine.set_hints(now, unit.queue, hints);

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use xsched_core::hint::Hints;
+use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::level::Level;
 use xsched_core::message::{HoldState, Order, Report};
@@ -26,6 +26,10 @@ pub(crate) struct Unit {
     used: Used,
     is_held: bool,
     by_hand: bool,
+    /// Its priority says that it never runs.
+    never_runs: bool,
+    /// Its launches are scheduled, and it wakes the daemon.
+    is_wanted: bool,
     /// Since when it is idle, running or held.
     pub(crate) since: Instant,
     pub(crate) holds: u64,
@@ -45,6 +49,8 @@ impl Unit {
             used,
             is_held: false,
             by_hand: false,
+            never_runs: false,
+            is_wanted: false,
             since: now,
             holds: 0,
             progress: Duration::MAX,
@@ -83,15 +89,27 @@ impl Unit {
         self.is_held || self.by_hand
     }
 
-    /// Says whether the process is to wake the daemon when its work begins or ends. If so, it has
-    /// to be looked at after this.
-    pub(crate) fn set_wanted(&self, wanted: bool) {
-        let Some(page) = self.pages.first() else { return };
-        if wanted {
-            set_wanted(page);
-        } else {
-            set_unwanted(page);
+    /// Sees to it that the process's launches are scheduled, and that it wakes the daemon when its
+    /// work begins or ends, if there are others on its GPU or it is to be held. True if that is so
+    /// from now on: it has to be looked at after this.
+    pub(crate) fn update_wanted(&mut self, has_others: bool) -> bool {
+        let wanted = has_others || self.by_hand || self.never_runs;
+        if std::mem::replace(&mut self.is_wanted, wanted) == wanted {
+            return false;
         }
+        if let Some(page) = self.pages.first() {
+            if wanted {
+                set_wanted(page);
+            } else {
+                set_unwanted(page);
+            }
+        }
+        wanted
+    }
+
+    /// Its hints are these from now on.
+    pub(crate) fn note_hints(&mut self, hints: &Hints) {
+        self.never_runs = hints.priority == Priority::NO_EXECUTE;
     }
 
     /// Looks whether it has work. True if that has changed.
@@ -209,9 +227,10 @@ impl Unit {
         self.pages.iter().for_each(|page| page.release_all(holder()));
     }
 
-    /// `idle`, `running` or `held`.
+    /// `alone`, `idle`, `running` or `held`.
     pub(crate) const fn state(&self) -> &'static str {
         match (self.is_loaded(), self.is_closed()) {
+            _ if !self.is_wanted => "alone",
             (_, true) if self.by_hand => "held",
             (false, _) => "idle",
             (true, true) => "held",

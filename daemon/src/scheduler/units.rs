@@ -55,19 +55,25 @@ impl Units {
         running
     }
 
-    /// Adds a process. Answers those of its GPU whose wake-ups are wanted from now on: with one
-    /// process on a GPU there is nothing to decide.
-    pub(crate) fn add(&mut self, unit: Unit) -> Vec<u32> {
+    /// Adds a process.
+    pub(crate) fn add(&mut self, unit: Unit) {
         let (key, device) = (unit.key(), unit.device);
         self.closed += usize::from(unit.is_closed());
         self.all.insert(key, unit);
-        let on = self.on.entry(device).or_default();
-        on.push(key);
-        match on.len() {
-            1 => Vec::new(),
-            2 => on.clone(),
-            _ => vec![key],
-        }
+        self.on.entry(device).or_default().push(key);
+    }
+
+    /// Looks anew whether a process's launches have to be scheduled, and those of the only other
+    /// one on its GPU. Answers those that are scheduled from now on: with one process on a GPU
+    /// there is nothing to decide.
+    pub(crate) fn update_wanted(&mut self, key: u32) -> Vec<u32> {
+        let Some(unit) = self.all.get(&key) else { return Vec::new() };
+        let on = self.on.get(&unit.device).map_or(&[][..], Vec::as_slice);
+        let has_others = on.len() > 1;
+        let changed = if on.len() == 2 { on } else { &[key] };
+        let all = &mut self.all;
+        let is_new = |key: &&u32| all.get_mut(key).is_some_and(|u| u.update_wanted(has_others));
+        changed.iter().filter(is_new).copied().collect()
     }
 
     pub(crate) fn remove(&mut self, key: u32) -> Option<Unit> {
@@ -77,9 +83,9 @@ impl Units {
         if let Some(on) = self.on.get_mut(&unit.device) {
             on.retain(|other| *other != key);
             if let [last] = on[..]
-                && let Some(last) = self.all.get(&last)
+                && let Some(last) = self.all.get_mut(&last)
             {
-                last.set_wanted(false);
+                last.update_wanted(false);
             }
         }
         Some(unit)

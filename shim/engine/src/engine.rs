@@ -5,8 +5,8 @@
 //! launch is made on the calling thread, inside the call, when it is the XQueue's turn. Nothing is
 //! buffered.
 //!
-//! While nothing tells the streams of the process apart (`libpreempt.so` says so), no stream has to
-//! wait for another, and it is always the XQueue's turn. A launch into a stream that has its XQueue
+//! While nothing tells the streams of the process apart, or the process from others on its GPU
+//! (`libpreempt.so` says so), no stream has to wait, and it is always the XQueue's turn. A launch into a stream that has its XQueue
 //! is then made at once, and the XQueue does not learn of it.
 //!
 //! These launches go past: all of them unless `XSCHED_AUTO_XQUEUE` is `ON`; those in the child of a
@@ -185,7 +185,7 @@ pub fn function(name: &CStr) -> Option<Address> {
     functions()?.function(name)
 }
 
-/// Whether something tells the streams of the process apart. Once it does, it stays so.
+/// Whether something tells the streams of the process apart, or the process from others.
 #[must_use]
 pub fn are_apart() -> bool {
     is_on() && functions().is_some_and(Functions::are_apart)

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crate::vendor::Preempt;
 use crate::{Address, driver};
@@ -36,6 +36,7 @@ macro_rules! functions {
             last_error: unsafe extern "C" fn() -> *const c_char,
             library: usize,
             apart: &'static AtomicU32,
+            node: &'static AtomicPtr<AtomicU32>,
         }
 
         impl Functions {
@@ -62,8 +63,17 @@ macro_rules! functions {
                 // SAFETY: it may be called at any time, and answers where an atomic of the library
                 // is, which stays as the library does.
                 let apart = unsafe { AtomicU32::from_ptr(apart()) };
+                let address = symbol(library, c"xsched_private_node")?;
+                // SAFETY: as above.
+                let node = unsafe {
+                    std::mem::transmute::<Address, unsafe extern "C" fn() -> *mut *mut AtomicU32>(
+                        address,
+                    )
+                };
+                // SAFETY: as above.
+                let node = unsafe { AtomicPtr::from_ptr(node()) };
                 let library = library.expose_provenance();
-                Some(Self { $($name,)* last_error, library, apart })
+                Some(Self { $($name,)* last_error, library, apart, node })
             }
         }
     };
@@ -129,9 +139,12 @@ impl Functions {
         symbol(std::ptr::with_exposed_provenance_mut(self.library), name)
     }
 
-    /// Whether something tells the streams of the process apart. Once it does, it stays so.
+    /// Whether something tells the streams of the process apart, or the process from others.
     pub(crate) fn are_apart(&self) -> bool {
+        // SAFETY: it is null, or a word that stays for ever.
+        let node = || unsafe { self.node.load(Ordering::Acquire).as_ref() };
         self.apart.load(Ordering::Acquire) != 0
+            || node().is_some_and(|word| word.load(Ordering::Acquire) != 0)
     }
 
     /// Says once that the last call of this thread failed.
