@@ -57,7 +57,7 @@ pub(crate) struct AutoQueue {
     /// 1 to 3.
     pub(crate) level: i64,
     /// 1 to 65,536.
-    pub(crate) threshold: i64,
+    pub(crate) threshold: Option<i64>,
     /// 1 to the threshold.
     pub(crate) batch: i64,
     /// −256 to 255.
@@ -206,11 +206,24 @@ fn scheduler(reader: &mut Reader<'_>) -> Option<XSchedulerType> {
     reader.one_of("XSCHED_SCHEDULER", &SCHEDULERS)
 }
 
+/// The threshold where none is set. What gates hold may be launched all the same, so with them the
+/// program's thread runs ahead.
+const fn threshold_of(has_gates: bool) -> i64 {
+    if has_gates { 512 } else { 16 }
+}
+
 impl AutoQueue {
+    /// The in-flight threshold of a queue that has gates, or has none.
+    pub(crate) fn threshold(&self, has_gates: bool) -> i64 {
+        self.threshold.unwrap_or(threshold_of(has_gates))
+    }
+
     /// The others are read also if it is off, so that one learns what is wrong with them.
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let on = reader.one_of("XSCHED_AUTO_XQUEUE", &SWITCH).unwrap_or(false);
-        let threshold = reader.number("XSCHED_AUTO_XQUEUE_THRESHOLD", 1, 65_536).unwrap_or(16);
+        let level = reader.number("XSCHED_AUTO_XQUEUE_LEVEL", 1, 3).unwrap_or(1);
+        let set = reader.number("XSCHED_AUTO_XQUEUE_THRESHOLD", 1, 65_536);
+        let threshold = set.unwrap_or(threshold_of(level > 1));
         let batch = reader.number("XSCHED_AUTO_XQUEUE_BATCH_SIZE", 1, 65_536);
         if let Some(batch) = batch.filter(|batch| *batch > threshold) {
             reader.complaints.push(format!(
@@ -222,8 +235,8 @@ impl AutoQueue {
         let auto = Self {
             one_by_one: reader.one_of("XSCHED_AUTO_XQUEUE_UNIT", &UNITS).unwrap_or(false),
             graphs: reader.one_of("XSCHED_AUTO_XQUEUE_GRAPHS", &SWITCH).unwrap_or(true),
-            level: reader.number("XSCHED_AUTO_XQUEUE_LEVEL", 1, 3).unwrap_or(1),
-            threshold,
+            level,
+            threshold: set,
             batch: batch.unwrap_or(8).min(threshold),
             priority: reader.number("XSCHED_AUTO_XQUEUE_PRIORITY", -256, 255),
             utilization: reader.number("XSCHED_AUTO_XQUEUE_UTILIZATION", 0, 100),
@@ -352,7 +365,7 @@ mod tests {
         ]);
         assert_eq!(complaints, [""; 0]);
         let auto = env.auto.expect("it is on");
-        assert_eq!((auto.level, auto.threshold, auto.batch, auto.graphs), (1, 4, 4, true));
+        assert_eq!((auto.level, auto.threshold, auto.batch, auto.graphs), (1, Some(4), 4, true));
         assert_eq!((auto.priority, auto.laxity_us, auto.k), (Some(-256), Some(2_000), None));
     }
 }

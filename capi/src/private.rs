@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Once, PoisonError};
 
 use xsched_core::hint::Priority as Rank;
+use xsched_core::level::Level;
 use xsched_hal_cuda::table::CuContext;
 use xsched_hal_hip::loaded;
 use xsched_hal_stream::Gates;
@@ -383,10 +384,9 @@ pub extern "C" fn xsched_private_interposed() -> c_int {
     process.is_interposed.fetch_or(auto.is_some(), Ordering::Relaxed);
     if !process.interposer_known.swap(true, Ordering::Relaxed) {
         match auto {
-            Some(AutoQueue { level, threshold, .. }) => tracing::info!(
-                "an interposer is active: streams get XQueues of level {level} with {threshold} \
-                 commands in flight"
-            ),
+            Some(AutoQueue { level, .. }) => {
+                tracing::info!("an interposer is active: streams get XQueues of level {level}");
+            }
             None => tracing::info!("an interposer is preloaded, and XSCHED_AUTO_XQUEUE is OFF"),
         }
     }
@@ -475,7 +475,8 @@ fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
         Ok(())
     };
     let handle = create(process, hwq, auto.level, flags, lower)?;
-    done(XQueueSetLaunchConfig(handle, auto.threshold, auto.batch))?;
+    let threshold = auto.threshold(process.queue(handle)?.level() > Level::Block);
+    done(XQueueSetLaunchConfig(handle, threshold, auto.batch.min(threshold)))?;
     if let Some(priority) = auto.priority {
         done(XHintPriority(handle, priority))?;
     }

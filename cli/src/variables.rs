@@ -73,7 +73,13 @@ pub const VARIABLES: &[Variable] = &[
         C_API,
     ),
     var("XSCHED_AUTO_XQUEUE_LEVEL", "1 to 3", "1", "Its level.", C_API),
-    var("XSCHED_AUTO_XQUEUE_THRESHOLD", "1 to 65_536", "16", "Its in-flight threshold.", C_API),
+    var(
+        "XSCHED_AUTO_XQUEUE_THRESHOLD",
+        "1 to 65_536",
+        "16; with gates 512",
+        "Its in-flight threshold.",
+        C_API,
+    ),
     var(
         "XSCHED_AUTO_XQUEUE_BATCH_SIZE",
         "1 to 65_536",

@@ -163,6 +163,7 @@ fn halves<A: StreamApi>(
         fences,
         events,
         placement: Placement::default(),
+        behind: None,
         batch: Batch::default(),
         end: None,
         unmeasured: 0,

@@ -49,7 +49,17 @@ pub(crate) struct Queue<A: StreamApi> {
 /// completed.
 const MARK_LAG_NS: u64 = 10_000;
 
+/// What tells a hold from the one before: the heartbeat of the unit's holders, which changes with
+/// each hold, and since when this process holds the queue.
+pub(crate) type HoldStamp = (u32, Option<Instant>);
+
 impl<A: StreamApi> Queue<A> {
+    /// What the present hold is known by; `None` if nothing tells it from others.
+    pub(crate) fn hold_stamp(&self) -> Option<HoldStamp> {
+        let (beat, _) = self.word?.unit_stamp()?;
+        Some((beat, self.member.gate.closed_since()))
+    }
+
     /// Whether nothing is known to be in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.retired.load(Ordering::Acquire) >= self.launched.load(Ordering::Relaxed)

@@ -11,10 +11,11 @@ use xsched_core::id::CmdId;
 use crate::api::StreamApi;
 use crate::command::StreamCommand;
 use crate::error::StreamError;
+use crate::flags::FlagWord;
 use crate::launches::Call;
 use crate::marks::Around;
 use crate::predict::Placement;
-use crate::queue::{Fence, Queue, Seen};
+use crate::queue::{Fence, HoldStamp, Queue, Seen};
 use crate::retire::SPLIT_NS;
 use crate::word::Taken;
 
@@ -25,6 +26,8 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) fences: Producer<Fence<A::Event>>,
     pub(crate) events: Events<A>,
     pub(crate) placement: Placement,
+    /// The hold that the gate placed last stands in, if that was closed then.
+    pub(crate) behind: Option<HoldStamp>,
     pub(crate) batch: Batch<A::Event>,
     /// The last fence, if it is seen by the end of the stream.
     pub(crate) end: Option<Fence<A::Event>>,
@@ -273,16 +276,17 @@ impl<A: StreamApi> StreamSubmit<A> {
         let measured_ns = queue.predictor.expected_ns(payload.kind);
         let expected_ns = payload.expected_ns.or(measured_ns);
         let is_certain = payload.expected_ns.is_some() || queue.predictor.is_certain(payload.kind);
-        let gate_due = queue
-            .word
-            .filter(|word| word.is_set() || self.placement.is_due(expected_ns, queue.spacing.ns()));
+        let hold = queue.word.filter(FlagWord::is_set).map(|_| queue.hold_stamp());
+        let spacing_ns = queue.spacing.ns();
+        let is_due = hold.is_some() || self.placement.is_due(expected_ns, spacing_ns);
         let seen = queue.is_idle();
         let likely = !seen && self.should_have_ended(at);
         let sees_ends = queue.device.api.sees_ends();
         let counted = sees_ends && measured_ns.is_some() && self.unmeasured + 1 < MEASURED;
         // Asking a busy stream takes the driver microseconds, so it is not asked about little work
         // where the answer does not matter.
-        let presumed = likely && counted && gate_due.is_none() && is_little(expected_ns);
+        let presumed =
+            likely && counted && !(queue.word.is_some() && is_due) && is_little(expected_ns);
         let idle = seen || likely && !presumed && self.has_ended();
         if let Some(end) = self.end.take()
             && !seen
@@ -298,11 +302,15 @@ impl<A: StreamApi> StreamSubmit<A> {
         if self.batch.commands == 0 {
             self.begin_batch(alone.then_some(at), counted);
         }
+        // One closed gate is enough for a hold, as long as something is in flight in front of it.
+        let is_behind = !idle && hold.flatten().is_some_and(|hold| self.behind == Some(hold));
+        let closed = hold.is_some() && !is_behind;
         let mut gated = false;
         if let Some(word) = queue.word
-            && self.placement.gate(idle, word.is_set(), expected_ns, queue.spacing.ns())
+            && self.placement.gate(idle, closed, expected_ns, spacing_ns)
         {
             self.place_gate(word.device, cmd.count())?;
+            self.behind = hold.flatten();
             gated = true;
         }
         let light = fence && idle && counted && queue.owned;

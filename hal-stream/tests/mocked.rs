@@ -3,6 +3,7 @@
 
 mod mock;
 
+use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -13,8 +14,9 @@ use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
 use xsched_hal_stream::{
-    Holder, NoGate, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand, StreamConfig,
-    StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire, StreamSubmit,
+    Holder, NoGate, PageSource, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand,
+    StreamConfig, StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire,
+    StreamSubmit,
 };
 
 type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, LevelAdapter<StreamPreempt<Mock>>>;
@@ -520,6 +522,44 @@ mod gates {
         queue.preempt.step(Step::Reactivate).expect("a step");
         device.api().pass(10 * US);
         assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(2));
+    }
+
+    /// The pages of a process, as its scheduler has them as well.
+    #[derive(Debug)]
+    struct Pages(Arc<SharedPage>);
+
+    impl PageSource for Pages {
+        fn page(&self) -> io::Result<Arc<SharedPage>> {
+            Ok(Arc::clone(&self.0))
+        }
+    }
+
+    /// A command each that takes a microsecond, so that no other gate is due.
+    #[test]
+    fn a_process_that_is_held_has_one_for_each_hold() {
+        let page = Arc::new(SharedPage::create().expect("a page"));
+        let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
+        let mock = Mock::new(Nature::default());
+        let mut device = StreamDevice::in_unit(mock, config, source).expect("a device");
+        let mut queue = open(&mut device, 200 * US);
+        let told = |queue: &mut Queue, n| {
+            let told = command(US).expected_ns(US);
+            queue.submit.launch(CmdId(n), &told, true).expect("a launch");
+        };
+        let holder = Holder::FIRST;
+        page.close_all(holder);
+        (0..3).for_each(|n| told(&mut queue, n));
+        // It was open in between, so what was launched first may be running.
+        page.release_all(holder);
+        page.close_all(holder);
+        (3..6).for_each(|n| told(&mut queue, n));
+        assert_eq!(gated(&device), [true, false, false, true, false, false]);
+        page.release_all(holder);
+        device.api().pass(10 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(6));
+        page.close_all(holder);
+        told(&mut queue, 6);
+        assert_eq!(gated(&device).last(), Some(&true));
     }
 
     #[test]

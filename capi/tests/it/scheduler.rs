@@ -171,7 +171,7 @@ fn an_interposer_says_once_that_it_is_active() {
     let name = "scheduler::an_interposer_says_once_that_it_is_active";
     let set = [("XLOG_LEVEL", "INFO"), ("XSCHED_AUTO_XQUEUE", "ON")];
     let Some(text) = alone_with(name, &set, body) else { return };
-    let words = "an interposer is active: streams get XQueues of level 1 with 16 commands";
+    let words = "an interposer is active: streams get XQueues of level 1";
     assert_eq!(text.matches(words).count(), 1, "{text}");
     let quiet = alone_with(name, &set[1..], body).expect("its parent");
     assert!(!quiet.contains("interposer"), "{quiet}");
