@@ -69,7 +69,8 @@ struct Histogram<'a>(&'a Latencies);
 
 impl EncodeMetric for Histogram<'_> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        let bound = |bound: Option<Duration>| bound.map_or(f64::MAX, |bound| bound.as_secs_f64());
+        let bound =
+            |bound: Option<Duration>| bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64());
         let buckets: Vec<_> = self.0.buckets().map(|(b, count)| (bound(b), count)).collect();
         let (sum, count) = (self.0.sum().as_secs_f64(), self.0.count());
         encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)

@@ -41,6 +41,8 @@ fn every_queue_has_its_figures_while_it_is_there() {
         "xsched_holds_total{queue=\"1-1\",",
         "xsched_hold_latency_seconds_count{queue=\"1-1\",",
         "xsched_latency_seconds_count{queue=\"first\",",
+        // Every histogram ends with this bucket.
+        "xsched_latency_seconds_bucket{le=\"+Inf\",queue=\"first\",",
     ] {
         let line = text.lines().find(|line| line.starts_with(part));
         let value = line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
