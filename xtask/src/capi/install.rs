@@ -1,5 +1,6 @@
 //! `cargo xtask install`: the C API's libraries, headers, CMake package, pkg-config files, the
-//! package for Python, the interposers, the command `xsched`, and the daemon `xschedd`.
+//! package for Python, the interposers, the command `xsched` with its manual pages and what shells
+//! complete, and the daemon `xschedd`.
 //!
 //! The libraries are linked here, from what cargo builds as static libraries, because their symbols
 //! have versions: rustc gives the linker a version script of its own, and GNU's takes no second
@@ -34,13 +35,20 @@ const FOLDERS: [(&str, &str); 3] = [
     ("install/pkgconfig", "lib/pkgconfig"),
 ];
 
+/// Shells, and where below share/ they look for what a command completes.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/xsched"),
+    ("zsh", "zsh/site-functions/_xsched"),
+    ("fish", "fish/vendor_completions.d/xsched.fish"),
+];
+
 /// The package for Python, in the repository and below the prefix.
 const PYTHON: (&str, &str) = ("python/xsched", "lib/python/xsched");
 
 /// Where to.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// The folder below which bin/, include/ and lib/ are made.
+    /// The folder below which bin/, include/, lib/ and share/ are made.
     #[arg(long)]
     pub prefix: PathBuf,
 }
@@ -75,6 +83,7 @@ pub fn run(options: &Options) -> Result<()> {
     std::os::unix::fs::symlink("xsched/libshimhip.so", &old)?;
     build("xsched-cli", "xsched", &options.prefix.join("bin"))?;
     build("xsched-daemon", "xschedd", &options.prefix.join("bin"))?;
+    for_shells(&options.prefix)?;
     for (from, to) in FOLDERS {
         copy(&root().join("capi").join(from), &options.prefix.join(to))?;
     }
@@ -129,6 +138,22 @@ fn build(package: &str, file: &str, folder: &Path) -> Result<()> {
     let mut strip = Command::new("strip");
     strip.arg("--strip-debug").arg("-o").arg(folder.join(file));
     run_command(strip.arg(target_dir().join("release").join(file)))
+}
+
+/// Has the installed command write its manual pages, and what shells complete.
+fn for_shells(prefix: &Path) -> Result<()> {
+    let command = || Command::new(prefix.join("bin/xsched"));
+    let share = prefix.join("share");
+    run_command(command().args(["man", "--out"]).arg(share.join("man/man1")))?;
+    for (shell, place) in COMPLETIONS {
+        let output = command().args(["completions", shell]).output();
+        let output = output.with_context(|| format!("completions for {shell}"))?;
+        ensure!(output.status.success(), "no completions for {shell}: {output:?}");
+        let file = share.join(place);
+        fs::create_dir_all(file.parent().unwrap_or(&share))?;
+        fs::write(&file, output.stdout).with_context(|| format!("{}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// Links the library that has the other name of CUDA's driver, by which some programs open it. It
