@@ -37,6 +37,7 @@ mod lifecycle;
 mod log;
 #[cfg(all(loom, test))]
 mod models;
+mod past;
 mod platform;
 mod policies;
 pub mod private;

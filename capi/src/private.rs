@@ -7,7 +7,7 @@ pub mod graphs;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Once, PoisonError};
 
 use xsched_core::hint::Priority as Rank;
@@ -22,6 +22,7 @@ use crate::env::AutoQueue;
 use crate::hint::XHintPriority;
 use crate::hwqueue::HwQueue;
 use crate::lifecycle::{create, create_hwq, forget};
+use crate::past;
 use crate::platform::Hardware;
 use crate::process::{Process, let_go_at_exit, process};
 use crate::refusal::{Answer, Refusal, answer};
@@ -428,6 +429,24 @@ pub extern "C" fn xsched_private_apart() -> *const u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_node() -> *const *mut AtomicU32 {
     apart::node_address()
+}
+
+/// For interposers: says where launches are counted that go past XQueues.
+///
+/// # Safety
+/// `count` is null or an aligned number that is there for ever, and that others change by atomic
+/// operations alone.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_past(count: *const u64) -> XResult {
+    answer(|| {
+        if count.is_null() {
+            return Err(Refusal::invalid("no number was given"));
+        }
+        // SAFETY: as the caller promises.
+        past::add(unsafe { AtomicU64::from_ptr(count.cast_mut()) });
+        Ok(())
+    })
 }
 
 /// For interposers: gives an XQueue the priority of its stream, in XSched's order, unless the

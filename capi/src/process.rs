@@ -18,6 +18,7 @@ use crate::env::Env;
 use crate::handle::{Kind, Table};
 use crate::hwqueue::HwQueue;
 use crate::lenient::{About, Leniency};
+use crate::past;
 use crate::platform::{CudaDevices, HipDevices, HostDevices};
 use crate::policies::numbered;
 use crate::queue::Queue;
@@ -189,6 +190,7 @@ impl Process {
         let path = xsched_node::socket_path();
         match Link::open(path, &program(), priority, share) {
             Ok(link) => {
+                link.set_past(past::all);
                 // Nothing was set before: this is called once.
                 let _ = self.hip.link.set(Arc::clone(&link));
                 let _ = self.cuda.link.set(link);

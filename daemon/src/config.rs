@@ -10,6 +10,7 @@ use xsched_core::hint::PolicyHint;
 use xsched_core::policy::Policy as _;
 use xsched_policies::Any;
 
+use crate::metrics::Place;
 use crate::tenant::{Tenant, Who};
 
 /// Processes that may be connected, and of one user, unless the file says otherwise.
@@ -30,6 +31,10 @@ pub struct Config {
     pub admins: Admins,
     /// What the daemon takes.
     pub limits: Limits,
+    /// Where scrapes for metrics are answered, if they are.
+    pub metrics: Option<Place>,
+    /// Drivers are asked which processes use GPUs past the daemon.
+    pub asks_drivers: bool,
     /// The tenants. The last fits every process.
     pub tenants: Vec<Arc<Tenant>>,
 }
@@ -108,6 +113,8 @@ impl Default for Config {
             policy: PolicyChoice::default(),
             admins: Admins::default(),
             limits: Limits::default(),
+            metrics: None,
+            asks_drivers: true,
             tenants: vec![Arc::default()],
         }
     }
@@ -204,6 +211,8 @@ pub struct Source {
     pub policy: Option<String>,
     /// Where the socket is that the command line names, which counts instead of the file's.
     pub socket: Option<PathBuf>,
+    /// Where scrapes are answered that the command line names, which counts instead of the file's.
+    pub metrics: Option<Place>,
 }
 
 impl Source {
@@ -222,6 +231,7 @@ impl Source {
         if let Some(socket) = &self.socket {
             config.socket.path = Some(socket.clone());
         }
+        config.metrics = self.metrics.clone().or(config.metrics);
         Ok(config)
     }
 }

@@ -20,17 +20,20 @@ use rustix::net::{
 };
 use xsched_core::hint::{Hints, Priority};
 use xsched_hal_stream::SharedPage;
-use xsched_node::{Answer, NodeError, Request, VERSION, Wire};
+use xsched_node::{Answer, NodeError, Request, Status, VERSION, Wire};
 use xsched_policies::Any;
 
 use crate::config::{Config, Source};
-use crate::scheduler::{By, Change, Client, Driver, Op, Waker, hints, new_eventfd};
+use crate::desk::Desk;
+use crate::metrics::{Metrics, MetricsError};
+use crate::scheduler::{By, Change, Client, Driver, Op, hints, new_eventfd};
 use crate::tenant::{Asker, Party, tenant_of};
+use crate::watch::{Drivers, Watch, Watched};
 use crate::who::{process_of, who};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// For how long the other thread is waited for.
+/// For how long another daemon at the socket is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
@@ -62,6 +65,9 @@ pub enum DaemonError {
     /// There is a daemon at this socket.
     #[error("another daemon listens at {}; stop it, or choose another socket", .0.display())]
     Running(PathBuf),
+    /// Scrapes for metrics cannot be answered.
+    #[error("metrics: {0}")]
+    Metrics(#[from] MetricsError),
     /// The system refuses a thread or a file descriptor.
     #[error("the system refuses: {0}")]
     System(#[from] io::Error),
@@ -96,7 +102,7 @@ impl Daemon {
     }
 
     /// Starts both threads with a configuration, and where it can be read again. The socket's path
-    /// and the policy are those of the settings.
+    /// and the policy are those of the settings. No driver is asked what runs past the daemon.
     ///
     /// # Errors
     /// [`DaemonError`].
@@ -104,6 +110,20 @@ impl Daemon {
         settings: &Settings,
         config: Config,
         source: Source,
+    ) -> Result<Self, DaemonError> {
+        Self::start_watching(settings, config, source, None)
+    }
+
+    /// As [`Daemon::start_with_config`], and asks drivers what runs past the daemon, if the
+    /// configuration has it do so.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn start_watching(
+        settings: &Settings,
+        config: Config,
+        source: Source,
+        drivers: Option<fn() -> Drivers>,
     ) -> Result<Self, DaemonError> {
         let path = settings.socket.clone();
         let listener = open_socket(&path, settings.is_open, &config)?;
@@ -117,13 +137,16 @@ impl Daemon {
         let reload = Arc::new(new_eventfd()?);
         epoll::add(&epoll, &*reload, EventData::new_u64(RELOAD), EventFlags::IN)?;
         let (reloads, asked) = channel();
-        let control = Control {
+        let mut control = Control {
             listener,
             epoll,
             peers: HashMap::new(),
             next: RELOAD + 1,
-            ops,
-            waker,
+            desk: Desk::new(ops, waker),
+            watched: Watched::default(),
+            metrics: None,
+            watch: None,
+            drivers,
             config,
             source,
             socket: path.clone(),
@@ -133,6 +156,7 @@ impl Daemon {
             reload: Arc::clone(&reload),
             reloads: asked,
         };
+        control.begin_to_tell()?;
         let driver = thread::Builder::new().name("scheduler".to_owned()).spawn(|| driver.run())?;
         let control = thread::Builder::new().name("control".to_owned()).spawn(|| control.run())?;
         Ok(Self { stop, threads: vec![control, driver], path, reload, reloads })
@@ -224,8 +248,12 @@ struct Control {
     epoll: OwnedFd,
     peers: HashMap<u64, Peer>,
     next: u64,
-    ops: Sender<Op>,
-    waker: Waker,
+    desk: Desk,
+    watched: Watched,
+    metrics: Option<Metrics>,
+    watch: Option<Watch>,
+    /// The drivers that are asked what runs past the daemon, if any may be.
+    drivers: Option<fn() -> Drivers>,
     config: Config,
     source: Source,
     /// Where the socket is.
@@ -264,9 +292,7 @@ impl Control {
     }
 
     fn send(&self, op: Op) {
-        // It has ended only if it panicked, and then clients' leases run out.
-        let _ = self.ops.send(op);
-        self.waker.wake();
+        self.desk.send(op);
     }
 
     fn accept(&mut self) {
@@ -286,6 +312,7 @@ impl Control {
         {
             let why = "too many processes are connected".to_owned();
             let _ = wire.send(&Answer::Refused { why }, None);
+            self.desk.counts.note_refused();
             return;
         }
         let id = self.next;
@@ -299,6 +326,7 @@ impl Control {
                 Peer { wire, pid, party, process, is_known: false, is_recorder: false },
             );
             self.next += 1;
+            self.desk.counts.note_connections(self.peers.len());
         }
     }
 
@@ -331,6 +359,7 @@ impl Control {
 
     fn end(&mut self, id: u64) {
         if let Some(peer) = self.peers.remove(&id) {
+            self.desk.counts.note_connections(self.peers.len());
             let _ = epoll::delete(&self.epoll, &peer.wire);
             let _ = peer.process.as_ref().map(|process| epoll::delete(&self.epoll, process));
             if peer.is_recorder {
@@ -383,7 +412,8 @@ impl Control {
                 self.send(Op::Hints { client: id, hints });
                 Ok((lowered(&asker.party, hints).unwrap_or(Answer::Done), None))
             }
-            Request::Status => self.status(asker).map(|status| (Answer::Status(status), None)),
+            Request::Status => self.status(asker, None).map(told),
+            Request::StatusFrom(place) => self.status(asker, Some(place)).map(told),
             Request::Policy { name } => self.set_policy(&asker, &name).map(done),
             Request::Reload => self.reload_for(&asker).map(done),
             Request::Drain { undo } => self.drain(&asker, undo).map(done),
@@ -454,10 +484,12 @@ impl Control {
 
     /// Asks the scheduler's thread.
     fn ask<T>(&self, op: impl FnOnce(Sender<T>) -> Op) -> Result<T, String> {
-        let (answer, answered) = channel();
-        self.send(op(answer));
-        answered.recv_timeout(PATIENCE).map_err(|_| "the scheduler does not answer".to_owned())
+        self.desk.ask(op).ok_or_else(|| "the scheduler does not answer".to_owned())
     }
+}
+
+fn told(status: Status) -> (Answer, Option<OwnedFd>) {
+    (Answer::Status(status), None)
 }
 
 fn done((): ()) -> (Answer, Option<OwnedFd>) {

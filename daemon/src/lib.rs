@@ -4,12 +4,17 @@
 //! The one of `scheduler` runs the scheduler machine of `xsched-core` with a policy, where each
 //! process on a GPU is a queue, and opens and closes processes' gates. What a process writes into
 //! its pages is read as a count that is zero or not, and as the device time that it has used, which
-//! is believed within bounds; so it misleads the daemon about itself alone.
+//! is believed within bounds; so it misleads the daemon about itself alone. Where they are wanted,
+//! a third answers scrapes for [`metrics`], and a fourth asks drivers what runs past the daemon
+//! ([`watch`]).
 
 pub mod config;
 pub mod control;
+mod desk;
+pub mod metrics;
 mod scheduler;
 pub mod tenant;
+pub mod watch;
 mod who;
 
 pub use control::{Daemon, DaemonError, Settings};

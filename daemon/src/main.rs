@@ -8,6 +8,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use xsched_core::policy::Policy as _;
 use xsched_daemon::config::{Config, Source};
+use xsched_daemon::metrics::Place;
+use xsched_daemon::watch::Drivers;
 use xsched_daemon::{Daemon, Settings};
 use xsched_policies::Any;
 
@@ -31,6 +33,10 @@ struct Args {
     /// `xsched/xschedd.toml` below `$XDG_CONFIG_HOME`, if that is there.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Answer scrapes for metrics at a loopback address, as in `127.0.0.1:9464`, or a socket,
+    /// `unix:PATH`, instead of where the configuration file says.
+    #[arg(long, value_name = "PLACE")]
+    metrics: Option<Place>,
 }
 
 impl Args {
@@ -50,6 +56,7 @@ impl Args {
             is_optional: self.config.is_none(),
             policy: self.policy.as_ref().map(|policy| policy.name().to_owned()),
             socket: self.socket.clone(),
+            metrics: self.metrics.clone(),
         }
     }
 
@@ -74,7 +81,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let policy = config.policy.policy(&config.policy.name)?;
     let settings = Settings { socket, policy, is_open: !args.user };
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let daemon = Daemon::start_with_config(&settings, config, source)?;
+    let daemon = Daemon::start_watching(&settings, config, source, Some(Drivers::here))?;
     tracing::info!(socket = %settings.socket.display(), "xschedd listens");
     let reload = |signal: &i32| {
         let is_reload = *signal == SIGHUP;

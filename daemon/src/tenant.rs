@@ -35,6 +35,21 @@ pub enum Sees {
     All,
 }
 
+/// What follows when a process of a tenant uses a GPU past the daemon: one that the daemon does not
+/// know, or that uses clearly more than it reports, by the driver's lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unreported {
+    /// It is shown, and nothing else.
+    #[default]
+    Nothing,
+    /// The daemon's log says so, once for each process.
+    Warning,
+    /// That, and a process that the daemon knows has at most the priority of `batch`, −100, until
+    /// a minute has passed without it.
+    Lower,
+}
+
 /// Users or cgroups, and what their processes may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
@@ -60,6 +75,8 @@ pub struct Tenant {
     pub queues_max: Option<u32>,
     /// Whom its processes see.
     pub sees: Sees,
+    /// What follows when they use a GPU past the daemon.
+    pub unreported: Unreported,
 }
 
 impl Default for Tenant {
@@ -76,6 +93,7 @@ impl Default for Tenant {
             clients_max: None,
             queues_max: None,
             sees: Sees::Own,
+            unreported: Unreported::Nothing,
         }
     }
 }

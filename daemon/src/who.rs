@@ -43,7 +43,7 @@ fn is_alive(process: BorrowedFd<'_>) -> bool {
 }
 
 /// The paths in `/proc/PID/cgroup`, each once. A line is `NUMBER:CONTROLLERS:PATH`.
-fn cgroups(text: &str) -> Vec<String> {
+pub(crate) fn cgroups(text: &str) -> Vec<String> {
     let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let mut paths: Vec<_> = paths.take(LIST_MAX).map(str::to_owned).collect();
     paths.sort_unstable();
@@ -52,7 +52,7 @@ fn cgroups(text: &str) -> Vec<String> {
 }
 
 /// The supplementary groups in `/proc/PID/status`.
-fn groups(text: &str) -> Vec<u32> {
+pub(crate) fn groups(text: &str) -> Vec<u32> {
     let line = text.lines().find_map(|line| line.strip_prefix("Groups:"));
     let numbers = line.unwrap_or_default().split_whitespace();
     numbers.filter_map(|number| number.parse().ok()).take(LIST_MAX).collect()

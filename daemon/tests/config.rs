@@ -56,7 +56,7 @@ fn the_keys_that_the_example_leaves_out_are_known() {
         assert!(is_known, "{key}");
         tried += 1;
     }
-    assert_eq!(tried, 5);
+    assert_eq!(tried, 6);
 }
 
 #[test]
@@ -72,6 +72,9 @@ fn mistakes_are_named_with_their_line_and_what_to_do() {
         ("[policy]\nname = \"up\"\ntimeslice_us = 99", 3, "must be 100 to 10000000, is 99"),
         ("[policy]\nname = \"kedf\"\nk = 0", 3, "k must be 1 to 65536, is 0"),
         ("[policy]\nnme = \"up\"", 2, "unknown field `nme`"),
+        ("[metrics]\nlisten = \"0.0.0.0:9464\"", 2, "listen: 0.0.0.0:9464 can be reached from"),
+        ("[metrics]\nlisten = \"9464\"", 2, "can be 127.0.0.1:9464 or unix:"),
+        ("[[tenant]]\nname = \"a\"\nunreported = \"kill\"", 3, "unknown variant `kill`"),
         ("polcy = 1", 1, "unknown field `polcy`"),
         ("[policy\n", 1, "table"),
         ("[limits]\n\nclients = 5000", 3, "clients must be 1 to 4096, is 5000"),

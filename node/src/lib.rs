@@ -13,12 +13,17 @@ mod link;
 mod load;
 #[cfg(all(test, loom))]
 mod models;
+mod pages;
 mod wire;
 
 pub use link::{Link, Unit, socket_path};
-pub use load::{Load, is_loaded, retired, set_unwanted, set_wanted, used_ns, wanted};
+pub use load::{
+    Load, is_loaded, loaded_queues, past, retired, set_unwanted, set_wanted, used_ns, wanted,
+};
+pub use pages::Entry;
 pub use wire::{
-    Answer, Changed, ClientStatus, MESSAGE_MAX, NodeError, Request, Status, VERSION, Wire, holder,
+    Answer, Changed, ClientStatus, GpuStatus, MESSAGE_MAX, NodeError, Outsider, Place, Request,
+    SCHEMA, Status, VERSION, Wire, holder,
 };
 
 use std::time::Duration;

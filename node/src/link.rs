@@ -51,6 +51,8 @@ struct State {
     doorbell: Arc<OwnedFd>,
     pages: Vec<(String, Arc<SharedPage>)>,
     units: Vec<Weak<Unit>>,
+    /// Says how many launches went past the scheduler, if that is counted.
+    past: fn() -> Option<u64>,
 }
 
 impl Link {
@@ -80,7 +82,7 @@ impl Link {
             }
         };
         let (pages, units) = (Vec::new(), Vec::new());
-        let state = State { priority, share, wire, doorbell, pages, units };
+        let state = State { priority, share, wire, doorbell, pages, units, past: || None };
         let link = Arc::new(Self { path, name, state: Mutex::new(state) });
         let watched = Arc::downgrade(&link);
         thread::Builder::new().name("xsched-link".to_owned()).spawn(move || watch(&watched))?;
@@ -115,6 +117,21 @@ impl Link {
             Some(Ok((answer, _))) => tell_lowered(&answer, priority, share),
             None => {}
         }
+    }
+
+    /// Has the daemon be told, each second, how many launches of this process went past it.
+    pub fn set_past(&self, past: fn() -> Option<u64>) {
+        self.state().past = past;
+        self.tell_past();
+    }
+
+    /// Writes how many launches went past into the pages.
+    fn tell_past(&self) {
+        let state = self.state();
+        let Some(launches) = (state.past)() else { return };
+        let units: Vec<_> = state.units.iter().filter_map(Weak::upgrade).collect();
+        drop(state);
+        units.iter().for_each(|unit| unit.note_past(launches));
     }
 
     /// Ends the holds of a daemon that has left.
@@ -193,6 +210,7 @@ fn watch(link: &Weak<Link>) {
             pause = if is_refused { REFUSED_AGAIN } else { AGAIN };
             continue;
         };
+        here.tell_past();
         drop(here);
         // The daemon says nothing unless it is asked: only an end has the socket be ready.
         let mut fds = [PollFd::from_borrowed_fd(wire.as_fd(), PollFlags::RDHUP)];
@@ -233,6 +251,12 @@ impl Unit {
     pub fn note_retired(&self, commands: u64, used_ns: u64) {
         if let Some(load) = &*self.load() {
             load.note_retired(commands, used_ns);
+        }
+    }
+
+    fn note_past(&self, launches: u64) {
+        if let Some(load) = &*self.load() {
+            load.note_past(launches);
         }
     }
 

@@ -19,6 +19,8 @@ const WANTED: usize = 3;
 const USED_NS: usize = 2;
 /// Where it says how many of its commands have retired.
 const RETIRED: usize = 3;
+/// Where it says how many launches went past the scheduler, and one more; 0 if it cannot say.
+const PAST: usize = 4;
 
 /// Counts the queues of a process that have work on a GPU, and wakes the daemon when that begins or
 /// ends.
@@ -56,6 +58,11 @@ impl Load {
         self.page.wide_header(USED_NS).fetch_add(used_ns, Ordering::Relaxed);
         self.page.wide_header(RETIRED).fetch_add(commands, Ordering::Relaxed);
     }
+
+    /// So many launches of the process, on whatever GPU, went past the scheduler by now.
+    pub fn note_past(&self, launches: u64) {
+        self.page.wide_header(PAST).store(launches.saturating_add(1), Ordering::Relaxed);
+    }
 }
 
 /// For the daemon: the device time that the process says it has used, in nanoseconds.
@@ -68,6 +75,13 @@ pub fn used_ns(page: &SharedPage) -> u64 {
 #[must_use]
 pub fn retired(page: &SharedPage) -> u64 {
     page.wide_header(RETIRED).load(Ordering::Relaxed)
+}
+
+/// For the daemon: how many launches the process says went past the scheduler, on whatever GPU, to
+/// within the last second; `None` if it cannot say.
+#[must_use]
+pub fn past(page: &SharedPage) -> Option<u64> {
+    page.wide_header(PAST).load(Ordering::Relaxed).checked_sub(1)
 }
 
 /// A number in a page. In models it is one of loom's.
@@ -119,6 +133,12 @@ pub(crate) fn want(load: &impl Number, wanted: &impl Number) -> bool {
 #[must_use]
 pub fn is_loaded(page: &SharedPage) -> bool {
     page.header(LOAD).get() != 0
+}
+
+/// For the daemon: how many queues of the process have work, as it says.
+#[must_use]
+pub fn loaded_queues(page: &SharedPage) -> u32 {
+    page.header(LOAD).get()
 }
 
 /// For the daemon: says that it wants to be woken, and answers [`is_loaded`].

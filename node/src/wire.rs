@@ -55,8 +55,10 @@ pub enum Request {
         /// Its share of each GPU in percent, 0 to 100, if it has one.
         share: Option<u8>,
     },
-    /// Who runs and who is held.
+    /// Who runs and who is held: the begin of that, if there is much.
     Status,
+    /// More of that, from [`Status::next`] on.
+    StatusFrom(Place),
     /// Puts another policy in charge. For administrators.
     Policy {
         /// Its name.
@@ -139,18 +141,65 @@ pub enum Answer {
     Status(Status),
 }
 
+/// The version of [`Status`]'s layout. It changes when a field goes or means something else; new
+/// fields may come at any time.
+pub const SCHEMA: u32 = 2;
+
 /// Who runs and who is held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Status {
-    /// The version of this value's layout.
+    /// [`SCHEMA`].
     pub schema: u32,
     /// The policy in charge.
     pub policy: String,
-    /// The processes that the asker may see, each once for each of its GPUs.
+    /// For how long the daemon has run, in milliseconds.
+    pub up_ms: u64,
+    /// The GPUs that processes have named, and those on which [`Status::outsiders`] are.
+    pub gpus: Vec<GpuStatus>,
+    /// The processes that the asker may see, each once for each of its GPUs, by their numbers.
     pub clients: Vec<ClientStatus>,
+    /// Where `clients` and `changed` go on; `None` if these are all. What goes on has neither GPUs
+    /// nor outsiders.
+    pub next: Option<Place>,
+    /// Processes on GPUs that the daemon does not schedule, as far as the drivers list them and the
+    /// asker may see them. At most 64.
+    pub outsiders: Vec<Outsider>,
+    /// What cannot be said of `outsiders` and of [`ClientStatus::driver_permille`], and why: a line
+    /// for each.
+    pub outsiders_unknown: Vec<String>,
     /// What was changed by hand and is not as the configuration file or the process has it.
     #[serde(default)]
     pub changed: Vec<Changed>,
+}
+
+/// Where a status goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// The connection of a process.
+    pub connection: u64,
+    /// Which of its entries.
+    pub entry: u32,
+}
+
+/// A GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuStatus {
+    /// What processes call it: its PCI id, in most cases.
+    pub device: String,
+    /// The driver's name for it; empty if that is not known.
+    pub name: String,
+    /// The processes that have work on it and are not held, as far as the asker may see them; at
+    /// most 16.
+    pub running: Vec<i32>,
+    /// How many more have work on it and are not held.
+    pub running_others: u32,
+    /// How many processes have work on it and are held, of all users.
+    pub waiting: u32,
+    /// How many processes have handed pages over for it, of all users.
+    pub clients: u32,
 }
 
 /// Something that was changed by hand.
@@ -171,7 +220,8 @@ pub struct Changed {
 }
 
 /// A process on one GPU.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClientStatus {
     /// Its process number, as the daemon sees it; 0 where the daemon cannot.
     pub pid: i32,
@@ -190,16 +240,61 @@ pub struct ClientStatus {
     pub priority: i32,
     /// Its share in percent, if it has one.
     pub share: Option<u8>,
-    /// For how long it has had work and was not held, in milliseconds. Where several processes had
-    /// the GPU at a time, each has its part of that time.
+    /// For how much of the last second it used the GPU, as `device_ms` counts: 0 to 1000.
+    pub got_permille: u32,
+    /// The device time that it has used, in milliseconds: what it says, within what the daemon has
+    /// seen.
     pub device_ms: u64,
     /// How often it was held.
     pub holds: u64,
+    /// For how long it was held in all, in milliseconds, with work or without.
+    pub held_ms: u64,
+    /// How often it had work and was held: a hold while it had work, or work that began during one.
+    pub waits: u64,
+    /// For how long it had work and was held in all, in milliseconds.
+    pub waited_ms: u64,
+    /// How many of its commands have retired since it connected, as it says.
+    pub retired: u64,
+    /// How many launches of the process, on whatever GPU, went past the scheduler, as it says, to
+    /// within a second; `None` if it does not say.
+    pub past: Option<u64>,
+    /// How many of its holds the daemon failed to renew within the lease, so that the process ended
+    /// them.
+    pub leases_lost: u64,
+    /// For how much of the last second it used the GPU by the driver's accounting, 0 to 1000;
+    /// `None` if that is not known.
+    pub driver_permille: Option<u32>,
+    /// By the driver's accounting it has used clearly more of the GPU than it reported, for some
+    /// seconds.
+    pub is_understated: bool,
+    /// It has a lower class for that, as its tenant's configuration says.
+    pub is_lowered: bool,
+    /// How many of its queues have work, as it says.
+    pub queues: u32,
     /// It is held by hand.
     pub held_by_hand: bool,
     /// Its tenant.
     #[serde(default)]
     pub tenant: String,
+}
+
+/// A process on a GPU that the daemon does not schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outsider {
+    /// Its process number.
+    pub pid: u32,
+    /// Its user; `None` if that cannot be read.
+    pub uid: Option<u32>,
+    /// Its name, as the system has it; empty if that cannot be read.
+    pub name: String,
+    /// The GPU.
+    pub device: String,
+    /// The tenant that it would have.
+    pub tenant: String,
+    /// For how much of the last second it used the GPU by the driver's accounting, 0 to 1000;
+    /// `None` if that is not known.
+    pub driver_permille: Option<u32>,
 }
 
 /// What goes wrong between a process and the daemon.

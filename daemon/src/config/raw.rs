@@ -14,7 +14,8 @@ use xsched_core::time::Duration;
 use xsched_policies::Any;
 
 use super::{Admins, CLIENTS_MAX, Config, Limits, PolicyChoice, Socket};
-use crate::tenant::{DEFAULT, Sees, Tenant};
+use crate::metrics::Place;
+use crate::tenant::{DEFAULT, Sees, Tenant, Unreported};
 
 /// What is wrong, and the byte where.
 pub(super) struct Wrong {
@@ -33,6 +34,8 @@ struct File {
     policy: RawPolicy,
     admins: RawAdmins,
     limits: RawLimits,
+    metrics: RawMetrics,
+    watch: RawWatch,
     tenant: Vec<Spanned<RawTenant>>,
 }
 
@@ -67,6 +70,18 @@ struct RawLimits {
     clients_of_user: Option<Spanned<u32>>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawMetrics {
+    listen: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawWatch {
+    drivers: Option<bool>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawTenant {
@@ -84,6 +99,8 @@ struct RawTenant {
     queues_max: Option<Spanned<u32>>,
     #[serde(default)]
     sees: Sees,
+    #[serde(default)]
+    unreported: Unreported,
 }
 
 /// As `xsched run --class` has them.
@@ -103,6 +120,8 @@ pub(super) fn parse(text: &str) -> Result<Config, Wrong> {
         policy: policy(&file.policy)?,
         admins: admins(&file.admins)?,
         limits: limits(&file.limits)?,
+        metrics: file.metrics.listen.as_ref().map(place).transpose()?,
+        asks_drivers: file.watch.drivers.unwrap_or(true),
         tenants: tenants(&file.tenant)?,
     })
 }
@@ -123,6 +142,11 @@ fn socket(raw: &RawSocket) -> Result<Socket, Wrong> {
         mode: raw.mode.as_ref().map(mode).transpose()?,
         gid: raw.group.as_ref().map(group).transpose()?,
     })
+}
+
+fn place(text: &Spanned<String>) -> Result<Place, Wrong> {
+    let place = text.get_ref().parse::<Place>();
+    place.map_err(|error| wrong(&text.span(), format!("listen: {error}")))
 }
 
 fn user(name: &Spanned<String>) -> Result<u32, Wrong> {
@@ -284,6 +308,7 @@ fn tenant(raw: &RawTenant) -> Result<Tenant, Wrong> {
         clients_max: count("clients_max", raw.clients_max.as_ref())?,
         queues_max: count("queues_max", raw.queues_max.as_ref())?,
         sees: raw.sees,
+        unreported: raw.unreported,
     };
     if let Some(refusal) = tenant.refusal(tenant.priority, tenant.share) {
         return Err(wrong(&raw.name.span(), format!("what its processes start with: {refusal}")));

@@ -3,12 +3,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use xsched_node::{Answer, Status};
+use xsched_node::{Answer, Changed, Place, Status};
 
 use super::{Control, set_access};
-use crate::config::ConfigError;
-use crate::scheduler::{By, Op, Tape};
+use crate::config::{Config, ConfigError};
+use crate::metrics::{Metrics, MetricsError};
+use crate::scheduler::{By, Op, Part, Tape};
 use crate::tenant::{Asker, Party, tenant_of};
+use crate::watch::Watch;
 
 impl Control {
     pub(super) fn asker(&self, party: &Party) -> Asker {
@@ -17,17 +19,60 @@ impl Control {
         Asker { party: party.clone(), is_admin }
     }
 
-    /// What the asker may see, with what was changed by hand.
-    pub(super) fn status(&self, asker: Asker) -> Result<Status, String> {
-        let mut status = self.ask(|answer| Op::Status { asker, answer })?;
+    /// What the asker may see, from a place on. Only the first part says what is not about a
+    /// process of the daemon.
+    pub(super) fn status(&self, asker: Asker, from: Option<Place>) -> Result<Status, String> {
+        let op = |answer| Op::Status { asker: asker.clone(), from, answer };
+        let Part { head, mut entries, next } = self.ask(op)?;
+        let mut status = head;
+        if from.is_none() {
+            let may_see =
+                |party: Option<&Party>| party.map_or(asker.is_admin, |party| asker.may_see(party));
+            self.watched.tell(&mut status, may_see);
+            status.changed = self.changed(&status);
+        }
+        entries.iter_mut().for_each(|entry| self.watched.tell_client(&mut entry.client));
+        status.fill(entries, next);
+        Ok(status)
+    }
+
+    /// What was changed by hand of the daemon itself.
+    fn changed(&self, status: &Status) -> Vec<Changed> {
         let file = self.config.policy.name.clone();
         let policy = self.policy_by.filter(|_| file != status.policy);
         let live = status.policy.clone();
         let policy = policy.map(|by| by.changed("policy", None, file, live));
         let text = |is: bool| is.to_string();
         let drain = self.drained.map(|by| by.changed("drain", None, text(false), text(true)));
-        status.changed.splice(..0, policy.into_iter().chain(drain));
-        Ok(status)
+        policy.into_iter().chain(drain).collect()
+    }
+
+    /// Answers scrapes and asks drivers, as the configuration says.
+    pub(super) fn begin_to_tell(&mut self) -> Result<(), MetricsError> {
+        self.watched.set_tenants(&self.config.tenants);
+        self.metrics = self.start_metrics(&self.config)?;
+        self.watch_as(self.config.asks_drivers)?;
+        Ok(())
+    }
+
+    fn start_metrics(&self, config: &Config) -> Result<Option<Metrics>, MetricsError> {
+        let start = |place| Metrics::start(place, self.desk.clone(), self.watched.clone());
+        config.metrics.as_ref().map(start).transpose()
+    }
+
+    /// Asks drivers from now on, or no longer.
+    fn watch_as(&mut self, is_wanted: bool) -> std::io::Result<()> {
+        if self.watch.is_some() == is_wanted {
+            return Ok(());
+        }
+        let drivers = self.drivers.filter(|_| is_wanted);
+        let start =
+            |drivers: fn() -> _| Watch::start(self.desk.clone(), self.watched.clone(), drivers());
+        self.watch = drivers.map(start).transpose()?;
+        if !is_wanted {
+            self.watched.forget();
+        }
+        Ok(())
     }
 
     pub(super) fn set_policy(&mut self, asker: &Asker, name: &str) -> Result<(), String> {
@@ -105,6 +150,10 @@ impl Control {
         let wrong = |source| ConfigError::Read { path: path(), source };
         let policy = config.policy.policy(&config.policy.name);
         let policy = policy.map_err(|error| wrong(std::io::Error::other(error)))?;
+        // It listens at both places for a moment.
+        let moved = config.metrics != self.config.metrics;
+        let failed = |error| wrong(std::io::Error::other(error));
+        let metrics = moved.then(|| self.start_metrics(&config)).transpose().map_err(failed)?;
         if config.socket != self.config.socket {
             set_access(&self.socket, self.mode, &config).map_err(wrong)?;
         }
@@ -117,6 +166,15 @@ impl Control {
             tenants.push((*id, Arc::clone(&peer.party.tenant)));
         }
         self.send(Op::Configure(tenants));
+        if let Some(metrics) = metrics {
+            self.metrics = metrics;
+            // The end of the old one has said that they are not wanted.
+            self.send(Op::Measure(self.metrics.is_some()));
+        }
+        self.watched.set_tenants(&config.tenants);
+        if let Err(error) = self.watch_as(config.asks_drivers) {
+            tracing::warn!(%error, "drivers are not asked what runs past the daemon");
+        }
         self.config = config;
         tracing::info!("the configuration was read again");
         Ok(())

@@ -25,6 +25,11 @@ impl Devices {
         number.map(|number| DeviceId(number as u16))
     }
 
+    /// The names, in the order of the numbers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     pub(crate) fn name(&self, device: DeviceId) -> &str {
         self.0.get(device.index()).map_or("", String::as_str)
     }

@@ -1,6 +1,8 @@
 //! The thread that decides: the scheduler machine, and the gates of all processes.
 
+mod account;
 mod device;
+mod figures;
 mod op;
 mod record;
 mod status;
@@ -28,10 +30,14 @@ use xsched_hal_stream::SharedPage;
 use xsched_node::LEASE;
 use xsched_policies::Any;
 
+pub(crate) use account::{BOUNDS_NS, Histogram};
 use device::{DEVICES_MAX, Devices};
-pub(crate) use op::{Change, Op, Waker, hints, new_eventfd};
+use figures::Totals;
+pub(crate) use figures::{Figures, Present, Total};
+pub(crate) use op::{Change, Known, Op, Waker, hints, new_eventfd};
 use record::Recording;
 pub(crate) use record::Tape;
+pub(crate) use status::Part;
 pub(crate) use tenancy::By;
 pub(crate) use unit::Client;
 use unit::Unit;
@@ -67,6 +73,14 @@ pub(crate) struct Driver {
     looked: Instant,
     spin_until: Instant,
     policy: &'static str,
+    /// When the windows ended over which shares are taken.
+    sampled: Instant,
+    /// Metrics are wanted: it is looked how long holds take.
+    is_measured: bool,
+    /// How often the thread woke.
+    wakeups: u64,
+    /// What was counted of processes that have left.
+    ended: Totals,
 }
 
 impl Driver {
@@ -95,6 +109,10 @@ impl Driver {
             looked: Instant::ZERO,
             spin_until: Instant::ZERO,
             policy: name,
+            sampled: Instant::ZERO,
+            is_measured: false,
+            wakeups: 0,
+            ended: Totals::default(),
         })
     }
 
@@ -119,16 +137,33 @@ impl Driver {
             self.look(&rung, now);
             self.decide(now);
             self.renew(now);
+            self.sample(now);
             self.wait(&mut rung);
+            self.wakeups += 1;
         }
         self.units.all().for_each(Unit::let_go);
     }
 
     /// If this thread was stopped past the lease, processes have opened their gates meanwhile.
-    fn notice_a_gap(&self, now: Instant) {
-        let gap = now.since(self.renewed).as_ns() > LEASE.as_nanos() as u64 / 2;
-        if gap && self.units.is_any_closed() {
-            self.units.all().filter(|unit| unit.is_closed()).for_each(Unit::apply);
+    fn notice_a_gap(&mut self, now: Instant) {
+        let (gap_ns, lease_ns) = (now.since(self.renewed).as_ns(), LEASE.as_nanos() as u64);
+        if gap_ns <= lease_ns / 2 || !self.units.is_any_closed() {
+            return;
+        }
+        for unit in self.units.all_mut().filter(|unit| unit.is_closed()) {
+            unit.apply();
+            if gap_ns > lease_ns {
+                unit.account.lose_lease();
+            }
+        }
+    }
+
+    /// Takes the shares that processes got, once a second.
+    fn sample(&mut self, now: Instant) {
+        if now.since(self.sampled).as_ns() >= IDLE.as_nanos() as u64 {
+            self.sampled = now;
+            self.units.all_mut().for_each(|unit| unit.sample(now));
+            self.end_lowered(now);
         }
     }
 
@@ -167,10 +202,23 @@ impl Driver {
             }
             Op::Configure(tenants) => self.configure(tenants, now),
             Op::Hints { client, hints } => self.ask_for(client, hints, now),
-            Op::Status { asker, answer } => {
-                self.look_at_all(now);
-                let _ = answer.send(self.status(&asker, now));
+            Op::Status { asker, from, answer } => {
+                if from.is_none() {
+                    self.look_at_all(now);
+                    self.sample(now);
+                }
+                let _ = answer.send(self.status(&asker, from, now));
             }
+            Op::Figures { answer } => {
+                self.look_at_all(now);
+                self.sample(now);
+                let _ = answer.send(Box::new(self.figures(now)));
+            }
+            Op::Measure(is_measured) => self.is_measured = is_measured,
+            Op::Known { answer } => {
+                let _ = answer.send(self.known());
+            }
+            Op::Understated(pids) => self.note_understated(&pids, now),
             Op::Record { client, tape, answer } => {
                 let _ = answer.send(self.record(client, tape, now));
             }
@@ -229,6 +277,7 @@ impl Driver {
             self.forget_work(key, now);
             let Some(unit) = self.units.remove(key) else { continue };
             unit.let_go();
+            self.ended.add(&client.rights.party.tenant.name, &unit, now);
             // It is known.
             let _ = self.machine.detach(now, unit.queue);
         }
@@ -348,6 +397,7 @@ impl Driver {
         let timer = self.machine.poll_timeout().map_or(IDLE, until);
         let lease = if self.units.is_any_closed() { LEASE / 4 } else { IDLE };
         let progress = Duration::from_nanos(self.units.left_to_report().as_ns());
-        timer.min(lease).min(progress).min(IDLE)
+        let looks = if self.is_measured { self.units.left_to_look(now) } else { Span::MAX };
+        timer.min(lease).min(progress).min(Duration::from_nanos(looks.as_ns())).min(IDLE)
     }
 }

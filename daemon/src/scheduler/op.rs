@@ -7,10 +7,12 @@ use std::sync::mpsc::Sender;
 use rustix::event::{EventfdFlags, eventfd};
 use xsched_core::hint::{Hints, Priority};
 use xsched_hal_stream::SharedPage;
-use xsched_node::Status;
+use xsched_node::Place;
 use xsched_policies::Any;
 
+use super::figures::Figures;
 use super::record::Tape;
+use super::status::Part;
 use super::tenancy::By;
 use super::unit::Client;
 use crate::tenant::{Asker, Tenant};
@@ -32,14 +34,33 @@ pub(crate) enum Op {
     Configure(Vec<(u64, Arc<Tenant>)>),
     /// New hints for a connection.
     Hints { client: u64, hints: Hints },
-    /// What the asker may see.
-    Status { asker: Asker, answer: Sender<Status> },
+    /// What the asker may see, from a place on.
+    Status { asker: Asker, from: Option<Place>, answer: Sender<Part> },
+    /// What metrics say.
+    Figures { answer: Sender<Box<Figures>> },
+    /// Metrics are wanted from now on, or no longer.
+    Measure(bool),
+    /// Which processes there are, on which GPUs.
+    Known { answer: Sender<Vec<Known>> },
+    /// The processes that use clearly more of a GPU than they report, by their numbers.
+    Understated(Vec<i32>),
     /// Begins a record for a connection; answers whether there was none.
     Record { client: u64, tape: Tape, answer: Sender<bool> },
     /// Ends the record of a connection, if it has one.
     EndRecord(u64),
     /// The thread ends.
     End,
+}
+
+/// A process on a GPU, as far as it matters for what runs past the daemon.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) pid: i32,
+    /// Empty if it has no GPU yet.
+    pub(crate) device: String,
+    /// The share that it got over the last second, as it reports: 0 to 1000.
+    pub(crate) got_permille: u32,
+    pub(crate) tenant: Arc<Tenant>,
 }
 
 /// What is changed of a process.

@@ -6,13 +6,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::DeviceId;
-use xsched_core::time::Instant;
+use xsched_core::time::{Duration, Instant};
 use xsched_node::Changed;
 
-use super::op::Change;
+use super::op::{Change, Known};
 use super::unit::Client;
 use super::{Driver, PAGES_MAX};
-use crate::tenant::{Asker, Party, Tenant, scaled};
+use crate::tenant::{Asker, Party, Tenant, Unreported, scaled};
+
+/// The highest priority in the lower class: that of `--class batch`.
+const LOWERED: Priority = match Priority::new(-100) {
+    Ok(priority) => priority,
+    Err(_) => Priority::MIN,
+};
+/// For how long a process stays in the lower class after it was seen last that it uses more than it
+/// reports.
+const LOWERED_FOR: Duration = Duration::from_ns(60_000_000_000);
 
 /// Who changed something by hand, and when.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,11 +66,26 @@ pub(crate) struct Rights {
     /// What it asked for.
     asked: Hints,
     hands: Hands,
+    /// Until then it has a lower class, since it uses more than it reports.
+    lowered_until: Option<Instant>,
 }
 
 impl Rights {
     pub(crate) fn new(party: Party, asked: Hints) -> Self {
-        Self { party, asked, hands: Hands::default() }
+        Self { party, asked, hands: Hands::default(), lowered_until: None }
+    }
+
+    /// It has a lower class, since it uses more than it reports.
+    pub(crate) const fn is_lowered(&self) -> bool {
+        self.lowered_until.is_some()
+    }
+
+    /// The hints, in a lower class if the process has one.
+    fn lowered(&self, mut hints: Hints) -> Hints {
+        if self.is_lowered() {
+            hints.priority = hints.priority.min(LOWERED);
+        }
+        hints
     }
 
     /// Its hints: by hand, or else what it asked for, and never above its tenant's limits.
@@ -71,7 +95,7 @@ impl Rights {
         hints.priority = priority.map_or(hints.priority, |(priority, _)| priority);
         hints.utilization = share.map(|(share, _)| share).or(hints.utilization);
         hints.active_window = active.map_or(hints.active_window, |(active, _)| active);
-        self.party.tenant.capped(hints)
+        self.lowered(self.party.tenant.capped(hints))
     }
 
     pub(crate) fn pages_max(&self) -> usize {
@@ -141,7 +165,14 @@ impl Driver {
         let mut all = HashMap::new();
         for (id, tenant) in tenants {
             let Some(client) = self.clients.get_mut(&id) else { continue };
-            client.rights.party.tenant = Arc::clone(&tenant);
+            let before = std::mem::replace(&mut client.rights.party.tenant, Arc::clone(&tenant));
+            if before.name != tenant.name {
+                self.close_totals(id, &before.name, now);
+            }
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            if tenant.unreported != Unreported::Lower {
+                client.rights.lowered_until = None;
+            }
             client.hints = client.rights.hints();
             all.insert(tenant.name.clone(), tenant);
         }
@@ -164,6 +195,54 @@ impl Driver {
             for unit in units.iter().filter_map(|key| self.units.get(*key)) {
                 // It is known.
                 let _ = self.machine.set_hints(now, unit.queue, hints);
+            }
+        }
+    }
+
+    /// Which processes there are.
+    pub(super) fn known(&self) -> Vec<Known> {
+        let of = |client: &Client| {
+            let units = client.units.iter().filter_map(|key| self.units.get(*key));
+            let known = units.map(|unit| Known {
+                pid: client.pid,
+                device: self.devices.name(unit.device).to_owned(),
+                got_permille: unit.account.got_permille(),
+                tenant: Arc::clone(&client.rights.party.tenant),
+            });
+            let mut known: Vec<_> = known.collect();
+            if known.is_empty() {
+                let tenant = Arc::clone(&client.rights.party.tenant);
+                known.push(Known { pid: client.pid, tenant, ..Known::default() });
+            }
+            known
+        };
+        self.clients.values().flat_map(of).collect()
+    }
+
+    /// These processes use more than they report: what their tenants say follows.
+    pub(super) fn note_understated(&mut self, pids: &[i32], now: Instant) {
+        let is_meant = |client: &Client| {
+            client.rights.party.tenant.unreported == Unreported::Lower && pids.contains(&client.pid)
+        };
+        let meant = self.clients.iter().filter(|(_, client)| is_meant(client));
+        for id in meant.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let until = Some(now + LOWERED_FOR);
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            if std::mem::replace(&mut client.rights.lowered_until, until).is_none() {
+                self.settle(id, now);
+            }
+        }
+    }
+
+    /// Ends the lower classes whose time is over.
+    pub(super) fn end_lowered(&mut self, now: Instant) {
+        let is_over =
+            |client: &Client| client.rights.lowered_until.is_some_and(|until| until <= now);
+        let over = self.clients.iter().filter(|(_, client)| is_over(client));
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.rights.lowered_until = None;
+                self.settle(id, now);
             }
         }
     }
@@ -204,7 +283,8 @@ impl Driver {
 /// What of a process is as it is by hand alone.
 pub(super) fn changed(client: &Client) -> Vec<Changed> {
     let (rights, pid) = (&client.rights, Some(client.pid));
-    let (without, hints) = (rights.party.tenant.granted(rights.asked), rights.hints());
+    let without = rights.lowered(rights.party.tenant.granted(rights.asked));
+    let hints = rights.hints();
     let mut changed = Vec::new();
     let mut compare = |by: Option<By>, what: &str, file: String, live: String| {
         if let Some(by) = by.filter(|_| file != live) {

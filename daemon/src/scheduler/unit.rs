@@ -8,8 +8,12 @@ use xsched_core::level::Level;
 use xsched_core::message::{HoldState, Order, Report};
 use xsched_core::time::{Duration, Instant};
 use xsched_hal_stream::SharedPage;
-use xsched_node::{holder, is_loaded, set_unwanted, set_wanted, used_ns};
+use xsched_node::{
+    holder, is_loaded, loaded_queues, past, retired, set_unwanted, set_wanted, used_ns,
+};
 
+use super::account::Account;
+use super::figures::Total;
 use super::tenancy::Rights;
 use super::used::Used;
 use crate::tenant::Party;
@@ -33,14 +37,21 @@ pub(crate) struct Unit {
     /// Since when it is idle, running or held.
     pub(crate) since: Instant,
     pub(crate) holds: u64,
+    pub(crate) account: Account,
+    /// What it had said of its commands, and of launches past the scheduler, before this daemon.
+    retired_before: u64,
+    past_before: u64,
     /// Reports are wanted each time this much device time has been used.
     progress: Duration,
+    /// What is counted as an earlier tenant's.
+    pub(crate) told: Option<Box<Total>>,
 }
 
 impl Unit {
     /// A process that has handed its first page over.
     pub(crate) fn new(device: DeviceId, queue: QueueId, page: SharedPage, now: Instant) -> Self {
         let used = Used::new(used_ns(&page), now);
+        let (retired_before, past_before) = (retired(&page), past(&page).unwrap_or(0));
         let mut unit = Self {
             device,
             queue,
@@ -53,7 +64,11 @@ impl Unit {
             is_wanted: false,
             since: now,
             holds: 0,
+            account: Account::new(now),
+            retired_before,
+            past_before,
             progress: Duration::MAX,
+            told: None,
         };
         unit.add(page);
         unit
@@ -127,6 +142,7 @@ impl Unit {
         } else {
             self.report.retired = self.report.submitted;
         }
+        self.account.turn(loaded, self.is_closed(), self.retired(), now);
         true
     }
 
@@ -135,6 +151,9 @@ impl Unit {
     pub(crate) fn count(&mut self, ran: Duration, now: Instant) -> bool {
         let said_ns = self.pages.first().map_or(0, used_ns);
         self.used.count(ran, said_ns, now);
+        if self.is_closed() {
+            self.account.watch(self.retired(), now);
+        }
         self.progress != Duration::MAX && self.used.unreported() >= self.progress
     }
 
@@ -150,6 +169,31 @@ impl Unit {
     /// The device time that it has used.
     pub(crate) const fn used(&self) -> Duration {
         self.used.total()
+    }
+
+    /// How many of its commands have retired since it connected, as it says.
+    pub(crate) fn retired(&self) -> u64 {
+        self.pages.first().map_or(0, retired).wrapping_sub(self.retired_before)
+    }
+
+    /// How many of its queues have work, as it says.
+    pub(crate) fn queues(&self) -> u32 {
+        self.pages.first().map_or(0, loaded_queues)
+    }
+
+    /// How many of its process's launches went past, if it says so.
+    pub(crate) fn past(&self) -> Option<u64> {
+        self.pages.first().and_then(past)
+    }
+
+    /// How many of its process's launches went past since it connected, as it says.
+    pub(crate) fn past_since(&self) -> u64 {
+        self.past().unwrap_or(0).saturating_sub(self.past_before)
+    }
+
+    /// Ends the window over which its share is taken.
+    pub(crate) fn sample(&mut self, now: Instant) {
+        self.account.sample(self.used.total(), now);
     }
 
     /// What is told the scheduler now, of this queue.
@@ -200,6 +244,7 @@ impl Unit {
             return;
         }
         self.apply();
+        self.account.turn(self.is_loaded(), closed, self.retired(), now);
         if self.is_loaded() {
             self.since = now;
             self.holds += u64::from(closed);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use xsched_core::id::DeviceId;
-use xsched_core::time::Duration;
+use xsched_core::time::{Duration, Instant};
 
 use super::device::DEVICES_MAX;
 use super::unit::Unit;
@@ -27,6 +27,11 @@ impl Units {
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Unit> {
         self.all.values()
+    }
+
+    /// All, to change nothing that [`Units::change`] is there for.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Unit> {
+        self.all.values_mut()
     }
 
     pub(crate) fn keys(&self) -> Vec<u32> {
@@ -110,5 +115,11 @@ impl Units {
     pub(crate) fn left_to_report(&self) -> Duration {
         let running = self.loaded().filter(|unit| unit.runs());
         running.map(Unit::left_to_report).min().unwrap_or(Duration::MAX)
+    }
+
+    /// The time until it is to be looked what has retired of one that is held.
+    pub(crate) fn left_to_look(&self, now: Instant) -> Duration {
+        let held = self.loaded().filter(|unit| unit.is_closed());
+        held.map(|unit| unit.account.left_to_look(now)).min().unwrap_or(Duration::MAX)
     }
 }

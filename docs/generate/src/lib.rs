@@ -31,11 +31,12 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 30] = [
+const PARTS: [Part; 31] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("daemon-config", daemon_config),
     ("metrics", metrics::reference),
+    ("daemon-metrics", metrics::daemon),
     ("c", interfaces::c),
     ("c-program", interfaces::c_program),
     ("python", interfaces::python),

@@ -1,4 +1,4 @@
-//! The metrics, as a runtime with one queue gives them.
+//! The metrics, as a runtime with one queue and a daemon with one process give them.
 
 use anyhow::{Context, Result};
 use xsched::policies::hpf::Hpf;
@@ -14,10 +14,18 @@ pub(crate) fn reference() -> Result<String> {
     let queue = device.queue(XQueueConfig::default(), ())?;
     let text = runtime.metrics().encode();
     drop(queue);
-    table(&text)
+    table(&text, &[("queue=", "queue"), ("", "runtime")])
 }
 
-fn table(text: &str) -> Result<String> {
+/// Those of the daemon.
+pub(crate) fn daemon() -> Result<String> {
+    let kinds =
+        [("pid=", "process, GPU"), ("tenant=", "tenant, GPU"), ("gpu=", "GPU"), ("", "daemon")];
+    table(&xsched_daemon::metrics::example(), &kinds)
+}
+
+/// What a metric is of is said by the first of these parts of labels that it has.
+fn table(text: &str, kinds: &[(&str, &str)]) -> Result<String> {
     let mut table = Table::new(["metric", "kind", "of", "meaning"]);
     let lines: Vec<_> = text.lines().collect();
     for line in &lines {
@@ -29,9 +37,13 @@ fn table(text: &str) -> Result<String> {
         let kind = kind.with_context(|| format!("{name} has no type"))?;
         let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
         // A histogram has several lines, each with an ending of its own.
-        let first = if kind == "histogram" { format!("{name}_count") } else { name.clone() };
-        let of_queue = lines.iter().any(|line| line.starts_with(&format!("{first}{{queue=")));
-        let of = if of_queue { "queue" } else { "runtime" };
+        let first_line = if kind == "histogram" { format!("{name}_count") } else { name.clone() };
+        let name_of = if kind == "info" { format!("{name}_info") } else { first_line };
+        let is_of = |rest: &str| rest.starts_with(['{', ' ']);
+        let series = lines.iter().find(|line| line.strip_prefix(&name_of).is_some_and(is_of));
+        let series = series.with_context(|| format!("{name} has no series"))?;
+        let of = kinds.iter().find(|(label, _)| series.contains(label));
+        let of = of.map_or("", |(_, of)| of);
         let help = help.trim_end_matches('.');
         table.row([format!("`{name}`"), kind.to_owned(), of.to_owned(), help.to_owned()]);
     }

@@ -31,6 +31,7 @@ use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 use serde_json::{Value, json};
 
 use crate::driver::{self, Driver};
+use crate::engine::is_on;
 use crate::environment::variable;
 use crate::vendor::{Class, Vendor};
 
@@ -72,11 +73,21 @@ const REASONS: [&str; 7] = [
 
 /// How many launches went past for each reason.
 static REASONED: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
+/// How many launches went past while this library schedules, for `libpreempt.so` to read.
+static ALL_PAST: AtomicU64 = AtomicU64::new(0);
 /// Whether counts are asked for.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Counts why a launch goes past, if counts are asked for.
+/// Where launches are counted that went past while this library schedules.
+pub(crate) const fn all_past() -> *const u64 {
+    ALL_PAST.as_ptr()
+}
+
+/// Counts that a launch goes past, and why, if counts are asked for.
 pub(crate) fn past_for(reason: impl FnOnce() -> Reason) {
+    if is_on() {
+        ALL_PAST.fetch_add(1, Ordering::Relaxed);
+    }
     if IS_WANTED.load(Ordering::Relaxed)
         && let Some(count) = REASONED.get(reason() as usize)
     {

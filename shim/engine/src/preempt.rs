@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crate::vendor::Preempt;
-use crate::{Address, driver};
+use crate::{Address, counts, driver};
 
 /// `XResult`.
 pub(crate) type XResult = c_int;
@@ -104,6 +104,8 @@ functions! {
     query = |_: &Preempt| c"XQueueQuery" => (u64, *mut c_int);
     /// Calls a function while no gate holds anything.
     wait = |_: &Preempt| c"xsched_private_wait" => (unsafe extern "C" fn(Address), Address);
+    /// Says where launches are counted that go past, for ever.
+    past = |_: &Preempt| c"xsched_private_past" => (*const u64);
     /// Forgets a context or a device.
     forget = |names: &Preempt| names.forget => (u64);
 }
@@ -131,6 +133,9 @@ impl Functions {
             found.complain_of_last();
             return None;
         }
+        // SAFETY: this library is never unloaded, so the number stays. Without an answer the
+        // scheduler of the node does not know the count.
+        unsafe { (found.past)(counts::all_past()) };
         Some(found)
     }
 

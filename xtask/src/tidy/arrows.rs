@@ -27,7 +27,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("shim/table", &[]),
     ("shim/", &["shim", "shim/engine", "shim/table"]),
     ("node", &["hal-stream"]),
-    ("daemon", &["core", "policies", "hal-stream", "node"]),
+    ("daemon", &["core", "policies", "hal-kfd", "hal-stream", "node"]),
     ("capi", &["core", "policies", "runtime", "hal-*", "node"]),
     // They are linked with the library of `capi`, and need nothing of it in Rust.
     ("capi/", &[]),
@@ -57,7 +57,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("proof", &["core", "policies"]),
     ("xtask", &[]),
     // It writes the book's reference from what these say of themselves.
-    ("docs/generate", &["core", "policies", "runtime", "shim/table", "sim", "cli"]),
+    ("docs/generate", &["core", "policies", "runtime", "shim/table", "sim", "cli", "daemon"]),
 ];
 
 /// Crates whose code works without std, and the only dependencies that they may have.
