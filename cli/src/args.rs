@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
@@ -40,6 +41,12 @@ pub(crate) enum Command {
     /// Users see their own processes, administrators all.
     #[command(after_help = EXIT_CODES)]
     Ps(PsArgs),
+    /// Show the GPUs and processes of this node as they change.
+    ///
+    /// The keys are named in the last line; `q` leaves. If the daemon goes away, it says so and
+    /// goes on when there is one. Without a terminal it prints one frame.
+    #[command(after_help = EXIT_CODES)]
+    Top(TopArgs),
     /// Tell the scheduler of this node, xschedd, what to do.
     #[command(subcommand, after_help = EXIT_CODES)]
     Ctl(Control),
@@ -80,6 +87,22 @@ pub(crate) struct PsArgs {
     /// Write JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// How often it asks the daemon, 50ms to 1h.
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = interval)]
+    pub(crate) interval: Duration,
+    /// Print one frame.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let can_be = Duration::from_millis(50)..=Duration::from_secs(3_600);
+    if can_be.contains(&time) { Ok(time) } else { Err("it can be 50ms to 1h".to_owned()) }
 }
 
 #[derive(Debug, Subcommand)]

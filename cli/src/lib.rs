@@ -17,6 +17,7 @@ mod replay;
 mod run;
 mod swarm;
 mod text;
+mod top;
 pub mod variables;
 
 use std::io::{self, Write};
@@ -100,6 +101,7 @@ fn execute(command: &Command) -> Result<u8, CliError> {
         Command::Demo(args) => demo::execute(args),
         Command::Run(args) => launch::execute(args),
         Command::Ps(args) => node::ps(args),
+        Command::Top(args) => top::execute(args),
         Command::Ctl(command) => node::control(command),
         Command::Record(args) => record::execute(args),
         Command::Sim(Sim::Run(args)) => run::execute(args),

@@ -1,13 +1,16 @@
 //! `xsched ps` and `xsched ctl`: what the scheduler of the node says, and what it is told.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xsched_daemon::config::Config;
 use xsched_lab::console::Ending;
 use xsched_lab::console::output::Stream;
 use xsched_lab::console::table::table;
-use xsched_node::{Answer, Changed, ClientStatus, NodeError, Request, Status, Wire, socket_path};
+use xsched_node::{
+    Answer, Changed, ClientStatus, NodeError, Outsider, Request, Status, Wire, socket_path,
+};
 
 use crate::args::{CheckArgs, Control, PsArgs, SetArgs};
 use crate::error::CliError;
@@ -23,11 +26,15 @@ fn ask(request: &Request) -> Result<Answer, CliError> {
     wire.ask(request, None).map(|(answer, _)| answer).map_err(failed)
 }
 
+/// Asks the daemon at a path who runs and who is held.
+pub(crate) fn status(path: &Path) -> Result<Status, NodeError> {
+    Wire::connect(path, PATIENCE)?.status()
+}
+
 /// Who runs and who is held.
 pub(crate) fn ps(args: &PsArgs) -> Result<Ending, CliError> {
-    let Answer::Status(status) = ask(&Request::Status)? else {
-        return Err(CliError::Node { path: socket_path(), source: NodeError::Unexpected });
-    };
+    let path = socket_path();
+    let status = status(&path).map_err(|source| CliError::Node { path, source })?;
     let text = if args.json {
         let text = serde_json::to_string_pretty(&status).unwrap_or_default();
         format!("{text}\n")
@@ -45,13 +52,55 @@ fn report(status: &Status) -> String {
         "GPU s", "holds",
     ];
     let title = format!("processes, policy {}", status.policy);
-    let processes = table(&title, &header, status.clients.iter().map(row));
-    if status.changed.is_empty() {
-        return processes;
+    let mut text = table(&title, &header, status.clients.iter().map(row));
+    if !status.changed.is_empty() {
+        let header = ["<what", "pid", "<live", "<otherwise", "by uid", "min ago"];
+        text += &table("changed by hand", &header, status.changed.iter().map(changed_row));
     }
-    let header = ["<what", "pid", "<live", "<otherwise", "by uid", "min ago"];
-    let changed = status.changed.iter().map(changed_row);
-    format!("{processes}{}", table("changed by hand", &header, changed))
+    if !status.outsiders.is_empty() {
+        let header = ["pid", "uid", "<tenant", "<program", "<GPU", "GPU %"];
+        text += &table("not scheduled", &header, status.outsiders.iter().map(outsider_row));
+    }
+    let more: Vec<_> = status.clients.iter().filter(|client| client.is_understated).collect();
+    if !more.is_empty() {
+        let header = ["pid", "<program", "<GPU", "by driver %", "reported %", "<class"];
+        let rows = more.into_iter().map(more_row);
+        text += &table("use more of a GPU than they report", &header, rows);
+    }
+    let unknown = status.outsiders_unknown.iter().map(|why| format!("not known: {}\n", plain(why)));
+    text + &unknown.collect::<String>()
+}
+
+/// What others say, without what a terminal might take for a command.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+fn percent(permille: u32) -> String {
+    format!("{}.{}", permille / 10, permille % 10)
+}
+
+fn outsider_row(outsider: &Outsider) -> Vec<String> {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    vec![
+        outsider.pid.to_string(),
+        or_none(outsider.uid.map(|uid| uid.to_string())),
+        plain(&outsider.tenant),
+        plain(&outsider.name),
+        plain(&outsider.device),
+        or_none(outsider.driver_permille.map(percent)),
+    ]
+}
+
+fn more_row(client: &ClientStatus) -> Vec<String> {
+    vec![
+        client.pid.to_string(),
+        plain(&client.name),
+        plain(&client.device),
+        percent(client.driver_permille.unwrap_or(0)),
+        percent(client.got_permille),
+        if client.is_lowered { "lowered" } else { "-" }.to_owned(),
+    ]
 }
 
 fn changed_row(changed: &Changed) -> Vec<String> {
@@ -74,8 +123,8 @@ fn row(client: &ClientStatus) -> Vec<String> {
         client.pid.to_string(),
         client.uid.to_string(),
         client.tenant.clone(),
-        client.name.clone(),
-        client.device.clone(),
+        plain(&client.name),
+        plain(&client.device),
         state.to_owned(),
         seconds(client.since_ms),
         client.priority.to_string(),

@@ -12,7 +12,7 @@ use xsched_policies::Any;
 
 /// A program that fills memory again and again, writes how often into the file that it is told,
 /// and ends when that file is gone, or when what it has filled is not what it filled last. Every
-/// tenth time it waits for the device.
+/// tenth time it waits for the device. At first it captures a launch, which goes past.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
@@ -20,10 +20,14 @@ int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int); int cuCtxSetCu
 int cuMemAlloc_v2(unsigned long *, unsigned long); int cuCtxSynchronize(void);
 int cuMemsetD32Async(unsigned long, unsigned, unsigned long, void *);
 int cuMemcpyDtoH_v2(void *, unsigned long, unsigned long);
+int cuStreamCreate(void **, unsigned); int cuStreamBeginCapture_v2(void *, int);
+int cuStreamEndCapture(void *, void **);
 int main(int count, char **arguments) {
-  void *context; unsigned long memory; unsigned done = 0;
+  void *context, *stream, *graph; unsigned long memory; unsigned done = 0;
   if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 1;
   if (cuMemAlloc_v2(&memory, 4096)) return 2;
+  if (cuStreamCreate(&stream, 1) || cuStreamBeginCapture_v2(stream, 2)) return 6;
+  if (cuMemsetD32Async(memory, 0, 1024, stream) || cuStreamEndCapture(stream, &graph)) return 7;
   while (count < 2 || !access(arguments[1], F_OK)) {
     for (int i = 0; i < 10; ++i)
       if (cuMemsetD32Async(memory, done++, 1024, 0)) return 3;
@@ -220,6 +224,10 @@ fn a_process_is_held_and_let_go_by_hand() {
     let client = &status.clients[0];
     assert_eq!((client.pid, &*client.state, client.priority), (background.pid(), "held", -100));
     assert!(client.held_by_hand);
+    assert!(client.waits > 0 && client.held_ms >= 150 && client.retired > 0, "{client:?}");
+    let gpu = (status.gpus.len(), status.gpus[0].clients, status.gpus[0].device.as_str());
+    assert_eq!(gpu, (1, 1, &*client.device));
+    node.until("what goes past", |node| node.status().clients[0].past == Some(1));
     assert!(node.tell(&["ctl", "release", &pid]).status.success());
     assert!(background.goes_on());
     assert_eq!(background.end(), "");

@@ -26,6 +26,7 @@ fn doctor(arguments: &[&str]) -> Command {
         command.env_remove(variable);
     }
     command.env("XSCHED_HIP_LIB", "/nowhere/libamdhip64.so");
+    command.env("XSCHED_SOCKET", "/nowhere/xschedd");
     command.arg("doctor").args(arguments);
     command
 }

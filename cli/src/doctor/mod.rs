@@ -1,5 +1,6 @@
 //! `xsched doctor`: what would be scheduled on this machine, what would go past, and why.
 
+mod daemon;
 mod elf;
 mod environment;
 mod interposer;
@@ -26,6 +27,7 @@ use xsched_launch::LaunchError;
 use crate::EXIT_OK;
 use crate::args::DoctorArgs;
 use crate::error::CliError;
+use daemon::Daemon;
 use environment::Environment;
 use mps::Mps;
 use nodes::Node;
@@ -58,6 +60,8 @@ struct Report {
     node_problems: Vec<Problem>,
     mps: Mps,
     mps_problems: Vec<Problem>,
+    daemon: Daemon,
+    daemon_problems: Vec<Problem>,
     environment: Environment,
     program: Option<Trial>,
 }
@@ -105,6 +109,7 @@ impl Report {
         let vendors = vec![vendor::cuda(&probe, place, root), vendor::hip(&probe, place, root)];
         let (nodes, node_problems) = nodes::find(root);
         let mps = Mps::here(root);
+        let daemon = Daemon::here(xsched_node::socket_path());
         let own = place.as_ref().ok().and_then(|place| place.files().first());
         Self {
             schema: SCHEMA,
@@ -119,6 +124,8 @@ impl Report {
             nodes,
             node_problems,
             mps,
+            daemon_problems: daemon.problems(),
+            daemon,
             environment: Environment::here(own.map(AsRef::as_ref), root),
             program: None,
         }

@@ -7,6 +7,7 @@ use xsched_lab::console::table::table;
 use xsched_shim_table::Class;
 
 use super::Report;
+use super::daemon::Daemon;
 use super::interposer::Interposer;
 use super::mps::Mps;
 use super::nodes::Node;
@@ -15,6 +16,7 @@ use super::problem::Problem;
 use super::program::Program;
 use super::started::Started;
 use super::vendor::Vendor;
+use crate::node::plain;
 
 /// So many names are listed, and the number of the others.
 const NAMES_MAX: usize = 8;
@@ -73,6 +75,7 @@ pub(super) fn machine(report: &Report) -> String {
     text += &devices(report);
     text += &nodes(&report.nodes, &report.node_problems);
     text += &mps(&report.mps, &report.mps_problems);
+    text += &daemon(&report.daemon, &report.daemon_problems);
     let mut section = Section::new("environment");
     for (name, value) in &report.environment.variables {
         section.line(name, value);
@@ -81,6 +84,24 @@ pub(super) fn machine(report: &Report) -> String {
         section.line("variables", "none of those that matter is set");
     }
     text + &section.end(&report.environment.problems)
+}
+
+fn daemon(daemon: &Daemon, problems: &[Problem]) -> String {
+    let mut section = Section::new("xschedd");
+    section.line("socket", &daemon.socket.display().to_string());
+    match &daemon.policy {
+        Some(policy) => {
+            let (processes, past) = (daemon.processes, daemon.not_scheduled.len());
+            let counts = format!("{processes} scheduled, {past} past it");
+            section.line("policy", policy);
+            section.line("processes", &counts);
+        }
+        None => section.line("daemon", "none that answers; programs are scheduled by themselves"),
+    }
+    for why in &daemon.not_known {
+        section.line("not known", &plain(why));
+    }
+    section.end(problems)
 }
 
 fn vendor(vendor: &Vendor) -> String {
