@@ -291,6 +291,10 @@ fn a_process_that_uses_more_than_it_reports_gets_a_lower_class() {
     let text = format!("{METRICS}[[tenant]]\nname = \"rest\"\nunreported = \"lower\"\n");
     let node = Node::new(&text, Some(|| drivers(Busy)));
     let process = node.process("more", 50);
+    node.until("it is not listed", |status| status.clients[0].driver_permille.is_some());
+    // While it is alone, nothing of it is measured.
+    assert_eq!(node.status().clients[0].state, "alone");
+    let second = node.process("second", 50);
     node.until("it is not lowered", |status| status.clients[0].is_lowered);
     let status = node.status();
     let client = &status.clients[0];
@@ -309,8 +313,11 @@ fn a_process_that_uses_more_than_it_reports_gets_a_lower_class() {
     let of = |name: &str| scraped.one(name, &[("gpu", GPU)]);
     assert_eq!(of("xsched_gpu_unscheduled_processes"), 1.0);
     assert_eq!(of("xsched_unscheduled_process_driver_share_ratio"), 0.1);
+    let of = |name: &str| scraped.one(name, &[("program", "more")]);
     assert_eq!((of("xsched_process_understated"), of("xsched_process_lowered")), (1.0, 1.0));
-    assert_eq!(scraped.one("xsched_understated_processes", &[]), 1.0);
+    assert_eq!(of("xsched_process_alone"), 0.0);
+    // The second has the same number.
+    assert_eq!(scraped.one("xsched_understated_processes", &[]), 2.0);
     assert_eq!(scraped.one("xsched_unscheduled_unknown", &[]), 1.0);
     // The file says otherwise from now on, and then that no driver is asked.
     let write = |text: &str| fs::write(node.path("xschedd.toml"), text).expect("a file");
@@ -322,7 +329,7 @@ fn a_process_that_uses_more_than_it_reports_gets_a_lower_class() {
     node.daemon.reload().expect("it is read");
     let status = node.status();
     assert_eq!((status.outsiders.len(), status.clients[0].driver_permille), (0, None));
-    drop(process);
+    drop((process, second));
 }
 
 #[test]

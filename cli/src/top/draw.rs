@@ -170,7 +170,7 @@ fn cells(page: &mut Page<'_>, columns: &[&Column], texts: &[String], style: Styl
 
 fn style_of(state: &State, client: &ClientStatus) -> Style {
     match client.state.as_str() {
-        "running" if state.has_colors => Style::new().fg(Color::Green),
+        "alone" | "running" if state.has_colors => Style::new().fg(Color::Green),
         "held" if state.has_colors => Style::new().fg(Color::Yellow),
         "idle" => dim(),
         _ => Style::new(),

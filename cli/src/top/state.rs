@@ -160,7 +160,7 @@ impl State {
     fn compare(&self, a: &ClientStatus, b: &ClientStatus) -> Ordering {
         // What is running comes first, then what waits.
         let state = |client: &ClientStatus| match client.state.as_str() {
-            "running" => 0,
+            "alone" | "running" => 0,
             "held" => 1,
             _ => 2,
         };

@@ -322,7 +322,7 @@ const TENANT_TIMES: [TimesFamily; 3] = [
 ];
 
 /// Of a process on a GPU.
-const PROCESS: [Family<ClientStatus>; 17] = [
+const PROCESS: [Family<ClientStatus>; 18] = [
     (
         "device",
         Kind::Time,
@@ -340,6 +340,12 @@ const PROCESS: [Family<ClientStatus>; 17] = [
         Kind::Ratio,
         "The share of the last second that it used by the driver's accounting, if that is known",
         |c| c.driver_permille.map(permille),
+    ),
+    (
+        "alone",
+        Kind::Level,
+        "Whether it is alone on its GPU: then nothing of it is scheduled or measured",
+        |c| Some(flag(c.state == "alone")),
     ),
     ("priority", Kind::Level, "Its priority", |c| Some(f64::from(c.priority))),
     ("running", Kind::Level, "Whether it has work and is not held", |c| {

@@ -60,6 +60,8 @@ pub(crate) struct Known {
     pub(crate) device: String,
     /// The share that it got over the last second, as it reports: 0 to 1000.
     pub(crate) got_permille: u32,
+    /// It is alone on its GPU, and what it uses is not measured.
+    pub(crate) is_alone: bool,
     pub(crate) tenant: Arc<Tenant>,
 }
 

@@ -207,6 +207,7 @@ impl Driver {
                 pid: client.pid,
                 device: self.devices.name(unit.device).to_owned(),
                 got_permille: unit.account.got_permille(),
+                is_alone: unit.is_alone(),
                 tenant: Arc::clone(&client.rights.party.tenant),
             });
             let mut known: Vec<_> = known.collect();

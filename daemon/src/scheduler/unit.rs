@@ -272,10 +272,15 @@ impl Unit {
         self.pages.iter().for_each(|page| page.release_all(holder()));
     }
 
+    /// Whether it is alone on its GPU, so that nothing of it is scheduled or measured.
+    pub(crate) const fn is_alone(&self) -> bool {
+        !self.is_wanted
+    }
+
     /// `alone`, `idle`, `running` or `held`.
     pub(crate) const fn state(&self) -> &'static str {
         match (self.is_loaded(), self.is_closed()) {
-            _ if !self.is_wanted => "alone",
+            _ if self.is_alone() => "alone",
             (_, true) if self.by_hand => "held",
             (false, _) => "idle",
             (true, true) => "held",

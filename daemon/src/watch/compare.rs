@@ -100,7 +100,7 @@ impl Comparer {
     /// Marks clients that use clearly more than they report.
     fn judge(&mut self, findings: &mut Findings, known: &[Known]) {
         let mut got = BTreeMap::<_, (u32, &Arc<Tenant>)>::new();
-        for client in known {
+        for client in known.iter().filter(|client| !client.is_alone) {
             // A process may have several connections.
             let key = (client.pid, client.device.clone());
             let sum = got.entry(key).or_insert((0, &client.tenant));
@@ -180,7 +180,7 @@ mod tests {
 
     fn known(tenants: &[Arc<Tenant>]) -> Vec<Known> {
         let tenant = Arc::clone(tenants.last().expect("one"));
-        vec![Known { pid: 7, device: GPU.to_owned(), got_permille: 300, tenant }]
+        vec![Known { pid: 7, device: GPU.to_owned(), got_permille: 300, is_alone: false, tenant }]
     }
 
     #[test]
@@ -219,6 +219,18 @@ mod tests {
         };
         assert_eq!([500, 500, 390, 500, 500].map(&mut marked), [false; 5]);
         assert_eq!([500, 500, 400].map(&mut marked), [true, true, false]);
+    }
+
+    #[test]
+    fn what_one_uses_that_is_alone_is_not_measured() {
+        let (root, tenants) = (outside(), tenants(Unreported::Lower, Unreported::Lower));
+        let mut comparer = Comparer::new(root.path().to_owned());
+        let mut alone = known(&tenants);
+        alone[0].is_alone = true;
+        for _ in 0..5 {
+            let findings = comparer.compare(seen(1_000), &alone, &tenants);
+            assert_eq!(findings.clients[&(7, GPU.to_owned())], (1_000, false));
+        }
     }
 
     #[test]
