@@ -1,13 +1,15 @@
 """Requests in one process beside endless work in another: plain, and under the node's scheduler.
 
     python beside.py --xsched target/release/xsched --xschedd target/release/xschedd
-                     [--seconds 12] [--modes graph,eager] [--beside train,gemm,infer] [--out FILE]
+                     [--seconds 12] [--modes graph,eager] [--beside train,gemm,infer]
+                     [--ways plain,xsched,mps,mps+xsched] [--out FILE]
 
 A request is a BERT-base of 384 tokens every 20 ms, eager or as a CUDA graph. Beside it runs the
 training of BERT-large, a GEMM of 8192³ again and again, or inference in batches of 64. Both are
 started by `xsched run`, the one with `--class interactive`, the other with `--class batch`, and
-know nothing of it. Prints the P50 and P99 of requests alone, beside plainly, and beside with the
-scheduler, each over the P50 and the P99 alone, and the background's rate over its rate alone.
+know nothing of it. Prints the P50 and P99 of requests alone, and beside in each of the ways, over
+the P50 and the P99 alone, and the background's rate over its rate alone. With `mps` both are
+clients of an MPS server of their own.
 """
 
 import argparse
@@ -130,9 +132,9 @@ def count(path):
     return int(path.read_text().strip() or 0)
 
 
-def requests(way, mode, seconds):
+def requests(way, mode, seconds, **variables):
     """A function that makes requests for that long and answers how long each took, in ms."""
-    role = Role(way, "urgent", mode, seconds)
+    role = Role(way, "urgent", mode, seconds, **variables)
 
     def measure():
         output, _ = role.program.communicate("go\n")
@@ -146,49 +148,72 @@ def rate(path, seconds):
     return (count(path) - before) / (time.perf_counter() - begin)
 
 
+class Node:
+    """What a way of sharing the GPU needs besides the programs: `mps`, `xsched`, both or none."""
+
+    def __init__(self, way, given, folder):
+        self.parts, self.daemon = way.split("+"), None
+        self.mps = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": f"{folder}/mps",
+                    "CUDA_MPS_LOG_DIRECTORY": f"{folder}/mps"}
+        self.urgent, self.batch, self.variables = [], [], {}
+        if "mps" in self.parts:
+            pathlib.Path(f"{folder}/mps").mkdir(exist_ok=True)
+            subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.mps, check=True)
+            self.variables["CUDA_MPS_PIPE_DIRECTORY"] = f"{folder}/mps"
+        if "xsched" in self.parts:
+            socket = self.variables["XSCHED_SOCKET"] = f"{folder}/socket"
+            self.daemon = subprocess.Popen([given.xschedd, "--user", "--socket", socket])
+            time.sleep(0.5)
+            run = [given.xsched, "run", "--class"]
+            self.urgent, self.batch = [*run, "interactive", "--"], [*run, "batch", "--"]
+
+    def end(self):
+        if self.daemon:
+            self.daemon.terminate()
+            self.daemon.wait()
+        if "mps" in self.parts:
+            subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", text=True, env=self.mps)
+
+
+def row_of(given, node, mode, before, counter, rate_alone):
+    """Requests beside what runs already."""
+    measure = requests(node.urgent, mode, given.seconds, **node.variables)
+    first, begin = count(counter), time.perf_counter()
+    samples = measure()
+    kept = (count(counter) - first) / (time.perf_counter() - begin) / rate_alone
+    row = {"samples": len(samples), "p50_ms": rank(samples, .5), "p99_ms": rank(samples, .99),
+           "p50_over_alone": rank(samples, .5) / rank(before, .5),
+           "p99_over_alone": rank(samples, .99) / rank(before, .99), "background_kept": kept}
+    return {key: round(value, 3) for key, value in row.items()}
+
+
 def main(given):
-    rows, urgent_way, batch_way = [], [], []
+    rows, rates = [], {}
     with tempfile.TemporaryDirectory() as folder:
-        counter, socket = pathlib.Path(folder) / "count", f"{folder}/socket"
-        variables = {"BESIDE_COUNT": str(counter)}
+        counter = pathlib.Path(folder) / "count"
         alone = {mode: requests([], mode, given.seconds)() for mode in given.modes.split(",")}
         for name, samples in alone.items():
             print(f"alone {name}: {rank(samples, .5):.2f} {rank(samples, .99):.2f}", flush=True)
-        rates = {}
-        for way in ("plain", "xsched"):
-            daemon = None
-            if way == "xsched":
-                os.environ["XSCHED_SOCKET"] = socket
-                daemon = subprocess.Popen([given.xschedd, "--user", "--socket", socket])
-                time.sleep(0.5)
-                run = [given.xsched, "run", "--class"]
-                urgent_way, batch_way = [*run, "interactive", "--"], [*run, "batch", "--"]
+        for way in given.ways.split(","):
+            node = Node(way, given, folder)
             for kind in given.beside.split(","):
                 counter.write_text("0")
-                other = Role(batch_way, "background", kind, **variables)
-                if way == "plain":
-                    rates[kind] = rate(counter, 3)
+                other = Role(node.batch, "background", kind, BESIDE_COUNT=str(counter),
+                             **node.variables)
+                if kind not in rates:
+                    time.sleep(3)
+                    rates[kind] = rate(counter, 5)
                 for mode, before in alone.items():
-                    measure = requests(urgent_way, mode, given.seconds)
-                    first, begin = count(counter), time.perf_counter()
-                    samples = measure()
-                    kept = (count(counter) - first) / (time.perf_counter() - begin) / rates[kind]
-                    row = {"beside": kind, "mode": mode, "way": way, "samples": len(samples),
-                           "p50_ms": rank(samples, .5), "p99_ms": rank(samples, .99),
-                           "p50_over_alone": rank(samples, .5) / rank(before, .5),
-                           "p99_over_alone": rank(samples, .99) / rank(before, .99),
-                           "background_kept": kept}
-                    row = {key: round(value, 3) if isinstance(value, float) else value
-                           for key, value in row.items()}
+                    row = {"beside": kind, "mode": mode, "way": way,
+                           **row_of(given, node, mode, before, counter, rates[kind])}
                     rows.append(row)
                     print(row, flush=True)
-                    if daemon and given.show:
-                        print(subprocess.run([given.xsched, "ps"], capture_output=True,
-                                             text=True).stdout, flush=True)
+                    if node.daemon and given.show:
+                        show = [given.xsched, "ps"]
+                        print(subprocess.run(show, capture_output=True, text=True,
+                                             env={**os.environ, **node.variables}).stdout)
                 other.end()
-            if daemon:
-                daemon.terminate()
-                daemon.wait()
+            node.end()
     if given.out:
         document = {"alone_ms": alone, "background_per_s": rates, "rows": rows}
         pathlib.Path(given.out).write_text(json.dumps(document, indent=1) + "\n")
@@ -207,6 +232,7 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=12)
     parser.add_argument("--modes", default="graph,eager")
     parser.add_argument("--beside", default="train,gemm,infer")
+    parser.add_argument("--ways", default="plain,xsched", help="plain, xsched, mps, mps+xsched")
     parser.add_argument("--show", action="store_true", help="what `xsched ps` says after each row")
     parser.add_argument("--out")
     arguments = parser.parse_args()
