@@ -65,6 +65,12 @@ pub(crate) enum Event {
     PolicyTimer,
     /// Orders reach queues.
     Orders,
+    /// The daemon of the node looks.
+    Daemon,
+    /// What the daemon has stored into the gates of a process is there for the device.
+    Gates {
+        unit: u32,
+    },
     /// The watchdog looks at the scheduler's lease.
     Watchdog,
     /// An injected fault or a user hold.

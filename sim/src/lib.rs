@@ -86,3 +86,4 @@ pub mod scenario;
 mod sound;
 pub mod stats;
 pub mod swarm;
+mod unit;

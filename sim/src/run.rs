@@ -7,7 +7,7 @@ use xsched_policies::Any;
 
 use crate::engine::{Engine, Faults, Setup, Variation};
 use crate::outcome::Outcome;
-use crate::scenario::{Scenario, System, TaskSpec};
+use crate::scenario::{DAEMON_LEVEL, Scenario, System, TaskSpec};
 
 /// What the caller wants otherwise than the scenario says.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,12 @@ pub enum RunError {
     /// There are levels 1 to 3.
     #[error("there is no level {level}; levels are 1, 2 and 3")]
     NoSuchLevel {
+        /// What was asked for.
+        level: u8,
+    },
+    /// The daemon of a node has one level.
+    #[error("the scenario's [daemon] holds at level {DAEMON_LEVEL} only; leave level {level} out")]
+    DaemonLevel {
         /// What was asked for.
         level: u8,
     },
@@ -161,6 +167,9 @@ pub(crate) fn setup(
     let level = options.level.unwrap_or(scenario.level);
     if !(1..=3).contains(&level) {
         return Err(RunError::NoSuchLevel { level });
+    }
+    if scenario.daemon.is_some() && system.is_none() && level != DAEMON_LEVEL {
+        return Err(RunError::DaemonLevel { level });
     }
     Ok(Setup {
         // The systems do not preempt.

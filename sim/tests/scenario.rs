@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use xsched_core::cost::Reach;
 use xsched_sim::scenario::{
-    Arrival, Concurrency, Dist, LockOrder, Metric, Scenario, ScenarioError, Stat, SyncScope,
-    TaskSpec, TraceRow, WindowSpec,
+    Arrival, Concurrency, DaemonSpec, Dist, LockOrder, Metric, Scenario, ScenarioError, Stat,
+    SyncScope, TaskSpec, TraceRow, WindowSpec,
 };
 
 const TOP: &str = "version = 1\nname = \"s\"\n";
@@ -91,6 +91,20 @@ fn whom_an_interrupt_stops() {
     let text = format!("{TOP}{DEVICE}interrupt_stops = \"everything\"\n{TASK}");
     let error = error(&text);
     assert!(error.contains("queue") && error.contains("device"), "{error}");
+}
+
+#[test]
+fn the_daemon() {
+    let parsed = |keys: &str| parse(&format!("{TOP}{keys}{DEVICE}{TASK}"));
+    assert_eq!(parsed("").daemon, None);
+    let plain = parsed("[daemon]\n");
+    assert_eq!(plain.level, 2);
+    let wake = Dist::Constant(15_000);
+    assert_eq!(plain.daemon, Some(DaemonSpec { wake, decide_ns: 2_000, spin_ns: 200_000 }));
+    let keys = "wake = { kind = \"uniform\", min_us = 0, max_ms = 1 }\ndecide_us = 0\n";
+    let daemon = parsed(&format!("[daemon]\n{keys}spin_ms = 0.5\n")).daemon.expect("a daemon");
+    assert_eq!(daemon.wake, Dist::Uniform { min_ns: 0, max_ns: 1_000_000 });
+    assert_eq!((daemon.decide_ns, daemon.spin_ns), (0, 500_000));
 }
 
 #[test]

@@ -56,6 +56,7 @@ fn scenario(model: &Model<'_>) -> Scenario {
         ageing_ns: None,
         level: model.level.number(),
         scheduler_latency_ns: SCHEDULER_NS,
+        daemon: None,
         devices: vec![model.device.clone()],
         processes: Vec::new(),
         tasks: model.tasks.iter().enumerate().map(|(n, t)| task_spec(t, n == 0, model)).collect(),

@@ -152,6 +152,7 @@ fn scenario(device: DeviceSpec, tasks: Vec<TaskSpec>) -> Scenario {
         level: 1,
         // The reporting thread runs the policy, and the built-in ones are quick.
         scheduler_latency_ns: 0,
+        daemon: None,
         devices: vec![device],
         processes: Vec::new(),
         tasks,

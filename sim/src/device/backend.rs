@@ -15,7 +15,7 @@ use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
 
 use super::stream::Launched;
-use super::{Stream, World};
+use super::{OWN, Stream, World};
 use crate::clock::Event;
 
 /// Opens streams in a [`World`].
@@ -191,7 +191,7 @@ impl SimSteps {
         let s = &world.streams[self.stream as usize];
         let late_ns = world.devices[s.device as usize].spec.gate_close_ns;
         if late_ns == 0 {
-            world.set_gate(self.stream, closed);
+            world.set_gate(self.stream, OWN, closed);
             return StepDone::Now(None);
         }
         let at_ns = world.clock.now_ns() + late_ns;
@@ -219,7 +219,7 @@ impl Preempt for SimSteps {
             return Ok(None);
         }
         match self.pending.take() {
-            Some(Pending::Gate { closed, .. }) => world.set_gate(self.stream, closed),
+            Some(Pending::Gate { closed, .. }) => world.set_gate(self.stream, OWN, closed),
             _ => world.check_quiet(self.stream),
         }
         Ok(Some(StepDone::Now(None)))

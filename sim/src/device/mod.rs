@@ -27,6 +27,10 @@ use line::NEXT;
 use partition::Staged;
 use stream::Launched;
 
+/// The bit of a gate's word that is the process's own, and that of the daemon of the node.
+pub(crate) const OWN: u8 = 1;
+pub(crate) const DAEMON: u8 = 2;
+
 /// What a device tells the engine, for figures, checkers and the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
@@ -367,13 +371,14 @@ impl World {
         self.devices[s.device as usize].waits_since_ns = None;
     }
 
-    /// The gates of a stream close or open, now.
-    fn set_gate(&mut self, stream: u32, closed: bool) {
-        self.streams[stream as usize].closed = closed;
-        if closed {
-            self.check_quiet(stream);
-        } else {
+    /// The gates of a stream close or open for one that holds it, now.
+    pub(crate) fn set_gate(&mut self, stream: u32, holder: u8, closed: bool) {
+        let word = &mut self.streams[stream as usize].closed;
+        *word = if closed { *word | holder } else { *word & !holder };
+        if *word == 0 {
             self.offer_again(stream);
+        } else {
+            self.check_quiet(stream);
         }
     }
 
@@ -471,7 +476,7 @@ impl World {
         let keep = usize::from(s.running);
         s.fifo.truncate(keep);
         s.fences.clear();
-        s.closed = false;
+        s.closed = 0;
         s.interrupted = false;
         s.held_at_ns = None;
         s.turn = None;

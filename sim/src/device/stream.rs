@@ -37,8 +37,8 @@ pub(crate) struct Stream {
     pub(crate) device: u32,
     pub(crate) fifo: VecDeque<Launched>,
     pub(crate) fences: VecDeque<Fence>,
-    /// The gates are closed.
-    pub(crate) closed: bool,
+    /// The gates are closed: a bit for each that has closed them.
+    pub(crate) closed: u8,
     pub(crate) interrupted: bool,
     /// The head is running.
     pub(crate) running: bool,
@@ -84,7 +84,7 @@ impl Stream {
     /// The head may not start, even if it is the stream's turn.
     pub(crate) fn is_blocked(&self) -> bool {
         let at_gate = |head: &Launched| head.gated && !head.started;
-        self.interrupted || (self.closed && self.fifo.front().is_some_and(at_gate))
+        self.interrupted || (self.closed != 0 && self.fifo.front().is_some_and(at_gate))
     }
 
     /// The head's context is being put back; nothing of the command itself runs yet.
@@ -196,11 +196,11 @@ impl Stream {
     }
 
     /// Whether a command launched now gets a gate: once more work than the spacing has gone by
-    /// since the last, and never when nothing is in flight.
+    /// since the last, and when nothing is in flight only if it must not start.
     pub(crate) fn wants_gate(&mut self, spacing_ns: u64) -> bool {
         if self.fifo.is_empty() {
             self.since_gate_ns = self.predicted_ns;
-            return false;
+            return self.gates && self.closed != 0;
         }
         let ahead = self.since_gate_ns.saturating_add(self.predicted_ns);
         // Before the first completion nothing can be predicted.

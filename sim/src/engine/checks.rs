@@ -29,6 +29,8 @@ struct QueueChecks {
     order: OrderCheck,
     window: WindowCheck,
     hold: HoldCheck,
+    /// The daemon's hold, behind which the queue launches on.
+    gates: HoldCheck,
     wait: WaitCheck,
     ring: BoundedCheck,
     entries: BoundedCheck,
@@ -73,6 +75,7 @@ impl Checks {
                 order: OrderCheck::default(),
                 window: WindowCheck::default(),
                 hold: HoldCheck::default(),
+                gates: HoldCheck::default(),
                 wait: WaitCheck::default(),
                 ring: BoundedCheck::new(u64::from(spec.capacity)),
                 entries: BoundedCheck::new(u64::from(depth.max(4))),
@@ -154,6 +157,17 @@ impl Checks {
         self.queues[queue].hold.released();
     }
 
+    /// The gates of a queue have closed for the daemon, or have opened.
+    pub(super) fn gates(&mut self, queue: usize, closed: bool) {
+        let gates = &mut self.queues[queue].gates;
+        if closed {
+            let verdict = gates.acknowledged(Level::Deactivate);
+            self.record(queue, Invariant::Hold, verdict);
+        } else {
+            gates.released();
+        }
+    }
+
     /// A user has dropped what is not launched.
     pub(super) fn dropped(&mut self, queue: usize, from: CmdId, to: u64) {
         self.queues[queue].wait.failed(from, CmdId(to), Fault::Cancelled);
@@ -174,7 +188,8 @@ impl Checks {
             Note::Started { stream, cmd, gated, fresh } => {
                 let (queue, cmd) = (stream as usize, CmdId(cmd));
                 let q = &mut self.queues[queue];
-                let hold = q.hold.started(cmd, gated && fresh);
+                let gates = q.gates.started(cmd, gated && fresh);
+                let hold = q.hold.started(cmd, gated && fresh).and(gates);
                 let order = if fresh { q.order.started(cmd) } else { Ok(()) };
                 self.record(queue, Invariant::Hold, hold);
                 self.record(queue, Invariant::Order, order);
@@ -182,6 +197,7 @@ impl Checks {
             Note::Stopped { stream, cmd, finished, .. } => {
                 let q = &mut self.queues[stream as usize];
                 q.hold.stopped();
+                q.gates.stopped();
                 if finished {
                     q.wait.finished(CmdId(cmd));
                 }
@@ -277,7 +293,7 @@ impl Engine<'_> {
         let q = &self.queues[queue];
         let table = self.scheduler.table();
         let allowed = table.get(q.id).is_some_and(|info| info.running);
-        allowed && !q.suspended && !q.gone
+        allowed && !q.suspended && !q.gone && !self.daemon_holds(queue)
     }
 
     fn inspect_progress(&self, checks: &mut Checks, now: Instant, queue: usize) {

@@ -10,6 +10,7 @@ use crate::clock::Event;
 impl Engine<'_> {
     /// Sends a queue's report on its way, if it has one.
     pub(super) fn report(&mut self, queue: usize) {
+        self.note_load(queue);
         let q = &mut self.queues[queue];
         let Some(report) = q.machine.poll_report() else { return };
         if let Some(checks) = &mut self.checks {

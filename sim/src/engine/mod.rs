@@ -5,6 +5,7 @@
 //! with the same `Queue`, `Scheduler` and policy.
 
 mod checks;
+mod daemon;
 mod disturb;
 mod figures;
 mod gating;
@@ -32,6 +33,7 @@ use crate::gate::LaunchGate;
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 use checks::Checks;
+use daemon::Daemon;
 pub(crate) use disturb::{Disturbance, Faults};
 use figures::Figures;
 use lock::Lock;
@@ -94,6 +96,8 @@ pub(crate) struct Engine<'a> {
     policy_timer: Option<Instant>,
     stalled_until_ns: u64,
     lease: Lease,
+    /// Schedules processes; the scheduler then holds nothing.
+    daemon: Option<Box<Daemon<'a>>>,
 
     checks: Option<Box<Checks>>,
     figures: Figures,
@@ -113,7 +117,15 @@ impl Engine<'_> {
 
     /// What runs: the comparator or the policy.
     fn name(&self) -> &'static str {
-        self.system.unwrap_or_else(|| self.scheduler.policy().name())
+        self.system.unwrap_or_else(|| self.policy().name())
+    }
+
+    /// The policy, whoever has it.
+    fn policy(&self) -> &dyn Policy {
+        match &self.daemon {
+            Some(daemon) => daemon.policy(),
+            None => self.scheduler.policy(),
+        }
     }
 
     fn now(&self) -> Instant {
@@ -179,6 +191,8 @@ impl Engine<'_> {
             // What these bring is picked up when the engine settles.
             Event::Scheduler | Event::Orders => {}
             Event::PolicyTimer => self.on_policy_timer(),
+            Event::Daemon => self.on_daemon(),
+            Event::Gates { unit } => self.on_gates(unit as usize),
             Event::Watchdog => self.on_watchdog(),
             Event::Disturb { index } => self.on_disturb(index as usize),
             Event::Inspect => self.on_inspect(),

@@ -43,6 +43,8 @@ pub(super) struct QueueSim<'a> {
     pub(super) failed: std::collections::VecDeque<u64>,
     /// Its process has vanished.
     pub(super) gone: bool,
+    /// It counts among the queues of its process that have work.
+    pub(super) loaded: bool,
     /// A user suspends it.
     pub(super) suspended: bool,
     /// Since when the scheduler holds it, and how deeply at most.
@@ -233,6 +235,7 @@ impl Engine<'_> {
         }
         q.machine.handle_signal(now, Signal::Retired(retired));
         self.record_retired(queue, before, retired.busy);
+        self.note_retired(queue, retired.busy);
         if self.checks.is_none() && self.gate.is_none() {
             return;
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use xsched_core::hal::{Backend, Checked, Contract, Faulty};
-use xsched_core::hint::{Hints, Laxity, PolicyHint, Priority};
+use xsched_core::hint::PolicyHint;
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::lease::Lease;
 use xsched_core::level::{Caps, Level};
@@ -15,8 +15,10 @@ use xsched_core::record::Recorded;
 use xsched_core::scheduler::{Attach, Heap, LevelChoice, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
 use xsched_core::window::WindowConfig;
+use xsched_policies::fcfs::Fcfs;
 
 use super::checks::Checks;
+use super::daemon::Daemon;
 use super::figures::Figures;
 use super::lock::Lock;
 use super::queues::QueueSim;
@@ -31,12 +33,13 @@ use crate::scenario::{Scenario, SyncScope, TaskSpec, WindowSpec};
 const WAITS_SPARE: usize = 8;
 /// A scheduler that is silent for so long loses its power to hold queues.
 pub(super) const LEASE: Duration = Duration::from_ms(5);
-/// Generators are numbered: the arrivals of tasks from 0, locks, faults, the lengths of commands
-/// and what waking up takes from here.
+/// Generators are numbered: the arrivals of tasks from 0, locks, faults, the lengths of commands,
+/// what waking up takes, and the daemon from here.
 const LOCK_STREAM: u64 = 1 << 40;
 const FAULT_STREAM: u64 = 1 << 41;
 const LENGTH_STREAM: u64 = 1 << 42;
 const WAKE_STREAM: u64 = 1 << 43;
+pub(super) const DAEMON_STREAM: u64 = 1 << 44;
 
 impl<'a> Engine<'a> {
     /// A simulation that stands at time 0. `contracts` has one entry per task.
@@ -56,6 +59,11 @@ impl<'a> Engine<'a> {
             }
         }
         let world = Rc::new(RefCell::new(world));
+        let by_daemon = scenario.daemon.as_ref().filter(|_| variation.name.is_none());
+        let (policy, daemon): (Box<dyn Policy + 'a>, _) = match by_daemon {
+            Some(spec) => (Box::new(Fcfs), Some(Daemon::new(policy, spec, scenario, setup.seed))),
+            None => (policy, None),
+        };
         let storage = Heap::new(tasks.len(), scenario.devices.len(), waits_max(tasks));
         let mut scheduler = Recorded::new(Scheduler::new(policy, storage));
         if setup.record {
@@ -87,6 +95,7 @@ impl<'a> Engine<'a> {
             policy_timer: None,
             stalled_until_ns: 0,
             lease: Lease::new(Instant::ZERO, LEASE),
+            daemon: daemon.map(Box::new),
             checks: None,
             figures: Figures::new(tasks.len(), scenario.devices.len(), setup.timeline_spans),
             unfinished: tasks.iter().filter(|task| task.requests.is_some()).count(),
@@ -126,12 +135,15 @@ impl<'a> Engine<'a> {
             Attach {
                 device,
                 process: ProcessId(spec.process.map_or(1 << 20 | task as u32, |p| p as u32)),
-                hints: hints_of(spec),
+                hints: spec.hints(),
                 level: choice(level),
                 threshold: spec.threshold,
                 context_permille: permille(spec.context),
             },
         )?;
+        if let Some(daemon) = &mut self.daemon {
+            daemon.add(spec, task as u32)?;
+        }
         let queue = self.open_queue(spec, contract, id, level)?;
         self.queues.push(queue);
         self.record_queue(spec, id);
@@ -140,7 +152,7 @@ impl<'a> Engine<'a> {
     }
 
     fn level_of(&self, spec: &TaskSpec) -> Level {
-        if !self.scheduler.policy().holds() {
+        if !self.policy().holds() {
             // Nothing is ever held, so the device needs no gates.
             return Level::Block;
         }
@@ -192,6 +204,7 @@ impl<'a> Engine<'a> {
             retired_seen: 0,
             failed: VecDeque::new(),
             gone: false,
+            loaded: false,
             suspended: false,
             held: None,
             gated: false,
@@ -210,7 +223,7 @@ impl<'a> Engine<'a> {
             wakes: sample::generator(self.setup.seed, WAKE_STREAM + task as u64),
         };
         let device = &self.scenario.devices[spec.device];
-        let slow = self.scheduler.policy().holds() && !device.queue_wake_ns.is_empty();
+        let slow = self.policy().holds() && !device.queue_wake_ns.is_empty();
         let wake_ns = if slow { &device.queue_wake_ns } else { &device.wake_ns };
         let host = Host { sync_ns: device.host_sync_ns, wake_ns: wake_ns.clone() };
         let thread = Thread::new(spec.clone(), rngs, host, lock, on_return);
@@ -234,27 +247,11 @@ impl<'a> Engine<'a> {
     }
 }
 
-fn policy_hints(scenario: &Scenario) -> impl Iterator<Item = PolicyHint> + use<> {
+pub(super) fn policy_hints(scenario: &Scenario) -> impl Iterator<Item = PolicyHint> + use<> {
     let timeslice = scenario.timeslice_ns.map(Duration::from_ns).map(PolicyHint::Timeslice);
     let age = scenario.ageing_ns.map(Duration::from_ns);
     let ageing = age.map(|age| PolicyHint::Ageing(Some(age)));
     [scenario.k.map(PolicyHint::K), timeslice, ageing].into_iter().flatten()
-}
-
-fn hints_of(spec: &TaskSpec) -> Hints {
-    let priority = Priority::new(i32::from(spec.priority)).unwrap_or_default();
-    let mut hints = Hints::with_priority(priority);
-    hints.deadline = spec.deadline_ns.map(Duration::from_ns);
-    hints.utilization = spec.share;
-    hints.weight = spec.weight;
-    hints.laxity = spec.laxity_ns.map(|lax| Laxity {
-        lax: Duration::from_ns(lax),
-        lax_priority: priority,
-        critical_priority: Priority::new(i32::from(spec.critical_priority)).unwrap_or_default(),
-    });
-    hints.active_window = spec.active_window;
-    hints.cpu_priority = spec.cpu_priority;
-    hints
 }
 
 /// How many waits can be submitted and not over: one per request that is.

@@ -149,6 +149,7 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
         level: 1,
         // Half on the way there and half on the way back: an order takes no time of its own.
         scheduler_latency_ns: workload.overheads.notify_ns / 2,
+        daemon: None,
         devices: devices(workload),
         processes: order.into_iter().map(process).collect(),
         tasks: workload.tasks.iter().map(task).collect(),

@@ -92,6 +92,7 @@ pub(crate) fn scenario() -> Scenario {
         ageing_ns: None,
         level: 2,
         scheduler_latency_ns: 0,
+        daemon: None,
         devices: vec![device_spec()],
         processes: Vec::new(),
         tasks: vec![task_spec("fast"), task_spec("idle")],

@@ -12,7 +12,7 @@ use super::task::Known;
 use super::{MAX_DEVICES, MAX_TASKS};
 
 /// The default of a time, in nanoseconds from microseconds.
-const fn us(us: u64) -> u64 {
+pub(super) const fn us(us: u64) -> u64 {
     us * 1_000
 }
 
@@ -37,6 +37,7 @@ pub(super) fn scenario(
     };
     let tasks = source.tasks(&raw.task.0, &known, &mut Traces::new(read))?;
     source.ends(duration_ns, &tasks)?;
+    let daemon = source.daemon(raw, &tasks)?;
     let scenario = Scenario {
         name,
         description: raw.description.as_ref().map_or_else(String::new, |d| d.get_ref().clone()),
@@ -49,8 +50,9 @@ pub(super) fn scenario(
         timeslice_ns: source.hint(&raw.timeslice, PolicyHint::timeslice)?,
         ageing_ns: source.hint(&raw.ageing, |age| PolicyHint::ageing(Some(age)))?,
         comparators: source.comparators(raw)?,
-        level: source.integer(&raw.level, 1..=3)?.unwrap_or(1),
+        level: source.level(&raw.level, daemon.is_some())?,
         scheduler_latency_ns: source.time(&raw.scheduler_latency)?.unwrap_or(us(2)),
+        daemon,
         devices,
         processes,
         tasks,

@@ -127,6 +127,7 @@ mod tests {
             fields::<raw::RawTask>(),
             fields::<raw::RawArrival>(),
             fields::<raw::RawDist>(),
+            fields::<raw::RawDaemon>(),
             fields::<raw::RawComparators>(),
             fields::<raw::RawReference>(),
         ];

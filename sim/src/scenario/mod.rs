@@ -11,6 +11,7 @@
 mod arrival;
 mod check;
 mod comparators;
+mod daemon;
 mod device;
 mod dist;
 mod error;
@@ -33,14 +34,15 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+pub(crate) use daemon::DAEMON_LEVEL;
 pub use device::{DeviceFile, Origin, OriginKind};
 pub use error::ScenarioError;
 pub use keys::{KeyReference, TableReference, reference};
 pub(crate) use model::recorded_request;
 pub use model::{
-    Arrival, Concurrency, DeviceSpec, Dist, LockOrder, Metric, ProcessSpec, RecordedCommand,
-    RecordedRequest, Reference, SCHEMA_VERSION, Scenario, Stat, SyncScope, TaskSpec, TraceRow,
-    WindowSpec,
+    Arrival, Concurrency, DaemonSpec, DeviceSpec, Dist, LockOrder, Metric, ProcessSpec,
+    RecordedCommand, RecordedRequest, Reference, SCHEMA_VERSION, Scenario, Stat, SyncScope,
+    TaskSpec, TraceRow, WindowSpec,
 };
 pub use system::{Comparators, System, UnknownSystem};
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use xsched_core::cost::{CostModel, Reach};
+use xsched_core::hint::{Hints, Laxity, Priority};
 use xsched_core::time::Duration;
 
 use super::system::Comparators;
@@ -47,6 +48,8 @@ pub struct Scenario {
     /// Time from a queue's report to the scheduler seeing it, and again from its order to the
     /// queue obeying it.
     pub scheduler_latency_ns: u64,
+    /// The daemon that schedules the processes, if the policy is its policy.
+    pub daemon: Option<DaemonSpec>,
     /// Devices, in the order of the file. At least one.
     pub devices: Vec<DeviceSpec>,
     /// Processes, in the order of the file; tasks that name none each get one of their own.
@@ -149,6 +152,18 @@ impl DeviceSpec {
             batches: self.batches,
         }
     }
+}
+
+/// The daemon of a node: it schedules processes, each of which it holds and lets go on each device
+/// as a whole, at level 2.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DaemonSpec {
+    /// From the moment at which a process wakes it, while it sleeps, to its looking.
+    pub wake: Dist,
+    /// From its looking to its storing into gates.
+    pub decide_ns: u64,
+    /// For how long after it was woken it goes on looking before it sleeps.
+    pub spin_ns: u64,
 }
 
 /// In which order the threads of a process get a host lock that they all need for launching.
@@ -425,6 +440,26 @@ impl TaskSpec {
             weight: 1,
             after: None,
         }
+    }
+}
+
+impl TaskSpec {
+    /// What users say about its queue.
+    pub(crate) fn hints(&self) -> Hints {
+        let priority = Priority::new(i32::from(self.priority)).unwrap_or_default();
+        let critical = Priority::new(i32::from(self.critical_priority)).unwrap_or_default();
+        let mut hints = Hints::with_priority(priority);
+        hints.deadline = self.deadline_ns.map(Duration::from_ns);
+        hints.utilization = self.share;
+        hints.weight = self.weight;
+        hints.laxity = self.laxity_ns.map(|lax| Laxity {
+            lax: Duration::from_ns(lax),
+            lax_priority: priority,
+            critical_priority: critical,
+        });
+        hints.active_window = self.active_window;
+        hints.cpu_priority = self.cpu_priority;
+        hints
     }
 }
 

@@ -62,6 +62,8 @@ pub(super) struct RawScenario {
     pub(super) level: Field<Integer>,
     #[serde(rename = "scheduler_latency_us", alias = "scheduler_latency_ms")]
     pub(super) scheduler_latency: Field<Number>,
+    #[serde(default, deserialize_with = "sub_table")]
+    pub(super) daemon: Field<RawDaemon>,
     #[serde(default)]
     pub(super) fitted: Vec<Spanned<String>>,
     #[serde(default)]
@@ -72,6 +74,18 @@ pub(super) struct RawScenario {
     pub(super) task: Tables<RawTask>,
     #[serde(default)]
     pub(super) reference: Tables<RawReference>,
+}
+
+/// `[daemon]`.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawDaemon {
+    #[serde(default, deserialize_with = "sub_table")]
+    pub(super) wake: Field<RawDist>,
+    #[serde(rename = "decide_us", alias = "decide_ms")]
+    pub(super) decide: Field<Number>,
+    #[serde(rename = "spin_us", alias = "spin_ms")]
+    pub(super) spin: Field<Number>,
 }
 
 /// `[comparators]`.

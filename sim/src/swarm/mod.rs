@@ -212,6 +212,7 @@ fn scenario_of(seed: u64, devices: Vec<DeviceSpec>, tasks: Vec<TaskSpec>) -> Sce
         ageing_ns: None,
         level: 1,
         scheduler_latency_ns: 0,
+        daemon: None,
         devices,
         processes: Vec::new(),
         tasks,
