@@ -263,6 +263,8 @@ impl Unit {
     fn replace_doorbell(&self, doorbell: &Arc<OwnedFd>) {
         if let Some(load) = &mut *self.load() {
             *load = Arc::new(load.with_doorbell(Arc::clone(doorbell)));
+            // What began or ended since the daemon got the page has rung the one before.
+            load.ring();
         }
     }
 }
@@ -280,8 +282,30 @@ impl PageSource for Unit {
         // Also without a daemon: the next one gets it.
         state.pages.push((self.device.clone(), Arc::clone(&page)));
         let doorbell = Arc::clone(&state.doorbell);
-        drop(state);
+        // Before another connection can replace the doorbell, or it would replace nothing.
         self.load().get_or_insert_with(|| Arc::new(Load::new(Arc::clone(&page), doorbell)));
+        drop(state);
         Ok(page)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_connects_again_wakes_the_daemon() {
+        let nowhere = std::env::temp_dir().join("xsched-no-such-socket");
+        let link = Link::open(nowhere, "test", 0, None).expect("a thread");
+        let unit = link.unit("gpu".to_owned());
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let doorbell = Arc::new(eventfd(0, flags).expect("an eventfd"));
+        let rung = || rustix::io::read(&*doorbell, &mut [0; 8]).is_ok();
+        unit.replace_doorbell(&doorbell);
+        assert!(!rung(), "it has no page");
+        unit.page().expect("a page");
+        unit.replace_doorbell(&doorbell);
+        assert!(rung());
+        assert!(!rung());
     }
 }

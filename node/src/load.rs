@@ -46,9 +46,14 @@ impl Load {
     /// A queue got work (`busy`), or has none any more. Never blocks.
     pub fn note(&self, busy: bool) {
         if counted(self.page.header(LOAD), self.page.header(WANTED), busy) {
-            // It is never full: nothing reads it, and the daemon sees each write.
-            let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
+            self.ring();
         }
+    }
+
+    /// Wakes the daemon. Never blocks.
+    pub(crate) fn ring(&self) {
+        // It is never full: nothing reads it, and the daemon sees each write.
+        let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
     }
 }
 
