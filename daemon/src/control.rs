@@ -177,13 +177,14 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        // Now, or it could be that of a daemon which has started meanwhile.
+        let _ = fs::remove_file(&self.path);
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the daemon panicked");
             }
         }
-        let _ = fs::remove_file(&self.path);
     }
 }
 
