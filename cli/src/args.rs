@@ -393,6 +393,10 @@ pub(crate) struct CompareArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SwarmArgs {
+    /// Run nodes instead: processes and the daemon that schedules them, which are killed, stopped
+    /// and cut off.
+    #[arg(long)]
+    pub(crate) daemon: bool,
     /// How many seeds to run.
     #[arg(long, value_name = "N", default_value_t = 200)]
     #[arg(value_parser = value_parser!(u64).range(1..))]

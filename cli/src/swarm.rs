@@ -7,7 +7,7 @@ use xsched_lab::console::output::Stream;
 use xsched_lab::console::progress::Progress;
 use xsched_lab::console::table::count;
 use xsched_lab::machine::default_threads;
-use xsched_sim::swarm::{SwarmFailure, SwarmOptions, SwarmSummary, describe, swarm};
+use xsched_sim::swarm::{SwarmFailure, SwarmOptions, SwarmSummary, daemon, describe, swarm};
 
 use crate::args::SwarmArgs;
 use crate::error::CliError;
@@ -15,22 +15,24 @@ use crate::{check_seeds, text};
 
 /// Runs the drawn scenarios and prints what they found.
 pub(crate) fn execute(args: &SwarmArgs) -> Result<Ending, CliError> {
-    let &SwarmArgs { seeds, seed, threads } = args;
+    let &SwarmArgs { daemon: nodes, seeds, seed, threads } = args;
     check_seeds(seed, seeds)?;
     let single = seeds == 1;
     if single {
         // Before the run, which may be the one that does not end well.
-        Stream::Stdout.print(&format!("{}\n\n", describe(seed).trim_end()))?;
+        let text = if nodes { daemon::describe(seed) } else { describe(seed) };
+        Stream::Stdout.print(&format!("{}\n\n", text.trim_end()))?;
     }
     let threads = threads.map_or_else(default_threads, usize::from);
     let progress = Progress::start();
     let options = SwarmOptions { first_seed: seed, seeds, threads };
-    let summary = swarm(&options, &|done| progress.set(done as f64 / seeds as f64));
+    let done = |done| progress.set(done as f64 / seeds as f64);
+    let summary = if nodes { daemon::swarm(&options, &done) } else { swarm(&options, &done) };
     let wall = progress.finish();
 
     let mut shown = String::new();
     for failure in &summary.failures {
-        shown += &finding(failure, single);
+        shown += &finding(failure, nodes, single);
     }
     shown += &line(seed, &summary, wall);
     Stream::Stdout.print(&shown)?;
@@ -54,9 +56,11 @@ fn line(seed: u64, summary: &SwarmSummary, wall: Duration) -> String {
 }
 
 /// What went wrong with a seed and how to see it again; when it is the only one, with its scenario.
-fn finding(failure: &SwarmFailure, with_scenario: bool) -> String {
+fn finding(failure: &SwarmFailure, nodes: bool, with_scenario: bool) -> String {
     let SwarmFailure { seed, what, scenario } = failure;
     let scenario =
         if with_scenario { format!("\n{}\n\n", scenario.trim_end()) } else { String::new() };
-    format!("seed {seed}: {what}\n  replay: xsched sim swarm --seed {seed} --seeds 1\n{scenario}")
+    let option = if nodes { " --daemon" } else { "" };
+    let replay = format!("xsched sim swarm{option} --seed {seed} --seeds 1");
+    format!("seed {seed}: {what}\n  replay: {replay}\n{scenario}")
 }

@@ -311,6 +311,9 @@ fn a_swarm_prints_a_summary() {
         !description.is_empty() && summary.starts_with("swarm: 1 run from seed 9 on"),
         "{text}"
     );
+    let text = good(&["sim", "swarm", "--daemon", "--seeds", "1", "--seed", "9"]);
+    let start = "seed 9: a daemon with policy ";
+    assert!(text.starts_with(start) && text.contains("\nswarm: 1 run from seed 9 on"), "{text}");
 }
 
 #[test]

@@ -82,20 +82,20 @@ pub(crate) enum Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct Entry<E> {
     at_ns: u64,
     /// Keeps events of the same time in the order in which they were scheduled.
     seq: u64,
-    event: Event,
+    event: E,
 }
 
-impl Ord for Entry {
+impl<E: Eq> Ord for Entry<E> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at_ns, other.seq).cmp(&(self.at_ns, self.seq))
     }
 }
 
-impl PartialOrd for Entry {
+impl<E: Eq> PartialOrd for Entry<E> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -108,22 +108,28 @@ const NEAR_MAX: usize = 32;
 ///
 /// A small scenario has few events to come, and most new ones come soon. Finding their place among
 /// the next few by looking from the soonest on is faster than what a heap does.
-#[derive(Debug, Default)]
-pub(crate) struct Clock {
+#[derive(Debug)]
+pub(crate) struct Clock<E = Event> {
     now_ns: u64,
     seq: u64,
     /// The next events, soonest last. Everything in the heap comes after them.
-    near: Vec<Entry>,
-    far: BinaryHeap<Entry>,
+    near: Vec<Entry<E>>,
+    far: BinaryHeap<Entry<E>>,
 }
 
-impl Clock {
+impl<E: Eq> Default for Clock<E> {
+    fn default() -> Self {
+        Self { now_ns: 0, seq: 0, near: Vec::new(), far: BinaryHeap::new() }
+    }
+}
+
+impl<E: Copy + Eq> Clock<E> {
     pub(crate) const fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
     /// Schedules an event; one in the past happens now.
-    pub(crate) fn at(&mut self, at_ns: u64, event: Event) {
+    pub(crate) fn at(&mut self, at_ns: u64, event: E) {
         self.seq += 1;
         let at_ns = at_ns.max(self.now_ns);
         let entry = Entry { at_ns, seq: self.seq, event };
@@ -144,7 +150,7 @@ impl Clock {
         }
     }
 
-    pub(crate) fn after(&mut self, span_ns: u64, event: Event) {
+    pub(crate) fn after(&mut self, span_ns: u64, event: E) {
         self.at(self.now_ns.saturating_add(span_ns), event);
     }
 
@@ -154,7 +160,7 @@ impl Clock {
     }
 
     /// Moves on to the next event, unless that is after `end_ns`.
-    pub(crate) fn advance(&mut self, end_ns: u64) -> Option<Event> {
+    pub(crate) fn advance(&mut self, end_ns: u64) -> Option<E> {
         if self.near.is_empty() {
             self.refill();
         }

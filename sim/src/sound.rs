@@ -10,8 +10,8 @@ use xsched_policies::Any;
 use crate::engine::{Disturbance, Faults};
 use crate::outcome::Outcome;
 use crate::run::{RunOptions, run_setup, setup};
-use crate::scenario::{DeviceSpec, Dist, Scenario, TaskSpec};
-use crate::swarm::{SwarmOptions, describe, swarm};
+use crate::scenario::{DaemonSpec, DeviceSpec, Dist, Scenario, TaskSpec};
+use crate::swarm::{SwarmOptions, daemon, describe, swarm};
 use build::{MS, S, US, assert_sound, once, periodic, prioritised, scenario, slow_device, task};
 
 /// Fails unless the checker of this name has looked at each of the runs, and no checker has found
@@ -71,6 +71,16 @@ fn what_is_in_flight_fits_into_the_window() {
 #[test]
 fn nothing_starts_during_a_hold() {
     sound("hold", &[2, 3].map(preempted));
+}
+
+#[test]
+fn nothing_starts_behind_gates_of_a_daemon() {
+    let daemon = |wake_us| {
+        let wake = Dist::Constant(wake_us * US);
+        let daemon = Some(DaemonSpec { wake, decide_ns: 2 * US, spin_ns: 200 * US });
+        Scenario { daemon, ..preempted(2) }
+    };
+    sound("hold", &[0, 15].map(daemon));
 }
 
 #[test]
@@ -146,4 +156,66 @@ fn requests_outstanding_at_the_warm_up_count() {
 #[test]
 fn checkers_look_at_a_part_of_many_tasks() {
     lawful("many tasks", &[62, 182, 242]);
+}
+
+/// Fails unless a swarm of nodes finds nothing in each of these seeds.
+fn calm(invariant: &str, seeds: &[u64]) {
+    let options = |first_seed| SwarmOptions { first_seed, seeds: 1, threads: 1 };
+    let found = seeds.iter().flat_map(|&seed| daemon::swarm(&options(seed), &|_| {}).failures);
+    let found: Vec<_> = found.map(|failure| failure.what).collect();
+    let runs = found.iter().filter(|what| what.starts_with(invariant)).count();
+    let all = seeds.len();
+    assert!(found.is_empty(), "`{invariant}` is violated in {runs} of {all} seeds: {}", found[0]);
+}
+
+#[test]
+fn gates_open_when_the_lease_of_a_daemon_runs_out() {
+    calm("fail open", &[1, 26, 52, 54]);
+}
+
+#[test]
+fn gates_open_when_a_connection_ends() {
+    calm("fail open", &[17, 21, 24, 27]);
+}
+
+#[test]
+fn decisions_are_in_force() {
+    calm("decision", &[1, 2, 3, 5]);
+}
+
+/// A daemon that was stopped for about the lease goes on, and just then the watch opens gates; or
+/// one that was told to end goes on when there is another.
+#[test]
+fn what_is_opened_too_late_is_closed_again() {
+    calm("decision", &[4_577, 15_606, 19_374, 27_461]);
+}
+
+#[test]
+fn daemons_know_of_work() {
+    calm("wake-up", &[2, 4, 5, 7]);
+}
+
+#[test]
+fn what_begins_while_a_process_connects_is_known() {
+    calm("wake-up", &[26, 29, 87, 106]);
+}
+
+#[test]
+fn what_began_before_it_was_wanted_is_known() {
+    calm("wake-up", &[1, 6, 8, 12]);
+}
+
+#[test]
+fn a_stopped_daemon_is_not_waited_for() {
+    calm("process", &[25, 81, 118, 124]);
+}
+
+#[test]
+fn processes_connect_again() {
+    calm("process", &[2, 3, 4, 5]);
+}
+
+#[test]
+fn commands_run_once() {
+    calm("work", &[1, 2, 3, 5]);
 }

@@ -174,7 +174,7 @@ mod tests {
         let mut unit = Unit::new(Instant::ZERO, 500);
         let us = Duration::from_us;
         let at = |us: u64| Instant::from_ns(us * 1_000);
-        assert!(!unit.count(us(1_000), 500, at(1_000)), "nobody wants to know");
+        assert!(!unit.count(us(1_000), 500, at(1_000)), "the scheduler has not asked");
         assert!(!unit.obey(Order::Progress { every: us(50) }));
         unit.take_report();
         assert!(!unit.count(us(30), 500, at(1_030)));

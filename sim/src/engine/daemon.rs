@@ -216,7 +216,7 @@ impl<'a> Daemon<'a> {
 }
 
 impl Engine<'_> {
-    /// Notes whether a queue has work, and wakes the daemon if its process had none, or has no more.
+    /// Notes whether a queue has work, and wakes the daemon if that is the first or was the last.
     pub(super) fn note_load(&mut self, queue: usize) {
         let now = self.now();
         let Some(daemon) = &mut self.daemon else { return };

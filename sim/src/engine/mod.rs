@@ -120,7 +120,7 @@ impl Engine<'_> {
         self.system.unwrap_or_else(|| self.policy().name())
     }
 
-    /// The policy, whoever has it.
+    /// The policy: the daemon's, if there is one.
     fn policy(&self) -> &dyn Policy {
         match &self.daemon {
             Some(daemon) => daemon.policy(),

@@ -6,6 +6,7 @@
 //! still can must finish. Some seeds also stand for a scenario without faults whose figures have
 //! bounds.
 
+pub mod daemon;
 mod laws;
 
 use std::fmt::Write as _;
@@ -79,6 +80,39 @@ pub struct SwarmFailure {
 /// ```
 #[must_use]
 pub fn swarm(options: &SwarmOptions, progress: &(dyn Fn(u64) + Sync)) -> SwarmSummary {
+    let run = |seed| {
+        let result = run_seed(seed).and_then(|outcome| run_law(seed).map(|law| (outcome, law)));
+        let mut found = Found::default();
+        match result {
+            Ok((outcome, law)) => {
+                for outcome in law.iter().chain([&outcome]) {
+                    found.commands += outcome.commands;
+                    found.faults += outcome.faults;
+                    found.failures.extend(finding(outcome));
+                }
+            }
+            Err(what) => found.failures.push(what),
+        }
+        found
+    };
+    run_seeds(options, progress, &run, describe)
+}
+
+/// What a seed came to.
+#[derive(Debug, Default)]
+struct Found {
+    commands: u64,
+    faults: u64,
+    /// What was violated, in a line each.
+    failures: Vec<String>,
+}
+
+fn run_seeds(
+    options: &SwarmOptions,
+    progress: &(dyn Fn(u64) + Sync),
+    run: &(dyn Fn(u64) -> Found + Sync),
+    describe: fn(u64) -> String,
+) -> SwarmSummary {
     let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);
     let summary = Mutex::new(SwarmSummary::default());
@@ -88,21 +122,13 @@ pub fn swarm(options: &SwarmOptions, progress: &(dyn Fn(u64) + Sync)) -> SwarmSu
             return;
         }
         let seed = options.first_seed.wrapping_add(n);
-        let result = run_seed(seed).and_then(|outcome| run_law(seed).map(|law| (outcome, law)));
+        let found = run(seed);
+        let failure = |what| SwarmFailure { seed, what, scenario: describe(seed) };
         let mut all = summary.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         all.runs += 1;
-        match result {
-            Ok((outcome, law)) => {
-                for outcome in law.iter().chain([&outcome]) {
-                    all.commands += outcome.commands;
-                    all.faults += outcome.faults;
-                    if let Some(what) = finding(outcome) {
-                        all.failures.push(SwarmFailure { seed, what, scenario: describe(seed) });
-                    }
-                }
-            }
-            Err(what) => all.failures.push(SwarmFailure { seed, what, scenario: describe(seed) }),
-        }
+        all.commands += found.commands;
+        all.faults += found.faults;
+        all.failures.extend(found.failures.into_iter().map(failure));
         progress(done.fetch_add(1, Ordering::Relaxed) + 1);
     };
     std::thread::scope(|scope| {

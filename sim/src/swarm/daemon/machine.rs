@@ -1,0 +1,423 @@
+//! The daemon: a thread for connections, and one that runs the scheduler machine and stores into
+//! gates. Its steps are in the order of the real one's.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use xsched_core::hint::{Hints, Priority};
+use xsched_core::id::{DeviceId, ProcessId, QueueId};
+use xsched_core::level::{Level, LevelChoice};
+use xsched_core::scheduler::{Attach, Heap, Scheduler};
+use xsched_core::time::{Duration, Instant};
+use xsched_policies::Any;
+
+use super::page::Page;
+use super::plan::DEVICES;
+use crate::unit::Unit;
+
+/// A daemon that is silent for longer loses its holds.
+pub(super) const LEASE: Duration = Duration::from_ms(100);
+/// For how long after a process has woken it the thread does not sleep.
+const SPIN: Duration = Duration::from_us(200);
+/// Without anything to do the thread looks at all processes this often.
+const IDLE: Duration = Duration::from_ms(1_000);
+/// What a sleep takes at least.
+const SHORTEST: Duration = Duration::from_us(20);
+/// Processes on GPUs that there can be.
+const UNITS_MAX: usize = 64;
+
+/// What a process says to the daemon, by the connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Message {
+    Hello {
+        version: u32,
+        process: usize,
+        hints: Hints,
+    },
+    Attach {
+        page: usize,
+    },
+    /// The connection has ended.
+    Hangup,
+}
+
+/// What the thread of the connections asks of the other one.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    Join { connection: usize, process: usize, hints: Hints },
+    Page { connection: usize, page: usize },
+    Leave { connection: usize },
+    Prioritise { process: usize, priority: i32 },
+    Hold { process: usize, hold: bool },
+    Policy { name: &'static str },
+    End,
+}
+
+/// What the scheduler's thread does to memory and sockets, one after the other. It may be stopped
+/// or killed between any two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Store {
+    Close {
+        page: usize,
+    },
+    Open {
+        page: usize,
+    },
+    Renew {
+        page: usize,
+    },
+    Answer {
+        connection: usize,
+        ok: bool,
+    },
+    /// It ends.
+    End,
+}
+
+/// A process that is connected.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    pub(super) process: usize,
+    pub(super) hints: Hints,
+    by_hand: bool,
+}
+
+/// A process on a GPU.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) connection: usize,
+    pub(super) device: usize,
+    pub(super) queue: QueueId,
+    pub(super) pages: Vec<usize>,
+    pub(super) state: Unit,
+}
+
+impl Place {
+    /// Whether it is this GPU's of this connection.
+    pub(super) fn is(&self, connection: usize, device: usize) -> bool {
+        (self.connection, self.device) == (connection, device)
+    }
+}
+
+/// A daemon.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pub(super) version: u32,
+    pub(super) is_alive: bool,
+    /// Its connections' thread has ended, and it is about to.
+    pub(super) ends: bool,
+    pub(super) stopped_until_ns: u64,
+    /// Since when it runs without having been stopped.
+    pub(super) runs_since_ns: u64,
+    pub(super) inbox: VecDeque<(usize, Message)>,
+    /// Connections that have said hello.
+    pub(super) known: BTreeSet<usize>,
+    ops: VecDeque<Op>,
+    pub(super) machine: Scheduler<Any, Heap>,
+    pub(super) clients: BTreeMap<usize, Client>,
+    pub(super) places: BTreeMap<u32, Place>,
+    /// Connections whose eventfd was written to.
+    rung: BTreeSet<usize>,
+    pub(super) stores: VecDeque<Store>,
+    /// It sleeps, or spins with nothing to do.
+    pub(super) waits: bool,
+    /// The number of the turn that comes next.
+    pub(super) turn: u32,
+    counted: Instant,
+    renewed: Instant,
+    looked: Instant,
+    spin_until: Instant,
+}
+
+impl Daemon {
+    pub(super) fn new(policy: Any, version: u32, now: Instant) -> Self {
+        Self {
+            version,
+            is_alive: true,
+            ends: false,
+            stopped_until_ns: 0,
+            runs_since_ns: now.as_ns(),
+            inbox: VecDeque::new(),
+            known: BTreeSet::new(),
+            ops: VecDeque::new(),
+            machine: Scheduler::new(policy, Heap::new(UNITS_MAX, DEVICES, 1)),
+            clients: BTreeMap::new(),
+            places: BTreeMap::new(),
+            rung: BTreeSet::new(),
+            stores: VecDeque::new(),
+            waits: true,
+            turn: 0,
+            counted: now,
+            renewed: now,
+            looked: now,
+            spin_until: now,
+        }
+    }
+
+    /// The other thread asks for something.
+    pub(super) fn send(&mut self, op: Op) {
+        self.ops.push_back(op);
+    }
+
+    /// The eventfd of a connection was written to. True if that wakes the thread.
+    pub(super) fn ring(&mut self, connection: usize) -> bool {
+        self.rung.insert(connection);
+        self.clients.contains_key(&connection)
+    }
+
+    pub(super) fn spins(&self, now: Instant) -> bool {
+        now < self.spin_until
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        !self.ops.is_empty() || self.rung.iter().any(|id| self.clients.contains_key(id))
+    }
+
+    /// One turn of the scheduler's thread. What it stores it does after this.
+    pub(super) fn run(&mut self, now: Instant, pages: &mut [Page]) {
+        let rung: Vec<usize> =
+            self.rung.iter().copied().filter(|id| self.clients.contains_key(id)).collect();
+        rung.iter().for_each(|id| _ = self.rung.remove(id));
+        self.notice_a_gap(now);
+        self.count(now, pages);
+        while let Some(op) = self.ops.pop_front() {
+            if matches!(op, Op::End) {
+                self.let_go();
+                return;
+            }
+            self.take(op, now, pages);
+        }
+        self.look(&rung, now, pages);
+        self.decide(now);
+        self.renew(now);
+    }
+
+    /// Opens all gates for the last time.
+    fn let_go(&mut self) {
+        let all = self.places.values().flat_map(|place| &place.pages);
+        self.stores.extend(all.map(|page| Store::Open { page: *page }));
+        self.stores.push_back(Store::End);
+    }
+
+    /// If this thread was stopped past the lease, processes have opened their gates meanwhile.
+    fn notice_a_gap(&mut self, now: Instant) {
+        if now.since(self.renewed).as_ns() > LEASE.as_ns() / 2 {
+            let closed = self.places.values().filter(|place| place.state.is_closed());
+            let pages = closed.flat_map(|place| &place.pages);
+            self.stores.extend(pages.map(|page| Store::Close { page: *page }));
+        }
+    }
+
+    /// Counts device time: where several processes run, each has its part.
+    fn count(&mut self, now: Instant, pages: &[Page]) {
+        let passed = now.since(std::mem::replace(&mut self.counted, now));
+        let running = self.running();
+        let mut due = Vec::new();
+        for (key, place) in self.places.iter_mut().filter(|(_, place)| place.state.is_loaded()) {
+            let part = passed.per(running[place.device]);
+            let ran = if place.state.runs() { part } else { Duration::ZERO };
+            let said_ns = place.pages.first().map_or(0, |page| pages[*page].used_ns);
+            if place.state.count(ran, said_ns, now) {
+                due.push(*key);
+            }
+        }
+        due.into_iter().for_each(|key| self.report(key, now));
+    }
+
+    fn running(&self) -> [u64; DEVICES] {
+        let mut running = [0; DEVICES];
+        let places = self.places.values().filter(|place| place.state.runs());
+        places.for_each(|place| running[place.device] += 1);
+        running
+    }
+
+    fn report(&mut self, key: u32, now: Instant) {
+        if let Some(place) = self.places.get_mut(&key) {
+            // It is known.
+            let _ = self.machine.handle_report(now, place.queue, &place.state.take_report());
+        }
+    }
+
+    fn take(&mut self, op: Op, now: Instant, pages: &mut [Page]) {
+        match op {
+            Op::Join { connection, process, hints } => {
+                self.clients.insert(connection, Client { process, hints, by_hand: false });
+            }
+            Op::Page { connection, page } => {
+                let ok = self.add_page(connection, page, now, pages);
+                self.stores.push_back(Store::Answer { connection, ok });
+            }
+            Op::Leave { connection } => self.leave(connection, now, pages),
+            Op::Policy { name } => {
+                if let Ok(policy) = name.parse() {
+                    let _ = self.machine.set_policy(policy);
+                }
+            }
+            Op::Prioritise { process, priority } => self.set(process, now, |client| {
+                client.hints.priority = Priority::new(priority).unwrap_or_default();
+            }),
+            Op::Hold { process, hold } => self.set(process, now, |client| client.by_hand = hold),
+            Op::End => {}
+        }
+    }
+
+    /// Adds a page to the process's unit of a GPU, which is made if there is none. False if there
+    /// is no such connection, or no room.
+    fn add_page(&mut self, id: usize, page: usize, now: Instant, pages: &mut [Page]) -> bool {
+        let Some(client) = self.clients.get(&id) else { return false };
+        let device = pages[page].device;
+        if let Some(place) = self.places.values_mut().find(|place| place.is(id, device)) {
+            place.pages.push(page);
+            self.stores.push_back(store(page, place.state.is_closed()));
+            return true;
+        }
+        let attach = Attach {
+            device: DeviceId(device as u16),
+            process: ProcessId(id as u32),
+            hints: client.hints,
+            level: LevelChoice::Exactly(Level::Deactivate),
+            ..Attach::default()
+        };
+        let Ok(queue) = self.machine.attach(now, attach) else { return false };
+        let (key, by_hand) = (queue.index() as u32, client.by_hand);
+        let state = Unit::new(now, pages[page].used_ns);
+        self.places.insert(key, Place { connection: id, device, queue, pages: vec![page], state });
+        // A daemon before this one may have closed it.
+        self.stores.push_back(Store::Open { page });
+        self.want(key, device, now, pages);
+        if by_hand {
+            self.hold_by_hand(key, true, now);
+        }
+        true
+    }
+
+    /// Processes that are alone on their GPU need not wake the daemon.
+    fn want(&mut self, key: u32, device: usize, now: Instant, pages: &mut [Page]) {
+        let on_it: Vec<u32> = self.on(device).collect();
+        let wanted = match on_it.len() {
+            0 | 1 => Vec::new(),
+            2 => on_it,
+            _ => vec![key],
+        };
+        for key in wanted {
+            let first = self.places.get(&key).and_then(|place| place.pages.first());
+            if let Some(page) = first {
+                pages[*page].wanted = true;
+            }
+            self.look_at(key, now, pages);
+        }
+    }
+
+    /// The processes on a GPU.
+    pub(super) fn on(&self, device: usize) -> impl Iterator<Item = u32> {
+        let on_it = self.places.iter().filter(move |(_, place)| place.device == device);
+        on_it.map(|(key, _)| *key)
+    }
+
+    fn leave(&mut self, id: usize, now: Instant, pages: &mut [Page]) {
+        self.clients.remove(&id);
+        self.rung.remove(&id);
+        let keys = self.places.iter().filter(|(_, place)| place.connection == id);
+        for key in keys.map(|(key, _)| *key).collect::<Vec<_>>() {
+            let Some(place) = self.places.remove(&key) else { continue };
+            self.stores.extend(place.pages.iter().map(|page| Store::Open { page: *page }));
+            // It is known.
+            let _ = self.machine.detach(now, place.queue);
+            let mut left = self.places.values().filter(|other| other.device == place.device);
+            if let (Some(last), None) = (left.next(), left.next()) {
+                last.pages.first().into_iter().for_each(|page| pages[*page].wanted = false);
+            }
+        }
+    }
+
+    /// Changes what is known of a process.
+    fn set(&mut self, process: usize, now: Instant, change: impl Fn(&mut Client)) {
+        let meant = self.clients.iter_mut().filter(|(_, client)| client.process == process);
+        let mut keys = Vec::new();
+        for (id, client) in meant {
+            change(client);
+            for (key, place) in self.places.iter().filter(|(_, place)| place.connection == *id) {
+                // It is known.
+                let _ = self.machine.set_hints(now, place.queue, client.hints);
+                keys.push((*key, client.by_hand));
+            }
+        }
+        keys.into_iter().for_each(|(key, hold)| self.hold_by_hand(key, hold, now));
+    }
+
+    fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant) {
+        self.change(key, |unit| unit.hold_by_hand(hold));
+        self.report(key, now);
+    }
+
+    /// Changes a process, and its gates if that matters.
+    fn change<T>(&mut self, key: u32, change: impl FnOnce(&mut Unit) -> T) -> Option<T> {
+        let place = self.places.get_mut(&key)?;
+        let before = place.state.is_closed();
+        let changed = change(&mut place.state);
+        let closed = place.state.is_closed();
+        if closed != before {
+            self.stores.extend(place.pages.iter().map(|page| store(*page, closed)));
+        }
+        Some(changed)
+    }
+
+    /// Looks whether the processes that rang have work.
+    fn look(&mut self, rung: &[usize], now: Instant, pages: &[Page]) {
+        for id in rung {
+            let keys = self.places.iter().filter(|(_, place)| place.connection == *id);
+            let keys: Vec<u32> = keys.map(|(key, _)| *key).collect();
+            keys.into_iter().for_each(|key| self.look_at(key, now, pages));
+            self.spin_until = now + SPIN;
+        }
+        if rung.is_empty() && now.since(self.looked) >= IDLE {
+            self.looked = now;
+            let keys: Vec<u32> = self.places.keys().copied().collect();
+            keys.into_iter().for_each(|key| self.look_at(key, now, pages));
+        }
+    }
+
+    fn look_at(&mut self, key: u32, now: Instant, pages: &[Page]) {
+        let Some(place) = self.places.get_mut(&key) else { return };
+        let loaded = place.pages.first().is_some_and(|page| pages[*page].load > 0);
+        if place.state.look(now, loaded) {
+            self.report(key, now);
+        }
+    }
+
+    /// Has the policy decide, and does what it orders.
+    fn decide(&mut self, now: Instant) {
+        self.machine.handle_timeout(now);
+        while let Some((queue, order)) = self.machine.poll_order(now) {
+            let key = queue.index() as u32;
+            if self.change(key, |unit| unit.obey(order)) == Some(true) {
+                self.report(key, now);
+            }
+        }
+    }
+
+    /// Renews the leases of holds.
+    fn renew(&mut self, now: Instant) {
+        if now.since(self.renewed).as_ns() < LEASE.as_ns() / 4 {
+            return;
+        }
+        self.renewed = now;
+        let closed = self.places.values().filter(|place| place.state.is_closed());
+        let pages = closed.flat_map(|place| &place.pages);
+        self.stores.extend(pages.map(|page| Store::Renew { page: *page }));
+    }
+
+    /// For how long nothing has to be done unless something happens.
+    pub(super) fn left(&self, now: Instant) -> Duration {
+        let timer = self.machine.poll_timeout().map_or(IDLE, |due| due.since(now));
+        let is_closed = self.places.values().any(|place| place.state.is_closed());
+        let lease = if is_closed { LEASE.per(4) } else { IDLE };
+        let running = self.running();
+        let runs = self.places.values().filter(|place| place.state.runs());
+        let left = runs.map(|place| place.state.left_to_report().times(running[place.device]));
+        timer.min(lease).min(left.min().unwrap_or(IDLE)).min(IDLE).max(SHORTEST)
+    }
+}
+
+const fn store(page: usize, closed: bool) -> Store {
+    if closed { Store::Close { page } } else { Store::Open { page } }
+}

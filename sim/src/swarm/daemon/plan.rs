@@ -1,0 +1,148 @@
+//! What a seed stands for: processes, a policy, and what happens to them and to the daemon.
+
+use rand::RngExt;
+use xsched_policies::Any;
+
+use super::super::pick;
+use crate::sample::{Rng, below, generator};
+
+/// Things go wrong in this first part of a run.
+pub(super) const TROUBLE_NS: u64 = 3_000_000_000;
+/// The version of the messages that processes speak.
+pub(super) const VERSION: u32 = 1;
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+/// GPUs.
+pub(super) const DEVICES: usize = 2;
+
+/// A drawn run.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) policy: &'static str,
+    pub(super) processes: Vec<ProcessPlan>,
+    pub(super) disturbances: Vec<Planned>,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessPlan {
+    pub(super) start_ns: u64,
+    pub(super) priority: i32,
+    pub(super) share: Option<u8>,
+    pub(super) queues: Vec<QueuePlan>,
+}
+
+/// A queue of a process: so many requests, one after the other with pauses, of so many commands.
+#[derive(Clone, Debug)]
+pub(super) struct QueuePlan {
+    pub(super) device: usize,
+    /// Its gate is in a page of its own.
+    pub(super) own_page: bool,
+    pub(super) start_ns: u64,
+    pub(super) requests: u32,
+    pub(super) commands: u64,
+    pub(super) command_ns: u64,
+    pub(super) think_ns: u64,
+}
+
+/// Something that happens: after this time, when the daemon or a process has made so many steps
+/// more. So it comes between two of them that belong together more often than by chance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
+    pub(super) at_ns: u64,
+    pub(super) steps: u32,
+    pub(super) what: Disturbance,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Disturbance {
+    /// `kill -9`. The daemon's supervisor starts another one after a time.
+    KillDaemon { again_ns: u64 },
+    /// `kill -STOP`, and `kill -CONT` after a time.
+    StopDaemon { ns: u64 },
+    /// The daemon ends, and one that speaks this version of the messages starts after a time.
+    Upgrade { again_ns: u64, version: u32 },
+    /// A process is killed.
+    KillProcess { process: usize },
+    /// A process is stopped for a time.
+    StopProcess { process: usize, ns: u64 },
+    /// A connection ends, for both sides.
+    LoseConnection { process: usize },
+    /// A user changes a priority, at the daemon that there is.
+    Prioritise { process: usize, priority: i32 },
+    /// A user holds a process, or ends that.
+    Hold { process: usize, hold: bool },
+    /// A user changes the policy.
+    Policy { name: &'static str },
+}
+
+impl Plan {
+    /// That of a seed.
+    pub(super) fn new(seed: u64) -> Self {
+        let rng = &mut generator(seed, 81);
+        let count = rng.random_range(2..=5);
+        let processes = (0..count).map(|_| draw_process(rng)).collect();
+        let disturbances = (0..rng.random_range(2..=10)).map(|_| draw_planned(count, rng));
+        Self { disturbances: disturbances.collect(), processes, policy: draw_policy(rng) }
+    }
+}
+
+/// Highest priority first half of the time: what it decides is known without asking it.
+fn draw_policy(rng: &mut Rng) -> &'static str {
+    if rng.random_bool(0.5) { "hpf" } else { Any::NAMES[below(Any::NAMES.len(), rng)] }
+}
+
+fn draw_process(rng: &mut Rng) -> ProcessPlan {
+    let queues = (0..rng.random_range(1..=3)).map(|_| draw_queue(rng)).collect();
+    ProcessPlan {
+        start_ns: if rng.random_bool(0.5) { 0 } else { rng.random_range(0..TROUBLE_NS) },
+        priority: rng.random_range(-2..=2),
+        share: rng.random_bool(0.5).then(|| rng.random_range(20..=100)),
+        queues,
+    }
+}
+
+fn draw_queue(rng: &mut Rng) -> QueuePlan {
+    let command_ns = pick(&[200 * US, MS, 5 * MS], rng);
+    let request_ns = pick(&[MS, 10 * MS, 100 * MS, 400 * MS], rng);
+    let think_ns = pick(&[0, 50 * US, 2 * MS, 100 * MS], rng);
+    // About a second of work and pauses.
+    let requests = (1_000 * MS / (request_ns + think_ns)).clamp(2, 60) as u32;
+    QueuePlan {
+        device: usize::from(rng.random_bool(0.3)),
+        own_page: rng.random_bool(0.3),
+        start_ns: pick(&[0, 0, MS, 500 * MS], rng),
+        requests: rng.random_range(1..=requests),
+        commands: (request_ns / command_ns).max(1),
+        command_ns,
+        think_ns,
+    }
+}
+
+fn draw_planned(processes: usize, rng: &mut Rng) -> Planned {
+    let at_ns = rng.random_range(0..TROUBLE_NS);
+    Planned { at_ns, steps: rng.random_range(0..40), what: draw_disturbance(processes, rng) }
+}
+
+fn draw_disturbance(processes: usize, rng: &mut Rng) -> Disturbance {
+    let process = below(processes, rng);
+    let again_ns = pick(&[0, 20 * US, MS, 50 * MS, 500 * MS], rng);
+    match rng.random_range(0..16) {
+        0..=2 => Disturbance::KillDaemon { again_ns },
+        // Shortly, about the lease, or for seconds.
+        3 => Disturbance::StopDaemon { ns: rng.random_range(10 * US..3 * MS) },
+        4 => Disturbance::StopDaemon { ns: rng.random_range(70 * MS..150 * MS) },
+        5 => Disturbance::StopDaemon { ns: rng.random_range(150 * MS..8_000 * MS) },
+        6..=8 => {
+            let version = if rng.random_bool(0.2) { VERSION + 1 } else { VERSION };
+            Disturbance::Upgrade { again_ns, version }
+        }
+        9 | 10 => Disturbance::LoseConnection { process },
+        11 => Disturbance::KillProcess { process },
+        12 => Disturbance::StopProcess { process, ns: rng.random_range(MS..1_000 * MS) },
+        13 => Disturbance::Prioritise { process, priority: rng.random_range(-3..=3) },
+        14 => Disturbance::Hold { process, hold: rng.random_bool(0.7) },
+        _ => Disturbance::Policy { name: draw_policy(rng) },
+    }
+}
