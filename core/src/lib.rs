@@ -104,4 +104,5 @@ pub mod scheduler;
 pub mod store;
 pub mod table;
 pub mod time;
+pub mod unit;
 pub mod window;

@@ -86,4 +86,3 @@ pub mod scenario;
 mod sound;
 pub mod stats;
 pub mod swarm;
-mod unit;

@@ -9,7 +9,6 @@ mod status;
 mod tenancy;
 mod unit;
 mod units;
-mod used;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

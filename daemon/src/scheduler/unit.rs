@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::level::Level;
-use xsched_core::message::{HoldState, Order, Report};
+use xsched_core::message::{Order, Report};
 use xsched_core::time::{Duration, Instant};
+use xsched_core::unit::Unit as State;
 use xsched_hal_stream::SharedPage;
 use xsched_node::{
     holder, is_loaded, loaded_queues, past, retired, set_unwanted, set_wanted, used_ns,
@@ -15,7 +15,6 @@ use xsched_node::{
 use super::account::Account;
 use super::figures::Total;
 use super::tenancy::Rights;
-use super::used::Used;
 use crate::tenant::Party;
 
 /// A process on a GPU.
@@ -26,10 +25,7 @@ pub(crate) struct Unit {
     pub(crate) queue: QueueId,
     /// The first has the header.
     pages: Vec<SharedPage>,
-    report: Report,
-    used: Used,
-    is_held: bool,
-    by_hand: bool,
+    state: State,
     /// Its priority says that it never runs.
     never_runs: bool,
     /// Its launches are scheduled, and it wakes the daemon.
@@ -41,8 +37,6 @@ pub(crate) struct Unit {
     /// What it had said of its commands, and of launches past the scheduler, before this daemon.
     retired_before: u64,
     past_before: u64,
-    /// Reports are wanted each time this much device time has been used.
-    progress: Duration,
     /// What is counted as an earlier tenant's.
     pub(crate) told: Option<Box<Total>>,
 }
@@ -50,16 +44,12 @@ pub(crate) struct Unit {
 impl Unit {
     /// A process that has handed its first page over.
     pub(crate) fn new(device: DeviceId, queue: QueueId, page: SharedPage, now: Instant) -> Self {
-        let used = Used::new(used_ns(&page), now);
         let (retired_before, past_before) = (retired(&page), past(&page).unwrap_or(0));
         let mut unit = Self {
             device,
             queue,
             pages: Vec::new(),
-            report: Report::default(),
-            used,
-            is_held: false,
-            by_hand: false,
+            state: State::new(used_ns(&page), now),
             never_runs: false,
             is_wanted: false,
             since: now,
@@ -67,7 +57,6 @@ impl Unit {
             account: Account::new(now),
             retired_before,
             past_before,
-            progress: Duration::MAX,
             told: None,
         };
         unit.add(page);
@@ -91,24 +80,24 @@ impl Unit {
 
     /// Whether it has work.
     pub(crate) const fn is_loaded(&self) -> bool {
-        self.report.pending()
+        self.state.is_loaded()
     }
 
     /// Whether it has work and may run.
     pub(crate) const fn runs(&self) -> bool {
-        self.is_loaded() && !self.is_closed()
+        self.state.runs()
     }
 
     /// Whether its gates are closed.
     pub(crate) const fn is_closed(&self) -> bool {
-        self.is_held || self.by_hand
+        self.state.is_held()
     }
 
     /// Sees to it that the process's launches are scheduled, and that it wakes the daemon when its
     /// work begins or ends, if there are others on its GPU or it is to be held. True if that is so
     /// from now on: it has to be looked at after this.
     pub(crate) fn update_wanted(&mut self, has_others: bool) -> bool {
-        let wanted = has_others || self.by_hand || self.never_runs;
+        let wanted = has_others || self.state.is_held_by_hand() || self.never_runs;
         if std::mem::replace(&mut self.is_wanted, wanted) == wanted {
             return false;
         }
@@ -130,45 +119,36 @@ impl Unit {
     /// Looks whether it has work. True if that has changed.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
         let loaded = self.pages.first().is_some_and(is_loaded);
-        self.count(Duration::ZERO, now);
-        if loaded == self.is_loaded() {
-            return false;
+        let has_changed = self.state.look(loaded, self.said_ns(), now);
+        if has_changed {
+            self.since = now;
+            self.account.turn(loaded, self.is_closed(), self.retired(), now);
         }
-        self.since = now;
-        if loaded {
-            self.report.submitted += 1;
-            self.report.launched = self.report.submitted;
-            self.report.ready_since = now;
-        } else {
-            self.report.retired = self.report.submitted;
-        }
-        self.account.turn(loaded, self.is_closed(), self.retired(), now);
-        true
+        has_changed
     }
 
     /// Time has passed, in which it ran for so long. True if the scheduler wants to know now what
     /// it used.
     pub(crate) fn count(&mut self, ran: Duration, now: Instant) -> bool {
-        let said_ns = self.pages.first().map_or(0, used_ns);
-        self.used.count(ran, said_ns, now);
         if self.is_closed() {
             self.account.watch(self.retired(), now);
         }
-        self.progress != Duration::MAX && self.used.unreported() >= self.progress
+        self.state.count(ran, self.said_ns(), now)
+    }
+
+    fn said_ns(&self) -> u64 {
+        self.pages.first().map_or(0, used_ns)
     }
 
     /// The time until the scheduler wants to know what it used, if it runs alone;
     /// [`Duration::MAX`] for never.
-    pub(crate) fn left_to_report(&self) -> Duration {
-        if self.progress == Duration::MAX {
-            return Duration::MAX;
-        }
-        Duration::from_ns(self.progress.as_ns().saturating_sub(self.used.unreported().as_ns()))
+    pub(crate) const fn left_to_report(&self) -> Duration {
+        self.state.left_to_report()
     }
 
     /// The device time that it has used.
     pub(crate) const fn used(&self) -> Duration {
-        self.used.total()
+        self.state.used()
     }
 
     /// How many of its commands have retired since it connected, as it says.
@@ -193,13 +173,12 @@ impl Unit {
 
     /// Ends the window over which its share is taken.
     pub(crate) fn sample(&mut self, now: Instant) {
-        self.account.sample(self.used.total(), now);
+        self.account.sample(self.state.used(), now);
     }
 
     /// What is told the scheduler now, of this queue.
     pub(crate) const fn take_report(&mut self) -> (QueueId, Report) {
-        self.report.busy = self.used.report();
-        (self.queue, self.report)
+        (self.queue, self.state.take_report())
     }
 
     /// What it is found by.
@@ -209,46 +188,28 @@ impl Unit {
 
     /// Does what the scheduler orders. True if it is to hear of it.
     pub(crate) fn obey(&mut self, order: Order, now: Instant) -> bool {
-        match order {
-            Order::Run { epoch } => {
-                self.report.epoch = epoch;
-                self.report.hold = HoldState::Running;
-                self.change(now, |unit| unit.is_held = false);
-            }
-            Order::Hold { epoch, .. } => {
-                self.report.epoch = epoch;
-                self.report.hold = HoldState::Held(Level::Deactivate);
-                self.change(now, |unit| unit.is_held = true);
-            }
-            Order::Progress { every } => {
-                self.progress = every;
-                return false;
-            }
-            Order::Watch { .. } | Order::Reached { .. } => return false,
-        }
-        true
+        self.change(now, |state| state.obey(order))
     }
 
     /// Holds it by hand, or ends that.
     pub(crate) fn hold_by_hand(&mut self, hold: bool, now: Instant) {
-        self.report.suspended = hold;
-        self.change(now, |unit| unit.by_hand = hold);
+        self.change(now, |state| state.hold_by_hand(hold));
     }
 
     /// Changes what it is held for, and its gates if that matters.
-    fn change(&mut self, now: Instant, change: impl FnOnce(&mut Self)) {
+    fn change<T>(&mut self, now: Instant, change: impl FnOnce(&mut State) -> T) -> T {
         let before = self.is_closed();
-        change(self);
+        let changed = change(&mut self.state);
         let closed = self.is_closed();
-        if closed == before {
-            return;
+        if closed != before {
+            self.apply();
+            self.account.turn(self.is_loaded(), closed, self.retired(), now);
+            if self.is_loaded() {
+                self.since = now;
+                self.holds += u64::from(closed);
+            }
         }
-        self.apply();
-        self.account.turn(self.is_loaded(), closed, self.retired(), now);
-        if self.is_loaded() {
-            self.since = now;
-            self.holds += u64::from(closed);
-        }
+        changed
     }
 
     /// Closes or opens all its gates, whatever they were.
@@ -281,7 +242,7 @@ impl Unit {
     pub(crate) const fn state(&self) -> &'static str {
         match (self.is_loaded(), self.is_closed()) {
             _ if self.is_alone() => "alone",
-            (_, true) if self.by_hand => "held",
+            (_, true) if self.state.is_held_by_hand() => "held",
             (false, _) => "idle",
             (true, true) => "held",
             (true, false) => "running",

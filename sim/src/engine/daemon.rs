@@ -12,6 +12,7 @@ use xsched_core::level::{Level, LevelChoice};
 use xsched_core::policy::Policy;
 use xsched_core::scheduler::{Attach, Heap, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
+use xsched_core::unit::Unit;
 
 use super::Engine;
 use super::setup::{DAEMON_STREAM, policy_hints};
@@ -19,7 +20,6 @@ use crate::clock::Event;
 use crate::device::DAEMON;
 use crate::sample::{Rng, Sampler, generator};
 use crate::scenario::{DaemonSpec, Scenario, TaskSpec};
-use crate::unit::Unit;
 
 /// Processes without a name are numbered by their task, from here.
 const UNNAMED: u32 = 1 << 20;
@@ -114,7 +114,7 @@ impl<'a> Daemon<'a> {
             self.units.push(UnitSim {
                 id: self.machine.attach(Instant::ZERO, attach)?,
                 device: spec.device,
-                state: Unit::new(Instant::ZERO, 0),
+                state: Unit::new(0, Instant::ZERO),
                 queues: Vec::new(),
                 loaded: 0,
                 said_ns: 0,
@@ -148,7 +148,7 @@ impl<'a> Daemon<'a> {
     fn look(&mut self, now: Instant) -> Vec<usize> {
         self.count(now);
         for unit in &mut self.units {
-            if unit.state.look(now, unit.loaded > 0) {
+            if unit.state.look(unit.loaded > 0, unit.said_ns, now) {
                 // It is known.
                 let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
             }
@@ -160,11 +160,11 @@ impl<'a> Daemon<'a> {
         let mut stores = Vec::new();
         while let Some((id, order)) = self.machine.poll_order(now) {
             let unit = &mut self.units[id.index()];
-            let before = unit.state.is_closed();
+            let before = unit.state.is_held();
             if unit.state.obey(order) {
                 let _ = self.machine.handle_report(now, id, &unit.state.take_report());
             }
-            if unit.state.is_closed() != before {
+            if unit.state.is_held() != before {
                 unit.stored.push_back(!before);
                 stores.push(id.index());
             }
@@ -211,7 +211,7 @@ impl<'a> Daemon<'a> {
     /// Whether it has closed the gates of a queue, or is about to.
     fn holds(&self, queue: usize) -> bool {
         let unit = &self.units[self.unit_of[queue]];
-        unit.state.is_closed() || !unit.stored.is_empty()
+        unit.state.is_held() || !unit.stored.is_empty()
     }
 }
 
@@ -265,7 +265,7 @@ impl Engine<'_> {
     fn store(&mut self, daemon: &Daemon<'_>, unit: usize) {
         let UnitSim { device, state, queues, .. } = &daemon.units[unit];
         for queue in queues.iter().map(|queue| *queue as usize) {
-            if state.is_closed() {
+            if state.is_held() {
                 self.hold_ordered(queue, Level::Deactivate);
             } else {
                 self.hold_ended(queue);

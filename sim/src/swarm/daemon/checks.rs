@@ -23,7 +23,8 @@ const KNOWN_NS: u64 = LATE_NS + INSPECT_NS;
 /// Until a decision is in force, even if a watch or a daemon that has ended has opened gates late:
 /// renewals close them again, and one comes within two quarters of the lease.
 const FORCE_NS: u64 = LEASE.as_ns() / 2 + LATE_NS + INSPECT_NS;
-/// Until a process is connected with a daemon that runs: it may be waiting for an answer.
+/// Until a process is connected with a daemon that runs: it may be waiting for an answer of the one
+/// before, or because that one refused it, which takes as long.
 const CONNECT_NS: u64 = PATIENCE_NS + 2 * AGAIN_NS + 5 * LATE_NS;
 /// For how long a thread that opens a queue has the lock of the link, and the link itself has it.
 const LOCK_NS: u64 = PATIENCE_NS + AGAIN_NS + LATE_NS;
@@ -204,7 +205,7 @@ impl World {
     /// Whether the gates of a process are to be closed: under `hpf` by priorities and by which
     /// processes have work, as far as the daemon knows; otherwise by what the policy has said.
     fn should_be_closed(&self, daemon: &Daemon, place: &Place) -> Option<bool> {
-        if place.state.is_by_hand() {
+        if place.state.is_held_by_hand() {
             return Some(true);
         }
         if daemon.machine.policy().name() != "hpf" {
@@ -213,7 +214,7 @@ impl World {
         }
         let priority = |place: &Place| Some(daemon.clients.get(&place.connection)?.hints.priority);
         let is_above = |other: &Place| {
-            let competes = other.state.is_loaded() && !other.state.is_by_hand();
+            let competes = other.state.is_loaded() && !other.state.is_held_by_hand();
             competes && other.device == place.device && priority(other) > priority(place)
         };
         // Of one that has nothing to run it does not matter.

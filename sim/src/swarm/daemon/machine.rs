@@ -8,11 +8,11 @@ use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
 use xsched_core::scheduler::{Attach, Heap, Scheduler};
 use xsched_core::time::{Duration, Instant};
+use xsched_core::unit::Unit;
 use xsched_policies::Any;
 
 use super::page::Page;
 use super::plan::DEVICES;
-use crate::unit::Unit;
 
 /// A daemon that is silent for longer loses its holds.
 pub(super) const LEASE: Duration = Duration::from_ms(100);
@@ -201,7 +201,7 @@ impl Daemon {
     /// If this thread was stopped past the lease, processes have opened their gates meanwhile.
     fn notice_a_gap(&mut self, now: Instant) {
         if now.since(self.renewed).as_ns() > LEASE.as_ns() / 2 {
-            let closed = self.places.values().filter(|place| place.state.is_closed());
+            let closed = self.places.values().filter(|place| place.state.is_held());
             let pages = closed.flat_map(|place| &place.pages);
             self.stores.extend(pages.map(|page| Store::Close { page: *page }));
         }
@@ -267,7 +267,7 @@ impl Daemon {
         let device = pages[page].device;
         if let Some(place) = self.places.values_mut().find(|place| place.is(id, device)) {
             place.pages.push(page);
-            self.stores.push_back(store(page, place.state.is_closed()));
+            self.stores.push_back(store(page, place.state.is_held()));
             return true;
         }
         let attach = Attach {
@@ -279,7 +279,7 @@ impl Daemon {
         };
         let Ok(queue) = self.machine.attach(now, attach) else { return false };
         let (key, by_hand) = (queue.index() as u32, client.by_hand);
-        let state = Unit::new(now, pages[page].used_ns);
+        let state = Unit::new(pages[page].used_ns, now);
         self.places.insert(key, Place { connection: id, device, queue, pages: vec![page], state });
         // A daemon before this one may have closed it.
         self.stores.push_back(Store::Open { page });
@@ -352,9 +352,9 @@ impl Daemon {
     /// Changes a process, and its gates if that matters.
     fn change<T>(&mut self, key: u32, change: impl FnOnce(&mut Unit) -> T) -> Option<T> {
         let place = self.places.get_mut(&key)?;
-        let before = place.state.is_closed();
+        let before = place.state.is_held();
         let changed = change(&mut place.state);
-        let closed = place.state.is_closed();
+        let closed = place.state.is_held();
         if closed != before {
             self.stores.extend(place.pages.iter().map(|page| store(*page, closed)));
         }
@@ -378,8 +378,8 @@ impl Daemon {
 
     fn look_at(&mut self, key: u32, now: Instant, pages: &[Page]) {
         let Some(place) = self.places.get_mut(&key) else { return };
-        let loaded = place.pages.first().is_some_and(|page| pages[*page].load > 0);
-        if place.state.look(now, loaded) {
+        let Some(first) = place.pages.first().map(|page| &pages[*page]) else { return };
+        if place.state.look(first.load > 0, first.used_ns, now) {
             self.report(key, now);
         }
     }
@@ -401,7 +401,7 @@ impl Daemon {
             return;
         }
         self.renewed = now;
-        let closed = self.places.values().filter(|place| place.state.is_closed());
+        let closed = self.places.values().filter(|place| place.state.is_held());
         let pages = closed.flat_map(|place| &place.pages);
         self.stores.extend(pages.map(|page| Store::Renew { page: *page }));
     }
@@ -409,7 +409,7 @@ impl Daemon {
     /// For how long nothing has to be done unless something happens.
     pub(super) fn left(&self, now: Instant) -> Duration {
         let timer = self.machine.poll_timeout().map_or(IDLE, |due| due.since(now));
-        let is_closed = self.places.values().any(|place| place.state.is_closed());
+        let is_closed = self.places.values().any(|place| place.state.is_held());
         let lease = if is_closed { LEASE.per(4) } else { IDLE };
         let running = self.running();
         let runs = self.places.values().filter(|place| place.state.runs());
