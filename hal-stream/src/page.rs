@@ -150,16 +150,25 @@ impl SharedPage {
 
     /// Closes all gates of a [`PageSource`]'s page for a holder: those of words 1 and up.
     pub fn close_all(&self, holder: Holder) {
-        self.renew_all();
+        self.renew(0);
         for word in 1..SHARED_WORDS {
             self.word(word).fetch_or(holder.bit(), Ordering::SeqCst);
         }
     }
 
-    /// Renews the lease of the holders of all gates of a [`PageSource`]'s page, which have one
-    /// heartbeat, in the header.
-    pub fn renew_all(&self) {
+    /// Renews the lease of a holder of all gates of a [`PageSource`]'s page, which have one
+    /// heartbeat, in the header, and closes those again that have been opened for it.
+    ///
+    /// A holder that was stopped for about the lease may go on between the owner's last look at the
+    /// heartbeat and its opening the gates; or one before it, with the same bit, opens them late.
+    pub fn renew_all(&self, holder: Holder) {
         self.renew(0);
+        for word in (1..SHARED_WORDS).map(|word| self.word(word)) {
+            // Nearly always closed, and then there is nothing to write.
+            if word.load(Ordering::SeqCst) & holder.bit() == 0 {
+                word.fetch_or(holder.bit(), Ordering::SeqCst);
+            }
+        }
     }
 
     /// A word. `word` counts from 0, modulo [`SHARED_WORDS`].
@@ -249,6 +258,26 @@ mod tests {
         assert_eq!(one.part(5, HEARTBEAT).load(Ordering::SeqCst), 1);
         drop(one);
         other.close(5, holder);
+    }
+
+    #[test]
+    fn a_renewal_closes_what_was_opened() {
+        let page = SharedPage::create().unwrap();
+        let (one, other) = (Holder::FIRST, Holder::new(3).unwrap());
+        page.close_all(one);
+        page.close(7, other);
+        page.release_all(one);
+        page.word(9).fetch_or(1, Ordering::SeqCst);
+        let beat = || page.part(0, HEARTBEAT).load(Ordering::SeqCst);
+        let before = beat();
+        page.renew_all(one);
+        assert_eq!(beat(), before + 1);
+        let mut expected = [2; SHARED_WORDS];
+        (expected[0], expected[7], expected[9]) = (0, 2 | 8, 2 | 1);
+        let words = || (0..SHARED_WORDS).map(|word| page.word(word).load(Ordering::SeqCst));
+        assert_eq!(words().collect::<Vec<_>>(), expected);
+        page.renew_all(one);
+        assert_eq!(words().collect::<Vec<_>>(), expected);
     }
 
     #[test]

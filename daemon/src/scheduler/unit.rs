@@ -223,9 +223,9 @@ impl Unit {
         }
     }
 
-    /// Renews the lease of its hold.
+    /// Renews the lease of its hold, and closes what has been opened meanwhile.
     pub(crate) fn renew(&self) {
-        self.pages.iter().for_each(SharedPage::renew_all);
+        self.pages.iter().for_each(|page| page.renew_all(holder()));
     }
 
     /// Opens its gates for the last time.
@@ -277,5 +277,28 @@ impl Client {
         let (uid, rights) = (party.who.uid, Rights::new(party, asked));
         let hints = rights.hints();
         Self { pid, uid, name, hints, rights, by_hand: false, doorbell, units: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xsched_core::level::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_renewal_closes_what_was_opened_too_late() {
+        let page = SharedPage::create().expect("a page");
+        let (now, queue) = (Instant::ZERO, QueueId::new(0, 1));
+        let mut unit = Unit::new(DeviceId(0), queue, page, now);
+        let open =
+            |unit: &Unit| unit.pages[0].word(1).load(std::sync::atomic::Ordering::SeqCst) == 0;
+        assert!(unit.obey(Order::Hold { epoch: 1, level: Level::Deactivate }, now));
+        assert!(!open(&unit));
+        // The watch of the process, which has seen that the lease ran out.
+        unit.pages[0].release_all(holder());
+        assert!(open(&unit));
+        unit.renew();
+        assert!(!open(&unit));
     }
 }
