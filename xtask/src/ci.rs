@@ -177,7 +177,7 @@ fn simulator() -> Result<()> {
     let policies = "--policies fcfs,hpf --levels 1,2,3";
     run_command(&mut cargo(&format!("run --release -- sim compare {SCENARIO} {policies}")))?;
     run_command(&mut cargo("run --release -- sim swarm --seeds 2000"))?;
-    run_command(&mut cargo("run --release -- sim swarm --daemon --seeds 2000"))
+    run_command(&mut cargo("run --release -- sim swarm --daemon --seeds 10000"))
 }
 
 fn fuzzing() -> Result<()> {

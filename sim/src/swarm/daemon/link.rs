@@ -9,6 +9,8 @@ use super::{Event, MS, World};
 pub(super) const PATIENCE_NS: u64 = 2_000 * MS;
 /// How long after the end of a connection, or a try, the next one is made.
 pub(super) const AGAIN_NS: u64 = 100 * MS;
+/// The same where the daemon has refused the process.
+pub(super) const REFUSED_AGAIN_NS: u64 = 2_000 * MS;
 
 /// A connection.
 #[derive(Clone, Debug)]
@@ -124,7 +126,7 @@ impl World {
                 }
             }
             // There was no answer in time, or the connection has ended.
-            State::Asking { connection, .. } => self.give_up(process, connection),
+            State::Asking { connection, .. } => self.give_up(process, connection, AGAIN_NS),
             State::Replacing { connection } => self.replace_doorbells(process, connection),
         }
     }
@@ -137,23 +139,23 @@ impl World {
         (link.wire, link.down_since_ns) = (None, now_ns);
         let pages = processes[process].pages.clone();
         pages.into_iter().for_each(|page| self.open_page(page));
-        self.try_later(process);
+        self.try_later(process, AGAIN_NS);
     }
 
-    fn try_later(&mut self, process: usize) {
+    fn try_later(&mut self, process: usize, pause_ns: u64) {
         self.processes[process].link.state = State::Down;
         self.unlock(process);
-        self.link_after(process, AGAIN_NS);
+        self.link_after(process, pause_ns);
     }
 
-    fn give_up(&mut self, process: usize, connection: usize) {
+    fn give_up(&mut self, process: usize, connection: usize, pause_ns: u64) {
         self.processes[process].link.state = State::Down;
         self.hang_up(connection);
-        self.try_later(process);
+        self.try_later(process, pause_ns);
     }
 
     fn connect(&mut self, process: usize) {
-        let Some(daemon) = self.listener else { return self.try_later(process) };
+        let Some(daemon) = self.listener else { return self.try_later(process, AGAIN_NS) };
         let connection = self.connections.len();
         self.connections.push(Connection { process, daemon, is_open: true, unread: 0 });
         self.processes[process].link.state = State::Asking { connection, pages: 0 };
@@ -183,7 +185,7 @@ impl World {
     /// The daemon knows the process, or another of its pages.
     fn on_link_answer(&mut self, process: usize, connection: usize, pages: usize, ok: bool) {
         if !ok {
-            return self.give_up(process, connection);
+            return self.give_up(process, connection, REFUSED_AGAIN_NS);
         }
         if let Some(page) = self.processes[process].pages.get(pages).copied() {
             let pages = pages + 1;

@@ -1,17 +1,19 @@
 //! Swarm runs of a node: processes and the daemon that schedules them, of which any may be killed,
 //! stopped or cut off at any moment.
 //!
-//! The scheduler machine and the policies are the real ones. All around them is a model that has
-//! the steps of the daemon's two threads, of a process's connection with it, of the watch of its
-//! gates and of what both share in memory, and leaves out how they are made of system calls.
+//! The scheduler machine, the policies and the state of a process on a GPU
+//! ([`Unit`](xsched_core::unit::Unit)) are the code that the daemon runs. All around them is a
+//! model that has the steps of the daemon's two threads, of a process's connection with it, of the
+//! watch of its gates and of what both share in memory, and leaves out how they are made of system
+//! calls. Tenants, draining and records are left out as well.
 //! Between any two steps a thread may be late, stopped or killed. A GPU runs all streams side by
 //! side, each in order, and starts nothing behind a closed gate. That the count of a page and the
 //! wish to be woken never miss each other is taken for granted; a loom model of the real ones has
 //! that.
 //!
-//! A renewal of the lease closes gates in the model that are open and should not be. Otherwise a
-//! hold is lost for good when a daemon was stopped for about the lease and goes on between a
-//! watch's last look and its opening the gates, or when one that has been replaced opens them late.
+//! A renewal of the lease closes gates that are open and should not be. Otherwise a hold is lost
+//! for good when a daemon was stopped for about the lease and goes on between a watch's last look
+//! and its opening the gates, or when one that has been replaced opens them late.
 //!
 //! Everything follows from one seed. In a first phase things go wrong; in a second they no longer
 //! do, a daemon runs, and every process that still can must finish. What must hold:
