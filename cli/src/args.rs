@@ -419,6 +419,10 @@ pub(crate) struct ReplayArgs {
     /// Preemption level of all tasks, 1 to 3, instead of the recorded ones.
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<u8>,
+    /// Have the daemon of a node schedule the processes, with its latencies: for what
+    /// `xsched record --daemon` has written.
+    #[arg(long, conflicts_with = "level")]
+    pub(crate) daemon: bool,
     /// Write the figures as JSON; `-` writes them to standard output and the tables to standard
     /// error.
     #[arg(long, value_name = "OUT")]
@@ -428,7 +432,7 @@ pub(crate) struct ReplayArgs {
     pub(crate) check: Option<f64>,
     /// Feed the recorded scheduler's inputs to a fresh one and compare the orders, instead of
     /// simulating; a difference ends with code 1.
-    #[arg(long, conflicts_with_all = ["policy", "level", "json", "check"])]
+    #[arg(long, conflicts_with_all = ["policy", "level", "daemon", "json", "check"])]
     pub(crate) orders: bool,
 }
 

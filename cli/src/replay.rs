@@ -14,6 +14,7 @@ use xsched_sim::replay::{
     ReplayError, Workload, orders, predict,
 };
 use xsched_sim::report;
+use xsched_sim::scenario::DaemonSpec;
 
 use crate::args::ReplayArgs;
 use crate::error::CliError;
@@ -49,7 +50,8 @@ pub(crate) fn execute(args: &ReplayArgs) -> Result<Ending, CliError> {
 /// What the record's workload would have done under the policy and the level that are asked for.
 fn predicted(args: &ReplayArgs, record: &Record<'_>) -> Result<Prediction, ReplayError> {
     let workload = Workload::extract(record)?;
-    let options = PredictOptions { policy: args.policy.clone(), level: args.level };
+    let daemon = args.daemon.then(DaemonSpec::default);
+    let options = PredictOptions { policy: args.policy.clone(), level: args.level, daemon };
     let progress = Progress::start();
     let result = predict(&workload, &options, &mut |part| progress.set(part));
     progress.finish();

@@ -11,7 +11,8 @@ use xsched_daemon::config::Source;
 use xsched_daemon::{Daemon, Settings};
 use xsched_hal_stream::{PageSource, SharedPage};
 use xsched_node::{Link, Status, Unit};
-use xsched_sim::replay::{Record, Workload};
+use xsched_sim::replay::{PredictOptions, Record, Workload, predict};
+use xsched_sim::scenario::{DaemonSpec, Dist};
 
 struct Node {
     folder: tempfile::TempDir,
@@ -170,14 +171,26 @@ fn what_processes_do_is_recorded_and_replayed_under_other_policies() {
         assert!(task.commands.iter().any(|command| command.work_ns > 100_000), "{task:?}");
     }
     // The batch process waits for the urgent one, and without scheduling it does not.
-    let p50 = |policy: &str| -> Vec<f64> {
-        let text = node.told(&["replay", out, "--policy", policy, "--json", "-"]);
+    let p50 = |options: &[&str]| -> Vec<f64> {
+        let text = node.told(&[&["replay", out, "--json", "-"], options].concat());
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let tasks = json["tasks"].as_array().expect("tasks");
         tasks.iter().map(|task| task["predicted_ms"]["p50"].as_f64().expect("a figure")).collect()
     };
-    let (hpf, up) = (p50("hpf"), p50("up"));
+    let (hpf, up) = (p50(&["--policy", "hpf"]), p50(&["--policy", "up"]));
     assert!(hpf[0] < hpf[1] && up.iter().all(|ms| *ms > 0.0), "{hpf:?} {up:?}");
+    let by_daemon = p50(&["--daemon"]);
+    assert!(by_daemon[0] < by_daemon[1], "{by_daemon:?}");
+    // A daemon that is late lets the batch process run beside the urgent one.
+    let urgent_ms = |wake_us: u64| {
+        let wake = Dist::Constant(wake_us * 1_000);
+        let daemon = Some(DaemonSpec { wake, spin_ns: 0, ..DaemonSpec::default() });
+        let options = PredictOptions { daemon, ..PredictOptions::default() };
+        let prediction = predict(&workload, &options, &mut |_| {}).expect("a prediction");
+        prediction.tasks[0].predicted_ms.mean.expect("requests")
+    };
+    let (quick, late) = (urgent_ms(10), urgent_ms(10_000));
+    assert!(late > quick + 0.2, "{quick} {late}");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn daemons_know_of_work() {
 
 #[test]
 fn what_begins_while_a_process_connects_is_known() {
-    calm("wake-up", &[26, 29, 87, 106]);
+    calm("wake-up", &[26, 87, 106, 118]);
 }
 
 #[test]

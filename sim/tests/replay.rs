@@ -14,7 +14,7 @@ use xsched_sim::replay::{
     Orders, PredictOptions, Record, ReplayError, Workload, orders, orders_with, predict,
 };
 use xsched_sim::run::{RunOptions, run};
-use xsched_sim::scenario::Scenario;
+use xsched_sim::scenario::{DaemonSpec, Dist, Scenario};
 
 /// Three tasks of different priorities that think, on a device that takes its time for everything
 /// that is measured from records.
@@ -104,7 +104,7 @@ fn another_policy_or_level_can_be_tried() {
     let (_, bytes) = recorded(SCENARIO);
     let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
     let with = |policy: &str, level| {
-        let options = PredictOptions { policy: Some(policy.to_owned()), level };
+        let options = PredictOptions { policy: Some(policy.to_owned()), level, daemon: None };
         predict(&workload, &options, &mut |_| {}).unwrap()
     };
     let high =
@@ -112,8 +112,29 @@ fn another_policy_or_level_can_be_tried() {
     let (fcfs, blocking, deep) = (with("fcfs", None), with("hpf", Some(1)), with("hpf", Some(3)));
     assert!(high(&deep) < high(&blocking), "{deep:?}");
     assert!(high(&blocking) < high(&fcfs), "{fcfs:?}");
-    let unknown = PredictOptions { policy: Some("none".to_owned()), level: None };
+    let unknown = PredictOptions { policy: Some("none".to_owned()), ..Default::default() };
     assert!(predict(&workload, &unknown, &mut |_| {}).is_err());
+}
+
+#[test]
+fn a_daemon_can_schedule_the_processes_of_a_record() {
+    let (_, bytes) = recorded(&SCENARIO.replace("commands = 1\n", "commands = 6\n"));
+    let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+    let with = |wake_us: u64, spin_us: u64| {
+        let wake = Dist::Constant(wake_us * 1_000);
+        let daemon = Some(DaemonSpec { wake, decide_ns: 2_000, spin_ns: spin_us * 1_000 });
+        let options = PredictOptions { daemon, ..PredictOptions::default() };
+        let prediction = predict(&workload, &options, &mut |_| {}).unwrap();
+        assert!(prediction.tasks.iter().all(|task| !task.starved), "{prediction:?}");
+        prediction.tasks[0].predicted_ms.mean.unwrap()
+    };
+    // The highest waits for gates that close late, unless the daemon never sleeps.
+    let (quick, slow, spinning) = (with(0, 0), with(300, 0), with(300, 1_000_000));
+    assert!(slow > quick + 0.03, "{quick} {slow}");
+    assert!((spinning - quick).abs() < 0.01, "{quick} {spinning}");
+    let level =
+        PredictOptions { level: Some(3), daemon: Some(DaemonSpec::default()), policy: None };
+    assert!(predict(&workload, &level, &mut |_| {}).is_err());
 }
 
 /// What a record under one policy says about another is what that other one does.
@@ -124,7 +145,7 @@ fn a_record_tells_what_another_policy_would_have_done() {
     let (_, bytes) = recorded(&endless);
     let (other, _) = recorded(&endless.replace("hpf", "fcfs"));
     let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
-    let options = PredictOptions { policy: Some("fcfs".to_owned()), level: None };
+    let options = PredictOptions { policy: Some("fcfs".to_owned()), ..Default::default() };
     let prediction = predict(&workload, &options, &mut |_| {}).unwrap();
     for (task, real) in prediction.tasks.iter().zip(&other.tasks) {
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.1;

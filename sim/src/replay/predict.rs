@@ -9,7 +9,8 @@ use super::{Overheads, ReplayError, Task, Workload};
 use crate::report::LatencyFigures;
 use crate::run::{RunOptions, run};
 use crate::scenario::{
-    Arrival, Concurrency, DeviceSpec, Dist, ProcessSpec, Scenario, SyncScope, TaskSpec, WindowSpec,
+    Arrival, Concurrency, DAEMON_LEVEL, DaemonSpec, DeviceSpec, Dist, ProcessSpec, Scenario,
+    SyncScope, TaskSpec, WindowSpec,
 };
 use crate::stats::Summary;
 
@@ -20,6 +21,9 @@ pub struct PredictOptions {
     pub policy: Option<String>,
     /// The level of all holds, 1 to 3.
     pub level: Option<u8>,
+    /// The daemon that schedules the processes. A record of one does not have its latencies. With
+    /// one, all holds have level 2.
+    pub daemon: Option<DaemonSpec>,
 }
 
 /// Recorded and simulated latencies side by side.
@@ -134,7 +138,9 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
     let otherwise = policy != workload.policy || options.level.is_some();
     let run_end_ns = workload.tasks.iter().map(|task| task.end_ns).max().unwrap_or(0);
     let duration_ns = otherwise.then_some(run_end_ns.max(1));
-    let task = |t: &Task| spec(t, processes[&t.process], options, duration_ns);
+    let daemon = options.daemon.clone();
+    let level = options.level.or(daemon.as_ref().map(|_| DAEMON_LEVEL));
+    let task = |t: &Task| spec(t, processes[&t.process], level, duration_ns);
     Scenario {
         name: "replay".to_owned(),
         description: String::new(),
@@ -146,10 +152,10 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
         k: None,
         timeslice_ns: None,
         ageing_ns: None,
-        level: 1,
+        level: level.unwrap_or(1),
         // Half on the way there and half on the way back: an order takes no time of its own.
         scheduler_latency_ns: workload.overheads.notify_ns / 2,
-        daemon: None,
+        daemon,
         devices: devices(workload),
         processes: order.into_iter().map(process).collect(),
         tasks: workload.tasks.iter().map(task).collect(),
@@ -191,12 +197,7 @@ fn devices(workload: &Workload) -> Vec<DeviceSpec> {
 
 /// A task that went on until the end of the run does so in one that is scheduled otherwise too, so
 /// that the load of the other tasks stays the same. Otherwise it makes its requests and no more.
-fn spec(
-    task: &Task,
-    process: usize,
-    options: &PredictOptions,
-    run_end_ns: Option<u64>,
-) -> TaskSpec {
+fn spec(task: &Task, process: usize, level: Option<u8>, run_end_ns: Option<u64>) -> TaskSpec {
     let requests = task.requests.len() as u64;
     let repeats = run_end_ns.is_some_and(|end_ns| task.stayed(end_ns));
     let mean = task.commands.iter().map(|c| c.work_ns / task.commands.len() as u64).sum();
@@ -225,7 +226,7 @@ fn spec(
         batch: task.window.batch,
         window: if task.window.adaptive { WindowSpec::Adaptive } else { WindowSpec::Fixed },
         capacity: task.window.capacity,
-        level: if options.level.is_some() { None } else { Some(task.level.number()) },
+        level: if level.is_some() { None } else { Some(task.level.number()) },
         context: 1.0,
         priority: task.hints.priority.max(Priority::NO_EXECUTE).get(),
         deadline_ns: task.hints.deadline.map(xsched_core::time::Duration::as_ns),

@@ -12,7 +12,7 @@ use super::task::Known;
 use super::{MAX_DEVICES, MAX_TASKS};
 
 /// The default of a time, in nanoseconds from microseconds.
-pub(super) const fn us(us: u64) -> u64 {
+const fn us(us: u64) -> u64 {
     us * 1_000
 }
 

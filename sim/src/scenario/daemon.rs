@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::check::us;
 use super::dist::Zero;
-use super::model::{DaemonSpec, Dist, TaskSpec};
+use super::model::{DaemonSpec, TaskSpec};
 use super::raw::{Field, Integer, RawScenario};
 use super::source::{Result, Source, span_of};
 
@@ -27,10 +26,11 @@ impl Source<'_> {
         }
         let daemon = daemon.get_ref();
         let wake = daemon.wake.as_ref().map(|wake| self.dist(wake, Zero::Allowed)).transpose()?;
+        let usual = DaemonSpec::default();
         Ok(Some(DaemonSpec {
-            wake: wake.unwrap_or(Dist::Constant(us(15))),
-            decide_ns: self.time(&daemon.decide)?.unwrap_or(us(2)),
-            spin_ns: self.time(&daemon.spin)?.unwrap_or(us(200)),
+            wake: wake.unwrap_or(usual.wake),
+            decide_ns: self.time(&daemon.decide)?.unwrap_or(usual.decide_ns),
+            spin_ns: self.time(&daemon.spin)?.unwrap_or(usual.spin_ns),
         }))
     }
 

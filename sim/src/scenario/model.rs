@@ -166,6 +166,13 @@ pub struct DaemonSpec {
     pub spin_ns: u64,
 }
 
+impl Default for DaemonSpec {
+    /// What a scenario file gets that says no more than `[daemon]`.
+    fn default() -> Self {
+        Self { wake: Dist::Constant(15_000), decide_ns: 2_000, spin_ns: 200_000 }
+    }
+}
+
 /// In which order the threads of a process get a host lock that they all need for launching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOrder {
