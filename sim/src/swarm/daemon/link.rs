@@ -138,7 +138,11 @@ impl World {
         let link = &mut processes[process].link;
         (link.wire, link.down_since_ns) = (None, now_ns);
         let pages = processes[process].pages.clone();
-        pages.into_iter().for_each(|page| self.open_page(page));
+        for page in pages {
+            self.open_page(page);
+            // The next daemon says it anew.
+            self.pages[page].wanted = false;
+        }
         self.try_later(process, AGAIN_NS);
     }
 

@@ -89,12 +89,25 @@ pub(super) struct Place {
     pub(super) queue: QueueId,
     pub(super) pages: Vec<usize>,
     pub(super) state: Unit,
+    /// It wakes the daemon.
+    is_wanted: bool,
 }
 
 impl Place {
     /// Whether it is this GPU's of this connection.
     pub(super) fn is(&self, connection: usize, device: usize) -> bool {
         (self.connection, self.device) == (connection, device)
+    }
+
+    /// Has it wake the daemon if there are others on its GPU or it is held. True if that is so from
+    /// now on: it has to be looked at after this.
+    fn update_wanted(&mut self, has_others: bool, pages: &mut [Page]) -> bool {
+        let wanted = has_others || self.state.is_held_by_hand();
+        if std::mem::replace(&mut self.is_wanted, wanted) == wanted {
+            return false;
+        }
+        self.pages.first().into_iter().for_each(|page| pages[*page].wanted = wanted);
+        wanted
     }
 }
 
@@ -252,10 +265,12 @@ impl Daemon {
                     let _ = self.machine.set_policy(policy);
                 }
             }
-            Op::Prioritise { process, priority } => self.set(process, now, |client| {
+            Op::Prioritise { process, priority } => self.set(process, now, pages, |client| {
                 client.hints.priority = Priority::new(priority).unwrap_or_default();
             }),
-            Op::Hold { process, hold } => self.set(process, now, |client| client.by_hand = hold),
+            Op::Hold { process, hold } => {
+                self.set(process, now, pages, |client| client.by_hand = hold);
+            }
             Op::End => {}
         }
     }
@@ -280,30 +295,29 @@ impl Daemon {
         let Ok(queue) = self.machine.attach(now, attach) else { return false };
         let (key, by_hand) = (queue.index() as u32, client.by_hand);
         let state = Unit::new(pages[page].used_ns, now);
-        self.places.insert(key, Place { connection: id, device, queue, pages: vec![page], state });
+        let place =
+            Place { connection: id, device, queue, pages: vec![page], state, is_wanted: false };
+        self.places.insert(key, place);
         // A daemon before this one may have closed it.
         self.stores.push_back(Store::Open { page });
-        self.want(key, device, now, pages);
+        self.update_wanted(key, now, pages);
         if by_hand {
-            self.hold_by_hand(key, true, now);
+            self.hold_by_hand(key, true, now, pages);
         }
         true
     }
 
-    /// Processes that are alone on their GPU need not wake the daemon.
-    fn want(&mut self, key: u32, device: usize, now: Instant, pages: &mut [Page]) {
+    /// Looks anew whether a process has to wake the daemon, and the only other one on its GPU: one
+    /// that is alone need not.
+    fn update_wanted(&mut self, key: u32, now: Instant, pages: &mut [Page]) {
+        let Some(device) = self.places.get(&key).map(|place| place.device) else { return };
         let on_it: Vec<u32> = self.on(device).collect();
-        let wanted = match on_it.len() {
-            0 | 1 => Vec::new(),
-            2 => on_it,
-            _ => vec![key],
-        };
-        for key in wanted {
-            let first = self.places.get(&key).and_then(|place| place.pages.first());
-            if let Some(page) = first {
-                pages[*page].wanted = true;
+        let has_others = on_it.len() > 1;
+        for key in if on_it.len() == 2 { on_it } else { vec![key] } {
+            let place = self.places.get_mut(&key);
+            if place.is_some_and(|place| place.update_wanted(has_others, pages)) {
+                self.look_at(key, now, pages);
             }
-            self.look_at(key, now, pages);
         }
     }
 
@@ -322,15 +336,21 @@ impl Daemon {
             self.stores.extend(place.pages.iter().map(|page| Store::Open { page: *page }));
             // It is known.
             let _ = self.machine.detach(now, place.queue);
-            let mut left = self.places.values().filter(|other| other.device == place.device);
+            let mut left = self.places.values_mut().filter(|other| other.device == place.device);
             if let (Some(last), None) = (left.next(), left.next()) {
-                last.pages.first().into_iter().for_each(|page| pages[*page].wanted = false);
+                last.update_wanted(false, pages);
             }
         }
     }
 
     /// Changes what is known of a process.
-    fn set(&mut self, process: usize, now: Instant, change: impl Fn(&mut Client)) {
+    fn set(
+        &mut self,
+        process: usize,
+        now: Instant,
+        pages: &mut [Page],
+        change: impl Fn(&mut Client),
+    ) {
         let meant = self.clients.iter_mut().filter(|(_, client)| client.process == process);
         let mut keys = Vec::new();
         for (id, client) in meant {
@@ -341,11 +361,12 @@ impl Daemon {
                 keys.push((*key, client.by_hand));
             }
         }
-        keys.into_iter().for_each(|(key, hold)| self.hold_by_hand(key, hold, now));
+        keys.into_iter().for_each(|(key, hold)| self.hold_by_hand(key, hold, now, pages));
     }
 
-    fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant) {
+    fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant, pages: &mut [Page]) {
         self.change(key, |unit| unit.hold_by_hand(hold));
+        self.update_wanted(key, now, pages);
         self.report(key, now);
     }
 
