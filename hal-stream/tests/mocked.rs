@@ -541,6 +541,7 @@ mod gates {
         let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
         let mock = Mock::new(Nature::default());
         let mut device = StreamDevice::in_unit(mock, config, source).expect("a device");
+        let _ = device.level();
         let mut queue = open(&mut device, 200 * US);
         let told = |queue: &mut Queue, n| {
             let told = command(US).expected_ns(US);
