@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use xsched_node::{SharedPage, wanted};
+use xsched_node::{SharedPage, shared};
 
 /// 0, or 1 for ever.
 static APART: AtomicU32 = AtomicU32::new(0);
@@ -38,7 +38,7 @@ pub(crate) fn join() {
 /// GPU, streams are told apart for ever.
 pub(crate) fn follow(page: &Arc<SharedPage>) {
     let kept: &'static Arc<SharedPage> = Box::leak(Box::new(Arc::clone(page)));
-    let (before, word) = ((&raw const NOT_YET).cast_mut(), wanted(kept));
+    let (before, word) = ((&raw const NOT_YET).cast_mut(), shared(kept));
     let word = std::ptr::from_ref(word).cast_mut();
     if NODE.compare_exchange(before, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
         tell();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use xsched_hal_stream::{PageSource, SharedPage};
 
-use crate::load::{Load, set_unwanted};
+use crate::load::{Load, set_shared, set_unwanted};
 use crate::wire::{Answer, NodeError, Request, VERSION, Wire, holder};
 
 /// For how long an answer of the daemon is waited for.
@@ -142,6 +142,7 @@ impl Link {
             page.release_all(holder());
             // The next one says it anew.
             set_unwanted(page);
+            set_shared(page, false);
         }
     }
 

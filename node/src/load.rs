@@ -15,6 +15,8 @@ use xsched_hal_stream::SharedPage;
 const LOAD: usize = 2;
 /// Where it says whether the daemon wants to be woken.
 const WANTED: usize = 3;
+/// Where the daemon says whether the process's launches are to be scheduled.
+const SHARED: usize = 10;
 /// Where it says how much device time the process has used, in nanoseconds.
 const USED_NS: usize = 2;
 /// Where it says how many of its commands have retired.
@@ -151,11 +153,16 @@ pub fn set_wanted(page: &SharedPage) -> bool {
     want(page.header(LOAD), page.header(WANTED))
 }
 
-/// For the process: where the daemon says that it wants to be woken, which is not 0 then. While it
-/// is 0, the daemon holds nothing of the process.
+/// For the process: where the daemon says that the process's launches are to be scheduled, which is
+/// not 0 then. While it is 0, the daemon holds nothing of the process.
 #[must_use]
-pub fn wanted(page: &SharedPage) -> &AtomicU32 {
-    page.header(WANTED)
+pub fn shared(page: &SharedPage) -> &AtomicU32 {
+    page.header(SHARED)
+}
+
+/// For the daemon: says whether the process's launches are to be scheduled.
+pub fn set_shared(page: &SharedPage, is_shared: bool) {
+    page.header(SHARED).put(is_shared.into());
 }
 
 /// For the daemon: says that it need not be woken.

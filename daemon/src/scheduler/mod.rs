@@ -260,7 +260,7 @@ impl Driver {
         let tenant = Arc::clone(&client.rights.party.tenant);
         self.units.add(unit);
         self.units.change(key, |unit| unit.note_hints(&hints));
-        self.update_wanted(key, now);
+        self.update_shared(key, now);
         if by_hand {
             self.hold_by_hand(key, true, now);
         }
@@ -285,14 +285,14 @@ impl Driver {
 
     fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant) {
         self.units.change(key, |unit| unit.hold_by_hand(hold, now));
-        self.update_wanted(key, now);
+        self.update_shared(key, now);
         self.report(key, now);
     }
 
     /// Looks anew whether a process's launches have to be scheduled.
-    fn update_wanted(&mut self, key: u32, now: Instant) {
-        for wanted in self.units.update_wanted(key) {
-            self.look_at(wanted, now);
+    fn update_shared(&mut self, key: u32, now: Instant) {
+        for shared in self.units.update_shared(key) {
+            self.look_at(shared, now);
         }
     }
 
@@ -313,7 +313,8 @@ impl Driver {
         for key in keys.iter().copied() {
             let is_due = self.units.change(key, |unit| {
                 let part_ns = passed_ns / running[unit.device.index()].max(1);
-                let ran = if unit.runs() { Span::from_ns(part_ns) } else { Span::ZERO };
+                let runs = unit.runs() && unit.rings();
+                let ran = if runs { Span::from_ns(part_ns) } else { Span::ZERO };
                 unit.count(ran, now)
             });
             if is_due == Some(true) {
@@ -342,9 +343,14 @@ impl Driver {
     }
 
     fn look_at(&mut self, key: u32, now: Instant) {
-        if self.units.change(key, |unit| unit.look(now)) == Some(true) {
-            self.report(key, now);
-            self.note_work(key, now);
+        let mut next = Some(key);
+        while let Some(key) = next.take() {
+            let looked = self.units.change(key, |unit| (unit.look(now), unit.device));
+            if let Some((true, device)) = looked {
+                self.report(key, now);
+                self.note_work(key, now);
+                next = self.units.update_last(device);
+            }
         }
     }
 

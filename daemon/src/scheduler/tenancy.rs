@@ -187,7 +187,7 @@ impl Driver {
             let (units, hints) = (client.units.clone(), client.hints);
             for key in &units {
                 self.units.change(*key, |unit| unit.note_hints(&hints));
-                self.update_wanted(*key, now);
+                self.update_shared(*key, now);
             }
             if tenant.share_max.is_some() {
                 return self.share_out(&tenant, now);

@@ -9,7 +9,7 @@ use xsched_core::time::{Duration, Instant};
 use xsched_core::unit::Unit as State;
 use xsched_hal_stream::SharedPage;
 use xsched_node::{
-    holder, is_loaded, loaded_queues, past, retired, set_unwanted, set_wanted, used_ns,
+    holder, is_loaded, loaded_queues, past, retired, set_shared, set_unwanted, set_wanted, used_ns,
 };
 
 use super::account::Account;
@@ -28,8 +28,10 @@ pub(crate) struct Unit {
     state: State,
     /// Its priority says that it never runs.
     never_runs: bool,
-    /// Its launches are scheduled, and it wakes the daemon.
-    is_wanted: bool,
+    /// Its launches are scheduled.
+    is_shared: bool,
+    /// It wakes the daemon.
+    rings: bool,
     /// Since when it is idle, running or held.
     pub(crate) since: Instant,
     pub(crate) holds: u64,
@@ -51,7 +53,8 @@ impl Unit {
             pages: Vec::new(),
             state: State::new(used_ns(&page), now),
             never_runs: false,
-            is_wanted: false,
+            is_shared: false,
+            rings: false,
             since: now,
             holds: 0,
             account: Account::new(now),
@@ -96,19 +99,35 @@ impl Unit {
     /// Sees to it that the process's launches are scheduled, and that it wakes the daemon when its
     /// work begins or ends, if there are others on its GPU or it is to be held. True if that is so
     /// from now on: it has to be looked at after this.
-    pub(crate) fn update_wanted(&mut self, has_others: bool) -> bool {
-        let wanted = has_others || self.state.is_held_by_hand() || self.never_runs;
-        if std::mem::replace(&mut self.is_wanted, wanted) == wanted {
+    pub(crate) fn update_shared(&mut self, has_others: bool) -> bool {
+        let shared = has_others || self.state.is_held_by_hand() || self.never_runs;
+        if std::mem::replace(&mut self.is_shared, shared) == shared {
             return false;
         }
         if let Some(page) = self.pages.first() {
-            if wanted {
-                set_wanted(page);
-            } else {
-                set_unwanted(page);
-            }
+            set_shared(page, shared);
         }
-        wanted
+        self.set_rings(shared)
+    }
+
+    /// Says whether the process is to wake the daemon, which it does at most while its launches are
+    /// scheduled. True if it does from now on: it has to be looked at after this.
+    pub(crate) fn set_rings(&mut self, rings: bool) -> bool {
+        let rings = rings && self.is_shared;
+        if std::mem::replace(&mut self.rings, rings) == rings {
+            return false;
+        }
+        match self.pages.first() {
+            Some(page) if rings => _ = set_wanted(page),
+            Some(page) => set_unwanted(page),
+            None => {}
+        }
+        rings
+    }
+
+    /// Whether it wakes the daemon. If not, it may have had no work for long.
+    pub(crate) const fn rings(&self) -> bool {
+        self.rings
     }
 
     /// Its hints are these from now on.
@@ -235,7 +254,7 @@ impl Unit {
 
     /// Whether it is alone on its GPU, so that nothing of it is scheduled or measured.
     pub(crate) const fn is_alone(&self) -> bool {
-        !self.is_wanted
+        !self.is_shared
     }
 
     /// `alone`, `idle`, `running` or `held`.

@@ -17,7 +17,16 @@ pub(crate) struct Units {
     /// How many have closed gates.
     closed: usize,
     /// Those on each GPU.
-    on: HashMap<DeviceId, Vec<u32>>,
+    on: HashMap<DeviceId, On>,
+}
+
+/// The processes on a GPU.
+#[derive(Debug, Default)]
+struct On {
+    keys: Vec<u32>,
+    /// The only one that has work, or had it last. It does not wake the daemon: as long as no other
+    /// one does, there is nothing to decide.
+    last: Option<u32>,
 }
 
 impl Units {
@@ -65,20 +74,43 @@ impl Units {
         let (key, device) = (unit.key(), unit.device);
         self.closed += usize::from(unit.is_closed());
         self.all.insert(key, unit);
-        self.on.entry(device).or_default().push(key);
+        self.on.entry(device).or_default().keys.push(key);
     }
 
     /// Looks anew whether a process's launches have to be scheduled, and those of the only other
     /// one on its GPU. Answers those that are scheduled from now on: with one process on a GPU
     /// there is nothing to decide.
-    pub(crate) fn update_wanted(&mut self, key: u32) -> Vec<u32> {
+    pub(crate) fn update_shared(&mut self, key: u32) -> Vec<u32> {
         let Some(unit) = self.all.get(&key) else { return Vec::new() };
-        let on = self.on.get(&unit.device).map_or(&[][..], Vec::as_slice);
+        let on = self.on.get(&unit.device).map_or(&[][..], |on| &on.keys);
         let has_others = on.len() > 1;
         let changed = if on.len() == 2 { on } else { &[key] };
         let all = &mut self.all;
-        let is_new = |key: &&u32| all.get_mut(key).is_some_and(|u| u.update_wanted(has_others));
+        let is_new = |key: &&u32| all.get_mut(key).is_some_and(|u| u.update_shared(has_others));
         changed.iter().filter(is_new).copied().collect()
+    }
+
+    /// Has the only process of a GPU that has work be silent, and all others wake the daemon. To be
+    /// called when work has begun or ended. Answers the one that was silent before, which has to be
+    /// looked at.
+    pub(crate) fn update_last(&mut self, device: DeviceId) -> Option<u32> {
+        let on = self.on.get_mut(&device)?;
+        let all = &self.all;
+        let is_here = |key: &&u32| all.get(key).is_some_and(|unit| unit.device == device);
+        let mut loaded = self.loaded.iter().filter(is_here);
+        let (first, second) = (loaded.next().copied(), loaded.next());
+        let last = match (first, second) {
+            // Who had work last may begin again.
+            (None, _) => return None,
+            (first, None) => first,
+            _ => None,
+        };
+        let before = std::mem::replace(&mut on.last, last);
+        if let Some(unit) = last.and_then(|key| self.all.get_mut(&key)) {
+            unit.set_rings(false);
+        }
+        let before = before.filter(|before| last != Some(*before))?;
+        self.all.get_mut(&before)?.set_rings(true).then_some(before)
     }
 
     pub(crate) fn remove(&mut self, key: u32) -> Option<Unit> {
@@ -86,11 +118,12 @@ impl Units {
         self.closed -= usize::from(unit.is_closed());
         self.loaded.retain(|loaded| *loaded != key);
         if let Some(on) = self.on.get_mut(&unit.device) {
-            on.retain(|other| *other != key);
-            if let [last] = on[..]
-                && let Some(last) = self.all.get_mut(&last)
+            on.keys.retain(|other| *other != key);
+            on.last = on.last.filter(|last| *last != key);
+            if let [only] = on.keys[..]
+                && let Some(only) = self.all.get_mut(&only)
             {
-                last.update_wanted(false);
+                only.update_shared(false);
             }
         }
         Some(unit)
@@ -113,7 +146,8 @@ impl Units {
 
     /// The time until one that runs has used so much that the scheduler wants to know.
     pub(crate) fn left_to_report(&self) -> Duration {
-        let running = self.loaded().filter(|unit| unit.runs());
+        // Of one that is silent it is not known whether it still has work.
+        let running = self.loaded().filter(|unit| unit.runs() && unit.rings());
         running.map(Unit::left_to_report).min().unwrap_or(Duration::MAX)
     }
 
