@@ -52,7 +52,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
         ],
     ),
     ("testkit/", &["core", "policies", "runtime", "sim", "capi", "hal-*", "testkit/*"]),
-    ("benches", &["core", "policies", "runtime", "sim", "hal-*"]),
+    ("benches", &["core", "policies", "runtime", "sim", "hal-*", "node", "daemon"]),
     ("fuzz", &["capi", "sim", "testkit/*"]),
     ("proof", &["core", "policies"]),
     ("xtask", &[]),

@@ -1,0 +1,222 @@
+//! How soon the daemon of a node holds one process for another, and what it costs while nothing
+//! happens: the budgets of a node with up to 1,000 processes.
+//!
+//! The daemon is a process of its own. The processes that it knows are connections of this one,
+//! with pages of gate words but without a GPU: what is measured is from the first work of an urgent
+//! process to the last store that closes the other's gates.
+
+use std::error::Error;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use xsched_benches::mode::{Mode, judge};
+use xsched_core::rng::SplitMix64;
+use xsched_daemon::{Daemon, Settings};
+use xsched_node::{Load, NodeError, Request, SharedPage, VERSION, Wire};
+use xsched_policies::{Any, UnknownPolicy};
+
+/// Where the daemon is to listen that this program runs instead of the bench.
+const AS_DAEMON: &str = "XSCHED_BENCH_DAEMON";
+const GPU: &str = "0000:bench";
+/// From the first work to the last closed gate, P50 and P99 in nanoseconds.
+const HOLD_GOAL_NS: (u64, u64) = (10_000, 50_000);
+/// What the daemon may use of a core, in percent, and of memory for each process, in KiB, with
+/// [`CROWD`] idle ones.
+const IDLE_GOAL: (f64, f64) = (0.5, 64.0);
+const CROWD: usize = 1_000;
+/// The last word of a page, which is closed and opened last.
+const LAST: usize = xsched_hal_stream::SHARED_WORDS - 1;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    if let Some(socket) = std::env::var_os(AS_DAEMON) {
+        return serve(socket.into());
+    }
+    let mode = Mode::from_args();
+    if !mode.figures() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (samples, crowd) = if mode.smoke() { (20, 10) } else { (2_000, CROWD) };
+    println!(
+        "Microseconds from an urgent process's first work until the other's gates are closed,"
+    );
+    println!(
+        "and from its last until they are open; {samples} times, with pauses of up to 2 ms.\n"
+    );
+    println!("{:<28} {:>8} {:>8} {:>8} {:>8}", "", "P50", "P99", "P50", "P99");
+    let mut reached = true;
+    for idle in [0, crowd] {
+        let mut node = Node::start()?;
+        let quiet_kib = node.memory_kib()?;
+        let _others = (0..idle).map(|_| node.process(0)).collect::<Result<Vec<_>, _>>()?;
+        let each_kib = (node.memory_kib()? - quiet_kib) / idle.max(1) as f64;
+        reached &= latency(&node, idle, samples)?;
+        if idle > 0 {
+            reached &= idle_cost(&mut node, idle, each_kib, mode)?;
+        }
+    }
+    Ok(mode.exit_code(reached || mode.smoke()))
+}
+
+/// Prints how long holds and releases take; whether the goal was reached.
+fn latency(node: &Node, idle: usize, samples: usize) -> Result<bool, Box<dyn Error>> {
+    let (urgent, other) = (node.process(100)?, node.process(-100)?);
+    other.load.note(true);
+    let (mut rng, mut closed, mut opened) = (SplitMix64::new(7), Vec::new(), Vec::new());
+    for _ in 0..samples {
+        thread::sleep(Duration::from_micros(rng.below(2_000)));
+        closed.push(urgent.until_other(true, &other.page)?);
+        thread::sleep(Duration::from_micros(rng.below(500)));
+        opened.push(urgent.until_other(false, &other.page)?);
+    }
+    let [closed, opened] = [closed, opened].map(ranks);
+    let us = |ns: u64| ns as f64 / 1_000.0;
+    println!(
+        "{:<28} {:>8.1} {:>8.1} {:>8.1} {:>8.1}",
+        format!("with {idle} idle processes"),
+        us(closed.0),
+        us(closed.1),
+        us(opened.0),
+        us(opened.1)
+    );
+    let (p50, p99) = HOLD_GOAL_NS;
+    let goal = format!("a hold takes {} us (P50) and {} us (P99) at most", us(p50), us(p99));
+    Ok(judge(&goal, closed.0 <= p50 && closed.1 <= p99))
+}
+
+/// The median and the 99th percentile.
+fn ranks(mut times_ns: Vec<u64>) -> (u64, u64) {
+    times_ns.sort_unstable();
+    let at = |part: usize| times_ns[(times_ns.len() * part / 100).min(times_ns.len() - 1)];
+    (at(50), at(99))
+}
+
+/// Prints what the daemon costs while nothing happens; whether the goal was reached.
+fn idle_cost(
+    node: &mut Node,
+    idle: usize,
+    each_kib: f64,
+    mode: Mode,
+) -> Result<bool, Box<dyn Error>> {
+    let time = Duration::from_millis(if mode.smoke() { 100 } else { 10_000 });
+    let (before, start) = (node.processor_ns()?, Instant::now());
+    thread::sleep(time);
+    let used_ns = (node.processor_ns()? - before) as f64;
+    let percent = 100.0 * used_ns / start.elapsed().as_nanos() as f64;
+    println!("{idle} idle processes: {percent:.3} % of a core, {each_kib:.1} KiB each");
+    let (core, memory) = IDLE_GOAL;
+    let goal = format!("they cost {core} % of a core and {memory} KiB each at most");
+    Ok(judge(&goal, percent <= core && each_kib <= memory))
+}
+
+/// Runs the daemon until this process is killed.
+fn serve(socket: PathBuf) -> Result<ExitCode, Box<dyn Error>> {
+    let policy: Any = "hpf".parse().map_err(|error: UnknownPolicy| error.to_string())?;
+    let _daemon = Daemon::start(&Settings { socket, policy, is_open: false })?;
+    loop {
+        thread::park();
+    }
+}
+
+/// A daemon in a process of its own, and the folder of its socket.
+#[derive(Debug)]
+struct Node {
+    daemon: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Node {
+    fn start() -> Result<Self, Box<dyn Error>> {
+        let folder = tempfile::tempdir()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.env(AS_DAEMON, folder.path().join("socket")).stdout(Stdio::null());
+        let node = Self { daemon: command.spawn()?, folder };
+        let start = Instant::now();
+        while Wire::connect(&node.socket(), PATIENCE).is_err() {
+            if start.elapsed() > PATIENCE {
+                return Err("the daemon does not listen".into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(node)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    fn process(&self, priority: i32) -> Result<Process, NodeError> {
+        Process::connect(&self.socket(), priority)
+    }
+
+    /// What a file of the daemon's below `/proc` says.
+    fn said(&self, file: &str) -> std::io::Result<String> {
+        fs::read_to_string(format!("/proc/{}/{file}", self.daemon.id()))
+    }
+
+    /// The memory that it has, with pages that it shares.
+    fn memory_kib(&self) -> Result<f64, Box<dyn Error>> {
+        let said = self.said("status")?;
+        let line = said.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        Ok(line.and_then(|line| line.split_whitespace().next()).ok_or("no VmRSS")?.parse()?)
+    }
+
+    /// The processor time that it has used, all its threads together.
+    fn processor_ns(&self) -> Result<u64, Box<dyn Error>> {
+        let mut sum = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.daemon.id()))? {
+            let text = fs::read_to_string(thread?.path().join("schedstat"))?;
+            sum += text.split_whitespace().next().ok_or("no time")?.parse::<u64>()?;
+        }
+        Ok(sum)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// A connection that stands for a process on the GPU.
+#[derive(Debug)]
+struct Process {
+    _wire: Wire,
+    page: Arc<SharedPage>,
+    load: Load,
+}
+
+impl Process {
+    fn connect(socket: &Path, priority: i32) -> Result<Self, NodeError> {
+        let wire = Wire::connect(socket, PATIENCE)?;
+        let name = "bench".to_owned();
+        let hello = Request::Hello { version: VERSION, name, priority, share: None };
+        let (_, doorbell) = wire.ask(&hello, None)?;
+        let doorbell: OwnedFd = doorbell.ok_or(NodeError::Unexpected)?;
+        let page = Arc::new(SharedPage::create()?);
+        wire.ask(&Request::Attach { device: GPU.to_owned() }, Some(page.as_fd()))?;
+        let load = Load::new(Arc::clone(&page), Arc::new(doorbell));
+        Ok(Self { _wire: wire, page, load })
+    }
+
+    /// Begins or ends work, and answers after how many nanoseconds the gates of the other are
+    /// closed, or open.
+    fn until_other(&self, closed: bool, other: &SharedPage) -> Result<u64, Box<dyn Error>> {
+        let start = Instant::now();
+        self.load.note(closed);
+        while (other.word(LAST).load(Ordering::Acquire) != 0) != closed {
+            if start.elapsed() > PATIENCE {
+                return Err("the daemon does nothing".into());
+            }
+            std::hint::spin_loop();
+        }
+        Ok(u64::try_from(start.elapsed().as_nanos())?)
+    }
+}
