@@ -62,6 +62,8 @@ def main(given):
                    "least": round(min(seconds), 2), "most": round(max(seconds), 2)}
             rows.append(row)
             print(row, flush=True)
+            if given.show:
+                print(subprocess.run([given.xsched, "ps"], capture_output=True, text=True).stdout)
             for role in roles:
                 role.end()
         daemon.terminate()
@@ -78,6 +80,7 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--kinds", default="gemm,gemm")
     parser.add_argument("--shares", default="75:25,30:70")
+    parser.add_argument("--show", action="store_true", help="what `xsched ps` says of each pair")
     parser.add_argument("--out")
     arguments = parser.parse_args()
     arguments.xsched, arguments.xschedd = map(os.path.abspath, (arguments.xsched, arguments.xschedd))

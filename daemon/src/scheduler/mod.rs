@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant as Clock};
 
-use rustix::event::Timespec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use xsched_core::id::{ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
@@ -385,12 +385,23 @@ impl Driver {
     fn wait(&self, rung: &mut Vec<u64>) {
         rung.clear();
         let now = self.now();
-        let left = if now < self.spin_until { Duration::ZERO } else { self.left(now) };
+        let left = if now < self.spin_until {
+            // The one that rang may wait for this processor.
+            std::thread::yield_now();
+            Duration::ZERO
+        } else {
+            self.left(now)
+        };
         let time =
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        // Of the two only this one takes nanoseconds on every kernel.
+        let mut ready = [PollFd::new(&self.epoll, PollFlags::IN)];
+        if !left.is_zero() && !poll(&mut ready, Some(&time)).is_ok_and(|ready| ready > 0) {
+            return;
+        }
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let space = rustix::buffer::spare_capacity(&mut events);
-        if epoll::wait(&self.epoll, space, Some(&time)).is_err() {
+        if epoll::wait(&self.epoll, space, Some(&Timespec::default())).is_err() {
             return;
         }
         rung.extend(events.iter().map(|event| event.data.u64()));
