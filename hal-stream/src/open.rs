@@ -181,6 +181,7 @@ fn halves<A: StreamApi>(
         held,
         pace: Pace::default(),
         since: Since::default(),
+        turned_at: None,
         unit_stamp: word.and_then(|word| word.unit_stamp()),
     };
     let level = if word.is_some() && may_hold { Level::Deactivate } else { Level::Block };

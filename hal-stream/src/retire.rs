@@ -32,6 +32,8 @@ pub struct StreamRetire<A: StreamApi> {
     pub(crate) since: Since,
     /// What the word of a unit said at the last measurement, as `FlagWord::unit_stamp` answers.
     pub(crate) unit_stamp: Option<(u32, bool)>,
+    /// When a measurement last found that another process had held or let go the unit.
+    pub(crate) turned_at: Option<Instant>,
 }
 
 /// Where in its work the device probably is. Completions may be seen long after they happened.
@@ -74,6 +76,9 @@ impl Pace {
 const SPAN_NS: u64 = 20_000;
 /// The same where more has completed, so that what another queue had a part in stays apart.
 pub(crate) const SPLIT_NS: u64 = 50_000;
+/// For so long after a process was held or let go by the scheduler of the node, it is taken to take
+/// turns with others.
+const TURNS: std::time::Duration = std::time::Duration::from_millis(50);
 /// A queue whose gate is closed has nothing to report for so long, in nanoseconds, unless the hold
 /// ends, of which the runtime is told.
 const CLOSED_NS: u64 = 5_000_000;
@@ -337,6 +342,11 @@ impl<A: StreamApi> StreamRetire<A> {
         let before = std::mem::replace(&mut self.unit_stamp, stamp);
         // How long another process held it meanwhile is not known.
         let was_held = stamp.is_some_and(|(_, held)| held) || stamp != before;
+        if was_held {
+            self.turned_at = Some(Instant::now());
+        }
+        // What others had launched before they were held may have run beside it.
+        let takes_turns = self.turned_at.is_some_and(|at| at.elapsed() < TURNS);
         let elapsed = self.from.filter(|_| !was_held).map(|from| {
             // SAFETY: both have completed, and live until they are given back.
             unsafe { queue.device.api.elapsed_ns(from, to) }
@@ -352,8 +362,9 @@ impl<A: StreamApi> StreamRetire<A> {
         let used = match elapsed {
             Some(Ok(elapsed)) => {
                 let used_ns = self.held.used_ns(elapsed, held_ns, self.span.expected_ns);
-                let undisturbed = was_open == 0 && self.held.open_ns == 0;
-                self.used_ns(since, used_ns, elapsed, undisturbed)
+                let undisturbed = was_open == 0 && self.held.open_ns == 0 && !takes_turns;
+                let most = self.span.expected_ns.filter(|_| takes_turns).unwrap_or(u64::MAX);
+                self.used_ns(since, used_ns, elapsed, undisturbed).min(most)
             }
             _ => self.counted(since.probably, self.span.expected_ns),
         };

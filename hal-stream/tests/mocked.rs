@@ -563,6 +563,32 @@ mod gates {
         assert_eq!(gated(&device).last(), Some(&true));
     }
 
+    /// What runs beside what others have launched takes longer, and uses no more of the device.
+    #[test]
+    fn a_process_that_takes_turns_is_not_charged_for_what_others_run() {
+        let page = Arc::new(SharedPage::create().expect("a page"));
+        let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
+        let mock = Mock::new(Nature::default());
+        let mut device = StreamDevice::in_unit(mock, config, source).expect("a device");
+        let _ = device.level();
+        let mut queue = open(&mut device, 200 * US);
+        let mut told = |n, ns| {
+            launch(&mut queue, n, 1, ns);
+            device.api().pass(100 * US);
+            poll(&mut queue).map(|(_, busy)| busy)
+        };
+        assert_eq!(told(0, 10 * US), Some(10 * US));
+        assert_eq!(told(1, 20 * US), Some(20 * US));
+        page.close_all(Holder::FIRST);
+        page.release_all(Holder::FIRST);
+        let expected = told(2, 20 * US);
+        assert!(expected < Some(12 * US), "it is not known how long it was held: {expected:?}");
+        assert_eq!(told(3, 20 * US), expected);
+        assert_eq!(told(4, 5 * US), Some(5 * US), "it took no longer than that");
+        thread::sleep(Duration::from_millis(60));
+        assert_eq!(told(5, 20 * US), Some(20 * US));
+    }
+
     #[test]
     fn all_are_open_while_a_host_call_is_made() {
         let mut device = device(Nature::default());

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant as Clock};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use xsched_core::id::{ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
 use xsched_core::message::Order;
