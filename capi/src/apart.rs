@@ -4,9 +4,9 @@
 //! interposer makes launches at once. Once streams are told apart, it stays: the environment tells
 //! at the start ([`Env::tells_apart`](crate::env::Env::tells_apart)), and later a stream with
 //! another priority than the first one's, a scheduler that the program chooses, or an XQueue that
-//! the program makes or asks for, since hints, suspensions and commands of its own need the XQueue's
-//! handle. The scheduler of the node says from moment to moment whether the process has to be told
-//! from others: a process that is alone on its GPU has not.
+//! the program makes or asks for, since hints, suspensions and commands of its own need the
+//! XQueue's handle. The scheduler of the node says from moment to moment whether the process has to
+//! be told from others: a process that is alone on its GPU has not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};

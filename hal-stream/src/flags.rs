@@ -49,8 +49,8 @@ impl FlagWord {
 
     fn beat(&self) -> &AtomicU32 {
         let before = usize::from(self.in_unit.unwrap_or(0));
-        // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only. A word
-        // of a unit is so many bytes behind the begin of its memory.
+        // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only. A
+        // word of a unit is so many bytes behind the begin of its memory.
         unsafe { self.host.byte_sub(before).add(HEARTBEAT).as_ref() }
     }
 

@@ -6,8 +6,8 @@
 //! buffered.
 //!
 //! While nothing tells the streams of the process apart, or the process from others on its GPU
-//! (`libpreempt.so` says so), no stream has to wait, and it is always the XQueue's turn. A launch into a stream that has its XQueue
-//! is then made at once, and the XQueue does not learn of it.
+//! (`libpreempt.so` says so), no stream has to wait, and it is always the XQueue's turn. A launch
+//! into a stream that has its XQueue is then made at once, and the XQueue does not learn of it.
 //!
 //! These launches go past: all of them unless `XSCHED_AUTO_XQUEUE` is `ON`; those in the child of a
 //! fork, within another launch, into a stream that is being captured, of functions whose stream is
