@@ -1,22 +1,26 @@
 //! The thread that accepts connections and answers messages.
 
+mod accept;
+#[cfg(any(test, feature = "fuzzing"))]
+mod here;
 mod manage;
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nix::sys::socket::{getsockopt, sockopt};
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 use xsched_core::hint::{Hints, Priority};
 use xsched_hal_stream::SharedPage;
@@ -27,14 +31,20 @@ use crate::config::{Config, Source};
 use crate::desk::Desk;
 use crate::metrics::{Metrics, MetricsError};
 use crate::scheduler::{By, Change, Client, Driver, Op, hints, new_eventfd};
-use crate::tenant::{Asker, Party, tenant_of};
+use crate::tenant::{Asker, Party};
+use crate::text::{cleaned, is_name_of_device};
+use crate::users::{Pages, User};
 use crate::watch::{Drivers, Watch, Watched};
-use crate::who::{process_of, who};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 /// For how long another daemon at the socket is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Connections that are accepted, and messages of a user that are answered, before it is another's
+/// turn. The first is no more than the second, since each connection also ends.
+const SERVED_AT_A_TIME: usize = 16;
+/// A turn ends with the message that takes it to this.
+const TURN: Duration = Duration::from_micros(200);
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const RELOAD: u64 = 2;
@@ -73,8 +83,8 @@ pub enum DaemonError {
     System(#[from] io::Error),
 }
 
-impl From<rustix::io::Errno> for DaemonError {
-    fn from(errno: rustix::io::Errno) -> Self {
+impl From<Errno> for DaemonError {
+    fn from(errno: Errno) -> Self {
         Self::System(errno.into())
     }
 }
@@ -141,16 +151,20 @@ impl Daemon {
             listener,
             epoll,
             peers: HashMap::new(),
+            users: HashMap::new(),
+            pages: 0,
             next: RELOAD + 1,
             desk: Desk::new(ops, waker),
             watched: Watched::default(),
             metrics: None,
             watch: None,
             drivers,
+            spare: Some(new_eventfd()?),
+            paused: None,
+            is_open: settings.is_open,
             config,
             source,
             socket: path.clone(),
-            mode: mode_of(settings.is_open),
             policy_by: None,
             drained: None,
             reload: Arc::clone(&reload),
@@ -197,32 +211,29 @@ fn open_socket(path: &Path, is_open: bool, config: &Config) -> Result<OwnedFd, D
     if Wire::connect(path, PATIENCE).is_ok() {
         return Err(DaemonError::Running(path.to_owned()));
     }
-    // That of a daemon that was killed.
-    let _ = fs::remove_file(path);
+    // That of a daemon that was killed. Anything else stays, and then the bind says so.
+    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        let _ = fs::remove_file(path);
+    }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let made = || -> rustix::io::Result<OwnedFd> {
+    let made = || -> io::Result<OwnedFd> {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
-        // No process can connect before the socket has its mode and its group.
+        // Before a process can connect.
+        set_access(path, is_open, config)?;
+        listen(&socket, BACKLOG)?;
         Ok(socket)
     };
-    let socket = made().map_err(|errno| failed(errno.into()))?;
-    set_access(path, mode_of(is_open), config).map_err(failed)?;
-    listen(&socket, BACKLOG).map_err(|errno| failed(errno.into()))?;
-    Ok(socket)
+    made().map_err(failed)
 }
 
-/// The socket's mode where the configuration has none.
-const fn mode_of(is_open: bool) -> u32 {
-    if is_open { 0o666 } else { 0o600 }
-}
-
-/// Gives the socket the mode and the group of the configuration, or this mode.
-fn set_access(path: &Path, mode: u32, config: &Config) -> io::Result<()> {
+/// Gives the socket the mode and the group of the configuration, or else a mode that lets all users
+/// connect or one.
+fn set_access(path: &Path, is_open: bool, config: &Config) -> io::Result<()> {
     if let Some(gid) = config.socket.gid {
         std::os::unix::fs::chown(path, None, Some(gid))?;
     }
-    let mode = config.socket.mode.unwrap_or(mode);
+    let mode = config.socket.mode.unwrap_or(if is_open { 0o666 } else { 0o600 });
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
@@ -239,15 +250,29 @@ struct Peer {
     is_known: bool,
     /// It has begun a record.
     is_recorder: bool,
+    pages: Pages,
+}
+
+impl Peer {
+    fn uid(&self) -> u32 {
+        self.party.who.uid
+    }
 }
 
 /// Set in the number of an event that a process has ended.
 const ENDED: u64 = 1 << 63;
+/// Set in the number of an event that a user's connections have something to say.
+const USER: u64 = 1 << 62;
 
-struct Control {
+/// What the thread of the connections has.
+#[derive(Debug)]
+pub(crate) struct Control {
     listener: OwnedFd,
     epoll: OwnedFd,
     peers: HashMap<u64, Peer>,
+    users: HashMap<u32, User>,
+    /// Pages of all connections.
+    pages: usize,
     next: u64,
     desk: Desk,
     watched: Watched,
@@ -255,12 +280,16 @@ struct Control {
     watch: Option<Watch>,
     /// The drivers that are asked what runs past the daemon, if any may be.
     drivers: Option<fn() -> Drivers>,
+    /// A file descriptor that is given up to refuse a connection when there is no other.
+    spare: Option<OwnedFd>,
+    /// Until then nothing is accepted, because the system refuses.
+    paused: Option<Instant>,
+    /// All users may connect unless the configuration says otherwise.
+    is_open: bool,
     config: Config,
     source: Source,
     /// Where the socket is.
     socket: PathBuf,
-    /// Its mode where the configuration has none.
-    mode: u32,
     /// The policy is not the file's, by this user.
     policy_by: Option<By>,
     /// No new processes are taken.
@@ -274,7 +303,8 @@ impl Control {
         loop {
             let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
             let space = rustix::buffer::spare_capacity(&mut events);
-            if epoll::wait(&self.epoll, space, None).is_err() {
+            let time = self.end_of_pause();
+            if epoll::wait(&self.epoll, space, time.as_ref()).is_err() {
                 continue;
             }
             for event in events {
@@ -286,7 +316,7 @@ impl Control {
                     }
                     RELOAD => self.take_reloads(),
                     id if id & ENDED != 0 => self.end(id & !ENDED),
-                    id => self.serve(id),
+                    user => self.serve_user((user & !USER) as u32),
                 }
             }
         }
@@ -296,49 +326,31 @@ impl Control {
         self.desk.send(op);
     }
 
-    fn accept(&mut self) {
-        let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
-        else {
-            return;
-        };
-        // A process that this one cannot see has the number 0.
-        let Ok(credentials) = getsockopt(&socket, sockopt::PeerCredentials) else { return };
-        let (pid, uid) = (credentials.pid(), credentials.uid());
-        let of_user = self.peers.values().filter(|peer| peer.party.who.uid == uid).count();
-        let process = process_of(socket.as_fd(), pid);
-        let who = who(pid, uid, credentials.gid(), process.as_ref());
-        let wire = Wire::new(socket);
-        let limits = self.config.limits;
-        if self.peers.len() >= limits.clients as usize || of_user >= limits.clients_of_user as usize
-        {
-            let why = "too many processes are connected".to_owned();
-            let _ = wire.send(&Answer::Refused { why }, None);
-            self.desk.counts.note_refused();
-            return;
+    /// Answers some messages of a user, whose connections take turns. Users take turns as well.
+    fn serve_user(&mut self, uid: u32) {
+        let start = Instant::now();
+        for _ in 0..SERVED_AT_A_TIME {
+            // One at a time: those that a turn has no time for stay in front.
+            let mut event = Vec::with_capacity(1);
+            let Some(user) = self.users.get(&uid) else { return };
+            let space = rustix::buffer::spare_capacity(&mut event);
+            let _ = epoll::wait(&user.epoll, space, Some(&Timespec::default()));
+            let Some(event) = event.first() else { return };
+            let (id, flags) = (event.data.u64(), event.flags);
+            if flags.contains(EventFlags::HUP) {
+                // No process would hear an answer.
+                self.end(id);
+            } else {
+                self.serve(id);
+            }
+            if start.elapsed() > TURN {
+                return;
+            }
         }
-        let id = self.next;
-        let data = EventData::new_u64(id);
-        if epoll::add(&self.epoll, &wire, data, EventFlags::IN | EventFlags::RDHUP).is_ok() {
-            let process = process.and_then(|process| self.watch_process(id, process));
-            let tenant = tenant_of(&self.config.tenants, &who);
-            let party = Party { who: Arc::new(who), tenant };
-            self.peers.insert(
-                id,
-                Peer { wire, pid, party, process, is_known: false, is_recorder: false },
-            );
-            self.next += 1;
-            self.desk.counts.note_connections(self.peers.len());
-        }
-    }
-
-    /// Has the end of a process be told.
-    fn watch_process(&self, id: u64, process: OwnedFd) -> Option<OwnedFd> {
-        let data = EventData::new_u64(id | ENDED);
-        epoll::add(&self.epoll, &process, data, EventFlags::IN).ok().map(|()| process)
     }
 
     /// Answers a message of a connection, or ends it.
-    fn serve(&mut self, id: u64) {
+    pub(crate) fn serve(&mut self, id: u64) {
         let Some(peer) = self.peers.get(&id) else { return };
         let answered = match peer.wire.receive::<Request>() {
             Ok((request, fds)) => {
@@ -347,8 +359,10 @@ impl Control {
             }
             Err(NodeError::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(NodeError::Closed) => Err(NodeError::Closed),
+            Err(error @ NodeError::Descriptors) => self.reply(id, Err(error.to_string())),
             Err(error) => {
-                tracing::info!(%error, "a connection is ended");
+                // Not in the log by default, which a process could fill otherwise.
+                tracing::debug!(pid = peer.pid, ?error, "a connection is ended");
                 let _ = self.reply(id, Err(error.to_string()));
                 Err(error)
             }
@@ -358,10 +372,13 @@ impl Control {
         }
     }
 
-    fn end(&mut self, id: u64) {
+    pub(crate) fn end(&mut self, id: u64) {
         if let Some(peer) = self.peers.remove(&id) {
             self.desk.counts.note_connections(self.peers.len());
-            let _ = epoll::delete(&self.epoll, &peer.wire);
+            if let Some(user) = self.users.get(&peer.uid()) {
+                let _ = epoll::delete(&user.epoll, &peer.wire);
+            }
+            self.disconnect(peer.uid(), &peer.pages);
             let _ = peer.process.as_ref().map(|process| epoll::delete(&self.epoll, process));
             if peer.is_recorder {
                 self.send(Op::EndRecord(id));
@@ -409,8 +426,12 @@ impl Control {
             Request::Hints { priority, share } => {
                 let priority = checked_priority(priority)?;
                 check_share(share)?;
+                if !is_known {
+                    return Err("say hello first".to_owned());
+                }
                 let hints = hints(priority, share);
-                self.send(Op::Hints { client: id, hints });
+                // Answered, so that no process sends more of them than are taken.
+                self.ask(|answer| Op::Hints { client: id, hints, answer })?;
                 Ok((lowered(&asker.party, hints).unwrap_or(Answer::Done), None))
             }
             Request::Status => self.status(asker, None).map(told),
@@ -447,12 +468,12 @@ impl Control {
         let priority = checked_priority(priority)?;
         check_share(share)?;
         self.check_room(id)?;
-        let failed = |error: rustix::io::Errno| format!("no eventfd: {error}");
+        let failed = |error: Errno| format!("no eventfd: {error}");
         let doorbell = new_eventfd().map_err(failed)?;
         let for_client = rustix::io::dup(&doorbell).map_err(failed)?;
         let peer = self.peers.get_mut(&id).ok_or("not connected")?;
         peer.is_known = true;
-        let name = name.chars().filter(|c| !c.is_control()).take(64).collect();
+        let name = cleaned(&name);
         let hints = hints(priority, share);
         let answer = lowered(&peer.party, hints).unwrap_or(Answer::Welcome { version: VERSION });
         let client = Client::new(peer.pid, peer.party.clone(), name, hints, doorbell);
@@ -461,13 +482,25 @@ impl Control {
     }
 
     fn attach(
-        &self,
+        &mut self,
         id: u64,
         device: String,
         page: OwnedFd,
     ) -> Result<(Answer, Option<OwnedFd>), String> {
+        if !is_name_of_device(&device) {
+            let why = "a GPU has a name of 1 to 128 letters, digits and signs, without spaces";
+            return Err(why.to_owned());
+        }
+        let peer = self.peers.get(&id).ok_or("not connected")?;
+        let user = self.users.get(&peer.uid()).ok_or("not connected")?;
+        user.may_attach(self.pages, &peer.pages, &device)?;
         let page = SharedPage::from_file(page.into()).map_err(|error| error.to_string())?;
+        let name = device.clone();
         self.ask(|answer| Op::Page { client: id, device, page, answer })??;
+        let peer = self.peers.get_mut(&id).ok_or("not connected")?;
+        let user = self.users.get_mut(&peer.uid()).ok_or("not connected")?;
+        user.attach(&mut peer.pages, name);
+        self.pages += 1;
         Ok((Answer::Done, None))
     }
 

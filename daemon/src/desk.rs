@@ -37,24 +37,47 @@ impl Counts {
     }
 }
 
+/// Where the scheduler is.
+#[derive(Clone, Debug)]
+enum Scheduler {
+    /// On a thread of its own.
+    Thread(Sender<Op>, Waker),
+    /// Here, for tests on one thread.
+    #[cfg(any(test, feature = "fuzzing"))]
+    Here(Arc<std::sync::Mutex<crate::scheduler::Here>>),
+}
+
 /// Asks the scheduler's thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Desk {
-    ops: Sender<Op>,
-    waker: Waker,
+    scheduler: Scheduler,
     pub(crate) counts: Arc<Counts>,
 }
 
 impl Desk {
     pub(crate) fn new(ops: Sender<Op>, waker: Waker) -> Self {
-        Self { ops, waker, counts: Arc::default() }
+        Self { scheduler: Scheduler::Thread(ops, waker), counts: Arc::default() }
+    }
+
+    /// Asks one without a thread.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn here(here: Arc<std::sync::Mutex<crate::scheduler::Here>>) -> Self {
+        Self { scheduler: Scheduler::Here(here), counts: Arc::default() }
     }
 
     /// Tells it something.
     pub(crate) fn send(&self, op: Op) {
-        // It has ended only if it panicked, and then clients' leases run out.
-        let _ = self.ops.send(op);
-        self.waker.wake();
+        match &self.scheduler {
+            Scheduler::Thread(ops, waker) => {
+                // It has ended only if it panicked, and then clients' leases run out.
+                let _ = ops.send(op);
+                waker.wake();
+            }
+            #[cfg(any(test, feature = "fuzzing"))]
+            Scheduler::Here(here) => {
+                here.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take(op);
+            }
+        }
     }
 
     /// Asks it something; `None` if it does not answer.

@@ -11,9 +11,14 @@
 pub mod config;
 pub mod control;
 mod desk;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod metrics;
 mod scheduler;
 pub mod tenant;
+mod text;
+mod users;
 pub mod watch;
 mod who;
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use xsched_core::policy::Policy as _;
@@ -73,12 +74,19 @@ impl Args {
     }
 }
 
+/// Each process needs some file descriptors, and more than the usual 1,024 are allowed if wanted.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 fn run() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
     let source = args.source();
     let config = source.read()?;
     let socket = args.socket(&config)?;
     let policy = config.policy.policy(&config.policy.name)?;
+    raise_limit();
     let settings = Settings { socket, policy, is_open: !args.user };
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let daemon = Daemon::start_watching(&settings, config, source, Some(Drivers::here))?;

@@ -1,10 +1,12 @@
 //! Who is at the other end of a connection, from what the kernel says alone.
 
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::tenant::Who;
@@ -14,26 +16,45 @@ const LIST_MAX: usize = 256;
 
 /// The process at the other end of a connection; `None` if the daemon cannot see it. Becomes
 /// readable when the process ends.
-pub(crate) fn process_of(socket: BorrowedFd<'_>, pid: i32) -> Option<OwnedFd> {
-    let pid = Pid::from_raw(pid)?;
+///
+/// # Errors
+/// If the daemon may open no more files, which must not make it a process of another tenant.
+pub(crate) fn process_of(socket: BorrowedFd<'_>, pid: i32) -> io::Result<Option<OwnedFd>> {
+    let Some(pid) = Pid::from_raw(pid) else { return Ok(None) };
     // Linux 6.5 and newer; before that, another process may have got the number by now.
-    getsockopt(&socket, sockopt::PeerPidfd)
-        .ok()
-        .or_else(|| pidfd_open(pid, PidfdFlags::empty()).ok())
+    if let Ok(process) = getsockopt(&socket, sockopt::PeerPidfd) {
+        return Ok(Some(process));
+    }
+    seen(pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from))
 }
 
 /// Who a process is. What is read of a process number counts only if that still belongs to the
 /// process afterwards.
-pub(crate) fn who(pid: i32, uid: u32, gid: u32, process: Option<&OwnedFd>) -> Who {
+///
+/// # Errors
+/// If the daemon may open no more files.
+pub(crate) fn who(pid: i32, uid: u32, gid: u32, process: Option<&OwnedFd>) -> io::Result<Who> {
     let mut who = Who { uid, gids: vec![gid], cgroups: Vec::new() };
-    let Some(process) = process else { return who };
-    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let (cgroups, status) = (cgroups(&read("cgroup")), groups(&read("status")));
+    let Some(process) = process else { return Ok(who) };
+    let read = |file: &str| seen(fs::read_to_string(format!("/proc/{pid}/{file}")));
+    let (cgroup, status) = (read("cgroup")?, read("status")?);
     if is_alive(process.as_fd()) {
-        who.gids.extend(status);
-        who.cgroups = cgroups;
+        who.gids.extend(groups(&status.unwrap_or_default()));
+        who.cgroups = cgroups(&cgroup.unwrap_or_default());
     }
-    who
+    Ok(who)
+}
+
+/// What the daemon may not see is `None`. That it has no room for it is an error.
+fn seen<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    let has_no_room = |error: &io::Error| {
+        let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+        matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+    };
+    match found {
+        Err(error) if has_no_room(&error) => Err(error),
+        found => Ok(found.ok()),
+    }
 }
 
 fn is_alive(process: BorrowedFd<'_>) -> bool {
@@ -76,15 +97,16 @@ mod tests {
         let pid = i32::try_from(child.id()).expect("a number");
         let process = pidfd_open(Pid::from_raw(pid).expect("a number"), PidfdFlags::empty());
         let process = process.expect("it is there");
-        assert!(!who(pid, 7, 8, Some(&process)).cgroups.is_empty());
+        let found = |process| who(pid, 7, 8, process).expect("it may open files");
+        assert!(!found(Some(&process)).cgroups.is_empty());
         child.kill().expect("it is there");
         // Not waited for, so that its number stays.
         while is_alive(process.as_fd()) {
             std::thread::yield_now();
         }
         let expected = Who { uid: 7, gids: vec![8], cgroups: vec![] };
-        assert_eq!(who(pid, 7, 8, Some(&process)), expected);
+        assert_eq!(found(Some(&process)), expected);
         child.wait().expect("it has ended");
-        assert_eq!(who(pid, 7, 8, None), expected);
+        assert_eq!(found(None), expected);
     }
 }

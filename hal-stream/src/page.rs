@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstatfs, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Bytes from one word to the next: each word has a cache line of its own.
@@ -17,6 +17,9 @@ pub(crate) const STRIDE: usize = 64;
 const BYTES: usize = 4_096;
 /// Where a word's cache line holds the heartbeat of the holders, counted in words.
 pub(crate) const HEARTBEAT: usize = 1;
+
+/// The file system of files in memory whose pages are ordinary ones.
+const TMPFS: u64 = 0x0102_1994;
 
 /// Words of a [`SharedPage`].
 pub const SHARED_WORDS: usize = BYTES / STRIDE;
@@ -83,14 +86,19 @@ impl SharedPage {
     /// writing.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if the file is not sealed against truncation, or has fewer
-    /// bytes than a page. Otherwise if the system refuses.
+    /// [`io::ErrorKind::InvalidData`] if the file is not sealed against truncation, has fewer bytes
+    /// than a page, or is in huge pages. Otherwise if the system refuses.
     pub fn from_file(file: File) -> io::Result<Self> {
         // Files other than those of `memfd_create` have no seals.
         let seals = fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
         if !seals.contains(SealFlags::SHRINK) {
             let why = "not a page of gate words: another process could truncate the file; use one \
                        that SharedPage::create has made";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        // There need not be a huge page when it is touched, which would end this process.
+        if fstatfs(&file)?.f_type.cast_unsigned() != TMPFS {
+            let why = "a page of gate words is not in huge pages; use memfd_create without them";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         if file.metadata()?.len() < BYTES as u64 {
@@ -138,8 +146,8 @@ impl SharedPage {
     #[must_use]
     pub fn wide_header(&self, at: usize) -> &AtomicU64 {
         let at = at % (STRIDE / size_of::<u64>()) * size_of::<u64>();
-        // SAFETY: as for `part`, and at a multiple of 8 bytes. Whoever reads one of the two numbers
-        // alone does so with an atomic operation as well.
+        // SAFETY: as for `part`, and at a multiple of 8 bytes. Code that reads one of the two
+        // numbers alone does so with an atomic operation as well.
         unsafe { self.at.byte_add(at).cast().as_ref() }
     }
 

@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 use loom::sync::atomic::fence;
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 use std::sync::atomic::fence;
 
 use xsched_hal_stream::SharedPage;
@@ -61,6 +61,9 @@ impl Load {
 
 impl Load {
     /// Commands have retired that used so much device time, in nanoseconds.
+    ///
+    /// No thread waits for these counts, and nothing follows from two of them together. So they are
+    /// in no order with each other and with the count of queues.
     pub fn note_retired(&self, commands: u64, used_ns: u64) {
         self.page.wide_header(USED_NS).fetch_add(used_ns, Ordering::Relaxed);
         self.page.wide_header(RETIRED).fetch_add(commands, Ordering::Relaxed);

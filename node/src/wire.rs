@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -304,12 +305,23 @@ pub enum NodeError {
     /// The socket.
     #[error("the socket: {0}; is xschedd running?")]
     Socket(#[from] io::Error),
+    /// This user may not connect.
+    #[error(
+        "this user may not connect to the socket; ask an administrator for the socket's group, or \
+         for another mode of it"
+    )]
+    Denied,
     /// A message that makes no sense.
     #[error("a message that makes no sense: {0}; are both of the same version?")]
     Message(#[from] serde_json::Error),
     /// A message that is too long.
     #[error("a message of more than {MESSAGE_MAX} bytes")]
     TooLong,
+    /// A message with file descriptors that did not arrive.
+    #[error(
+        "a message with more than {FDS_MAX} file descriptors, or more than the receiver may open"
+    )]
+    Descriptors,
     /// The other side has left.
     #[error("the other side has closed the connection")]
     Closed,
@@ -321,8 +333,8 @@ pub enum NodeError {
     Unexpected,
 }
 
-impl From<rustix::io::Errno> for NodeError {
-    fn from(errno: rustix::io::Errno) -> Self {
+impl From<Errno> for NodeError {
+    fn from(errno: Errno) -> Self {
         Self::Socket(errno.into())
     }
 }
@@ -341,15 +353,17 @@ impl Wire {
     /// Connects to the daemon at a path. Answers are waited for at most as long as `patience`.
     ///
     /// # Errors
-    /// [`NodeError::Socket`].
+    /// [`NodeError::Denied`] and [`NodeError::Socket`].
     pub fn connect(path: &Path, patience: Duration) -> Result<Self, NodeError> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         for timeout in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
             sockopt::set_socket_timeout(&socket, timeout, Some(patience))?;
         }
-        connect(&socket, &SocketAddrUnix::new(path)?)?;
-        Ok(Self(socket))
+        match connect(&socket, &SocketAddrUnix::new(path)?) {
+            Err(Errno::ACCESS) => Err(NodeError::Denied),
+            connected => Ok(connected.map(|()| Self(socket))?),
+        }
     }
 
     /// Sends a message, with a file descriptor if there is one.
@@ -380,14 +394,19 @@ impl Wire {
     /// The next message, and the file descriptors that came with it.
     ///
     /// # Errors
-    /// [`NodeError::Closed`], [`NodeError::TooLong`], [`NodeError::Message`] and
-    /// [`NodeError::Socket`].
+    /// [`NodeError::Closed`], [`NodeError::TooLong`], [`NodeError::Descriptors`],
+    /// [`NodeError::Message`] and [`NodeError::Socket`].
     pub fn receive<M: DeserializeOwned>(&self) -> Result<(M, Vec<OwnedFd>), NodeError> {
         let mut text = vec![0; MESSAGE_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let got = recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, flags)?;
+        let mut get = || recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, flags);
+        // Told once if the other side left without reading everything, before its last message.
+        let got = match get() {
+            Err(Errno::CONNRESET) => get(),
+            got => got,
+        }?;
         let fds = control.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
@@ -396,8 +415,11 @@ impl Wire {
         if got.bytes == 0 {
             return Err(NodeError::Closed);
         }
-        if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        if got.flags.contains(ReturnFlags::TRUNC) {
             return Err(NodeError::TooLong);
+        }
+        if got.flags.contains(ReturnFlags::CTRUNC) || fds.len() > FDS_MAX {
+            return Err(NodeError::Descriptors);
         }
         Ok((serde_json::from_slice(&text[..got.bytes])?, fds))
     }
@@ -411,7 +433,11 @@ impl Wire {
         request: &Request,
         fd: Option<BorrowedFd<'_>>,
     ) -> Result<(Answer, Option<OwnedFd>), NodeError> {
-        self.send(request, fd)?;
+        match self.send(request, fd) {
+            // One that refuses the connection has said so before it left.
+            Err(NodeError::Socket(error)) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            sent => sent?,
+        }
         match self.receive()? {
             (Answer::Refused { why }, _) => Err(NodeError::Refused(why)),
             (answer, fds) => Ok((answer, fds.into_iter().next())),

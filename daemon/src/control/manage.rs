@@ -155,7 +155,7 @@ impl Control {
         let failed = |error| wrong(std::io::Error::other(error));
         let metrics = moved.then(|| self.start_metrics(&config)).transpose().map_err(failed)?;
         if config.socket != self.config.socket {
-            set_access(&self.socket, self.mode, &config).map_err(wrong)?;
+            set_access(&self.socket, self.is_open, &config).map_err(wrong)?;
         }
         if self.policy_by.take().is_some() || config.policy != self.config.policy {
             self.send(Op::Policy(Box::new(policy)));

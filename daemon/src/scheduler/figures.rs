@@ -125,6 +125,11 @@ impl Totals {
         self.entry(tenant, unit.device).combine(&total, u64::saturating_add);
     }
 
+    /// The number of a GPU becomes that of another.
+    pub(super) fn forget(&mut self, device: DeviceId) {
+        self.0.retain(|(of, _), _| *of != device);
+    }
+
     fn entry(&mut self, tenant: &str, device: DeviceId) -> &mut Total {
         let key = (device, tenant.to_owned());
         let has_room = self.0.len() < TOTALS_MAX || self.0.contains_key(&key);

@@ -3,6 +3,8 @@
 mod account;
 mod device;
 mod figures;
+#[cfg(any(test, feature = "fuzzing"))]
+mod here;
 mod op;
 mod record;
 mod status;
@@ -33,6 +35,8 @@ pub(crate) use account::{BOUNDS_NS, Histogram};
 use device::{DEVICES_MAX, Devices};
 use figures::Totals;
 pub(crate) use figures::{Figures, Present, Total};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use here::Here;
 pub(crate) use op::{Change, Known, Op, Waker, hints, new_eventfd};
 use record::Recording;
 pub(crate) use record::Tape;
@@ -200,7 +204,10 @@ impl Driver {
                 let _ = answer.send(self.set(pid, &asker, change, now));
             }
             Op::Configure(tenants) => self.configure(tenants, now),
-            Op::Hints { client, hints } => self.ask_for(client, hints, now),
+            Op::Hints { client, hints, answer } => {
+                self.ask_for(client, hints, now);
+                let _ = answer.send(());
+            }
             Op::Status { asker, from, answer } => {
                 if from.is_none() {
                     self.look_at_all(now);
@@ -235,7 +242,11 @@ impl Driver {
         now: Instant,
     ) -> Result<(), String> {
         let client = self.clients.get_mut(&id).ok_or("the process is not known")?;
-        let device = self.devices.number(name).ok_or("a GPU has a name of 1 to 128 bytes")?;
+        let numbered = self.devices.number(name, |device| self.units.is_any_on(device));
+        let (device, was_other) = numbered.ok_or("processes have named too many GPUs")?;
+        if was_other {
+            self.ended.forget(device);
+        }
         let is_on_it = |key: &&u32| self.units.get(**key).is_some_and(|u| u.device == device);
         if let Some(key) = client.units.iter().find(is_on_it).copied() {
             let pages_max = client.rights.pages_max();

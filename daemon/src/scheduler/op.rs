@@ -33,7 +33,7 @@ pub(crate) enum Op {
     /// The tenants of connections.
     Configure(Vec<(u64, Arc<Tenant>)>),
     /// New hints for a connection.
-    Hints { client: u64, hints: Hints },
+    Hints { client: u64, hints: Hints, answer: Sender<()> },
     /// What the asker may see, from a place on.
     Status { asker: Asker, from: Option<Place>, answer: Sender<Part> },
     /// What metrics say.

@@ -61,6 +61,10 @@ impl Units {
         self.closed > 0
     }
 
+    pub(crate) fn is_any_on(&self, device: DeviceId) -> bool {
+        self.on.get(&device).is_some_and(|on| !on.keys.is_empty())
+    }
+
     /// How many run on each GPU.
     pub(crate) fn running(&self) -> [u64; DEVICES_MAX] {
         let mut running = [0; DEVICES_MAX];

@@ -1,0 +1,163 @@
+//! New connections: taken, or refused with a reason.
+
+use std::collections::hash_map::Entry;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{getsockopt, sockopt};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use xsched_node::{Answer, Wire};
+
+use super::{Control, ENDED, LISTENER, Peer, SERVED_AT_A_TIME, USER};
+use crate::scheduler::new_eventfd;
+use crate::tenant::{Party, Who, tenant_of};
+use crate::users::{Pages, User};
+use crate::who::{process_of, who};
+
+/// For how long none is accepted after the system has refused that.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Control {
+    /// Ends the pause if it is over, and says how long it still is.
+    pub(super) fn end_of_pause(&mut self) -> Option<Timespec> {
+        let left = self.paused?.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return Timespec::try_from(left).ok();
+        }
+        self.paused = None;
+        let data = EventData::new_u64(LISTENER);
+        let _ = epoll::modify(&self.epoll, &self.listener, data, EventFlags::IN);
+        None
+    }
+
+    /// Accepts nothing for a while, rather than be told again and again that there is something.
+    fn pause(&mut self) {
+        self.paused = Some(Instant::now() + PAUSE);
+        let data = EventData::new_u64(LISTENER);
+        let _ = epoll::modify(&self.epoll, &self.listener, data, EventFlags::empty());
+    }
+
+    pub(super) fn accept(&mut self) {
+        for _ in 0..SERVED_AT_A_TIME {
+            match self.accept_one() {
+                Ok(socket) => self.welcome(socket),
+                Err(Errno::CONNABORTED | Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(Errno::MFILE | Errno::NFILE) if self.refuse_one() => {}
+                Err(_) => return self.pause(),
+            }
+        }
+    }
+
+    fn accept_one(&self) -> rustix::io::Result<OwnedFd> {
+        accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+    }
+
+    /// There is no file descriptor for the next connection. Tells it so with the spare one. False
+    /// if that is not possible.
+    fn refuse_one(&mut self) -> bool {
+        self.spare = None;
+        let refused = self.accept_one().map(|socket| {
+            self.refuse(&Wire::new(socket), "the daemon has no file descriptors left".to_owned());
+        });
+        self.spare = new_eventfd().ok();
+        refused.is_ok() && self.spare.is_some()
+    }
+
+    fn welcome(&mut self, socket: OwnedFd) {
+        // A process that this one cannot see has the number 0.
+        let Ok(credentials) = getsockopt(&socket, sockopt::PeerCredentials) else { return };
+        let (pid, uid) = (credentials.pid(), credentials.uid());
+        let process = process_of(socket.as_fd(), pid);
+        let found = process.and_then(|process| {
+            who(pid, uid, credentials.gid(), process.as_ref()).map(|who| (who, process))
+        });
+        let wire = Wire::new(socket);
+        match found {
+            Ok((who, process)) => drop(self.admit(wire, pid, who, process)),
+            Err(error) => self.refuse(&wire, format!("the system refuses: {error}")),
+        }
+    }
+
+    /// Takes a connection of this process, or tells it why not.
+    pub(crate) fn admit(
+        &mut self,
+        wire: Wire,
+        pid: i32,
+        who: Who,
+        process: Option<OwnedFd>,
+    ) -> Option<u64> {
+        let tenant = tenant_of(&self.config.tenants, &who);
+        let party = Party { who: Arc::new(who), tenant };
+        match self.connect(&wire, &party, process.as_ref()) {
+            Ok(id) => {
+                let (pages, is_known, is_recorder) = (Pages::new(), false, false);
+                let peer = Peer { wire, pid, party, process, is_known, is_recorder, pages };
+                self.peers.insert(id, peer);
+                self.desk.counts.note_connections(self.peers.len());
+                Some(id)
+            }
+            Err(why) => {
+                self.refuse(&wire, why);
+                None
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        wire: &Wire,
+        party: &Party,
+        process: Option<&OwnedFd>,
+    ) -> Result<u64, String> {
+        let (uid, is_admin) = (party.who.uid, self.asker(party).is_admin);
+        let is_own = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        // Where the configuration has a mode, that says who may connect.
+        if !self.is_open && self.config.socket.mode.is_none() && !is_own && !is_admin {
+            return Err("this daemon serves the processes of another user alone".to_owned());
+        }
+        let failed = |errno: Errno| format!("the system refuses: {errno}");
+        if let Entry::Vacant(new) = self.users.entry(uid) {
+            let user = User::new().map_err(failed)?;
+            let data = EventData::new_u64(USER | u64::from(uid));
+            epoll::add(&self.epoll, &user.epoll, data, EventFlags::IN).map_err(failed)?;
+            new.insert(user);
+        }
+        let of_all = self.peers.len();
+        let user = self.users.get_mut(&uid).ok_or("no such user")?;
+        user.connect(of_all, self.config.limits, is_admin)?;
+        let id = self.next;
+        let data = EventData::new_u64(id);
+        let watched = epoll::add(&user.epoll, wire, data, EventFlags::IN | EventFlags::RDHUP)
+            .and_then(|()| process.map_or(Ok(()), |process| self.watch_process(id, process)));
+        if let Err(errno) = watched {
+            self.disconnect(uid, &Pages::new());
+            return Err(failed(errno));
+        }
+        self.next += 1;
+        Ok(id)
+    }
+
+    /// Forgets what a connection had.
+    pub(super) fn disconnect(&mut self, uid: u32, had: &Pages) {
+        self.pages -= had.values().sum::<usize>();
+        if self.users.get_mut(&uid).is_some_and(|user| user.disconnect(had)) {
+            self.users.remove(&uid);
+        }
+    }
+
+    /// Has the end of a process be told.
+    fn watch_process(&self, id: u64, process: &OwnedFd) -> rustix::io::Result<()> {
+        epoll::add(&self.epoll, process, EventData::new_u64(id | ENDED), EventFlags::IN)
+    }
+
+    /// Says why before the connection ends.
+    fn refuse(&self, wire: &Wire, why: String) {
+        self.desk.counts.note_refused();
+        let _ = wire.send(&Answer::Refused { why }, None);
+    }
+}

@@ -1,0 +1,173 @@
+//! The scheduler without its thread and its clock, for tests.
+
+use xsched_core::time::{Duration, Instant};
+use xsched_policies::Any;
+
+use super::{Driver, Op, Unit};
+
+/// A scheduler to which time passes when it is told so.
+#[derive(Debug)]
+pub(crate) struct Here {
+    driver: Driver,
+    now: Instant,
+}
+
+impl Here {
+    pub(crate) fn new(policy: Any) -> rustix::io::Result<Self> {
+        let (_, none) = std::sync::mpsc::channel();
+        Ok(Self { driver: Driver::new(policy, none)?, now: Instant::ZERO })
+    }
+
+    pub(crate) fn take(&mut self, op: Op) {
+        self.driver.take(op, self.now);
+    }
+
+    /// Some time passes, and these processes have rung.
+    pub(crate) fn turn(&mut self, passed_ns: u64, rung: &[u64]) {
+        self.now += Duration::from_ns(passed_ns);
+        self.driver.count(self.now, &mut Vec::new());
+        self.driver.look(rung, self.now);
+        self.driver.decide(self.now);
+        self.driver.renew(self.now);
+        self.driver.sample(self.now);
+    }
+
+    /// Whether the gates of a process are to be closed, and the device time that it has used, for
+    /// each of its GPUs.
+    pub(crate) fn units_of(&self, client: u64) -> Vec<(bool, u64)> {
+        let client = self.driver.clients.get(&client);
+        let keys = client.into_iter().flat_map(|client| &client.units);
+        let units = keys.filter_map(|key| self.driver.units.get(*key));
+        units.map(|unit| (unit.is_closed(), unit.used().as_ns())).collect()
+    }
+
+    /// Whether a process is known to have work.
+    pub(crate) fn has_looked(&self, client: u64) -> bool {
+        let client = self.driver.clients.get(&client);
+        let mut keys = client.into_iter().flat_map(|client| &client.units);
+        keys.any(|key| self.driver.units.get(*key).is_some_and(Unit::is_loaded))
+    }
+
+    /// What does not fit together, if anything does not.
+    pub(crate) fn defect(&self) -> Option<String> {
+        let units = &self.driver.units;
+        let of_clients: usize = self.driver.clients.values().map(|client| client.units.len()).sum();
+        if units.all().count() != of_clients {
+            return Some("a process on a GPU belongs to no connection".to_owned());
+        }
+        if units.all().any(|unit| unit.used().as_ns() > self.now.as_ns()) {
+            return Some("a process has used more time than there was".to_owned());
+        }
+        let closed = units.all().any(Unit::is_closed);
+        if units.is_any_closed() != closed {
+            return Some("closed gates are miscounted".to_owned());
+        }
+        let loaded = units.all().filter(|unit| unit.is_loaded()).count();
+        (units.loaded().count() != loaded).then(|| "processes with work are miscounted".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc::channel;
+
+    use xsched_core::hint::Priority;
+    use xsched_hal_stream::SharedPage;
+
+    use super::*;
+    use crate::scheduler::{Client, hints, new_eventfd};
+    use crate::tenant::{Party, Tenant, Who};
+
+    fn here(policy: &str) -> Here {
+        Here::new(policy.parse::<Any>().expect("a policy")).expect("a scheduler")
+    }
+
+    /// A process with work on the GPU, of a user with the half of it.
+    fn join(
+        here: &mut Here,
+        id: u64,
+        uid: u32,
+        (priority, share): (i32, Option<u8>),
+    ) -> SharedPage {
+        let who = Arc::new(Who { uid, ..Who::default() });
+        let (name, share_max) = (format!("user {uid}"), Some(50));
+        let tenant = Arc::new(Tenant { name, uid: Some(uid), share_max, ..Tenant::default() });
+        let asked = hints(Priority::new(priority).expect("a priority"), share);
+        let doorbell = new_eventfd().expect("an eventfd");
+        let party = Party { who, tenant };
+        here.take(Op::Join(id, Client::new(id as i32, party, "x".to_owned(), asked, doorbell)));
+        let ours = SharedPage::create().expect("a page");
+        ours.header(2).store(1, Ordering::SeqCst);
+        let file = ours.as_fd().try_clone_to_owned().expect("a descriptor");
+        let page = SharedPage::from_file(File::from(file)).expect("a page");
+        let (answer, answered) = channel();
+        here.take(Op::Page { client: id, device: "gpu".to_owned(), page, answer });
+        assert_eq!(answered.recv().expect("an answer"), Ok(()));
+        here.turn(0, &[id]);
+        ours
+    }
+
+    fn gates_of(one: &SharedPage, two: &SharedPage) -> (bool, bool) {
+        let is_closed = |page: &SharedPage| page.word(1).load(Ordering::SeqCst) != 0;
+        (is_closed(one), is_closed(two))
+    }
+
+    fn used_ms(here: &Here, id: u64) -> u64 {
+        here.units_of(id)[0].1 / 1_000_000
+    }
+
+    #[test]
+    fn a_user_with_many_processes_gets_no_more_than_its_share() {
+        // What the processes of the other user ask for, and how many there are.
+        for (share, count) in [(Some(100), 16), (None, 200), (Some(50), 1)] {
+            let mut here = here("up");
+            let all = 1..=count;
+            let asked = (255, share);
+            let _greedy: Vec<_> = all.clone().map(|id| join(&mut here, id, 1, asked)).collect();
+            let _modest = join(&mut here, 1_000, 2, (0, Some(50)));
+            (0..10_000).for_each(|_| here.turn(1_000_000, &[]));
+            let greedy: u64 = all.map(|id| used_ms(&here, id)).sum();
+            let modest = used_ms(&here, 1_000);
+            assert!(modest >= 4_750, "{modest} ms of 10,000, {count} others {greedy}");
+            assert!(greedy >= 1_500, "{modest} ms of 10,000, {count} others {greedy}");
+            assert_eq!(here.defect(), None);
+        }
+    }
+
+    #[test]
+    fn time_that_goes_backwards_neither_counts_nor_ends_a_hold_nor_lasts() {
+        let mut here = here("hpf");
+        let low = join(&mut here, 1, 1, (-5, None));
+        let high = join(&mut here, 2, 2, (5, None));
+        (0..1_000).for_each(|_| here.turn(1_000_000, &[]));
+        assert_eq!(gates_of(&low, &high), (true, false));
+        let before = used_ms(&here, 2);
+        assert!(before >= 900, "{before} ms of 1,000");
+        // By half a second, and then to the begin.
+        for back_to_ms in [500, 0] {
+            here.now = Instant::from_ns(back_to_ms * 1_000_000);
+            here.driver.count(here.now, &mut Vec::new());
+            here.driver.notice_a_gap(here.now);
+            here.driver.look(&[1, 2], here.now);
+            here.driver.decide(here.now);
+            here.driver.renew(here.now);
+            assert!(here.driver.left(here.now) <= crate::scheduler::IDLE);
+            assert_eq!(gates_of(&low, &high), (true, false));
+            assert_eq!(used_ms(&here, 2), before);
+        }
+        // What counts is the time that passes from there on.
+        high.header(2).store(0, Ordering::SeqCst);
+        here.turn(1_000_000, &[2]);
+        assert_eq!(gates_of(&low, &high), (false, false));
+        high.header(2).store(1, Ordering::SeqCst);
+        here.turn(1_000_000, &[2]);
+        assert_eq!(gates_of(&low, &high), (true, false));
+        (0..2_000).for_each(|_| here.turn(1_000_000, &[]));
+        let used = used_ms(&here, 2) - before;
+        assert!((1_900..=2_100).contains(&used), "{used} ms of 2,000");
+    }
+}
