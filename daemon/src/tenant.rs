@@ -176,15 +176,19 @@ pub fn tenant_of(tenants: &[Arc<Tenant>], who: &Who) -> Arc<Tenant> {
     tenants.iter().find(|tenant| tenant.fits(who)).cloned().unwrap_or_default()
 }
 
-/// The shares that processes of a tenant have on a GPU, of those that they ask for. If they come to
-/// more than `max` together, each has its part of that, and at least 1 %.
-pub(crate) fn scaled(share: u8, sum: u32, max: Option<u8>) -> u8 {
-    let max = u32::from(max.unwrap_or(u8::MAX));
-    if share == 0 || max == u32::from(u8::MAX) || sum <= max {
-        return share;
+/// What a process counts that asks for this share, in percent: one that asks for none has 1 %.
+pub(crate) fn counted(share: Option<u8>) -> u32 {
+    share.unwrap_or(1).into()
+}
+
+/// The share that a process of a tenant has on a GPU, of that which it asks for. If all of them
+/// count more than `max` together, each has its part of that; below 1 % that is 0, which counts as
+/// 0.1 %.
+pub(crate) fn scaled(share: Option<u8>, sum: u32, max: Option<u8>) -> Option<u8> {
+    match max.map(u32::from) {
+        Some(max) if sum > max => u8::try_from(counted(share) * max / sum).ok(),
+        _ => share,
     }
-    let part = u32::from(share) * max / sum.max(1);
-    u8::try_from(part.max(1)).unwrap_or(share)
 }
 
 /// A process, as far as rights go by it.

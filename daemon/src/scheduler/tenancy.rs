@@ -12,7 +12,7 @@ use xsched_node::Changed;
 use super::op::{Change, Known};
 use super::unit::Client;
 use super::{Driver, PAGES_MAX};
-use crate::tenant::{Asker, Party, Tenant, Unreported, scaled};
+use crate::tenant::{Asker, Party, Tenant, Unreported, counted, scaled};
 
 /// The highest priority in the lower class: that of `--class batch`.
 const LOWERED: Priority = match Priority::new(-100) {
@@ -267,12 +267,11 @@ impl Driver {
         let wanted: Vec<_> = with_units.collect();
         let mut sums = HashMap::<DeviceId, u32>::new();
         for (device, _, hints) in &wanted {
-            *sums.entry(*device).or_default() += u32::from(hints.utilization.unwrap_or(0));
+            *sums.entry(*device).or_default() += counted(hints.utilization);
         }
         for (device, queue, mut hints) in wanted {
             let sum = sums.get(&device).copied().unwrap_or(0);
-            let part = |share| scaled(share, sum, tenant.share_max);
-            hints.utilization = hints.utilization.map(part);
+            hints.utilization = scaled(hints.utilization, sum, tenant.share_max);
             if self.machine.table().get(queue).is_some_and(|info| info.hints != hints) {
                 // It is known.
                 let _ = self.machine.set_hints(now, queue, hints);
