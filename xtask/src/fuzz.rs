@@ -17,8 +17,16 @@ use crate::command::{cargo, run as run_command, succeeds};
 use crate::{root, target_dir};
 
 /// The targets, each with a file in `fuzz/targets` and a folder in `fuzz/corpus`.
-pub const TARGETS: [&str; 6] =
-    ["scenario", "queue_machine", "scheduler_machine", "record", "kfd", "capi"];
+pub const TARGETS: [&str; 8] = [
+    "scenario",
+    "queue_machine",
+    "scheduler_machine",
+    "record",
+    "kfd",
+    "capi",
+    "daemon_socket",
+    "daemon_pages",
+];
 
 /// The version that is installed if the machine has none.
 const CARGO_FUZZ_VERSION: &str = "0.13.2";

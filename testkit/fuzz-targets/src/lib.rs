@@ -10,6 +10,8 @@
 //! | [`machines::scheduler_machine`] | events for a scheduler and its queues |
 //! | [`kfd::arbitrary_answers`] | answers of AMD's kernel driver |
 //! | [`capi::sequence`] | calls of the C API |
+//! | [`daemon::socket`] | messages of processes to the daemon, with files |
+//! | [`daemon::pages`] | what processes write into the pages that the daemon reads |
 #![expect(unsafe_code, reason = "calls the C API, and stands in for a driver")]
 
 pub mod capi;
@@ -22,3 +24,5 @@ mod scenario;
 pub use corpus::corpus;
 pub use record::fuzz_record;
 pub use scenario::fuzz_scenario;
+/// The daemon, on one thread.
+pub use xsched_daemon::fuzzing as daemon;

@@ -51,7 +51,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "daemon",
         ],
     ),
-    ("testkit/", &["core", "policies", "runtime", "sim", "capi", "hal-*", "testkit/*"]),
+    ("testkit/", &["core", "policies", "runtime", "sim", "capi", "daemon", "hal-*", "testkit/*"]),
     ("benches", &["core", "policies", "runtime", "sim", "hal-*", "node", "daemon"]),
     ("fuzz", &["capi", "sim", "testkit/*"]),
     ("proof", &["core", "policies"]),

@@ -1,0 +1,204 @@
+//! What processes write into their pages.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+
+use xsched_core::hint::Priority;
+use xsched_hal_stream::{SHARED_WORDS, SharedPage};
+use xsched_policies::Any;
+
+use super::bytes::Bytes;
+use crate::scheduler::{By, Change, Client, Here, Op, hints, new_eventfd};
+use crate::tenant::{Asker, Party, Who};
+
+const POLICIES: [&str; 4] = ["hpf", "up", "wfq", "awf"];
+const GPUS: [&str; 2] = ["one", "two"];
+/// The honest process: always with work, before all others for `hpf`.
+const HONEST: u64 = 0;
+const OTHERS: u64 = 3;
+const STEPS_MAX: usize = 200;
+
+struct Rig {
+    here: Here,
+    honest: Vec<SharedPage>,
+    /// What the honest process wrote.
+    wrote: [u64; 3],
+    other: Vec<(u64, SharedPage)>,
+    used_ns: Vec<u64>,
+    is_hpf: bool,
+    held_by_hand: bool,
+}
+
+/// Bytes as what processes write into their pages, and when.
+///
+/// What the daemon counts fits together, the gates of an honest process are what the daemon
+/// decides, and `hpf` never holds it.
+pub fn pages(data: &[u8]) {
+    let mut bytes = Bytes(data);
+    let mut rig = Rig::new();
+    for _ in 0..STEPS_MAX {
+        let Some(choice) = bytes.next() else { break };
+        rig.step(choice, &mut bytes);
+    }
+    rig.turn(1, &[HONEST]);
+}
+
+/// A process of a user without limits.
+fn party(uid: u32) -> Party {
+    let who = Arc::new(Who { uid, ..Who::default() });
+    Party { who, tenant: Arc::default() }
+}
+
+impl Rig {
+    fn new() -> Self {
+        let policy = POLICIES[0].parse::<Any>().expect("a policy");
+        let mut rig = Self {
+            here: Here::new(policy).expect("a scheduler"),
+            honest: Vec::new(),
+            wrote: [1, 0, 0],
+            other: Vec::new(),
+            used_ns: Vec::new(),
+            is_hpf: true,
+            held_by_hand: false,
+        };
+        rig.join(HONEST, 255);
+        let page = rig.attach(HONEST, GPUS[0]);
+        page.header(2).store(1, Ordering::SeqCst);
+        rig.honest.push(page);
+        for id in 1..=OTHERS {
+            rig.join(id, id as i32);
+            for name in GPUS {
+                let page = rig.attach(id, name);
+                rig.other.push((id, page));
+            }
+        }
+        rig
+    }
+
+    fn join(&mut self, id: u64, priority: i32) {
+        let hints = hints(Priority::new(priority).expect("a priority"), None);
+        let doorbell = new_eventfd().expect("an eventfd");
+        let party = party(1_000 + id as u32);
+        let client = Client::new(1 + id as i32, party, "x".to_owned(), hints, doorbell);
+        self.here.take(Op::Join(id, client));
+    }
+
+    /// Hands a page over, and answers the process's own mapping of it.
+    fn attach(&mut self, client: u64, device: &str) -> SharedPage {
+        let ours = SharedPage::create().expect("a page");
+        let file = ours.as_fd().try_clone_to_owned().expect("a descriptor");
+        let page = SharedPage::from_file(File::from(file)).expect("a page");
+        let (answer, _) = channel();
+        self.here.take(Op::Page { client, device: device.to_owned(), page, answer });
+        ours
+    }
+
+    fn step(&mut self, choice: u8, bytes: &mut Bytes<'_>) {
+        match choice % 16 {
+            0..=3 => self.scribble(bytes),
+            4..=7 => self.pass(bytes),
+            8 => self.hold_honest(bytes.byte().is_multiple_of(2)),
+            9 => {
+                let pid = 2 + bytes.below(OTHERS as usize) as i32;
+                let hold = bytes.byte().is_multiple_of(2);
+                self.change(pid, Change::of_hold(hold, By::default()));
+            }
+            10 => {
+                let name = POLICIES[bytes.below(POLICIES.len())];
+                self.is_hpf = name == "hpf";
+                let policy = name.parse::<Any>().expect("a policy");
+                self.here.take(Op::Policy(Box::new(policy)));
+            }
+            11 => {
+                let id = 1 + bytes.below(OTHERS as usize) as u64;
+                self.here.take(Op::Leave(id));
+                self.other.retain(|(other, _)| *other != id);
+                self.join(id, i32::from(bytes.byte()));
+            }
+            12 if self.other.len() < 16 => {
+                let id = 1 + bytes.below(OTHERS as usize) as u64;
+                let page = self.attach(id, GPUS[bytes.below(GPUS.len())]);
+                self.other.push((id, page));
+            }
+            13 if self.honest.len() < 4 => {
+                let page = self.attach(HONEST, GPUS[0]);
+                self.honest.push(page);
+            }
+            14 => self.count_honest(bytes),
+            _ => {
+                let share = Some(bytes.byte() % 101);
+                let pid = 2 + bytes.below(OTHERS as usize) as i32;
+                self.change(pid, Change { share, ..Change::default() });
+            }
+        }
+    }
+
+    /// Anything, anywhere in a page that is not the honest process's.
+    fn scribble(&mut self, bytes: &mut Bytes<'_>) {
+        let at = bytes.below(self.other.len());
+        let Some((_, page)) = self.other.get(at) else { return };
+        match bytes.byte() {
+            at @ 0..=127 => page.header(at.into()).store(bytes.wide() as u32, Ordering::SeqCst),
+            at @ 128..=191 => {
+                page.wide_header(at.into()).store(bytes.wide(), Ordering::SeqCst);
+            }
+            at => page.word(at.into()).store(bytes.wide() as u32, Ordering::SeqCst),
+        }
+    }
+
+    /// The honest process's commands retire.
+    fn count_honest(&mut self, bytes: &mut Bytes<'_>) {
+        let Some(page) = self.honest.first() else { return };
+        self.wrote[1] = self.wrote[1].wrapping_add(u64::from(bytes.byte()) << 12);
+        self.wrote[2] += 1;
+        page.wide_header(2).store(self.wrote[1], Ordering::SeqCst);
+        page.wide_header(3).store(self.wrote[2], Ordering::SeqCst);
+    }
+
+    fn pass(&mut self, bytes: &mut Bytes<'_>) {
+        let passed_ns = bytes.wide() >> (24 + bytes.byte() % 40);
+        let rung: Vec<u64> = bytes.some(4).iter().map(|id| u64::from(*id) % 8).collect();
+        self.turn(passed_ns, &rung);
+    }
+
+    fn hold_honest(&mut self, hold: bool) {
+        self.held_by_hand = hold;
+        self.change(1, Change::of_hold(hold, By::default()));
+    }
+
+    fn change(&mut self, pid: i32, change: Change) {
+        let (answer, _) = channel();
+        let asker = Asker { party: party(0), is_admin: true };
+        self.here.take(Op::Set { pid, asker, change, answer });
+        self.turn(0, &[]);
+    }
+
+    fn turn(&mut self, passed_ns: u64, rung: &[u64]) {
+        self.here.turn(passed_ns, rung);
+        assert_eq!(self.here.defect(), None);
+        let units = self.here.units_of(HONEST);
+        assert_eq!(units.len(), 1, "the honest process is on another number of GPUs");
+        let (is_closed, used_ns) = units[0];
+        let before = self.used_ns.last().copied().unwrap_or(0);
+        assert!(used_ns >= before, "device time goes backwards");
+        self.used_ns = vec![used_ns];
+        if self.is_hpf && self.here.has_looked(HONEST) {
+            assert_eq!(is_closed, self.held_by_hand, "the most urgent process is held");
+        }
+        let expected = if is_closed { 2 } else { 0 };
+        for page in &self.honest {
+            let is_right = |word| page.word(word).load(Ordering::SeqCst) == expected;
+            assert!((1..SHARED_WORDS).all(is_right), "a gate is not what the daemon decides");
+        }
+        let page = &self.honest[0];
+        let said = [
+            u64::from(page.header(2).load(Ordering::SeqCst)),
+            page.wide_header(2).load(Ordering::SeqCst),
+            page.wide_header(3).load(Ordering::SeqCst),
+        ];
+        assert_eq!(said, self.wrote, "the daemon wrote where it only reads");
+    }
+}

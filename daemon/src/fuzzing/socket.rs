@@ -1,0 +1,270 @@
+//! What processes send.
+
+use std::fs::File;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair,
+};
+use xsched_hal_stream::{SHARED_WORDS, SharedPage};
+use xsched_node::{Answer, ClientStatus, NodeError, Place, Request, VERSION, Wire};
+use xsched_policies::Any;
+
+use super::bytes::Bytes;
+use crate::control::Control;
+use crate::scheduler::Here;
+use crate::tenant::Who;
+
+const GPUS: [&str; 3] = ["gpu", "other", "a gpu"];
+/// The honest process and its user. Others are never administrators.
+const HONEST: (i32, u32) = (i32::MAX, 4_000_000);
+const OTHERS: [(i32, u32); 3] = [(i32::MAX - 1, 4_000_001), (i32::MAX, 4_000_001), (0, 4_000_002)];
+const STEPS_MAX: usize = 100;
+const CONNECTIONS_MAX: usize = 6;
+
+/// A connection: the daemon's number of it, the other end, and the user.
+struct Peer {
+    id: u64,
+    end: OwnedFd,
+    uid: u32,
+}
+
+struct Rig {
+    control: Control,
+    here: Arc<Mutex<Here>>,
+    honest: (u64, Wire),
+    page: SharedPage,
+    peers: Vec<Peer>,
+    files: Vec<OwnedFd>,
+}
+
+/// Bytes as what processes send, with file descriptors of all kinds.
+///
+/// Each message is answered or ends its connection, an honest process of another user stays what it
+/// is, and no process is told of another user.
+pub fn socket(data: &[u8]) {
+    let mut bytes = Bytes(data);
+    let mut rig = Rig::new();
+    for _ in 0..STEPS_MAX {
+        let Some(choice) = bytes.next() else { break };
+        rig.step(choice, &mut bytes);
+        rig.check();
+    }
+    while let Some(peer) = rig.peers.pop() {
+        rig.control.end(peer.id);
+    }
+    rig.check();
+}
+
+fn pair() -> (OwnedFd, OwnedFd) {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("two sockets")
+}
+
+/// Connects a process of a user.
+fn admit(control: &mut Control, socket: OwnedFd, (pid, uid): (i32, u32)) -> Option<u64> {
+    let who = Who { uid, gids: vec![uid], cgroups: Vec::new() };
+    control.admit(Wire::new(socket), pid, who, None)
+}
+
+/// Files of which some can be pages.
+fn files() -> Vec<OwnedFd> {
+    let page = SharedPage::create().expect("a page");
+    let page = page.as_fd().try_clone_to_owned().expect("a descriptor");
+    let (pipe, _) = std::io::pipe().expect("a pipe");
+    let folder: OwnedFd = File::open("/").expect("a folder").into();
+    let (socket, _) = pair();
+    vec![page, pipe.into(), folder, socket]
+}
+
+impl Rig {
+    fn new() -> Self {
+        let policy = "hpf".parse::<Any>().expect("a policy");
+        let here = Arc::new(Mutex::new(Here::new(policy).expect("a scheduler")));
+        let mut control = Control::here(Arc::clone(&here)).expect("a daemon");
+        let (end, socket) = pair();
+        let id = admit(&mut control, socket, HONEST).expect("a connection");
+        let honest = (id, Wire::new(end));
+        let page = SharedPage::create().expect("a page");
+        page.header(2).store(1, Ordering::SeqCst);
+        let mut rig = Self { control, here, honest, page, peers: Vec::new(), files: files() };
+        let hello = Request::Hello {
+            version: VERSION,
+            name: "honest".to_owned(),
+            priority: 255,
+            share: Some(50),
+        };
+        assert!(matches!(rig.ask(&hello, false), Answer::Welcome { .. }));
+        assert_eq!(rig.ask(&Request::Attach { device: "gpu".to_owned() }, true), Answer::Done);
+        rig.turn(0, &[id]);
+        rig
+    }
+
+    /// Has the honest process ask.
+    fn ask(&mut self, request: &Request, with_page: bool) -> Answer {
+        let fd = with_page.then(|| self.page.as_fd());
+        self.honest.1.send(request, fd).expect("it is sent");
+        self.control.serve(self.honest.0);
+        self.honest.1.receive::<Answer>().expect("an answer").0
+    }
+
+    fn here(&self) -> MutexGuard<'_, Here> {
+        self.here.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(&self, passed_ns: u64, rung: &[u64]) {
+        self.here().turn(passed_ns, rung);
+    }
+
+    fn step(&mut self, choice: u8, bytes: &mut Bytes<'_>) {
+        let at = bytes.below(self.peers.len());
+        match choice % 16 {
+            0..=1 if self.peers.len() < CONNECTIONS_MAX => {
+                let other = OTHERS[bytes.below(OTHERS.len())];
+                let (end, socket) = pair();
+                if let Some(id) = admit(&mut self.control, socket, other) {
+                    self.peers.push(Peer { id, end, uid: other.1 });
+                }
+            }
+            2..=9 => {
+                let text = serde_json::to_vec(&request(choice, bytes)).expect("JSON");
+                self.send(at, &text, bytes);
+            }
+            10 => {
+                let text = bytes.some(64);
+                self.send(at, text, bytes);
+            }
+            11 => {
+                // Almost a request.
+                let request = request(bytes.byte(), bytes);
+                let mut text = serde_json::to_vec(&request).expect("JSON");
+                let place = bytes.below(text.len());
+                text[place] = bytes.byte();
+                self.send(at, &text, bytes);
+            }
+            12 if !self.peers.is_empty() => {
+                let peer = self.peers.remove(at);
+                // Its end is seen as an event of its socket, or of its process first.
+                drop(peer.end);
+                if bytes.byte().is_multiple_of(2) {
+                    self.control.serve(peer.id);
+                }
+                self.control.end(peer.id);
+            }
+            13 => {
+                let ids: Vec<u64> = self.peers.iter().map(|peer| peer.id).collect();
+                self.turn(bytes.wide() >> (24 + bytes.byte() % 40), &ids);
+            }
+            14 => {
+                // Does not read its answers for a while.
+                if let Some(peer) = self.peers.get(at) {
+                    for _ in 0..bytes.byte() {
+                        let _ = rustix::io::write(&peer.end, b"{\"request\":\"status\"}");
+                        self.control.serve(peer.id);
+                    }
+                }
+                self.drain(at);
+            }
+            _ => self.control.serve(u64::from(bytes.byte())),
+        }
+    }
+
+    /// Sends bytes with some file descriptors, and sees what comes back.
+    fn send(&mut self, at: usize, text: &[u8], bytes: &mut Bytes<'_>) {
+        let Some(peer) = self.peers.get(at) else { return };
+        let with = bytes.byte();
+        let fds: Vec<BorrowedFd<'_>> = (0..with % 4)
+            .map(|n| self.files[usize::from(with / 4 + n) % self.files.len()].as_fd())
+            .collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(&fds));
+        }
+        if sendmsg(&peer.end, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL).is_ok() {
+            self.control.serve(peer.id);
+        }
+        self.drain(at);
+    }
+
+    /// Reads what a process was answered. One whose connection has ended is forgotten.
+    fn drain(&mut self, at: usize) {
+        let Some(peer) = self.peers.get(at) else { return };
+        let wire = Wire::new(peer.end.try_clone().expect("a descriptor"));
+        let is_of_user = |client: &ClientStatus| client.uid == peer.uid;
+        loop {
+            match wire.receive::<Answer>() {
+                Ok((Answer::Status(status), _)) => {
+                    assert!(
+                        status.clients.iter().all(is_of_user),
+                        "a user sees another: {status:?}"
+                    );
+                }
+                Ok((Answer::Refused { why }, _)) => assert!(!why.is_empty(), "no reason"),
+                Ok(_) => {}
+                Err(NodeError::Socket(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    return;
+                }
+                Err(NodeError::Closed) => break,
+                Err(NodeError::Socket(_)) => break,
+                Err(error) => panic!("an answer that makes no sense: {error}"),
+            }
+        }
+        self.peers.remove(at);
+    }
+
+    fn check(&mut self) {
+        self.turn(1_000, &[]);
+        assert_eq!(self.control.defect().or_else(|| self.here().defect()), None);
+        let is_open = |word| self.page.word(word).load(Ordering::SeqCst) == 0;
+        assert!((1..SHARED_WORDS).all(is_open), "the honest process is held");
+        let Answer::Status(status) = self.ask(&Request::Status, false) else {
+            panic!("the honest process has no answer");
+        };
+        let [client] = &status.clients[..] else { panic!("{status:?}") };
+        assert_eq!((client.pid, client.uid), HONEST);
+        assert_eq!((client.priority, client.share), (255, Some(50)), "another changed it");
+        // Alone while no other process is on its GPU.
+        assert!(matches!(client.state.as_str(), "alone" | "running"), "{client:?}");
+        assert!(!client.held_by_hand, "another holds it");
+    }
+}
+
+fn request(choice: u8, bytes: &mut Bytes<'_>) -> Request {
+    let pid = i32::MAX - i32::from(bytes.byte() % 3);
+    let priority = i32::from(bytes.byte()) * 4 - 300;
+    let share = Some(bytes.byte()).filter(|share| share % 3 != 0);
+    match choice % 8 {
+        0 if bytes.byte().is_multiple_of(2) => Request::Status,
+        0 => {
+            let (connection, entry) = (bytes.wide(), bytes.byte().into());
+            Request::StatusFrom(Place { connection, entry })
+        }
+        1 => Request::Hold { pid },
+        2 => Request::Release { pid },
+        3 => Request::Hints { priority, share },
+        4 => {
+            let active = Some(bytes.byte().is_multiple_of(2));
+            Request::Set { pid, priority: Some(priority), share, active }
+        }
+        5 => Request::Attach { device: GPUS[bytes.below(GPUS.len())].to_owned() },
+        6 if bytes.byte().is_multiple_of(4) => match bytes.byte() % 6 {
+            0 => Request::Policy { name: "up".to_owned() },
+            1 => Request::Drain { undo: false },
+            2 => Request::Reload,
+            3 => Request::Record { bytes_max: bytes.wide() },
+            4 => Request::EndRecord,
+            _ => Request::Reset { pid },
+        },
+        _ => {
+            let name = String::from_utf8_lossy(bytes.some(70)).into_owned();
+            let version = if bytes.byte() % 16 == 15 { 9 } else { VERSION };
+            Request::Hello { version, name, priority: priority.clamp(-255, 255), share }
+        }
+    }
+}
