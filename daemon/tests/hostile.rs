@@ -1,92 +1,19 @@
 //! Clients that do what no client should: each harms itself alone.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use xsched_daemon::{Daemon, DaemonError, Settings};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred, sendmsg};
+use rustix::process::{Gid, Pid, Uid};
+use xsched_daemon::{Daemon, DaemonError};
 use xsched_hal_stream::SharedPage;
-use xsched_node::{Answer, Link, NodeError, Request, Status, VERSION, Wire};
-use xsched_policies::Any;
+use xsched_node::{Answer, Link, Request, VERSION, Wire};
 
-const PATIENCE: Duration = Duration::from_secs(5);
-
-struct Node {
-    daemon: Option<Daemon>,
-    socket: PathBuf,
-    _folder: tempfile::TempDir,
-}
-
-impl Node {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("below/socket");
-        let daemon = Some(Daemon::start(&settings(&socket)).expect("a daemon"));
-        Self { daemon, socket, _folder: folder }
-    }
-
-    fn connect(&self) -> Wire {
-        Wire::connect(&self.socket, PATIENCE).expect("a connection")
-    }
-
-    /// A connection that has said what it is.
-    fn greeted(&self) -> Wire {
-        let wire = self.connect();
-        let (answer, doorbell) = wire.ask(&hello(VERSION), None).expect("a welcome");
-        assert_eq!(answer, Answer::Welcome { version: VERSION });
-        assert!(doorbell.is_some());
-        wire
-    }
-
-    /// The daemon still works, and what it says.
-    fn status(&self) -> Status {
-        match self.connect().ask(&Request::Status, None).expect("an answer").0 {
-            Answer::Status(status) => status,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn until(&self, what: &str, done: impl Fn(&Status) -> bool) {
-        let start = Instant::now();
-        while !done(&self.status()) {
-            assert!(start.elapsed() < PATIENCE, "{what}: {:?}", self.status());
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-fn settings(socket: &Path) -> Settings {
-    let policy = "hpf".parse::<Any>().expect("a policy");
-    Settings { socket: socket.to_owned(), policy, is_open: false }
-}
-
-fn hello(version: u32) -> Request {
-    Request::Hello { version, name: "hostile\u{1b}[2J".to_owned(), priority: 0, share: None }
-}
-
-fn attach(device: &str) -> Request {
-    Request::Attach { device: device.to_owned() }
-}
-
-fn refusal(answer: Result<(Answer, Option<OwnedFd>), NodeError>) -> String {
-    match answer {
-        Err(NodeError::Refused(why)) => why,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// A socket that sends bytes as they are.
-fn raw(path: &Path) -> OwnedFd {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-    let socket = socket.expect("a socket");
-    let to = SocketAddrUnix::new(path).expect("a path");
-    rustix::net::connect(&socket, &to).expect("a connection");
-    socket
-}
+mod node;
+use node::{Node, attach, hello, raw, refusal, settings};
 
 #[test]
 fn bytes_that_are_no_message_end_the_connection_alone() {
@@ -231,4 +158,42 @@ fn a_daemon_that_ends_opens_all_gates_and_a_second_one_is_refused() {
     drop(node.daemon.take());
     assert_eq!(page.word(1).load(Ordering::SeqCst), 0);
     assert!(!node.socket.exists());
+}
+
+/// What a process says of who it is counts for nothing.
+#[test]
+fn ids_that_a_process_makes_up_do_not_count() {
+    let node = Node::new();
+    let text = serde_json::to_string(&hello(VERSION)).expect("JSON");
+    for made_up in [r#""pid":1"#, r#""uid":0"#, r#""client":0"#, r#""tenant":"a""#] {
+        let socket = raw(&node.socket);
+        let text = text.replace("\"version\"", &format!("{made_up},\"version\""));
+        rustix::net::send(&socket, text.as_bytes(), SendFlags::empty()).expect("sent");
+        match Wire::new(socket).receive::<Answer>().expect("an answer").0 {
+            Answer::Refused { why } => assert!(why.contains("unknown field"), "{why}"),
+            other => panic!("{made_up}: {other:?}"),
+        }
+    }
+    let socket = raw(&node.socket);
+    // The kernel takes another's ids from root alone.
+    let (uid, pid) = (rustix::process::geteuid(), rustix::process::getpid());
+    let other = UCred { pid: Pid::INIT, uid: Uid::from_raw(60_001), gid: Gid::from_raw(60_001) };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmCredentials(other)));
+    let sent = sendmsg(&socket, &[IoSlice::new(text.as_bytes())], &mut control, SendFlags::empty());
+    assert_eq!(sent.is_ok(), uid.is_root(), "{sent:?}");
+    if sent.is_err() {
+        rustix::net::send(&socket, text.as_bytes(), SendFlags::empty()).expect("sent");
+    }
+    let wire = Wire::new(socket);
+    let welcome = wire.receive::<Answer>().expect("a welcome").0;
+    assert_eq!(welcome, Answer::Welcome { version: VERSION });
+    let status = node.status();
+    let [client] = &status.clients[..] else { panic!("{status:?}") };
+    assert_eq!((client.pid, client.uid), (pid.as_raw_nonzero().get(), uid.as_raw()));
+    assert_eq!(client.tenant, "default");
+    for pid in [0, -1, 1, i32::MIN, i32::MAX] {
+        assert!(refusal(wire.ask(&Request::Hold { pid }, None)).contains("no process"));
+    }
 }
