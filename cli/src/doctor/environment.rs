@@ -122,7 +122,7 @@ fn batch(variables: &BTreeMap<String, String>) -> Option<Problem> {
     let number =
         |name, default| variables.get(name).map_or(Some(default), |text| text.parse().ok());
     let batch: u64 = number("XSCHED_AUTO_XQUEUE_BATCH_SIZE", 0)?;
-    let has_gates = number("XSCHED_AUTO_XQUEUE_LEVEL", 1)? > 1;
+    let has_gates = (2..=3).contains(&number("XSCHED_AUTO_XQUEUE_LEVEL", 1)?);
     let threshold = number("XSCHED_AUTO_XQUEUE_THRESHOLD", if has_gates { 512 } else { 16 })?;
     (batch > threshold).then(|| {
         Problem::new(
