@@ -203,6 +203,7 @@ impl Driver {
         let devices: Vec<_> = self.units.all().map(|unit| unit.device).collect();
         devices.into_iter().for_each(|device| self.note_device(device, now));
         self.units.keys().into_iter().for_each(|key| self.note_work(key, now));
+        self.units.watch_all(true).into_iter().for_each(|key| self.look_at(key, now));
         true
     }
 
@@ -214,6 +215,7 @@ impl Driver {
             }
             self.recording = None;
             drop(self.machine.stop());
+            self.units.watch_all(false).into_iter().for_each(|key| self.look_at(key, now));
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Units {
     closed: usize,
     /// Those on each GPU.
     on: HashMap<DeviceId, On>,
+    /// All are scheduled and wake the daemon, also where there is nothing to decide.
+    watches_all: bool,
 }
 
 /// The processes on a GPU.
@@ -87,7 +89,7 @@ impl Units {
     pub(crate) fn update_shared(&mut self, key: u32) -> Vec<u32> {
         let Some(unit) = self.all.get(&key) else { return Vec::new() };
         let on = self.on.get(&unit.device).map_or(&[][..], |on| &on.keys);
-        let has_others = on.len() > 1;
+        let has_others = on.len() > 1 || self.watches_all;
         let changed = if on.len() == 2 { on } else { &[key] };
         let all = &mut self.all;
         let is_new = |key: &&u32| all.get_mut(key).is_some_and(|u| u.update_shared(has_others));
@@ -104,6 +106,7 @@ impl Units {
         let mut loaded = self.loaded.iter().filter(is_here);
         let (first, second) = (loaded.next().copied(), loaded.next());
         let last = match (first, second) {
+            _ if self.watches_all => None,
             // Who had work last may begin again.
             (None, _) => return None,
             (first, None) => first,
@@ -117,6 +120,24 @@ impl Units {
         self.all.get_mut(&before)?.set_rings(true).then_some(before)
     }
 
+    /// Has all processes be scheduled and wake the daemon, or only those where there is something to
+    /// decide. Answers those that do so from now on, which have to be looked at.
+    pub(crate) fn watch_all(&mut self, watches_all: bool) -> Vec<u32> {
+        self.watches_all = watches_all;
+        let mut begin = Vec::new();
+        for on in self.on.values_mut() {
+            let has_others = on.keys.len() > 1 || watches_all;
+            on.last = None;
+            for key in &on.keys {
+                let Some(unit) = self.all.get_mut(key) else { continue };
+                if unit.update_shared(has_others) || unit.set_rings(true) {
+                    begin.push(*key);
+                }
+            }
+        }
+        begin
+    }
+
     pub(crate) fn remove(&mut self, key: u32) -> Option<Unit> {
         let unit = self.all.remove(&key)?;
         self.closed -= usize::from(unit.is_closed());
@@ -127,7 +148,7 @@ impl Units {
             if let [only] = on.keys[..]
                 && let Some(only) = self.all.get_mut(&only)
             {
-                only.update_shared(false);
+                only.update_shared(self.watches_all);
             }
         }
         Some(unit)
