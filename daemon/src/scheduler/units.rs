@@ -120,8 +120,8 @@ impl Units {
         self.all.get_mut(&before)?.set_rings(true).then_some(before)
     }
 
-    /// Has all processes be scheduled and wake the daemon, or only those where there is something to
-    /// decide. Answers those that do so from now on, which have to be looked at.
+    /// Has all processes be scheduled and wake the daemon, or only those where there is something
+    /// to decide. Answers those that do so from now on, which have to be looked at.
     pub(crate) fn watch_all(&mut self, watches_all: bool) -> Vec<u32> {
         self.watches_all = watches_all;
         let mut begin = Vec::new();
