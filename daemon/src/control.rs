@@ -4,13 +4,13 @@ mod accept;
 #[cfg(any(test, feature = "fuzzing"))]
 mod here;
 mod manage;
+mod socket;
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -19,9 +19,6 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
-};
 use xsched_core::hint::{Hints, Priority};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{Answer, NodeError, Request, Status, VERSION, Wire};
@@ -29,17 +26,15 @@ use xsched_policies::Any;
 
 use crate::config::{Config, Source};
 use crate::desk::Desk;
+use crate::liveness::{Check, Checked, Summary, check};
 use crate::metrics::{Metrics, MetricsError};
 use crate::scheduler::{By, Change, Client, Driver, Op, hints, new_eventfd};
 use crate::tenant::{Asker, Party};
 use crate::text::{cleaned, is_name_of_device};
 use crate::users::{Pages, User};
 use crate::watch::{Drivers, Watch, Watched};
+use socket::{open_socket, warn_of_access};
 
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 128;
-/// For how long another daemon at the socket is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Connections that are accepted, and messages of a user that are answered, before it is another's
 /// turn. The first is no more than the second, since each connection also ends.
 const SERVED_AT_A_TIME: usize = 16;
@@ -48,6 +43,7 @@ const TURN: Duration = Duration::from_micros(200);
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const RELOAD: u64 = 2;
+const CHECK: u64 = 3;
 
 /// How the daemon is set up.
 #[derive(Clone, Debug)]
@@ -94,9 +90,11 @@ impl From<Errno> for DaemonError {
 pub struct Daemon {
     stop: Arc<OwnedFd>,
     threads: Vec<JoinHandle<()>>,
-    path: PathBuf,
+    /// Of the socket that goes with the daemon.
+    path: Option<PathBuf>,
     reload: Arc<OwnedFd>,
     reloads: Sender<Reload>,
+    check: Check,
 }
 
 /// Where to answer that the configuration was read again, or why not.
@@ -135,25 +133,54 @@ impl Daemon {
         source: Source,
         drivers: Option<fn() -> Drivers>,
     ) -> Result<Self, DaemonError> {
-        let path = settings.socket.clone();
-        let listener = open_socket(&path, settings.is_open, &config)?;
+        let listener = open_socket(&settings.socket, settings.is_open, &config)?;
+        Self::start_at(listener, true, settings, config, source, drivers)
+    }
+
+    /// As [`Daemon::start_watching`], with a socket that listens already, does not block, and stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn start_with(
+        listener: OwnedFd,
+        settings: &Settings,
+        config: Config,
+        source: Source,
+        drivers: Option<fn() -> Drivers>,
+    ) -> Result<Self, DaemonError> {
+        warn_of_access(&config);
+        Self::start_at(listener, false, settings, config, source, drivers)
+    }
+
+    /// A socket of the daemon's own goes with it.
+    fn start_at(
+        listener: OwnedFd,
+        is_own: bool,
+        settings: &Settings,
+        config: Config,
+        source: Source,
+        drivers: Option<fn() -> Drivers>,
+    ) -> Result<Self, DaemonError> {
         let (ops, taken) = channel();
         let driver = Driver::new(settings.policy.clone(), taken)?;
         let waker = driver.waker();
         let stop = Arc::new(new_eventfd()?);
+        let (check, checked) = check()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         epoll::add(&epoll, &*stop, EventData::new_u64(STOP), EventFlags::IN)?;
         let reload = Arc::new(new_eventfd()?);
         epoll::add(&epoll, &*reload, EventData::new_u64(RELOAD), EventFlags::IN)?;
         let (reloads, asked) = channel();
+        epoll::add(&epoll, checked.wake(), EventData::new_u64(CHECK), EventFlags::IN)?;
         let mut control = Control {
             listener,
             epoll,
             peers: HashMap::new(),
             users: HashMap::new(),
             pages: 0,
-            next: RELOAD + 1,
+            next: CHECK + 1,
             desk: Desk::new(ops, waker),
             watched: Watched::default(),
             metrics: None,
@@ -164,16 +191,19 @@ impl Daemon {
             is_open: settings.is_open,
             config,
             source,
-            socket: path.clone(),
+            socket: settings.socket.clone(),
+            is_own,
             policy_by: None,
             drained: None,
             reload: Arc::clone(&reload),
             reloads: asked,
+            checked,
         };
         control.begin_to_tell()?;
         let driver = thread::Builder::new().name("scheduler".to_owned()).spawn(|| driver.run())?;
         let control = thread::Builder::new().name("control".to_owned()).spawn(|| control.run())?;
-        Ok(Self { stop, threads: vec![control, driver], path, reload, reloads })
+        let path = is_own.then(|| settings.socket.clone());
+        Ok(Self { stop, threads: vec![control, driver], path, reload, reloads, check })
     }
 
     /// Reads the configuration again, whole or not at all.
@@ -187,12 +217,18 @@ impl Daemon {
         let _ = rustix::io::write(&self.reload, &1_u64.to_ne_bytes());
         answered.recv().map_err(|error| ended(error.to_string()))?
     }
+
+    /// What the daemon says of itself; `None` if one of its threads does not answer in time.
+    #[must_use]
+    pub fn check(&self, patience: Duration) -> Option<Summary> {
+        self.check.ask(patience)
+    }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
         // Now, or it could be that of a daemon which has started meanwhile.
-        let _ = fs::remove_file(&self.path);
+        let _ = self.path.as_ref().map(fs::remove_file);
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -200,41 +236,6 @@ impl Drop for Daemon {
             }
         }
     }
-}
-
-fn open_socket(path: &Path, is_open: bool, config: &Config) -> Result<OwnedFd, DaemonError> {
-    let failed = |source: io::Error| DaemonError::Listen { path: path.to_owned(), source };
-    if let Some(folder) = path.parent() {
-        let mode = if is_open { 0o755 } else { 0o700 };
-        fs::DirBuilder::new().recursive(true).mode(mode).create(folder).map_err(failed)?;
-    }
-    if Wire::connect(path, PATIENCE).is_ok() {
-        return Err(DaemonError::Running(path.to_owned()));
-    }
-    // That of a daemon that was killed. Anything else stays, and then the bind says so.
-    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        let _ = fs::remove_file(path);
-    }
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let made = || -> io::Result<OwnedFd> {
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        bind(&socket, &SocketAddrUnix::new(path)?)?;
-        // Before a process can connect.
-        set_access(path, is_open, config)?;
-        listen(&socket, BACKLOG)?;
-        Ok(socket)
-    };
-    made().map_err(failed)
-}
-
-/// Gives the socket the mode and the group of the configuration, or else a mode that lets all users
-/// connect or one.
-fn set_access(path: &Path, is_open: bool, config: &Config) -> io::Result<()> {
-    if let Some(gid) = config.socket.gid {
-        std::os::unix::fs::chown(path, None, Some(gid))?;
-    }
-    let mode = config.socket.mode.unwrap_or(if is_open { 0o666 } else { 0o600 });
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 /// A connection.
@@ -290,12 +291,15 @@ pub(crate) struct Control {
     source: Source,
     /// Where the socket is.
     socket: PathBuf,
+    /// The socket is the daemon's own, with the mode of the configuration.
+    is_own: bool,
     /// The policy is not the file's, by this user.
     policy_by: Option<By>,
     /// No new processes are taken.
     drained: Option<By>,
     reload: Arc<OwnedFd>,
     reloads: Receiver<Reload>,
+    checked: Checked,
 }
 
 impl Control {
@@ -315,6 +319,7 @@ impl Control {
                         return;
                     }
                     RELOAD => self.take_reloads(),
+                    CHECK => self.checked.answer(|| self.ask(|answer| Op::Check { answer })),
                     id if id & ENDED != 0 => self.end(id & !ENDED),
                     user => self.serve_user((user & !USER) as u32),
                 }

@@ -14,8 +14,10 @@ mod desk;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod liveness;
 pub mod metrics;
 mod scheduler;
+pub mod systemd;
 pub mod tenant;
 mod text;
 mod users;
@@ -23,3 +25,4 @@ pub mod watch;
 mod who;
 
 pub use control::{Daemon, DaemonError, Settings};
+pub use liveness::Summary;

@@ -1,18 +1,26 @@
 //! The daemon as a program.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use xsched_core::policy::Policy as _;
 use xsched_daemon::config::{Config, Source};
 use xsched_daemon::metrics::Place;
+use xsched_daemon::systemd::{self, Service};
 use xsched_daemon::watch::Drivers;
 use xsched_daemon::{Daemon, Settings};
 use xsched_policies::Any;
+
+/// For how long the daemon's threads have time to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Schedule the processes of this node that share GPUs.
 ///
@@ -38,6 +46,9 @@ struct Args {
     /// `unix:PATH`, instead of where the configuration file says.
     #[arg(long, value_name = "PLACE")]
     metrics: Option<Place>,
+    /// Print the manual page.
+    #[arg(long, hide = true)]
+    man: bool,
 }
 
 impl Args {
@@ -80,32 +91,84 @@ fn raise_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
+/// The signals that come, from a thread of their own.
+fn signals() -> io::Result<Receiver<i32>> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let (sender, receiver) = channel();
+    let forward = move || signals.forever().try_for_each(|signal| sender.send(signal));
+    thread::Builder::new().name("signals".to_owned()).spawn(forward)?;
+    Ok(receiver)
+}
+
+/// Has the configuration be read again.
+fn reload(daemon: &Daemon) -> Result<(), String> {
+    let read = daemon.reload();
+    if let Err(error) = &read {
+        tracing::error!("{error}; what counted before counts on");
+    }
+    read
+}
+
+/// Keeps systemd informed until a signal comes that ends the daemon.
+fn serve(daemon: &Daemon, service: &mut Service, signals: &Receiver<i32>) -> Option<i32> {
+    let mut next = Instant::now();
+    loop {
+        let signal = match service.interval() {
+            None => signals.recv().ok()?,
+            Some(interval) => {
+                match signals.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Ok(signal) => signal,
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Timeout) => {
+                        next = Instant::now() + interval;
+                        service.alive(daemon.check(interval.min(PATIENCE)).as_ref());
+                        continue;
+                    }
+                }
+            }
+        };
+        match signal {
+            SIGHUP => service.reload(|| reload(daemon)),
+            signal => return Some(signal),
+        }
+    }
+}
+
 fn run() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
-    let source = args.source();
+    if args.man {
+        let page = clap_mangen::Man::new(Args::command()).section("8");
+        return Ok(page.render(&mut io::stdout())?);
+    }
+    // Before there are threads.
+    let handed_over = systemd::listener()?;
+    let mut source = args.source();
+    if let Some((_, path)) = &handed_over {
+        source.socket = Some(path.clone());
+    }
     let config = source.read()?;
     let socket = args.socket(&config)?;
     let policy = config.policy.policy(&config.policy.name)?;
     raise_limit();
     let settings = Settings { socket, policy, is_open: !args.user };
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let daemon = Daemon::start_watching(&settings, config, source, Some(Drivers::here))?;
-    tracing::info!(socket = %settings.socket.display(), "xschedd listens");
-    let reload = |signal: &i32| {
-        let is_reload = *signal == SIGHUP;
-        if is_reload && let Err(error) = daemon.reload() {
-            tracing::error!("{error}; what counted before counts on");
-        }
-        !is_reload
+    let signals = signals()?;
+    let drivers = Some(Drivers::here as fn() -> Drivers);
+    let daemon = match handed_over {
+        Some((listener, _)) => Daemon::start_with(listener, &settings, config, source, drivers)?,
+        None => Daemon::start_watching(&settings, config, source, drivers)?,
     };
-    let signal = signals.forever().find(reload);
+    tracing::info!(socket = %settings.socket.display(), "xschedd listens");
+    let mut service = Service::from_env();
+    service.ready();
+    let signal = serve(&daemon, &mut service, &signals);
+    service.stopping();
     tracing::info!(?signal, "xschedd ends; all processes run on");
     drop(daemon);
     Ok(())
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().init();
+    tracing_subscriber::fmt().with_writer(io::stderr).without_time().init();
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

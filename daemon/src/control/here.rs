@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::epoll;
 
-use super::{Control, RELOAD};
+use super::{CHECK, Control};
 use crate::config::{Config, Source};
 use crate::desk::Desk;
+use crate::liveness::check;
 use crate::scheduler::{Here, new_eventfd};
 use crate::watch::Watched;
 
@@ -22,7 +23,7 @@ impl Control {
             peers: HashMap::new(),
             users: HashMap::new(),
             pages: 0,
-            next: RELOAD + 1,
+            next: CHECK + 1,
             desk: Desk::here(here),
             watched: Watched::default(),
             metrics: None,
@@ -34,10 +35,12 @@ impl Control {
             config: Config::default(),
             source: Source::default(),
             socket: PathBuf::new(),
+            is_own: false,
             policy_by: None,
             drained: None,
             reload: Arc::new(new_eventfd()?),
             reloads: channel().1,
+            checked: check()?.1,
         })
     }
 

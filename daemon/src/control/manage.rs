@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use xsched_node::{Answer, Changed, Place, Status};
 
-use super::{Control, set_access};
+use super::Control;
+use super::socket::{set_access, warn_of_access};
 use crate::config::{Config, ConfigError};
 use crate::metrics::{Metrics, MetricsError};
 use crate::scheduler::{By, Op, Part, Tape};
@@ -155,7 +156,11 @@ impl Control {
         let failed = |error| wrong(std::io::Error::other(error));
         let metrics = moved.then(|| self.start_metrics(&config)).transpose().map_err(failed)?;
         if config.socket != self.config.socket {
-            set_access(&self.socket, self.is_open, &config).map_err(wrong)?;
+            if self.is_own {
+                set_access(&self.socket, self.is_open, &config).map_err(wrong)?;
+            } else {
+                warn_of_access(&config);
+            }
         }
         if self.policy_by.take().is_some() || config.policy != self.config.policy {
             self.send(Op::Policy(Box::new(policy)));

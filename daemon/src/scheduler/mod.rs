@@ -31,6 +31,7 @@ use xsched_hal_stream::SharedPage;
 use xsched_node::LEASE;
 use xsched_policies::Any;
 
+use crate::liveness::Summary;
 pub(crate) use account::{BOUNDS_NS, Histogram};
 use device::{DEVICES_MAX, Devices};
 use figures::Totals;
@@ -229,6 +230,10 @@ impl Driver {
                 let _ = answer.send(self.record(client, tape, now));
             }
             Op::EndRecord(client) => self.end_record(client, now),
+            Op::Check { answer } => {
+                let processes = self.clients.len();
+                let _ = answer.send(Summary { processes, policy: self.policy });
+            }
             Op::End => {}
         }
     }

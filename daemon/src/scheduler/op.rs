@@ -15,6 +15,7 @@ use super::record::Tape;
 use super::status::Part;
 use super::tenancy::By;
 use super::unit::Client;
+use crate::liveness::Summary;
 use crate::tenant::{Asker, Tenant};
 
 /// What the thread of the connections asks for.
@@ -44,6 +45,8 @@ pub(crate) enum Op {
     Known { answer: Sender<Vec<Known>> },
     /// The processes that use clearly more of a GPU than they report, by their numbers.
     Understated(Vec<i32>),
+    /// What the daemon says of itself in short.
+    Check { answer: Sender<Summary> },
     /// Begins a record for a connection; answers whether there was none.
     Record { client: u64, tape: Tape, answer: Sender<bool> },
     /// Ends the record of a connection, if it has one.
