@@ -128,7 +128,10 @@ fn serve(daemon: &Daemon, service: &mut Service, signals: &Receiver<i32>) -> Opt
             }
         };
         match signal {
-            SIGHUP => service.reload(|| reload(daemon)),
+            SIGHUP => {
+                service.reload(|| reload(daemon));
+                next = Instant::now();
+            }
             signal => return Some(signal),
         }
     }
