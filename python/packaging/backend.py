@@ -147,7 +147,8 @@ def _build_libraries(profile: str) -> None:
 def _name(name: str, *arguments: str) -> None:
     """Links a library without code that has this name, and leads to another. It is what
     xtask/src/capi/install.rs links."""
-    flags = ["-shared", "-nostdlib", f"-Wl,-soname,{name}", "-o", str(LIBRARIES / name)]
+    flags = ["-shared", "-nostdlib", "-Wl,-z,noexecstack", f"-Wl,-soname,{name}"]
+    flags += ["-o", str(LIBRARIES / name)]
     subprocess.run([os.environ.get("CC", "cc"), *flags, *arguments], check=True)
 
 

@@ -68,6 +68,7 @@ pub fn run(options: &Options) -> Result<()> {
     let prefix = target_dir().join("capi");
     install::run(&install::Options { prefix: prefix.clone() })?;
     exports(&prefix)?;
+    install::check_stack(&prefix.join("bin/xsched"))?;
     let made = target_dir().join("capi-programs");
     fs::create_dir_all(&made)?;
     compile::run(&prefix.join("include"), &made)?;

@@ -172,7 +172,9 @@ fn names_of_hip(folder: &Path) -> Result<()> {
     script.push(root().join("shim/hip/versions.map"));
     for name in NAMES_OF_HIP {
         let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-        command.args(["-shared", "-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", "-o"]);
+        command.args(["-shared", "-nostdlib", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]);
+        // There is no object that would say so.
+        command.args(["-Wl,-z,noexecstack", "-o"]);
         command.arg(folder.join(name)).arg(format!("-Wl,-soname,{name}")).arg(&script);
         run_command(command.arg(folder.join("libshimhip.so")))?;
     }
@@ -196,6 +198,17 @@ fn python(package: &Path) -> Result<()> {
     for (from, to) in files.chain([native]) {
         fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
     }
+    Ok(())
+}
+
+/// Checks that a program which the command starts has no executable stack, as it would if one of
+/// the interposers asked for one, or did not say that it needs none.
+pub(crate) fn check_stack(command: &Path) -> Result<()> {
+    let output = Command::new(command).args(["run", "cat", "/proc/self/maps"]).output()?;
+    let maps = String::from_utf8_lossy(&output.stdout);
+    let stack = maps.lines().find(|line| line.ends_with("[stack]"));
+    let stack = stack.context("`xsched run cat /proc/self/maps` shows no stack")?;
+    ensure!(stack.contains(" rw-p "), "`xsched run` makes the stack executable: {stack}");
     Ok(())
 }
 
