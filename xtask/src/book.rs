@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use walkdir::WalkDir;
 
-use crate::command::{cargo, run as run_command};
+use crate::command::{cargo, run as run_command, tool};
 use crate::{root, target_dir};
 
 /// The version of mdBook that builds the book.
@@ -49,17 +49,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// The program `mdbook`, built if it is not there.
 fn mdbook() -> Result<PathBuf> {
-    let tools = target_dir().join("tools");
-    let program = tools.join("bin/mdbook");
-    let stamp = tools.join("mdbook-version");
-    if program.exists() && fs::read_to_string(&stamp).is_ok_and(|version| version == MDBOOK) {
-        return Ok(program);
-    }
-    let mut install = cargo("install mdbook --locked --debug --force --no-default-features");
-    install.args(["--features", "search", "--version", MDBOOK, "--root"]).arg(&tools);
-    run_command(install.env("CARGO_TARGET_DIR", tools.join("target")))?;
-    fs::write(&stamp, MDBOOK).with_context(|| format!("cannot write {}", stamp.display()))?;
-    Ok(program)
+    tool("mdbook", MDBOOK, &["--debug", "--no-default-features", "--features", "search"])
 }
 
 /// Pages of `docs/src` that the summary leaves out, so that they are not in the book.

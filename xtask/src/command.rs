@@ -1,6 +1,8 @@
 //! Running other programs.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,6 +12,22 @@ pub(crate) fn cargo(args: &str) -> Command {
     let mut command = Command::new("cargo");
     command.args(args.split_whitespace()).current_dir(crate::root());
     command
+}
+
+/// A program of a package of crates.io in this version, built into `target/tools` if it is not
+/// there.
+pub(crate) fn tool(name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
+    let tools = crate::target_dir().join("tools");
+    let program = tools.join("bin").join(name);
+    let stamp = tools.join(format!("{name}-version"));
+    if program.exists() && fs::read_to_string(&stamp).is_ok_and(|built| built == version) {
+        return Ok(program);
+    }
+    let mut install = cargo(&format!("install {name} --locked --force --version {version}"));
+    install.args(options).arg("--root").arg(&tools);
+    run(install.env("CARGO_TARGET_DIR", tools.join("target")))?;
+    fs::write(&stamp, version).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok(program)
 }
 
 /// Says what is run, runs it, and fails if it fails.

@@ -11,6 +11,7 @@
 //! | [`package`] | packages the crates that are published, and builds them from their packages |
 //! | [`hip`] | checks what can be checked about HIP without an AMD GPU |
 //! | [`capi`] | the C API: its headers, its installation, and programs that use it |
+//! | [`deb`] | builds the package for Debian and tries it out |
 //! | [`kfd_vm`] | compares AMD's kernel driver, in a virtual machine, with the emulator |
 //! | [`python`] | installs the package for Python and tests it |
 //! | [`book`] | writes the generated parts of the book, builds it, checks its links |
@@ -24,6 +25,7 @@ pub mod book;
 pub mod capi;
 pub mod ci;
 mod command;
+pub mod deb;
 mod demo;
 pub mod fuzz;
 pub mod hip;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
 use xsched_xtask::{
-    book, ci, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, stress, test, tidy,
+    book, ci, deb, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, stress, test, tidy,
 };
 
 /// Repository chores.
@@ -45,6 +45,8 @@ enum Chore {
     Headers(headers::Options),
     /// Install the C API: libraries, headers, CMake package, pkg-config file.
     Install(install::Options),
+    /// Build the package for Debian, and try it out.
+    Deb,
     /// Ask AMD's kernel driver in a virtual machine, and compare. May download Debian's packages.
     KfdVm,
     /// Install the package for Python into a new environment, and test it. May install Debian's
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Chore::Capi(options) => check::run(&options),
         Chore::Headers(options) => headers::run(&options),
         Chore::Install(options) => install::run(&options),
+        Chore::Deb => deb::run(),
         Chore::KfdVm => kfd_vm::run(),
         Chore::Python(options) => python::run(&options),
         Chore::Book(options) => book::run(&options),

@@ -59,30 +59,17 @@ pub struct Options {
 /// If something cannot be built, linked or copied. Linking needs a C compiler: `cc`, or what CC
 /// names.
 pub fn run(options: &Options) -> Result<()> {
-    for package in PACKAGES {
-        let build = format!("rustc --release --locked --lib -p {package} --crate-type staticlib");
-        run_command(&mut cargo(&build))?;
-    }
     let lib = options.prefix.join("lib");
-    fs::create_dir_all(&lib).with_context(|| format!("cannot make {}", lib.display()))?;
-    for name in LIBRARIES {
-        link(name, &lib)?;
-    }
+    libraries(LIBRARIES.len(), &lib)?;
     // Some have the names of vendors' libraries, and `ldconfig` must not find them.
-    let folder = lib.join("xsched");
-    for vendor in ["cuda", "hip"] {
-        build(&format!("xsched-shim-{vendor}"), &format!("libshim{vendor}.so"), &folder)?;
-    }
-    name_of_cuda(&folder)?;
-    names_of_hip(&folder)?;
+    interposers(&lib.join("xsched"))?;
     // Where it was, for programs that are linked with it or have it preloaded by this path.
     let old = lib.join("libshimhip.so");
     if old.symlink_metadata().is_ok() {
         fs::remove_file(&old)?;
     }
     std::os::unix::fs::symlink("xsched/libshimhip.so", &old)?;
-    build("xsched-cli", "xsched", &options.prefix.join("bin"))?;
-    build("xsched-daemon", "xschedd", &options.prefix.join("bin"))?;
+    programs(&options.prefix.join("bin"))?;
     for_shells(&options.prefix)?;
     for (from, to) in FOLDERS {
         copy(&root().join("capi").join(from), &options.prefix.join(to))?;
@@ -90,6 +77,31 @@ pub fn run(options: &Options) -> Result<()> {
     python(&options.prefix.join(PYTHON.1))?;
     println!("install: below {}", options.prefix.display());
     Ok(())
+}
+
+/// Builds the first so many of [`LIBRARIES`], and links them in a folder.
+pub(crate) fn libraries(number: usize, folder: &Path) -> Result<()> {
+    for package in PACKAGES.iter().take(number) {
+        let build = format!("rustc --release --locked --lib -p {package} --crate-type staticlib");
+        run_command(&mut cargo(&build))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    LIBRARIES.iter().take(number).try_for_each(|name| link(name, folder))
+}
+
+/// Puts the interposers into a folder.
+pub(crate) fn interposers(folder: &Path) -> Result<()> {
+    for vendor in ["cuda", "hip"] {
+        build(&format!("xsched-shim-{vendor}"), &format!("libshim{vendor}.so"), folder)?;
+    }
+    name_of_cuda(folder)?;
+    names_of_hip(folder)
+}
+
+/// Puts the command and the daemon into a folder.
+pub(crate) fn programs(folder: &Path) -> Result<()> {
+    build("xsched-cli", "xsched", folder)?;
+    build("xsched-daemon", "xschedd", folder)
 }
 
 /// The version script of a library.
