@@ -79,3 +79,40 @@ fn a_program_that_there_is_not_is_an_error() {
     assert_eq!(run(&[]).status.code(), Some(2));
     assert_eq!(run(&["--priority", "256", "true"]).status.code(), Some(2));
 }
+
+/// What the example for Slurm prints for the programs of a task in this partition.
+fn prolog(partition: &str, folders: &str) -> Vec<String> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/examples/slurm/task_prolog.sh");
+    let mut command = Command::new(script);
+    for variable in ["LD_PRELOAD", "XSCHED_POLICY", "XSCHED_SCHEDULER"] {
+        command.env_remove(variable);
+    }
+    let output = command.env("PATH", folders).env("SLURM_JOB_PARTITION", partition).output();
+    let output = output.expect("a shell");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_task_of_slurm_gets_the_class_of_its_partition() {
+    let system = std::env::var("PATH").expect("folders of programs");
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_xsched"));
+    let folder = program.parent().expect("a folder").display();
+    let folders = format!("{folder}:{system}");
+    for (partition, priority) in [("batch-long", "-100"), ("interactive", "100"), ("gpu", "0")] {
+        let lines = prolog(partition, &folders);
+        let line = format!("export XSCHED_AUTO_XQUEUE_PRIORITY={priority}");
+        assert!(lines.contains(&line), "{partition}: {lines:?}");
+        let is_preload = |line: &String| line.starts_with("export LD_PRELOAD=/");
+        assert_eq!(lines.iter().filter(|line| is_preload(line)).count(), 1, "{lines:?}");
+        assert!(lines.iter().all(|line| line.starts_with("export ")), "{lines:?}");
+    }
+    // Without xsched the task runs as it is.
+    let tools = tempfile::tempdir().expect("a folder");
+    for name in ["sed", "env", "sh"] {
+        let found = std::env::split_paths(&system).map(|folder| folder.join(name));
+        let found = found.into_iter().find(|file| file.exists()).expect("a tool");
+        std::os::unix::fs::symlink(found, tools.path().join(name)).expect("a link");
+    }
+    assert_eq!(prolog("batch", &tools.path().to_string_lossy()), [""; 0]);
+}
