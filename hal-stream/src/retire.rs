@@ -164,6 +164,16 @@ impl Held {
     }
 }
 
+/// What other than the queues of this process may have lengthened a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disturbance {
+    None,
+    /// The queue was held.
+    Hold,
+    /// Other processes take turns with this one.
+    Turns,
+}
+
 impl<A: StreamApi> ErrorType for StreamRetire<A> {
     type Error = StreamError<A::Error>;
 }
@@ -362,9 +372,15 @@ impl<A: StreamApi> StreamRetire<A> {
         let used = match elapsed {
             Some(Ok(elapsed)) => {
                 let used_ns = self.held.used_ns(elapsed, held_ns, self.span.expected_ns);
-                let undisturbed = was_open == 0 && self.held.open_ns == 0 && !takes_turns;
+                let disturbance = if takes_turns {
+                    Disturbance::Turns
+                } else if was_open == 0 && self.held.open_ns == 0 {
+                    Disturbance::None
+                } else {
+                    Disturbance::Hold
+                };
                 let most = self.span.expected_ns.filter(|_| takes_turns).unwrap_or(u64::MAX);
-                self.used_ns(since, used_ns, elapsed, undisturbed).min(most)
+                self.used_ns(since, used_ns, elapsed, disturbance).min(most)
             }
             _ => self.counted(since.probably, self.span.expected_ns),
         };
@@ -388,7 +404,13 @@ impl<A: StreamApi> StreamRetire<A> {
 
     /// What the commands used of the time that was measured, `open_ns` of which the gate was open,
     /// and learns from it. All in nanoseconds.
-    fn used_ns(&self, since: Since, open_ns: u64, elapsed_ns: u64, undisturbed: bool) -> u64 {
+    fn used_ns(
+        &self,
+        since: Since,
+        open_ns: u64,
+        elapsed_ns: u64,
+        disturbance: Disturbance,
+    ) -> u64 {
         let (queue, span) = (&self.queue, &self.span);
         let measured = Measured {
             elapsed_ns: open_ns,
@@ -404,7 +426,10 @@ impl<A: StreamApi> StreamRetire<A> {
         {
             let known = queue.predictor.expected_ns(kind);
             let was_first = beside == Beside::Later && self.ran_at_once(since, most, known);
-            if undisturbed && beside == Beside::Nothing || was_first {
+            let undisturbed = disturbance == Disturbance::None;
+            if disturbance == Disturbance::Turns {
+                queue.predictor.taken_in_turn(kind, most);
+            } else if undisturbed && beside == Beside::Nothing || was_first {
                 queue.predictor.measured(kind, most);
             } else if undisturbed && mean < most && !queue.predictor.is_certain(kind) {
                 queue.predictor.estimated(kind, mean);
