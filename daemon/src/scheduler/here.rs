@@ -28,6 +28,7 @@ impl Here {
         self.driver.count(self.now, &mut Vec::new());
         self.driver.look(rung, self.now);
         self.driver.decide(self.now);
+        while self.driver.settle_late() {}
         self.driver.renew(self.now);
         self.driver.sample(self.now);
     }
@@ -154,6 +155,7 @@ mod tests {
             here.driver.notice_a_gap(here.now);
             here.driver.look(&[1, 2], here.now);
             here.driver.decide(here.now);
+            while here.driver.settle_late() {}
             here.driver.renew(here.now);
             assert!(here.driver.left(here.now) <= crate::scheduler::IDLE);
             assert_eq!(gates_of(&low, &high), (true, false));

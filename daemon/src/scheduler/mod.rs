@@ -12,7 +12,7 @@ mod tenancy;
 mod unit;
 mod units;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -55,6 +55,8 @@ const PAGES_MAX: usize = 64;
 const SPIN: Duration = Duration::from_micros(200);
 /// Events that are taken at a time.
 const EVENTS: usize = 64;
+/// Processes without work whose gates are closed or opened before it is looked for other events.
+const SETTLED: usize = 4;
 /// Without anything to do the thread wakes this often.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -76,6 +78,8 @@ pub(crate) struct Driver {
     /// When all processes were looked at.
     looked: Instant,
     spin_until: Instant,
+    /// Processes without work whose gates may not be as they should be.
+    late: VecDeque<u32>,
     policy: &'static str,
     /// When the windows ended over which shares are taken.
     sampled: Instant,
@@ -112,6 +116,7 @@ impl Driver {
             renewed: Instant::ZERO,
             looked: Instant::ZERO,
             spin_until: Instant::ZERO,
+            late: VecDeque::new(),
             policy: name,
             sampled: Instant::ZERO,
             is_measured: false,
@@ -301,6 +306,7 @@ impl Driver {
 
     fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant) {
         self.units.change(key, |unit| unit.hold_by_hand(hold, now));
+        self.note_late(key);
         self.update_shared(key, now);
         self.report(key, now);
     }
@@ -376,6 +382,24 @@ impl Driver {
         while let Some((queue, order)) = self.machine.poll_order(now) {
             self.obey(queue, order, now);
         }
+        self.settle_late();
+    }
+
+    /// Closes or opens the gates of some processes without work, after those of all that have some.
+    /// True if there are more.
+    fn settle_late(&mut self) -> bool {
+        let count = self.late.len().min(SETTLED);
+        for key in self.late.drain(..count).collect::<Vec<_>>() {
+            self.units.change(key, Unit::settle);
+        }
+        !self.late.is_empty()
+    }
+
+    /// Has a process's gates be as they should be soon, if they are not.
+    fn note_late(&mut self, key: u32) {
+        if self.units.change(key, Unit::note_late) == Some(true) {
+            self.late.push_back(key);
+        }
     }
 
     fn obey(&mut self, queue: QueueId, order: Order, now: Instant) {
@@ -383,6 +407,7 @@ impl Driver {
         if self.units.change(key, |unit| unit.obey(order, now)) == Some(true) {
             self.report(key, now);
         }
+        self.note_late(key);
     }
 
     /// Renews the leases of holds.
@@ -393,7 +418,7 @@ impl Driver {
         self.renewed = now;
         self.look_after_record(now);
         if self.units.is_any_closed() {
-            self.units.all().filter(|unit| unit.is_closed()).for_each(Unit::renew);
+            self.units.all_mut().filter(|unit| unit.is_closed()).for_each(Unit::renew);
         }
     }
 
@@ -401,7 +426,9 @@ impl Driver {
     fn wait(&self, rung: &mut Vec<u64>) {
         rung.clear();
         let now = self.now();
-        let left = if now < self.spin_until {
+        let left = if !self.late.is_empty() {
+            Duration::ZERO
+        } else if now < self.spin_until {
             // The one that rang may wait for this processor.
             std::thread::yield_now();
             Duration::ZERO

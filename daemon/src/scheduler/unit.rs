@@ -26,6 +26,10 @@ pub(crate) struct Unit {
     /// The first has the header.
     pages: Vec<SharedPage>,
     state: State,
+    /// Its gates were closed, and not opened since.
+    has_closed: bool,
+    /// It is among those whose gates are late.
+    is_noted: bool,
     /// Its priority says that it never runs.
     never_runs: bool,
     /// Its launches are scheduled.
@@ -52,6 +56,8 @@ impl Unit {
             queue,
             pages: Vec::new(),
             state: State::new(used_ns(&page), now),
+            has_closed: false,
+            is_noted: false,
             never_runs: false,
             is_shared: false,
             rings: false,
@@ -140,6 +146,9 @@ impl Unit {
         let loaded = self.pages.first().is_some_and(is_loaded);
         let has_changed = self.state.look(loaded, self.said_ns(), now);
         if has_changed {
+            if loaded && self.is_late() {
+                self.apply();
+            }
             self.since = now;
             self.account.turn(loaded, self.is_closed(), self.retired(), now);
         }
@@ -221,7 +230,11 @@ impl Unit {
         let changed = change(&mut self.state);
         let closed = self.is_closed();
         if closed != before {
-            self.apply();
+            // What has no work is held as well, so that its first command does not slip through, but
+            // others need not wait for that.
+            if self.is_loaded() {
+                self.apply();
+            }
             self.account.turn(self.is_loaded(), closed, self.retired(), now);
             if self.is_loaded() {
                 self.since = now;
@@ -231,8 +244,27 @@ impl Unit {
         changed
     }
 
+    /// Whether its gates are not yet as they should be, since it has no work.
+    const fn is_late(&self) -> bool {
+        self.has_closed != self.is_closed()
+    }
+
+    /// True if its gates are late and were not before, so that [`Unit::settle`] is to be called.
+    pub(crate) fn note_late(&mut self) -> bool {
+        self.is_late() && !std::mem::replace(&mut self.is_noted, true)
+    }
+
+    /// Has its gates be as they should be.
+    pub(crate) fn settle(&mut self) {
+        self.is_noted = false;
+        if self.is_late() {
+            self.apply();
+        }
+    }
+
     /// Closes or opens all its gates, whatever they were.
-    pub(crate) fn apply(&self) {
+    pub(crate) fn apply(&mut self) {
+        self.has_closed = self.is_closed();
         for page in &self.pages {
             if self.is_closed() {
                 page.close_all(holder());
@@ -243,7 +275,8 @@ impl Unit {
     }
 
     /// Renews the lease of its hold, and closes what has been opened meanwhile.
-    pub(crate) fn renew(&self) {
+    pub(crate) fn renew(&mut self) {
+        self.has_closed = self.is_closed();
         self.pages.iter().for_each(|page| page.renew_all(holder()));
     }
 
@@ -301,6 +334,8 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use xsched_core::level::Level;
 
     use super::*;
@@ -313,11 +348,45 @@ mod tests {
         let open =
             |unit: &Unit| unit.pages[0].word(1).load(std::sync::atomic::Ordering::SeqCst) == 0;
         assert!(unit.obey(Order::Hold { epoch: 1, level: Level::Deactivate }, now));
+        unit.settle();
         assert!(!open(&unit));
         // The watch of the process, which has seen that the lease ran out.
         unit.pages[0].release_all(holder());
         assert!(open(&unit));
         unit.renew();
         assert!(!open(&unit));
+    }
+
+    #[test]
+    fn what_has_no_work_is_held_later_and_at_the_latest_with_its_first_work() {
+        let page = SharedPage::create().expect("a page");
+        let header = the_same(&page);
+        let (now, queue) = (Instant::ZERO, QueueId::new(0, 1));
+        let mut unit = Unit::new(DeviceId(0), queue, page, now);
+        let is_open = || header.word(1).load(std::sync::atomic::Ordering::SeqCst) == 0;
+        let hold = |epoch| Order::Hold { epoch, level: Level::Deactivate };
+        assert!(unit.obey(hold(1), now) && is_open());
+        assert!(unit.note_late() && !unit.note_late(), "it is noted once");
+        // It may run before its gates were closed, so they never are.
+        assert!(unit.obey(Order::Run { epoch: 2 }, now));
+        unit.settle();
+        assert!(is_open() && !unit.note_late());
+        assert!(unit.obey(hold(3), now) && unit.note_late());
+        unit.settle();
+        assert!(!is_open());
+        assert!(unit.obey(Order::Run { epoch: 4 }, now) && !is_open());
+        assert!(unit.obey(hold(5), now) && !unit.note_late());
+        assert!(unit.obey(Order::Run { epoch: 6 }, now) && unit.note_late());
+        let load = xsched_node::Load::new(
+            std::sync::Arc::new(the_same(&header)),
+            std::sync::Arc::new(super::super::op::new_eventfd().expect("an eventfd")),
+        );
+        load.note(true);
+        assert!(unit.look(now) && is_open());
+    }
+
+    fn the_same(page: &SharedPage) -> SharedPage {
+        let file = page.as_fd().try_clone_to_owned().expect("a descriptor").into();
+        SharedPage::from_file(file).expect("the same page")
     }
 }
