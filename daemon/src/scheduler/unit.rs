@@ -230,8 +230,8 @@ impl Unit {
         let changed = change(&mut self.state);
         let closed = self.is_closed();
         if closed != before {
-            // What has no work is held as well, so that its first command does not slip through, but
-            // others need not wait for that.
+            // What has no work is held as well, so that its first command does not slip through,
+            // but others need not wait for that.
             if self.is_loaded() {
                 self.apply();
             }
