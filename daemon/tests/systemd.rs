@@ -1,10 +1,10 @@
 //! The daemon as a service of systemd, whose part these tests play.
 
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -285,6 +285,36 @@ fn a_socket_that_is_handed_over_is_served_and_stays() {
     assert!(status.success(), "{said}");
     assert!(said.contains(&format!("{}", manager.path().display())), "{said}");
     assert!(manager.path().exists());
+}
+
+#[test]
+fn metrics_move_with_the_configuration_beside_a_socket_that_stays() {
+    let manager = Manager::new();
+    let socket = listening(&manager.path());
+    let place = |name: &str| manager.folder.path().join(name);
+    let listen = |name: &str| {
+        manager.configure(&format!("metrics.listen = 'unix:{}'", place(name).display()));
+    };
+    let scrape = |name: &str| {
+        let mut stream = UnixStream::connect(place(name)).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        Some(text)
+    };
+    listen("first");
+    let mut command = manager.daemon(Some(&socket));
+    let daemon = Daemon(command.env("WATCHDOG_USEC", "300000").spawn().expect("the daemon"));
+    manager.until("READY=1");
+    assert!(scrape("first").is_some_and(|text| text.contains("\n# EOF")));
+    listen("second");
+    daemon.signal(Signal::HUP);
+    manager.until("RELOADING=1");
+    manager.until("READY=1");
+    assert!(scrape("second").is_some_and(|text| text.contains("\n# EOF")));
+    assert_eq!(scrape("first"), None);
+    assert_eq!(ask(&Wire::connect(&manager.path(), PATIENCE).expect("a connection")), "hpf");
+    manager.until("WATCHDOG=1");
 }
 
 #[test]
