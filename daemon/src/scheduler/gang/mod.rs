@@ -168,10 +168,12 @@ impl Gang {
         Some(Waiting { rank: self.rank(), needs: self.needs() })
     }
 
-    /// Has its members claim nothing.
+    /// Has its members claim nothing: all those on the GPUs that it could run on, so that
+    /// several on one GPU come back together.
     fn give_way(&mut self) {
+        let claims = self.needs().claims;
         for member in self.members.iter_mut().filter(|member| member.is_loaded) {
-            if member.is_ordered && !member.is_by_hand {
+            if claims & place(member.device) != 0 {
                 member.stance = Stance::Away;
             }
         }
