@@ -55,7 +55,7 @@ struct Model {
     gangs: Vec<Gang>,
     /// Of each GPU, whose turn it is and for how long that was so.
     turns: [(usize, u64); 3],
-    /// Of each GPU, for how long nobody has run though one who is in no gang has work.
+    /// Of each GPU, for how long none has run though one that is in no gang has work.
     idle_us: [u64; 3],
     idle_max_us: u64,
 }
@@ -94,9 +94,9 @@ impl Model {
             if *since >= SLICE_US || !ready.clone().any(|(at, _)| at == *who) {
                 (*who, *since) = (least.map_or(usize::MAX, |(at, _)| at), 0);
             }
-            let (who, nobody) = (*who, top.is_none());
+            let (who, is_free) = (*who, top.is_none());
             for (at, process) in self.all.iter_mut().enumerate().filter(|(_, p)| p.gpu == gpu) {
-                process.is_ordered = nobody
+                process.is_ordered = is_free
                     || match self.policy {
                         Policy::Hpf => Some(process.priority) >= top,
                         Policy::Turns => at == who,
@@ -174,7 +174,7 @@ impl Model {
 }
 
 #[test]
-fn all_members_close_at_once_and_the_other_gpu_goes_to_somebody_after_the_patience() {
+fn all_members_close_at_once_and_the_other_gpu_goes_to_another_after_the_patience() {
     let all = [(Some(0), 0, 0), (Some(0), 1, 0), (None, 0, 9), (None, 1, -9)];
     let mut model = Model::new(Policy::Hpf, &all);
     model.all[2].is_loaded = false;
@@ -246,7 +246,7 @@ fn one_that_is_held_by_hand_has_all_wait_and_the_others_use_the_gpus() {
     model.all[0].is_by_hand = false;
     model.run_ms(1);
     assert_eq!(model.running(), [true, true, false, false, false]);
-    // One without work has nobody wait.
+    // One without work has none wait.
     model.all[0].is_loaded = false;
     model.all[0].is_by_hand = true;
     model.run_ms(1);
@@ -261,7 +261,7 @@ fn members_on_one_gpu_need_not_run_at_a_time() {
 }
 
 #[test]
-fn whatever_happens_everybody_gets_on() {
+fn whatever_happens_each_process_gets_on() {
     for seed in 0..40 {
         let mut rng = SplitMix64::new(seed);
         let mut all = vec![(None, 0, 0), (None, 1, 0), (None, 2, 0)];
