@@ -57,7 +57,7 @@ fn report(status: &Status) -> String {
     let in_gangs: Vec<_> = in_gangs.map(gang_row).collect();
     if !in_gangs.is_empty() {
         let header = ["<gang", "pid", "uid", "<GPU", "<state"];
-        text += &table("held and released together", &header, in_gangs.into_iter());
+        text += &table("held and released together", &header, in_gangs);
     }
     if !status.changed.is_empty() {
         let header = ["<what", "pid", "<live", "<otherwise", "by uid", "min ago"];
