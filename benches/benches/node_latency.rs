@@ -197,7 +197,7 @@ impl Process {
     fn connect(socket: &Path, priority: i32) -> Result<Self, NodeError> {
         let wire = Wire::connect(socket, PATIENCE)?;
         let name = "bench".to_owned();
-        let hello = Request::Hello { version: VERSION, name, priority, share: None };
+        let hello = Request::Hello { version: VERSION, name, priority, share: None, gang: None };
         let (_, doorbell) = wire.ask(&hello, None)?;
         let doorbell: OwnedFd = doorbell.ok_or(NodeError::Unexpected)?;
         let page = Arc::new(SharedPage::create()?);

@@ -53,6 +53,12 @@ fn report(status: &Status) -> String {
     ];
     let title = format!("processes, policy {}", status.policy);
     let mut text = table(&title, &header, status.clients.iter().map(row));
+    let in_gangs = status.clients.iter().filter(|client| client.gang.is_some());
+    let in_gangs: Vec<_> = in_gangs.map(gang_row).collect();
+    if !in_gangs.is_empty() {
+        let header = ["<gang", "pid", "uid", "<GPU", "<state"];
+        text += &table("held and released together", &header, in_gangs);
+    }
     if !status.changed.is_empty() {
         let header = ["<what", "pid", "<live", "<otherwise", "by uid", "min ago"];
         text += &table("changed by hand", &header, status.changed.iter().map(changed_row));
@@ -100,6 +106,16 @@ fn more_row(client: &ClientStatus) -> Vec<String> {
         percent(client.driver_permille.unwrap_or(0)),
         percent(client.got_permille),
         if client.is_lowered { "lowered" } else { "-" }.to_owned(),
+    ]
+}
+
+fn gang_row(client: &ClientStatus) -> Vec<String> {
+    vec![
+        plain(client.gang.as_deref().unwrap_or("-")),
+        client.pid.to_string(),
+        client.uid.to_string(),
+        plain(&client.device),
+        client.state.clone(),
     ]
 }
 

@@ -50,6 +50,13 @@ pub const VARIABLES: &[Variable] = &[
         "Where xschedd listens; by default below `$XDG_RUNTIME_DIR` if there is a socket.",
         "node/src/link.rs",
     ),
+    var(
+        "XSCHED_GANG",
+        "text",
+        "",
+        "The gang that xschedd holds and releases this process with; 1 to 64 characters.",
+        "node/src/link.rs",
+    ),
     var("XSCHED_POLICY", POLICY, "hpf", "The policy; setting it means LCL.", C_API),
     var(
         "XSCHED_AUTO_XQUEUE",

@@ -35,11 +35,12 @@ fn a_program_gets_what_it_needs_and_runs_as_it_is() {
 fn settings_reach_the_program() {
     let script = "echo $XSCHED_POLICY $XSCHED_AUTO_XQUEUE_PRIORITY \
                   $XSCHED_AUTO_XQUEUE_UTILIZATION $XSCHED_AUTO_XQUEUE_LEVEL \
-                  $XSCHED_AUTO_XQUEUE_UNIT";
+                  $XSCHED_AUTO_XQUEUE_UNIT $XSCHED_GANG";
     let settings = ["--priority", "-5", "--share", "30", "--level", "1", "sh", "-c", script];
     assert_eq!(text(&run(&settings).stdout), "up -5 30 1\n");
-    let one_by_one = ["--streams", "sh", "-c", script];
-    assert_eq!(text(&run(&one_by_one).stdout), "hpf 2 streams\n");
+    let one_by_one = ["--streams", "--gang", "job 7", "sh", "-c", script];
+    assert_eq!(text(&run(&one_by_one).stdout), "hpf 2 streams job 7\n");
+    assert_eq!(run(&["--gang", "a\n", "true"]).status.code(), Some(2));
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub struct Unit {
     used: Used,
     is_held: bool,
     by_hand: bool,
+    for_gang: bool,
+    gives_way: bool,
     /// Reports are wanted each time this much device time has been used.
     progress: Duration,
 }
@@ -42,6 +44,8 @@ impl Unit {
             used: Used::new(before_ns, now),
             is_held: false,
             by_hand: false,
+            for_gang: false,
+            gives_way: false,
             progress: Duration::MAX,
         }
     }
@@ -61,7 +65,13 @@ impl Unit {
     /// Whether its queues are to be held.
     #[must_use]
     pub const fn is_held(&self) -> bool {
-        self.is_held || self.by_hand
+        self.is_held || self.by_hand || self.for_gang
+    }
+
+    /// Whether the scheduler lets it run, whatever else it is held for.
+    #[must_use]
+    pub const fn is_ordered_to_run(&self) -> bool {
+        !self.is_held
     }
 
     /// Whether a user holds it.
@@ -139,8 +149,16 @@ impl Unit {
 
     /// Holds it for a user, or ends that, which the scheduler is to hear.
     pub const fn hold_by_hand(&mut self, hold: bool) {
-        self.report.suspended = hold;
         self.by_hand = hold;
+        self.report.suspended = hold || self.gives_way;
+    }
+
+    /// Holds it until the others of its gang may run as well, or ends that. One that gives way
+    /// claims nothing, which the scheduler is to hear.
+    pub const fn hold_for_gang(&mut self, hold: bool, gives_way: bool) {
+        self.for_gang = hold;
+        self.gives_way = gives_way;
+        self.report.suspended = self.by_hand || gives_way;
     }
 }
 
@@ -228,6 +246,24 @@ mod tests {
         assert_eq!((unit.report.epoch, unit.report.hold), (8, HoldState::Running));
         unit.hold_by_hand(false);
         assert!(unit.runs());
+    }
+
+    #[test]
+    fn a_hold_for_the_gang_is_none_of_the_scheduler_and_may_claim_nothing() {
+        let mut unit = Unit::new(0, Instant::ZERO);
+        unit.look(true, 0, Instant::ZERO);
+        unit.hold_for_gang(true, false);
+        assert!(unit.is_held() && unit.is_ordered_to_run() && !unit.report.suspended);
+        unit.hold_for_gang(true, true);
+        assert!(unit.report.suspended);
+        unit.hold_by_hand(true);
+        unit.hold_for_gang(false, false);
+        assert!(unit.is_held() && unit.report.suspended);
+        unit.hold_for_gang(true, true);
+        unit.hold_by_hand(false);
+        assert!(unit.is_held() && unit.report.suspended);
+        unit.hold_for_gang(false, false);
+        assert!(unit.runs() && !unit.report.suspended);
     }
 
     #[test]

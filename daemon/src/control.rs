@@ -30,7 +30,7 @@ use crate::liveness::{Check, Checked, Summary, check};
 use crate::metrics::{Metrics, MetricsError};
 use crate::scheduler::{By, Change, Client, Driver, Op, hints, new_eventfd};
 use crate::tenant::{Asker, Party};
-use crate::text::{cleaned, is_name_of_device};
+use crate::text::{cleaned, is_name_of_device, is_name_of_gang};
 use crate::users::{Pages, User};
 use crate::watch::{Drivers, Watch, Watched};
 use socket::{open_socket, warn_of_access};
@@ -414,12 +414,12 @@ impl Control {
         let (is_known, asker) = (peer.is_known, self.asker(&peer.party));
         let by = By::now(asker.party.who.uid);
         match request {
-            Request::Hello { version, name, priority, share } => {
+            Request::Hello { version, name, priority, share, gang } => {
                 if is_known {
                     return Err("the process has said already what it is".to_owned());
                 }
                 check_version(version)?;
-                self.greet(id, name, priority, share)
+                self.greet(id, (name, gang), priority, share)
             }
             Request::Attach { device } => {
                 if !is_known {
@@ -466,12 +466,13 @@ impl Control {
     fn greet(
         &mut self,
         id: u64,
-        name: String,
+        (name, gang): (String, Option<String>),
         priority: i32,
         share: Option<u8>,
     ) -> Result<(Answer, Option<OwnedFd>), String> {
         let priority = checked_priority(priority)?;
         check_share(share)?;
+        check_gang(gang.as_deref())?;
         self.check_room(id)?;
         let failed = |error: Errno| format!("no eventfd: {error}");
         let doorbell = new_eventfd().map_err(failed)?;
@@ -481,7 +482,8 @@ impl Control {
         let name = cleaned(&name);
         let hints = hints(priority, share);
         let answer = lowered(&peer.party, hints).unwrap_or(Answer::Welcome { version: VERSION });
-        let client = Client::new(peer.pid, peer.party.clone(), name, hints, doorbell);
+        let mut client = Client::new(peer.pid, peer.party.clone(), name, hints, doorbell);
+        client.gang = gang;
         self.send(Op::Join(id, client));
         Ok((answer, Some(for_client)))
     }
@@ -557,6 +559,13 @@ fn check_version(version: u32) -> Result<(), String> {
 
 fn checked_priority(priority: i32) -> Result<Priority, String> {
     Priority::new(priority).map_err(|error| error.to_string())
+}
+
+fn check_gang(gang: Option<&str>) -> Result<(), String> {
+    if gang.is_none_or(is_name_of_gang) {
+        return Ok(());
+    }
+    Err("a gang has a name of 1 to 64 characters, without control characters".to_owned())
 }
 
 fn check_share(share: Option<u8>) -> Result<(), String> {

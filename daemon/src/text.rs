@@ -19,6 +19,11 @@ pub(crate) fn is_name_of_device(name: &str) -> bool {
     (1..=DEVICE_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
+/// Whether this may be the name of a gang.
+pub(crate) fn is_name_of_gang(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 4 * NAME_MAX && cleaned(name) == name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -28,6 +33,8 @@ mod tests {
         assert_eq!(cleaned("a\u{1b}[2J\n\u{202e}b\u{200b}\u{e0041}ü"), "a[2Jbü");
         assert_eq!(cleaned(&"ü".repeat(65)), "ü".repeat(64));
         assert!(["0000:3b:00.0", "x", &"x".repeat(128)].into_iter().all(is_name_of_device));
+        assert!(["job 7", "ü", &"ü".repeat(64)].into_iter().all(is_name_of_gang));
+        assert!(!["", "a\n", "\u{202e}", &"x".repeat(65)].into_iter().any(is_name_of_gang));
         let wrong = ["", "a b", "ü", "\u{1b}[2J", &"x".repeat(129)];
         assert!(!wrong.into_iter().any(is_name_of_device));
     }

@@ -47,7 +47,7 @@ fn ten_thousand_connections_at_the_same_time() {
     let node = Node::new();
     let honest = Honest::new(&node.socket);
     let name = "x".repeat(64);
-    let hello = Request::Hello { version: VERSION, name, priority: 0, share: None };
+    let hello = Request::Hello { version: VERSION, name, priority: 0, share: None, gang: None };
     let (mut wires, mut refused) = (Vec::new(), Vec::new());
     for _ in 0..10_000 {
         let wire = Wire::connect(&node.socket, PATIENCE).expect("a connection");
@@ -158,8 +158,13 @@ fn messages_of_any_length() {
         }
     }
     let wire = node.greeted();
-    let long =
-        Request::Hello { version: VERSION, name: "ü".repeat(9_000), priority: 0, share: None };
+    let long = Request::Hello {
+        version: VERSION,
+        name: "ü".repeat(9_000),
+        priority: 0,
+        share: None,
+        gang: None,
+    };
     assert!(refusal(wire.ask(&long, None)).contains("already"));
     honest.is_scheduled(&node.socket);
 }

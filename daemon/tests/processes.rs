@@ -33,8 +33,13 @@ fn as_a_child() {
 fn works(socket: &Path) -> Wire {
     let wire = Wire::connect(socket, PATIENCE).expect("a connection");
     let priority = 250;
-    let hello =
-        Request::Hello { version: VERSION, name: "child".to_owned(), priority, share: None };
+    let hello = Request::Hello {
+        version: VERSION,
+        name: "child".to_owned(),
+        priority,
+        share: None,
+        gang: None,
+    };
     wire.ask(&hello, None).expect("a welcome");
     let page = SharedPage::create().expect("a page");
     page.header(2).store(1, Ordering::SeqCst);

@@ -40,7 +40,7 @@ impl Node {
     fn greet(&self, priority: i32, share: Option<u8>) -> Result<(Wire, Answer), String> {
         let wire = Wire::connect(&self.socket, PATIENCE).expect("a connection");
         let name = format!("p{priority}");
-        let hello = Request::Hello { version: VERSION, name, priority, share };
+        let hello = Request::Hello { version: VERSION, name, priority, share, gang: None };
         let answer = wire.ask(&hello, None).map_err(why)?.0;
         Ok((wire, answer))
     }

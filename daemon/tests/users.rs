@@ -70,7 +70,7 @@ fn until_told() {
 fn works(socket: &Path) {
     let wire = Wire::connect(socket, PATIENCE).expect("a connection");
     let (name, share) = ("works".to_owned(), Some(100));
-    let hello = Request::Hello { version: VERSION, name, priority: 255, share };
+    let hello = Request::Hello { version: VERSION, name, priority: 255, share, gang: None };
     let answer = wire.ask(&hello, None).expect("a welcome").0;
     assert!(matches!(answer, Answer::Lowered { priority: 50, .. }), "{answer:?}");
     let page = SharedPage::create().expect("a page");

@@ -343,7 +343,8 @@ fn the_status_of_a_thousand_processes_is_whole() {
         .map(|number| {
             let wire = node.wire();
             let name = format!("p{number}");
-            let hello = Request::Hello { version: VERSION, name, priority: 0, share: None };
+            let hello =
+                Request::Hello { version: VERSION, name, priority: 0, share: None, gang: None };
             wire.ask(&hello, None).expect("a welcome");
             wire
         })

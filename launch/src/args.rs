@@ -57,6 +57,10 @@ pub struct LaunchArgs {
     /// The share of the device that each of its streams gets, in percent.
     #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
     pub share: Option<u8>,
+    /// The gang of the program: `xschedd` holds and releases the processes of a user that name the
+    /// same one, such as the ranks of a job on several GPUs, together. 1 to 64 characters.
+    #[arg(long, value_name = "NAME", value_parser = gang)]
+    pub gang: Option<String>,
     /// The level of its XQueues at most; default streams and others that wait for each other have
     /// level 1.
     #[arg(long, value_name = "L", default_value_t = 2, value_parser = value_parser!(u8).range(1..=3))]
@@ -73,6 +77,11 @@ pub struct LaunchArgs {
         value_name = "PROGRAM"
     )]
     pub program: Vec<OsString>,
+}
+
+fn gang(name: &str) -> Result<String, &'static str> {
+    let is_fine = (1..=64).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    if is_fine { Ok(name.to_owned()) } else { Err("it has 1 to 64 characters of text") }
 }
 
 impl LaunchArgs {
@@ -95,6 +104,7 @@ impl LaunchArgs {
         settings.extend(number("XSCHED_AUTO_XQUEUE_PRIORITY", priority));
         settings.extend(number("XSCHED_AUTO_XQUEUE_UTILIZATION", self.share.map(i32::from)));
         settings.push(("XSCHED_AUTO_XQUEUE_LEVEL", self.level.to_string()));
+        settings.extend(self.gang.clone().map(|gang| ("XSCHED_GANG", gang)));
         settings.extend(self.streams.then(|| ("XSCHED_AUTO_XQUEUE_UNIT", "streams".to_owned())));
         settings
     }

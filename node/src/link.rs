@@ -38,6 +38,7 @@ pub fn socket_path() -> PathBuf {
 pub struct Link {
     path: PathBuf,
     name: String,
+    gang: Option<String>,
     state: Mutex<State>,
 }
 
@@ -56,7 +57,8 @@ struct State {
 }
 
 impl Link {
-    /// Connects this process with a daemon, now or once there is one.
+    /// Connects this process with a daemon, now or once there is one. Its gang is what
+    /// `XSCHED_GANG` says, if that is set.
     ///
     /// # Errors
     /// If the system gives no thread or file descriptor.
@@ -66,8 +68,23 @@ impl Link {
         priority: i32,
         share: Option<u8>,
     ) -> Result<Arc<Self>, NodeError> {
+        let gang = std::env::var("XSCHED_GANG").ok().filter(|gang| !gang.is_empty());
+        Self::open_in(gang, path, name, priority, share)
+    }
+
+    /// Connects this process with a daemon, as [`Link::open`] does, in this gang or none.
+    ///
+    /// # Errors
+    /// If the system gives no thread or file descriptor.
+    pub fn open_in(
+        gang: Option<String>,
+        path: PathBuf,
+        name: &str,
+        priority: i32,
+        share: Option<u8>,
+    ) -> Result<Arc<Self>, NodeError> {
         let name: String = name.chars().take(64).collect();
-        let hello = Request::Hello { version: VERSION, name: name.clone(), priority, share };
+        let hello = hello(&name, gang.clone(), priority, share);
         let (wire, doorbell) = match greet(&path, &hello) {
             Ok((wire, doorbell, answer)) => {
                 tell_lowered(&answer, priority, share);
@@ -83,7 +100,7 @@ impl Link {
         };
         let (pages, units) = (Vec::new(), Vec::new());
         let state = State { priority, share, wire, doorbell, pages, units, past: || None };
-        let link = Arc::new(Self { path, name, state: Mutex::new(state) });
+        let link = Arc::new(Self { path, name, gang, state: Mutex::new(state) });
         let watched = Arc::downgrade(&link);
         thread::Builder::new().name("xsched-link".to_owned()).spawn(move || watch(&watched))?;
         Ok(link)
@@ -150,7 +167,7 @@ impl Link {
     fn connect_again(&self) -> Result<Arc<Wire>, NodeError> {
         let mut state = self.state();
         let State { priority, share, .. } = *state;
-        let hello = Request::Hello { version: VERSION, name: self.name.clone(), priority, share };
+        let hello = hello(&self.name, self.gang.clone(), priority, share);
         let (wire, doorbell, _) = greet(&self.path, &hello)?;
         for (device, page) in &state.pages {
             attach(&wire, device, page)?;
@@ -162,6 +179,10 @@ impl Link {
         units.iter().for_each(|unit| unit.replace_doorbell(&doorbell));
         Ok(wire)
     }
+}
+
+fn hello(name: &str, gang: Option<String>, priority: i32, share: Option<u8>) -> Request {
+    Request::Hello { version: VERSION, name: name.to_owned(), priority, share, gang }
 }
 
 fn greet(

@@ -43,6 +43,10 @@ pub enum Request {
         priority: i32,
         /// The share of each GPU that it wants, in percent, 0 to 100.
         share: Option<u8>,
+        /// Its gang, if it has one: 1 to 64 characters, none of them a control character. The
+        /// processes of a user and tenant with the same gang are held and released together.
+        #[serde(default)]
+        gang: Option<String>,
     },
     /// A page of gate words, whose file descriptor comes with the message.
     Attach {
@@ -277,6 +281,8 @@ pub struct ClientStatus {
     /// Its tenant.
     #[serde(default)]
     pub tenant: String,
+    /// Its gang, if it has one.
+    pub gang: Option<String>,
 }
 
 /// A process on a GPU that the daemon does not schedule.

@@ -37,6 +37,7 @@ impl Place {
             class: None,
             priority: None,
             share: None,
+            gang: None,
             level: 2,
             streams: false,
             program: program.to_vec(),

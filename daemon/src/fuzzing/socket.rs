@@ -98,6 +98,7 @@ impl Rig {
             name: "honest".to_owned(),
             priority: 255,
             share: Some(50),
+            gang: None,
         };
         assert!(matches!(rig.ask(&hello, false), Answer::Welcome { .. }));
         assert_eq!(rig.ask(&Request::Attach { device: "gpu".to_owned() }, true), Answer::Done);
@@ -264,7 +265,9 @@ fn request(choice: u8, bytes: &mut Bytes<'_>) -> Request {
         _ => {
             let name = String::from_utf8_lossy(bytes.some(70)).into_owned();
             let version = if bytes.byte() % 16 == 15 { 9 } else { VERSION };
-            Request::Hello { version, name, priority: priority.clamp(-255, 255), share }
+            let priority = priority.clamp(-255, 255);
+            let gang = bytes.byte().is_multiple_of(2).then(|| "gang".to_owned());
+            Request::Hello { version, name, priority, share, gang }
         }
     }
 }

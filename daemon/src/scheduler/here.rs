@@ -49,6 +49,12 @@ impl Here {
         keys.any(|key| self.driver.units.get(*key).is_some_and(Unit::is_loaded))
     }
 
+    /// How many processes are in gangs for which there is something to decide.
+    #[cfg(test)]
+    pub(crate) fn gang_members(&self) -> usize {
+        self.driver.gangs.members()
+    }
+
     /// What does not fit together, if anything does not.
     pub(crate) fn defect(&self) -> Option<String> {
         let units = &self.driver.units;

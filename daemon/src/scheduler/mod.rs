@@ -3,6 +3,7 @@
 mod account;
 mod device;
 mod figures;
+mod gang;
 #[cfg(any(test, feature = "fuzzing"))]
 mod here;
 mod op;
@@ -36,6 +37,7 @@ pub(crate) use account::{BOUNDS_NS, Histogram};
 use device::{DEVICES_MAX, Devices};
 use figures::Totals;
 pub(crate) use figures::{Figures, Present, Total};
+use gang::Gangs;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use here::Here;
 pub(crate) use op::{Change, Known, Op, Waker, hints, new_eventfd};
@@ -68,6 +70,7 @@ pub(crate) struct Driver {
     recording: Option<Recording>,
     clients: HashMap<u64, Client>,
     units: Units,
+    gangs: Gangs,
     devices: Devices,
     ops: Receiver<Op>,
     epoll: OwnedFd,
@@ -108,6 +111,7 @@ impl Driver {
             recording: None,
             clients: HashMap::new(),
             units: Units::default(),
+            gangs: Gangs::default(),
             devices: Devices::default(),
             ops,
             epoll,
@@ -279,6 +283,7 @@ impl Driver {
         let (key, by_hand, hints) = (unit.key(), client.by_hand, client.hints);
         client.units.push(key);
         let tenant = Arc::clone(&client.rights.party.tenant);
+        self.gangs.note_unit(client.gang.is_some());
         self.units.add(unit);
         self.units.change(key, |unit| unit.note_hints(&hints));
         self.update_shared(key, now);
@@ -293,6 +298,7 @@ impl Driver {
     fn leave(&mut self, id: u64, now: Instant) {
         let Some(client) = self.clients.remove(&id) else { return };
         let _ = epoll::delete(&self.epoll, &client.doorbell);
+        self.gangs.note_change();
         for key in client.units {
             self.forget_work(key, now);
             let Some(unit) = self.units.remove(key) else { continue };
@@ -307,6 +313,7 @@ impl Driver {
     fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant) {
         self.units.change(key, |unit| unit.hold_by_hand(hold, now));
         self.note_late(key);
+        self.gangs.note_change();
         self.update_shared(key, now);
         self.report(key, now);
     }
@@ -378,10 +385,12 @@ impl Driver {
 
     /// Has the policy decide, and does what it orders.
     fn decide(&mut self, now: Instant) {
+        self.form_gangs(now);
         self.machine.handle_timeout(now);
         while let Some((queue, order)) = self.machine.poll_order(now) {
             self.obey(queue, order, now);
         }
+        self.settle_gangs(now);
         self.settle_late();
     }
 
@@ -457,6 +466,7 @@ impl Driver {
         let lease = if self.units.is_any_closed() { LEASE / 4 } else { IDLE };
         let progress = Duration::from_nanos(self.units.left_to_report().as_ns());
         let looks = if self.is_measured { self.units.left_to_look(now) } else { Span::MAX };
-        timer.min(lease).min(progress).min(Duration::from_nanos(looks.as_ns())).min(IDLE)
+        let gangs = Duration::from_nanos(self.gangs.left(now).as_ns());
+        timer.min(gangs).min(lease).min(progress).min(Duration::from_nanos(looks.as_ns())).min(IDLE)
     }
 }

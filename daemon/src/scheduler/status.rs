@@ -86,6 +86,7 @@ impl Driver {
             held_by_hand: client.by_hand,
             tenant: client.rights.party.tenant.name.clone(),
             is_lowered: client.rights.is_lowered(),
+            gang: client.gang.clone(),
             ..ClientStatus::default()
         };
         let Some(unit) = unit else { return of_client };

@@ -177,12 +177,14 @@ impl Driver {
             all.insert(tenant.name.clone(), tenant);
         }
         all.values().for_each(|tenant| self.share_out(tenant, now));
+        self.gangs.note_change();
     }
 
     /// Has a process's hints be what they should be, and those of others that share with it.
     fn settle(&mut self, id: u64, now: Instant) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.hints = client.rights.hints();
+            self.gangs.note_change();
             let tenant = Arc::clone(&client.rights.party.tenant);
             let (units, hints) = (client.units.clone(), client.hints);
             for key in &units {

@@ -14,6 +14,7 @@ use xsched_node::{
 
 use super::account::Account;
 use super::figures::Total;
+use super::gang::Stance;
 use super::tenancy::Rights;
 use crate::tenant::Party;
 
@@ -36,6 +37,9 @@ pub(crate) struct Unit {
     is_shared: bool,
     /// It wakes the daemon.
     rings: bool,
+    /// Its gang has something to decide.
+    is_in_gang: bool,
+    pub(crate) stance: Stance,
     /// Since when it is idle, running or held.
     pub(crate) since: Instant,
     pub(crate) holds: u64,
@@ -61,6 +65,8 @@ impl Unit {
             never_runs: false,
             is_shared: false,
             rings: false,
+            is_in_gang: false,
+            stance: Stance::Open,
             since: now,
             holds: 0,
             account: Account::new(now),
@@ -106,7 +112,7 @@ impl Unit {
     /// work begins or ends, if there are others on its GPU or it is to be held. True if that is so
     /// from now on: it has to be looked at after this.
     pub(crate) fn update_shared(&mut self, has_others: bool) -> bool {
-        let shared = has_others || self.state.is_held_by_hand() || self.never_runs;
+        let shared = has_others || self.may_be_held() || self.is_in_gang;
         if std::mem::replace(&mut self.is_shared, shared) == shared {
             return false;
         }
@@ -116,10 +122,48 @@ impl Unit {
         self.set_rings(shared)
     }
 
+    /// Whether it may be held where it is alone on its GPU.
+    pub(crate) const fn may_be_held(&self) -> bool {
+        self.state.is_held_by_hand() || self.never_runs
+    }
+
+    /// Whether its gang has something to decide.
+    pub(crate) const fn is_in_gang(&self) -> bool {
+        self.is_in_gang
+    }
+
+    /// Its gang has something to decide from now on, or no longer; then nothing of it is held for
+    /// the gang. True if it wakes the daemon from now on: it has to be looked at after this.
+    pub(crate) fn set_in_gang(&mut self, is_in_gang: bool, now: Instant) -> bool {
+        self.is_in_gang = is_in_gang;
+        if is_in_gang {
+            return self.set_rings(true);
+        }
+        self.take_stance(Stance::Open, now);
+        false
+    }
+
+    /// Opens or closes it for its gang.
+    pub(crate) fn take_stance(&mut self, stance: Stance, now: Instant) {
+        self.stance = stance;
+        let (hold, away) = (stance != Stance::Open, stance == Stance::Away);
+        self.change(now, |state| state.hold_for_gang(hold, away));
+    }
+
+    /// Whether the scheduler lets it run, whatever else it is held for.
+    pub(crate) const fn is_ordered_to_run(&self) -> bool {
+        self.state.is_ordered_to_run()
+    }
+
+    /// Whether a user holds it.
+    pub(crate) const fn is_held_by_hand(&self) -> bool {
+        self.state.is_held_by_hand()
+    }
+
     /// Says whether the process is to wake the daemon, which it does at most while its launches are
     /// scheduled. True if it does from now on: it has to be looked at after this.
     pub(crate) fn set_rings(&mut self, rings: bool) -> bool {
-        let rings = rings && self.is_shared;
+        let rings = (rings || self.is_in_gang) && self.is_shared;
         if std::mem::replace(&mut self.rings, rings) == rings {
             return false;
         }
@@ -312,6 +356,7 @@ pub(crate) struct Client {
     pub(crate) hints: Hints,
     pub(crate) rights: Rights,
     pub(crate) by_hand: bool,
+    pub(crate) gang: Option<String>,
     /// Wakes the daemon.
     pub(crate) doorbell: OwnedFd,
     /// Its units, one for each GPU.
@@ -328,7 +373,8 @@ impl Client {
     ) -> Self {
         let (uid, rights) = (party.who.uid, Rights::new(party, asked));
         let hints = rights.hints();
-        Self { pid, uid, name, hints, rights, by_hand: false, doorbell, units: Vec::new() }
+        let (by_hand, gang, units) = (false, None, Vec::new());
+        Self { pid, uid, name, hints, rights, by_hand, gang, doorbell, units }
     }
 }
 

@@ -67,6 +67,15 @@ impl Units {
         self.on.get(&device).is_some_and(|on| !on.keys.is_empty())
     }
 
+    /// Whether it may be held: it is not alone on its GPU, or is held whatever others do.
+    pub(crate) fn is_contended(&self, key: u32) -> bool {
+        let is_contended = |unit: &Unit| {
+            let others = self.on.get(&unit.device).is_some_and(|on| on.keys.len() > 1);
+            others || unit.may_be_held()
+        };
+        self.all.get(&key).is_some_and(is_contended)
+    }
+
     /// How many run on each GPU.
     pub(crate) fn running(&self) -> [u64; DEVICES_MAX] {
         let mut running = [0; DEVICES_MAX];

@@ -89,7 +89,13 @@ pub(crate) fn settings(socket: &Path) -> Settings {
 }
 
 pub(crate) fn hello(version: u32) -> Request {
-    Request::Hello { version, name: "hostile\u{1b}[2J".to_owned(), priority: 0, share: None }
+    Request::Hello {
+        version,
+        name: "hostile\u{1b}[2J".to_owned(),
+        priority: 0,
+        share: None,
+        gang: None,
+    }
 }
 
 pub(crate) fn attach(device: &str) -> Request {
