@@ -130,6 +130,8 @@ pub struct Stats {
 pub(crate) struct Lists {
     free: u32,
     dirty_head: u32,
+    /// The last of the ready ones, which come first.
+    dirty_ready: u32,
     dirty_tail: u32,
     work: u32,
     touched: Cell<u32>,
@@ -193,6 +195,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         let lists = Lists {
             free: if count == 0 { NONE } else { 0 },
             dirty_head: END,
+            dirty_ready: END,
             dirty_tail: END,
             work: END,
             touched: Cell::new(END),

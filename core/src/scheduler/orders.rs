@@ -16,16 +16,26 @@ impl<P: Policy> State<'_, P> {
         if slot.dirty_next != NONE {
             return;
         }
-        slot.dirty_next = END;
-        if self.lists.dirty_head == END {
-            self.lists.dirty_head = index as u32;
+        let is_ready = slot.info.ready;
+        // Those that are ready come before those that have nothing to run.
+        let before = if is_ready { self.lists.dirty_ready } else { self.lists.dirty_tail };
+        let next = if before == END {
+            &mut self.lists.dirty_head
         } else {
-            self.queues[self.lists.dirty_tail as usize].dirty_next = index as u32;
+            &mut self.queues[before as usize].dirty_next
+        };
+        let after = core::mem::replace(next, index as u32);
+        self.queues[index].dirty_next = after;
+        if is_ready {
+            self.lists.dirty_ready = index as u32;
         }
-        self.lists.dirty_tail = index as u32;
+        if after == END {
+            self.lists.dirty_tail = index as u32;
+        }
     }
 
-    /// Takes orders from the queues that need any, in the order in which they came to need them.
+    /// Takes orders from the queues that need any, in the order in which they came to need them:
+    /// first from those that were ready then, as the device waits for these.
     pub(super) fn next_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
         while self.lists.dirty_head != END {
             let index = self.lists.dirty_head as usize;
@@ -33,7 +43,14 @@ impl<P: Policy> State<'_, P> {
                 self.lists.stats.orders += 1;
                 return Some((self.queues[index].info.id, order));
             }
-            self.lists.dirty_head = core::mem::replace(&mut self.queues[index].dirty_next, NONE);
+            let next = core::mem::replace(&mut self.queues[index].dirty_next, NONE);
+            self.lists.dirty_head = next;
+            if self.lists.dirty_ready as usize == index {
+                self.lists.dirty_ready = END;
+            }
+            if next == END {
+                self.lists.dirty_tail = END;
+            }
         }
         None
     }

@@ -227,3 +227,29 @@ fn a_floor_can_be_lifted() {
     orders.sort();
     assert_eq!(orders, ["0 run", "2 run"]);
 }
+
+#[test]
+fn those_that_have_work_are_told_first() {
+    let mut rig = Rig::hpf();
+    for _ in 0..3 {
+        rig.attach(0);
+    }
+    let [low, other_low, high] = [-1, -2, 5].map(|priority| rig.attach(priority));
+    [low, other_low].into_iter().for_each(|queue| rig.submit(queue, 1));
+    assert_eq!(rig.orders(), "4 hold1");
+    rig.submit(high, 1);
+    let orders = rig.orders();
+    assert!(orders.starts_with("3 hold1, "), "{orders}");
+    assert_eq!(orders.split(", ").count(), 4, "{orders}");
+    rig.drain(high);
+    let orders = rig.orders();
+    assert!(orders.starts_with("3 run, "), "{orders}");
+    assert_eq!(orders.split(", ").count(), 4, "and the idle ones: {orders}");
+    rig.drain(low);
+    assert_eq!(rig.orders(), "4 run");
+    rig.submit(high, 1);
+    rig.submit(low, 1);
+    let orders = rig.orders();
+    let [first, second] = [0, 1].map(|at| orders.split(", ").nth(at).expect("an order"));
+    assert!(first.starts_with(['3', '4']) && second.starts_with(['3', '4']), "{orders}");
+}
