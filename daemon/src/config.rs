@@ -3,11 +3,13 @@
 mod raw;
 
 use std::io;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::policy::Policy as _;
+use xsched_core::time::Duration as Span;
 use xsched_policies::Any;
 
 use crate::metrics::Place;
@@ -16,6 +18,9 @@ use crate::tenant::{Tenant, Who};
 /// Processes that may be connected, and of one user, unless the file says otherwise.
 pub const CLIENTS_MAX: u32 = 4_096;
 const CLIENTS_OF_USER_MAX: u32 = 2_048;
+/// The timeslice of policies that share device time between processes, whose turns are to be of
+/// many commands: what is on its way when a turn ends runs on.
+pub const TIMESLICE: Span = Span::from_ms(40);
 /// The largest file that is read, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -31,6 +36,10 @@ pub struct Config {
     pub admins: Admins,
     /// What the daemon takes.
     pub limits: Limits,
+    /// For how long the daemon looks for events again at once after one, while they come no less
+    /// often, 0 to a second. A thread that sleeps takes some 20 to 300 µs to wake in a virtual
+    /// machine, and one that looks takes a processor.
+    pub spin: Span,
     /// Where scrapes for metrics are answered, if they are.
     pub metrics: Option<Place>,
     /// Drivers are asked which processes use GPUs past the daemon.
@@ -66,18 +75,17 @@ impl Default for PolicyChoice {
 }
 
 impl PolicyChoice {
-    /// The policy, set up. One without hints if the name is that of another.
-    ///
-    /// # Errors
-    /// If there is none of the name; the error names those that there are.
-    pub fn policy(&self, name: &str) -> Result<Any, xsched_policies::UnknownPolicy> {
-        let mut policy = name.parse::<Any>()?;
-        if policy.name() == self.name {
-            for hint in &self.hints {
-                policy.configure(*hint);
-            }
-        }
-        Ok(policy)
+    /// The hints for a policy: the file's if that names it, and [`TIMESLICE`] before them where
+    /// queues share device time.
+    #[must_use]
+    pub fn hints_of(&self, policy: &Any) -> Vec<PolicyHint> {
+        // The slice of this one is no part of a round: a queue that has used it gives way.
+        let has_rounds = !matches!(policy, Any::Mlfq(_));
+        let slice = has_rounds.then_some(PolicyHint::Timeslice(TIMESLICE));
+        let own = if policy.name() == self.name { &self.hints[..] } else { &[] };
+        let hints = slice.into_iter().chain(own.iter().copied());
+        let mut tried = policy.clone();
+        hints.filter(|hint| tried.configure(*hint)).collect()
     }
 }
 
@@ -113,11 +121,18 @@ impl Default for Config {
             policy: PolicyChoice::default(),
             admins: Admins::default(),
             limits: Limits::default(),
+            spin: default_spin(),
             metrics: None,
             asks_drivers: true,
             tenants: vec![Arc::default()],
         }
     }
+}
+
+/// 20 ms, and 200 µs with fewer than 8 processors.
+fn default_spin() -> Span {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    if processors < 8 { Span::from_us(200) } else { Span::from_ms(20) }
 }
 
 /// Why a configuration file is not taken.

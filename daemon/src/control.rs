@@ -163,7 +163,10 @@ impl Daemon {
         drivers: Option<fn() -> Drivers>,
     ) -> Result<Self, DaemonError> {
         let (ops, taken) = channel();
-        let driver = Driver::new(settings.policy.clone(), taken)?;
+        let mut driver = Driver::new(settings.policy.clone(), taken)?;
+        driver
+            .set_hints(config.policy.hints_of(&settings.policy), xsched_core::time::Instant::ZERO);
+        driver.set_spin(config.spin);
         let waker = driver.waker();
         let stop = Arc::new(new_eventfd()?);
         let (check, checked) = check()?;

@@ -151,7 +151,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     }
     let config = source.read()?;
     let socket = args.socket(&config)?;
-    let policy = config.policy.policy(&config.policy.name)?;
+    let policy = config.policy.name.parse()?;
     raise_limit();
     let settings = Settings { socket, policy, is_open: !args.user };
     let signals = signals()?;

@@ -21,7 +21,7 @@ fn example() -> String {
 fn the_example_is_a_configuration() {
     let config = parse(&example()).expect("a configuration");
     assert_eq!(config.policy.name, "up");
-    assert_eq!(config.policy.hints, [PolicyHint::Timeslice(Duration::from_us(2_000))]);
+    assert_eq!(config.policy.hints, [PolicyHint::Timeslice(Duration::from_us(20_000))]);
     let names: Vec<_> = config.tenants.iter().map(|tenant| &*tenant.name).collect();
     assert_eq!(names, ["pods", "services", "default"]);
     let pods = &config.tenants[0];
@@ -56,7 +56,7 @@ fn the_keys_that_the_example_leaves_out_are_known() {
         assert!(is_known, "{key}");
         tried += 1;
     }
-    assert_eq!(tried, 6);
+    assert_eq!(tried, 7);
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Node {
         fs::write(&file, text).expect("a file");
         let source = Source { file: Some(file.clone()), ..Source::default() };
         let config = source.read().expect("a configuration");
-        let policy = config.policy.policy(&config.policy.name).expect("a policy");
+        let policy = config.policy.name.parse().expect("a policy");
         let settings = Settings { socket: socket.clone(), policy, is_open: false };
         let daemon = Daemon::start_with_config(&settings, config, source).expect("a daemon");
         Self { daemon, socket, file, _folder: folder }

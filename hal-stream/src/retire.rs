@@ -76,9 +76,9 @@ impl Pace {
 const SPAN_NS: u64 = 20_000;
 /// The same where more has completed, so that what another queue had a part in stays apart.
 pub(crate) const SPLIT_NS: u64 = 50_000;
-/// For so long after a process was held or let go by the scheduler of the node, it is taken to take
-/// turns with others.
-const TURNS: std::time::Duration = std::time::Duration::from_millis(50);
+/// For so long after a process was held or let go by the scheduler of the node, what others had
+/// launched before they were held may run beside it.
+const TURNS: std::time::Duration = std::time::Duration::from_micros(2_500);
 /// A queue whose gate is closed has nothing to report for so long, in nanoseconds, unless the hold
 /// ends, of which the runtime is told.
 const CLOSED_NS: u64 = 5_000_000;
@@ -428,7 +428,10 @@ impl<A: StreamApi> StreamRetire<A> {
             let was_first = beside == Beside::Later && self.ran_at_once(since, most, known);
             let undisturbed = disturbance == Disturbance::None;
             if disturbance == Disturbance::Turns {
-                queue.predictor.taken_in_turn(kind, most);
+                // Unless it is known how long they take where nothing runs beside them.
+                if !queue.predictor.is_certain(kind) {
+                    queue.predictor.taken_in_turn(kind, most);
+                }
             } else if undisturbed && beside == Beside::Nothing || was_first {
                 queue.predictor.measured(kind, most);
             } else if undisturbed && mean < most && !queue.predictor.is_certain(kind) {

@@ -32,6 +32,7 @@ fn wrong(at: &Range<usize>, what: impl Display) -> Wrong {
 struct File {
     socket: RawSocket,
     policy: RawPolicy,
+    scheduler: RawScheduler,
     admins: RawAdmins,
     limits: RawLimits,
     metrics: RawMetrics,
@@ -54,6 +55,12 @@ struct RawPolicy {
     timeslice_us: Option<Spanned<u64>>,
     k: Option<Spanned<u32>>,
     ageing_ms: Option<Spanned<u64>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawScheduler {
+    spin_us: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -118,6 +125,7 @@ pub(super) fn parse(text: &str) -> Result<Config, Wrong> {
     Ok(Config {
         socket: socket(&file.socket)?,
         policy: policy(&file.policy)?,
+        spin: spin(&file.scheduler)?,
         admins: admins(&file.admins)?,
         limits: limits(&file.limits)?,
         metrics: file.metrics.listen.as_ref().map(place).transpose()?,
@@ -220,7 +228,7 @@ fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
     ];
     for (hint, key, span) in hints {
         let Some(hint) = hint else { continue };
-        let mut policy = choice.policy(&choice.name).map_err(|error| wrong(&span, error))?;
+        let mut policy = choice.name.parse::<Any>().map_err(|error| wrong(&span, error))?;
         if !policy.configure(hint) {
             let what = format!("policy `{}` has no {key}; take the key out", choice.name);
             return Err(wrong(&span, what));
@@ -228,6 +236,12 @@ fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
         choice.hints.push(hint);
     }
     Ok(choice)
+}
+
+fn spin(raw: &RawScheduler) -> Result<Duration, Wrong> {
+    let of = |us| within(us, 0, 1_000_000, |us| Duration::from_us(us.into()));
+    let spin = ranged(raw.spin_us.as_ref(), "spin_us", of)?;
+    Ok(spin.unwrap_or_else(|| Config::default().spin))
 }
 
 fn span<T>(raw: &Option<Spanned<T>>) -> Range<usize> {

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use xsched_node::{Answer, Changed, Place, Status};
+use xsched_policies::{Any, UnknownPolicy};
 
 use super::Control;
 use super::socket::{set_access, warn_of_access};
@@ -78,8 +79,9 @@ impl Control {
 
     pub(super) fn set_policy(&mut self, asker: &Asker, name: &str) -> Result<(), String> {
         allow(asker, "change the policy")?;
-        let policy = self.config.policy.policy(name).map_err(|error| error.to_string())?;
-        self.send(Op::Policy(Box::new(policy)));
+        let policy: Any = name.parse().map_err(|error: UnknownPolicy| error.to_string())?;
+        let hints = self.config.policy.hints_of(&policy);
+        self.send(Op::Policy(Box::new(policy), hints));
         self.policy_by = Some(By::now(asker.party.who.uid));
         Ok(())
     }
@@ -149,7 +151,7 @@ impl Control {
             return Err(ConfigError::Moved { path: path(), socket: self.socket.clone() });
         }
         let wrong = |source| ConfigError::Read { path: path(), source };
-        let policy = config.policy.policy(&config.policy.name);
+        let policy = config.policy.name.parse::<Any>();
         let policy = policy.map_err(|error| wrong(std::io::Error::other(error)))?;
         // It listens at both places for a moment.
         let moved = config.metrics != self.config.metrics;
@@ -163,7 +165,8 @@ impl Control {
             }
         }
         if self.policy_by.take().is_some() || config.policy != self.config.policy {
-            self.send(Op::Policy(Box::new(policy)));
+            let hints = config.policy.hints_of(&policy);
+            self.send(Op::Policy(Box::new(policy), hints));
         }
         let mut tenants = Vec::with_capacity(self.peers.len());
         for (id, peer) in &mut self.peers {
@@ -171,6 +174,7 @@ impl Control {
             tenants.push((*id, Arc::clone(&peer.party.tenant)));
         }
         self.send(Op::Configure(tenants));
+        self.send(Op::Spin(config.spin));
         if let Some(metrics) = metrics {
             self.metrics = metrics;
             // The end of the old one has said that they are not wanted.

@@ -110,7 +110,7 @@ impl Rig {
                 let name = POLICIES[bytes.below(POLICIES.len())];
                 self.is_hpf = name == "hpf";
                 let policy = name.parse::<Any>().expect("a policy");
-                self.here.take(Op::Policy(Box::new(policy)));
+                self.here.take(Op::Policy(Box::new(policy), Vec::new()));
             }
             11 => {
                 let id = 1 + bytes.below(OTHERS as usize) as u64;

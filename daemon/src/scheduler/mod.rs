@@ -14,6 +14,7 @@ mod unit;
 mod units;
 
 use std::collections::{HashMap, VecDeque};
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant as Clock};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use xsched_core::hint::PolicyHint;
 use xsched_core::id::{ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
 use xsched_core::message::Order;
@@ -53,8 +55,9 @@ use units::Units;
 const UNITS_MAX: usize = 8_192;
 /// Pages that a process may have for one GPU: gates for some 4,000 streams.
 const PAGES_MAX: usize = 64;
-/// For how long after the last event the thread looks again at once, while processes share a GPU.
-const SPIN: Duration = Duration::from_micros(200);
+/// For how long after the last event the thread looks again at once, while processes share a GPU,
+/// at most and unless events come often.
+const SPIN: Span = Span::from_us(200);
 /// Events that are taken at a time.
 const EVENTS: usize = 64;
 /// Processes without work whose gates are closed or opened before it is looked for other events.
@@ -80,10 +83,15 @@ pub(crate) struct Driver {
     renewed: Instant,
     /// When all processes were looked at.
     looked: Instant,
+    /// For how long the thread looks again at once after an event, if the one before was no longer
+    /// ago.
+    spin: Span,
+    rung: Instant,
     spin_until: Instant,
     /// Processes without work whose gates may not be as they should be.
     late: VecDeque<u32>,
     policy: &'static str,
+    hints: Vec<PolicyHint>,
     /// When the windows ended over which shares are taken.
     sampled: Instant,
     /// Metrics are wanted: it is looked how long holds take.
@@ -119,9 +127,12 @@ impl Driver {
             counted: Instant::ZERO,
             renewed: Instant::ZERO,
             looked: Instant::ZERO,
+            spin: SPIN,
+            rung: Instant::ZERO,
             spin_until: Instant::ZERO,
             late: VecDeque::new(),
             policy: name,
+            hints: Vec::new(),
             sampled: Instant::ZERO,
             is_measured: false,
             wakeups: 0,
@@ -131,6 +142,19 @@ impl Driver {
 
     pub(crate) fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    /// For how long the thread looks for events again at once after one, at most.
+    pub(crate) const fn set_spin(&mut self, spin: Span) {
+        self.spin = spin;
+    }
+
+    /// Passes hints on to the policy.
+    pub(crate) fn set_hints(&mut self, hints: Vec<PolicyHint>, now: Instant) {
+        for hint in &hints {
+            self.machine.hint_policy(now, *hint);
+        }
+        self.hints = hints;
     }
 
     fn now(&self) -> Instant {
@@ -206,9 +230,10 @@ impl Driver {
                 let _ = answer.send(self.add_page(client, &device, page, now));
             }
             Op::Leave(id) => self.leave(id, now),
-            Op::Policy(policy) => {
+            Op::Policy(policy, hints) => {
                 self.policy = policy.name();
                 let _ = self.machine.set_policy(now, *policy);
+                self.set_hints(hints, now);
             }
             Op::Set { pid, asker, change, answer } => {
                 let _ = answer.send(self.set(pid, &asker, change, now));
@@ -231,6 +256,7 @@ impl Driver {
                 let _ = answer.send(Box::new(self.figures(now)));
             }
             Op::Measure(is_measured) => self.is_measured = is_measured,
+            Op::Spin(spin) => self.set_spin(spin),
             Op::Known { answer } => {
                 let _ = answer.send(self.known());
             }
@@ -358,7 +384,8 @@ impl Driver {
         for id in rung {
             let Some(client) = self.clients.get(id) else { continue };
             client.units.clone().into_iter().for_each(|key| self.look_at(key, now));
-            self.spin_until = now + Span::from_ns(SPIN.as_nanos() as u64);
+            let is_often = now.since(std::mem::replace(&mut self.rung, now)) <= self.spin;
+            self.spin_until = now + if is_often { self.spin } else { self.spin.min(SPIN) };
         }
         if rung.is_empty() && now.since(self.looked).as_ns() >= IDLE.as_nanos() as u64 {
             self.look_at_all(now);
@@ -435,28 +462,35 @@ impl Driver {
     fn wait(&self, rung: &mut Vec<u64>) {
         rung.clear();
         let now = self.now();
-        let left = if !self.late.is_empty() {
-            Duration::ZERO
-        } else if now < self.spin_until {
-            // The one that rang may wait for this processor.
+        let left = if self.late.is_empty() { self.left(now) } else { Duration::ZERO };
+        let due = now + Span::from_ns(left.as_nanos() as u64);
+        let mut now = now;
+        while !self.take_events(rung) && now < due.min(self.spin_until) {
+            // The one that is to ring may wait for this processor.
             std::thread::yield_now();
-            Duration::ZERO
-        } else {
-            self.left(now)
-        };
+            now = self.now();
+        }
+        let left_ns = due.since(now).as_ns();
+        if !rung.is_empty() || left_ns == 0 {
+            return;
+        }
+        let left = Duration::from_nanos(left_ns);
         let time =
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        // Of the two only this one takes nanoseconds on every kernel.
+        // Unlike that of epoll, it takes nanoseconds on every kernel.
         let mut ready = [PollFd::new(&self.epoll, PollFlags::IN)];
-        if !left.is_zero() && !poll(&mut ready, Some(&time)).is_ok_and(|ready| ready > 0) {
-            return;
+        if poll(&mut ready, Some(&time)).is_ok_and(|ready| ready > 0) {
+            self.take_events(rung);
         }
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
-        let space = rustix::buffer::spare_capacity(&mut events);
-        if epoll::wait(&self.epoll, space, Some(&Timespec::default())).is_err() {
-            return;
-        }
+    }
+
+    /// Adds the processes that rang. True if there are any, or other events.
+    fn take_events(&self, rung: &mut Vec<u64>) -> bool {
+        let mut events: [MaybeUninit<epoll::Event>; EVENTS] = [MaybeUninit::uninit(); EVENTS];
+        let taken = epoll::wait(&self.epoll, &mut events[..], Some(&Timespec::default()));
+        let Ok((events, _)) = taken else { return false };
         rung.extend(events.iter().map(|event| event.data.u64()));
+        !events.is_empty()
     }
 
     /// For how long nothing has to be done unless something happens.

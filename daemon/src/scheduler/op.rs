@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use rustix::event::{EventfdFlags, eventfd};
-use xsched_core::hint::{Hints, Priority};
+use xsched_core::hint::{Hints, PolicyHint, Priority};
+use xsched_core::time::Duration as Span;
 use xsched_hal_stream::SharedPage;
 use xsched_node::Place;
 use xsched_policies::Any;
@@ -27,8 +28,8 @@ pub(crate) enum Op {
     Page { client: u64, device: String, page: SharedPage, answer: Sender<Result<(), String>> },
     /// It has left.
     Leave(u64),
-    /// Another policy.
-    Policy(Box<Any>),
+    /// Another policy, and hints for it.
+    Policy(Box<Any>, Vec<PolicyHint>),
     /// A change of the processes with this number that the asker may change.
     Set { pid: i32, asker: Asker, change: Change, answer: Sender<Result<usize, String>> },
     /// The tenants of connections.
@@ -41,6 +42,8 @@ pub(crate) enum Op {
     Figures { answer: Sender<Box<Figures>> },
     /// Metrics are wanted from now on, or no longer.
     Measure(bool),
+    /// For how long the thread looks for events again at once after one, at most.
+    Spin(Span),
     /// Which processes there are, on which GPUs.
     Known { answer: Sender<Vec<Known>> },
     /// The processes that use clearly more of a GPU than they report, by their numbers.
