@@ -5,7 +5,7 @@
 
 Both run the steps of `beside.py`'s background alone for three seconds each, then beside each other
 under `up`. Prints the first one's part of the GPU, over the seconds: its rate over its rate alone,
-over the sum of both.
+over the sum of both; and its part by the device time that both report.
 """
 
 import argparse
@@ -32,11 +32,21 @@ def parts(counters, alone, seconds):
     return found
 
 
+def reported(given):
+    """The device time of each process in ms and its commands that retired, in order of starts."""
+    said = subprocess.run([given.xsched, "ps", "--json"], capture_output=True, text=True, check=True)
+    clients = sorted(json.loads(said.stdout)["clients"], key=lambda one: one["pid"])
+    return [(one["device_ms"], one["retired"]) for one in clients]
+
+
 def main(given):
     rows, kinds = [], given.kinds.split(",")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XSCHED_SOCKET"] = f"{folder}/socket"
-        daemon = subprocess.Popen([given.xschedd, "--user", "--policy", "up"])
+        config = pathlib.Path(folder) / "xschedd.toml"
+        slice_us = f"timeslice_us = {given.timeslice_us}\n" if given.timeslice_us else ""
+        config.write_text(f'[policy]\nname = "up"\n{slice_us}')
+        daemon = subprocess.Popen([given.xschedd, "--user", "--config", config])
         time.sleep(0.5)
         counters = [pathlib.Path(folder) / f"count{number}" for number in range(2)]
         for counter in counters:
@@ -57,9 +67,15 @@ def main(given):
             wanted = [int(share) for share in pair.split(":")]
             roles = [start(number, wanted[number]) for number in range(2)]
             time.sleep(2)
+            before = reported(given)
             seconds = parts(counters, alone, given.seconds)
+            grown = [(ms - ms0, count - count0)
+                     for (ms, count), (ms0, count0) in zip(reported(given), before)]
+            used = [ms for ms, _ in grown]
             row = {"kinds": kinds, "wanted": wanted, "mean": round(statistics.fmean(seconds), 2),
-                   "least": round(min(seconds), 2), "most": round(max(seconds), 2)}
+                   "least": round(min(seconds), 2), "most": round(max(seconds), 2),
+                   "reported": round(100 * used[0] / sum(used), 2),
+                   "us_per_command": [round(1000 * ms / count, 1) for ms, count in grown]}
             rows.append(row)
             print(row, flush=True)
             if given.show:
@@ -80,6 +96,7 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--kinds", default="gemm,gemm")
     parser.add_argument("--shares", default="75:25,30:70")
+    parser.add_argument("--timeslice-us", type=int, help="the policy's, instead of the default")
     parser.add_argument("--show", action="store_true", help="what `xsched ps` says of each pair")
     parser.add_argument("--out")
     arguments = parser.parse_args()

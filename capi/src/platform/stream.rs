@@ -454,6 +454,10 @@ fn checked_address(stream: *mut c_void) -> Answer<usize> {
     }
 }
 
+/// Predicted work between two gates of streams that the scheduler of the node holds, in nanoseconds:
+/// a gate takes 2.3 µs of an H200.
+const SHARED_SPACING_NS: u64 = 100_000;
+
 /// A stream.
 #[derive(Debug)]
 struct StreamHardware<A: StreamApi> {
@@ -462,17 +466,20 @@ struct StreamHardware<A: StreamApi> {
     address: usize,
     /// It is the default stream of the thread that launches.
     of_thread: bool,
-    /// Predicted work between two gates of the stream.
-    spacing: Spacing,
+    /// Predicted work between two gates, if the environment says how much.
+    spacing_us: Option<u32>,
     /// That of the gates of the XQueue that was opened last, if it has gates.
     word: Mutex<Option<GateWord<A>>>,
 }
 
 impl<A: StreamApi> StreamHardware<A> {
     fn new(pair: Pair<A>, stream: A::Stream, address: usize, spacing_us: Option<u32>) -> Self {
-        let spacing = spacing_us.map(|us| Spacing::of_ns(u64::from(us) * 1_000));
-        let (spacing, word) = (spacing.unwrap_or_default(), Mutex::default());
-        Self { pair, stream, address, of_thread: false, spacing, word }
+        Self { pair, stream, address, of_thread: false, spacing_us, word: Mutex::default() }
+    }
+
+    /// Predicted work between two gates, unless the environment says how much.
+    fn spacing_or(&self, spacing: Spacing) -> Spacing {
+        self.spacing_us.map_or(spacing, |us| Spacing::of_ns(u64::from(us) * 1_000))
     }
 }
 
@@ -496,7 +503,9 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         // The scheduler of the node holds the process by its gates, whatever level it has itself.
         let in_unit = self.pair.below.is_in_unit();
         let gated = if in_unit { Level::Deactivate } else { level.min(Level::Deactivate) };
-        let mut stream = stream.level_max(gated).spacing(self.spacing.clone());
+        // Under the node's scheduler there are gates only while others are on the GPU.
+        let spacing = if in_unit { Spacing::of_ns(SHARED_SPACING_NS) } else { Spacing::default() };
+        let mut stream = stream.level_max(gated).spacing(self.spacing_or(spacing));
         // Known before, so that graphs can have it in gates of their own.
         let word = if gated > Level::Block { self.pair.below.gate_word().ok() } else { None };
         if let Some(word) = &word {
@@ -556,7 +565,9 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
     fn gates_of_graphs(&self) -> Option<GateAt> {
         let this = (self as &dyn Any).downcast_ref::<StreamHardware<CudaApi>>()?;
         let word = this.word.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(GateAt { device: this.pair.below.clone(), word, spacing_ns: this.spacing.ns() })
+        // A graph keeps its gates while nobody else is on the GPU.
+        let spacing_ns = this.spacing_or(Spacing::default()).ns();
+        Some(GateAt { device: this.pair.below.clone(), word, spacing_ns })
     }
 
     fn end_gates(&self) -> bool {
