@@ -26,7 +26,7 @@ impl Node {
         fs::write(&file, text).expect("a file");
         let source = Source { file: Some(file), ..Source::default() };
         let config = source.read().expect("a configuration");
-        let policy = config.policy.policy(&config.policy.name).expect("a policy");
+        let policy = config.policy.name.parse().expect("a policy");
         let socket = folder.path().join("socket");
         let settings = Settings { socket, policy, is_open: false };
         let daemon = Daemon::start_with_config(&settings, config, source).expect("a daemon");
