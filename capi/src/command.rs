@@ -43,7 +43,47 @@ fn address(function: Launch) -> NonZeroUsize {
     NonZeroUsize::new((function as *const ()).expose_provenance()).unwrap_or(ON_DEVICE)
 }
 
+/// A callback of a thread that waits until it was called, or never will be.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    function: Launch,
+    data: *mut c_void,
+    kind: u32,
+}
+
+impl Awaited {
+    /// Commands of a kind take about equally long.
+    pub(crate) const fn new(function: Launch, data: *mut c_void, kind: u32) -> Self {
+        Self { function, data, kind }
+    }
+
+    /// # Safety
+    /// As of the callback; `data` is where this is.
+    unsafe extern "C" fn call(hwq: HwQueueHandle, data: *mut c_void) -> XResultValue {
+        // SAFETY: as the caller promises.
+        let this = unsafe { &*data.cast::<Self>() };
+        // SAFETY: as the caller promises.
+        unsafe { (this.function)(hwq, this.data) }
+    }
+}
+
+/// The kind of a command; 0 is any. To be asked before it is launched.
+pub(crate) fn kind_of(does: Does) -> u32 {
+    let Does::Launch(function, data) = does else { return 0 };
+    if !std::ptr::fn_addr_eq(function, Awaited::call as Launch) {
+        return 0;
+    }
+    let awaited: *const Awaited = std::ptr::with_exposed_provenance(data);
+    // SAFETY: what has this callback was made from one that lives until it was called.
+    unsafe { (*awaited).kind }
+}
+
 impl Command {
+    /// Calls a function that launches something, while a thread waits for that.
+    pub(crate) fn awaited(awaited: &Awaited) -> Self {
+        Self::callback(Awaited::call, std::ptr::from_ref(awaited).cast_mut().cast())
+    }
+
     /// Calls a function that launches something.
     pub(crate) fn callback(function: Launch, data: *mut c_void) -> Self {
         Self { function: address(function), data: data.expose_provenance() }
@@ -159,5 +199,24 @@ mod tests {
         let Does::Run(function, data) = command.does() else { panic!("on the device") };
         assert_eq!(call(function, 3, data), 107);
         assert!(command.is_for_host() && Command::compute(0).is_for_host());
+    }
+
+    #[test]
+    fn an_awaited_callback_has_a_kind_and_is_called_with_its_own_data() {
+        // SAFETY: it is given a number that nothing else uses.
+        unsafe extern "C" fn add(_: HwQueueHandle, data: *mut c_void) -> XResultValue {
+            // SAFETY: as above.
+            unsafe { *data.cast::<u32>() += 1 };
+            0
+        }
+        let mut count = 0_u32;
+        let awaited = Awaited::new(add, (&raw mut count).cast(), 77);
+        let does = Command::awaited(&awaited).does();
+        assert_eq!(kind_of(does), 77);
+        let Does::Launch(function, data) = does else { panic!("it launches") };
+        call(function, 0, data);
+        assert_eq!(count, 1);
+        let plain = Command::callback(add, (&raw mut count).cast());
+        assert_eq!(kind_of(plain.does()), 0);
     }
 }

@@ -17,7 +17,7 @@ use xsched_hal_hip::loaded;
 use xsched_hal_stream::Gates;
 
 use crate::apart;
-use crate::command::Command;
+use crate::command::{Awaited, Command};
 use crate::env::AutoQueue;
 use crate::hint::XHintPriority;
 use crate::hwqueue::HwQueue;
@@ -295,7 +295,8 @@ pub unsafe extern "C" fn xsched_private_wait(
 
 /// For interposers: calls `launch` on this thread when it is the XQueue's turn to launch it, and
 /// returns after that. If the answer is not `kXSchedSuccess`, `launch` was not called and will not
-/// be; that may be so with `kXSchedSuccess` too, if what waits was dropped.
+/// be; that may be so with `kXSchedSuccess` too, if what waits was dropped. Launches of the same
+/// `kind` into an XQueue take about equally long; 0 is any.
 ///
 /// # Safety
 /// `launch` may be called with `data`, once.
@@ -303,13 +304,14 @@ pub unsafe extern "C" fn xsched_private_wait(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_launch(
     xq: XQueueHandle,
+    kind: u32,
     launch: LaunchCallback,
     data: *mut c_void,
 ) -> XResult {
     answer(|| {
         let launch = launch.filter(|_| !data.is_null());
         let launch = launch.ok_or_else(|| Refusal::invalid("the function or its data is null"))?;
-        process().queue(xq)?.launch_here(launch, data)
+        process().queue(xq)?.launch_here(&Awaited::new(launch, data, kind))
     })
 }
 

@@ -1,6 +1,5 @@
 //! XQueues as the C API has them.
 
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use xsched_core::level::Level;
 use xsched_core::window::WindowConfig;
 
 use crate::apart;
-use crate::command::{Command, Launch, is_inside_callback};
+use crate::command::{Awaited, Command, is_inside_callback};
 use crate::commands::Commands;
 use crate::hwqueue::HwQueue;
 use crate::refusal::{Answer, Refusal};
@@ -132,9 +131,9 @@ impl Queue {
 
     /// Has a callback called on this thread when it is its turn, and returns after that, or when it
     /// will never be called.
-    pub(crate) fn launch_here(&self, function: Launch, data: *mut c_void) -> Answer {
+    pub(crate) fn launch_here(&self, launch: &Awaited) -> Answer {
         self.may_wait("it would wait for the launch")?;
-        self.xq.launch_here(Command::callback(function, data)).map_err(|_| lost())?;
+        self.xq.launch_here(Command::awaited(launch)).map_err(|_| lost())?;
         Ok(())
     }
 

@@ -48,7 +48,7 @@ impl<A: StreamApi> StreamCommand<A> {
     }
 
     /// Says that commands of this kind take about equally long, so that the measured times of some
-    /// predict the rest. Any number; a queue tells 64 kinds apart. Commands that say
+    /// predict the rest. Any number; a queue tells 512 kinds apart. Commands that say
     /// nothing are of kind 0.
     #[must_use]
     pub const fn of_kind(mut self, kind: u32) -> Self {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Kinds of commands that are told apart.
-const KINDS: usize = 64;
+const KINDS: usize = 512;
+const BITS: usize = u64::BITS as usize;
 /// A measurement counts for one part in so many.
 const SMOOTHING: i64 = 8;
 
@@ -15,12 +16,15 @@ pub(crate) struct Predictor {
     /// In nanoseconds; 0 if nothing is known.
     means: [AtomicU32; KINDS],
     /// The kinds, a bit each, that were measured while no other queue had work on the device.
-    certain: AtomicU64,
+    certain: [AtomicU64; KINDS / BITS],
 }
 
 impl Predictor {
     pub(crate) const fn new() -> Self {
-        Self { means: [const { AtomicU32::new(0) }; KINDS], certain: AtomicU64::new(0) }
+        Self {
+            means: [const { AtomicU32::new(0) }; KINDS],
+            certain: [const { AtomicU64::new(0) }; KINDS / BITS],
+        }
     }
 
     const fn mean(&self, kind: u32) -> &AtomicU32 {
@@ -35,17 +39,21 @@ impl Predictor {
 
     /// Whether a command of this kind was measured while no other queue had work on the device.
     pub(crate) fn is_certain(&self, kind: u32) -> bool {
-        self.certain.load(Ordering::Relaxed) & Self::bit(kind) != 0
+        let (bits, bit) = self.bit(kind);
+        bits.load(Ordering::Relaxed) & bit != 0
     }
 
-    const fn bit(kind: u32) -> u64 {
-        1 << (kind as usize % KINDS)
+    /// Where it is noted whether a kind is certain.
+    const fn bit(&self, kind: u32) -> (&AtomicU64, u64) {
+        let place = kind as usize % KINDS;
+        (&self.certain[place / BITS], 1 << (place % BITS))
     }
 
     /// A command of this kind took so long, while no other queue had work on the device. The first
     /// such measurement takes the place of what was estimated.
     pub(crate) fn measured(&self, kind: u32, ns: u64) {
-        if self.certain.fetch_or(Self::bit(kind), Ordering::Relaxed) & Self::bit(kind) == 0 {
+        let (bits, bit) = self.bit(kind);
+        if bits.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
             self.mean(kind).store(0, Ordering::Relaxed);
         }
         self.estimated(kind, ns);

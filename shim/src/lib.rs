@@ -38,8 +38,12 @@ unsafe extern "C" {
     fn xsched_private_interposed() -> c_int;
     fn xsched_private_loaded(name: *const c_char, not: *const c_void) -> *mut c_void;
     fn xsched_private_auto_queue(xq: *mut u64, hwq: u64) -> XResult;
-    fn xsched_private_launch(xq: u64, launch: Option<LaunchCallback>, data: *mut c_void)
-    -> XResult;
+    fn xsched_private_launch(
+        xq: u64,
+        kind: u32,
+        launch: Option<LaunchCallback>,
+        data: *mut c_void,
+    ) -> XResult;
     fn XQueueDestroy(xq: u64) -> XResult;
     fn XHintPriority(xq: u64, priority: c_int) -> XResult;
     fn XSchedGetLastErrorString() -> *const c_char;
@@ -194,7 +198,7 @@ impl<F: FnOnce() -> c_int> Call<F> {
         let data: *mut c_void = (&raw mut *self).cast();
         // SAFETY: any handle may be given, and the function may be called with `self` until this
         // returns, which it is on this thread.
-        unsafe { xsched_private_launch(xq, Some(Self::run), data) }
+        unsafe { xsched_private_launch(xq, 0, Some(Self::run), data) }
     }
 
     /// # Safety

@@ -23,7 +23,7 @@ use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 use super::{Hardware, call_for, call_now};
 use crate::apart;
 use crate::backend::{Device as Wrapped, Lower};
-use crate::command::{Command, Does};
+use crate::command::{Command, Does, kind_of};
 use crate::graphs::Graphs;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
@@ -454,8 +454,8 @@ fn checked_address(stream: *mut c_void) -> Answer<usize> {
     }
 }
 
-/// Predicted work between two gates of streams that the scheduler of the node holds, in nanoseconds:
-/// a gate takes 2.3 µs of an H200.
+/// Predicted work between two gates of streams that the node's scheduler holds, in nanoseconds: a
+/// gate takes 2.3 µs of an H200.
 const SHARED_SPACING_NS: u64 = 100_000;
 
 /// A stream.
@@ -565,7 +565,7 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
     fn gates_of_graphs(&self) -> Option<GateAt> {
         let this = (self as &dyn Any).downcast_ref::<StreamHardware<CudaApi>>()?;
         let word = this.word.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        // A graph keeps its gates while nobody else is on the GPU.
+        // A graph keeps its gates while no other process is on the GPU.
         let spacing_ns = this.spacing_or(Spacing::default()).ns();
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns })
     }
@@ -583,13 +583,15 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
 impl<A: StreamApi> Lower for StreamSubmit<A> {
     fn lower(does: Does, side: &Arc<Side>, number: u64) -> StreamCommand<A> {
         let side = Arc::clone(side);
-        StreamCommand::new(move |_| {
+        let kind = kind_of(does);
+        let command = StreamCommand::new(move |_| {
             // Others are refused when they are submitted.
             match does {
                 Does::Launch(function, data) => call_for(function, data, &side, number),
                 Does::Run(..) | Does::Compute(_) => {}
             }
             Ok(())
-        })
+        });
+        command.of_kind(kind)
     }
 }

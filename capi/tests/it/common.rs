@@ -119,7 +119,7 @@ pub(crate) fn counting(counter: &'static AtomicU64) -> HwCommandHandle {
 pub(crate) fn launch_counted(xq: XQueueHandle, counter: &'static AtomicU64) -> XResult {
     // SAFETY: the counter lives for ever.
     unsafe {
-        xsched_private_launch(xq, Some(add_one), std::ptr::from_ref(counter).cast_mut().cast())
+        xsched_private_launch(xq, 0, Some(add_one), std::ptr::from_ref(counter).cast_mut().cast())
     }
 }
 

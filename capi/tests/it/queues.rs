@@ -295,7 +295,7 @@ alone!(an_interposer_launches_on_the_thread_that_calls, {
     fn launch_here(xq: u64) -> XResult {
         let mut thread = std::thread::current().id();
         // SAFETY: the function may be called with this number, which outlives the call.
-        unsafe { xsched_private_launch(xq, Some(launch), (&raw mut thread).cast()) }
+        unsafe { xsched_private_launch(xq, 0, Some(launch), (&raw mut thread).cast()) }
     }
     // With and without a queue that was made for it.
     for flags in [BLOCKING, 0] {
@@ -335,7 +335,7 @@ alone!(an_interposer_launches_on_the_thread_that_calls, {
         ok(XQueueDestroy(xq));
     }
     // SAFETY: they are refused.
-    let refused = unsafe { xsched_private_launch(77, Some(launch), std::ptr::null_mut()) };
+    let refused = unsafe { xsched_private_launch(77, 0, Some(launch), std::ptr::null_mut()) };
     assert_eq!(refused, kXSchedErrorInvalidValue);
 });
 

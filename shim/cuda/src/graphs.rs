@@ -10,7 +10,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use xsched_shim_engine::engine::{self, beside};
 use xsched_shim_engine::hooks::of_thread;
-use xsched_shim_engine::{Address, Code, Stream, driver, lifetimes, real, streams};
+use xsched_shim_engine::{Address, Code, Kind, Stream, driver, lifetimes, real, streams};
 
 type Begun = unsafe extern "C" fn(Address, Address, u64) -> c_int;
 type Prepare = unsafe extern "C" fn(u64, Address) -> c_int;
@@ -155,17 +155,18 @@ fn launch(
 ) -> Code {
     let index = *place.get_or_init(|| driver::place_of(name));
     let stream = Stream::of(handle, Stream::Legacy);
-    let Some(functions) = in_use() else { return engine::launch(index, stream, next) };
+    let kind = || Kind::new(index).with(exec.addr());
+    let Some(functions) = in_use() else { return engine::launch(index, stream, kind, next) };
     // What becomes part of another graph is not launched.
     if engine::is_captured(stream) {
-        return engine::launch(index, stream, next);
+        return engine::launch(index, stream, kind, next);
     }
     // SAFETY: any handles may be given.
     let prepared = beside(|| unsafe { (functions.prepare)(streams::xqueue_of(stream), exec) });
     if prepared.is_none() {
-        return engine::launch(index, stream, next);
+        return engine::launch(index, stream, kind, next);
     }
-    engine::launch_in(index, stream, |xq| {
+    engine::launch_in(index, stream, kind, |xq| {
         // SAFETY: the caller promises what the driver asks for.
         let launch = || unsafe { (functions.launch)(xq, exec, handle) };
         // With a turn of an XQueue the thread is inside already.

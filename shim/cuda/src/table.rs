@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use xsched_shim_engine::{Class, signatures, stubs};
+use xsched_shim_engine::{Class, Part, signatures, stubs};
 
 use crate::vendor::VENDOR;
 
@@ -27,5 +27,8 @@ pub(crate) struct Bytes64([u8; 64]);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words8([u64; 8]);
+
+impl Part for Location {}
+impl Part for Words8 {}
 
 include!(concat!(env!("OUT_DIR"), "/functions.rs"));

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::counts::Reason;
 use crate::environment::variable;
 use crate::errors::{self, Kept};
+use crate::kind::Kind;
 use crate::preempt::{ERROR_HARDWARE, ERROR_NOT_FOUND, Functions, SUCCESS, XResult};
 use crate::streams::{self, Key};
 use crate::{Address, Code, captures, counts, driver};
@@ -147,13 +148,23 @@ pub(crate) fn functions() -> Option<&'static Functions> {
 }
 
 /// Launches something into a stream, by the function at this place of the list: what `real`
-/// answers, which is called once.
-pub fn launch(index: usize, stream: Stream, real: impl FnOnce() -> Code) -> Code {
-    launch_in(index, stream, |_| real())
+/// answers, which is called once. Launches of the same kind take about equally long.
+pub fn launch(
+    index: usize,
+    stream: Stream,
+    kind: impl FnOnce() -> Kind,
+    real: impl FnOnce() -> Code,
+) -> Code {
+    launch_in(index, stream, kind, |_| real())
 }
 
 /// The same for a function that is told the XQueue whose turn it is; 0 if the launch goes past.
-pub fn launch_in(index: usize, stream: Stream, real: impl FnOnce(u64) -> Code) -> Code {
+pub fn launch_in(
+    index: usize,
+    stream: Stream,
+    kind: impl FnOnce() -> Kind,
+    real: impl FnOnce(u64) -> Code,
+) -> Code {
     match way(stream) {
         Way::Alone => {
             counts::alone(index);
@@ -166,7 +177,7 @@ pub fn launch_in(index: usize, stream: Stream, real: impl FnOnce(u64) -> Code) -
         }
         Way::Queue(functions, xq, _inside) => {
             counts::launch(index);
-            tracked(index, functions, xq, real)
+            tracked(index, functions, (xq, kind()), real)
         }
     }
 }
@@ -269,7 +280,12 @@ pub fn hardware_queue(handle: Address) -> u64 {
 }
 
 /// Launches when it is the XQueue's turn.
-fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce(u64) -> Code) -> Code {
+fn tracked(
+    index: usize,
+    functions: &Functions,
+    (xq, kind): (u64, Kind),
+    real: impl FnOnce(u64) -> Code,
+) -> Code {
     // The queue launches in the context of its stream, which need not be the program's.
     let place = default_stream();
     let real = |xq| {
@@ -279,7 +295,9 @@ fn tracked(index: usize, functions: &Functions, xq: u64, real: impl FnOnce(u64) 
     };
     let mut call = Call { launch: Some(|xq| at_place(place, || real(xq))), xq, code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
-    let answer = unsafe { (functions.launch)(xq, Call::run_of(&call), (&raw mut call).cast()) };
+    let answer = unsafe {
+        (functions.launch)(xq, kind.number(), Call::run_of(&call), (&raw mut call).cast())
+    };
     // The program has ended it. The stream's next launch gets another one.
     if answer == ERROR_NOT_FOUND {
         streams::forget(xq);

@@ -70,7 +70,13 @@ macro_rules! hook {
                 let real = unsafe { std::mem::transmute::<$crate::Address, Signature>(real) };
                 let stream = $crate::stream!($($stream)*);
                 // SAFETY: the caller promises what the driver asks for.
-                $crate::engine::launch($index, stream, || unsafe { real($($parameter),*) })
+                let real = || unsafe { real($($parameter),*) };
+                let kind = || {
+                    let kind = $crate::Kind::new($index);
+                    $(let kind = kind.with($crate::part!($parameter $parameter));)*
+                    kind
+                };
+                $crate::engine::launch($index, stream, kind, real)
             }
         }
     };
@@ -94,6 +100,31 @@ macro_rules! hook {
     };
     ($class:ident [] $index:literal $name:ident($($parameter:ident: $kind:ty),*)) => {
         const _: Option<unsafe extern "C" fn($($kind),*) -> $crate::Code> = None;
+    };
+}
+
+/// What an argument of a launch, by its name, says of how long it takes.
+#[macro_export]
+macro_rules! part {
+    (function $given:ident) => {
+        $crate::Part::of_handle(&$given)
+    };
+    (function_address $given:ident) => {
+        $crate::Part::of_handle(&$given)
+    };
+    (graph_exec $given:ident) => {
+        $crate::Part::of_handle(&$given)
+    };
+    (config $given:ident) => {
+        // SAFETY: the caller promises the driver a configuration, or null.
+        unsafe { $crate::kind::of_config($given) }
+    };
+    // What is written or waited for may be another number each time.
+    (value $given:ident) => {
+        0
+    };
+    ($other:ident $given:ident) => {
+        $crate::Part::part(&$given)
     };
 }
 

@@ -32,6 +32,7 @@ mod environment;
 pub mod errors;
 pub mod exchange;
 pub mod hooks;
+pub mod kind;
 mod preempt;
 mod search;
 pub mod streams;
@@ -41,6 +42,7 @@ pub mod vendor;
 use std::ffi::{c_int, c_void};
 
 pub use engine::Stream;
+pub use kind::{Kind, Part};
 pub use vendor::{Class, Vendor};
 
 /// The address of a function, whatever its signature, or a handle of the vendor's.

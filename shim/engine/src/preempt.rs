@@ -89,7 +89,7 @@ functions! {
     /// The XQueue of a hardware queue.
     auto_queue = |_: &Preempt| c"xsched_private_auto_queue" => (*mut u64, u64);
     /// Launches when it is an XQueue's turn.
-    launch = |_: &Preempt| c"xsched_private_launch" => (u64, Launch, Address);
+    launch = |_: &Preempt| c"xsched_private_launch" => (u64, u32, Launch, Address);
     /// Sets an XQueue's priority, that of its stream.
     priority = |_: &Preempt| c"xsched_private_stream_priority" => (u64, c_int);
     /// Looks whether everything in an XQueue has run.

@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use xsched_shim_engine::{Class, signatures, stubs};
+use xsched_shim_engine::{Class, Kind, Part, signatures, stubs};
 
 use crate::vendor::VENDOR;
 
@@ -37,5 +37,22 @@ pub(crate) struct Words4([u64; 4]);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes64([u8; 64]);
+
+impl Part for Dim3 {
+    fn part(&self) -> usize {
+        let Self([x, y, z]) = *self;
+        Kind::new(x as usize).with(y as usize).with(z as usize).number() as usize
+    }
+}
+
+impl Part for Words3 {
+    fn part(&self) -> usize {
+        let volume = self.0.iter().fold(1, |volume: u64, side| volume.saturating_mul(*side));
+        (volume as usize).part()
+    }
+}
+
+impl Part for Words4 {}
+impl Part for Location {}
 
 include!(concat!(env!("OUT_DIR"), "/functions.rs"));

@@ -1,0 +1,134 @@
+//! Which launches take about equally long.
+
+use std::ffi::c_uint;
+
+use crate::Address;
+
+/// Numbers at the begin of `CUlaunchConfig` and `hipLaunchConfig_t`: the dimensions of grid and
+/// blocks.
+const DIMENSIONS: usize = 6;
+
+/// What launches that take about equally long have in common: the function of the driver, the
+/// kernel or graph, the dimensions, and for copies and fills the size to the next power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(usize);
+
+impl Kind {
+    /// Launches by the function at this place of the list.
+    #[must_use]
+    pub const fn new(index: usize) -> Self {
+        Self(0).with(index)
+    }
+
+    /// Of these, those with this in common.
+    #[must_use]
+    pub const fn with(self, part: usize) -> Self {
+        // As of FxHash, which compilers use.
+        Self((self.0.rotate_left(5) ^ part).wrapping_mul(0x517c_c1b7_2722_0a95))
+    }
+
+    /// As a number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        (self.0 >> (usize::BITS - 32)) as u32
+    }
+}
+
+/// An argument of a launch.
+pub trait Part {
+    /// What it says of how long the launch takes; 0 for nothing.
+    fn part(&self) -> usize {
+        0
+    }
+
+    /// The same if it says what is launched.
+    fn of_handle(&self) -> usize {
+        0
+    }
+}
+
+impl Part for u32 {
+    fn part(&self) -> usize {
+        *self as usize
+    }
+}
+
+impl Part for i32 {
+    fn part(&self) -> usize {
+        self.unsigned_abs() as usize
+    }
+}
+
+impl Part for usize {
+    fn part(&self) -> usize {
+        self.checked_ilog2().map_or(0, |log| 1 + log as Self)
+    }
+
+    fn of_handle(&self) -> usize {
+        *self
+    }
+}
+
+impl<T> Part for *mut T {
+    fn of_handle(&self) -> usize {
+        self.addr()
+    }
+}
+
+impl<T> Part for *const T {
+    fn of_handle(&self) -> usize {
+        self.addr()
+    }
+}
+
+// Addresses on the device and values.
+impl Part for u64 {}
+impl Part for u16 {}
+impl Part for u8 {}
+
+/// What a launch's configuration says of how long it takes.
+///
+/// # Safety
+/// `config` is null or points to the vendor's structure for that.
+#[must_use]
+pub unsafe fn of_config(config: Address) -> usize {
+    if config.is_null() {
+        return 0;
+    }
+    // SAFETY: as the caller promises; the structures begin with these numbers.
+    let dimensions = unsafe { config.cast::<[c_uint; DIMENSIONS]>().read() };
+    dimensions.iter().fold(Kind::new(0), |kind, number| kind.with(*number as usize)).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_and_dimensions_are_told_apart_and_addresses_are_not() {
+        let kernel = std::ptr::without_provenance_mut::<u8>(0x7f00);
+        let other = std::ptr::without_provenance_mut::<u8>(0x7f10);
+        let of = |kernel: *mut u8, grid: u32, to: u64| {
+            Kind::new(3).with(kernel.of_handle()).with(grid.part()).with(to.part()).number()
+        };
+        assert_eq!(of(kernel, 5, 1), of(kernel, 5, 2));
+        assert_ne!(of(kernel, 5, 1), of(kernel, 6, 1));
+        assert_ne!(of(kernel, 5, 1), of(other, 5, 1));
+        assert_eq!(1_000_usize.part(), 1_023_usize.part());
+        assert_ne!(1_000_usize.part(), 1_024_usize.part());
+    }
+
+    #[test]
+    fn a_configuration_says_its_dimensions() {
+        let mut config = [1_u32, 2, 3, 4, 5, 6, 7, 8];
+        // SAFETY: it begins with six numbers.
+        let of = |config: &mut [u32; 8]| unsafe { of_config(config.as_mut_ptr().cast()) };
+        let before = of(&mut config);
+        config[6] = 0;
+        assert_eq!(of(&mut config), before);
+        config[5] = 0;
+        assert_ne!(of(&mut config), before);
+        // SAFETY: it is null.
+        assert_eq!(unsafe { of_config(std::ptr::null_mut()) }, 0);
+    }
+}
