@@ -167,6 +167,7 @@ fn halves<A: StreamApi>(
         batch: Batch::default(),
         end: None,
         unmeasured: 0,
+        together: 0,
         continues: false,
         busy_until: None,
     };

@@ -126,6 +126,12 @@ impl<A: StreamApi> Queue<A> {
         Ok(if ended || place == Place::PastAll { Some(ended) } else { None })
     }
 
+    /// Whether the scheduler of the node holds it, so that what it uses is told apart from what
+    /// other processes do.
+    pub(crate) fn is_in_unit(&self) -> bool {
+        self.word.is_some_and(|word| word.unit_stamp().is_some())
+    }
+
     /// For how long commands probably run on after the gate was closed.
     pub(crate) fn drain_time(&self) -> Duration {
         let last_ns = self.last_ns.load(Ordering::Relaxed);

@@ -33,6 +33,8 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) end: Option<Fence<A::Event>>,
     /// Fences since the last that was to be measured.
     pub(crate) unmeasured: u32,
+    /// Commands since the last one that was measured by itself.
+    pub(crate) together: u32,
     /// What comes after the last fence can be measured from it.
     pub(crate) continues: bool,
     /// When what was launched should have ended, as predicted.
@@ -42,6 +44,8 @@ pub struct StreamSubmit<A: StreamApi> {
 /// Of fences behind a lone command, or behind little work, one in so many is measured. What the
 /// others cover counts as predicted.
 const MEASURED: u32 = 16;
+/// One of so many commands is measured by itself. Not a number in which commands often repeat.
+const TOGETHER: u32 = 31;
 
 /// Whether it is known to be less work than is worth a measurement.
 fn is_little(expected_ns: Option<u64>) -> bool {
@@ -70,6 +74,8 @@ struct Prepared {
     counted: bool,
     /// There is a gate in front of it.
     gated: bool,
+    /// It is measured by itself.
+    by_itself: bool,
 }
 
 /// Commands since the last fence.
@@ -213,6 +219,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.launches.begin(Call::Launch);
         let prepared = self.prepare(payload, fence, cmd)?;
+        let fence = fence || prepared.by_itself;
         queue.member.launches.goes_on(Call::Launch);
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
@@ -282,7 +289,9 @@ impl<A: StreamApi> StreamSubmit<A> {
         let seen = queue.is_idle();
         let likely = !seen && self.should_have_ended(at);
         let sees_ends = queue.device.api.sees_ends();
-        let counted = sees_ends && measured_ns.is_some() && self.unmeasured + 1 < MEASURED;
+        let by_itself = self.is_by_itself(expected_ns);
+        let seldom = by_itself || self.unmeasured + 1 >= MEASURED;
+        let counted = sees_ends && measured_ns.is_some() && !seldom;
         // Asking a busy stream takes the driver microseconds, so it is not asked about little work
         // where the answer does not matter.
         let presumed =
@@ -294,7 +303,8 @@ impl<A: StreamApi> StreamSubmit<A> {
             log_missed(self.record_late(end));
         }
         let alone = idle || presumed;
-        if expected_ns.is_none() && self.batch.is_counted {
+        let ends_batch = by_itself && self.batch.commands > 0;
+        if ends_batch || expected_ns.is_none() && self.batch.is_counted {
             // What comes now is measured, so what came before ends here.
             let before = CmdId(cmd.0.saturating_sub(1));
             log_missed(self.put_fence(before, false, false));
@@ -314,7 +324,16 @@ impl<A: StreamApi> StreamSubmit<A> {
             gated = true;
         }
         let light = fence && idle && counted && queue.owned;
-        Ok(Prepared { at, expected_ns, is_certain, light, counted: alone && counted, gated })
+        let counted = alone && counted;
+        Ok(Prepared { at, expected_ns, is_certain, light, counted, gated, by_itself })
+    }
+
+    /// Whether a command is measured by itself, to tell how long its kind takes, where the node's
+    /// scheduler holds the queue. Commands of different kinds that are measured together say
+    /// nothing of either, and a kind may come to take longer.
+    fn is_by_itself(&mut self, expected_ns: Option<u64>) -> bool {
+        self.together = if self.queue.is_in_unit() { (self.together + 1) % TOGETHER } else { 1 };
+        self.queue.is_in_unit() && (expected_ns.is_none() || self.together == 0)
     }
 
     /// Puts a gate in front of a command, `upto` being one past it, and events around the gate.

@@ -589,6 +589,39 @@ mod gates {
         assert_eq!(told(5, 20 * US), Some(20 * US));
     }
 
+    /// A fence for two commands that take differently long.
+    #[test]
+    fn kinds_that_are_launched_together_are_known_each() {
+        let page = Arc::new(SharedPage::create().expect("a page"));
+        let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
+        let mock = Mock::new(Nature { sees_ends: true, ..Nature::default() });
+        let mut device = StreamDevice::in_unit(mock, config, source).expect("a device");
+        let _ = device.level();
+        let mut queue = open(&mut device, 100 * US);
+        let mut n = 0;
+        let mut pair = |is_held: bool| {
+            for (kind, ns) in [(1, 2 * US), (2, 1_500 * US)] {
+                let command = command(ns).of_kind(kind);
+                queue.submit.launch(CmdId(n), &command, kind == 2).expect("a launch");
+                n += 1;
+            }
+            if is_held {
+                page.close_all(Holder::FIRST);
+                page.release_all(Holder::FIRST);
+            }
+            device.api().pass(3_000 * US);
+            let mut sum = 0;
+            while let Some((_, busy)) = poll(&mut queue) {
+                sum += busy;
+            }
+            sum
+        };
+        assert_eq!(pair(false), 1_502 * US);
+        for _ in 0..100 {
+            assert_eq!(pair(true), 1_502 * US, "it is not known how long it was held");
+        }
+    }
+
     #[test]
     fn all_are_open_while_a_host_call_is_made() {
         let mut device = device(Nature::default());
