@@ -22,7 +22,8 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-SHARED = {"beside.py", "common.py", "cupti.py", "hip_examples.py", "run.py", "shares.py"}
+SHARED = {"beside.py", "common.py", "cupti.py", "hip_examples.py", "kills.py", "run.py", "shares.py",
+          "soak.py", "waves.py"}
 
 
 def arguments():
