@@ -159,7 +159,11 @@ impl<R: Store<CommandSlot>> Queue<R> {
 
     /// A fence on demand: when the completion of a command was requested that no fence covers, or
     /// when commands are on the device and none of their fences is still to come.
-    pub(super) fn next_fence(&mut self) -> Option<Action> {
+    ///
+    /// For drivers in which a thread puts fences and launches nothing; for others it comes with
+    /// [`Self::poll_launch`].
+    #[must_use]
+    pub fn poll_fence(&mut self) -> Option<Action> {
         let covered = self.fenced.max(self.device_retired);
         let last = self.unfenced()?;
         // Only once the command itself is launched: marking every launch on the way to it would

@@ -430,7 +430,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
     /// The next command or fence to launch, or `None`.
     #[must_use]
     pub fn poll_launch(&mut self, now: Instant) -> Option<Action> {
-        self.next_launch_action(now).or_else(|| self.next_fence())
+        self.next_launch_action(now).or_else(|| self.poll_fence())
     }
 
     /// A report for the scheduler, if anything changed that it must know. Call after the actions.

@@ -328,6 +328,17 @@ where
         state
     }
 
+    /// Puts a fence that is due, unless another thread launches. Fences are cheap and do not block.
+    /// Launches are left to others: one may block, and completions of other queues with it.
+    pub(super) fn put_fence<'a>(&'a self, mut state: Guard<'a, S>) -> Guard<'a, S> {
+        let Some(mut launcher) = state.launcher.take() else { return state };
+        if let Some(action) = state.machine.poll_fence() {
+            state = self.perform(state, &mut launcher, action, None);
+        }
+        state.launcher = Some(launcher);
+        state
+    }
+
     /// Launches the command that was just submitted, if it is its turn.
     fn launch_new<'a>(
         &'a self,

@@ -83,8 +83,7 @@ where
         // The end of a burst has no fence, and perhaps no thread that waits for it: without one,
         // what it holds up waits for the timeout.
         if due || state.machine.lacks_fence() {
-            // Fences are cheap and do not block: nothing is launched beyond what is in flight.
-            state = self.launch(state, now());
+            state = self.put_fence(state);
             self.finish(state);
         }
         progress
