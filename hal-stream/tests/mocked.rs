@@ -534,14 +534,19 @@ mod gates {
         }
     }
 
+    /// A device that the scheduler of the node holds by a page.
+    fn in_unit(nature: Nature) -> (Arc<SharedPage>, StreamDevice<Mock>) {
+        let page = Arc::new(SharedPage::create().expect("a page"));
+        let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
+        let device = StreamDevice::in_unit(Mock::new(nature), config, source).expect("a device");
+        let _ = device.level();
+        (page, device)
+    }
+
     /// A command each that takes a microsecond, so that no other gate is due.
     #[test]
     fn a_process_that_is_held_has_one_for_each_hold() {
-        let page = Arc::new(SharedPage::create().expect("a page"));
-        let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
-        let mock = Mock::new(Nature::default());
-        let mut device = StreamDevice::in_unit(mock, config, source).expect("a device");
-        let _ = device.level();
+        let (page, mut device) = in_unit(Nature::default());
         let mut queue = open(&mut device, 200 * US);
         let told = |queue: &mut Queue, n| {
             let told = command(US).expected_ns(US);
@@ -566,11 +571,7 @@ mod gates {
     /// What runs beside what others have launched may take longer, and counts as predicted.
     #[test]
     fn a_process_that_takes_turns_is_not_charged_for_what_others_run() {
-        let page = Arc::new(SharedPage::create().expect("a page"));
-        let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
-        let mock = Mock::new(Nature::default());
-        let mut device = StreamDevice::in_unit(mock, config, source).expect("a device");
-        let _ = device.level();
+        let (page, mut device) = in_unit(Nature::default());
         let mut queue = open(&mut device, 200 * US);
         let mut told = |n, ns| {
             launch(&mut queue, n, 1, ns);
@@ -592,11 +593,7 @@ mod gates {
     /// A fence for two commands that take differently long.
     #[test]
     fn kinds_that_are_launched_together_are_known_each() {
-        let page = Arc::new(SharedPage::create().expect("a page"));
-        let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
-        let mock = Mock::new(Nature { sees_ends: true, ..Nature::default() });
-        let mut device = StreamDevice::in_unit(mock, config, source).expect("a device");
-        let _ = device.level();
+        let (page, mut device) = in_unit(Nature { sees_ends: true, ..Nature::default() });
         let mut queue = open(&mut device, 100 * US);
         let mut n = 0;
         let mut pair = |is_held: bool| {
