@@ -218,3 +218,19 @@ fn whose_processes_one_sees_and_changes() {
         assert!(root.may_see(other) && root.may_change(other));
     }
 }
+
+#[test]
+fn rounds_between_processes_are_long_unless_the_file_says_otherwise() {
+    let hints = |text: &str, name: &str| {
+        let policy = name.parse().expect("a policy");
+        parse(text).expect("a configuration").policy.hints_of(&policy)
+    };
+    let long = PolicyHint::Timeslice(Duration::from_ms(40));
+    for name in ["up", "wfq", "cfs", "pup", "strict_up"] {
+        assert_eq!(hints("", name), [long], "{name}");
+    }
+    assert!(hints("", "hpf").is_empty() && hints("", "mlfq").is_empty());
+    let file = "[policy]\nname = \"up\"\ntimeslice_us = 500";
+    assert_eq!(hints(file, "up"), [long, PolicyHint::Timeslice(Duration::from_us(500))]);
+    assert_eq!(hints(file, "wfq"), [long], "it is for the policy that the file names");
+}
