@@ -166,8 +166,9 @@ impl Unit {
 /// commands takes, within what its driver has seen.
 ///
 /// Since the last time that it said something, it is taken to have used all the time in which it
-/// ran. It is taken to have used nearly all of the time in which it ran at least, since others
-/// could not use that, and no more than has passed since it was known.
+/// ran. It is taken to have used at least half of the time in which it ran, and no more than has
+/// passed since it was known: what others had on the device before they were held may run on in the
+/// time in which it runs, and what it had itself runs on after that.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     begun: Instant,
@@ -202,7 +203,7 @@ impl Used {
             (self.said_ns, self.ran_then_ns) = (said_ns, self.ran_ns);
         }
         let likely_ns = self.said_ns.saturating_add(self.ran_ns - self.ran_then_ns);
-        self.total_ns = self.total_ns.max(likely_ns).max(self.ran_ns - self.ran_ns / 20);
+        self.total_ns = self.total_ns.max(likely_ns).max(self.ran_ns / 2);
     }
 
     /// What the scheduler does not know yet.
@@ -330,7 +331,7 @@ mod tests {
         for ns in 1..=100 {
             rig.0.count(Duration::from_us(1), 500 + ns, Instant::from_ns(ns * 1_000));
         }
-        assert_eq!(rig.0.total_ns, 95_000);
+        assert_eq!(rig.0.total_ns, 50_000);
         rig.1 = 100;
         assert_eq!([rig.after(100, 0, 1_000_000), rig.after(0, 0, 3)], [200, 200]);
     }

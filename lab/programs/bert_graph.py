@@ -4,16 +4,8 @@ import common
 
 torch = common.torch_of()
 model, tokens = common.bert(torch)
-side = torch.cuda.Stream()
 with torch.inference_mode():
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            model(tokens)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = model(tokens).last_hidden_state
+    graph, output = common.graph_of(torch, lambda: model(tokens).last_hidden_state)
 
 
 def request():

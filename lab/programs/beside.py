@@ -5,7 +5,8 @@
                      [--ways plain,xsched,mps,mps+xsched] [--out FILE]
 
 A request is a BERT-base of 384 tokens every 20 ms, eager or as a CUDA graph. Beside it runs the
-training of BERT-large, a GEMM of 8192³ again and again, or inference in batches of 64. Both are
+training of BERT-large, a GEMM of 8192³ again and again, or inference in batches of 64, eager or as
+a CUDA graph (`graph`). Both are
 started by `xsched run`, the one with `--class interactive`, the other with `--class batch`, and
 know nothing of it. Prints the P50 and P99 of requests alone, and beside in each of the ways, over
 the P50 and the P99 alone, and the background's rate over its rate alone. With `mps` both are
@@ -32,15 +33,7 @@ def urgent(mode, seconds):
     model, tokens = common.bert(torch)
     with torch.inference_mode():
         if mode == "graph":
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    model(tokens)
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                model(tokens)
+            graph, _ = common.graph_of(torch, lambda: model(tokens))
             request = graph.replay
         else:
             def request():
@@ -71,13 +64,17 @@ def background(kind):
 
         def step():
             torch.mm(a, a, out=out)
-    elif kind == "infer":
+    elif kind in ("infer", "graph"):
         model, _ = common.bert(torch)
         model, tokens = model.bfloat16(), torch.randint(0, 30000, (64, 384), device="cuda")
 
+        @torch.inference_mode()
         def step():
+            model(tokens)
+
+        if kind == "graph":
             with torch.inference_mode():
-                model(tokens)
+                step = common.graph_of(torch, step)[0].replay
     else:
         model, _ = common.bert(torch, "large")
         model.train()

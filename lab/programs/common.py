@@ -80,3 +80,17 @@ def bert(torch, size="base"):
     model = BertModel(BertConfig(**sizes[size])).cuda().eval()
     tokens = torch.randint(0, 30000, (1, 384), device="cuda")
     return model, tokens
+
+
+def graph_of(torch, work):
+    """A CUDA graph of what `work` launches, and what it returned, which each replay writes anew."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = work()
+    return graph, output

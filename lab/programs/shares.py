@@ -4,15 +4,14 @@
                      [--seconds 20] [--kinds gemm,gemm] [--shares 75:25,30:70] [--out FILE]
 
 Both run the steps of `beside.py`'s background alone for three seconds each, then beside each other
-under `up`. Prints the first one's part of the GPU, over the seconds: its rate over its rate alone,
-over the sum of both; and its part by the device time that both report.
+under `up`. Prints the first one's part of the GPU in all, and in the seconds where it was least and most: its
+rate over its rate alone, over the sum of both; and its part by the device time that both report.
 """
 
 import argparse
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import tempfile
 import time
@@ -21,15 +20,16 @@ import beside
 
 
 def parts(counters, alone, seconds):
-    """The first one's part in each second, in percent."""
-    found, before = [], [beside.count(counter) for counter in counters]
+    """The first one's part of all the time, and of each second, in percent."""
+    counts = [[beside.count(counter) for counter in counters]]
     for _ in range(seconds):
         time.sleep(1)
-        now = [beside.count(counter) for counter in counters]
-        used = [(new - old) / rate for new, old, rate in zip(now, before, alone)]
-        found.append(100 * used[0] / sum(used) if sum(used) else 0)
-        before = now
-    return found
+        counts.append([beside.count(counter) for counter in counters])
+
+    def part(before, after):
+        used = [(new - old) / rate for new, old, rate in zip(after, before, alone)]
+        return round(100 * used[0] / sum(used), 2) if sum(used) else 0
+    return part(counts[0], counts[-1]), list(map(part, counts, counts[1:]))
 
 
 def reported(given):
@@ -39,8 +39,14 @@ def reported(given):
     return [(one["device_ms"], one["retired"]) for one in clients]
 
 
+def grown(before, after):
+    """The device time of each process between two reports in ms, and µs of it per command."""
+    both = [(ms - ms0, count - count0) for (ms, count), (ms0, count0) in zip(after, before)]
+    return [ms for ms, _ in both], [round(1000 * ms / count, 1) if count else 0 for ms, count in both]
+
+
 def main(given):
-    rows, kinds = [], given.kinds.split(",")
+    rows, kinds, alone_us = [], given.kinds.split(","), []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XSCHED_SOCKET"] = f"{folder}/socket"
         config = pathlib.Path(folder) / "xschedd.toml"
@@ -49,10 +55,9 @@ def main(given):
         daemon = subprocess.Popen([given.xschedd, "--user", "--config", config])
         time.sleep(0.5)
         counters = [pathlib.Path(folder) / f"count{number}" for number in range(2)]
-        for counter in counters:
-            counter.write_text("0")
 
         def start(number, share):
+            counters[number].write_text("0")
             way = [given.xsched, "run", "--share", str(share), "--"]
             return beside.Role(way, "background", kinds[number],
                                BESIDE_COUNT=str(counters[number]))
@@ -61,21 +66,20 @@ def main(given):
         for number in range(2):
             role = start(number, 50)
             time.sleep(1)
+            before = reported(given)
             alone.append(beside.rate(counters[number], 3))
+            alone_us += grown(before, reported(given))[1]
             role.end()
         for pair in given.shares.split(","):
             wanted = [int(share) for share in pair.split(":")]
             roles = [start(number, wanted[number]) for number in range(2)]
             time.sleep(2)
             before = reported(given)
-            seconds = parts(counters, alone, given.seconds)
-            grown = [(ms - ms0, count - count0)
-                     for (ms, count), (ms0, count0) in zip(reported(given), before)]
-            used = [ms for ms, _ in grown]
-            row = {"kinds": kinds, "wanted": wanted, "mean": round(statistics.fmean(seconds), 2),
-                   "least": round(min(seconds), 2), "most": round(max(seconds), 2),
-                   "reported": round(100 * used[0] / sum(used), 2),
-                   "us_per_command": [round(1000 * ms / count, 1) for ms, count in grown]}
+            whole, seconds = parts(counters, alone, given.seconds)
+            used, us = grown(before, reported(given))
+            row = {"kinds": kinds, "wanted": wanted, "part": whole, "least": min(seconds),
+                   "most": max(seconds), "reported": round(100 * used[0] / sum(used), 2),
+                   "us_per_command": us, "us_alone": alone_us}
             rows.append(row)
             print(row, flush=True)
             if given.show:
