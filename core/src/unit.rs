@@ -21,6 +21,38 @@ use crate::level::Level;
 use crate::message::{HoldState, Order, Report};
 use crate::time::{Duration, Instant};
 
+/// Time in which a unit ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// All of it.
+    pub whole: Duration,
+    /// Its part of that. All of it if no other unit ran, which could not use the device then. Zero
+    /// if it is not known whether it had work.
+    pub part: Duration,
+}
+
+impl Ran {
+    /// It did not run.
+    pub const NOT: Self = Self { whole: Duration::ZERO, part: Duration::ZERO };
+
+    /// It ran for so long while no other unit did.
+    #[must_use]
+    pub const fn alone(time: Duration) -> Self {
+        Self { whole: time, part: time }
+    }
+
+    /// So many units ran for so long, it among them.
+    #[must_use]
+    pub const fn of(running: u64, time: Duration) -> Self {
+        Self { whole: time, part: time.per(running) }
+    }
+
+    /// What it used at least, in nanoseconds.
+    fn least_ns(self) -> u64 {
+        if self.part == self.whole { self.part.as_ns() } else { self.part.as_ns() / 2 }
+    }
+}
+
 /// Several queues that are held and let go together.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit {
@@ -83,7 +115,7 @@ impl Unit {
     /// It has work or none, and says that it has used `said_ns` nanoseconds of device time in all.
     /// True if work has begun or ended, which the scheduler is to hear.
     pub fn look(&mut self, is_loaded: bool, said_ns: u64, now: Instant) -> bool {
-        self.count(Duration::ZERO, said_ns, now);
+        self.count(Ran::NOT, said_ns, now);
         if is_loaded == self.is_loaded() {
             return false;
         }
@@ -97,9 +129,9 @@ impl Unit {
         true
     }
 
-    /// Time has passed, in which it ran for this long, and it says that it has used `said_ns`
+    /// Time has passed, in which it ran for so long, and it says that it has used `said_ns`
     /// nanoseconds of device time in all. True if the scheduler wants to hear now what it used.
-    pub fn count(&mut self, ran: Duration, said_ns: u64, now: Instant) -> bool {
+    pub fn count(&mut self, ran: Ran, said_ns: u64, now: Instant) -> bool {
         self.used.count(ran, said_ns, now);
         self.progress != Duration::MAX && self.used.unreported() >= self.progress
     }
@@ -165,19 +197,20 @@ impl Unit {
 /// The device time that a unit has used: what it says itself, which knows how long each of its
 /// commands takes, within what its driver has seen.
 ///
-/// Since the last time that it said something, it is taken to have used all the time in which it
-/// ran. It is taken to have used at least half of the time in which it ran, and no more than has
-/// passed since it was known: what others had on the device before they were held may run on in the
-/// time in which it runs, and what it had itself runs on after that.
+/// Time in which no other unit ran is all its own. Of time in which others ran as well it is taken
+/// to have used at least half of its part. Since the last time that it said something, it is taken
+/// to have used its part.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     begun: Instant,
     /// What it had said then.
     before_ns: u64,
     said_ns: u64,
-    /// The time in which it ran, and how much of that was when it last said something.
-    ran_ns: u64,
-    ran_then_ns: u64,
+    /// Its part of the time in which it ran, and how much that was when it last said something.
+    part_ns: u64,
+    part_then_ns: u64,
+    least_ns: u64,
+    most_ns: u64,
     total_ns: u64,
     reported_ns: u64,
 }
@@ -188,22 +221,26 @@ impl Used {
             begun: now,
             before_ns,
             said_ns: 0,
-            ran_ns: 0,
-            ran_then_ns: 0,
+            part_ns: 0,
+            part_then_ns: 0,
+            least_ns: 0,
+            most_ns: 0,
             total_ns: 0,
             reported_ns: 0,
         }
     }
 
     /// It ran for this long since the last call, and says that it has used so much in all.
-    fn count(&mut self, ran: Duration, said_ns: u64, now: Instant) {
-        self.ran_ns = self.ran_ns.saturating_add(ran.as_ns());
+    fn count(&mut self, ran: Ran, said_ns: u64, now: Instant) {
+        self.part_ns = self.part_ns.saturating_add(ran.part.as_ns());
+        self.least_ns = self.least_ns.saturating_add(ran.least_ns());
+        self.most_ns = self.most_ns.saturating_add(ran.whole.as_ns()).max(self.least_ns);
         let said_ns = said_ns.wrapping_sub(self.before_ns).min(now.since(self.begun).as_ns());
         if said_ns > self.said_ns {
-            (self.said_ns, self.ran_then_ns) = (said_ns, self.ran_ns);
+            (self.said_ns, self.part_then_ns) = (said_ns, self.part_ns);
         }
-        let likely_ns = self.said_ns.saturating_add(self.ran_ns - self.ran_then_ns);
-        self.total_ns = self.total_ns.max(likely_ns).max(self.ran_ns / 2);
+        let likely_ns = self.said_ns.saturating_add(self.part_ns - self.part_then_ns);
+        self.total_ns = self.total_ns.max(likely_ns.clamp(self.least_ns, self.most_ns));
     }
 
     /// What the scheduler does not know yet.
@@ -267,23 +304,22 @@ mod tests {
         assert!(unit.runs() && !unit.report.suspended);
     }
 
+    const fn us(us: u64) -> Duration {
+        Duration::from_us(us)
+    }
+
     #[test]
     fn progress_is_wanted_after_so_much_device_time() {
         let mut unit = Unit::new(500, Instant::ZERO);
-        let us = Duration::from_us;
         let at = |us: u64| Instant::from_ns(us * 1_000);
-        assert!(!unit.count(us(1_000), 500, at(1_000)), "the scheduler has not asked");
+        let alone = |time| Ran::alone(us(time));
+        assert!(!unit.count(alone(1_000), 500, at(1_000)), "the scheduler has not asked");
         assert!(!unit.obey(Order::Progress { every: us(50) }));
         unit.take_report();
-        assert!(!unit.count(us(30), 500, at(1_030)));
+        assert!(!unit.count(alone(30), 500, at(1_030)));
         assert_eq!(unit.left_to_report(), us(20));
-        assert!(unit.count(us(30), 500, at(1_060)));
+        assert!(unit.count(alone(30), 500, at(1_060)));
         assert_eq!(unit.take_report().busy, us(1_060));
-        // It says less than it ran for, and later more, while it is held.
-        assert!(!unit.count(us(40), 500 + 1_060_000, at(1_100)));
-        assert_eq!(unit.take_report().busy, us(1_060));
-        assert!(unit.count(us(0), 500 + 1_120_000, at(1_200)));
-        assert_eq!(unit.take_report().busy, us(1_120));
     }
 
     /// A process, and how often a microsecond has passed since it connected.
@@ -295,51 +331,59 @@ mod tests {
         }
 
         /// So many microseconds pass, and it ran for some of them. What it used, in microseconds.
-        fn after(&mut self, us: u64, ran_us: u64, said_us: u64) -> u64 {
+        fn after(&mut self, us: u64, ran: Ran, said_us: u64) -> u64 {
             self.1 += us;
             let now = Instant::from_ns(self.1 * 1_000);
-            self.0.count(Duration::from_us(ran_us), 500 + said_us * 1_000, now);
+            self.0.count(ran, 500 + said_us * 1_000, now);
             self.0.total_ns / 1_000
         }
-    }
 
-    #[test]
-    fn one_that_says_nothing_used_the_time_in_which_it_ran() {
-        let mut rig = Rig::new();
-        assert_eq!([rig.after(10, 10, 0), rig.after(10, 0, 0), rig.after(10, 4, 0)], [10, 10, 14]);
-    }
-
-    #[test]
-    fn what_it_says_counts_also_for_what_it_used_while_it_was_held() {
-        let mut rig = Rig::new();
-        assert_eq!(rig.after(10, 4, 0), 4);
-        assert_eq!(rig.after(10, 0, 12), 12);
-    }
-
-    #[test]
-    fn what_another_used_of_its_time_is_put_right_later() {
-        let mut rig = Rig::new();
-        assert_eq!(rig.after(100, 100, 0), 100);
-        assert_eq!(rig.after(0, 0, 96), 100);
-        assert_eq!([rig.after(2, 2, 96), rig.after(10, 10, 96)], [100, 108]);
-        assert_eq!(rig.after(1, 1, 109), 109);
-    }
-
-    #[test]
-    fn it_cannot_say_that_it_used_little_of_its_time_or_more_than_there_was() {
-        let mut rig = Rig::new();
-        for ns in 1..=100 {
-            rig.0.count(Duration::from_us(1), 500 + ns, Instant::from_ns(ns * 1_000));
+        /// The same where it ran all the time, beside one other.
+        fn beside(&mut self, time: u64, said_us: u64) -> u64 {
+            self.after(time, Ran { whole: us(time), part: us(time / 2) }, said_us)
         }
-        assert_eq!(rig.0.total_ns, 50_000);
-        rig.1 = 100;
-        assert_eq!([rig.after(100, 0, 1_000_000), rig.after(0, 0, 3)], [200, 200]);
+    }
+
+    #[test]
+    fn time_in_which_no_other_ran_is_its_own_whatever_it_says() {
+        let mut rig = Rig::new();
+        let alone = |time| Ran::alone(us(time));
+        assert_eq!(rig.after(10, alone(10), 0), 10);
+        assert_eq!(rig.after(10, Ran::NOT, 0), 10);
+        assert_eq!(rig.after(10, alone(4), 30), 14);
+        assert_eq!(rig.after(100, alone(100), 31), 114);
+    }
+
+    #[test]
+    fn beside_others_it_used_what_it_says_within_bounds() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.beside(100, 0), 50, "it says nothing yet");
+        assert_eq!(rig.beside(0, 30), 50, "what was reported is not taken back");
+        assert_eq!([rig.beside(100, 120), rig.beside(20, 120)], [120, 130]);
+        assert_eq!(rig.beside(20, 240), 240, "no more than there was");
+        assert_eq!(rig.after(400, Ran::NOT, 500), 240);
+        // At least half of its part.
+        let mut rig = Rig::new();
+        for said in 1..=100 {
+            rig.beside(4, said / 100);
+        }
+        assert_eq!(rig.beside(0, 2), 198);
+        let mut silent = Rig::new();
+        silent.beside(400, 1);
+        assert_eq!(silent.beside(800, 2), 300);
+    }
+
+    #[test]
+    fn where_it_is_not_known_whether_it_had_work_it_used_what_it_says() {
+        let mut rig = Rig::new();
+        let unknown = Ran { whole: us(100), part: Duration::ZERO };
+        assert_eq!([rig.after(100, unknown, 0), rig.after(100, unknown, 120)], [0, 120]);
     }
 
     #[test]
     fn what_is_reported_is_not_reported_again() {
         let mut rig = Rig::new();
-        rig.after(10, 10, 0);
+        rig.after(10, Ran::alone(us(10)), 0);
         assert_eq!(rig.0.report(), Duration::from_us(10));
         assert_eq!(rig.0.unreported(), Duration::ZERO);
     }

@@ -431,9 +431,12 @@ impl<A: StreamApi> StreamRetire<A> {
             let was_first = beside == Beside::Later && self.ran_at_once(since, most, known);
             let undisturbed = disturbance == Disturbance::None;
             if disturbance == Disturbance::Turns {
-                // Unless it is known how long they take where nothing runs beside them.
+                // Unless it is known how long they take where nothing runs beside them. They took
+                // no longer than that, whatever was measured first.
                 if !queue.predictor.is_certain(kind) {
                     queue.predictor.taken_in_turn(kind, most);
+                } else if known.is_some_and(|known| most < known) {
+                    queue.predictor.estimated(kind, most);
                 }
             } else if undisturbed && beside == Beside::Nothing || was_first {
                 queue.predictor.measured(kind, most);

@@ -44,6 +44,9 @@ pub struct StreamSubmit<A: StreamApi> {
 /// Of fences behind a lone command, or behind little work, one in so many is measured. What the
 /// others cover counts as predicted.
 const MEASURED: u32 = 16;
+/// In a queue that the node's scheduler holds, so much predicted work, in nanoseconds, is seen to
+/// end before the next gate: the scheduler is to know when what it held has ended.
+const SEEN_NS: u64 = 500_000;
 /// One of so many commands is measured by itself. Not a number in which commands often repeat.
 const TOGETHER: u32 = 31;
 
@@ -303,7 +306,7 @@ impl<A: StreamApi> StreamSubmit<A> {
             log_missed(self.record_late(end));
         }
         let alone = idle || presumed;
-        let ends_batch = by_itself && self.batch.commands > 0;
+        let ends_batch = self.batch.commands > 0 && (by_itself || is_due && self.is_to_be_seen());
         if ends_batch || expected_ns.is_none() && self.batch.is_counted {
             // What comes now is measured, so what came before ends here.
             let before = CmdId(cmd.0.saturating_sub(1));
@@ -334,6 +337,11 @@ impl<A: StreamApi> StreamSubmit<A> {
     fn is_by_itself(&mut self, expected_ns: Option<u64>) -> bool {
         self.together = if self.queue.is_in_unit() { (self.together + 1) % TOGETHER } else { 1 };
         self.queue.is_in_unit() && (expected_ns.is_none() || self.together == 0)
+    }
+
+    /// Whether what was launched since the last fence is so much that it gets one of its own.
+    fn is_to_be_seen(&self) -> bool {
+        self.queue.is_in_unit() && self.batch.expected_ns.is_none_or(|ns| ns >= SEEN_NS)
     }
 
     /// Puts a gate in front of a command, `upto` being one past it, and events around the gate.

@@ -360,19 +360,21 @@ impl Driver {
     }
 
     /// Counts device time: where several processes run, each has its part. A process that is held
-    /// may still use some, so it is asked as well if the scheduler wants to know.
+    /// may still use some, at first or because it is asked to end what it has on the GPU.
     fn count(&mut self, now: Instant, keys: &mut Vec<u32>) {
-        let passed_ns = now.since(std::mem::replace(&mut self.counted, now)).as_ns();
+        let passed = now.since(std::mem::replace(&mut self.counted, now));
         let running = self.units.running();
         self.units.loaded_keys(keys);
         for key in keys.iter().copied() {
-            let is_due = self.units.change(key, |unit| {
-                let part_ns = passed_ns / running[unit.device.index()].max(1);
-                let runs = unit.runs() && unit.rings();
-                let ran = if runs { Span::from_ns(part_ns) } else { Span::ZERO };
-                unit.count(ran, now)
+            let counted = self.units.change(key, |unit| {
+                let (is_due, late) = unit.count(passed, running[unit.device.index()], now);
+                (is_due, late, unit.device)
             });
-            if is_due == Some(true) {
+            let Some((is_due, late, device)) = counted else { continue };
+            if late > Span::ZERO {
+                self.units.owe(device, late);
+            }
+            if is_due {
                 self.report(key, now);
             }
         }

@@ -84,6 +84,17 @@ impl Units {
         running
     }
 
+    /// A process that was held went on for so long on a GPU, which those that run there did not
+    /// have.
+    pub(crate) fn owe(&mut self, device: DeviceId, late: Duration) {
+        let running = self.running()[device.index()];
+        for key in &self.loaded {
+            if let Some(unit) = self.all.get_mut(key).filter(|u| u.device == device && u.runs()) {
+                unit.owe(late.per(running));
+            }
+        }
+    }
+
     /// Adds a process.
     pub(crate) fn add(&mut self, unit: Unit) {
         let (key, device) = (unit.key(), unit.device);

@@ -12,7 +12,7 @@ use xsched_core::level::{Level, LevelChoice};
 use xsched_core::policy::Policy;
 use xsched_core::scheduler::{Attach, Heap, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
-use xsched_core::unit::Unit;
+use xsched_core::unit::{Ran, Unit};
 
 use super::Engine;
 use super::setup::{DAEMON_STREAM, policy_hints};
@@ -181,8 +181,8 @@ impl<'a> Daemon<'a> {
         let passed = now.since(std::mem::replace(&mut self.counted, now));
         let running = self.running();
         for unit in self.units.iter_mut().filter(|unit| unit.state.is_loaded()) {
-            let part = passed.per(running[unit.device]);
-            let ran = if unit.state.runs() { part } else { Duration::ZERO };
+            let ran = Ran::of(running[unit.device], passed);
+            let ran = if unit.state.runs() { ran } else { Ran::NOT };
             if unit.state.count(ran, unit.said_ns, now) {
                 let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
             }

@@ -8,7 +8,7 @@ use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
 use xsched_core::scheduler::{Attach, Heap, Scheduler};
 use xsched_core::time::{Duration, Instant};
-use xsched_core::unit::Unit;
+use xsched_core::unit::{Ran, Unit};
 use xsched_policies::Any;
 
 use super::page::Page;
@@ -226,8 +226,8 @@ impl Daemon {
         let running = self.running();
         let mut due = Vec::new();
         for (key, place) in self.places.iter_mut().filter(|(_, place)| place.state.is_loaded()) {
-            let part = passed.per(running[place.device]);
-            let ran = if place.state.runs() { part } else { Duration::ZERO };
+            let ran = Ran::of(running[place.device], passed);
+            let ran = if place.state.runs() { ran } else { Ran::NOT };
             let said_ns = place.pages.first().map_or(0, |page| pages[*page].used_ns);
             if place.state.count(ran, said_ns, now) {
                 due.push(*key);
