@@ -21,6 +21,12 @@ use crate::level::Level;
 use crate::message::{HoldState, Order, Report};
 use crate::time::{Duration, Instant};
 
+/// It is looked so long after a hold what has ended, and then each time that a quarter more has
+/// passed.
+const FIRST_LOOK: Duration = Duration::from_us(50);
+/// For so long it is looked for.
+const LOOKED: Duration = Duration::from_ms(10);
+
 /// Time in which a unit ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
@@ -64,6 +70,29 @@ pub struct Unit {
     gives_way: bool,
     /// Reports are wanted each time this much device time has been used.
     progress: Duration,
+    /// When [`Unit::count`] was called last.
+    counted: Instant,
+    /// Its hold, as far as it was looked at.
+    stop: Option<Stop>,
+}
+
+/// A hold of a unit.
+#[derive(Clone, Copy, Debug)]
+struct Stop {
+    at: Instant,
+    /// Up to then the unit had the device.
+    ran_until: Instant,
+}
+
+/// What [`Unit::count`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The scheduler wants to hear now what it used.
+    pub is_due: bool,
+    /// For how long it had the device while it was held, since the last call: as long as commands
+    /// went on that ran when it was held. Those that run meanwhile did not have it then: see
+    /// [`Unit::owe`].
+    pub late: Duration,
 }
 
 impl Unit {
@@ -79,6 +108,8 @@ impl Unit {
             for_gang: false,
             gives_way: false,
             progress: Duration::MAX,
+            counted: now,
+            stop: None,
         }
     }
 
@@ -130,10 +161,56 @@ impl Unit {
     }
 
     /// Time has passed, in which it ran for so long, and it says that it has used `said_ns`
-    /// nanoseconds of device time in all. True if the scheduler wants to hear now what it used.
-    pub fn count(&mut self, ran: Ran, said_ns: u64, now: Instant) -> bool {
+    /// nanoseconds of device time in all. To be called before it is held or let go.
+    pub fn count(&mut self, ran: Ran, said_ns: u64, now: Instant) -> Counted {
+        let before_ns = self.used.said_ns;
         self.used.count(ran, said_ns, now);
-        self.progress != Duration::MAX && self.used.unreported() >= self.progress
+        let late = self.late(self.used.said_ns - before_ns, now);
+        if late > Duration::ZERO {
+            self.used.count(Ran::alone(late), said_ns, now);
+        }
+        let is_due = self.progress != Duration::MAX && self.used.unreported() >= self.progress;
+        Counted { is_due, late }
+    }
+
+    /// For how long it had the device after it was held, if commands have ended since the last call
+    /// that took so long in all. When they ended is known as well as this is called often; but they
+    /// did not have it for longer than they took, if it ran others in between.
+    fn late(&mut self, ended_ns: u64, now: Instant) -> Duration {
+        let looked = core::mem::replace(&mut self.counted, now);
+        if !self.is_held() {
+            self.stop = None;
+            return Duration::ZERO;
+        }
+        let stop = self.stop.get_or_insert(Stop { at: looked, ran_until: looked });
+        if ended_ns == 0 {
+            return Duration::ZERO;
+        }
+        let until = looked + now.since(looked).per(2);
+        let ran = until.since(core::mem::replace(&mut stop.ran_until, until));
+        ran.min(Duration::from_ns(ended_ns))
+    }
+
+    /// Others had the device for so long while this one ran.
+    pub fn owe(&mut self, late: Duration) {
+        self.used.owed += late;
+    }
+
+    /// The time until [`Unit::count`] is to be called to see what ended after it was held;
+    /// [`Duration::MAX`] if the scheduler does not want to hear what it used, or nothing is likely
+    /// to end any more.
+    #[must_use]
+    pub fn left_to_look(&self, now: Instant) -> Duration {
+        let is_wanted = self.is_loaded() && self.is_held() && self.progress != Duration::MAX;
+        let passed = now.since(self.stop.map_or(self.counted, |stop| stop.at));
+        if !is_wanted || passed >= LOOKED {
+            return Duration::MAX;
+        }
+        let mut due = FIRST_LOOK;
+        while due <= passed {
+            due += due.per(4);
+        }
+        Duration::from_ns(due.as_ns() - passed.as_ns())
     }
 
     /// The device time until the scheduler wants to hear of it; [`Duration::MAX`] for never.
@@ -211,6 +288,8 @@ struct Used {
     part_then_ns: u64,
     least_ns: u64,
     most_ns: u64,
+    /// For how long others had the device while it ran, as far as that was not taken off yet.
+    owed: Duration,
     total_ns: u64,
     reported_ns: u64,
 }
@@ -225,6 +304,7 @@ impl Used {
             part_then_ns: 0,
             least_ns: 0,
             most_ns: 0,
+            owed: Duration::ZERO,
             total_ns: 0,
             reported_ns: 0,
         }
@@ -232,6 +312,7 @@ impl Used {
 
     /// It ran for this long since the last call, and says that it has used so much in all.
     fn count(&mut self, ran: Ran, said_ns: u64, now: Instant) {
+        let ran = self.pay(ran);
         self.part_ns = self.part_ns.saturating_add(ran.part.as_ns());
         self.least_ns = self.least_ns.saturating_add(ran.least_ns());
         self.most_ns = self.most_ns.saturating_add(ran.whole.as_ns()).max(self.least_ns);
@@ -241,6 +322,13 @@ impl Used {
         }
         let likely_ns = self.said_ns.saturating_add(self.part_ns - self.part_then_ns);
         self.total_ns = self.total_ns.max(likely_ns.clamp(self.least_ns, self.most_ns));
+    }
+
+    /// Takes off what others had.
+    fn pay(&mut self, ran: Ran) -> Ran {
+        let paid = self.owed.min(ran.part);
+        self.owed = self.owed - paid;
+        Ran { whole: ran.whole - paid, part: ran.part - paid }
     }
 
     /// What the scheduler does not know yet.
@@ -313,12 +401,12 @@ mod tests {
         let mut unit = Unit::new(500, Instant::ZERO);
         let at = |us: u64| Instant::from_ns(us * 1_000);
         let alone = |time| Ran::alone(us(time));
-        assert!(!unit.count(alone(1_000), 500, at(1_000)), "the scheduler has not asked");
+        assert!(!unit.count(alone(1_000), 500, at(1_000)).is_due, "the scheduler has not asked");
         assert!(!unit.obey(Order::Progress { every: us(50) }));
         unit.take_report();
-        assert!(!unit.count(alone(30), 500, at(1_030)));
+        assert!(!unit.count(alone(30), 500, at(1_030)).is_due);
         assert_eq!(unit.left_to_report(), us(20));
-        assert!(unit.count(alone(30), 500, at(1_060)));
+        assert!(unit.count(alone(30), 500, at(1_060)).is_due);
         assert_eq!(unit.take_report().busy, us(1_060));
     }
 
@@ -342,6 +430,53 @@ mod tests {
         fn beside(&mut self, time: u64, said_us: u64) -> u64 {
             self.after(time, Ran { whole: us(time), part: us(time / 2) }, said_us)
         }
+    }
+
+    #[test]
+    fn what_went_on_after_a_hold_had_the_device_until_it_ended() {
+        let mut unit = Unit::new(0, Instant::ZERO);
+        let at = |us: u64| Instant::from_ns(us * 1_000);
+        unit.look(true, 0, at(0));
+        let late = |unit: &mut Unit, said, now| unit.count(Ran::NOT, said, at(now)).late;
+        assert_eq!(unit.count(Ran::alone(us(100)), 40_000, at(100)).late, Duration::ZERO);
+        unit.obey(HOLD);
+        assert_eq!(late(&mut unit, 40_000, 150), Duration::ZERO);
+        // It ended at about 160, and another command at about 230.
+        assert_eq!(late(&mut unit, 140_000, 170), us(60));
+        assert_eq!(late(&mut unit, 140_000, 200), Duration::ZERO);
+        assert_eq!(late(&mut unit, 240_000, 260), us(70));
+        assert_eq!(unit.used(), us(230));
+        // Others had the device before that one ended, which did not take longer than 20.
+        assert_eq!(late(&mut unit, 260_000, 900), us(20));
+        unit.obey(Order::Run { epoch: 8 });
+        assert_eq!(unit.count(Ran::NOT, 300_000, at(950)).late, Duration::ZERO);
+    }
+
+    #[test]
+    fn time_in_which_a_held_one_went_on_is_not_that_of_those_that_run() {
+        let mut unit = Unit::new(0, Instant::ZERO);
+        unit.look(true, 0, Instant::ZERO);
+        unit.owe(us(150));
+        unit.count(Ran::alone(us(100)), 0, Instant::from_ns(100_000));
+        assert_eq!(unit.used(), Duration::ZERO);
+        unit.count(Ran::of(2, us(200)), 0, Instant::from_ns(300_000));
+        assert_eq!(unit.used(), us(50));
+    }
+
+    #[test]
+    fn it_is_looked_ever_less_often_what_ends_after_a_hold() {
+        let mut unit = Unit::new(0, Instant::ZERO);
+        let at = |us: u64| Instant::from_ns(us * 1_000);
+        unit.look(true, 0, at(0));
+        unit.count(Ran::NOT, 0, at(100));
+        unit.obey(HOLD);
+        assert_eq!(unit.left_to_look(at(100)), Duration::MAX, "the scheduler has not asked");
+        unit.obey(Order::Progress { every: us(50) });
+        let left = [100, 130, 150, 199, 300].map(|us| unit.left_to_look(at(us)));
+        assert_eq!(left.map(|left| left.as_ns() / 1_000), [50, 20, 12, 23, 38]);
+        unit.count(Ran::NOT, 0, at(300));
+        assert_eq!(unit.left_to_look(at(300)).as_ns() / 1_000, 38, "since the hold");
+        assert_eq!(unit.left_to_look(at(10_100)), Duration::MAX);
     }
 
     #[test]

@@ -104,6 +104,44 @@ fn shares_are_of_processes() {
     assert!((part(0) - 0.125).abs() < 0.02, "{}", part(0));
 }
 
+/// The part of the first of two processes without pause, with such shares and commands.
+fn part_of_first(shares: [u8; 2], commands_us: [u64; 2]) -> f64 {
+    let endless = |name, share, us: u64| TaskSpec {
+        share: Some(share),
+        commands: 8,
+        threshold: 8,
+        batch: 1,
+        command: Dist::Constant(us * US),
+        ..task(name)
+    };
+    let tasks = vec![
+        endless("first", shares[0], commands_us[0]),
+        endless("second", shares[1], commands_us[1]),
+    ];
+    let scenario = under_daemon(200 * US, tasks);
+    let scenario = Scenario {
+        policy: "up".to_owned(),
+        timeslice_ns: Some(40 * MS),
+        duration_ns: Some(8_000 * MS),
+        ..scenario
+    };
+    let outcome = run_checked(&scenario, 1);
+    let used = [0, 1].map(|task| outcome.tasks[task].device_time_ns as f64);
+    used[0] / (used[0] + used[1])
+}
+
+#[test]
+fn a_process_pays_for_what_goes_on_after_its_turn() {
+    // A command of the one goes on for 800 µs of each turn of the other, on average.
+    for commands_us in [[1_600, 1_600], [1_600, 50], [50, 1_600], [700, 2_300]] {
+        for shares in [[75, 25], [30, 70]] {
+            let part = part_of_first(shares, commands_us) * 100.0;
+            let off = (part - f64::from(shares[0])).abs();
+            assert!(off < 0.5, "{shares:?} with {commands_us:?} µs: {part}");
+        }
+    }
+}
+
 #[test]
 fn systems_run_without_it_and_other_levels_are_refused() {
     let tasks = vec![once("batch", 100, 10 * US), once("other", 5, 10 * US)];

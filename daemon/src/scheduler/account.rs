@@ -64,8 +64,6 @@ pub(crate) struct Account {
     stop: Option<Stop>,
     held: Duration,
     waited: Duration,
-    /// For how long it had the device while it was held, as far as nothing has taken that yet.
-    late: Duration,
     waits: u64,
     leases_lost: u64,
     wait_times: Histogram,
@@ -83,33 +81,11 @@ struct Stop {
     at: Instant,
     /// How many of its commands had retired when it was looked at last.
     retired: u64,
-    /// When that was.
-    looked: Instant,
     /// When it was seen last that some had retired since the hold began.
     last: Option<Instant>,
-    /// Up to then it had the device after the hold began.
-    ran_until: Instant,
 }
 
-impl Stop {
-    const fn new(retired: u64, now: Instant) -> Self {
-        Self { at: now, retired, looked: now, last: None, ran_until: now }
-    }
-
-    /// So many of its commands have retired by now. For how long it had the device since the last
-    /// that was known of: until the middle of the time in which the last of them retired.
-    fn look(&mut self, retired: u64, now: Instant) -> Duration {
-        let looked = std::mem::replace(&mut self.looked, now);
-        if std::mem::replace(&mut self.retired, retired) == retired {
-            return Duration::ZERO;
-        }
-        self.last = Some(now);
-        let until = looked + Duration::from_ns(now.since(looked).as_ns() / 2);
-        until.since(std::mem::replace(&mut self.ran_until, until))
-    }
-}
-
-/// After a hold, it is looked after this time what retires, and then each time that a quarter more
+/// After a hold, it is looked after this time what retires, and then each time that twice as much
 /// has passed.
 const FIRST_LOOK: Duration = Duration::from_us(50);
 
@@ -130,7 +106,7 @@ impl Account {
         self.waited = plus(self.waited, follow(&mut self.waiting, is_waiting, now));
         if is_waiting && !was_waiting {
             self.waits += 1;
-            self.stop = had_work.then_some(Stop::new(retired, now));
+            self.stop = had_work.then_some(Stop { at: now, retired, last: None });
         }
         if loaded && !had_work {
             self.begun = Some(now);
@@ -160,15 +136,9 @@ impl Account {
 
     /// So many of its commands have retired by now, as it says.
     pub(crate) fn watch(&mut self, retired: u64, now: Instant) {
-        if let Some(stop) = &mut self.stop {
-            self.late = plus(self.late, stop.look(retired, now));
+        if let Some(stop) = self.stop.as_mut().filter(|stop| stop.retired != retired) {
+            (stop.retired, stop.last) = (retired, Some(now));
         }
-    }
-
-    /// For how long it had the device while it was held, since this was last asked: as long as
-    /// commands went on that ran when it was held.
-    pub(crate) const fn take_late(&mut self) -> Duration {
-        std::mem::replace(&mut self.late, Duration::ZERO)
     }
 
     /// The time until it is to be looked what has retired since a hold; [`Duration::MAX`] if not.
@@ -177,7 +147,7 @@ impl Account {
         let passed_ns = now.since(stop.at).as_ns();
         let mut due_ns = FIRST_LOOK.as_ns();
         while due_ns <= passed_ns {
-            due_ns = due_ns.saturating_add(due_ns / 4);
+            due_ns = due_ns.saturating_mul(2);
         }
         Duration::from_ns(due_ns - passed_ns)
     }
@@ -321,30 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn what_went_on_after_a_hold_had_the_device_until_it_retired() {
-        let mut account = Account::new(at(0));
-        account.turn(true, false, 3, at(0));
-        account.turn(true, true, 3, at(100));
-        account.watch(3, at(150));
-        assert_eq!(account.take_late(), Duration::ZERO);
-        // At about 160, and the last of them at about 230.
-        account.watch(4, at(170));
-        assert_eq!(account.take_late(), Duration::from_us(60));
-        account.watch(4, at(200));
-        account.turn(true, false, 6, at(260));
-        assert_eq!(account.take_late(), Duration::from_us(70));
-        account.watch(9, at(400));
-        assert_eq!(account.take_late(), Duration::ZERO, "it runs by then");
-    }
-
-    #[test]
     fn what_retires_is_looked_at_ever_less_often() {
         let mut account = Account::new(at(0));
         assert_eq!(account.left_to_look(at(0)), Duration::MAX);
         account.turn(true, false, 0, at(0));
         account.turn(true, true, 0, at(100));
         let left = [100, 130, 150, 199, 200, 300].map(|us| account.left_to_look(at(us)));
-        assert_eq!(left.map(|left| left.as_ns() / US), [50, 20, 12, 23, 22, 38]);
+        assert_eq!(left.map(|left| left.as_ns() / US), [50, 20, 50, 1, 100, 200]);
         account.turn(true, false, 0, at(400));
         assert_eq!(account.left_to_look(at(400)), Duration::MAX);
     }

@@ -367,14 +367,13 @@ impl Driver {
         self.units.loaded_keys(keys);
         for key in keys.iter().copied() {
             let counted = self.units.change(key, |unit| {
-                let (is_due, late) = unit.count(passed, running[unit.device.index()], now);
-                (is_due, late, unit.device)
+                (unit.count(passed, running[unit.device.index()], now), unit.device)
             });
-            let Some((is_due, late, device)) = counted else { continue };
-            if late > Span::ZERO {
-                self.units.owe(device, late);
+            let Some((counted, device)) = counted else { continue };
+            if counted.late > Span::ZERO {
+                self.units.owe(device, counted.late);
             }
-            if is_due {
+            if counted.is_due {
                 self.report(key, now);
             }
         }
@@ -501,7 +500,7 @@ impl Driver {
         let timer = self.machine.poll_timeout().map_or(IDLE, until);
         let lease = if self.units.is_any_closed() { LEASE / 4 } else { IDLE };
         let progress = Duration::from_nanos(self.units.left_to_report().as_ns());
-        let looks = if self.is_measured { self.units.left_to_look(now) } else { Span::MAX };
+        let looks = self.units.left_to_look(now, self.is_measured);
         let gangs = Duration::from_nanos(self.gangs.left(now).as_ns());
         timer.min(gangs).min(lease).min(progress).min(Duration::from_nanos(looks.as_ns())).min(IDLE)
     }

@@ -6,7 +6,7 @@ use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::message::{Order, Report};
 use xsched_core::time::{Duration, Instant};
-use xsched_core::unit::{Ran, Unit as State};
+use xsched_core::unit::{Counted, Ran, Unit as State};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{
     holder, is_loaded, loaded_queues, past, retired, set_shared, set_unwanted, set_wanted, used_ns,
@@ -44,9 +44,6 @@ pub(crate) struct Unit {
     pub(crate) since: Instant,
     pub(crate) holds: u64,
     pub(crate) account: Account,
-    /// For how long others, held by then, had the device while it ran, as far as that was not
-    /// counted yet.
-    owed: Duration,
     /// What it had said of its commands, and of launches past the scheduler, before this daemon.
     retired_before: u64,
     past_before: u64,
@@ -73,7 +70,6 @@ impl Unit {
             since: now,
             holds: 0,
             account: Account::new(now),
-            owed: Duration::ZERO,
             retired_before,
             past_before,
             told: None,
@@ -203,36 +199,28 @@ impl Unit {
         has_changed
     }
 
-    /// Time has passed, in which so many ran on its GPU. Whether the scheduler wants to know now
-    /// what it used, and for how long it had the GPU after it was held, as is known since the last
-    /// call.
-    pub(crate) fn count(
-        &mut self,
-        passed: Duration,
-        running: u64,
-        now: Instant,
-    ) -> (bool, Duration) {
+    /// Time has passed, in which so many ran on its GPU.
+    pub(crate) fn count(&mut self, passed: Duration, running: u64, now: Instant) -> Counted {
         if self.is_closed() {
             self.account.watch(self.retired(), now);
         }
-        let (late, said_ns) = (self.account.take_late(), self.said_ns());
-        let ran = if self.runs() { self.ran(passed, running) } else { Ran::NOT };
-        let is_due = self.state.count(Ran::alone(late), said_ns, now);
-        (self.state.count(ran, said_ns, now) || is_due, late)
-    }
-
-    /// What it had of the time that has passed while it ran.
-    fn ran(&mut self, passed: Duration, running: u64) -> Ran {
-        let owed = self.owed.min(passed);
-        self.owed = self.owed - owed;
-        let whole = passed - owed;
-        // One that is silent may have no work.
-        if self.rings() { Ran::of(running, whole) } else { Ran { whole, part: Duration::ZERO } }
+        let ran = match (self.runs(), self.rings()) {
+            (false, _) => Ran::NOT,
+            // One that is silent may have no work.
+            (true, false) => Ran { whole: passed, part: Duration::ZERO },
+            (true, true) => Ran::of(running, passed),
+        };
+        self.state.count(ran, self.said_ns(), now)
     }
 
     /// Others had the GPU for so long while this one ran.
     pub(crate) fn owe(&mut self, late: Duration) {
-        self.owed += late;
+        self.state.owe(late);
+    }
+
+    /// The time until [`Unit::count`] is to be called to see what ended after it was held.
+    pub(crate) fn left_to_look(&self, now: Instant) -> Duration {
+        self.state.left_to_look(now)
     }
 
     fn said_ns(&self) -> u64 {
@@ -456,32 +444,6 @@ mod tests {
         );
         load.note(true);
         assert!(unit.look(now) && is_open());
-    }
-
-    #[test]
-    fn what_another_one_had_while_it_ran_is_not_its_own() {
-        let page = SharedPage::create().expect("a page");
-        let load = xsched_node::Load::new(
-            std::sync::Arc::new(the_same(&page)),
-            std::sync::Arc::new(super::super::op::new_eventfd().expect("an eventfd")),
-        );
-        let at = |us: u64| Instant::from_ns(us * 1_000);
-        let us = Duration::from_us;
-        let mut unit = Unit::new(DeviceId(0), QueueId::new(0, 1), page, at(0));
-        load.note(true);
-        unit.update_shared(true);
-        assert!(unit.look(at(0)));
-        unit.owe(us(150));
-        assert_eq!(unit.count(us(100), 1, at(100)), (false, Duration::ZERO));
-        assert_eq!(unit.used(), Duration::ZERO);
-        unit.count(us(100), 1, at(200));
-        assert_eq!(unit.used(), us(50));
-        // It has the GPU after a hold until its command retires, at about 215.
-        assert!(unit.obey(Order::Hold { epoch: 1, level: Level::Deactivate }, at(200)));
-        unit.count(us(10), 0, at(210));
-        load.note_retired(1, 0);
-        assert_eq!(unit.count(us(10), 0, at(220)), (false, us(15)));
-        assert_eq!(unit.used(), us(65));
     }
 
     fn the_same(page: &SharedPage) -> SharedPage {

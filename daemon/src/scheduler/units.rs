@@ -196,9 +196,14 @@ impl Units {
         running.map(Unit::left_to_report).min().unwrap_or(Duration::MAX)
     }
 
-    /// The time until it is to be looked what has retired of one that is held.
-    pub(crate) fn left_to_look(&self, now: Instant) -> Duration {
+    /// The time until it is to be looked what has retired of one that is held. `is_measured`: for
+    /// people as well.
+    pub(crate) fn left_to_look(&self, now: Instant, is_measured: bool) -> Duration {
         let held = self.loaded().filter(|unit| unit.is_closed());
-        held.map(|unit| unit.account.left_to_look(now)).min().unwrap_or(Duration::MAX)
+        let left = held.map(|unit| {
+            let left = unit.left_to_look(now);
+            if is_measured { left.min(unit.account.left_to_look(now)) } else { left }
+        });
+        left.min().unwrap_or(Duration::MAX)
     }
 }

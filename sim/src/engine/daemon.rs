@@ -175,17 +175,23 @@ impl<'a> Daemon<'a> {
         stores
     }
 
-    /// Counts device time: where several processes run, each has its part, until it says what it
-    /// has used.
+    /// Counts device time: where several processes run, each has its part, and what is held has
+    /// what it still used, which those that run had not.
     fn count(&mut self, now: Instant) {
         let passed = now.since(std::mem::replace(&mut self.counted, now));
         let running = self.running();
+        let mut late = vec![Duration::ZERO; self.devices];
         for unit in self.units.iter_mut().filter(|unit| unit.state.is_loaded()) {
             let ran = Ran::of(running[unit.device], passed);
             let ran = if unit.state.runs() { ran } else { Ran::NOT };
-            if unit.state.count(ran, unit.said_ns, now) {
+            let counted = unit.state.count(ran, unit.said_ns, now);
+            late[unit.device] += counted.late;
+            if counted.is_due {
                 let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
             }
+        }
+        for unit in self.units.iter_mut().filter(|unit| unit.state.runs()) {
+            unit.state.owe(late[unit.device].per(running[unit.device]));
         }
     }
 
@@ -204,7 +210,9 @@ impl<'a> Daemon<'a> {
         let progress = units.map(|unit| (unit.state.left_to_report(), running[unit.device]));
         let progress = progress.filter(|(left, _)| *left < Duration::MAX);
         let progress = progress.map(|(left, running)| now + left.times(running));
-        let next = progress.chain(self.machine.poll_timeout()).min();
+        let looks = self.units.iter().map(|unit| unit.state.left_to_look(now));
+        let looks = looks.filter(|left| *left < Duration::MAX).map(|left| now + left);
+        let next = progress.chain(looks).chain(self.machine.poll_timeout()).min();
         next.map(|next| next.max(self.busy_until))
     }
 

@@ -229,7 +229,7 @@ impl Daemon {
             let ran = Ran::of(running[place.device], passed);
             let ran = if place.state.runs() { ran } else { Ran::NOT };
             let said_ns = place.pages.first().map_or(0, |page| pages[*page].used_ns);
-            if place.state.count(ran, said_ns, now) {
+            if place.state.count(ran, said_ns, now).is_due {
                 due.push(*key);
             }
         }
