@@ -71,11 +71,12 @@ const fn scheduler_of(number: i32) -> XSchedulerType {
 
 /// Puts a scheduler and its policy in charge, and returns when its first decisions are carried out.
 /// `kSchedulerAppManaged` takes no policy. As with the C++ XSched, `kSchedulerGlobal` with a policy
-/// is `kSchedulerLocal` with it. Without one, and under `XSCHED_STRICT` always, the answer is
-/// `kXSchedErrorNotSupported`, because a process joins the global scheduler, `xschedd`, at its
-/// start, by `XSCHED_SCHEDULER=GLB`. If it has, `kSchedulerGlobal` changes nothing. As with the C++
-/// XSched, `kSchedulerLocal` without a policy is `kSchedulerAppManaged`, unless a local scheduler
-/// is in charge: then it is `kXSchedErrorInvalidValue`.
+/// is `kSchedulerLocal` with it; under `XSCHED_STRICT` it is `kXSchedErrorNotSupported`. With
+/// `kPolicyUnknown` this process joins the daemon `xschedd`, whose policy decides. That is
+/// `kXSchedErrorNotSupported` without a daemon, and `kXSchedErrorNotAllowed` once there are XQueues
+/// on a GPU. After `XSCHED_SCHEDULER=GLB` it changes nothing. As with the C++ XSched,
+/// `kSchedulerLocal` without a policy is `kSchedulerAppManaged`, unless a local scheduler is in
+/// charge: then it is `kXSchedErrorInvalidValue`.
 // SAFETY: the name is the C API's.
 #[unsafe(no_mangle)]
 pub extern "C" fn XHintSetScheduler(

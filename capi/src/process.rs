@@ -23,11 +23,13 @@ use crate::platform::{CudaDevices, HipDevices, HostDevices};
 use crate::policies::numbered;
 use crate::queue::Queue;
 use crate::refusal::{Answer, Refusal};
-use crate::types::{XPolicyTypeValue, XSchedulerType};
+use crate::types::{XPolicyType, XPolicyTypeValue, XSchedulerType};
 
 /// How long the scheduler may be silent. All policies here are built in and quick, so if it takes
 /// long, the machine is busy, and to give up would be wrong.
 const LEASE: Duration = Duration::from_secs(1);
+/// What stands for the policy of another scheduler.
+const NO_POLICY: XPolicyTypeValue = XPolicyType::kPolicyUnknown as XPolicyTypeValue;
 /// XQueues that there can be at a time.
 const QUEUES_MAX: usize = 8_192;
 /// Devices that there can be.
@@ -183,22 +185,55 @@ impl Process {
         if !self.env.global {
             return;
         }
-        let auto = self.env.auto.as_ref();
-        let priority = auto.and_then(|auto| auto.priority).unwrap_or(0);
-        let share = auto.and_then(|auto| auto.utilization);
-        let share = share.and_then(|share| u8::try_from(share).ok());
-        let path = xsched_node::socket_path();
-        match Link::open(path, &program(), priority, share) {
-            Ok(link) => {
-                link.set_past(past::all);
-                // Nothing was set before: this is called once.
-                let _ = self.hip.link.set(Arc::clone(&link));
-                let _ = self.cuda.link.set(link);
-            }
+        let (priority, share) = self.asked_of_node();
+        match Link::open(xsched_node::socket_path(), &program(), priority, share) {
+            Ok(link) => self.follow(link),
             Err(error) => {
                 tracing::warn!("this process cannot be scheduled with others: {error}");
             }
         }
+    }
+
+    /// Connects with the scheduler of the node when the program asks for it, which must be before
+    /// its first XQueue on a GPU: the gates of others are not the daemon's to close.
+    fn join(&self) -> Answer {
+        let late = || {
+            Refusal::not_allowed(
+                "there are XQueues on a GPU already: choose kSchedulerGlobal before the first, or \
+                 set XSCHED_SCHEDULER=GLB",
+            )
+        };
+        let runtime = self.runtime()?;
+        drop((self.hip.unopened().ok_or_else(late)?, self.cuda.unopened().ok_or_else(late)?));
+        let path = xsched_node::socket_path();
+        let (priority, share) = self.asked_of_node();
+        let link = Link::join(path.clone(), &program(), priority, share).map_err(|error| {
+            let at = path.display();
+            Refusal::not_supported(format!(
+                "no scheduler of the node at {at}: {error}; start xschedd, or use kSchedulerLocal"
+            ))
+        })?;
+        let open = (self.hip.unopened().ok_or_else(late)?, self.cuda.unopened().ok_or_else(late)?);
+        apart::join();
+        self.follow(link);
+        drop(open);
+        Ok(runtime.set_policy(Fcfs)?)
+    }
+
+    /// The priority and the share that the environment says.
+    fn asked_of_node(&self) -> (i32, Option<u8>) {
+        let auto = self.env.auto.as_ref();
+        let priority = auto.and_then(|auto| auto.priority).unwrap_or(0);
+        let share = auto.and_then(|auto| auto.utilization);
+        (priority, share.and_then(|share| u8::try_from(share).ok()))
+    }
+
+    /// From now on this connection is that of the devices that are opened.
+    fn follow(&self, link: Arc<Link>) {
+        link.set_past(past::all);
+        // If another thread was first, there is a connection already, and this one ends.
+        let _ = self.hip.link.set(Arc::clone(&link));
+        let _ = self.cuda.link.set(link);
     }
 
     /// Tells the scheduler of the node what the program's hints come to: the process has the
@@ -224,6 +259,9 @@ impl Process {
         if scheduler == XSchedulerType::kSchedulerGlobal && self.cuda.link.get().is_some() {
             // It has been from the start, and its policy is not a program's to choose.
             return Ok(());
+        }
+        if scheduler == XSchedulerType::kSchedulerGlobal && policy == NO_POLICY {
+            return self.join();
         }
         let settings = *self.settings();
         let present = settings.scheduler.unwrap_or(self.env.scheduler);
@@ -317,8 +355,8 @@ fn policy_of(scheduler: XSchedulerType, policy: impl FnOnce() -> Answer<Any>) ->
         XSchedulerType::kSchedulerAppManaged => Ok(Any::Fcfs(Fcfs)),
         XSchedulerType::kSchedulerLocal => policy(),
         XSchedulerType::kSchedulerGlobal => Err(Refusal::not_supported(
-            "a process joins the daemon xschedd at its start, and not later: set XSCHED_SCHEDULER=GLB, \
-             or start it by `xsched run`; or use kSchedulerLocal",
+            "the daemon xschedd has a policy of its own: choose kSchedulerGlobal with kPolicyUnknown, \
+             or kSchedulerLocal with this policy",
         )),
         _ => Err(Refusal::invalid("there is no such scheduler; see XSchedulerType")),
     }

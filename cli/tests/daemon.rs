@@ -1,6 +1,7 @@
 //! `xsched run` with `xschedd`: processes on the emulated driver that are held as a whole.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -43,6 +44,26 @@ int main(int count, char **arguments) {
     if (file) { fprintf(file, "%u\n", done); fclose(file); }
   }
   return 0;
+}
+"#;
+
+/// The same, which asks for the scheduler of the node twice, and prints what it was answered. It
+/// waits for a line in between; `early` makes it use the GPU before.
+const ASKING: &str = r#"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int count, char **arguments) {
+  int (*choose)(int, int);
+  *(void **)&choose = dlsym(dlopen(getenv("PREEMPT"), RTLD_NOW), "XHintSetScheduler");
+  if (!choose) return 20;
+  printf("%d\n", choose(3, 0));
+  if (strstr(arguments[1], "early") && work(1, arguments)) return 21;
+  fflush(stdout);
+  getchar();
+  printf("%d\n", choose(3, 0));
+  fflush(stdout);
+  return work(count, arguments);
 }
 "#;
 
@@ -308,6 +329,51 @@ fn a_program_that_is_there_before_the_daemon_is_connected_later() {
     assert!(node.tell(&["ctl", "release", &pid]).status.success());
     let said = background.end();
     assert_eq!(said.matches("this process connects later").count(), 1, "{said}");
+}
+
+/// Starts [`ASKING`] without a daemon, and answers it with what it was told before and after there
+/// was one.
+fn asking(node: &mut Node, name: &str) -> (Background, [String; 2]) {
+    node.daemon = None;
+    let source = node.folder.path().join("asking.c");
+    fs::write(&source, PROGRAM.replace("int main(", "static int work(") + ASKING).expect("a file");
+    let (program, counter) = (source.with_extension(""), node.folder.path().join(name));
+    let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compile.arg(&source).arg(&node.driver).arg("-ldl").arg("-o").arg(&program);
+    assert!(compile.status().expect("a C compiler").success());
+    fs::write(&counter, "0\n").expect("a file");
+    let preempt = Path::new(env!("CARGO_BIN_EXE_xsched")).with_file_name("libpreempt.so");
+    let mut command = node.xsched(&["run", "--"]);
+    command.arg(program).arg(&counter).env("PREEMPT", preempt);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut line = || said.next().expect("a line").expect("text");
+    let before = line();
+    node.start();
+    writeln!(child.stdin.take().expect("a pipe")).expect("it reads");
+    let answers = [before, line()];
+    (Background { child: Some(child), counter }, answers)
+}
+
+#[test]
+fn a_program_joins_when_it_asks_for_the_daemon_before_it_uses_a_gpu() {
+    let mut node = Node::new();
+    // It is not supported without a daemon.
+    let (background, answers) = asking(&mut node, "count");
+    assert_eq!(answers, ["5", "0"]);
+    assert!(background.goes_on());
+    let pid = background.pid().to_string();
+    assert!(node.tell(&["ctl", "hold", &pid]).status.success());
+    assert!(background.stands_still());
+    assert!(node.tell(&["ctl", "release", &pid]).status.success());
+    assert!(background.goes_on());
+    drop(background);
+    // It is not allowed with XQueues.
+    let (background, answers) = asking(&mut node, "early");
+    assert_eq!(answers, ["5", "4"]);
+    assert!(background.goes_on() && node.status().clients.is_empty());
+    background.end();
 }
 
 #[test]

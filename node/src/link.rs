@@ -68,8 +68,7 @@ impl Link {
         priority: i32,
         share: Option<u8>,
     ) -> Result<Arc<Self>, NodeError> {
-        let gang = std::env::var("XSCHED_GANG").ok().filter(|gang| !gang.is_empty());
-        Self::open_in(gang, path, name, priority, share)
+        Self::open_in(gang(), path, name, priority, share)
     }
 
     /// Connects this process with a daemon, as [`Link::open`] does, in this gang or none.
@@ -83,20 +82,44 @@ impl Link {
         priority: i32,
         share: Option<u8>,
     ) -> Result<Arc<Self>, NodeError> {
-        let name: String = name.chars().take(64).collect();
-        let hello = hello(&name, gang.clone(), priority, share);
-        let (wire, doorbell) = match greet(&path, &hello) {
-            Ok((wire, doorbell, answer)) => {
+        let hello = hello(name, gang.clone(), priority, share);
+        let greeted = greet(&path, &hello).inspect_err(|error| {
+            let at = path.display();
+            tracing::warn!(
+                "no scheduler of the node at {at}: {error}; this process connects later"
+            );
+        });
+        Self::start(path, hello, greeted.ok())
+    }
+
+    /// Connects this process with a daemon that is there now, as [`Link::open`] does otherwise.
+    ///
+    /// # Errors
+    /// If no daemon takes it, or the system gives no thread.
+    pub fn join(
+        path: PathBuf,
+        name: &str,
+        priority: i32,
+        share: Option<u8>,
+    ) -> Result<Arc<Self>, NodeError> {
+        let hello = hello(name, gang(), priority, share);
+        let greeted = greet(&path, &hello)?;
+        Self::start(path, hello, Some(greeted))
+    }
+
+    /// Watches the connection, or the want of one.
+    fn start(
+        path: PathBuf,
+        hello: Hello,
+        greeted: Option<Greeted>,
+    ) -> Result<Arc<Self>, NodeError> {
+        let Hello { name, gang, priority, share } = hello;
+        let (wire, doorbell) = match greeted {
+            Some((wire, doorbell, answer)) => {
                 tell_lowered(&answer, priority, share);
                 (Some(wire), doorbell)
             }
-            Err(error) => {
-                let at = path.display();
-                tracing::warn!(
-                    "no scheduler of the node at {at}: {error}; this process connects later"
-                );
-                (None, Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-            }
+            None => (None, Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)),
         };
         let (pages, units) = (Vec::new(), Vec::new());
         let state = State { priority, share, wire, doorbell, pages, units, past: || None };
@@ -181,16 +204,31 @@ impl Link {
     }
 }
 
-fn hello(name: &str, gang: Option<String>, priority: i32, share: Option<u8>) -> Request {
-    Request::Hello { version: VERSION, name: name.to_owned(), priority, share, gang }
+/// What this process says of itself first.
+#[derive(Clone, Debug)]
+struct Hello {
+    name: String,
+    gang: Option<String>,
+    priority: i32,
+    share: Option<u8>,
 }
 
-fn greet(
-    path: &std::path::Path,
-    hello: &Request,
-) -> Result<(Arc<Wire>, Arc<OwnedFd>, Answer), NodeError> {
+/// A connection, what wakes the daemon, and its answer.
+type Greeted = (Arc<Wire>, Arc<OwnedFd>, Answer);
+
+fn hello(name: &str, gang: Option<String>, priority: i32, share: Option<u8>) -> Hello {
+    Hello { name: name.chars().take(64).collect(), gang, priority, share }
+}
+
+/// The gang that the environment names.
+fn gang() -> Option<String> {
+    std::env::var("XSCHED_GANG").ok().filter(|gang| !gang.is_empty())
+}
+
+fn greet(path: &std::path::Path, hello: &Hello) -> Result<Greeted, NodeError> {
+    let Hello { name, gang, priority, share } = hello.clone();
     let wire = Wire::connect(path, PATIENCE)?;
-    match wire.ask(hello, None)? {
+    match wire.ask(&Request::Hello { version: VERSION, name, priority, share, gang }, None)? {
         (
             answer @ (Answer::Welcome { version: VERSION } | Answer::Lowered { .. }),
             Some(doorbell),

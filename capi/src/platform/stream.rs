@@ -1,5 +1,7 @@
 //! Streams of GPUs.
 
+mod unopened;
+
 use std::any::Any;
 use std::ffi::{OsStr, c_int, c_void};
 use std::io;
