@@ -23,7 +23,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SHARED = {"beside.py", "common.py", "cupti.py", "hip_examples.py", "kills.py", "run.py", "shares.py",
-          "waves.py"}
+          "soak.py", "waves.py"}
 
 
 def arguments():

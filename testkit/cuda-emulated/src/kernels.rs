@@ -28,12 +28,13 @@ pub(crate) struct Builtin {
 }
 
 /// All kernels. What their parameters lead to is what their launch's caller promises.
-const ALL: [Builtin; 13] = [
+const ALL: [Builtin; 14] = [
     Builtin { name: "xs_nothing", sizes: &[], run: |_| SUCCESS },
     Builtin { name: "xs_trap", sizes: &[], run: |_| LAUNCH_FAILURE },
     Builtin { name: "xs_spin", sizes: &[8, 8], run: xs_spin },
     Builtin { name: "xs_note", sizes: &[8, 8, 8], run: xs_note },
     Builtin { name: "xs_clock", sizes: &[8, 8], run: xs_clock },
+    Builtin { name: "xs_next", sizes: &[8, 8, 8], run: xs_next },
     Builtin { name: "vector_add", sizes: &[8, 8, 8, 4], run: vector_add },
     Builtin { name: "fill", sizes: &[8, 4, 4], run: fill },
     Builtin { name: "xf_quick", sizes: &[], run: |_| SUCCESS },
@@ -53,6 +54,21 @@ fn xs_spin(block: &[u64]) -> u32 {
 fn xs_clock(block: &[u64]) -> u32 {
     // SAFETY: the launch's caller promised 8 words and one for each round.
     unsafe { clock(block[0], block[1]) };
+    SUCCESS
+}
+
+/// Counts in its order, and how often it did not find the count that it was told.
+fn xs_next(block: &[u64]) -> u32 {
+    if !are_there(block[1], 4) {
+        return ILLEGAL_ADDRESS;
+    }
+    // SAFETY: there is no place to write to.
+    unsafe { spin(block[0], 0, || 0) };
+    // SAFETY: there are two words, as was just seen, and they stay until this is done.
+    let [found, wrong] = [0, 1].map(|at| unsafe { word(block[1], at) });
+    if found.fetch_add(1, Ordering::SeqCst) != block[2] {
+        wrong.fetch_add(1, Ordering::SeqCst);
+    }
     SUCCESS
 }
 
@@ -197,6 +213,8 @@ mod tests {
             names(spin),
             Ok(vec!["xs_nothing", "xs_trap", "xs_spin", "xs_note", "xs_clock"])
         );
+        let next = include_str!("../../../lab/kernels/next.ptx");
+        assert_eq!(names(next), Ok(vec!["xs_next"]));
         let other =
             "/* .visible .entry x() */ .version 6.5 // .visible .entry y\n.visible .entry\nfill(";
         assert_eq!(names(other), Ok(vec!["fill"]));

@@ -40,6 +40,7 @@
 //! |---|---|---|
 //! | `xs_…` | | as in `hal-cuda/kernels/spin.ptx`; a cycle is a nanosecond |
 //! | `xf_…` | | nothing; they are in the PTX of the tests of faults on CUDA devices |
+//! | `xs_next` | `u64 cycles, *words, number` | as in `lab/kernels/next.ptx` |
 //! | `vector_add` | `f32 *a, *b, *sum; u32 n` | adds |
 //! | `fill` | `u32 *to; u32 value, n` | fills |
 //! | `stray` | | accesses an illegal address |

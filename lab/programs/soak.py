@@ -1,0 +1,216 @@
+"""Many programs that come and go under a daemon for minutes, and what becomes of the daemon.
+
+    python soak.py --xsched target/release/xsched --xschedd target/release/xschedd --waves ./waves
+                   [--ptx lab/kernels/next.ptx] [--minutes 8] [--seed 1] [--at-once 6] [--out FILE]
+                   [--python bert_graph.py,bert_train.py]
+
+Programs of `waves.cpp` and, with --python, programs of this folder come at random times with random
+classes, shares and gangs; some are killed. Meanwhile the policy, priorities and holds are changed,
+the configuration is read again, and records are made. The daemon's memory, descriptors and threads
+are looked at each second, and its metrics. Ends with 1 if a program failed or lost a kernel, if a
+counter went back, if memory grew after the first quarter, or if something was left behind. What
+programs and administrators do is chosen by the seed; when they do it also depends on the machine.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+import waves
+
+HERE = pathlib.Path(__file__).resolve().parent
+PORT = 9464
+POLICIES = ["hpf", "up", "wfq", "cfs", "edf", "pup", "strict_up"]
+# What memory may grow by after the first quarter, in KiB.
+GROWTH_KIB = 2048
+# How long a program may take to end that comes first, in seconds.
+END_S = 60
+
+
+class Daemon:
+    """The daemon, and what is seen of it from outside."""
+
+    def __init__(self, given, folder):
+        self.given, self.folder = given, folder
+        self.variables = {"XSCHED_SOCKET": f"{folder}/socket"}
+        config = pathlib.Path(folder) / "xschedd.toml"
+        config.write_text(f'[metrics]\nlisten = "127.0.0.1:{PORT}"\n')
+        self.program = subprocess.Popen([given.xschedd, "--user", "--config", config, "--socket",
+                                         self.variables["XSCHED_SOCKET"]])
+        self.counters, self.went_back = {}, []
+        time.sleep(0.5)
+
+    def tell(self, *arguments):
+        return subprocess.run([self.given.xsched, *map(str, arguments)], capture_output=True,
+                              text=True, env={**os.environ, **self.variables})
+
+    def clients(self):
+        return json.loads(self.tell("ps", "--json").stdout)["clients"]
+
+    def look(self):
+        status = pathlib.Path(f"/proc/{self.program.pid}/status").read_text().splitlines()
+        words = {line.split(":")[0]: line.split()[1] for line in status if len(line.split()) > 1}
+        files = len(os.listdir(f"/proc/{self.program.pid}/fd"))
+        return {"rss_kib": int(words["VmRSS"]), "files": files, "threads": int(words["Threads"])}
+
+    def scrape(self):
+        """Looks whether a counter went back."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics") as answer:
+            text = answer.read().decode()
+        for line in text.splitlines():
+            name, _, value = line.rpartition(" ")
+            if "_total{" not in name and "_bucket{" not in name and "_count{" not in name:
+                continue
+            if float(value) < self.counters.get(name, 0):
+                self.went_back.append(f"{name} went back to {value}")
+            self.counters[name] = float(value)
+
+
+class Program(threading.Thread):
+    """A program from its start to its end."""
+
+    def __init__(self, given, daemon, number):
+        super().__init__()
+        self.given, self.daemon_, self.rng = given, daemon, random.Random(f"{given.seed}-{number}")
+        self.wrong, self.kernels = [], 0
+
+    def run(self):
+        rng, given = self.rng, self.given
+        way = [given.xsched, "run", "--class", rng.choice(["interactive", "normal", "batch"])]
+        if rng.random() < 0.3:
+            way += ["--share", str(rng.randint(1, 100))]
+        if rng.random() < 0.2:
+            way += ["--gang", rng.choice("ab")]
+        python = given.python.split(",") if given.python else []
+        if python and rng.random() < 0.2:
+            return self.script([*way, "--", sys.executable, str(HERE / rng.choice(python))])
+        try:
+            self.waves([*way, "--"])
+        except SystemExit as ended:
+            self.wrong.append(str(ended))
+
+    def script(self, command):
+        """A program that ends by itself, which others that come first can keep from that."""
+        program = subprocess.Popen(command, env={**os.environ, **self.daemon_.variables}, cwd=HERE,
+                                   stdout=subprocess.DEVNULL)
+        try:
+            if program.wait(END_S):
+                self.wrong.append(f"{command[-1]} ended with {program.returncode}")
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+
+    def waves(self, way):
+        rng = self.rng
+        program = waves.Waves(self.given, way, **self.daemon_.variables)
+        is_load = rng.random() < 0.6
+        if is_load:
+            program.ask(f"load {rng.choice([50, 100, 500, 2000])}")
+        else:
+            program.tell(f"task {rng.randint(10, 200)} {rng.randint(1, 5000)}")
+        time.sleep(rng.uniform(1, 15))
+        if rng.random() < 0.2:
+            return program.end()
+        # Others that come first would keep it from its end.
+        self.daemon_.tell("ctl", "set", program.program.pid, "--priority", 255)
+        limit = threading.Timer(END_S, program.program.kill)
+        limit.start()
+        answer = program.asked("stop") if is_load else json.loads(program.take())
+        self.kernels = answer.get("ran", 0)
+        if answer.get("lost") or answer["wrong"]:
+            self.wrong.append(str(answer))
+        program.program.stdin.close()
+        if program.program.wait():
+            self.wrong.append(f"a program ended with {program.program.returncode}")
+        limit.cancel()
+
+
+def disturb(daemon, rng):
+    """One of the things that administrators do."""
+    clients = daemon.clients()
+    pid = rng.choice(clients)["pid"] if clients else 0
+    what = rng.randrange(6)
+    if what == 0:
+        daemon.tell("ctl", "policy", rng.choice(POLICIES))
+    elif what == 1 and pid:
+        daemon.tell("ctl", "hold", pid)
+        time.sleep(rng.random() * 0.3)
+        daemon.tell("ctl", "release", pid)
+    elif what == 2 and pid:
+        daemon.tell("ctl", "set", pid, "--priority", rng.randint(-255, 250))
+    elif what == 3:
+        daemon.program.send_signal(signal.SIGHUP)
+    elif what == 4:
+        daemon.tell("record", "--daemon", "--seconds", 1, "--out", f"{daemon.folder}/record.xsr")
+
+
+def live(given, daemon):
+    """Has programs come and go; answers them, and what was seen of the daemon."""
+    end, rng = time.time() + 60 * given.minutes, random.Random(given.seed)
+    programs, samples, looked = [], [], 0
+    while time.time() < end:
+        if sum(program.is_alive() for program in programs) < given.at_once:
+            programs.append(Program(given, daemon, len(programs)))
+            programs[-1].start()
+        disturb(daemon, rng)
+        if time.time() - looked >= 1:
+            looked = time.time()
+            samples.append(daemon.look())
+            daemon.scrape()
+        time.sleep(rng.random() * 0.2)
+    for program in programs:
+        program.join()
+    return programs, samples
+
+
+def judge(given, daemon, before, programs, samples):
+    time.sleep(2)
+    after, wrong = daemon.look(), list(daemon.went_back)
+    wrong += [what for program in programs for what in program.wrong]
+    rss = [sample["rss_kib"] for sample in samples]
+    quarter, most = max(rss[:1 + len(rss) // 4]), max(rss)
+    if most > quarter + GROWTH_KIB:
+        wrong.append(f"memory grew from {quarter} to {most} KiB")
+    for what in ("files", "threads"):
+        if after[what] > before[what]:
+            wrong.append(f"{what}: {before[what]} before, {after[what]} after")
+    if left := daemon.clients():
+        wrong.append(f"left behind: {left}")
+    daemon.program.terminate()
+    if daemon.program.wait():
+        wrong.append(f"the daemon ended with {daemon.program.returncode}")
+    return {"minutes": given.minutes, "seed": given.seed, "programs": len(programs),
+            "kernels": sum(program.kernels for program in programs), "before": before,
+            "after": after, "rss_first_quarter_kib": quarter, "rss_most_kib": most, "wrong": wrong}
+
+
+def main(given):
+    with tempfile.TemporaryDirectory() as folder:
+        daemon = Daemon(given, folder)
+        daemon.scrape()
+        before = daemon.look()
+        result = judge(given, daemon, before, *live(given, daemon))
+    print(json.dumps(result, indent=1))
+    if given.out:
+        pathlib.Path(given.out).write_text(json.dumps(result, indent=1) + "\n")
+    return 1 if result["wrong"] else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    waves.arguments(parser)
+    parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=6)
+    parser.add_argument("--python", default="", help="programs of this folder that end by themselves")
+    parser.add_argument("--out")
+    sys.exit(main(parser.parse_args()))
