@@ -210,7 +210,7 @@ impl Process {
         let link = Link::join(path.clone(), &program(), priority, share).map_err(|error| {
             let at = path.display();
             Refusal::not_supported(format!(
-                "no scheduler of the node at {at}: {error}; start xschedd, or use kSchedulerLocal"
+                "no daemon at {at}: {error}; start xschedd, or use kSchedulerLocal"
             ))
         })?;
         let open = (self.hip.unopened().ok_or_else(late)?, self.cuda.unopened().ok_or_else(late)?);
@@ -356,7 +356,7 @@ fn policy_of(scheduler: XSchedulerType, policy: impl FnOnce() -> Answer<Any>) ->
         XSchedulerType::kSchedulerLocal => policy(),
         XSchedulerType::kSchedulerGlobal => Err(Refusal::not_supported(
             "the daemon xschedd has a policy of its own: choose kSchedulerGlobal with kPolicyUnknown, \
-             or kSchedulerLocal with this policy",
+             or use kSchedulerLocal",
         )),
         _ => Err(Refusal::invalid("there is no such scheduler; see XSchedulerType")),
     }
