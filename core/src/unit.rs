@@ -24,7 +24,8 @@ use crate::time::{Duration, Instant};
 /// It is looked so long after a hold what has ended, and then each time that a quarter more has
 /// passed.
 const FIRST_LOOK: Duration = Duration::from_us(50);
-/// For so long it is looked for.
+/// For so long it is looked for. Later it counts as nothing: one that is held could otherwise take
+/// upon itself what others use, however long that is.
 const LOOKED: Duration = Duration::from_ms(10);
 
 /// Time in which a unit ran.
@@ -186,7 +187,7 @@ impl Unit {
         if ended_ns == 0 {
             return Duration::ZERO;
         }
-        let until = looked + now.since(looked).per(2);
+        let until = (looked + now.since(looked).per(2)).min(stop.at + LOOKED);
         let ran = until.since(core::mem::replace(&mut stop.ran_until, until));
         ran.min(Duration::from_ns(ended_ns))
     }
@@ -450,6 +451,19 @@ mod tests {
         assert_eq!(late(&mut unit, 260_000, 900), us(20));
         unit.obey(Order::Run { epoch: 8 });
         assert_eq!(unit.count(Ran::NOT, 300_000, at(950)).late, Duration::ZERO);
+    }
+
+    #[test]
+    fn one_that_is_held_cannot_take_the_time_of_others_upon_itself_for_ever() {
+        let mut unit = Unit::new(0, Instant::ZERO);
+        unit.look(true, 0, Instant::ZERO);
+        unit.obey(HOLD);
+        let late = |ms: u64| {
+            let now = Instant::from_ns(ms * 1_000_000);
+            unit.count(Ran::NOT, now.as_ns(), now).late.as_ns()
+        };
+        let all: u64 = (1..1_000).map(late).sum();
+        assert_eq!(all, LOOKED.as_ns());
     }
 
     #[test]
