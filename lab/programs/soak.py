@@ -46,7 +46,7 @@ class Daemon:
         config.write_text(f'[metrics]\nlisten = "127.0.0.1:{PORT}"\n')
         self.program = subprocess.Popen([given.xschedd, "--user", "--config", config, "--socket",
                                          self.variables["XSCHED_SOCKET"]])
-        self.counters, self.went_back = {}, []
+        self.counters, self.went_back, self.ending = {}, [], set()
         time.sleep(0.5)
 
     def tell(self, *arguments):
@@ -120,7 +120,8 @@ class Program(threading.Thread):
         time.sleep(rng.uniform(1, 15))
         if rng.random() < 0.2:
             return program.end()
-        # Others that come first would keep it from its end.
+        # Others that come first would keep it from its end, and so would an administrator.
+        self.daemon_.ending.add(program.program.pid)
         self.daemon_.tell("ctl", "set", program.program.pid, "--priority", 255)
         limit = threading.Timer(END_S, program.program.kill)
         limit.start()
@@ -136,7 +137,7 @@ class Program(threading.Thread):
 
 def disturb(daemon, rng):
     """One of the things that administrators do."""
-    clients = daemon.clients()
+    clients = [client for client in daemon.clients() if client["pid"] not in daemon.ending]
     pid = rng.choice(clients)["pid"] if clients else 0
     what = rng.randrange(6)
     if what == 0:
