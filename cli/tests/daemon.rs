@@ -342,7 +342,10 @@ fn asking(node: &mut Node, name: &str) -> (Background, [String; 2]) {
     compile.arg(&source).arg(&node.driver).arg("-ldl").arg("-o").arg(&program);
     assert!(compile.status().expect("a C compiler").success());
     fs::write(&counter, "0\n").expect("a file");
-    let preempt = Path::new(env!("CARGO_BIN_EXE_xsched")).with_file_name("libpreempt.so");
+    let programs = Path::new(env!("CARGO_BIN_EXE_xsched")).parent().expect("a folder");
+    let folders = xsched_launch::folders_beside(programs).into_iter();
+    let preempt = folders.map(|folder| folder.join(xsched_launch::LIBRARY)).find(|it| it.exists());
+    let preempt = preempt.expect("the C library is built");
     let mut command = node.xsched(&["run", "--"]);
     command.arg(program).arg(&counter).env("PREEMPT", preempt);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
