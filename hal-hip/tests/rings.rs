@@ -11,7 +11,8 @@ use std::sync::Arc;
 use xsched_conformance::Work;
 use xsched_core::hal::{Backend, Retire, Submit};
 use xsched_core::id::{CmdId, QueueId};
-use xsched_hal_hip::{HipApi, HipStream, StreamCommand, StreamConfig, StreamDevice};
+use xsched_hal_hip::{HipApi, HipStream, KERNELS_VARIABLE};
+use xsched_hal_hip::{StreamCommand, StreamConfig, StreamDevice};
 use xsched_hal_stream::{ClockProbe, SpinRate, StreamApi};
 
 use common::{Control, Kernels, device, library, until};
@@ -75,6 +76,10 @@ fn run_a_queue(device: &mut StreamDevice<HipApi>, kernels: &Kernels) {
 
 #[test]
 fn no_stream_of_this_crate_ends_before_its_last_completion_was_seen() {
+    let image = std::env::temp_dir().join(format!("xsched-rings-{}.hsaco", std::process::id()));
+    std::fs::write(&image, xsched_hip_emulated::IMAGE).expect("a file for the test");
+    // SAFETY: this is the only test of the program, and no other thread is there yet.
+    unsafe { std::env::set_var(KERNELS_VARIABLE, &image) };
     let control = Control::get();
     library();
     let before = control.unseen_ends();
@@ -99,6 +104,7 @@ fn no_stream_of_this_crate_ends_before_its_last_completion_was_seen() {
     drop((streams, kernels));
     let again = common::again(number);
     again.load_spin_kernels().expect("kernels");
+    std::fs::remove_file(&image).expect("it is there");
     let mut probe = ClockProbe::new(Arc::new(again)).expect("a probe");
     probe.read(3).expect("it answers");
     drop(probe);
