@@ -13,8 +13,8 @@ use xsched::{Activity, Device, Runtime, XQueue, XQueueConfig};
 use xsched_core::level::Level;
 use xsched_hal_cuda::table::{CuContext, CuStream, STREAM_PER_THREAD};
 use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
-use xsched_hal_kfd::Reason;
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream, raw};
+use xsched_hal_kfd::Reason;
 use xsched_hal_stream::{
     Gates, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
     StreamSubmit,
