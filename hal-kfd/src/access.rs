@@ -159,8 +159,8 @@ impl<D: Driver + 'static> Access<D> {
         Ok(Arc::clone(made.patched.insert(Arc::new(patched))))
     }
 
-    /// Tells which of the driver's queues are made: by the preloaded library, or else by the list of
-    /// this process's debugger.
+    /// Tells which of the driver's queues are made: by the preloaded library, or else by the list
+    /// of this process's debugger.
     ///
     /// # Errors
     /// Without the library, if this process cannot have its debugger.

@@ -109,8 +109,8 @@ fn import(python: &Path, elsewhere: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds the emulated HIP runtime, the emulated CUDA driver, and what runs programs on the emulated
-/// kernel driver, and answers where they are.
+/// Builds the emulated HIP runtime, the emulated CUDA driver, and what runs programs on the
+/// emulated kernel driver, and answers where they are.
 fn emulated() -> Result<[PathBuf; 3]> {
     let names = ["xsched-hip-emulated", "xsched-cuda-emulated", "xsched-kfd-emulated"];
     let packages = names.map(|name| format!("--package {name}")).join(" ");

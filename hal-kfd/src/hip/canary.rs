@@ -64,7 +64,7 @@ fn try_in_time(
     let start = Instant::now();
     let run = move || {
         let came = attempt(&streams, &rings, &*trial);
-        // Nobody waits for it if it is late.
+        // If it is late, nothing waits for it.
         let _ = sender.send(came);
     };
     let named = thread::Builder::new().name("xsched-canary".to_owned());
