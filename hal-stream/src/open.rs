@@ -101,7 +101,7 @@ impl<A: StreamApi> Inner<A> {
         let kind = kind.inspect_err(|_| self.end(owned.then_some(stream), None))?;
         let why = if kind.legacy_default {
             "it is the legacy default stream, which all blocking streams wait for"
-        } else if kind.blocking && !owned {
+        } else if kind.blocking && !owned && kind.own_ring != Some(true) {
             "the legacy default stream waits for it; create it as non-blocking"
         } else if kind.own_ring == Some(false) {
             "it may share a hardware queue with other streams; let the queue make its stream, \
