@@ -115,8 +115,9 @@ pub unsafe extern "C" fn xsched_private_hip_queue_create(
         // SAFETY: as the caller promises.
         let hwq = unsafe { out(hwq) }?;
         let process = process();
+        let told = is_interposed(process);
         // SAFETY: as the caller promises.
-        let make = || unsafe { process.hip.queue(process.runtime()?, stream) };
+        let make = || unsafe { process.hip.queue(process.runtime()?, stream, told) };
         hwq.write(queue_of_stream(process, stream.addr(), make)?);
         Ok(())
     })
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn xsched_private_hip_any_queue(
         // 0 is no stream's address.
         let address = process.hip.address(stream)?.unwrap_or(0);
         // SAFETY: as the caller promises.
-        let make = || unsafe { process.hip.queue_of_any(process.runtime()?, stream) };
+        let make = || unsafe { process.hip.queue_of_any(process.runtime()?, stream, true) };
         hwq.write(queue_of_stream(process, address, make)?);
         Ok(())
     })

@@ -45,6 +45,7 @@ mod memory;
 mod module;
 mod native;
 pub mod raw;
+mod ring;
 mod spin;
 
 pub use api::{HipApi, HipConfig, Rings};
@@ -56,6 +57,7 @@ pub use graph::HipGraph;
 pub use library::{HipLibrary, LIBRARY_VARIABLE};
 pub use lowering::WaitLowering;
 pub use module::HipModule;
+pub use ring::HipRing;
 pub use native::{Direction, HipNative};
 pub use spin::KERNELS_VARIABLE;
 pub use xsched_hal_stream::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};

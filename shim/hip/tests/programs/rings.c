@@ -1,0 +1,239 @@
+// A program that launches into streams that share hardware rings, holds some of them through
+// libpreempt.so, and checks what goes on and what does not. Its first argument says which. It prints
+// a line that begins with FAILED for what is wrong.
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(truth) \
+  if (!(truth)) printf("FAILED in line %d: %s\n", __LINE__, #truth)
+#define OK(call) CHECK((call) == 0)
+
+typedef void *handle;
+typedef volatile uint32_t *pointer;
+
+enum { ROUNDS = 30, SPIN_NS = 10 * 1000 * 1000 };
+
+static void *runtime, *library;
+static handle module, spin, fill;
+
+static void *find(const char *name) {
+  void *found = dlsym(runtime, name);
+  if (!found) printf("FAILED: no %s\n", name), exit(1);
+  return found;
+}
+
+static int launch(handle function, handle stream, void **parameters) {
+  int (*launch)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,
+                void **, void **) = find("hipModuleLaunchKernel");
+  return launch(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+}
+
+static void start(void) {
+  runtime = dlopen("libamdhip64.so.7", RTLD_NOW | RTLD_LOCAL);
+  if (!runtime) printf("FAILED: no runtime\n"), exit(1);
+  OK(((int (*)(handle *, const void *))find("hipModuleLoadData"))(&module,
+                                                                "xsched emulated kernels"));
+  int (*get)(handle *, handle, const char *) = find("hipModuleGetFunction");
+  OK(get(&spin, module, "xs_spin"));
+  OK(get(&fill, module, "fill"));
+}
+
+static pointer word(void) {
+  void *at = NULL;
+  OK(((int (*)(void **, size_t))find("hipMalloc"))(&at, 64));
+  return at;
+}
+
+static int write_into(handle stream, pointer at, unsigned value) {
+  unsigned count = 1;
+  void *parameters[] = {&at, &value, &count};
+  return launch(fill, stream, parameters);
+}
+
+// Work of 300 ms, which counts up.
+static void count_up(handle stream, pointer at) {
+  for (unsigned n = 1; n <= ROUNDS; n++) {
+    uint64_t ns = SPIN_NS, stamps = 0;
+    void *parameters[] = {&ns, &stamps};
+    OK(launch(spin, stream, parameters));
+    OK(write_into(stream, at, n));
+  }
+}
+
+static int becomes(pointer at, unsigned value) {
+  for (int ms = 0; ms < 10000 && *at != value; ms++) usleep(1000);
+  return *at == value;
+}
+
+// So that it is known how long the work takes, and where gates are to be.
+static void measure(handle stream, pointer at) {
+  count_up(stream, at);
+  CHECK(becomes(at, ROUNDS));
+  *at = 0;
+}
+
+// Whether a count stands still, at a number that is not the last one.
+static int stands(pointer at) {
+  usleep(60 * 1000);
+  unsigned before = *at;
+  usleep(200 * 1000);
+  return *at == before && before < ROUNDS;
+}
+
+static handle stream(unsigned flags) {
+  handle stream = NULL;
+  OK(((int (*)(handle *, unsigned))find("hipStreamCreateWithFlags"))(&stream, flags));
+  return stream;
+}
+
+static uint64_t queue_of(handle stream) {
+  if (!library) library = dlopen(getenv("PREEMPT"), RTLD_NOW | RTLD_NOLOAD);
+  if (!library) printf("FAILED: no libpreempt.so\n"), exit(1);
+  uint64_t hwq = 0, xq = 0;
+  OK(((int (*)(uint64_t *, handle))dlsym(library, "xsched_private_stream_queue_get"))(&hwq, stream));
+  OK(((int (*)(uint64_t *, uint64_t))dlsym(library, "XQueueGet"))(&xq, hwq));
+  return xq;
+}
+
+static void suspend(handle stream) {
+  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(queue_of(stream), 0));
+}
+
+static void resume(handle stream) {
+  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueResume"))(queue_of(stream), 0));
+}
+
+// Streams of which each is used once, so that it has its XQueue.
+static void use(handle *streams, int count, unsigned flags, pointer at) {
+  for (int s = 0; s < count; s++) {
+    streams[s] = stream(flags);
+    OK(write_into(streams[s], at, 77 + s));
+    CHECK(becomes(at, 77 + s));
+    queue_of(streams[s]);
+  }
+}
+
+// Six streams in four rings: the first and the fifth share one, and the second and the sixth.
+static void shared(void) {
+  handle s[6];
+  pointer at[2] = {word(), word()};
+  use(s, 6, 1, at[1]);
+  // Held alone, it goes on with what was launched, and so does the other stream.
+  count_up(s[0], at[0]);
+  suspend(s[0]);
+  OK(write_into(s[4], at[1], 1));
+  CHECK(becomes(at[1], 1));
+  CHECK(becomes(at[0], ROUNDS));
+  resume(s[0]);
+  // Held with all of its ring, it stops.
+  *at[0] = 0;
+  count_up(s[0], at[0]);
+  suspend(s[0]), suspend(s[4]);
+  CHECK(stands(at[0]));
+  // No other ring does.
+  OK(write_into(s[1], at[1], 2));
+  CHECK(becomes(at[1], 2));
+  // Once one is let go all is.
+  resume(s[4]);
+  OK(write_into(s[4], at[1], 3));
+  CHECK(becomes(at[1], 3));
+  CHECK(becomes(at[0], ROUNDS));
+  resume(s[0]);
+}
+
+// One stream in a ring.
+static void alone(void) {
+  handle s[2];
+  pointer at[2] = {word(), word()};
+  use(s, 2, 1, at[1]);
+  measure(s[0], at[0]);
+  count_up(s[0], at[0]);
+  suspend(s[0]);
+  CHECK(stands(at[0]));
+  OK(write_into(s[1], at[1], 1));
+  CHECK(becomes(at[1], 1));
+  // A third stream is in a ring of its own, and a fifth, which is new to the scheduler, in the first.
+  handle later[3] = {stream(1), stream(1), stream(1)};
+  CHECK(stands(at[0]));
+  OK(write_into(later[2], at[1], 2));
+  CHECK(becomes(at[1], 2));
+  CHECK(becomes(at[0], ROUNDS));
+  resume(s[0]);
+}
+
+// Blocking streams are held, but not for the legacy default stream.
+static void blocking(void) {
+  handle s[2], event;
+  pointer at[2] = {word(), word()};
+  OK(((int (*)(handle *))find("hipEventCreate"))(&event));
+  // Its ring is the first.
+  OK(write_into(NULL, at[1], 9));
+  CHECK(becomes(at[1], 9));
+  use(s, 2, 0, at[1]);
+  measure(s[0], at[0]);
+  count_up(s[0], at[0]);
+  suspend(s[0]);
+  CHECK(stands(at[0]));
+  // It waits for the one that is held, and the other one for it.
+  OK(write_into(NULL, at[1], 1));
+  OK(write_into(s[1], at[1], 2));
+  CHECK(becomes(at[1], 2));
+  CHECK(becomes(at[0], ROUNDS));
+  resume(s[0]);
+  // The same for what is no launch.
+  *at[0] = 0;
+  count_up(s[0], at[0]);
+  suspend(s[0]);
+  CHECK(stands(at[0]));
+  OK(((int (*)(handle, handle))find("hipEventRecord"))(event, NULL));
+  OK(write_into(s[1], at[1], 3));
+  CHECK(becomes(at[1], 3));
+  resume(s[0]);
+  CHECK(becomes(at[0], ROUNDS));
+  // And waiting for it.
+  *at[0] = 0;
+  count_up(s[0], at[0]);
+  suspend(s[0]);
+  CHECK(stands(at[0]));
+  OK(((int (*)(handle))find("hipStreamSynchronize"))(NULL));
+  resume(s[0]);
+  CHECK(becomes(at[0], ROUNDS));
+}
+
+// What another stream waits for on the device is not held by a gate.
+static void awaited(void) {
+  handle s[2], event;
+  pointer at[2] = {word(), word()};
+  OK(((int (*)(handle *))find("hipEventCreate"))(&event));
+  use(s, 2, 1, at[1]);
+  measure(s[0], at[0]);
+  count_up(s[0], at[0]);
+  OK(((int (*)(handle, handle))find("hipEventRecord"))(event, s[0]));
+  suspend(s[0]);
+  CHECK(stands(at[0]));
+  OK(((int (*)(handle, handle, unsigned))find("hipStreamWaitEvent"))(s[1], event, 0));
+  OK(write_into(s[1], at[1], 1));
+  CHECK(becomes(at[1], 1));
+  CHECK(*at[0] == ROUNDS);
+  resume(s[0]);
+}
+
+int main(int count, char **words) {
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } MODES[] = {{"shared", shared}, {"alone", alone}, {"blocking", blocking}, {"awaited", awaited}};
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  start();
+  for (unsigned n = 0; n < sizeof MODES / sizeof *MODES; n++)
+    if (count > 1 && !strcmp(words[1], MODES[n].name)) {
+      MODES[n].run();
+      printf("%s\n", words[1]);
+    }
+  return 0;
+}

@@ -1,0 +1,79 @@
+//! Programs whose streams share hardware rings, on the emulated runtime and driver: gates hold what
+//! is held, and nothing else. As in AMD's runtime, streams of a priority share four rings.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+use xsched_kfd_emulated::Config;
+use xsched_kfd_emulated::system::{Options, run};
+
+// It is built with these tests.
+use xsched_hip_emulated as _;
+
+use common::{beside, compile, names, with_interposer};
+
+fn built() -> &'static TempDir {
+    static BUILT: OnceLock<TempDir> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        names(&folder.path().join("names"));
+        compile("rings.c", &folder.path().join("rings"), &["-ldl"]);
+        folder
+    })
+}
+
+/// Runs the program in this mode, with rings that are queues of the driver or not, and answers what
+/// it finds wrong.
+fn wrong(mode: &str, by_driver: bool) -> String {
+    let folder = built().path();
+    let mut command = with_interposer(folder.join("rings"), &folder.join("names"));
+    command.arg(mode).env("XSCHED_AUTO_XQUEUE", "ON").env("XSCHED_AUTO_XQUEUE_UNIT", "streams");
+    command.env("XSCHED_AUTO_XQUEUE_LEVEL", "2");
+    command.env("XSCHED_AUTO_XQUEUE_THRESHOLD", "128").env("XSCHED_EMULATED_UNITS", "8");
+    command.env("XSCHED_HIP_RUNTIME", beside("libxsched_hip_emulated.so"));
+    command.env("PREEMPT", beside("libpreempt.so"));
+    let file = |end| folder.join(format!("{mode}-{by_driver}.{end}"));
+    let create = |path: &Path| fs::File::create(path).expect("a file");
+    command.stdout(create(&file("out"))).stderr(create(&file("err")));
+    if by_driver {
+        command.env("XSCHED_EMULATED_KFD", "1");
+    }
+    let options = Options { config: Config::mi308x(), ..Options::default() };
+    let report = run(&options, &mut command).expect("the emulated driver");
+    let said = ["out", "err"].map(|end| fs::read_to_string(file(end)).expect("text")).concat();
+    assert!(report.status.success(), "{said}");
+    let wrong = said.strip_suffix(&format!("{mode}\n"));
+    wrong.unwrap_or_else(|| panic!("it did not end, or complained: {said}")).to_owned()
+}
+
+#[test]
+fn a_ring_is_held_while_all_its_streams_are() {
+    assert_eq!(wrong("shared", true), "");
+}
+
+#[test]
+fn a_stream_that_comes_into_a_held_ring_goes_on() {
+    assert_eq!(wrong("alone", true), "");
+}
+
+#[test]
+fn blocking_streams_are_held_but_not_for_the_legacy_default_stream() {
+    assert_eq!(wrong("blocking", true), "");
+}
+
+#[test]
+fn what_another_stream_waits_for_goes_on() {
+    assert_eq!(wrong("awaited", true), "");
+}
+
+#[test]
+fn without_the_driver_no_gate_is_closed() {
+    // What stands still with the driver goes on, and nothing else is wrong.
+    let wrong = wrong("shared", false);
+    let lines: Vec<_> = wrong.lines().collect();
+    assert!(matches!(*lines, [line] if line.contains("stands(at[0])")), "{wrong}");
+}
