@@ -23,7 +23,7 @@ pub(crate) struct Ties {
     pub(crate) ring: Ring,
     /// It is the legacy default stream, which waits for blocking ones.
     pub(crate) is_legacy: bool,
-    /// The legacy default stream waits for it, and the queue sees what is launched there.
+    /// The legacy default stream waits for it, and a queue has what is launched there.
     pub(crate) is_blocking: bool,
 }
 
@@ -31,9 +31,9 @@ impl Ties {
     /// Nothing.
     pub(crate) const NONE: Self = Self { ring: Ring::Own, is_legacy: false, is_blocking: false };
 
-    /// Whether the scheduler's wish alone does not say whether the gate is closed.
+    /// Whether more than the scheduler's wish for the queue says which gates are closed.
     pub(crate) fn are_any(self) -> bool {
-        self.ring != Ring::Own || self.is_blocking
+        self != Self::NONE
     }
 }
 
@@ -47,6 +47,9 @@ pub(crate) struct Member<W> {
     pub(crate) ties: Ties,
     /// 1 if the scheduler holds the queue.
     wish: AtomicU64,
+    /// Commands launched, or about to be, and commands seen to have retired; with ties alone.
+    launched: AtomicU64,
+    retired: AtomicU64,
 }
 
 impl<W: Word> Member<W> {
@@ -55,11 +58,18 @@ impl<W: Word> Member<W> {
     }
 
     pub(crate) fn tied(ties: Ties, word: W, stream: String) -> Self {
-        let (gate, launches) = (Gate::new(word), LaunchCounter::new());
-        Self { gate, launches, stream, ties, wish: AtomicU64::new(0) }
+        Self {
+            gate: Gate::new(word),
+            launches: LaunchCounter::new(),
+            stream,
+            ties,
+            wish: AtomicU64::new(0),
+            launched: AtomicU64::new(0),
+            retired: AtomicU64::new(0),
+        }
     }
 
-    /// Whether the scheduler holds the queue, if its gate may stop others as well.
+    /// Whether the scheduler holds the queue, as far as it has ties.
     pub(crate) fn is_wished(&self) -> bool {
         self.wish.load(Ordering::Relaxed) != 0
     }
@@ -68,8 +78,25 @@ impl<W: Word> Member<W> {
         self.wish.store(u64::from(held), Ordering::Relaxed);
     }
 
+    /// Whether something of it is on the device, or about to be.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.launched.load(Ordering::SeqCst) > self.retired.load(Ordering::SeqCst)
+    }
+
+    /// It will have had so many commands. True if nothing of it was on the device before.
+    pub(crate) fn begin(&self, launched: u64) -> bool {
+        let before = self.launched.swap(launched, Ordering::SeqCst);
+        before <= self.retired.load(Ordering::SeqCst)
+    }
+
+    /// So many of its commands have run. True if nothing of it is on the device any more.
+    pub(crate) fn end(&self, retired: u64) -> bool {
+        self.retired.store(retired, Ordering::SeqCst);
+        !self.is_busy()
+    }
+
     /// Whether its gate is open though the scheduler holds it, and for how long is not known: it
-    /// stays open, others that are not held are in its ring, or the legacy default stream waits.
+    /// stays open, or it would stop others.
     pub(crate) fn is_left_open(&self) -> bool {
         self.gate.stays_open() || self.ties.are_any() && !self.gate.is_held()
     }

@@ -72,13 +72,6 @@ impl<A: StreamApi> Queue<A> {
         }
     }
 
-    /// A launch has failed, after which there would have been so many commands.
-    pub(crate) fn fails(&self, commands: u64) {
-        if self.member.ties.is_legacy && self.is_idle() {
-            self.device.gates.end_legacy(commands);
-        }
-    }
-
     /// Something has retired, and was counted in `retired`.
     pub(crate) fn vacate(&self, now: Instant) {
         if self.is_idle() {

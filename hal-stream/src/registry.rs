@@ -9,7 +9,6 @@ use crate::blocked::{LaunchWatch, LongLaunch, list};
 use crate::gate::Gate;
 use crate::launches::Call;
 use crate::member::Member;
-use crate::ties::Legacy;
 use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock};
 use crate::thread_state::{System, Threads};
 
@@ -49,7 +48,6 @@ pub(crate) struct Members<W> {
     pub(crate) forced_open: u32,
     /// How many such calls have ended.
     ended: u64,
-    pub(crate) legacy: Legacy,
 }
 
 impl<W> Members<W> {
@@ -66,7 +64,6 @@ impl<W: Word + 'static> GateRegistry<W> {
                 list: Vec::new(),
                 forced_open: 0,
                 ended: 0,
-                legacy: Legacy::default(),
             }),
             queue_held: Condvar::new(),
             held: AtomicU64::new(0),

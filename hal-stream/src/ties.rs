@@ -12,19 +12,6 @@ use crate::member::{Member, Ring};
 use crate::registry::{GateRegistry, Members};
 use crate::sync::{Word, lock};
 
-/// The commands of the legacy default stream.
-#[derive(Debug, Default)]
-pub(crate) struct Legacy {
-    launched: u64,
-    retired: u64,
-}
-
-impl Legacy {
-    fn is_busy(&self) -> bool {
-        self.launched > self.retired
-    }
-}
-
 impl<W: Word + 'static> GateRegistry<W> {
     /// Adds a queue. While all gates are forced open, so is that of the new queue. Gates of a ring
     /// that the queue is in are open from now on, until it is held as well.
@@ -41,9 +28,6 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.set_held(member, false);
         let mut members = lock(&self.members);
         members.list.retain(|other| !std::ptr::eq(other.as_ptr(), member));
-        if member.ties.is_legacy {
-            members.legacy = Legacy::default();
-        }
         self.settle(&members);
     }
 
@@ -59,23 +43,25 @@ impl<W: Word + 'static> GateRegistry<W> {
         }
     }
 
-    /// Something is about to be launched into the legacy default stream, which has had so many
-    /// commands then.
-    pub(crate) fn begin_legacy(&self, launched: u64) {
-        self.note_legacy(|legacy| legacy.launched = legacy.launched.max(launched));
+    /// Something is about to be launched, after which the queue will have had so many commands.
+    pub(crate) fn begin(&self, member: &Member<W>, launched: u64) {
+        if member.ties.are_any() && member.begin(launched) {
+            self.settle(&lock(&self.members));
+        }
     }
 
-    /// So many commands of the legacy default stream have run, or this one was not launched.
-    pub(crate) fn end_legacy(&self, retired: u64) {
-        self.note_legacy(|legacy| legacy.retired = legacy.retired.max(retired));
+    /// What was about to be launched was not.
+    pub(crate) fn fail(&self, member: &Member<W>, launched: u64) {
+        if member.ties.are_any() {
+            member.begin(launched.saturating_sub(1));
+            self.settle(&lock(&self.members));
+        }
     }
 
-    fn note_legacy(&self, note: impl FnOnce(&mut Legacy)) {
-        let mut members = lock(&self.members);
-        let before = members.legacy.is_busy();
-        note(&mut members.legacy);
-        if members.legacy.is_busy() != before {
-            self.settle(&members);
+    /// So many commands of a queue have run.
+    pub(crate) fn end(&self, member: &Member<W>, retired: u64) {
+        if member.ties.are_any() && member.end(retired) {
+            self.settle(&lock(&self.members));
         }
     }
 
@@ -94,21 +80,19 @@ impl<W: Word + 'static> GateRegistry<W> {
     /// Closes the gates that stop nothing but what is held, and opens the others.
     pub(crate) fn settle(&self, members: &Members<W>) {
         let all: Vec<_> = members.all().filter(|member| member.ties.are_any()).collect();
-        let is_awaited = |member: &Member<W>| member.ties.is_blocking && members.legacy.is_busy();
-        let goes_on = |member: &Member<W>| {
-            !member.is_wished() || member.gate.stays_open() || is_awaited(member)
+        let is_legacy_busy = all.iter().any(|member| member.ties.is_legacy && member.is_busy());
+        let is_let_go = |member: &Member<W>| {
+            let is_awaited = member.ties.is_blocking && is_legacy_busy;
+            !member.is_wished() || member.gate.stays_open() || is_awaited
         };
-        let is_unknown = all.iter().any(|member| member.ties.ring == Ring::Unknown);
-        let stops_others = |ring: Ring| match ring {
-            Ring::Own => false,
-            Ring::Unknown => true,
-            Ring::Shared(_) => {
-                is_unknown || all.iter().any(|other| other.ties.ring == ring && goes_on(other))
-            }
+        let stops_others = |ring: Ring| {
+            let may_be_in = |other: &Member<W>| [ring, Ring::Unknown].contains(&other.ties.ring);
+            let goes_on = |other: &Member<W>| other.is_busy() && is_let_go(other);
+            ring != Ring::Own && all.iter().any(|other| may_be_in(other) && goes_on(other))
         };
         let mut is_first = false;
         for member in &all {
-            let held = !goes_on(member) && !stops_others(member.ties.ring);
+            let held = !is_let_go(member) && !stops_others(member.ties.ring);
             is_first |= self.changes(&member.gate, held);
         }
         if is_first {
@@ -144,10 +128,16 @@ mod tests {
         members.iter().map(|member| member.gate.is_closed()).collect()
     }
 
+    /// The queue has had another command, or all its commands have run.
+    fn busy(gates: &GateRegistry<Unshared>, member: &Member<Unshared>, is_busy: bool) {
+        if is_busy { gates.begin(member, 1) } else { gates.end(member, 1) }
+    }
+
     #[test]
-    fn gates_of_a_ring_are_closed_while_all_in_it_are_held() {
+    fn gates_of_a_ring_are_closed_while_what_is_in_it_is_held() {
         let [one, other] = [Ring::Shared(1), Ring::Shared(2)].map(in_ring);
         let (gates, members) = open(&[one, one, other, Ties::NONE]);
+        members.iter().for_each(|member| busy(&gates, member, true));
         gates.set_held(&members[0], true);
         assert_eq!(closed(&members), [false; 4]);
         assert!(members[0].is_left_open());
@@ -167,22 +157,31 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_comes_into_a_ring_opens_it() {
+    fn a_queue_with_nothing_to_do_leaves_its_ring_closed() {
+        let (gates, members) = open(&[in_ring(Ring::Shared(1)); 2]);
+        gates.set_held(&members[0], true);
+        assert_eq!(closed(&members), [true, false]);
+        gates.begin(&members[1], 1);
+        assert_eq!(closed(&members), [false, false], "before it is launched");
+        gates.begin(&members[1], 2);
+        gates.end(&members[1], 1);
+        assert_eq!(closed(&members), [false, false], "there is another one");
+        gates.end(&members[1], 2);
+        assert_eq!(closed(&members), [true, false]);
+        gates.begin(&members[1], 3);
+        gates.fail(&members[1], 3);
+        assert_eq!(closed(&members), [true, false], "it was not launched");
+    }
+
+    #[test]
+    fn what_may_be_in_any_ring_opens_all() {
         let (gates, members) = open(&[Ring::Shared(1), Ring::Shared(2)].map(in_ring));
         members.iter().for_each(|member| gates.set_held(member, true));
-        let come = |ring| {
-            let next = Arc::new(Member::tied(in_ring(ring), None, String::new()));
-            gates.add(&next);
-            next
-        };
-        let next = come(Ring::Shared(1));
-        assert_eq!(closed(&members), [false, true]);
-        gates.remove(&next);
-        assert_eq!(closed(&members), [true, true]);
-        let unknown = come(Ring::Unknown);
-        assert_eq!(closed(&members), [false, false], "it may be in either");
-        gates.set_held(&unknown, true);
-        assert_eq!(closed(&members), [false, false], "what shares its ring is not known");
+        let unknown = Arc::new(Member::tied(in_ring(Ring::Unknown), None, String::new()));
+        gates.add(&unknown);
+        assert_eq!(closed(&members), [true, true], "it has nothing to do");
+        busy(&gates, &unknown, true);
+        assert_eq!(closed(&members), [false, false]);
         gates.remove(&unknown);
         assert_eq!(closed(&members), [true, true]);
     }
@@ -190,30 +189,31 @@ mod tests {
     #[test]
     fn a_gate_that_stays_open_leaves_its_ring_open() {
         let (gates, members) = open(&[in_ring(Ring::Shared(1)); 2]);
+        members.iter().for_each(|member| busy(&gates, member, true));
         members.iter().for_each(|member| gates.set_held(member, true));
         assert_eq!(closed(&members), [true, true]);
         members[0].gate.stay_open();
         gates.settle(&lock(&gates.members));
         assert_eq!(closed(&members), [false, false]);
+        busy(&gates, &members[0], false);
+        assert_eq!(closed(&members), [false, true]);
     }
 
     #[test]
     fn blocking_queues_are_open_while_the_legacy_default_stream_has_work() {
-        let (ring, is_blocking) = (Ring::Shared(1), true);
+        let is_blocking = true;
         let blocking = Ties { is_blocking, ..Ties::NONE };
+        let ring = in_ring(Ring::Shared(1));
         let legacy = Ties { is_legacy: true, ..in_ring(Ring::Shared(2)) };
-        let ties = [blocking, Ties { is_blocking, ..in_ring(ring) }, in_ring(ring), legacy];
-        let (gates, members) = open(&ties);
+        let (gates, members) = open(&[blocking, Ties { is_blocking, ..ring }, ring, legacy]);
+        members[..3].iter().for_each(|member| busy(&gates, member, true));
         members[..3].iter().for_each(|member| gates.set_held(member, true));
         assert_eq!(closed(&members), [true, true, true, false]);
-        gates.begin_legacy(1);
+        busy(&gates, &members[3], true);
         assert_eq!(closed(&members), [false; 4], "also what shares a ring with a blocking one");
-        gates.begin_legacy(2);
-        gates.end_legacy(1);
-        assert_eq!(closed(&members), [false; 4], "a second one is not done");
-        gates.end_legacy(2);
+        busy(&gates, &members[3], false);
         assert_eq!(closed(&members), [true, true, true, false]);
-        gates.begin_legacy(3);
+        gates.begin(&members[3], 2);
         gates.remove(&members[3]);
         assert_eq!(closed(&members), [true, true, true, false], "its queue has ended");
     }

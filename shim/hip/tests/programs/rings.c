@@ -123,26 +123,30 @@ static void shared(void) {
   handle s[6];
   pointer at[2] = {word(), word()};
   use(s, 6, 1, at[1]);
-  // Held alone, it goes on with what was launched, and so does the other stream.
+  measure(s[0], at[0]);
+  // It is held as long as the other stream in its ring has nothing to do. What that launches is
+  // behind all of it.
   count_up(s[0], at[0]);
   suspend(s[0]);
+  CHECK(stands(at[0]));
   OK(write_into(s[4], at[1], 1));
   CHECK(becomes(at[1], 1));
-  CHECK(becomes(at[0], ROUNDS));
+  CHECK(*at[0] == ROUNDS);
   resume(s[0]);
-  // Held with all of its ring, it stops.
-  *at[0] = 0;
+  // Both are held.
+  *at[0] = *at[1] = 0;
   count_up(s[0], at[0]);
+  OK(write_into(s[4], at[1], 2));
   suspend(s[0]), suspend(s[4]);
-  CHECK(stands(at[0]));
-  // No other ring does.
-  OK(write_into(s[1], at[1], 2));
-  CHECK(becomes(at[1], 2));
+  CHECK(stands(at[0]) && *at[1] == 0);
+  // No other ring is.
+  pointer other = word();
+  OK(write_into(s[1], other, 3));
+  CHECK(becomes(other, 3));
   // Once one is let go all is.
   resume(s[4]);
-  OK(write_into(s[4], at[1], 3));
-  CHECK(becomes(at[1], 3));
-  CHECK(becomes(at[0], ROUNDS));
+  CHECK(becomes(at[1], 2));
+  CHECK(*at[0] == ROUNDS);
   resume(s[0]);
 }
 
@@ -157,7 +161,7 @@ static void alone(void) {
   CHECK(stands(at[0]));
   OK(write_into(s[1], at[1], 1));
   CHECK(becomes(at[1], 1));
-  // A third stream is in a ring of its own, and a fifth, which is new to the scheduler, in the first.
+  // The fifth stream, which is new to the scheduler, is in the ring of the first.
   handle later[3] = {stream(1), stream(1), stream(1)};
   CHECK(stands(at[0]));
   OK(write_into(later[2], at[1], 2));
