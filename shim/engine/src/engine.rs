@@ -32,6 +32,7 @@ use crate::streams::{self, Key};
 use crate::{Address, Code, captures, counts, driver};
 
 const VARIABLE: &str = "XSCHED_AUTO_XQUEUE";
+const LEVEL: &str = "XSCHED_AUTO_XQUEUE_LEVEL";
 /// The handle of the legacy default stream. CUDA and HIP have the same numbers.
 const LEGACY: usize = 1;
 /// The handle of the default stream of the calling thread.
@@ -110,6 +111,13 @@ pub(crate) fn start() {
 
 extern "C" fn in_child() {
     STATE.store(CHILD, Ordering::Relaxed);
+}
+
+/// The level that XQueues are to have at most; 0 if this library does not schedule.
+#[must_use]
+pub fn level() -> i64 {
+    let named = || variable(LEVEL)?.to_str()?.trim().parse().ok();
+    if is_on() { named().unwrap_or(1) } else { 0 }
 }
 
 /// Whether this library schedules.

@@ -33,5 +33,6 @@ use xsched_kfd_watch as _;
 
 mod address;
 mod lifetimes;
+mod rings;
 mod table;
 mod vendor;

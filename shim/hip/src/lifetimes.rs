@@ -7,7 +7,12 @@ use std::ptr;
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{Address, Code, captures, engine, errors, events, lifetimes, real, streams};
 
-use crate::vendor;
+use crate::{rings, vendor};
+
+fn end_device(device: c_int) {
+    streams::end_device(device);
+    rings::end_device(device);
+}
 
 /// Records an event in a stream by what `next` does.
 fn record_event(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code {
@@ -27,16 +32,12 @@ fn ordered(stream: Address, next: impl FnOnce() -> Code) -> Code {
 }
 
 lifetimes! {
-    c"hipStreamDestroy": destroy(stream: Address) => |next| {
-        streams::end_stream(stream);
-        next()
-    };
     c"hipDeviceReset": reset() => |next| {
-        streams::end_device(vendor::device(ptr::null_mut()));
+        end_device(vendor::device(ptr::null_mut()));
         next()
     };
     c"hipDevicePrimaryCtxReset": reset_primary(device: c_int) => |next| {
-        streams::end_device(device);
+        end_device(device);
         next()
     };
     c"hipEventRecord": record(event: Address, stream: Address) => |next| {
