@@ -123,6 +123,31 @@ pub unsafe extern "C" fn xsched_private_hip_queue_create(
     })
 }
 
+/// `HipStreamQueueCreate`.
+///
+/// # Safety
+/// `hwq` and `stream` are null or may be written to.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_hip_stream_queue_create(
+    hwq: *mut HwQueueHandle,
+    stream: *mut *mut c_void,
+    level: i64,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let (hwq, stream) = unsafe { (out(hwq)?, out(stream)?) };
+        let number = u8::try_from(level).ok().and_then(Level::from_number);
+        let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
+        let process = process();
+        let (hardware, made) =
+            process.hip.own_queue(process.runtime()?, level, is_interposed(process))?;
+        hwq.write(create_hwq(process, hardware)?.handle);
+        stream.write(made);
+        Ok(())
+    })
+}
+
 /// For interposers: has HIP's runtime be the library at this path. Success also if a runtime was
 /// used before, which stays. From now on no thread of this library spoils a capture.
 ///

@@ -46,6 +46,7 @@ mod module;
 mod native;
 pub mod raw;
 mod ring;
+mod rings;
 mod spin;
 
 pub use api::{HipApi, HipConfig, Rings};
@@ -57,7 +58,8 @@ pub use graph::HipGraph;
 pub use library::{HipLibrary, LIBRARY_VARIABLE};
 pub use lowering::WaitLowering;
 pub use module::HipModule;
-pub use ring::HipRing;
 pub use native::{Direction, HipNative};
+pub use ring::HipRing;
+pub use rings::RingObserver;
 pub use spin::KERNELS_VARIABLE;
 pub use xsched_hal_stream::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};

@@ -128,7 +128,7 @@ impl<A: StreamApi> Inner<A> {
         let ties = Ties { ring, is_legacy: kind.legacy_default, is_blocking };
         let why = if kind.legacy_default {
             "it is the legacy default stream, which all blocking streams wait for"
-        } else if kind.blocking && !owned && !is_blocking {
+        } else if kind.blocking && !owned && !is_blocking && kind.own_ring != Some(true) {
             "the legacy default stream waits for it; create it as non-blocking"
         } else if ring == Ring::Unknown {
             "which hardware queue it is in is not known, so holding it might hold other streams"

@@ -60,11 +60,7 @@ impl<W: Word + 'static> GateRegistry<W> {
     /// A registry without a watch.
     pub(crate) fn new(blocked_after: Duration, lease: Duration) -> Self {
         Self {
-            members: Mutex::new(Members {
-                list: Vec::new(),
-                forced_open: 0,
-                ended: 0,
-            }),
+            members: Mutex::new(Members { list: Vec::new(), forced_open: 0, ended: 0 }),
             queue_held: Condvar::new(),
             held: AtomicU64::new(0),
             forced: AtomicU64::new(0),

@@ -1,5 +1,6 @@
 //! What hardware queues are made of.
 
+mod gpu;
 mod host;
 mod stream;
 

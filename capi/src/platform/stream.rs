@@ -1,27 +1,27 @@
 //! Streams of GPUs.
 
+mod own;
 mod unopened;
 
 use std::any::Any;
 use std::ffi::{OsStr, c_int, c_void};
 use std::io;
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched::{Activity, Device, Runtime, XQueue, XQueueConfig};
-use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves};
-use xsched_core::id::QueueId;
 use xsched_core::level::Level;
 use xsched_hal_cuda::table::{CuContext, CuStream, STREAM_PER_THREAD};
 use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream, raw};
+use xsched_hal_kfd::Reason;
 use xsched_hal_stream::{
     Gates, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
     StreamSubmit,
 };
 use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 
+use super::gpu::{Asked, Vendor, reason, said};
 use super::{Hardware, call_for, call_now};
 use crate::apart;
 use crate::backend::{Device as Wrapped, Lower};
@@ -37,44 +37,18 @@ const HIP_DEFAULT_STREAMS: usize = 16;
 /// `hipStreamPerThread`.
 const HIP_STREAM_PER_THREAD: usize = 2;
 
-/// A GPU, whose queues are each opened on one of its devices: the same GPU has one for each driver
-/// context. So queues of all of them are scheduled with each other.
+/// A GPU of the runtime, one of the devices that it is below, and what adds level 3.
 #[derive(Debug)]
-struct Gpu<A>(&'static str, PhantomData<fn() -> A>);
-
-impl<A: StreamApi> ErrorType for Gpu<A> {
-    type Error = <StreamDevice<A> as ErrorType>::Error;
-}
-
-impl<A: StreamApi> Backend for Gpu<A> {
-    type Config = (StreamDevice<A>, StreamConfig<A>);
-    type Submit = <StreamDevice<A> as Backend>::Submit;
-    type Retire = <StreamDevice<A> as Backend>::Retire;
-    type Preempt = <StreamDevice<A> as Backend>::Preempt;
-
-    fn open(
-        &mut self,
-        id: QueueId,
-        (mut below, config): Self::Config,
-    ) -> Result<Halves<Self::Submit, Self::Retire, Self::Preempt>, Self::Error> {
-        below.open(id, config)
-    }
-
-    fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: self.0, units: 0 }
-    }
-}
-
-/// A GPU of the runtime, and one of the devices that it is below.
-#[derive(Debug)]
-struct Pair<A: StreamApi> {
+struct Pair<A: Vendor> {
     below: StreamDevice<A>,
-    device: Device<Wrapped<Gpu<A>>>,
+    device: Device<Wrapped<A::Gpu>>,
+    lv3: A::Lv3,
 }
 
-impl<A: StreamApi> Clone for Pair<A> {
+impl<A: Vendor> Clone for Pair<A> {
     fn clone(&self) -> Self {
-        Self { below: self.below.clone(), device: self.device.clone() }
+        let (below, device) = (self.below.clone(), self.device.clone());
+        Self { below, device, lv3: self.lv3.clone() }
     }
 }
 
@@ -102,7 +76,7 @@ impl PageSource for Followed {
     }
 }
 
-impl<A: StreamApi> Pair<A> {
+impl<A: Vendor> Pair<A> {
     fn open(
         runtime: &Runtime,
         api: Result<A, A::Error>,
@@ -121,7 +95,8 @@ impl<A: StreamApi> Pair<A> {
             None => StreamDevice::new(api, config),
         };
         let below = below.map_err(|error| Refusal::hardware(error.to_string()))?;
-        let device = runtime.device(Wrapped(Gpu(below.api().name(), PhantomData)))?;
+        let (gpu, lv3) = A::gpu(&below);
+        let device = runtime.device(Wrapped(gpu))?;
         if let Some(unit) = unit {
             device.watch(move |activity| match activity {
                 Activity::Begun => unit.note(true),
@@ -130,19 +105,21 @@ impl<A: StreamApi> Pair<A> {
                 _ => {}
             });
         }
-        Ok(Self { below, device })
+        Ok(Self { below, device, lv3 })
     }
 
     /// The same GPU by another driver context.
     fn in_context(&self, api: Result<A, A::Error>) -> Answer<Self> {
         let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
-        Ok(Self { below: self.below.in_context(api), device: self.device.clone() })
+        Ok(Self { below: self.below.in_context(api), ..self.clone() })
     }
 
     /// A queue on the default stream of the calling thread, which alone launches into it. Nothing
     /// finds it by an address.
     fn queue_of_thread(self, stream: A::Stream) -> Box<dyn Hardware> {
-        Box::new(StreamHardware { of_thread: true, ..StreamHardware::new(self, stream, 0, None) })
+        let mut hardware = StreamHardware::new(self, stream, 0, None);
+        hardware.of_thread = true;
+        Box::new(hardware)
     }
 
     /// A queue on a stream that the caller vouches for.
@@ -217,16 +194,8 @@ impl HipDevices {
         let asked = if address.is_some() { stream } else { std::ptr::null_mut() };
         // SAFETY: as the caller promises.
         let ordinal = unsafe { hip_device(&library, asked) }?;
-        let pair = match known.all.iter().find(|(at, _)| *at == ordinal) {
-            Some((_, pair)) => pair.clone(),
-            None => {
-                let config = HipConfig { device: ordinal, ..HipConfig::default() };
-                let api = HipApi::with_library(library, config);
-                let pair = Pair::open(runtime, api, self.link.get(), sees_all_launches)?;
-                known.all.push((ordinal, pair.clone()));
-                pair
-            }
-        };
+        let link = self.link.get();
+        let pair = known.pair(runtime, library, ordinal, link, sees_all_launches)?;
         drop(known);
         let stream = HipStream::from_raw(stream);
         match address {
@@ -280,6 +249,25 @@ impl HipDevices {
 }
 
 impl HipKnown {
+    /// The device with this number, opened if it is not.
+    fn pair(
+        &mut self,
+        runtime: &Runtime,
+        library: Arc<HipLibrary>,
+        ordinal: u32,
+        link: Option<&Arc<Link>>,
+        sees_all_launches: bool,
+    ) -> Answer<Pair<HipApi>> {
+        if let Some((_, pair)) = self.all.iter().find(|(at, _)| *at == ordinal) {
+            return Ok(pair.clone());
+        }
+        let config = HipConfig { device: ordinal, ..HipConfig::default() };
+        let api = HipApi::with_library(library, config);
+        let pair = Pair::open(runtime, api, link, sees_all_launches)?;
+        self.all.push((ordinal, pair.clone()));
+        Ok(pair)
+    }
+
     /// The runtime, which is looked for if none was used before.
     fn library(&mut self) -> Answer<Arc<HipLibrary>> {
         if let Some(library) = &self.library {
@@ -471,21 +459,26 @@ const SHARED_SPACING_NS: u64 = 100_000;
 
 /// A stream.
 #[derive(Debug)]
-struct StreamHardware<A: StreamApi> {
+pub(super) struct StreamHardware<A: Vendor> {
     pair: Pair<A>,
     stream: A::Stream,
     address: usize,
     /// It is the default stream of the thread that launches.
     of_thread: bool,
+    /// The stream is the library's, and ends with this.
+    owned: bool,
+    /// Why the XQueue that was opened last has no level 3, if it was asked for.
+    no_lv3: Reason,
     /// Predicted work between two gates, if the environment says how much.
     spacing_us: Option<u32>,
     /// That of the gates of the XQueue that was opened last, if it has gates.
     word: Mutex<Option<GateWord<A>>>,
 }
 
-impl<A: StreamApi> StreamHardware<A> {
+impl<A: Vendor> StreamHardware<A> {
     fn new(pair: Pair<A>, stream: A::Stream, address: usize, spacing_us: Option<u32>) -> Self {
-        Self { pair, stream, address, of_thread: false, spacing_us, word: Mutex::default() }
+        let (of_thread, owned, no_lv3, word) = (false, false, reason(), Mutex::default());
+        Self { pair, stream, address, of_thread, owned, no_lv3, spacing_us, word }
     }
 
     /// Predicted work between two gates, unless the environment says how much.
@@ -494,7 +487,7 @@ impl<A: StreamApi> StreamHardware<A> {
     }
 }
 
-impl<A: StreamApi> Hardware for StreamHardware<A> {
+impl<A: Vendor> Hardware for StreamHardware<A> {
     fn open(
         &self,
         level: Level,
@@ -522,9 +515,11 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
         if let Some(word) = &word {
             stream = stream.with_gate(word);
         }
-        let hardware = (self.pair.below.clone(), stream);
-        let xq = self.pair.device.queue(config, (hardware, Arc::clone(side)))?;
-        let word = word.filter(|_| in_unit || xq.caps().level > Level::Block);
+        *self.no_lv3.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let (below, reason) = (self.pair.below.clone(), Arc::clone(&self.no_lv3));
+        let asked = Asked { below, config: stream, stream: self.stream, level, reason };
+        let xq = self.pair.device.queue(config, (A::config(asked), Arc::clone(side)))?;
+        let word = word.filter(|_| in_unit || xq.caps().deactivate.is_some());
         *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
         Ok(xq)
     }
@@ -556,12 +551,19 @@ impl<A: StreamApi> Hardware for StreamHardware<A> {
     }
 
     fn why_no_higher(&self) -> String {
-        match self.pair.below.no_gate() {
+        let no_lv3 = said(&self.no_lv3).map(|why| format!("level 3: {why}"));
+        let no_gate = match self.pair.below.no_gate() {
             Some(why) => why.to_string(),
             None if self.pair.below.level() > Level::Block => {
                 "others may wait for the stream; with XLOG_LEVEL=INFO the log says why".to_owned()
             }
             None => "it has no gates".to_owned(),
+        };
+        let has_gate = self.word.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        match no_lv3 {
+            Some(why) if has_gate => why,
+            Some(why) => format!("level 2: {no_gate}; {why}"),
+            None => no_gate,
         }
     }
 

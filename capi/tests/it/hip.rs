@@ -24,7 +24,7 @@ struct Hip {
 }
 
 /// Built because these tests depend on its crate, and put where the tests are.
-fn path() -> PathBuf {
+pub(crate) fn path() -> PathBuf {
     let test = std::env::current_exe().expect("tests are programs");
     test.parent().expect("programs are in folders").join("libxsched_hip_emulated.so")
 }
@@ -66,7 +66,23 @@ impl Hip {
     }
 }
 
-fn hwq_of(stream: *mut c_void) -> Result<HwQueueHandle, XResult> {
+/// A stream that the program makes.
+pub(crate) fn stream() -> *mut c_void {
+    hip().stream()
+}
+
+/// A stream that the library makes, with its hardware queue.
+pub(crate) fn own_stream(level: i64) -> Result<(HwQueueHandle, *mut c_void), XResult> {
+    hip();
+    let (mut hwq, mut stream) = (0, std::ptr::null_mut());
+    // SAFETY: both may be written to.
+    match unsafe { xsched_private_hip_stream_queue_create(&raw mut hwq, &raw mut stream, level) } {
+        kXSchedSuccess => Ok((hwq, stream)),
+        error => Err(error),
+    }
+}
+
+pub(crate) fn hwq_of(stream: *mut c_void) -> Result<HwQueueHandle, XResult> {
     let mut hwq = 0;
     // SAFETY: the handle may be written to; the tests' streams live as long as their queues.
     match unsafe { xsched_private_hip_queue_create(&raw mut hwq, stream) } {

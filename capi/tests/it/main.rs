@@ -9,6 +9,7 @@ mod functions;
 mod handles;
 mod hip;
 mod lenient;
+mod lv3;
 mod policies;
 mod processes;
 mod queues;

@@ -67,7 +67,10 @@ impl Table {
             updates: 0,
             held_back: 0,
         };
-        self.queues.insert(queue.id, Entry { queue, thread, is_held: false, write_pointer: made.write_pointer });
+        self.queues.insert(
+            queue.id,
+            Entry { queue, thread, is_held: false, write_pointer: made.write_pointer },
+        );
     }
 
     /// Removes the queue with this id and number. Another queue may have its id by now.

@@ -4,8 +4,8 @@
 //! it is told what the program does. Before it keeps a copy, nothing is told but what begins.
 
 use std::ffi::{CStr, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use xsched_shim_engine::engine::{self, beside};
 use xsched_shim_engine::events::{self, record};

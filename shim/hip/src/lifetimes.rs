@@ -5,7 +5,9 @@ use std::ffi::{c_int, c_uint};
 use std::ptr;
 
 use xsched_shim_engine::hooks::of_thread;
-use xsched_shim_engine::{Address, Code, captures, engine, errors, events, lifetimes, real, streams};
+use xsched_shim_engine::{
+    Address, Code, captures, engine, errors, events, lifetimes, real, streams,
+};
 
 use crate::{rings, vendor};
 

@@ -9,14 +9,19 @@
 //! | `node GPU` | | `preemptions N saved N resets N resetting 0` |
 //! | `queue PID ID` | | `active 1 suspended 0 reset 0 percentage 100 priority 7` |
 //! | `queues PID` | | the ids, with spaces between |
+//! | `debugger ok`, `busy`, `secondary` | `DBG_TRAP` works, or answers `EBUSY` as AMD's packaged driver does while PC sampling runs, or `EOPNOTSUPP` as newer ones do for a context that is not the process's first | `ok` |
+//! | `attach ok`, `busy`, `error` | a debugger that attaches finds the runtime enabled, or `enabled busy`, or `enabled error` | `ok` |
+//! | `log TEXT` | writes a line into `/dev/kmsg` | `ok` |
+//! | `off TEXT`, `on` | puts `/etc/xsched/kfd-off`, with the text, or takes it away | `ok` |
 //!
 //! GPUs are given by their place in the configuration, from 0.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 
 use crate::config::Latency;
-use crate::model::{Fault, Model};
+use crate::model::{Attach, Debugging, Fault, Model};
+use crate::tree::Tree;
 
 /// What a program opens to send lines.
 pub const CONTROL_PATH: &str = "/dev/xsched-emulated-kfd";
@@ -40,6 +45,18 @@ pub fn send(line: &str) -> io::Result<String> {
     }
 }
 
+/// Carries a line out that is about files. `None` if it is not.
+pub(crate) fn carry_out_on_files(tree: &Tree, line: &str) -> Option<String> {
+    let (word, text) = line.split_once(' ').unwrap_or((line, ""));
+    let done = match word {
+        "log" => tree.say(text),
+        "off" => fs::write(tree.off(), text),
+        "on" => fs::remove_file(tree.off()),
+        _ => return None,
+    };
+    Some(done.map_or_else(|error| format!("error {error}"), |()| "ok".to_owned()))
+}
+
 /// Carries a line out.
 pub(crate) fn carry_out(model: &mut Model, line: &str) -> String {
     let words: Vec<_> = line.split_whitespace().collect();
@@ -53,6 +70,14 @@ pub(crate) fn carry_out(model: &mut Model, line: &str) -> String {
         ["reset", gpu, "start"] => number(gpu).map(|gpu| done(model.start_reset(gpu))),
         ["reset", gpu, "end"] => number(gpu).map(|gpu| {
             model.end_reset(gpu);
+            "ok".to_owned()
+        }),
+        ["debugger", how] => debugger(how).map(|how| {
+            model.set_debugging(how);
+            "ok".to_owned()
+        }),
+        ["attach", how] => attach(how).map(|how| {
+            model.set_attach(how);
             "ok".to_owned()
         }),
         ["node", gpu] => number(gpu).and_then(|gpu| node(model, gpu)),
@@ -70,6 +95,24 @@ pub(crate) fn carry_out(model: &mut Model, line: &str) -> String {
 
 fn number<T: std::str::FromStr>(word: &str) -> Option<T> {
     word.parse().ok()
+}
+
+fn debugger(how: &str) -> Option<Debugging> {
+    Some(match how {
+        "ok" => Debugging::Works,
+        "busy" => Debugging::Busy,
+        "secondary" => Debugging::Secondary,
+        _ => return None,
+    })
+}
+
+fn attach(how: &str) -> Option<Attach> {
+    Some(match how {
+        "ok" => Attach::Enabled,
+        "busy" => Attach::Busy,
+        "error" => Attach::Error,
+        _ => return None,
+    })
 }
 
 fn done(is_done: bool) -> String {
@@ -116,9 +159,14 @@ mod tests {
             assert_eq!(carry_out(&mut model, line), "ok", "{line}");
         }
         assert_eq!(model.config().latency.queue_ns, 2);
+        for line in ["debugger busy", "debugger secondary", "debugger ok", "attach error"] {
+            assert_eq!(carry_out(&mut model, line), "ok", "{line}");
+        }
         let node = carry_out(&mut model, "node 0");
         assert_eq!(node, "preemptions 0 saved 0 resets 1 resetting 0");
-        for line in ["", "node 9", "timeout 9", "latency 1 2", "latency x 2 3", "queue 1 1"] {
+        for line in
+            ["", "node 9", "timeout 9", "latency 1 2", "latency x 2 3", "queue 1 1", "debugger 1"]
+        {
             assert!(carry_out(&mut model, line).starts_with("error "), "{line}");
         }
     }

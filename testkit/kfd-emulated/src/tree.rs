@@ -37,7 +37,26 @@ impl Tree {
         put(&parameters.join("queue_preemption_timeout_ms"), "9000")?;
         put(&tree.module().join("srcversion"), "0000000000000000000000A")?;
         fs::create_dir_all(tree.kfd().join("proc"))?;
+        fs::write(tree.log(), "")?;
         Ok(tree)
+    }
+
+    /// What stands for `/dev/kmsg`.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.root.join("kmsg")
+    }
+
+    /// What stands for `/etc/xsched/kfd-off`, the administrator's file.
+    #[must_use]
+    pub fn off(&self) -> PathBuf {
+        self.root.join("kfd-off")
+    }
+
+    /// Writes a line into the kernel's log.
+    pub(crate) fn say(&self, text: &str) -> io::Result<()> {
+        let mut log = fs::OpenOptions::new().append(true).open(self.log())?;
+        io::Write::write_all(&mut log, format!("3,1,1,-;{text}\n").as_bytes())
     }
 
     /// What stands for `/sys/class/kfd/kfd`.

@@ -17,7 +17,41 @@ const IDS_MAX: u32 = 65_536;
 /// No hardware scheduling, so nothing that could suspend.
 const NO_SCHEDULER: u32 = 2;
 
+/// What `DBG_TRAP` does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Debugging {
+    /// As usual.
+    #[default]
+    Works,
+    /// AMD's packaged driver while PC sampling runs: `EBUSY`.
+    Busy,
+    /// Newer drivers, of a context that is not the process's first: `EOPNOTSUPP`.
+    Secondary,
+}
+
+/// What becomes of an enabled runtime when a debugger attaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attach {
+    /// It stays enabled.
+    #[default]
+    Enabled,
+    /// Another process uses what debugging needs.
+    Busy,
+    /// A GPU could not be prepared.
+    Error,
+}
+
 impl Model {
+    /// Sets what `DBG_TRAP` does from now on.
+    pub const fn set_debugging(&mut self, debugging: Debugging) {
+        self.debugging = debugging;
+    }
+
+    /// Sets what becomes of the runtime of a process whose debugger attaches from now on.
+    pub const fn set_attach(&mut self, attach: Attach) {
+        self.attach = attach;
+    }
+
     pub(super) fn runtime_enable(&mut self, pid: u32, argument: &mut Argument<'_>) -> Handled {
         let (r_debug, mode) = (argument.u64(0), argument.u32(8));
         let process = self.processes.get_mut(&pid).ok_or(Errno::BADF)?;
@@ -76,6 +110,11 @@ impl Model {
     ) -> Handled {
         if self.config.sched_policy == NO_SCHEDULER {
             return Err(Errno::INVAL.into());
+        }
+        match self.debugging {
+            Debugging::Works => {}
+            Debugging::Busy => return Err(Errno::BUSY.into()),
+            Debugging::Secondary => return Err(Errno::OPNOTSUPP.into()),
         }
         let (target, operation) = (argument.u32(0), argument.u32(4));
         if target == 0 || !host.exists(target) {
@@ -158,6 +197,14 @@ impl Model {
         if !host.has_file(pid, file) {
             return Err(Errno::BADF.into());
         }
+        // Attaching succeeds, and leaves behind why activating did not.
+        if process.runtime.state == RuntimeState::Enabled {
+            process.runtime.state = match self.attach {
+                Attach::Enabled => RuntimeState::Enabled,
+                Attach::Busy => RuntimeState::EnabledBusy,
+                Attach::Error => RuntimeState::EnabledError,
+            };
+        }
         let info = runtime_info(&process.runtime);
         let bytes = (room as usize).min(INFO_BYTES);
         host.write(pid, address, &info[..bytes])?;
@@ -186,6 +233,10 @@ impl Model {
         let is_enabled = process.runtime.state == RuntimeState::Enabled;
         if process.debugged.take().is_none() {
             return;
+        }
+        // So that the next one may find it otherwise.
+        if process.runtime.state != RuntimeState::Disabled {
+            process.runtime.state = RuntimeState::Enabled;
         }
         // With what it was not told about, queues that it has not seen among it.
         process.queues.values_mut().for_each(|queue| queue.exceptions = 0);

@@ -18,6 +18,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
+pub use debug::{Attach, Debugging};
 pub use node::{Fault, NodeView};
 pub use process::{QUEUES_MAX, QueueView};
 
@@ -183,6 +184,8 @@ pub struct Model {
     listeners: Vec<(usize, OwnedFd)>,
     /// Calls that the real driver has and the model does not.
     unmodelled: BTreeSet<(u8, u32)>,
+    debugging: Debugging,
+    attach: Attach,
     /// The time of the present call.
     now_ns: u64,
     /// When the present call is done.
@@ -200,6 +203,8 @@ impl Model {
             changes: Vec::new(),
             listeners: Vec::new(),
             unmodelled: BTreeSet::new(),
+            debugging: Debugging::default(),
+            attach: Attach::default(),
             now_ns: 0,
             ready_ns: 0,
         }

@@ -14,6 +14,10 @@ pub(super) enum RuntimeState {
     #[default]
     Disabled = 0,
     Enabled = 1,
+    /// A debugger has attached, and another process uses what it needs of a GPU.
+    EnabledBusy = 2,
+    /// A debugger has attached, and the driver could not prepare a GPU for it.
+    EnabledError = 3,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -20,6 +20,9 @@ use crate::page::PAGE_BYTES;
 const DRIVER: &str = "/dev/kfd";
 /// What the tree stands for: what is below `/sys` is the same in it.
 const SYSFS: [&str; 2] = ["/sys/class/kfd", "/sys/module/amdgpu"];
+/// The kernel's log, and the file by which an administrator switches Lv3 off.
+const LOG: &str = "/dev/kmsg";
+const OFF: &str = "/etc/xsched/kfd-off";
 /// The longest path that is looked at.
 const PATH_BYTES_MAX: usize = 4_096;
 /// Bytes that are read of it at once; never across a page's end.
@@ -29,7 +32,7 @@ const PIECE_BYTES: u64 = 256;
 enum Target {
     Driver,
     Control,
-    Sysfs(PathBuf),
+    File(PathBuf),
 }
 
 /// A fresh file for the page of a process, and its inode.
@@ -61,6 +64,8 @@ impl Supervisor {
         match path {
             DRIVER => return Some(Target::Driver),
             CONTROL_PATH => return Some(Target::Control),
+            LOG => return Some(Target::File(self.tree.log())),
+            OFF => return Some(Target::File(self.tree.off())),
             _ => {}
         }
         let is_below = |start: &&str| Path::new(path).starts_with(start);
@@ -69,7 +74,7 @@ impl Supervisor {
         // The tree's own folder ends in what it stands for.
         let root = self.tree.module();
         let root = root.ancestors().nth(2)?;
-        Some(Target::Sysfs(root.join(below)))
+        Some(Target::File(root.join(below)))
     }
 
     /// Answers a call with a path, unless the answer was given along with a file.
@@ -106,7 +111,7 @@ impl Supervisor {
                 self.listener.give(call.id, theirs.as_fd(), closes, true)?;
                 self.controls.push(ours);
             }
-            Target::Sysfs(path) => {
+            Target::File(path) => {
                 let file = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
                 self.listener.give(call.id, file.as_fd(), closes, true)?;
             }
@@ -131,7 +136,7 @@ fn stand_in(target: &Target) -> Result<CString, Errno> {
     let path = match target {
         // A device that all users may open.
         Target::Driver | Target::Control => PathBuf::from("/dev/null"),
-        Target::Sysfs(path) => path.clone(),
+        Target::File(path) => path.clone(),
     };
     CString::new(path.into_os_string().into_encoded_bytes()).map_err(|_| Errno::INVAL)
 }

@@ -7,7 +7,8 @@
 //!
 //! * `/dev/kfd` is a file in memory that shows the [`crate::page`] to `mmap`. Each process has its
 //!   own, and a file that is used in another process than the one that opened it answers `EBADF`.
-//! * Paths below `/sys/class/kfd` and `/sys/module/amdgpu` lead to a [`Tree`].
+//! * Paths below `/sys/class/kfd` and `/sys/module/amdgpu` lead to a [`Tree`], and so do
+//!   `/dev/kmsg` and `/etc/xsched/kfd-off`.
 //! * A call that blocks is not answered until something lets it go on, or its process is killed.
 //! * A process that ends takes its queues with it.
 //!
@@ -233,7 +234,9 @@ impl Supervisor {
         match rustix::io::read(file, &mut line) {
             Ok(bytes) if bytes > 0 => {
                 let text = String::from_utf8_lossy(&line[..bytes]);
-                let answer = control::carry_out(&mut self.model, text.trim());
+                let answer = control::carry_out_on_files(&self.tree, text.trim());
+                let answer =
+                    answer.unwrap_or_else(|| control::carry_out(&mut self.model, text.trim()));
                 // The client may be gone.
                 let _ = rustix::io::write(file, answer.as_bytes());
             }
