@@ -128,9 +128,10 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.settle(&members);
     }
 
-    /// Whether all gates are forced open.
+    /// Whether all gates are forced open, or those of blocking queues have to be.
     pub(crate) fn all_open(&self) -> bool {
-        lock(&self.members).forced_open > 0
+        let members = lock(&self.members);
+        members.forced_open > 0 || Self::are_awaited(&members)
     }
 
     /// Forces all gates open until these launches have ended.

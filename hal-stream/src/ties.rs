@@ -77,6 +77,13 @@ impl<W: Word + 'static> GateRegistry<W> {
         false
     }
 
+    /// Whether the legacy default stream may wait for blocking queues.
+    pub(crate) fn are_awaited(members: &Members<W>) -> bool {
+        let has = |is_one: fn(&Member<W>) -> bool| members.all().any(|member| is_one(&member));
+        has(|member| member.ties.is_legacy && member.is_busy())
+            && has(|member| member.ties.is_blocking)
+    }
+
     /// Closes the gates that stop nothing but what is held, and opens the others.
     pub(crate) fn settle(&self, members: &Members<W>) {
         let all: Vec<_> = members.all().filter(|member| member.ties.are_any()).collect();
@@ -211,7 +218,9 @@ mod tests {
         assert_eq!(closed(&members), [true, true, true, false]);
         busy(&gates, &members[3], true);
         assert_eq!(closed(&members), [false; 4], "also what shares a ring with a blocking one");
+        assert!(gates.all_open(), "nothing else may hold the blocking ones");
         busy(&gates, &members[3], false);
+        assert!(!gates.all_open());
         assert_eq!(closed(&members), [true, true, true, false]);
         gates.begin(&members[3], 2);
         gates.remove(&members[3]);

@@ -183,7 +183,10 @@ const fn value_of(byte: u8) -> u32 {
 }
 
 /// Makes calls of the mechanism, and looks at the clock.
-fn in_time(what: &str, call: impl FnOnce() -> crate::mechanism::Answers) -> Result<(), String> {
+fn in_time(
+    what: &str,
+    call: impl FnOnce() -> crate::mechanism::Answers,
+) -> Result<(), String> {
     let start = Instant::now();
     let answers = call();
     let took = start.elapsed();

@@ -29,16 +29,21 @@ fn built() -> &'static TempDir {
 /// Runs the program in this mode, with rings that are queues of the driver or not, and answers what
 /// it finds wrong.
 fn wrong(mode: &str, by_driver: bool) -> String {
+    wrong_with(mode, by_driver, &[("XSCHED_AUTO_XQUEUE_LEVEL", "2")])
+}
+
+/// The same with these variables.
+fn wrong_with(mode: &str, by_driver: bool, variables: &[(&str, &str)]) -> String {
     let folder = built().path();
     let mut command = with_interposer(folder.join("rings"), &folder.join("names"));
     command.arg(mode).env("XSCHED_AUTO_XQUEUE", "ON").env("XSCHED_AUTO_XQUEUE_UNIT", "streams");
-    command.env("XSCHED_AUTO_XQUEUE_LEVEL", "2");
     command.env("XSCHED_AUTO_XQUEUE_THRESHOLD", "128").env("XSCHED_EMULATED_UNITS", "8");
     command.env("XSCHED_HIP_RUNTIME", beside("libxsched_hip_emulated.so"));
     command.env("PREEMPT", beside("libpreempt.so"));
     let file = |end| folder.join(format!("{mode}-{by_driver}.{end}"));
     let create = |path: &Path| fs::File::create(path).expect("a file");
     command.stdout(create(&file("out"))).stderr(create(&file("err")));
+    command.envs(variables.iter().copied());
     if by_driver {
         command.env("XSCHED_EMULATED_KFD", "1");
     }
@@ -68,6 +73,18 @@ fn blocking_streams_are_held_but_not_for_the_legacy_default_stream() {
 #[test]
 fn what_another_stream_waits_for_goes_on() {
     assert_eq!(wrong("awaited", true), "");
+}
+
+#[test]
+fn kernels_are_interrupted_in_streams_with_rings_of_their_own() {
+    for mechanism in ["update-queue", "debug-trap"] {
+        let variables = [
+            ("XSCHED_AUTO_XQUEUE_LEVEL", "3"),
+            ("XSCHED_KFD_MECHANISM", mechanism),
+            ("XSCHED_EMULATED_UNITS", "1"),
+        ];
+        assert_eq!(wrong_with("interrupted", true, &variables), "", "{mechanism}");
+    }
 }
 
 #[test]

@@ -164,9 +164,7 @@ mod tests {
         }
         let node = carry_out(&mut model, "node 0");
         assert_eq!(node, "preemptions 0 saved 0 resets 1 resetting 0");
-        for line in
-            ["", "node 9", "timeout 9", "latency 1 2", "latency x 2 3", "queue 1 1", "debugger 1"]
-        {
+        for line in ["", "node 9", "timeout 9", "latency 1 2", "latency x 2 3", "queue 1 1", "debugger 1"] {
             assert!(carry_out(&mut model, line).starts_with("error "), "{line}");
         }
     }

@@ -19,7 +19,7 @@ typedef volatile uint32_t *pointer;
 enum { ROUNDS = 30, SPIN_NS = 10 * 1000 * 1000 };
 
 static void *runtime, *library;
-static handle module, spin, fill;
+static handle module, spin, fill, work;
 
 static void *find(const char *name) {
   void *found = dlsym(runtime, name);
@@ -41,6 +41,7 @@ static void start(void) {
   int (*get)(handle *, handle, const char *) = find("hipModuleGetFunction");
   OK(get(&spin, module, "xs_spin"));
   OK(get(&fill, module, "fill"));
+  OK(get(&work, module, "xs_work_alu"));
 }
 
 static pointer word(void) {
@@ -227,11 +228,64 @@ static void awaited(void) {
   resume(s[0]);
 }
 
+// A kernel of a second or so, which counts while it runs.
+static int run_long(handle stream, pointer beats, pointer sums) {
+  uint64_t rounds = 1000000, flags = 1ull << 32 | 1, none = 0;
+  void *parameters[] = {&rounds, &beats, &flags, &sums, &none};
+  return launch(work, stream, parameters);
+}
+
+static int begins(pointer beats) {
+  for (int ms = 0; ms < 10000 && !*beats; ms++) usleep(1000);
+  return *beats != 0;
+}
+
+// With level 3 a kernel is stopped where it is, in streams that can have a ring of their own.
+static void interrupted(void) {
+  handle s[3];
+  int (*create)(handle *) = find("hipStreamCreate"), (*destroy)(handle) = find("hipStreamDestroy");
+  pointer at = word(), beats = word(), sums = word();
+  OK(create(&s[0]));
+  OK(create(&s[1]));
+  unsigned flags = 9;
+  OK(((int (*)(handle, unsigned *))find("hipStreamGetFlags"))(s[0], &flags));
+  CHECK(flags == 0);
+  OK(run_long(s[0], beats, sums));
+  CHECK(begins(beats));
+  suspend(s[0]);
+  usleep(60 * 1000);
+  unsigned before = *beats;
+  // The device has one unit, which is free now.
+  OK(write_into(s[1], at, 1));
+  CHECK(becomes(at, 1));
+  usleep(100 * 1000);
+  CHECK(*beats == before && sums[2] == 0);
+  resume(s[0]);
+  OK(((int (*)(handle))find("hipStreamSynchronize"))(s[0]));
+  CHECK(*beats != before && sums[2] == 1);
+  // One that was asked for as non-blocking is in a ring that it may share.
+  s[2] = stream(1);
+  *beats = sums[2] = 0;
+  OK(run_long(s[2], beats, sums));
+  CHECK(begins(beats));
+  suspend(s[2]);
+  OK(((int (*)(handle))find("hipStreamSynchronize"))(s[2]));
+  CHECK(sums[2] == 1);
+  resume(s[2]);
+  for (int n = 0; n < 3; n++) OK(destroy(s[n]));
+  // More than there are rings of their own for, some of them never used.
+  handle many[24];
+  for (int n = 0; n < 24; n++) OK(create(&many[n]));
+  for (int n = 0; n < 24; n += 2) OK(write_into(many[n], at, 100 + n));
+  for (int n = 0; n < 24; n++) OK(destroy(many[n]));
+}
+
 int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } MODES[] = {{"shared", shared}, {"alone", alone}, {"blocking", blocking}, {"awaited", awaited}};
+  } MODES[] = {{"shared", shared}, {"alone", alone}, {"blocking", blocking}, {"awaited", awaited},
+               {"interrupted", interrupted}};
   setvbuf(stdout, NULL, _IOLBF, 0);
   start();
   for (unsigned n = 0; n < sizeof MODES / sizeof *MODES; n++)
