@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tempfile::TempDir;
 use xsched_kfd_emulated::Config;
@@ -26,6 +26,9 @@ fn built() -> &'static TempDir {
     })
 }
 
+/// Emulated devices keep processors busy, and one that does not answer for too long is given up.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Runs the program in this mode, with rings that are queues of the driver or not, and answers what
 /// it finds wrong.
 fn wrong(mode: &str, by_driver: bool) -> String {
@@ -34,6 +37,7 @@ fn wrong(mode: &str, by_driver: bool) -> String {
 
 /// The same with these variables.
 fn wrong_with(mode: &str, by_driver: bool, variables: &[(&str, &str)]) -> String {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = built().path();
     let mut command = with_interposer(folder.join("rings"), &folder.join("names"));
     command.arg(mode).env("XSCHED_AUTO_XQUEUE", "ON").env("XSCHED_AUTO_XQUEUE_UNIT", "streams");
@@ -49,10 +53,10 @@ fn wrong_with(mode: &str, by_driver: bool, variables: &[(&str, &str)]) -> String
     }
     let options = Options { config: Config::mi308x(), ..Options::default() };
     let report = run(&options, &mut command).expect("the emulated driver");
-    let said = ["out", "err"].map(|end| fs::read_to_string(file(end)).expect("text")).concat();
-    assert!(report.status.success(), "{said}");
-    let wrong = said.strip_suffix(&format!("{mode}\n"));
-    wrong.unwrap_or_else(|| panic!("it did not end, or complained: {said}")).to_owned()
+    let [out, err] = ["out", "err"].map(|end| fs::read_to_string(file(end)).expect("text"));
+    assert!(report.status.success(), "{:?}: {out}{err}", report.status);
+    let wrong = out.strip_suffix(&format!("{mode}\n"));
+    wrong.unwrap_or_else(|| panic!("it did not end: {out}{err}")).to_owned() + err.trim_end()
 }
 
 #[test]
@@ -75,6 +79,9 @@ fn what_another_stream_waits_for_goes_on() {
     assert_eq!(wrong("awaited", true), "");
 }
 
+/// Why a stream that the program made as a non-blocking one, or one too many, is not at level 3.
+const LOWER: &str = " WARN a queue has Lv2 and not Lv3: the stream was not made through XSched";
+
 #[test]
 fn kernels_are_interrupted_in_streams_with_rings_of_their_own() {
     for mechanism in ["update-queue", "debug-trap"] {
@@ -83,7 +90,12 @@ fn kernels_are_interrupted_in_streams_with_rings_of_their_own() {
             ("XSCHED_KFD_MECHANISM", mechanism),
             ("XSCHED_EMULATED_UNITS", "1"),
         ];
-        assert_eq!(wrong_with("interrupted", true, &variables), "", "{mechanism}");
+        let said = wrong_with("interrupted", true, &variables);
+        let (lower, wrong): (Vec<_>, Vec<_>) =
+            said.lines().partition(|line| line.starts_with(LOWER));
+        assert!(wrong.is_empty(), "{mechanism}: {said}");
+        // The non-blocking one, and four of those that came when 16 had rings of their own.
+        assert_eq!(lower.len(), 5, "{mechanism}: {said}");
     }
 }
 

@@ -47,7 +47,8 @@ static void start(void) {
 static pointer word(void) {
   void *at = NULL;
   OK(((int (*)(void **, size_t))find("hipMalloc"))(&at, 64));
-  return at;
+  // It is the host's memory.
+  return memset(at, 0, 64);
 }
 
 static int write_into(handle stream, pointer at, unsigned value) {
@@ -102,11 +103,13 @@ static uint64_t queue_of(handle stream) {
 }
 
 static void suspend(handle stream) {
-  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(queue_of(stream), 0));
+  uint64_t xq = queue_of(stream);
+  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(xq, 0));
 }
 
 static void resume(handle stream) {
-  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueResume"))(queue_of(stream), 0));
+  uint64_t xq = queue_of(stream);
+  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueResume"))(xq, 0));
 }
 
 // Streams of which each is used once, so that it has its XQueue.
