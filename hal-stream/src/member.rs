@@ -47,7 +47,8 @@ pub(crate) struct Member<W> {
     pub(crate) ties: Ties,
     /// 1 if the scheduler holds the queue.
     wish: AtomicU64,
-    /// Commands launched, or about to be, and commands seen to have retired; with ties alone.
+    /// Commands launched, or about to be, and commands seen to have retired, if it has ties. These
+    /// and the wish change with the registry locked.
     launched: AtomicU64,
     retired: AtomicU64,
 }
@@ -80,19 +81,17 @@ impl<W: Word> Member<W> {
 
     /// Whether something of it is on the device, or about to be.
     pub(crate) fn is_busy(&self) -> bool {
-        self.launched.load(Ordering::SeqCst) > self.retired.load(Ordering::SeqCst)
+        self.launched.load(Ordering::Relaxed) > self.retired.load(Ordering::Relaxed)
     }
 
-    /// It will have had so many commands. True if nothing of it was on the device before.
-    pub(crate) fn begin(&self, launched: u64) -> bool {
-        let before = self.launched.swap(launched, Ordering::SeqCst);
-        before <= self.retired.load(Ordering::SeqCst)
+    /// It will have had so many commands.
+    pub(crate) fn set_launched(&self, launched: u64) {
+        self.launched.store(launched, Ordering::Relaxed);
     }
 
-    /// So many of its commands have run. True if nothing of it is on the device any more.
-    pub(crate) fn end(&self, retired: u64) -> bool {
-        self.retired.store(retired, Ordering::SeqCst);
-        !self.is_busy()
+    /// So many of its commands have run.
+    pub(crate) fn set_retired(&self, retired: u64) {
+        self.retired.store(retired, Ordering::Relaxed);
     }
 
     /// Whether its gate is open though the scheduler holds it, and for how long is not known: it

@@ -34,8 +34,9 @@ impl<W: Word + 'static> GateRegistry<W> {
     /// Says whether a queue is held.
     pub(crate) fn set_held(&self, member: &Member<W>, held: bool) {
         if member.ties.are_any() {
+            let members = lock(&self.members);
             member.wish(held);
-            self.settle(&lock(&self.members));
+            self.settle(&members);
         } else if self.changes(&member.gate, held) {
             // With the lock, so that a watch that is about to wait is notified too.
             drop(lock(&self.members));
@@ -45,23 +46,28 @@ impl<W: Word + 'static> GateRegistry<W> {
 
     /// Something is about to be launched, after which the queue will have had so many commands.
     pub(crate) fn begin(&self, member: &Member<W>, launched: u64) {
-        if member.ties.are_any() && member.begin(launched) {
-            self.settle(&lock(&self.members));
-        }
+        self.note(member, |member| member.set_launched(launched));
     }
 
     /// What was about to be launched was not.
     pub(crate) fn fail(&self, member: &Member<W>, launched: u64) {
-        if member.ties.are_any() {
-            member.begin(launched.saturating_sub(1));
-            self.settle(&lock(&self.members));
-        }
+        self.note(member, |member| member.set_launched(launched.saturating_sub(1)));
     }
 
     /// So many commands of a queue have run.
     pub(crate) fn end(&self, member: &Member<W>, retired: u64) {
-        if member.ties.are_any() && member.end(retired) {
-            self.settle(&lock(&self.members));
+        self.note(member, |member| member.set_retired(retired));
+    }
+
+    fn note(&self, member: &Member<W>, note: impl FnOnce(&Member<W>)) {
+        if !member.ties.are_any() {
+            return;
+        }
+        let members = lock(&self.members);
+        let before = member.is_busy();
+        note(member);
+        if member.is_busy() != before {
+            self.settle(&members);
         }
     }
 
