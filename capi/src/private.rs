@@ -115,8 +115,9 @@ pub unsafe extern "C" fn xsched_private_hip_queue_create(
         // SAFETY: as the caller promises.
         let hwq = unsafe { out(hwq) }?;
         let process = process();
+        let told = is_interposed(process);
         // SAFETY: as the caller promises.
-        let make = || unsafe { process.hip.queue(process.runtime()?, stream) };
+        let make = || unsafe { process.hip.queue(process.runtime()?, stream, told) };
         hwq.write(queue_of_stream(process, stream.addr(), make)?);
         Ok(())
     })
@@ -139,7 +140,8 @@ pub unsafe extern "C" fn xsched_private_hip_stream_queue_create(
         let number = u8::try_from(level).ok().and_then(Level::from_number);
         let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
         let process = process();
-        let (hardware, made) = process.hip.own_queue(process.runtime()?, level)?;
+        let (hardware, made) =
+            process.hip.own_queue(process.runtime()?, level, is_interposed(process))?;
         hwq.write(create_hwq(process, hardware)?.handle);
         stream.write(made);
         Ok(())
@@ -183,7 +185,7 @@ pub unsafe extern "C" fn xsched_private_hip_any_queue(
         // 0 is no stream's address.
         let address = process.hip.address(stream)?.unwrap_or(0);
         // SAFETY: as the caller promises.
-        let make = || unsafe { process.hip.queue_of_any(process.runtime()?, stream) };
+        let make = || unsafe { process.hip.queue_of_any(process.runtime()?, stream, true) };
         hwq.write(queue_of_stream(process, address, make)?);
         Ok(())
     })

@@ -41,6 +41,10 @@ fn settings_reach_the_program() {
     let one_by_one = ["--streams", "--gang", "job 7", "sh", "-c", script];
     assert_eq!(text(&run(&one_by_one).stdout), "hpf 2 streams job 7\n");
     assert_eq!(run(&["--gang", "a\n", "true"]).status.code(), Some(2));
+    let of_hip = "echo $XSCHED_AUTO_XQUEUE_LEVEL $DEBUG_HIP_DYNAMIC_QUEUES $HSA_NO_SCRATCH_RECLAIM";
+    for (level, expected) in [("1", "1\n"), ("2", "2 0\n"), ("3", "3 0 1\n")] {
+        assert_eq!(text(&run(&["--level", level, "sh", "-c", of_hip]).stdout), expected);
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::lowering::WaitLowering;
 use crate::native::HipNative;
 use crate::raw;
 use crate::raw::Handle;
+use crate::ring::{HipRing, exchanges_rings, ring_of};
 use crate::rings::{OwnRings, RingCalls, RingObserver};
 
 /// Bytes of the device's memory that a command that does nothing writes to.
@@ -67,6 +68,8 @@ pub struct HipApi {
     rings: Rings,
     about: About,
     lowering: WaitLowering,
+    /// Streams change their rings between commands.
+    exchanges_rings: bool,
     /// Where commands that do nothing write.
     scratch: usize,
     /// The streams that were made here with a ring of their own.
@@ -97,6 +100,7 @@ impl HipApi {
         let device =
             c_int::try_from(device).map_err(|_| HipError::NoSuchDevice { device, count })?;
         let entered = Entered::of(&library, device)?;
+        let exchanges_rings = exchanges_rings(library.version()?);
         let about = about(&library, device)?;
         let mut scratch = ptr::null_mut();
         // SAFETY: the pointer may be written to.
@@ -109,6 +113,7 @@ impl HipApi {
             rings,
             about,
             lowering: WaitLowering::from_environment(),
+            exchanges_rings,
             scratch: scratch.expose_provenance(),
             own_rings: OwnRings::default(),
             spin: OnceLock::new(),
@@ -187,6 +192,24 @@ impl HipApi {
         };
         HipError::check("hipStreamCreateWithPriority", code)?;
         Ok(HipStream::from_raw(stream))
+    }
+
+    /// The hardware ring that a stream is in now, which others may share, by launching a few small
+    /// fills. `None` if nothing watches the driver's calls, or other threads launch too much.
+    ///
+    /// Streams of priorities, blocking ones and those with masks keep their ring until they end. A
+    /// runtime that exchanges rings between commands (`DEBUG_HIP_DYNAMIC_QUEUES`) does not.
+    ///
+    /// # Safety
+    /// It is a live stream of this device that is not captured, or 0, 1 or 2, which are the default
+    /// streams. The device is current.
+    #[must_use]
+    pub unsafe fn hardware_ring(&self, stream: HipStream) -> Option<HipRing> {
+        if self.exchanges_rings {
+            return None;
+        }
+        // SAFETY: the caller promises that it is alive.
+        ring_of(|| unsafe { self.launch_nothing(stream) }.is_ok())
     }
 
     /// Fails if a stream is another device's, as far as the runtime can tell.
@@ -363,6 +386,12 @@ impl StreamApi for HipApi {
         let own = self.own_rings.has(stream);
         let blocking = flags & raw::STREAM_NON_BLOCKING == 0;
         Ok(StreamKind { legacy_default: false, blocking, own_ring: Some(own) })
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn ring_of(&self, stream: HipStream) -> Option<u64> {
+        // SAFETY: the caller promises that it is alive and not captured.
+        unsafe { self.hardware_ring(stream) }.map(|ring| ring.number)
     }
 
     fn create_event(&self) -> Result<HipEvent, HipError> {

@@ -45,6 +45,7 @@ mod memory;
 mod module;
 mod native;
 pub mod raw;
+mod ring;
 mod rings;
 mod spin;
 
@@ -58,6 +59,7 @@ pub use library::{HipLibrary, LIBRARY_VARIABLE};
 pub use lowering::WaitLowering;
 pub use module::HipModule;
 pub use native::{Direction, HipNative};
+pub use ring::HipRing;
 pub use rings::RingObserver;
 pub use spin::KERNELS_VARIABLE;
 pub use xsched_hal_stream::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};

@@ -133,6 +133,16 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// It is a live stream of this device, or a constant of the driver.
     unsafe fn stream_kind(&self, stream: Self::Stream) -> Result<StreamKind, Self::Error>;
 
+    /// The hardware ring that a user's stream is in, by a number that no other ring of the process
+    /// has or had. `None` if it is not known. May launch something that does nothing.
+    ///
+    /// # Safety
+    /// It is a live stream of this device that is not captured, or a constant of the driver.
+    unsafe fn ring_of(&self, stream: Self::Stream) -> Option<u64> {
+        let _ = stream;
+        None
+    }
+
     /// Makes an event that takes the time when it completes.
     ///
     /// # Errors

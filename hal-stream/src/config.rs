@@ -25,10 +25,14 @@ pub struct StreamDeviceConfig {
     /// renewed it for longer ([`crate::SharedPage::renew`]). A hold from another process is noticed
     /// after half a second at most, and the lease begins then.
     pub hold_lease: Duration,
+    /// Everything that the process launches into streams of the device goes through queues, each
+    /// opened before the first launch into its stream. So streams that are in one hardware ring can
+    /// be held together, where the driver tells which are ([`crate::StreamApi::ring_of`]).
+    pub sees_all_launches: bool,
 }
 
 impl Default for StreamDeviceConfig {
-    /// Lv2, entries as measured, 200 µs, 1.5 ms, 1 s.
+    /// Lv2, entries as measured, 200 µs, 1.5 ms, 1 s, not all launches.
     fn default() -> Self {
         Self {
             level_max: Level::Deactivate,
@@ -36,6 +40,7 @@ impl Default for StreamDeviceConfig {
             blocked_after: Duration::from_micros(200),
             probe_every: Duration::from_micros(1_500),
             hold_lease: Duration::from_secs(1),
+            sees_all_launches: false,
         }
     }
 }

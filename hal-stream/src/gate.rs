@@ -62,6 +62,11 @@ impl<W: Word> Gate<W> {
         closed
     }
 
+    /// Whether the queue is held, as far as its gate was told.
+    pub(crate) fn is_held(&self) -> bool {
+        lock(&self.state).held
+    }
+
     /// Ends one [`Gate::force_open`].
     pub(crate) fn end_force_open(&self) {
         let mut state = lock(&self.state);

@@ -64,6 +64,7 @@ mod spin;
 mod submit;
 mod sync;
 mod thread_state;
+mod ties;
 mod word;
 
 pub use api::{About, FlagMemory, StreamApi, StreamKind};

@@ -1,8 +1,41 @@
 //! What the watch sees of a queue.
 
+use std::sync::atomic::Ordering;
+
 use crate::gate::Gate;
 use crate::launches::LaunchCounter;
-use crate::sync::Word;
+use crate::sync::{AtomicU64, Word};
+
+/// The hardware ring of a queue's stream: what a closed gate of it stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ring {
+    /// No other stream is in it.
+    Own,
+    /// Other streams may be in it, all of which have queues.
+    Shared(u64),
+    /// It may be any that others share.
+    Unknown,
+}
+
+/// What else than its queue a gate may stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ties {
+    pub(crate) ring: Ring,
+    /// It is the legacy default stream, which waits for blocking ones.
+    pub(crate) is_legacy: bool,
+    /// The legacy default stream waits for it, and a queue has what is launched there.
+    pub(crate) is_blocking: bool,
+}
+
+impl Ties {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self { ring: Ring::Own, is_legacy: false, is_blocking: false };
+
+    /// Whether more than the scheduler's wish for the queue says which gates are closed.
+    pub(crate) fn are_any(self) -> bool {
+        self != Self::NONE
+    }
+}
 
 /// A registered queue, or a probe.
 #[derive(Debug)]
@@ -11,10 +44,59 @@ pub(crate) struct Member<W> {
     pub(crate) launches: LaunchCounter,
     /// The queue's stream, as messages name it. Empty for a probe.
     pub(crate) stream: String,
+    pub(crate) ties: Ties,
+    /// 1 if the scheduler holds the queue.
+    wish: AtomicU64,
+    /// Commands launched, or about to be, and commands seen to have retired, if it has ties. These
+    /// and the wish change with the registry locked.
+    launched: AtomicU64,
+    retired: AtomicU64,
 }
 
 impl<W: Word> Member<W> {
     pub(crate) fn new(word: W, stream: String) -> Self {
-        Self { gate: Gate::new(word), launches: LaunchCounter::new(), stream }
+        Self::tied(Ties::NONE, word, stream)
+    }
+
+    pub(crate) fn tied(ties: Ties, word: W, stream: String) -> Self {
+        Self {
+            gate: Gate::new(word),
+            launches: LaunchCounter::new(),
+            stream,
+            ties,
+            wish: AtomicU64::new(0),
+            launched: AtomicU64::new(0),
+            retired: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the scheduler holds the queue, as far as it has ties.
+    pub(crate) fn is_wished(&self) -> bool {
+        self.wish.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn wish(&self, held: bool) {
+        self.wish.store(u64::from(held), Ordering::Relaxed);
+    }
+
+    /// Whether something of it is on the device, or about to be.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.launched.load(Ordering::Relaxed) > self.retired.load(Ordering::Relaxed)
+    }
+
+    /// It will have had so many commands.
+    pub(crate) fn set_launched(&self, launched: u64) {
+        self.launched.store(launched, Ordering::Relaxed);
+    }
+
+    /// So many of its commands have run.
+    pub(crate) fn set_retired(&self, retired: u64) {
+        self.retired.store(retired, Ordering::Relaxed);
+    }
+
+    /// Whether its gate is open though the scheduler holds it, and for how long is not known: it
+    /// stays open, or it would stop others.
+    pub(crate) fn is_left_open(&self) -> bool {
+        self.gate.stays_open() || self.ties.are_any() && !self.gate.is_held()
     }
 }

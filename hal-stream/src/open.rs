@@ -13,7 +13,7 @@ use crate::error::StreamError;
 use crate::flags::FlagWord;
 use crate::inner::Inner;
 use crate::marks::Marks;
-use crate::member::Member;
+use crate::member::{Member, Ring, Ties};
 use crate::occupancy::Occupant;
 use crate::occupancy::Since;
 use crate::predict::{Placement, Predictor, Spacing};
@@ -37,6 +37,17 @@ struct Chosen {
     taken: Option<Taken>,
 }
 
+/// The stream of a new queue.
+#[derive(Clone, Copy, Debug)]
+struct Place<S> {
+    stream: S,
+    /// It is ours to end.
+    owned: bool,
+    /// It may be held by a gate.
+    may_hold: bool,
+    ties: Ties,
+}
+
 type Opened<A> = Halves<StreamSubmit<A>, StreamRetire<A>, LevelAdapter<StreamPreempt<A>>>;
 
 impl<A: StreamApi> Backend for StreamDevice<A> {
@@ -49,15 +60,15 @@ impl<A: StreamApi> Backend for StreamDevice<A> {
         let inner = &self.inner;
         let _entered = inner.api.enter().map_err(StreamError::during("choosing the device"))?;
         inner.sweep();
-        let opened = inner.stream(&config).map_err(StreamError::during("opening a stream"))?;
-        let (stream, owned, may_hold) = opened;
+        let place = inner.stream(&config).map_err(StreamError::during("opening a stream"))?;
+        let Place { stream, owned, may_hold, .. } = place;
         // What another process holds as one unit may wait for itself.
         let gated = (may_hold || inner.source.is_some())
             && config.level_max.min(inner.config.level_max) >= Level::Deactivate
             && inner.tested().no_gate.is_none();
         let chosen = if gated { inner.word(&config) } else { Ok(None) };
         let word = chosen.inspect_err(|_| inner.end(owned.then_some(stream), None))?;
-        Ok(halves(inner, stream, (owned, config.of_thread, may_hold), word, config.spacing))
+        Ok(halves(inner, place, config.of_thread, word, config.spacing))
     }
 
     fn info(&self) -> DeviceInfo {
@@ -87,27 +98,53 @@ impl<A: StreamApi> Inner<A> {
         Ok(Some(chosen))
     }
 
-    /// The stream of a new queue, whether it is ours, and whether it may be held by a gate.
-    fn stream(&self, config: &StreamConfig<A>) -> Result<(A::Stream, bool, bool), A::Error> {
+    /// The ring of a user's stream that may share it.
+    fn ring(&self, stream: A::Stream) -> Ring {
+        if !self.config.sees_all_launches || self.tested().no_gate.is_some() {
+            // Such a stream has no gate, and neither has any other.
+            return Ring::Own;
+        }
+        // SAFETY: as promised to `StreamConfig`, and it was seen not to be captured.
+        unsafe { self.api.ring_of(stream) }.map_or(Ring::Unknown, Ring::Shared)
+    }
+
+    /// The stream of a new queue.
+    fn stream(&self, config: &StreamConfig<A>) -> Result<Place<A::Stream>, A::Error> {
         let (stream, owned) = match config.stream {
             Some(stream) => (stream, false),
             None => (self.api.create_stream(config.priority)?, true),
         };
+        let not_held = |ties| Place { stream, owned, may_hold: false, ties };
         if config.of_thread {
-            return Ok((stream, false, false));
+            return Ok(not_held(Ties { ring: self.ring(stream), ..Ties::NONE }));
         }
         // SAFETY: just made, or as promised to `StreamConfig::on_stream`.
         let kind = unsafe { self.api.stream_kind(stream) };
         let kind = kind.inspect_err(|_| self.end(owned.then_some(stream), None))?;
+        let is_apart = kind.own_ring != Some(false);
+        let ring = if is_apart { Ring::Own } else { self.ring(stream) };
+        // What is launched into the legacy default stream has to be seen.
+        let is_blocking = kind.blocking && !owned && self.config.sees_all_launches;
+        let ties = Ties { ring, is_legacy: kind.legacy_default, is_blocking };
         let why = if kind.legacy_default {
             "it is the legacy default stream, which all blocking streams wait for"
-        } else if kind.blocking && !owned && kind.own_ring != Some(true) {
+        } else if kind.blocking && !owned && !is_blocking && kind.own_ring != Some(true) {
             "the legacy default stream waits for it; create it as non-blocking"
-        } else if kind.own_ring == Some(false) {
+        } else if ring == Ring::Unknown {
+            "which hardware queue it is in is not known, so holding it might hold other streams"
+        } else if !is_apart && ring == Ring::Own {
             "it may share a hardware queue with other streams; let the queue make its stream, \
-             without a priority"
+             without a priority, or run the program with `xsched run`"
         } else {
-            return Ok((stream, owned, true));
+            if let Ring::Shared(number) = ring {
+                tracing::info!(
+                    ?stream,
+                    number,
+                    "the stream's queue is at Lv2: its gates are closed while all streams in its \
+                     hardware queue are held"
+                );
+            }
+            return Ok(Place { may_hold: true, ..not_held(ties) });
         };
         if config.level_max >= Level::Deactivate && self.tested().no_gate.is_none() {
             if self.is_new_reason(why) {
@@ -116,14 +153,14 @@ impl<A: StreamApi> Inner<A> {
                 tracing::debug!(?stream, "the stream's queue is at Lv1: {why}");
             }
         }
-        Ok((stream, owned, false))
+        Ok(not_held(ties))
     }
 }
 
 fn halves<A: StreamApi>(
     inner: &Arc<Inner<A>>,
-    stream: A::Stream,
-    (owned, of_thread, may_hold): (bool, bool, bool),
+    Place { stream, owned, may_hold, ties }: Place<A::Stream>,
+    of_thread: bool,
     chosen: Option<Chosen>,
     spacing: Spacing,
 ) -> Opened<A> {
@@ -131,7 +168,7 @@ fn halves<A: StreamApi>(
         Some(Chosen { word, shared, taken }) => (Some(word), shared, taken),
         None => (None, false, None),
     };
-    let member = Arc::new(Member::new(word, format!("{stream:?}")));
+    let member = Arc::new(Member::tied(ties, word, format!("{stream:?}")));
     inner.gates.add(&member);
     let queue = Arc::new(Queue {
         device: Arc::clone(inner),

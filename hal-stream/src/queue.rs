@@ -98,7 +98,7 @@ impl<A: StreamApi> Queue<A> {
         if self.word.is_none() {
             return Ok(None);
         }
-        if self.member.gate.stays_open() {
+        if self.member.is_left_open() {
             return Ok(Some(self.is_idle()));
         }
         let Some(since) = self.settled_since() else { return Ok(Some(false)) };
@@ -153,7 +153,7 @@ impl<A: StreamApi> Queue<A> {
 impl<A: StreamApi> Drop for Queue<A> {
     fn drop(&mut self) {
         // The launched commands still run: after this, nothing could open the gate.
-        self.device.gates.set_held(&self.member, false);
+        self.device.gates.remove(&self.member);
         self.member.gate.leave();
         self.device.occupancy.leave(&self.occupant, Instant::now(), || true);
         self.end_marks();

@@ -26,11 +26,11 @@ const IDLE_POLL_DELAY: Duration = Duration::from_millis(500);
 /// The queues of a device.
 #[derive(Debug)]
 pub(crate) struct GateRegistry<W> {
-    members: Mutex<Members<W>>,
+    pub(crate) members: Mutex<Members<W>>,
     /// Notified when the first queue becomes held.
-    queue_held: Condvar,
+    pub(crate) queue_held: Condvar,
     /// Queues that are held.
-    held: AtomicU64,
+    pub(crate) held: AtomicU64,
     /// How often the watch has forced gates open.
     forced: AtomicU64,
     /// Launches that only waited for a processor when they would have counted as blocked.
@@ -43,15 +43,15 @@ pub(crate) struct GateRegistry<W> {
 
 /// The queues, and how many calls force all of them open now.
 #[derive(Debug)]
-struct Members<W> {
-    list: Vec<Weak<Member<W>>>,
-    forced_open: u32,
+pub(crate) struct Members<W> {
+    pub(crate) list: Vec<Weak<Member<W>>>,
+    pub(crate) forced_open: u32,
     /// How many such calls have ended.
     ended: u64,
 }
 
 impl<W> Members<W> {
-    fn all(&self) -> impl Iterator<Item = Arc<Member<W>>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Arc<Member<W>>> {
         self.list.iter().filter_map(Weak::upgrade)
     }
 }
@@ -87,28 +87,6 @@ impl<W: Word + 'static> GateRegistry<W> {
             .name("xsched-gates".to_owned())
             .spawn(move || watch(&weak, &threads))?;
         Ok(gates)
-    }
-
-    /// Adds a queue. While all gates are forced open, so is that of the new queue.
-    pub(crate) fn add(&self, member: &Arc<Member<W>>) {
-        let mut members = lock(&self.members);
-        members.list.retain(|member| member.strong_count() > 0);
-        (0..members.forced_open).for_each(|_| _ = member.gate.force_open());
-        members.list.push(Arc::downgrade(member));
-    }
-
-    /// Says whether a queue is held.
-    pub(crate) fn set_held(&self, member: &Member<W>, held: bool) {
-        if !member.gate.set_held(held) {
-            return;
-        }
-        if !held {
-            self.held.fetch_sub(1, Ordering::Relaxed);
-        } else if self.held.fetch_add(1, Ordering::Relaxed) == 0 {
-            // With the lock, so that a watch that is about to wait is notified too.
-            drop(lock(&self.members));
-            self.queue_held.notify_all();
-        }
     }
 
     /// Ends the holds of other processes whose lease has run out.
@@ -147,11 +125,13 @@ impl<W: Word + 'static> GateRegistry<W> {
         members.all().filter(|member| is_one(member.gate.word())).for_each(|member| {
             member.gate.stay_open();
         });
+        self.settle(&members);
     }
 
-    /// Whether all gates are forced open.
+    /// Whether all gates are forced open, or those of blocking queues have to be.
     pub(crate) fn all_open(&self) -> bool {
-        lock(&self.members).forced_open > 0
+        let members = lock(&self.members);
+        members.forced_open > 0 || Self::are_awaited(&members)
     }
 
     /// Forces all gates open until these launches have ended.

@@ -219,6 +219,7 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
         if self.queue.word.is_some() {
             self.queue.marks.retire(count);
         }
+        self.queue.device.gates.end(&self.queue.member, count);
         self.queue.vacate(Instant::now());
         let busy = Duration::from_ns(busy_ns);
         Ok(Some(Retired { upto: CmdId(count - 1), busy, outcome: Outcome::Ok }))

@@ -221,13 +221,17 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let fence = fence || queue.of_thread;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.launches.begin(Call::Launch);
-        let prepared = self.prepare(payload, fence, cmd)?;
+        let gates = &queue.device.gates;
+        gates.begin(&queue.member, cmd.count());
+        let prepared = self.prepare(payload, fence, cmd);
+        let prepared = prepared.inspect_err(|_| gates.fail(&queue.member, cmd.count()))?;
         let fence = fence || prepared.by_itself;
         queue.member.launches.goes_on(Call::Launch);
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
         if let Err(source) = launched {
             queue.stray.fetch_or(prepared.gated, Ordering::Relaxed);
+            gates.fail(&queue.member, cmd.count());
             return Err(StreamError::Driver { during: "launching a command", source });
         }
         self.batch.add(payload.kind, &prepared);

@@ -62,7 +62,7 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "NAME", value_parser = gang)]
     pub gang: Option<String>,
     /// The level of its XQueues at most; default streams and others that wait for each other have
-    /// level 1.
+    /// level 1. On AMD GPUs alone, level 3 interrupts what runs, where the driver can.
     #[arg(long, value_name = "L", default_value_t = 2, value_parser = value_parser!(u8).range(1..=3))]
     pub level: u8,
     /// Schedule the streams of the program one by one. By default a launch is made at once while
@@ -107,5 +107,13 @@ impl LaunchArgs {
         settings.extend(self.gang.clone().map(|gang| ("XSCHED_GANG", gang)));
         settings.extend(self.streams.then(|| ("XSCHED_AUTO_XQUEUE_UNIT", "streams".to_owned())));
         settings
+    }
+
+    /// What HIP's runtime is to do, unless the environment says otherwise: streams keep their
+    /// hardware rings, and with level 3 the runtime does not stop and start them by itself.
+    pub(crate) fn of_hip(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let rings = (self.level > 1).then_some(("DEBUG_HIP_DYNAMIC_QUEUES", "0"));
+        let reclaim = (self.level > 2).then_some(("HSA_NO_SCRATCH_RECLAIM", "1"));
+        rings.into_iter().chain(reclaim)
     }
 }

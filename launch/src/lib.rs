@@ -100,6 +100,8 @@ impl LaunchArgs {
         let settings =
             self.settings(is_set("XSCHED_SCHEDULER") || is_set("XSCHED_POLICY"), has_node);
         variables.extend(settings.into_iter().map(|(name, value)| (name, value.into())));
+        let of_hip = self.of_hip().filter(|(name, _)| !is_set(name));
+        variables.extend(of_hip.map(|(name, value)| (name, value.into())));
         Ok(Launch { program: program.clone(), arguments: arguments.to_vec(), variables })
     }
 }

@@ -77,16 +77,22 @@ impl PageSource for Followed {
 }
 
 impl<A: Vendor> Pair<A> {
-    fn open(runtime: &Runtime, api: Result<A, A::Error>, link: Option<&Arc<Link>>) -> Answer<Self> {
+    fn open(
+        runtime: &Runtime,
+        api: Result<A, A::Error>,
+        link: Option<&Arc<Link>>,
+        sees_all_launches: bool,
+    ) -> Answer<Self> {
         let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
         let unit = link.map(|link| link.unit(api.about().pci.clone()));
+        let mut config = StreamDeviceConfig::default();
+        config.sees_all_launches = sees_all_launches;
         let below = match &unit {
             Some(unit) => {
-                let mut config = StreamDeviceConfig::default();
                 config.hold_lease = LEASE;
                 StreamDevice::in_unit(api, config, Arc::new(Followed::new(unit)))
             }
-            None => StreamDevice::new(api, StreamDeviceConfig::default()),
+            None => StreamDevice::new(api, config),
         };
         let below = below.map_err(|error| Refusal::hardware(error.to_string()))?;
         let (gpu, lv3) = A::gpu(&below);
@@ -155,7 +161,8 @@ impl HipDevices {
         Self { known: Mutex::default(), link: OnceLock::new(), spacing_us }
     }
 
-    /// A hardware queue on a stream.
+    /// A hardware queue on a stream. The first one on a device says whether an interposer hands
+    /// over all that is launched there.
     ///
     /// # Safety
     /// It is a live stream of HIP, and outlives the queue.
@@ -163,10 +170,11 @@ impl HipDevices {
         &self,
         runtime: &Runtime,
         stream: *mut c_void,
+        sees_all_launches: bool,
     ) -> Answer<Box<dyn Hardware>> {
         checked_address(stream)?;
         // SAFETY: as the caller promises.
-        unsafe { self.queue_of_any(runtime, stream) }
+        unsafe { self.queue_of_any(runtime, stream, sees_all_launches) }
     }
 
     /// A hardware queue on a stream, or, for null, on the default stream of this thread's device.
@@ -177,6 +185,7 @@ impl HipDevices {
         &self,
         runtime: &Runtime,
         stream: *mut c_void,
+        sees_all_launches: bool,
     ) -> Answer<Box<dyn Hardware>> {
         let address = self.address(stream)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +194,8 @@ impl HipDevices {
         let asked = if address.is_some() { stream } else { std::ptr::null_mut() };
         // SAFETY: as the caller promises.
         let ordinal = unsafe { hip_device(&library, asked) }?;
-        let pair = known.pair(runtime, library, ordinal, self.link.get())?;
+        let link = self.link.get();
+        let pair = known.pair(runtime, library, ordinal, link, sees_all_launches)?;
         drop(known);
         let stream = HipStream::from_raw(stream);
         match address {
@@ -246,12 +256,14 @@ impl HipKnown {
         library: Arc<HipLibrary>,
         ordinal: u32,
         link: Option<&Arc<Link>>,
+        sees_all_launches: bool,
     ) -> Answer<Pair<HipApi>> {
         if let Some((_, pair)) = self.all.iter().find(|(at, _)| *at == ordinal) {
             return Ok(pair.clone());
         }
         let config = HipConfig { device: ordinal, ..HipConfig::default() };
-        let pair = Pair::open(runtime, HipApi::with_library(library, config), link)?;
+        let api = HipApi::with_library(library, config);
+        let pair = Pair::open(runtime, api, link, sees_all_launches)?;
         self.all.push((ordinal, pair.clone()));
         Ok(pair)
     }
@@ -410,7 +422,7 @@ impl CudaDevices {
         };
         let pair = match all.iter().find(|known| known.ordinal == ordinal) {
             Some(beside) => beside.pair.in_context(api)?,
-            None => Pair::open(runtime, api, self.link.get())?,
+            None => Pair::open(runtime, api, self.link.get(), false)?,
         };
         all.push(CudaContext { context, ordinal, pair: pair.clone() });
         Ok(pair)

@@ -117,7 +117,8 @@ unsafe fn destroy(descriptor: c_int, request: c_ulong, argument: *mut c_void) ->
     // SAFETY: it is the call's.
     let id = unsafe { argument.cast::<DestroyQueue>().read_unaligned() }.queue_id;
     let (known, on_end) = keeping_errno(|| {
-        let table = lock();
+        let mut table = lock();
+        table.ends(id);
         (table.get(id), table.on_end)
     });
     // Whether it is suspended is not known here: a debugger does not say so.

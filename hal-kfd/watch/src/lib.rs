@@ -3,6 +3,8 @@
 //!
 //! * It knows each queue's ring, size and priority, and which thread made it, so that a stream's
 //!   queue can be found.
+//! * It knows how many packets were written into each ring so far, so that the ring of any stream
+//!   can be found: by launching something.
 //! * It sees when a queue's owner updates it. While XSched has the queue suspended, an update
 //!   reaches the driver with a percentage of 0 instead, and the owner's percentage is kept until
 //!   XSched resumes the queue. The owner's call returns success. Letting the update through and
@@ -79,6 +81,25 @@ pub unsafe extern "C" fn xsched_kfd_watch_hold_v1(
     // SAFETY: the caller promises that it may be written to.
     unsafe { queue.write(found) };
     1
+}
+
+/// See [`xsched_hal_kfd::preloaded::WrittenFn`].
+///
+/// # Safety
+/// So many rows may be written to `queues`.
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_kfd_watch_written_v1(queues: *mut [u64; 3], room: usize) -> usize {
+    let table = lock();
+    let mut count = 0;
+    for row in table.written() {
+        if count < room {
+            // SAFETY: the caller promises room for so many.
+            unsafe { queues.add(count).write(row) };
+        }
+        count += 1;
+    }
+    count
 }
 
 /// See [`xsched_hal_kfd::preloaded::OnEndFn`].

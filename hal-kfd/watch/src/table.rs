@@ -1,10 +1,16 @@
 //! The queues of this process, as its calls show them.
 
 use std::collections::BTreeMap;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use xsched_hal_kfd::preloaded::{EndFn, WatchedQueue};
 use xsched_hal_kfd::uapi::{CreateQueue88, UpdateQueue};
+
+/// Types of queues that run waves.
+const COMPUTE: u32 = 0;
+const AQL: u32 = 2;
 
 /// A queue, the thread that made it, and whether its updates are held back.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +18,8 @@ struct Entry {
     queue: WatchedQueue,
     thread: i32,
     is_held: bool,
+    /// Where the number of packets is that were written into the ring; 0 if it may not be read.
+    write_pointer: u64,
 }
 
 /// All queues.
@@ -59,7 +67,10 @@ impl Table {
             updates: 0,
             held_back: 0,
         };
-        self.queues.insert(queue.id, Entry { queue, thread, is_held: false });
+        self.queues.insert(
+            queue.id,
+            Entry { queue, thread, is_held: false, write_pointer: made.write_pointer },
+        );
     }
 
     /// Removes the queue with this id and number. Another queue may have its id by now.
@@ -67,6 +78,30 @@ impl Table {
         if self.queues.get(&id).is_some_and(|entry| entry.queue.created == created) {
             self.queues.remove(&id);
         }
+    }
+
+    /// The queue with this id is about to be destroyed, or was not, and what it was made of may go
+    /// before that is noted.
+    pub(crate) fn ends(&mut self, id: u32) {
+        if let Some(entry) = self.queues.get_mut(&id) {
+            entry.write_pointer = 0;
+        }
+    }
+
+    /// For each queue that runs waves: its number, its id, and the packets that were written.
+    pub(crate) fn written(&self) -> impl Iterator<Item = [u64; 3]> {
+        let readable = |entry: &&Entry| {
+            let place = entry.write_pointer;
+            matches!(entry.queue.kind, COMPUTE | AQL) && place != 0 && place.is_multiple_of(8)
+        };
+        self.queues.values().filter(readable).map(|Entry { queue, write_pointer, .. }| {
+            let place: *mut u64 = ptr::with_exposed_provenance_mut(*write_pointer as usize);
+            // SAFETY: the queue's owner has told the driver that its number is there, aligned, and
+            // keeps it until the queue is destroyed, which is noted before, with this table locked.
+            // The owner changes it by atomic operations.
+            let written = unsafe { AtomicU64::from_ptr(place) }.load(Ordering::Acquire);
+            [queue.created, u64::from(queue.id), written]
+        })
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<WatchedQueue> {

@@ -8,6 +8,7 @@ mod launches;
 mod marks;
 mod occupancy;
 mod registry;
+mod ties;
 
 use std::sync::Arc;
 

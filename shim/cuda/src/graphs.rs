@@ -3,12 +3,12 @@
 //! `libpreempt.so` has the copies of graphs that are launched in the place of the program's; here
 //! it is told what the program does. Before it keeps a copy, nothing is told but what begins.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, c_int};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use xsched_shim_engine::engine::{self, beside};
+use xsched_shim_engine::events::{self, record};
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{Address, Code, Kind, Stream, driver, lifetimes, real, streams};
 
@@ -16,7 +16,6 @@ type Begun = unsafe extern "C" fn(Address, Address, u64) -> c_int;
 type Prepare = unsafe extern "C" fn(u64, Address) -> c_int;
 type Launch = unsafe extern "C" fn(u64, Address, Address) -> Code;
 type Told = unsafe extern "C" fn(Address) -> c_int;
-type Awaited = unsafe extern "C" fn(u64) -> c_int;
 
 /// The functions of `libpreempt.so`.
 #[derive(Debug)]
@@ -26,7 +25,6 @@ struct Functions {
     launch: Launch,
     changed: Told,
     ended: Told,
-    awaited: Awaited,
 }
 
 static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
@@ -35,13 +33,12 @@ static ANY: AtomicBool = AtomicBool::new(false);
 
 fn functions() -> Option<&'static Functions> {
     let find = || {
-        let [begun, prepare, launch, changed, ended, awaited] = [
+        let [begun, prepare, launch, changed, ended] = [
             c"xsched_private_cuda_graph",
             c"xsched_private_cuda_graph_prepare",
             c"xsched_private_cuda_graph_launch",
             c"xsched_private_cuda_graph_changed",
             c"xsched_private_cuda_graph_ended",
-            c"xsched_private_awaited",
         ]
         .map(engine::function);
         // SAFETY: the library has them with these signatures: they are of one version.
@@ -52,7 +49,6 @@ fn functions() -> Option<&'static Functions> {
                 launch: std::mem::transmute::<Address, Launch>(launch?),
                 changed: std::mem::transmute::<Address, Told>(changed?),
                 ended: std::mem::transmute::<Address, Told>(ended?),
-                awaited: std::mem::transmute::<Address, Awaited>(awaited?),
             })
         }
     };
@@ -110,39 +106,9 @@ fn apart() -> Option<&'static Functions> {
     if engine::are_apart() { functions() } else { None }
 }
 
-/// The XQueues in whose streams events were recorded last, by the handles of the events.
-static RECORDED: LazyLock<Mutex<HashMap<usize, u64>>> = LazyLock::new(Mutex::default);
-
-fn recorded() -> MutexGuard<'static, HashMap<usize, u64>> {
-    RECORDED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Records an event in a stream by what `next` does.
-fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code {
-    let stream = Stream::of(stream, Stream::Legacy);
-    if apart().is_some() && !engine::is_captured(stream) {
-        recorded().insert(event.addr(), streams::xqueue_of(stream));
-    }
-    next()
-}
-
 /// A stream is about to wait for an event.
 pub(crate) fn await_event(stream: Address, event: Address) {
-    let Some(functions) = apart() else { return };
-    let stream = Stream::of(stream, Stream::Legacy);
-    if engine::is_captured(stream) {
-        return;
-    }
-    let xq = recorded().get(&event.addr()).copied().filter(|xq| *xq != 0);
-    if let Some(xq) = xq.filter(|xq| *xq != streams::xqueue_of(stream)) {
-        beside(|| {
-            // What was recorded and has run keeps nothing waiting.
-            if real!(c"cuEventQuery", (event): (Address)) != 0 {
-                // SAFETY: any number may be given.
-                unsafe { (functions.awaited)(xq) };
-            }
-        });
-    }
+    events::await_event(stream, event, || real!(c"cuEventQuery", (event): (Address)) == 0);
 }
 
 /// Launches an executable graph by the function of this name, or what is launched instead.

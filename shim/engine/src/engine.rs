@@ -32,6 +32,7 @@ use crate::streams::{self, Key};
 use crate::{Address, Code, captures, counts, driver};
 
 const VARIABLE: &str = "XSCHED_AUTO_XQUEUE";
+const LEVEL: &str = "XSCHED_AUTO_XQUEUE_LEVEL";
 /// The handle of the legacy default stream. CUDA and HIP have the same numbers.
 const LEGACY: usize = 1;
 /// The handle of the default stream of the calling thread.
@@ -112,6 +113,13 @@ extern "C" fn in_child() {
     STATE.store(CHILD, Ordering::Relaxed);
 }
 
+/// The level that XQueues are to have at most; 0 if this library does not schedule.
+#[must_use]
+pub fn level() -> i64 {
+    let named = || variable(LEVEL)?.to_str()?.trim().parse().ok();
+    if is_on() { named().unwrap_or(1) } else { 0 }
+}
+
 /// Whether this library schedules.
 pub(crate) fn is_on() -> bool {
     STATE.load(Ordering::Acquire) == ON
@@ -177,7 +185,7 @@ pub fn launch_in(
         }
         Way::Queue(functions, xq, _inside) => {
             counts::launch(index);
-            tracked(index, functions, (xq, kind()), real)
+            tracked(Some(index), functions, (xq, kind()), real)
         }
     }
 }
@@ -279,9 +287,29 @@ pub fn hardware_queue(handle: Address) -> u64 {
     known().or_else(|| queued(stream).and_then(|_| known())).unwrap_or_default()
 }
 
-/// Launches when it is the XQueue's turn.
+/// Makes a call that stays in order with the launches of the legacy default stream, where that waits
+/// for others: once something tells the streams apart, as a launch of it that is not counted.
+pub fn in_legacy(real: impl FnOnce() -> Code) -> Code {
+    if !are_apart() {
+        return real();
+    }
+    match queued(Stream::Legacy) {
+        Some(Way::Queue(functions, xq, _inside)) => {
+            tracked(None, functions, (xq, Kind::new(0)), |_| real())
+        }
+        _ => real(),
+    }
+}
+
+/// Whether a handle is that of the legacy default stream.
+#[must_use]
+pub fn is_legacy(stream: Address) -> bool {
+    Stream::of(stream, Stream::Legacy) == Stream::Legacy
+}
+
+/// Launches when it is the XQueue's turn, and counts that if there is a place in the list.
 fn tracked(
-    index: usize,
+    index: Option<usize>,
     functions: &Functions,
     (xq, kind): (u64, Kind),
     real: impl FnOnce(u64) -> Code,
@@ -305,11 +333,11 @@ fn tracked(
     // What was refused, or dropped, is launched all the same: the program asked for it.
     match call.code {
         Some(code) => {
-            counts::tracked(index);
+            index.into_iter().for_each(counts::tracked);
             code
         }
         None => {
-            counts::past_for(|| Reason::Refused);
+            index.into_iter().for_each(|_| counts::past_for(|| Reason::Refused));
             call.launch.take().map_or(0, |launch| launch(0))
         }
     }

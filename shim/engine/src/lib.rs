@@ -30,6 +30,7 @@ pub mod driver;
 pub mod engine;
 mod environment;
 pub mod errors;
+pub mod events;
 pub mod exchange;
 pub mod hooks;
 pub mod kind;

@@ -28,7 +28,11 @@
 //! code of a call that is not the program's own; `hipGetLastError` and `hipPeekAtLastError` do not.
 #![expect(unsafe_code, reason = "it takes the place of C functions")]
 
+// The watch of the driver's calls is part of this library: see its own documentation.
+use xsched_kfd_watch as _;
+
 mod address;
 mod lifetimes;
+mod rings;
 mod table;
 mod vendor;

@@ -5,31 +5,65 @@ use std::ffi::{c_int, c_uint};
 use std::ptr;
 
 use xsched_shim_engine::hooks::of_thread;
-use xsched_shim_engine::{Address, captures, errors, lifetimes, streams};
+use xsched_shim_engine::{
+    Address, Code, captures, engine, errors, events, lifetimes, real, streams,
+};
 
-use crate::vendor;
+use crate::{rings, vendor};
+
+fn end_device(device: c_int) {
+    streams::end_device(device);
+    rings::end_device(device);
+}
+
+/// Records an event in a stream by what `next` does.
+fn record_event(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code {
+    events::record(event, stream, || ordered(stream, next))
+}
+
+/// Has a stream wait for an event by what `next` does.
+fn await_event(stream: Address, event: Address, next: impl FnOnce() -> Code) -> Code {
+    events::await_event(stream, event, || real!(c"hipEventQuery", (event): (Address)) == 0);
+    captures::join(stream, || ordered(stream, next))
+}
+
+/// What stays in order with a stream's launches. The legacy default stream waits for all blocking
+/// ones then, as with a launch.
+fn ordered(stream: Address, next: impl FnOnce() -> Code) -> Code {
+    if engine::is_legacy(stream) { engine::in_legacy(next) } else { next() }
+}
 
 lifetimes! {
-    c"hipStreamDestroy": destroy(stream: Address) => |next| {
-        streams::end_stream(stream);
-        next()
-    };
     c"hipDeviceReset": reset() => |next| {
-        streams::end_device(vendor::device(ptr::null_mut()));
+        end_device(vendor::device(ptr::null_mut()));
         next()
     };
     c"hipDevicePrimaryCtxReset": reset_primary(device: c_int) => |next| {
-        streams::end_device(device);
+        end_device(device);
         next()
     };
+    c"hipEventRecord": record(event: Address, stream: Address) => |next| {
+        record_event(event, stream, next)
+    };
+    c"hipEventRecord_spt": record_spt(event: Address, stream: Address) => |next| {
+        record_event(event, of_thread(stream), next)
+    };
+    c"hipEventRecordWithFlags": record_with_flags(
+        event: Address, stream: Address, flags: c_uint
+    ) => |next| record_event(event, stream, next);
     c"hipStreamWaitEvent": wait(stream: Address, event: Address, flags: c_uint) => |next| {
-        captures::join(stream, next)
+        await_event(stream, event, next)
     };
     c"hipStreamWaitEvent_spt": wait_spt(stream: Address, event: Address, flags: c_uint) => |next| {
-        captures::join(of_thread(stream), next)
+        await_event(of_thread(stream), event, next)
+    };
+    c"hipStreamQuery": query(stream: Address) => |next| {
+        // It may have the legacy default stream wait for all blocking ones, as below.
+        if engine::is_legacy(stream) { engine::wait(next) } else { next() }
     };
     c"hipStreamSynchronize": synchronize(stream: Address) => |next| {
-        let code = next();
+        // That of the legacy default stream waits for all blocking ones, which may be held.
+        let code = if engine::is_legacy(stream) { engine::wait(next) } else { next() };
         streams::waited(stream);
         code
     };

@@ -9,7 +9,7 @@ use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
 use xsched_shim_engine::{Address, Code, driver, engine, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
-use crate::{address, lifetimes, table};
+use crate::{address, lifetimes, rings, table};
 
 /// Newest first. The last is what PyTorch's packages and those for development call it.
 const SONAMES: [&str; 4] =
@@ -98,7 +98,7 @@ extern "C" fn xsched_shim_hip_queue(stream: Address) -> u64 {
 
 /// The hooks: places in the list, and what is called instead of the runtime.
 fn hooks() -> Vec<(usize, Address)> {
-    let lookups = address::hooks().chain(lifetimes::hooks());
+    let lookups = address::hooks().chain(lifetimes::hooks()).chain(rings::hooks());
     let lookups = lookups.filter_map(|(name, hook)| Some((VENDOR.index(name)?, hook)));
     table::hooks().into_iter().flatten().chain(lookups).collect()
 }

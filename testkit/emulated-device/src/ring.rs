@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -12,9 +13,12 @@ use crate::stream::Stream;
 use crate::work::Work;
 
 /// Something whose leave a ring needs for all that it carries out.
-pub trait Leave: Send {
+pub trait Leave: Send + Sync {
     /// The calling thread carries the ring's commands out from now on.
     fn take(&self);
+
+    /// A command was put into the ring.
+    fn note_written(&self);
 
     /// Waits until something may start. False if nothing ever will.
     fn enter(&self) -> bool;
@@ -37,9 +41,15 @@ pub(crate) struct Item {
 }
 
 /// A ring. Its thread ends when no handle is left that could launch into it.
-#[derive(Debug)]
 pub(crate) struct Ring {
     entries: Arc<Entries>,
+    leave: Option<Arc<dyn Leave>>,
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring").field("entries", &self.entries).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -70,12 +80,13 @@ impl Ring {
     pub(crate) fn start(device: &'static Device) -> Answer<Arc<Self>> {
         let entries = Arc::<Entries>::default();
         // On the caller's thread, as a real runtime does.
-        let leave = device.make_leave()?;
+        let leave: Option<Arc<dyn Leave>> = device.make_leave()?.map(Arc::from);
         let thread = thread::Builder::new().name("emulated-ring".into());
         let own = Arc::clone(&entries);
-        let body = move || carry_out(device, &own, leave.as_deref());
+        let its_leave = leave.clone();
+        let body = move || carry_out(device, &own, its_leave.as_deref());
         thread.spawn(body).map_err(|_| OUT_OF_MEMORY)?;
-        Ok(Arc::new(Self { entries }))
+        Ok(Arc::new(Self { entries, leave }))
     }
 
     /// Appends a command; blocks while `depth` are in the ring.
@@ -85,6 +96,9 @@ impl Ring {
             state = self.entries.wait(state);
         }
         state.items.push_back(item);
+        if let Some(leave) = &self.leave {
+            leave.note_written();
+        }
         self.entries.changed.notify_all();
     }
 }

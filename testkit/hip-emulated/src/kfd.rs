@@ -172,6 +172,8 @@ pub(crate) struct Queue {
     id: u32,
     /// The ring's memory, of which only the address matters.
     _ring: Box<[Aligned]>,
+    /// How many commands were put into the ring, where the driver was told that it is.
+    written: Box<AtomicU64>,
     /// How long its kernels were stopped, in nanoseconds.
     stopped_ns: AtomicU64,
     /// The unit that a kernel of it has, while it has one.
@@ -205,9 +207,10 @@ impl Queue {
         let Some(driver) = &*DRIVER else { return Ok(None) };
         let ring = vec![Aligned([0; 4_096]); RING_BYTES as usize / 4_096].into_boxed_slice();
         let place = ring.as_ptr().expose_provenance() as u64;
+        let written = Box::<AtomicU64>::default();
         let mut create = Create {
             ring_base: place,
-            write_pointer: place,
+            write_pointer: written.as_ptr().expose_provenance() as u64,
             read_pointer: place,
             ring_bytes: RING_BYTES,
             gpu_id: driver.gpus[ordinal as usize % driver.gpus.len()],
@@ -223,7 +226,8 @@ impl Queue {
         // SAFETY: the page has a slot for each id, and is never unmapped.
         let slot = unsafe { &*driver.slots.add(create.id as usize % QUEUES_MAX) };
         let stopped_ns = AtomicU64::new(0);
-        Ok(Some(Box::new(Self { driver, slot, id: create.id, _ring: ring, stopped_ns, units })))
+        let id = create.id;
+        Ok(Some(Box::new(Self { driver, slot, id, _ring: ring, written, stopped_ns, units })))
     }
 
     fn is_active(&self) -> bool {
@@ -279,6 +283,10 @@ impl Leave for Queue {
         let thread = unsafe { libc::gettid() };
         self.slot.signal.store(signal().cast_unsigned(), Ordering::SeqCst);
         self.slot.thread.store(thread.cast_unsigned(), Ordering::SeqCst);
+    }
+
+    fn note_written(&self) {
+        self.written.fetch_add(1, Ordering::Release);
     }
 
     /// Waits until something of the queue may start. False if nothing ever will.

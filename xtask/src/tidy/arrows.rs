@@ -25,7 +25,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("shim", &[]),
     ("shim/engine", &[]),
     ("shim/table", &[]),
-    ("shim/", &["shim", "shim/engine", "shim/table"]),
+    ("shim/", &["shim", "shim/engine", "shim/table", "hal-kfd/watch"]),
     ("node", &["hal-stream"]),
     ("daemon", &["core", "policies", "hal-kfd", "hal-stream", "node"]),
     ("capi", &["core", "policies", "runtime", "hal-*", "node"]),

@@ -21,12 +21,13 @@ impl HipDevices {
         &self,
         runtime: &Runtime,
         level: Level,
+        sees_all_launches: bool,
     ) -> Answer<(Box<dyn Hardware>, *mut c_void)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let library = known.library()?;
         // SAFETY: null is allowed.
         let ordinal = unsafe { hip_device(&library, std::ptr::null_mut()) }?;
-        let pair = known.pair(runtime, library, ordinal, self.link.get())?;
+        let pair = known.pair(runtime, library, ordinal, self.link.get(), sees_all_launches)?;
         drop(known);
         if level >= Level::Interrupt {
             see_rings(&pair);

@@ -1,0 +1,80 @@
+//! Gates that may stop more than their queue, while others launch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::harness::{explore, join, start};
+use super::{Flag, flag, seen};
+use crate::gate::OWN;
+use crate::member::{Member, Ring, Ties};
+use crate::registry::GateRegistry;
+
+const IN_RING: Ties = Ties { ring: Ring::Shared(1), ..Ties::NONE };
+
+/// Two queues, and the word of the first one's gate.
+fn two(ties: [Ties; 2]) -> (Arc<GateRegistry<Flag>>, [Arc<Member<Flag>>; 2], Flag) {
+    let gates = Arc::new(GateRegistry::new(Duration::from_micros(200), Duration::MAX));
+    let word = flag();
+    let words = [Arc::clone(&word), flag()];
+    let [first, second] = [0, 1].map(|at| {
+        let member = Member::tied(ties[at], Arc::clone(&words[at]), String::new());
+        let member = Arc::new(member);
+        gates.add(&member);
+        member
+    });
+    (gates, [first, second], word)
+}
+
+/// A stream launches, and is done with it, while another one becomes held.
+fn launch_beside_a_hold(ties: [Ties; 2]) {
+    let (gates, [held, other], word) = two(ties);
+    gates.begin(&held, 1);
+    let launcher = {
+        let (gates, word) = (Arc::clone(&gates), Arc::clone(&word));
+        start(move || {
+            gates.begin(&other, 1);
+            assert_eq!(seen(&word), 0, "closed in front of a stream that is not held");
+            gates.end(&other, 1);
+            other
+        })
+    };
+    gates.set_held(&held, true);
+    let _other = join(launcher);
+    assert_eq!(seen(&word), OWN, "open in the end");
+}
+
+/// What is in the ring of a stream that is held has an open gate in front of it.
+#[test]
+fn a_launch_into_a_ring_that_is_held() {
+    explore("ties::a_launch_into_a_ring_that_is_held", 6, || launch_beside_a_hold([IN_RING; 2]));
+}
+
+/// What is in the legacy default stream has no closed gate of a blocking stream in front of it.
+#[test]
+fn work_in_the_legacy_default_stream() {
+    let blocking = Ties { is_blocking: true, ..Ties::NONE };
+    let legacy = Ties { is_legacy: true, ..Ties::NONE };
+    explore("ties::work_in_the_legacy_default_stream", 6, move || {
+        launch_beside_a_hold([blocking, legacy]);
+    });
+}
+
+/// A stream launches while an earlier command of it is seen to have retired.
+#[test]
+fn launches_while_others_retire() {
+    explore("ties::launches_while_others_retire", 6, || {
+        let (gates, [held, other], word) = two([IN_RING; 2]);
+        gates.set_held(&held, true);
+        gates.begin(&other, 1);
+        let poller = {
+            let (gates, other) = (Arc::clone(&gates), Arc::clone(&other));
+            start(move || gates.end(&other, 1))
+        };
+        gates.begin(&other, 2);
+        assert_eq!(seen(&word), 0, "closed in front of a stream that is not held");
+        join(poller);
+        assert_eq!(seen(&word), 0, "closed in front of a stream that is not held");
+        gates.end(&other, 2);
+        assert_eq!(seen(&word), OWN, "open in the end");
+    });
+}

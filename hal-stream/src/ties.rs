@@ -1,0 +1,235 @@
+//! Gates that may stop more than their queue: which of them are closed.
+//!
+//! What waits at a gate stops its whole hardware ring, and the legacy default stream waits for what
+//! is in blocking streams. So such a gate is closed only while all that it would stop is held, or
+//! has nothing to do. Meanwhile a hold of its queue lets run what was launched.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::gate::Gate;
+use crate::member::{Member, Ring};
+use crate::registry::{GateRegistry, Members};
+use crate::sync::{Word, lock};
+
+impl<W: Word + 'static> GateRegistry<W> {
+    /// Adds a queue. While all gates are forced open, so is that of the new queue. Gates of a ring
+    /// that the queue is in are open from now on, until it is held as well.
+    pub(crate) fn add(&self, member: &Arc<Member<W>>) {
+        let mut members = lock(&self.members);
+        members.list.retain(|member| member.strong_count() > 0);
+        (0..members.forced_open).for_each(|_| _ = member.gate.force_open());
+        members.list.push(Arc::downgrade(member));
+        self.settle(&members);
+    }
+
+    /// A queue ends, which others may have been waiting for to be held with them.
+    pub(crate) fn remove(&self, member: &Member<W>) {
+        self.set_held(member, false);
+        let mut members = lock(&self.members);
+        members.list.retain(|other| !std::ptr::eq(other.as_ptr(), member));
+        self.settle(&members);
+    }
+
+    /// Says whether a queue is held.
+    pub(crate) fn set_held(&self, member: &Member<W>, held: bool) {
+        if member.ties.are_any() {
+            let members = lock(&self.members);
+            member.wish(held);
+            self.settle(&members);
+        } else if self.changes(&member.gate, held) {
+            // With the lock, so that a watch that is about to wait is notified too.
+            drop(lock(&self.members));
+            self.queue_held.notify_all();
+        }
+    }
+
+    /// Something is about to be launched, after which the queue will have had so many commands.
+    pub(crate) fn begin(&self, member: &Member<W>, launched: u64) {
+        self.note(member, |member| member.set_launched(launched));
+    }
+
+    /// What was about to be launched was not.
+    pub(crate) fn fail(&self, member: &Member<W>, launched: u64) {
+        self.note(member, |member| member.set_launched(launched.saturating_sub(1)));
+    }
+
+    /// So many commands of a queue have run.
+    pub(crate) fn end(&self, member: &Member<W>, retired: u64) {
+        self.note(member, |member| member.set_retired(retired));
+    }
+
+    fn note(&self, member: &Member<W>, note: impl FnOnce(&Member<W>)) {
+        if !member.ties.are_any() {
+            return;
+        }
+        let members = lock(&self.members);
+        let before = member.is_busy();
+        note(member);
+        if member.is_busy() != before {
+            self.settle(&members);
+        }
+    }
+
+    /// Sets whether a gate is held. True if it is the first.
+    fn changes(&self, gate: &Gate<W>, held: bool) -> bool {
+        if !gate.set_held(held) {
+            return false;
+        }
+        if held {
+            return self.held.fetch_add(1, Ordering::Relaxed) == 0;
+        }
+        self.held.fetch_sub(1, Ordering::Relaxed);
+        false
+    }
+
+    /// Whether the legacy default stream may wait for blocking queues.
+    pub(crate) fn are_awaited(members: &Members<W>) -> bool {
+        let has = |is_one: fn(&Member<W>) -> bool| members.all().any(|member| is_one(&member));
+        has(|member| member.ties.is_legacy && member.is_busy())
+            && has(|member| member.ties.is_blocking)
+    }
+
+    /// Closes the gates that stop nothing but what is held, and opens the others.
+    pub(crate) fn settle(&self, members: &Members<W>) {
+        let all: Vec<_> = members.all().filter(|member| member.ties.are_any()).collect();
+        let is_legacy_busy = all.iter().any(|member| member.ties.is_legacy && member.is_busy());
+        let is_let_go = |member: &Member<W>| {
+            let is_awaited = member.ties.is_blocking && is_legacy_busy;
+            !member.is_wished() || member.gate.stays_open() || is_awaited
+        };
+        let stops_others = |ring: Ring| {
+            let may_be_in = |other: &Member<W>| [ring, Ring::Unknown].contains(&other.ties.ring);
+            let goes_on = |other: &Member<W>| other.is_busy() && is_let_go(other);
+            ring != Ring::Own && all.iter().any(|other| may_be_in(other) && goes_on(other))
+        };
+        let mut is_first = false;
+        for member in &all {
+            let held = !is_let_go(member) && !stops_others(member.ties.ring);
+            is_first |= self.changes(&member.gate, held);
+        }
+        if is_first {
+            self.queue_held.notify_all();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::flags::FlagWord;
+    use crate::member::Ties;
+
+    type Unshared = Option<FlagWord>;
+    type Queues = Vec<Arc<Member<Unshared>>>;
+
+    fn open(ties: &[Ties]) -> (GateRegistry<Unshared>, Queues) {
+        let gates = GateRegistry::new(Duration::from_millis(2), Duration::MAX);
+        let member = |ties: &Ties| Arc::new(Member::tied(*ties, None, String::new()));
+        let members: Vec<_> = ties.iter().map(member).collect();
+        members.iter().for_each(|member| gates.add(member));
+        (gates, members)
+    }
+
+    fn in_ring(ring: Ring) -> Ties {
+        Ties { ring, ..Ties::NONE }
+    }
+
+    fn closed(members: &Queues) -> Vec<bool> {
+        members.iter().map(|member| member.gate.is_closed()).collect()
+    }
+
+    /// The queue has had another command, or all its commands have run.
+    fn busy(gates: &GateRegistry<Unshared>, member: &Member<Unshared>, is_busy: bool) {
+        if is_busy { gates.begin(member, 1) } else { gates.end(member, 1) }
+    }
+
+    #[test]
+    fn gates_of_a_ring_are_closed_while_what_is_in_it_is_held() {
+        let [one, other] = [Ring::Shared(1), Ring::Shared(2)].map(in_ring);
+        let (gates, members) = open(&[one, one, other, Ties::NONE]);
+        members.iter().for_each(|member| busy(&gates, member, true));
+        gates.set_held(&members[0], true);
+        assert_eq!(closed(&members), [false; 4]);
+        assert!(members[0].is_left_open());
+        gates.set_held(&members[2], true);
+        gates.set_held(&members[3], true);
+        assert_eq!(closed(&members), [false, false, true, true]);
+        gates.set_held(&members[1], true);
+        assert_eq!(closed(&members), [true; 4]);
+        assert!(!members[0].is_left_open());
+        gates.set_held(&members[0], false);
+        assert_eq!(closed(&members), [false, false, true, true]);
+        assert!(members[1].is_left_open());
+        gates.remove(&members[0]);
+        assert_eq!(closed(&members), [false, true, true, true], "it was the only one not held");
+        gates.set_held(&members[3], false);
+        assert_eq!(closed(&members), [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_queue_with_nothing_to_do_leaves_its_ring_closed() {
+        let (gates, members) = open(&[in_ring(Ring::Shared(1)); 2]);
+        gates.set_held(&members[0], true);
+        assert_eq!(closed(&members), [true, false]);
+        gates.begin(&members[1], 1);
+        assert_eq!(closed(&members), [false, false], "before it is launched");
+        gates.begin(&members[1], 2);
+        gates.end(&members[1], 1);
+        assert_eq!(closed(&members), [false, false], "there is another one");
+        gates.end(&members[1], 2);
+        assert_eq!(closed(&members), [true, false]);
+        gates.begin(&members[1], 3);
+        gates.fail(&members[1], 3);
+        assert_eq!(closed(&members), [true, false], "it was not launched");
+    }
+
+    #[test]
+    fn what_may_be_in_any_ring_opens_all() {
+        let (gates, members) = open(&[Ring::Shared(1), Ring::Shared(2)].map(in_ring));
+        members.iter().for_each(|member| gates.set_held(member, true));
+        let unknown = Arc::new(Member::tied(in_ring(Ring::Unknown), None, String::new()));
+        gates.add(&unknown);
+        assert_eq!(closed(&members), [true, true], "it has nothing to do");
+        busy(&gates, &unknown, true);
+        assert_eq!(closed(&members), [false, false]);
+        gates.remove(&unknown);
+        assert_eq!(closed(&members), [true, true]);
+    }
+
+    #[test]
+    fn a_gate_that_stays_open_leaves_its_ring_open() {
+        let (gates, members) = open(&[in_ring(Ring::Shared(1)); 2]);
+        members.iter().for_each(|member| busy(&gates, member, true));
+        members.iter().for_each(|member| gates.set_held(member, true));
+        assert_eq!(closed(&members), [true, true]);
+        members[0].gate.stay_open();
+        gates.settle(&lock(&gates.members));
+        assert_eq!(closed(&members), [false, false]);
+        busy(&gates, &members[0], false);
+        assert_eq!(closed(&members), [false, true]);
+    }
+
+    #[test]
+    fn blocking_queues_are_open_while_the_legacy_default_stream_has_work() {
+        let is_blocking = true;
+        let blocking = Ties { is_blocking, ..Ties::NONE };
+        let ring = in_ring(Ring::Shared(1));
+        let legacy = Ties { is_legacy: true, ..in_ring(Ring::Shared(2)) };
+        let (gates, members) = open(&[blocking, Ties { is_blocking, ..ring }, ring, legacy]);
+        members[..3].iter().for_each(|member| busy(&gates, member, true));
+        members[..3].iter().for_each(|member| gates.set_held(member, true));
+        assert_eq!(closed(&members), [true, true, true, false]);
+        busy(&gates, &members[3], true);
+        assert_eq!(closed(&members), [false; 4], "also what shares a ring with a blocking one");
+        assert!(gates.all_open(), "nothing else may hold the blocking ones");
+        busy(&gates, &members[3], false);
+        assert!(!gates.all_open());
+        assert_eq!(closed(&members), [true, true, true, false]);
+        gates.begin(&members[3], 2);
+        gates.remove(&members[3]);
+        assert_eq!(closed(&members), [true, true, true, false], "its queue has ended");
+    }
+}

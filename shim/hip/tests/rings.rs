@@ -1,0 +1,109 @@
+//! Programs whose streams share hardware rings, on the emulated runtime and driver: gates hold what
+//! is held, and nothing else. As in AMD's runtime, streams of a priority share four rings.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tempfile::TempDir;
+use xsched_kfd_emulated::Config;
+use xsched_kfd_emulated::system::{Options, run};
+
+// It is built with these tests.
+use xsched_hip_emulated as _;
+
+use common::{beside, compile, names, with_interposer};
+
+fn built() -> &'static TempDir {
+    static BUILT: OnceLock<TempDir> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        names(&folder.path().join("names"));
+        compile("rings.c", &folder.path().join("rings"), &["-ldl"]);
+        folder
+    })
+}
+
+/// Emulated devices keep processors busy, and one that does not answer for too long is given up.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs the program in this mode, with rings that are queues of the driver or not, and answers what
+/// it finds wrong.
+fn wrong(mode: &str, by_driver: bool) -> String {
+    wrong_with(mode, by_driver, &[("XSCHED_AUTO_XQUEUE_LEVEL", "2")])
+}
+
+/// The same with these variables.
+fn wrong_with(mode: &str, by_driver: bool, variables: &[(&str, &str)]) -> String {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = built().path();
+    let mut command = with_interposer(folder.join("rings"), &folder.join("names"));
+    command.arg(mode).env("XSCHED_AUTO_XQUEUE", "ON").env("XSCHED_AUTO_XQUEUE_UNIT", "streams");
+    command.env("XSCHED_AUTO_XQUEUE_THRESHOLD", "128").env("XSCHED_EMULATED_UNITS", "8");
+    command.env("XSCHED_HIP_RUNTIME", beside("libxsched_hip_emulated.so"));
+    command.env("PREEMPT", beside("libpreempt.so"));
+    let file = |end| folder.join(format!("{mode}-{by_driver}.{end}"));
+    let create = |path: &Path| fs::File::create(path).expect("a file");
+    command.stdout(create(&file("out"))).stderr(create(&file("err")));
+    command.envs(variables.iter().copied());
+    if by_driver {
+        command.env("XSCHED_EMULATED_KFD", "1");
+    }
+    let options = Options { config: Config::mi308x(), ..Options::default() };
+    let report = run(&options, &mut command).expect("the emulated driver");
+    let [out, err] = ["out", "err"].map(|end| fs::read_to_string(file(end)).expect("text"));
+    assert!(report.status.success(), "{:?}: {out}{err}", report.status);
+    let wrong = out.strip_suffix(&format!("{mode}\n"));
+    wrong.unwrap_or_else(|| panic!("it did not end: {out}{err}")).to_owned() + err.trim_end()
+}
+
+#[test]
+fn a_ring_is_held_while_all_its_streams_are() {
+    assert_eq!(wrong("shared", true), "");
+}
+
+#[test]
+fn a_stream_that_comes_into_a_held_ring_goes_on() {
+    assert_eq!(wrong("alone", true), "");
+}
+
+#[test]
+fn blocking_streams_are_held_but_not_for_the_legacy_default_stream() {
+    assert_eq!(wrong("blocking", true), "");
+}
+
+#[test]
+fn what_another_stream_waits_for_goes_on() {
+    assert_eq!(wrong("awaited", true), "");
+}
+
+/// Why a stream that the program made as a non-blocking one, or one too many, is not at level 3.
+const LOWER: &str = " WARN a queue has Lv2 and not Lv3: the stream was not made through XSched";
+
+#[test]
+fn kernels_are_interrupted_in_streams_with_rings_of_their_own() {
+    for mechanism in ["update-queue", "debug-trap"] {
+        let variables = [
+            ("XSCHED_AUTO_XQUEUE_LEVEL", "3"),
+            ("XSCHED_KFD_MECHANISM", mechanism),
+            ("XSCHED_EMULATED_UNITS", "1"),
+        ];
+        let said = wrong_with("interrupted", true, &variables);
+        let (lower, wrong): (Vec<_>, Vec<_>) =
+            said.lines().partition(|line| line.starts_with(LOWER));
+        assert!(wrong.is_empty(), "{mechanism}: {said}");
+        // The non-blocking one, and four of those that came when 16 had rings of their own.
+        assert_eq!(lower.len(), 5, "{mechanism}: {said}");
+    }
+}
+
+#[test]
+fn without_the_driver_no_gate_is_closed() {
+    // What stands still with the driver goes on, and nothing else is wrong.
+    let wrong = wrong("shared", false);
+    let lines: Vec<_> = wrong.lines().collect();
+    assert_eq!(lines.len(), 2, "{wrong}");
+    assert!(lines.iter().all(|line| line.contains("stands(at[0])")), "{wrong}");
+}
