@@ -428,7 +428,8 @@ impl Decoder<'_> {
                 inst.dst = self.row(self.bits(0, 8), false)?;
             }
             89 => {
-                self.sources(inst, [has(0), false, false])?;
+                // Its bits for accumulators say nothing.
+                self.sources(inst, [false; 3])?;
                 inst.dst = self.row(self.bits(0, 8), true)?;
             }
             _ => {

@@ -6,11 +6,10 @@ use super::vop1::{norm_i16, norm_u16};
 use super::vop2::{i24, u24};
 use super::{clamped, lanes, not, op};
 use crate::float::{Float, fma_odd, ldexp};
-use crate::inst::{Env, Inst, Op, Outcome, Stop};
+use crate::inst::Op;
 use crate::lanes::{carry3, map3};
 use crate::ops::Table;
 use crate::value::Half;
-use crate::wave::Wave;
 
 pub(crate) static VOP3: Table = &[WHOLE, FLOATS, DIVISION, WIDE, BYTES, HALVES, SHORTS, LANES];
 
