@@ -166,6 +166,7 @@ static BYTES: &[Op] = &[
         let shift = 8 * (b & 3);
         c & !(0xff << shift) | u32::from(a.round_ties_even() as u8) << shift
     })),
+    not!(496, "v_cvt_pkaccum_u8_f32"),
     not!(484, "v_msad_u8"),
     not!(485, "v_qsad_pk_u16_u8"),
     not!(486, "v_mqsad_pk_u16_u8"),

@@ -8,28 +8,28 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use xsched_gfx942::{Clock, Config, Error, Execution, Fault, Memory, PACKET_BYTES, Progress};
 
 /// Where memory begins.
-pub const BASE: u64 = 0x7f00_0000_0000;
+pub(crate) const BASE: u64 = 0x7f00_0000_0000;
 
 /// Memory that is all in one place.
-pub struct Ram {
+pub(crate) struct Ram {
     bytes: RefCell<Vec<u8>>,
     used: Cell<u64>,
 }
 
 impl Ram {
-    pub fn new(length: usize) -> Self {
+    pub(crate) fn new(length: usize) -> Self {
         Self { bytes: RefCell::new(vec![0; length]), used: Cell::new(0) }
     }
 
     /// The address of so many bytes that nothing else uses.
-    pub fn take(&self, length: u64) -> u64 {
+    pub(crate) fn take(&self, length: u64) -> u64 {
         let at = self.used.get().next_multiple_of(4096);
         self.used.set(at + length);
         assert!(self.used.get() <= self.bytes.borrow().len() as u64, "memory is full");
         BASE + at
     }
 
-    pub fn put(&self, words: &[u64]) -> u64 {
+    pub(crate) fn put(&self, words: &[u64]) -> u64 {
         let at = self.take(8 * words.len() as u64);
         for (n, word) in words.iter().enumerate() {
             self.write_u64(at + 8 * n as u64, *word).unwrap();
@@ -37,7 +37,7 @@ impl Ram {
         at
     }
 
-    pub fn words(&self, at: u64, count: usize) -> Vec<u64> {
+    pub(crate) fn words(&self, at: u64, count: usize) -> Vec<u64> {
         (0..count).map(|n| self.read_u64(at + 8 * n as u64).unwrap()).collect()
     }
 
@@ -49,7 +49,7 @@ impl Ram {
     }
 
     /// Loads a code object, and answers where the descriptors of its kernels are.
-    pub fn load(&self, object: &[u8]) -> BTreeMap<String, u64> {
+    pub(crate) fn load(&self, object: &[u8]) -> BTreeMap<String, u64> {
         let file = object::File::parse(object).unwrap();
         let end = file.segments().map(|s| s.address() + s.size()).max().unwrap();
         let start = self.take(end);
@@ -98,7 +98,7 @@ impl Memory for Ram {
 
 /// A clock that advances whenever it is read.
 #[derive(Default)]
-pub struct Ticks(Cell<u64>);
+pub(crate) struct Ticks(Cell<u64>);
 
 impl Clock for Ticks {
     fn now_ns(&self) -> u64 {
@@ -109,24 +109,24 @@ impl Clock for Ticks {
 
 /// What a launch is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Launch {
-    pub kernel: u64,
-    pub arguments: u64,
-    pub grid: [u32; 3],
-    pub block: [u16; 3],
-    pub lds: u32,
-    pub scratch: u32,
+pub(crate) struct Launch {
+    pub(crate) kernel: u64,
+    pub(crate) arguments: u64,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u16; 3],
+    pub(crate) lds: u32,
+    pub(crate) scratch: u32,
 }
 
 impl Launch {
     /// With what the kernel's descriptor asks for.
-    pub fn new(ram: &Ram, kernel: u64, arguments: u64, blocks: u32, threads: u16) -> Self {
+    pub(crate) fn new(ram: &Ram, kernel: u64, arguments: u64, blocks: u32, threads: u16) -> Self {
         let (lds, scratch) = (ram.read_u32(kernel).unwrap(), ram.read_u32(kernel + 4).unwrap());
         let grid = [blocks * u32::from(threads), 1, 1];
         Self { kernel, arguments, grid, block: [threads, 1, 1], lds, scratch }
     }
 
-    pub fn packet(&self) -> [u8; PACKET_BYTES] {
+    pub(crate) fn packet(&self) -> [u8; PACKET_BYTES] {
         let mut packet = [0; PACKET_BYTES];
         let mut put = |at: usize, bytes: &[u8]| packet[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &[2, 0, 3, 0]);
@@ -141,7 +141,7 @@ impl Launch {
         packet
     }
 
-    pub fn start(&self, ram: &Ram, config: &Config) -> Execution {
+    pub(crate) fn start(&self, ram: &Ram, config: &Config) -> Execution {
         let packet = self.packet();
         let at = ram.take(64);
         ram.write(at, &packet).unwrap();
@@ -149,7 +149,7 @@ impl Launch {
     }
 
     /// Runs it to its end, and answers how many instructions that took.
-    pub fn run(&self, ram: &Ram) -> Result<u64, Error> {
+    pub(crate) fn run(&self, ram: &Ram) -> Result<u64, Error> {
         let mut execution = self.start(ram, &Config::default());
         let clock = Ticks::default();
         while execution.run(ram, &clock, 1 << 20)? != Progress::Done {
@@ -160,7 +160,7 @@ impl Launch {
 }
 
 /// Reads a file of the repository.
-pub fn file(path: &str) -> Vec<u8> {
+pub(crate) fn file(path: &str) -> Vec<u8> {
     let path = format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }

@@ -1,11 +1,11 @@
 //! What the kernels of `lab/kernels/work.hip` compute, computed on the processor.
 
-pub const THREADS: usize = 256;
-pub const WORDS: usize = 8;
+pub(crate) const THREADS: usize = 256;
+pub(crate) const WORDS: usize = 8;
 const STEPS: usize = 32;
 const LDS_WORDS: usize = 4096;
 
-pub const KERNELS: [&str; 7] = [
+pub(crate) const KERNELS: [&str; 7] = [
     "xs_work_alu",
     "xs_work_lds",
     "xs_work_mfma",
@@ -15,7 +15,7 @@ pub const KERNELS: [&str; 7] = [
     "xs_work_cooperative",
 ];
 
-pub fn mix(state: u64) -> u64 {
+pub(crate) fn mix(state: u64) -> u64 {
     let mut x = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x ^= x << 13;
     x ^= x >> 7;
@@ -27,7 +27,7 @@ fn seed(block: usize, thread: usize) -> u64 {
 }
 
 /// The sum of each block.
-pub fn sums(kernel: &str, rounds: usize, blocks: usize) -> Vec<u64> {
+pub(crate) fn sums(kernel: &str, rounds: usize, blocks: usize) -> Vec<u64> {
     let results: Vec<Vec<u64>> = match kernel {
         "xs_work_alu" => each(blocks, |seed| alu(seed, rounds)),
         "xs_work_lds" => each(blocks, |seed| lds(seed, rounds)),
