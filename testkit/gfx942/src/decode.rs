@@ -224,7 +224,8 @@ pub(crate) fn decode(words: [u32; 2], limits: &Limits) -> Decoded {
 /// Whether this instruction computes in a way that is emulated: to the nearest number, the even one
 /// of two, without flushing.
 fn allows(floats: u8, name: &str) -> bool {
-    let rest = |rounding: u8, flushing: u8| floats >> rounding & 3 != 0 || floats >> flushing & 3 != 3;
+    let rest =
+        |rounding: u8, flushing: u8| floats >> rounding & 3 != 0 || floats >> flushing & 3 != 3;
     let has = |part: &str| name.contains(part);
     let (is_single, is_other) = (has("f32"), has("f16") || has("f64"));
     !(is_single && rest(0, 4) || is_other && rest(2, 6))

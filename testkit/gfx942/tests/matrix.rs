@@ -115,7 +115,8 @@ fn check(name: &str, object: &[u8]) {
         let out = ram.put(&vec![0; expected.len()]);
         let arguments = ram.put(&[ram.put(&words), out]);
         Launch::new(&ram, kernels[layout.name], arguments, 1, 64).run(&ram).unwrap();
-        let found: Vec<_> = ram.words(out, expected.len()).iter().map(|word| *word as i64).collect();
+        let found: Vec<_> =
+            ram.words(out, expected.len()).iter().map(|word| *word as i64).collect();
         assert_eq!(found, expected, "{name}, {}", layout.name);
     }
 }
@@ -127,8 +128,12 @@ fn matrices_are_multiplied_as_on_the_processor() {
 
 #[test]
 fn matrices_of_other_compilers_are_multiplied_as_on_the_processor() {
+    let mut failed = Vec::new();
     for (name, object) in compilers::objects("matrix.hip", &["-O0", "-O1", "-O3"]) {
         println!("{name}: {} bytes", object.len());
-        check(&name, &object);
+        if std::panic::catch_unwind(|| check(&name, &object)).is_err() {
+            failed.push(name);
+        }
     }
+    assert!(failed.is_empty(), "{failed:?}");
 }

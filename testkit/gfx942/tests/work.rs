@@ -47,7 +47,8 @@ fn interrupted(kernel: &str, seed: u64, rounds: usize, pause_max: u64) -> usize 
     let mut execution = launch.start(&ram, &config);
     let mut interrupts = 0;
     let mut image = Vec::new();
-    while execution.run(&ram, &clock, random.random_range(1..pause_max)).unwrap() != Progress::Done {
+    while execution.run(&ram, &clock, random.random_range(1..pause_max)).unwrap() != Progress::Done
+    {
         image.clear();
         execution.save(&mut image);
         execution = Execution::restore(&image, &ram, &config).unwrap();

@@ -108,7 +108,8 @@ fn variants(format: Format, opcode: u32) -> Vec<[u32; 2]> {
         }
         Format::Vop3p => {
             let three = v(8) | v(16) << 9 | v(32) << 18;
-            let sources = [three | 3 << 27, three, v(8) | v(16) << 9 | 3 << 27, v(8) | 3 << 27, v(8)];
+            let sources =
+                [three | 3 << 27, three, v(8) | v(16) << 9 | 3 << 27, v(8) | 3 << 27, v(8)];
             let mut all: Vec<_> = long(0xd380_4004 | opcode << 16, &sources);
             all.extend(sources.map(|s| [0xd380_0004 | opcode << 16, s]));
             all
@@ -162,7 +163,8 @@ fn every_opcode_has_the_name_that_llvm_prints() {
     for batch in asked.chunks(BATCH) {
         let words: Vec<_> = batch.iter().map(|asked| asked.2).collect();
         let long: Vec<_> = batch.iter().map(|asked| is_long(asked.1, asked.2[0])).collect();
-        for ((name, format, words), found) in batch.iter().zip(disassembled(program, &words, &long)) {
+        for ((name, format, words), found) in batch.iter().zip(disassembled(program, &words, &long))
+        {
             let is_known = seen.entry((*name, *format as usize)).or_insert(false);
             if let Some(one) = only(&found, is_long(*format, words[0])) {
                 assert_eq!(base(one), *name, "{format:?} {words:08x?}: {one}");
@@ -170,7 +172,8 @@ fn every_opcode_has_the_name_that_llvm_prints() {
             }
         }
     }
-    let unknown: Vec<_> = seen.iter().filter(|(_, is_known)| !**is_known).map(|(op, _)| op).collect();
+    let unknown: Vec<_> =
+        seen.iter().filter(|(_, is_known)| !**is_known).map(|(op, _)| op).collect();
     assert!(unknown.is_empty(), "LLVM knows none of these: {unknown:?}");
     println!("{} names in {} encodings", seen.len(), asked.len());
 }
@@ -253,7 +256,8 @@ fn what_is_no_instruction_is_refused() {
 #[test]
 fn arithmetic_that_flushes_is_refused_and_moves_are_not() {
     let flushing = Limits { floats: 0xc0, ..LIMITS };
-    let is_refused = |word: u32| matches!(decode([word, 0], &flushing), Err(Refusal::NotEmulated(_)));
+    let is_refused =
+        |word: u32| matches!(decode([word, 0], &flushing), Err(Refusal::NotEmulated(_)));
     // v_add_f32, and v_mov_b32 and v_add_f64 (its first word).
     assert!(is_refused(0x0200_0300));
     assert!(!is_refused(0x7e00_0300));

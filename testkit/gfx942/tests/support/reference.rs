@@ -35,7 +35,9 @@ impl Value {
         match self {
             Bits(bits) => found == bits,
             F32(value) => found >> 32 == 0 && same32(found as u32, value),
-            F64(value) => found == value.to_bits() || f64::from_bits(found).is_nan() && value.is_nan(),
+            F64(value) => {
+                found == value.to_bits() || f64::from_bits(found).is_nan() && value.is_nan()
+            }
             F16(value) => found >> 16 == 0 && same16(found as u16, value),
             F32s([low, high]) => same32(found as u32, low) && same32((found >> 32) as u32, high),
             F16s([low, high]) => {
@@ -74,7 +76,8 @@ fn ldexp(x: f64, exponent: i32) -> f64 {
         return x;
     }
     let normal = if x.is_subnormal() { x * 2_f64.powi(60) } else { x };
-    let own = (normal.to_bits() >> 52 & 0x7ff) as i32 - 1023 - if x.is_subnormal() { 60 } else { 0 };
+    let own =
+        (normal.to_bits() >> 52 & 0x7ff) as i32 - 1023 - if x.is_subnormal() { 60 } else { 0 };
     let digits = f64::from_bits(normal.to_bits() & !(0x7ff << 52) | 1023 << 52);
     match own + exponent {
         1024.. => digits * f64::INFINITY,
@@ -302,8 +305,7 @@ pub(crate) fn k_near(a: u64, _: u64, _: u64) -> Vec<Value> {
 }
 
 pub(crate) fn k_scratch(a: u64, b: u64, c: u64, first: u64) -> Vec<Value> {
-    let mut words: Vec<u64> =
-        (1..=24).map(|n| a.wrapping_mul(n).wrapping_add(b)).collect();
+    let mut words: Vec<u64> = (1..=24).map(|n| a.wrapping_mul(n).wrapping_add(b)).collect();
     let mut small: Vec<u8> = (0..40).map(|n| (c >> (n % 8)) as u8).collect();
     for n in 0..100 {
         let at = ((words[n % 24] >> 7) % 24) as usize;

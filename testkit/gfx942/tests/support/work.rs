@@ -128,9 +128,8 @@ fn cooperative(blocks: usize, rounds: usize) -> Vec<Vec<u64>> {
 /// What each lane of a wave adds to its four sums: a 16×32 by a 32×16 matrix of bytes.
 fn multiply(a: &[u64], b: &[u64], sums: &mut [[i32; 4]]) {
     // Lane `l` has row, or column, `l % 16` and of it the eight elements from `l / 16 * 8`.
-    let element = |words: &[u64], row: usize, k: usize| {
-        words[k / 8 * 16 + row].to_le_bytes()[k % 8] as i8
-    };
+    let element =
+        |words: &[u64], row: usize, k: usize| words[k / 8 * 16 + row].to_le_bytes()[k % 8] as i8;
     for (lane, sums) in sums.iter_mut().enumerate() {
         for (n, sum) in sums.iter_mut().enumerate() {
             for k in 0..32 {
