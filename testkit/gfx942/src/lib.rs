@@ -15,6 +15,11 @@ mod packet;
 mod value;
 mod wave;
 
+#[cfg(test)]
+mod restored;
+#[cfg(test)]
+extern crate self as xsched_gfx942;
+
 pub use error::{Error, ImageError, Space};
 pub use execution::{Config, Execution, PACKET_BYTES, Progress};
 pub use image::checksum;
