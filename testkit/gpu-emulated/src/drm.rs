@@ -15,7 +15,7 @@ const INFO_BYTES: usize = 64;
 /// Opens a GPU's render node.
 // SAFETY: it stands in for the library's function of this name.
 #[unsafe(no_mangle)]
-pub extern "C" fn drmOpenRender(minor: c_int) -> c_int {
+pub(crate) extern "C" fn drmOpenRender(minor: c_int) -> c_int {
     let Ok(path) = std::ffi::CString::new(format!("/dev/dri/renderD{minor}")) else { return -1 };
     // SAFETY: the path ends in a zero.
     unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) }
@@ -24,7 +24,7 @@ pub extern "C" fn drmOpenRender(minor: c_int) -> c_int {
 /// Closes it.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
-pub extern "C" fn drmClose(file: c_int) -> c_int {
+pub(crate) extern "C" fn drmClose(file: c_int) -> c_int {
     // SAFETY: the call touches no memory.
     unsafe { libc::close(file) }
 }
@@ -32,7 +32,7 @@ pub extern "C" fn drmClose(file: c_int) -> c_int {
 /// A call of the graphics driver, which is not there.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
-pub extern "C" fn drmCommandWriteRead(_: c_int, _: c_ulong, _: *mut c_void, _: c_ulong) -> c_int {
+pub(crate) extern "C" fn drmCommandWriteRead(_: c_int, _: c_ulong, _: *mut c_void, _: c_ulong) -> c_int {
     -libc::EOPNOTSUPP
 }
 
@@ -42,7 +42,7 @@ pub extern "C" fn drmCommandWriteRead(_: c_int, _: c_ulong, _: *mut c_void, _: c
 /// The places may be written to.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn amdgpu_device_initialize(
+pub(crate) unsafe extern "C" fn amdgpu_device_initialize(
     file: c_int,
     major: *mut u32,
     minor: *mut u32,
@@ -70,21 +70,21 @@ fn file_of(device: *mut c_void) -> c_int {
 /// Ends a device.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
-pub extern "C" fn amdgpu_device_deinitialize(device: *mut c_void) -> c_int {
+pub(crate) extern "C" fn amdgpu_device_deinitialize(device: *mut c_void) -> c_int {
     drmClose(file_of(device))
 }
 
 /// The file of a device.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
-pub extern "C" fn amdgpu_device_get_fd(device: *mut c_void) -> c_int {
+pub(crate) extern "C" fn amdgpu_device_get_fd(device: *mut c_void) -> c_int {
     file_of(device)
 }
 
 /// The name of a device.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
-pub extern "C" fn amdgpu_get_marketing_name(_: *mut c_void) -> *const c_char {
+pub(crate) extern "C" fn amdgpu_get_marketing_name(_: *mut c_void) -> *const c_char {
     c"Emulated MI308X".as_ptr()
 }
 
@@ -94,7 +94,7 @@ pub extern "C" fn amdgpu_get_marketing_name(_: *mut c_void) -> *const c_char {
 /// The place is such a structure, which has more bytes than are written.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn amdgpu_query_gpu_info(_: *mut c_void, info: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn amdgpu_query_gpu_info(_: *mut c_void, info: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
     let words = unsafe {
         info.write_bytes(0, INFO_BYTES);
@@ -110,7 +110,7 @@ macro_rules! refused {
         /// Refused: there are no buffers of the graphics driver.
         // SAFETY: as above.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name($(_: $argument),*) -> c_int {
+        pub(crate) extern "C" fn $name($(_: $argument),*) -> c_int {
             -libc::EOPNOTSUPP
         }
     )*};
