@@ -260,7 +260,7 @@ impl<R: Report> Queue<'_, R> {
                 Ok::<_, xsched_gfx942::Fault>(())
             });
             // Without an area there is nowhere to tell it.
-            drop(told);
+            let _ = told;
         }
         Work::Dead
     }

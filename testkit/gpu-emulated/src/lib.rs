@@ -33,6 +33,7 @@ pub use access::{Map, View};
 pub use aql::Aql;
 pub use engine::{Engine, Kind, Ring, Step};
 pub use failure::Failure;
+pub use guarded::install as notice_faults;
 pub use hardware::{Monotonic, Queue, Report};
 pub use interpose::ioctl;
 pub use sdma::Sdma;

@@ -166,9 +166,9 @@ fn carry_out(packet: &Packet<'_>, clock: &impl Clock) -> Result<Done, Fault> {
 /// Waits for a word, or flushes what needs no flush here.
 fn poll(packet: &Packet<'_>, header: u32) -> Result<Done, Fault> {
     const WORDS: u64 = 6;
-    let (function, is_memory) = (header >> 28 & 7, header >> 31 != 0);
-    let flushes = header >> 26 & 1 != 0;
-    if flushes && !is_memory {
+    let (function, flushes) = (header >> 28 & 7, header >> 26 & 1 != 0);
+    // Without a comparison it flushes as well, and has an address that is none.
+    if function == 0 || flushes {
         return Ok(Done::Words(WORDS));
     }
     let value = packet.view.read_u32(packet.quad(1)?)? & packet.word(4)?;
@@ -180,7 +180,7 @@ fn poll(packet: &Packet<'_>, header: u32) -> Result<Done, Fault> {
         4 => value != wanted,
         5 => value >= wanted,
         6 => value > wanted,
-        _ => true,
+        _ => false,
     };
     Ok(if is_over { Done::Words(WORDS) } else { Done::Waits })
 }

@@ -22,7 +22,7 @@ use crate::model::{QUEUES_MAX, Saved};
 
 /// One queue's slot.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Slot {
     /// A [`State`]: 1 while the queue is on the run list. A futex.
     pub active: AtomicU32,
