@@ -145,11 +145,23 @@ static INDEX: LazyLock<Vec<Vec<Option<&'static Op>>>> = LazyLock::new(|| {
         let short = index[format as usize].clone();
         let long = &mut index[Format::Vop3 as usize];
         for (to, from) in long[first..].iter_mut().zip(short) {
-            *to = to.or(from);
+            *to = to.or(from.filter(|op| !ONLY_SHORT.contains(&op.1)));
         }
     }
     index
 });
+
+/// Instructions that the long encoding does not have.
+const ONLY_SHORT: [&str; 8] = [
+    "v_accvgpr_mov_b32",
+    "v_fmaak_f32",
+    "v_fmamk_f32",
+    "v_madak_f16",
+    "v_madmk_f16",
+    "v_pk_fmac_f16",
+    "v_readfirstlane_b32",
+    "v_swap_b32",
+];
 
 fn listed(table: Table) -> Vec<Option<&'static Op>> {
     let mut list = vec![None; 1024];
@@ -212,7 +224,8 @@ pub(crate) fn decode(words: [u32; 2], limits: &Limits) -> Decoded {
 /// Whether this instruction computes in a way that is emulated: to the nearest number, the even one
 /// of two, without flushing.
 fn allows(floats: u8, name: &str) -> bool {
-    let rest = |rounding: u8, flushing: u8| floats >> rounding & 3 != 0 || floats >> flushing & 3 != 3;
+    let rest =
+        |rounding: u8, flushing: u8| floats >> rounding & 3 != 0 || floats >> flushing & 3 != 3;
     let has = |part: &str| name.contains(part);
     let (is_single, is_other) = (has("f32"), has("f16") || has("f64"));
     !(is_single && rest(0, 4) || is_other && rest(2, 6))
@@ -401,8 +414,8 @@ impl Decoder<'_> {
                 // It clamps nothing.
                 inst.clamp = false;
             }
-            0x142 | 649 => inst.dst = scalar_register(register)?,
-            _ => inst.dst = self.row(register, self.opcode == 0x140 + 82)?,
+            649 => inst.dst = scalar_register(register)?,
+            _ => inst.dst = self.row(register, false)?,
         }
         match self.opcode {
             0x100 | 0x11c..=0x11e if inst.src[2] >= 128 => return Err(Refusal::Illegal),
@@ -428,7 +441,8 @@ impl Decoder<'_> {
                 inst.dst = self.row(self.bits(0, 8), false)?;
             }
             89 => {
-                self.sources(inst, [has(0), false, false])?;
+                // Its bits for accumulators say nothing.
+                self.sources(inst, [false; 3])?;
                 inst.dst = self.row(self.bits(0, 8), true)?;
             }
             _ => {
@@ -495,3 +509,6 @@ impl Decoder<'_> {
 fn scalar_register(register: u32) -> Result<u16, Refusal> {
     if register < 128 { Ok(register as u16) } else { Err(Refusal::Illegal) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,9 @@ pub(crate) fn f16_value(bits: u16) -> f64 {
         0 => sign * fraction * power(-24),
         31 if fraction == 0.0 => sign * f64::INFINITY,
         // The payload stays, and with it whether it signals.
-        31 => f64::from_bits(u64::from(bits >> 15) << 63 | 0x7ff << 52 | u64::from(bits & 0x3ff) << 42),
+        31 => f64::from_bits(
+            u64::from(bits >> 15) << 63 | 0x7ff << 52 | u64::from(bits & 0x3ff) << 42,
+        ),
         exponent => sign * (1024.0 + fraction) * power(i32::from(exponent) - 25),
     }
 }

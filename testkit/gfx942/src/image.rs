@@ -80,7 +80,18 @@ impl Execution {
         }
         let code = Code::new(kernel.limits);
         let config = *config;
-        Ok(Self { packet, packet_address, config, kernel, groups, next, total, turn, instructions, code })
+        Ok(Self {
+            packet,
+            packet_address,
+            config,
+            kernel,
+            groups,
+            next,
+            total,
+            turn,
+            instructions,
+            code,
+        })
     }
 }
 
@@ -117,7 +128,8 @@ struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     fn take(&mut self, length: usize) -> Result<&[u8], ImageError> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(ImageError::Damaged("too short"))?;
+        let (taken, rest) =
+            self.0.split_at_checked(length).ok_or(ImageError::Damaged("too short"))?;
         self.0 = rest;
         Ok(taken)
     }

@@ -238,11 +238,7 @@ fn insert(fields: u32, row: &mut Row, old: &Row) {
 
 /// Results of a function of each lane's number.
 #[inline(always)]
-fn each<D: Value>(
-    wave: &mut Wave,
-    inst: &Inst,
-    result: impl Fn(&Wave, usize) -> D,
-) -> Outcome {
+fn each<D: Value>(wave: &mut Wave, inst: &Inst, result: impl Fn(&Wave, usize) -> D) -> Outcome {
     let mut rows = [ZERO; 2];
     for lane in 0..LANES {
         let (low, high) = result(wave, lane).bits();

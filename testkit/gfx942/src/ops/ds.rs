@@ -73,7 +73,8 @@ fn write(
     for lane in lanes_of(w.exec()) {
         for (n, offset) in offsets.iter().enumerate() {
             let from = row(i, 1 + n);
-            let words: [[u8; 4]; 4] = std::array::from_fn(|word| w.v[from + word][lane].to_le_bytes());
+            let words: [[u8; 4]; 4] =
+                std::array::from_fn(|word| w.v[from + word][lane].to_le_bytes());
             let at = address(w, i, lane, *offset);
             shared(e, at, bytes)?.copy_from_slice(&words.as_flattened()[first..first + bytes]);
         }
@@ -108,7 +109,8 @@ fn exchange(
     let mut rows: [Row; 4] = [[0; LANES]; 4];
     for lane in lanes_of(exec) {
         for (n, offset) in offsets.iter().enumerate() {
-            let (one, other) = (data(w, row(i, 1 + n), lane, bytes), data(w, row(i, 2), lane, bytes));
+            let (one, other) =
+                (data(w, row(i, 1 + n), lane, bytes), data(w, row(i, 2), lane, bytes));
             let place = shared(e, address(w, i, lane, *offset), bytes)?;
             let mut old = [0; 8];
             old[..bytes].copy_from_slice(place);
@@ -118,7 +120,9 @@ fn exchange(
             rows[n * bytes / 4 + 1 & 3][lane] = (old >> 32) as u32;
         }
     }
-    for (n, row) in rows.iter().enumerate().take(if answers { offsets.len() * bytes / 4 } else { 0 }) {
+    for (n, row) in
+        rows.iter().enumerate().take(if answers { offsets.len() * bytes / 4 } else { 0 })
+    {
         w.write_row(usize::from(i.dst) + n, row, exec);
     }
     Ok(())

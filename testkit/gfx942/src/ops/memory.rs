@@ -2,10 +2,10 @@
 
 use super::atomic::{self, Change};
 use super::{not, op};
+use crate::Space;
 use crate::inst::{Env, Inst, Op, Outcome, Segment, Stop};
 use crate::ops::Table;
 use crate::wave::{LANES, Row, Wave};
-use crate::Space;
 
 /// Where an access of a lane goes.
 #[derive(Debug, Clone, Copy)]
@@ -100,12 +100,7 @@ pub(crate) fn shared<'a>(
     Ok(&mut e.lds[at..at + length])
 }
 
-fn read(
-    w: &mut Wave,
-    e: &mut Env<'_>,
-    (place, lane): (Place, usize),
-    into: &mut [u8],
-) -> Outcome {
+fn read(w: &mut Wave, e: &mut Env<'_>, (place, lane): (Place, usize), into: &mut [u8]) -> Outcome {
     match (place, into.len()) {
         (Place::Global(at), 4) => into.copy_from_slice(&e.memory.read_u32(at)?.to_le_bytes()),
         (Place::Global(at), 8) => into.copy_from_slice(&e.memory.read_u64(at)?.to_le_bytes()),
@@ -117,12 +112,7 @@ fn read(
     Ok(())
 }
 
-fn write(
-    w: &mut Wave,
-    e: &mut Env<'_>,
-    (place, lane): (Place, usize),
-    from: &[u8],
-) -> Outcome {
+fn write(w: &mut Wave, e: &mut Env<'_>, (place, lane): (Place, usize), from: &[u8]) -> Outcome {
     match (place, from) {
         (Place::Global(at), &[a, b, c, d]) => {
             e.memory.write_u32(at, u32::from_le_bytes([a, b, c, d]))?;
@@ -183,7 +173,9 @@ fn load(w: &mut Wave, i: &Inst, e: &mut Env<'_>, bytes: usize, part: Part) -> Ou
     for (n, row) in rows.iter_mut().enumerate().take(bytes.div_ceil(4)) {
         if part != Part::Whole {
             let old = w.v[to + n];
-            row.iter_mut().zip(old).for_each(|(word, old)| *word = extended(*word, bytes, part, old));
+            row.iter_mut()
+                .zip(old)
+                .for_each(|(word, old)| *word = extended(*word, bytes, part, old));
         }
         w.write_row(to + n, row, exec);
     }
@@ -338,9 +330,7 @@ atomics!(BUFFER_ATOMICS, "buffer_atomic_");
 pub(crate) static FLAT: Table = &[
     FLAT_ACCESSES,
     FLAT_ATOMICS,
-    &[op!(82, "flat_atomic_pk_add_bf16", |w, i, e| {
-        atomic(w, i, e, 4, atomic::add_pair_bf16)
-    })],
+    &[op!(82, "flat_atomic_pk_add_bf16", |w, i, e| { atomic(w, i, e, 4, atomic::add_pair_bf16) })],
 ];
 
 pub(crate) static GLOBAL: Table = &[

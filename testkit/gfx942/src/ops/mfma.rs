@@ -90,11 +90,11 @@ fn multiply<T: Element, S: Value>(
     let mut rows = [[0; LANES]; 32];
     for (block, row, column) in elements(shape) {
         let (lane, register) = shape.sum(block, row, column);
-        let mut sum = constant.unwrap_or_else(|| {
-            S::of(w.v[usize::from(i.src[2]) - 256 + register][lane], 0)
-        });
+        let mut sum =
+            constant.unwrap_or_else(|| S::of(w.v[usize::from(i.src[2]) - 256 + register][lane], 0));
         for k in 0..shape.depth {
-            let ((lane_a, n), (lane_b, m)) = (shape.factor(block, row, k), shape.factor(block, column, k));
+            let ((lane_a, n), (lane_b, m)) =
+                (shape.factor(block, row, k), shape.factor(block, column, k));
             sum = add(T::at(w, a, lane_a, n), T::at(w, b, lane_b, m), sum);
         }
         rows[register][lane] = sum.bits().0;
@@ -152,8 +152,8 @@ fn multiply_doubles(
     let mut rows = [[0; LANES]; 8];
     for (block, row, column) in elements(shape) {
         let (lane, pair) = place(block, row, column);
-        let sum = constant
-            .unwrap_or_else(|| double(w, usize::from(i.src[2]) - 256 + 2 * pair, lane));
+        let sum =
+            constant.unwrap_or_else(|| double(w, usize::from(i.src[2]) - 256 + 2 * pair, lane));
         let sum = (0..shape.depth).fold(sum, |sum, k| {
             let (one, other) = (factor(block, row, k), factor(block, column, k));
             double(w, a, one).mul_add(double(w, b, other), sum)

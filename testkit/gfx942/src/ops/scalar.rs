@@ -447,7 +447,9 @@ fn quads(mask: u64) -> u64 {
 }
 
 fn whole_quads(mask: u64) -> u64 {
-    (0..16).filter(|quad| mask >> (4 * quad) & 15 != 0).fold(0, |bits, quad| bits | 15 << (4 * quad))
+    (0..16)
+        .filter(|quad| mask >> (4 * quad) & 15 != 0)
+        .fold(0, |bits, quad| bits | 15 << (4 * quad))
 }
 
 fn replicated(bits: u32) -> u64 {

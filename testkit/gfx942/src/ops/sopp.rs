@@ -19,6 +19,8 @@ pub(crate) static SOPP: Table = &[&[
     op!(0, "s_nop", |_, _, _| Ok(())),
     op!(1, "s_endpgm", |_, _, _| Err(Stop::End)),
     op!(2, "s_branch", |w, i, _| branch_if(w, i, true)),
+    // Those that sleep wake up soon by themselves.
+    op!(3, "s_wakeup", |_, _, _| Ok(())),
     op!(4, "s_cbranch_scc0", |w, i, _| branch_if(w, i, !w.scc)),
     op!(5, "s_cbranch_scc1", |w, i, _| branch_if(w, i, w.scc)),
     op!(6, "s_cbranch_vccz", |w, i, _| branch_if(w, i, w.vcc() == 0)),

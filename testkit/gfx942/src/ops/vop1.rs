@@ -56,10 +56,14 @@ static CONVERSIONS: &[Op] = &[
     op!(60, "v_cvt_i16_f16", lanes!(|a: Half| a.0 as i16)),
     op!(77, "v_cvt_norm_i16_f16", lanes!(|a: Half| norm_i16(a.0))),
     op!(78, "v_cvt_norm_u16_f16", lanes!(|a: Half| norm_u16(a.0))),
-    op!(79, "v_sat_pk_u8_i16", lanes!(|a: [i16; 2]| {
-        let byte = |half: i16| half.clamp(0, 255) as u32;
-        byte(a[0]) | byte(a[1]) << 8
-    })),
+    op!(
+        79,
+        "v_sat_pk_u8_i16",
+        lanes!(|a: [i16; 2]| {
+            let byte = |half: i16| half.clamp(0, 255) as u32;
+            byte(a[0]) | byte(a[1]) << 8
+        })
+    ),
     not!(84, "v_cvt_f32_fp8"),
     not!(85, "v_cvt_f32_bf8"),
     not!(86, "v_cvt_pk_f32_fp8"),
@@ -77,9 +81,11 @@ pub(crate) fn norm_u16(value: f64) -> u16 {
 }
 
 static FLOATS: &[Op] = &[
-    op!(27, "v_fract_f32", lanes!(|a: f32| {
-        fract(f64::from(a), f64::from(f32::from_bits(0x3f7f_ffff))) as f32
-    })),
+    op!(
+        27,
+        "v_fract_f32",
+        lanes!(|a: f32| { fract(f64::from(a), f64::from(f32::from_bits(0x3f7f_ffff))) as f32 })
+    ),
     op!(28, "v_trunc_f32", lanes!(|a: f32| a.trunc())),
     op!(29, "v_ceil_f32", lanes!(|a: f32| a.ceil())),
     op!(30, "v_rndne_f32", lanes!(|a: f32| a.round_ties_even())),

@@ -91,9 +91,13 @@ static HALVES: &[Op] = &[
     op!(45, "v_max_f16", lanes!(|a: Half, b: Half| a.greatest(b))),
     op!(46, "v_min_f16", lanes!(|a: Half, b: Half| a.least(b))),
     op!(51, "v_ldexp_f16", lanes!(|a: Half, b: i16| Half(ldexp(a.0, i32::from(b))))),
-    op!(60, "v_pk_fmac_f16", lanes!(|a: [Half; 2], b: [Half; 2], c: [Half; 2]| {
-        [0, 1].map(|n| Half(fma_odd(a[n].0, b[n].0, c[n].0)))
-    })),
+    op!(
+        60,
+        "v_pk_fmac_f16",
+        lanes!(|a: [Half; 2], b: [Half; 2], c: [Half; 2]| {
+            [0, 1].map(|n| Half(fma_odd(a[n].0, b[n].0, c[n].0)))
+        })
+    ),
 ];
 
 static SHORTS: &[Op] = &[

@@ -6,34 +6,53 @@ use super::vop1::{norm_i16, norm_u16};
 use super::vop2::{i24, u24};
 use super::{clamped, lanes, not, op};
 use crate::float::{Float, fma_odd, ldexp};
-use crate::inst::{Env, Inst, Op, Outcome, Stop};
+use crate::inst::Op;
 use crate::lanes::{carry3, map3};
 use crate::ops::Table;
 use crate::value::Half;
-use crate::wave::Wave;
 
 pub(crate) static VOP3: Table = &[WHOLE, FLOATS, DIVISION, WIDE, BYTES, HALVES, SHORTS, LANES];
 
 static WHOLE: &[Op] = &[
-    op!(450, "v_mad_i32_i24", clamped!(
-        |a: u32, b: u32, c: i32| (i24(a) * i24(b) + i64::from(c)) as i32,
-        (i24(a) * i24(b) + i64::from(c)).clamp(i32::MIN.into(), i32::MAX.into()) as i32
-    )),
-    op!(451, "v_mad_u32_u24", clamped!(
-        |a: u32, b: u32, c: u32| (u24(a) * u24(b) + u64::from(c)) as u32,
-        (u24(a) * u24(b) + u64::from(c)).min(u32::MAX.into()) as u32
-    )),
-    op!(456, "v_bfe_u32", lanes!(|a: u32, b: u32, c: u32| {
-        ((u64::from(a) >> (b & 31)) & ((1 << (c & 31)) - 1)) as u32
-    })),
+    op!(
+        450,
+        "v_mad_i32_i24",
+        clamped!(
+            |a: u32, b: u32, c: i32| (i24(a) * i24(b) + i64::from(c)) as i32,
+            (i24(a) * i24(b) + i64::from(c)).clamp(i32::MIN.into(), i32::MAX.into()) as i32
+        )
+    ),
+    op!(
+        451,
+        "v_mad_u32_u24",
+        clamped!(
+            |a: u32, b: u32, c: u32| (u24(a) * u24(b) + u64::from(c)) as u32,
+            (u24(a) * u24(b) + u64::from(c)).min(u32::MAX.into()) as u32
+        )
+    ),
+    op!(
+        456,
+        "v_bfe_u32",
+        lanes!(|a: u32, b: u32, c: u32| {
+            ((u64::from(a) >> (b & 31)) & ((1 << (c & 31)) - 1)) as u32
+        })
+    ),
     op!(457, "v_bfe_i32", lanes!(|a: i32, b: u32, c: u32| signed_field(a, b & 31, c & 31))),
     op!(458, "v_bfi_b32", lanes!(|a: u32, b: u32, c: u32| a & b | !a & c)),
-    op!(462, "v_alignbit_b32", lanes!(|a: u32, b: u32, c: u32| {
-        ((u64::from(a) << 32 | u64::from(b)) >> (c & 31)) as u32
-    })),
-    op!(463, "v_alignbyte_b32", lanes!(|a: u32, b: u32, c: u32| {
-        ((u64::from(a) << 32 | u64::from(b)) >> (8 * (c & 3))) as u32
-    })),
+    op!(
+        462,
+        "v_alignbit_b32",
+        lanes!(|a: u32, b: u32, c: u32| {
+            ((u64::from(a) << 32 | u64::from(b)) >> (c & 31)) as u32
+        })
+    ),
+    op!(
+        463,
+        "v_alignbyte_b32",
+        lanes!(|a: u32, b: u32, c: u32| {
+            ((u64::from(a) << 32 | u64::from(b)) >> (8 * (c & 3))) as u32
+        })
+    ),
     op!(465, "v_min3_i32", lanes!(|a: i32, b: i32, c: i32| a.min(b).min(c))),
     op!(466, "v_min3_u32", lanes!(|a: u32, b: u32, c: u32| a.min(b).min(c))),
     op!(468, "v_max3_i32", lanes!(|a: i32, b: i32, c: i32| a.max(b).max(c))),
@@ -70,7 +89,13 @@ fn permuted(a: u32, b: u32, which: u32) -> u32 {
     let bytes = u64::from(a) << 32 | u64::from(b);
     let byte = |n: u32| match which >> (8 * n) & 0xff {
         n @ 0..=7 => (bytes >> (8 * n)) as u32 & 0xff,
-        n @ 8..=11 => if bytes >> (16 * (n - 8) + 15) & 1 == 1 { 0xff } else { 0 },
+        n @ 8..=11 => {
+            if bytes >> (16 * (n - 8) + 15) & 1 == 1 {
+                0xff
+            } else {
+                0
+            }
+        }
         12 => 0,
         _ => 0xff,
     };
@@ -94,9 +119,11 @@ static FLOATS: &[Op] = &[
     op!(644, "v_ldexp_f64", lanes!(|a: f64, b: i32| ldexp(a, b))),
     op!(648, "v_ldexp_f32", lanes!(|a: f32, b: i32| ldexp(f64::from(a), b) as f32)),
     not!(658, "v_trig_preop_f64"),
-    op!(673, "v_mul_legacy_f32", lanes!(|a: f32, b: f32| {
-        if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
-    })),
+    op!(
+        673,
+        "v_mul_legacy_f32",
+        lanes!(|a: f32, b: f32| { if a == 0.0 || b == 0.0 { 0.0 } else { a * b } })
+    ),
 ];
 
 static DIVISION: &[Op] = &[
@@ -149,24 +176,39 @@ static WIDE: &[Op] = &[
 ];
 
 static BYTES: &[Op] = &[
-    op!(461, "v_lerp_u8", lanes!(|a: u32, b: u32, c: u32| {
-        (0..4).fold(0, |word, n| {
-            let byte = |value: u32| value >> (8 * n) & 0xff;
-            word | ((byte(a) + byte(b) + (byte(c) & 1)) >> 1) << (8 * n)
+    op!(
+        461,
+        "v_lerp_u8",
+        lanes!(|a: u32, b: u32, c: u32| {
+            (0..4).fold(0, |word, n| {
+                let byte = |value: u32| value >> (8 * n) & 0xff;
+                word | ((byte(a) + byte(b) + (byte(c) & 1)) >> 1) << (8 * n)
+            })
         })
-    })),
+    ),
     op!(473, "v_sad_u8", lanes!(|a: u32, b: u32, c: u32| c.wrapping_add(sad_u8(a, b)))),
-    op!(474, "v_sad_hi_u8", lanes!(|a: u32, b: u32, c: u32| {
-        c.wrapping_add(sad_u8(a, b) << 16)
-    })),
-    op!(475, "v_sad_u16", lanes!(|a: [u16; 2], b: [u16; 2], c: u32| {
-        c.wrapping_add(u32::from(a[0].abs_diff(b[0])) + u32::from(a[1].abs_diff(b[1])))
-    })),
+    op!(
+        474,
+        "v_sad_hi_u8",
+        lanes!(|a: u32, b: u32, c: u32| { c.wrapping_add(sad_u8(a, b) << 16) })
+    ),
+    op!(
+        475,
+        "v_sad_u16",
+        lanes!(|a: [u16; 2], b: [u16; 2], c: u32| {
+            c.wrapping_add(u32::from(a[0].abs_diff(b[0])) + u32::from(a[1].abs_diff(b[1])))
+        })
+    ),
     op!(476, "v_sad_u32", lanes!(|a: u32, b: u32, c: u32| c.wrapping_add(a.abs_diff(b)))),
-    op!(477, "v_cvt_pk_u8_f32", lanes!(|a: f32, b: u32, c: u32| {
-        let shift = 8 * (b & 3);
-        c & !(0xff << shift) | u32::from(a.round_ties_even() as u8) << shift
-    })),
+    op!(
+        477,
+        "v_cvt_pk_u8_f32",
+        lanes!(|a: f32, b: u32, c: u32| {
+            let shift = 8 * (b & 3);
+            c & !(0xff << shift) | u32::from(a.round_ties_even() as u8) << shift
+        })
+    ),
+    not!(496, "v_cvt_pkaccum_u8_f32"),
     not!(484, "v_msad_u8"),
     not!(485, "v_qsad_pk_u16_u8"),
     not!(486, "v_mqsad_pk_u16_u8"),
@@ -210,14 +252,26 @@ fn towards_zero(value: f32) -> Half {
 }
 
 static SHORTS: &[Op] = &[
-    op!(491, "v_mad_legacy_u16", lanes!(|a: u16, b: u16, c: u16| a.wrapping_mul(b).wrapping_add(c))),
-    op!(492, "v_mad_legacy_i16", lanes!(|a: i16, b: i16, c: i16| a.wrapping_mul(b).wrapping_add(c))),
-    op!(497, "v_mad_u32_u16", lanes!(|a: u16, b: u16, c: u32| {
-        (u32::from(a) * u32::from(b)).wrapping_add(c)
-    })),
-    op!(498, "v_mad_i32_i16", lanes!(|a: i16, b: i16, c: i32| {
-        (i32::from(a) * i32::from(b)).wrapping_add(c)
-    })),
+    op!(
+        491,
+        "v_mad_legacy_u16",
+        lanes!(|a: u16, b: u16, c: u16| a.wrapping_mul(b).wrapping_add(c))
+    ),
+    op!(
+        492,
+        "v_mad_legacy_i16",
+        lanes!(|a: i16, b: i16, c: i16| a.wrapping_mul(b).wrapping_add(c))
+    ),
+    op!(
+        497,
+        "v_mad_u32_u16",
+        lanes!(|a: u16, b: u16, c: u32| { (u32::from(a) * u32::from(b)).wrapping_add(c) })
+    ),
+    op!(
+        498,
+        "v_mad_i32_i16",
+        lanes!(|a: i16, b: i16, c: i32| { (i32::from(a) * i32::from(b)).wrapping_add(c) })
+    ),
     op!(501, "v_min3_i16", lanes!(|a: i16, b: i16, c: i16| a.min(b).min(c))),
     op!(502, "v_min3_u16", lanes!(|a: u16, b: u16, c: u16| a.min(b).min(c))),
     op!(504, "v_max3_i16", lanes!(|a: i16, b: i16, c: i16| a.max(b).max(c))),
@@ -227,9 +281,13 @@ static SHORTS: &[Op] = &[
     op!(516, "v_mad_u16", lanes!(|a: u16, b: u16, c: u16| a.wrapping_mul(b).wrapping_add(c))),
     op!(517, "v_mad_i16", lanes!(|a: i16, b: i16, c: i16| a.wrapping_mul(b).wrapping_add(c))),
     op!(663, "v_cvt_pk_u16_u32", lanes!(|a: u32, b: u32| [a, b].map(|v| v.min(0xffff) as u16))),
-    op!(664, "v_cvt_pk_i16_i32", lanes!(|a: i32, b: i32| {
-        [a, b].map(|v| v.clamp(i16::MIN.into(), i16::MAX.into()) as i16)
-    })),
+    op!(
+        664,
+        "v_cvt_pk_i16_i32",
+        lanes!(|a: i32, b: i32| {
+            [a, b].map(|v| v.clamp(i16::MIN.into(), i16::MAX.into()) as i16)
+        })
+    ),
     op!(670, "v_add_i16", clamped!(|a: i16, b: i16| a.wrapping_add(b), a.saturating_add(b))),
     op!(671, "v_sub_i16", clamped!(|a: i16, b: i16| a.wrapping_sub(b), a.saturating_sub(b))),
 ];
