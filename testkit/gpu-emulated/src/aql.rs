@@ -75,7 +75,8 @@ impl Aql {
 
     /// Where a packet is.
     fn address(&self, number: u64) -> u64 {
-        self.ring.base + number % (self.ring.bytes / PACKET_BYTES as u64).max(1) * PACKET_BYTES as u64
+        self.ring.base
+            + number % (self.ring.bytes / PACKET_BYTES as u64).max(1) * PACKET_BYTES as u64
     }
 
     /// Does a little of what there is to do.
@@ -103,7 +104,8 @@ impl Aql {
         }
         // A doorbell that was never rung. Later ones may be overwritten by earlier ones, as the
         // threads of a program come; the write pointer has all of them.
-        if doorbell == u64::MAX || view.read_u64(self.ring.write_pointer).map_err(lost)? <= self.read
+        if doorbell == u64::MAX
+            || view.read_u64(self.ring.write_pointer).map_err(lost)? <= self.read
         {
             return Ok(Step::Idle);
         }

@@ -32,7 +32,12 @@ pub(crate) extern "C" fn drmClose(file: c_int) -> c_int {
 /// A call of the graphics driver, which is not there.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn drmCommandWriteRead(_: c_int, _: c_ulong, _: *mut c_void, _: c_ulong) -> c_int {
+pub(crate) extern "C" fn drmCommandWriteRead(
+    _: c_int,
+    _: c_ulong,
+    _: *mut c_void,
+    _: c_ulong,
+) -> c_int {
     -libc::EOPNOTSUPP
 }
 

@@ -165,10 +165,7 @@ pub(crate) unsafe fn write_u64(to: *mut u8, value: u64) -> bool {
 ///
 /// # Safety
 /// As [`read_u32`], and it is aligned.
-pub(crate) unsafe fn update_u32(
-    place: *mut u8,
-    change: &mut dyn FnMut(u32) -> u32,
-) -> Option<u32> {
+pub(crate) unsafe fn update_u32(place: *mut u8, change: &mut dyn FnMut(u32) -> u32) -> Option<u32> {
     // SAFETY: the caller's promise.
     let mut old = unsafe { read_u32(place) }?;
     loop {
@@ -185,10 +182,7 @@ pub(crate) unsafe fn update_u32(
 ///
 /// # Safety
 /// As [`update_u32`].
-pub(crate) unsafe fn update_u64(
-    place: *mut u8,
-    change: &mut dyn FnMut(u64) -> u64,
-) -> Option<u64> {
+pub(crate) unsafe fn update_u64(place: *mut u8, change: &mut dyn FnMut(u64) -> u64) -> Option<u64> {
     // SAFETY: the caller's promise.
     let mut old = unsafe { read_u64(place) }?;
     loop {
@@ -202,7 +196,8 @@ pub(crate) unsafe fn update_u64(
 }
 
 /// What handled the two signals before.
-static BEFORE: [AtomicPtr<libc::sigaction>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+static BEFORE: [AtomicPtr<libc::sigaction>; 2] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 /// Has faults of these accesses noticed from now on. A program that replaces the handler later
@@ -268,4 +263,3 @@ fn pass_on(
         }
     }
 }
-

@@ -144,9 +144,9 @@ impl<R: Report> Queue<'_, R> {
     fn go_on(&self, work: Work) -> Work {
         let engine = match work {
             Work::Here(Some(engine)) => Ok(engine),
-            Work::Here(None) => self.with_memory(|view| {
-                Engine::new(self.kind, self.ring, self.config, view)
-            }),
+            Work::Here(None) => {
+                self.with_memory(|view| Engine::new(self.kind, self.ring, self.config, view))
+            }
             Work::Saved(bytes) => self.restore(bytes),
             Work::Dead => {
                 self.sleep(State::Active, Duration::from_millis(20));
@@ -218,7 +218,8 @@ impl<R: Report> Queue<'_, R> {
         }
         let lost = |fault| Failure::Memory { at: start, fault };
         let wave_bytes = image.len() as u32;
-        let header = [self.control_bytes, 0, self.control_bytes.max(HEADER_BYTES as u32), wave_bytes];
+        let header =
+            [self.control_bytes, 0, self.control_bytes.max(HEADER_BYTES as u32), wave_bytes];
         let header: Vec<u8> = header.into_iter().flat_map(u32::to_le_bytes).collect();
         self.with_memory(|view| {
             view.write(self.save_area.0, &header).map_err(lost)?;
@@ -231,8 +232,7 @@ impl<R: Report> Queue<'_, R> {
 
     fn restore(&self, bytes: usize) -> Result<Engine, Failure> {
         if self.kind == Kind::Sdma {
-            return self
-                .with_memory(|view| Engine::new(self.kind, self.ring, self.config, view));
+            return self.with_memory(|view| Engine::new(self.kind, self.ring, self.config, view));
         }
         let (start, room) = self.room();
         let mut image = vec![0; bytes.min(room)];

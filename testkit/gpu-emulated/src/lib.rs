@@ -2,9 +2,9 @@
 //! (`kfd-emulate --gpu`).
 //!
 //! AMD's own runtime makes its calls to the emulated driver, which answers them. This library sees
-//! them at the C library's `ioctl`, maps the memory that the driver gave, and runs a thread for each
-//! queue, which carries out its packets: kernels by the interpreter of `xsched-gfx942`, barriers,
-//! signals with their times and events, and copies.
+//! them at the C library's `ioctl`, maps the memory that the driver gave, and runs a thread for
+//! each queue, which carries out its packets: kernels by the interpreter of `xsched-gfx942`,
+//! barriers, signals with their times and events, and copies.
 //!
 //! * What waves and packets use is looked up in what was mapped to the GPU. A wrong address, an
 //!   unknown packet or a broken kernel ends the queue, with the exception that the real driver

@@ -87,13 +87,37 @@ fn signals_are_told() {
     let view = View::new(&map);
     view.write_u64(DATA, 5).expect("there");
     let words = [
-        10 | 47 << 25, low(DATA), high(DATA), u32::MAX, u32::MAX, 0, 0, 0, // minus 1
-        5, low(TO), high(TO), 77, // a fence
-        13 | 2 << 8, low(TO + 8), high(TO + 8), // the time
-        8, 0, 0x8000_0000, 0, 0, 0, // a flush that is not needed
-        6, 9, // an interrupt
-        2 << 16, 0, 0, // nothing
-        17 | 1 << 8, 0, 0, 0, 0, // caches
+        10 | 47 << 25,
+        low(DATA),
+        high(DATA),
+        u32::MAX,
+        u32::MAX,
+        0,
+        0,
+        0, // minus 1
+        5,
+        low(TO),
+        high(TO),
+        77, // a fence
+        13 | 2 << 8,
+        low(TO + 8),
+        high(TO + 8), // the time
+        8,
+        0,
+        0x8000_0000,
+        0,
+        0,
+        0, // a flush that is not needed
+        6,
+        9, // an interrupt
+        2 << 16,
+        0,
+        0, // nothing
+        17 | 1 << 8,
+        0,
+        0,
+        0,
+        0, // caches
     ];
     assert_eq!(carry_out(&view, 0, &words), Ok(Step::Idle));
     assert_eq!((view.read_u64(DATA), view.read_u32(TO)), (Ok(4), Ok(77)));

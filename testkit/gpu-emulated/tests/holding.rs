@@ -139,7 +139,7 @@ impl Machine {
 fn results_are_right_after_many_stops() {
     let machine = Machine::new();
     machine.with(|view| {
-        put_kernel(view, 200_000);
+        put_kernel(view, 2_000_000);
         put_packets(view, &[dispatch(64)]);
     });
     machine.doorbell.store(0, Ordering::SeqCst);
@@ -167,7 +167,7 @@ fn results_are_right_after_many_stops() {
     assert!(machine.failures().is_empty(), "{:?}", machine.told);
     for item in 0..64 {
         let stored = machine.with(|view| view.read_u32(DATA + u64::from(item) * 4));
-        assert_eq!(stored, Ok(sum(item, 200_000)), "{item} after {stops} stops");
+        assert_eq!(stored, Ok(sum(item, 2_000_000)), "{item} after {stops} stops");
     }
 }
 

@@ -9,8 +9,8 @@
 //! | `node GPU` | | `preemptions N saved N resets N resetting 0` |
 //! | `queue PID ID` | | `active 1 suspended 0 reset 0 percentage 100 priority 7` |
 //! | `queues PID` | | the ids, with spaces between |
-//! | `raise PID ID CODE` | the device stopped the queue for an exception | `debugger` or `runtime`: who is to be told |
-//! | `fault PID GPU_ID ADDRESS WRITES` | a wave or packet of the process used a wrong address | how many events were set |
+//! | `raise PID ID CODE` | the device stopped the queue for an exception | who is told: `runtime` |
+//! | `fault PID GPU_ID ADDRESS WRITES` | the process used a wrong address | events that were set |
 //! | `buffers PID` | | `buffers N bytes N` |
 //!
 //! GPUs are given by their place in the configuration, from 0, but for `fault`, which has the id.

@@ -25,7 +25,8 @@ impl Tree {
         put(&topology.join("system_properties"), "platform_oem 0\nplatform_id 0\nplatform_rev 1")?;
         let gpus = config.gpus.len() as u64;
         write_node(&topology, 0, 0, "", &processor(gpus))?;
-        let bank = format!("heap_type 0\nsize_in_bytes {HOST_BYTES}\nflags 0\nwidth 64\nmem_clk_max 2400");
+        let bank =
+            format!("heap_type 0\nsize_in_bytes {HOST_BYTES}\nflags 0\nwidth 64\nmem_clk_max 2400");
         put(&topology.join("nodes/0/mem_banks/0/properties"), &bank)?;
         for (number, gpu) in (1..).zip(&config.gpus) {
             write_node(&topology, number, gpu.gpu_id, "gfx942", &properties(number, gpu))?;

@@ -24,8 +24,20 @@ pub(crate) const SAVE_BYTES: u32 = 0x90000;
 /// A kernel: each work-item adds `3 + its number` so many times as the argument says, and stores
 /// the sum. From assembly for gfx942.
 const CODE: [u32; 15] = [
-    0xc006_0080, 0x0000_0000, 0xc002_0100, 0x0000_0008, 0x7e02_0280, 0xbf8c_c07f, 0x6802_0283,
-    0x6802_0101, 0x8084_8104, 0xbf07_8004, 0xbf85_fffb, 0x2404_0082, 0xdc70_8000, 0x0002_0102,
+    0xc006_0080,
+    0x0000_0000,
+    0xc002_0100,
+    0x0000_0008,
+    0x7e02_0280,
+    0xbf8c_c07f,
+    0x6802_0283,
+    0x6802_0101,
+    0x8084_8104,
+    0xbf07_8004,
+    0xbf85_fffb,
+    0x2404_0082,
+    0xdc70_8000,
+    0x0002_0102,
     0xbf81_0000,
 ];
 

@@ -2,8 +2,8 @@
 
 use std::process::{Command, ExitCode};
 
-use xsched_kfd_emulated::{Gpu, Private};
 use xsched_kfd_emulated::system::{Options, run};
+use xsched_kfd_emulated::{Gpu, Private};
 
 const USAGE: &str = "\
 usage: kfd-emulate [OPTION]... COMMAND [ARGUMENT]...
@@ -50,8 +50,7 @@ fn option(
         "--xccs" | "--compute-units" => {
             let count = number().filter(|count| (1..=1_024).contains(count))?;
             for gpu in &mut config.gpus {
-                let field =
-                    if option == "--xccs" { &mut gpu.xccs } else { &mut gpu.compute_units };
+                let field = if option == "--xccs" { &mut gpu.xccs } else { &mut gpu.compute_units };
                 *field = count;
             }
         }

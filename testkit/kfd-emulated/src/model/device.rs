@@ -29,7 +29,8 @@ impl Model {
     pub(super) fn clocks(&self, argument: &mut Argument<'_>, host: &mut dyn Host) -> Handled {
         let now_ns = self.now_ns;
         let clocks = host.clocks();
-        let clocks = clocks.unwrap_or(Clocks { gpu: now_ns / 10, cpu_ns: now_ns, system_ns: now_ns });
+        let clocks =
+            clocks.unwrap_or(Clocks { gpu: now_ns / 10, cpu_ns: now_ns, system_ns: now_ns });
         let known = self.gpu(argument.u32(32)).is_some();
         argument.set_u64(0, if known { clocks.gpu } else { 0 });
         argument.set_u64(8, clocks.cpu_ns);

@@ -1,7 +1,7 @@
 //! What the device reports: exceptions of queues, and wrong addresses.
 
-use super::events::MEMORY;
 use super::Model;
+use super::events::MEMORY;
 
 /// Codes of exceptions are from 1 on, and bits from 0 on.
 const CODE_LAST: u32 = 63;

@@ -130,9 +130,7 @@ impl Model {
             // As a kernel that was built without it answers.
             nr::SVM => Err(Errno::PERM.into()),
             // There are no files of buffers, so none is one.
-            nr::GET_DMABUF_INFO | nr::IMPORT_DMABUF | nr::EXPORT_DMABUF => {
-                Err(Errno::INVAL.into())
-            }
+            nr::GET_DMABUF_INFO | nr::IMPORT_DMABUF | nr::EXPORT_DMABUF => Err(Errno::INVAL.into()),
             _ => self.not_modelled(number, 0),
         }
     }
@@ -170,12 +168,7 @@ impl Model {
         Ok(0)
     }
 
-    fn acquire_vm(
-        &mut self,
-        pid: u32,
-        argument: &Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    fn acquire_vm(&mut self, pid: u32, argument: &Argument<'_>, host: &mut dyn Host) -> Handled {
         let gpu = self.gpu(argument.u32(4)).ok_or(Errno::INVAL)?;
         if !host.has_file(pid, argument.u32(0).cast_signed()) {
             return Err(Errno::INVAL.into());
@@ -238,8 +231,7 @@ impl Model {
             return Err(Errno::NOMEM);
         }
         let offset = self.space.take(bytes).ok_or(Errno::NOMEM)?;
-        let used =
-            if is_device { &mut self.space.used[gpu] } else { &mut self.space.gtt_used };
+        let used = if is_device { &mut self.space.used[gpu] } else { &mut self.space.gtt_used };
         *used += bytes;
         Ok(offset)
     }

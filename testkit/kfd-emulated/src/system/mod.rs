@@ -9,8 +9,8 @@
 //!   own, and a file that is used in another process than the one that opened it answers `EBADF`.
 //! * Paths below `/sys/class/kfd`, `/sys/devices/virtual/kfd` and `/sys/module/amdgpu` lead to a
 //!   [`Tree`].
-//! * Render nodes are one file in memory for all GPUs and processes, of which allocations are pieces,
-//!   so that they can be mapped as the real ones are.
+//! * Render nodes are one file in memory for all GPUs and processes, of which allocations are
+//!   pieces, so that they can be mapped as the real ones are.
 //! * A call that blocks is not answered until something lets it go on, or its process is killed.
 //! * A process that ends takes its queues with it.
 //!
