@@ -129,8 +129,9 @@ impl Model {
             nr::GET_TILE_CONFIG => self.tile_config(argument),
             // As a kernel that was built without it answers.
             nr::SVM => Err(Errno::PERM.into()),
-            // There are no files of buffers, so none is one.
-            nr::GET_DMABUF_INFO | nr::IMPORT_DMABUF | nr::EXPORT_DMABUF => Err(Errno::INVAL.into()),
+            nr::EXPORT_DMABUF => self.export(pid, argument, host),
+            // A file of a buffer is not made one of this driver's again.
+            nr::GET_DMABUF_INFO | nr::IMPORT_DMABUF => Err(Errno::INVAL.into()),
             _ => self.not_modelled(number, 0),
         }
     }
