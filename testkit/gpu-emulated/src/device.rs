@@ -268,6 +268,25 @@ impl Device {
         }
     }
 
+    /// Maps a piece of the devices' memory into this process.
+    pub(crate) fn piece(&self, offset: u64, bytes: u64) -> io::Result<*mut u8> {
+        map(self.memory, offset, bytes)
+    }
+
+    /// All GPUs reach memory now that a program maps by itself, or not any more (null).
+    ///
+    /// # Safety
+    /// The place stays mapped for so many bytes until the range is taken away.
+    pub(crate) unsafe fn reach(&self, address: u64, bytes: u64, place: *mut u8) {
+        for gpu in &self.gpus {
+            self.change(gpu, |map| match place.is_null() {
+                // SAFETY: the caller's promise.
+                false => unsafe { map.insert(address, bytes, place) },
+                true => map.remove(address),
+            });
+        }
+    }
+
     /// A queue was made.
     pub(crate) fn created(&'static self, argument: Argument) -> io::Result<()> {
         let (id, kind) = (argument.u32(52), argument.u32(40));

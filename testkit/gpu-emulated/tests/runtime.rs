@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
@@ -369,12 +369,22 @@ fn processes() {
     let start = || {
         let mut command = Command::new(std::env::current_exe().expect("a path"));
         command.args(["--exact", "inside", "--ignored"]).env(CASE, "kernels");
-        command.spawn().expect("it is started")
+        Started(command.spawn().expect("it is started"))
     };
     let children = [start(), start()];
     kernels(&Hip::load());
     for mut child in children {
-        assert!(child.wait().expect("it ends").success());
+        assert!(child.0.wait().expect("it ends").success());
+    }
+}
+
+/// A child that does not outlive this test.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
     }
 }
 

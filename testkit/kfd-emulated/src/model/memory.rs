@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 
 use super::{Change, Handled, Host, Model};
@@ -235,6 +236,19 @@ impl Model {
         let used = if is_device { &mut self.space.used[gpu] } else { &mut self.space.gtt_used };
         *used += bytes;
         Ok(offset)
+    }
+
+    /// Makes a file that says where a buffer is: its first 16 bytes are the offset in the file of
+    /// all memory, and the buffer's bytes. It does not keep the buffer.
+    fn export(&self, pid: u32, argument: &mut Argument<'_>, host: &mut dyn Host) -> Handled {
+        let memory = &self.processes.get(&pid).ok_or(Errno::BADF)?.memory;
+        let buffer = memory.buffers.get(&argument.u64(0)).ok_or(Errno::INVAL)?;
+        let offset = buffer.offset.ok_or(Errno::INVAL)?;
+        let file = memfd_create("dmabuf", MemfdFlags::CLOEXEC)?;
+        let text = [offset.to_ne_bytes(), buffer.bytes.to_ne_bytes()].concat();
+        rustix::io::write(&file, &text)?;
+        argument.set_u32(12, host.give_file(pid, file)?);
+        Ok(0)
     }
 
     fn free(&mut self, pid: u32, handle: u64) -> Handled {
