@@ -4,9 +4,11 @@
 
 use std::ffi::c_void;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -61,7 +63,7 @@ fn on_emulator(case: &str, gpus: u32, change: impl Fn(&mut Gpu)) -> Option<Repor
     };
     let config = Config { gpus: (0..gpus).map(gpu).collect(), ..Config::mi308x() };
     let hardware = Some(own.with_file_name("libxsched_gpu_emulated.so"));
-    let options = Options { config, hardware, ..Options::default() };
+    let options = Options { config, hardware, as_root: true, ..Options::default() };
     let paths = [links.path(), &folder].map(|path| path.display().to_string()).join(":");
     let mut command = Command::new(own);
     command.args(["--exact", "inside", "--ignored", "--nocapture"]);
@@ -86,6 +88,11 @@ fn memory_is_copied_and_set() {
 #[test]
 fn kernels_streams_events_and_graphs_work() {
     passes("kernels", 1, |_| {});
+}
+
+#[test]
+fn results_are_right_after_a_thousand_pauses() {
+    passes("pauses", 1, |_| {});
 }
 
 #[test]
@@ -219,6 +226,7 @@ fn inside() {
     match std::env::var(CASE).as_deref() {
         Ok("copies") => copies(&Hip::load()),
         Ok("kernels") => kernels(&Hip::load()),
+        Ok("pauses") => pauses(&Hip::load()),
         Ok("gpus") => several_gpus(&Hip::load()),
         Ok("processes") => processes(),
         Ok("fault") => fault(&Hip::load()),
@@ -319,18 +327,18 @@ fn waits(hip: &Hip, counter: &Counter<'_>, stream: Place) {
     let place = &raw mut word;
     good!(hip, hipExtMallocWithFlags(place => *mut Place, 8 => usize, SIGNAL_MEMORY => u32));
     // SAFETY: the memory was allocated just now, and is only used as an atomic.
-    let value = unsafe { std::sync::atomic::AtomicU32::from_ptr(word.cast()) };
-    value.store(0, std::sync::atomic::Ordering::SeqCst);
+    let value = unsafe { AtomicU32::from_ptr(word.cast()) };
+    value.store(0, Ordering::SeqCst);
     good!(hip, hipStreamWaitValue32(
         stream => Place, word => Place, 7 => u32, 0 => u32, u32::MAX => u32));
     counter.launch(stream);
     thread::sleep(Duration::from_millis(50));
     assert_eq!(call!(hip, hipStreamQuery(stream => Place)), NOT_READY);
-    value.store(7, std::sync::atomic::Ordering::SeqCst);
+    value.store(7, Ordering::SeqCst);
     good!(hip, hipStreamSynchronize(stream => Place));
     good!(hip, hipStreamWriteValue32(stream => Place, word => Place, 99 => u32, 0 => u32));
     good!(hip, hipStreamSynchronize(stream => Place));
-    assert_eq!(value.load(std::sync::atomic::Ordering::SeqCst), 99);
+    assert_eq!(value.load(Ordering::SeqCst), 99);
 }
 
 /// Memory of a stream's own, which the runtime maps by itself.
@@ -348,6 +356,41 @@ fn pool(hip: &Hip, stream: Place) {
         good!(hip, hipStreamSynchronize(stream => Place));
         assert!(bytes.iter().all(|byte| i32::from(*byte) == value));
     }
+}
+
+/// Kernels run while the driver takes all queues of the process away and brings them back.
+fn pauses(hip: &Hip) {
+    const PAUSES: u32 = 1_000;
+    const CRIU_OP: libc::c_ulong = 0xc038_4b22;
+    let counter = Counter::new(hip);
+    let (stream, mut launches) = (hip.stream(), 0);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let driver = fs::File::options().read(true).write(true).open("/dev/kfd");
+            let driver = driver.expect("the driver");
+            for number in 0..PAUSES {
+                // Pause, and go on.
+                for operation in [0_u32, 2] {
+                    let mut argument = [0_u32; 14];
+                    argument[12] = operation;
+                    let place = argument.as_mut_ptr();
+                    // SAFETY: the argument is the call's.
+                    let done = unsafe { libc::ioctl(driver.as_raw_fd(), CRIU_OP, place) };
+                    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+                    thread::sleep(Duration::from_micros(u64::from(number * 7 % 100)));
+                }
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        while !is_over.load(Ordering::SeqCst) {
+            (0..20).for_each(|_| counter.launch(stream));
+            launches += 20;
+            good!(hip, hipStreamSynchronize(stream => Place));
+        }
+    });
+    println!("{launches} launches, {PAUSES} pauses");
+    counter.check(launches);
 }
 
 fn several_gpus(hip: &Hip) {
