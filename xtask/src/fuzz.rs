@@ -17,12 +17,13 @@ use crate::command::{cargo, run as run_command, succeeds};
 use crate::{root, target_dir};
 
 /// The targets, each with a file in `fuzz/targets` and a folder in `fuzz/corpus`.
-pub const TARGETS: [&str; 8] = [
+pub const TARGETS: [&str; 9] = [
     "scenario",
     "queue_machine",
     "scheduler_machine",
     "record",
     "kfd",
+    "gfx942",
     "capi",
     "daemon_socket",
     "daemon_pages",

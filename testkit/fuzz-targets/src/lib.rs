@@ -10,12 +10,14 @@
 //! | [`machines::scheduler_machine`] | events for a scheduler and its queues |
 //! | [`kfd::arbitrary_answers`] | answers of AMD's kernel driver |
 //! | [`capi::sequence`] | calls of the C API |
+//! | [`gfx942::wave`] | code, a packet and a context image for the interpreter of gfx942 |
 //! | [`daemon::socket`] | messages of processes to the daemon, with files |
 //! | [`daemon::pages`] | what processes write into the pages that the daemon reads |
 #![expect(unsafe_code, reason = "calls the C API, and stands in for a driver")]
 
 pub mod capi;
 mod corpus;
+pub mod gfx942;
 pub mod kfd;
 pub mod machines;
 mod record;

@@ -63,7 +63,7 @@ impl Format {
                 _ => return None,
             },
             0b111000 => Self::Buffer,
-            0b110000.. => return None,
+            0b110001.. => return None,
             0b100000.. => match word >> 23 & 0xff {
                 0x7d => Self::Sop1,
                 0x7e => Self::Sopc,

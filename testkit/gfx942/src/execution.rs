@@ -15,9 +15,10 @@ const TURN: u32 = 256;
 /// What the device around the compute unit is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Where the local data share is in flat addresses, a multiple of 4 GiB.
+    /// Where the local data share is in flat addresses: a multiple of 2^48, since older compilers'
+    /// code knows the upper 16 bits alone. The same holds for scratch memory.
     pub shared_base: u64,
-    /// Where scratch memory is in flat addresses, a multiple of 4 GiB.
+    /// Where scratch memory is in flat addresses.
     pub private_base: u64,
     /// How many workgroups are resident at once. 0 counts as 1.
     pub workgroups_max: usize,

@@ -163,13 +163,13 @@ impl Reader<'_> {
         let lds = self.take(kernel.lds_bytes)?.to_vec();
         let mut waves = Vec::new();
         for _ in 0..kernel.waves(number) {
-            waves.push(self.wave(kernel.blank(config))?);
+            waves.push(self.wave(kernel, config)?);
         }
         Ok(Group { number, waves, lds })
     }
 
-    /// Fills a wave.
-    fn wave(&mut self, mut wave: Wave) -> Result<Wave, ImageError> {
+    fn wave(&mut self, kernel: &Kernel, config: &Config) -> Result<Wave, ImageError> {
+        let mut wave = kernel.blank(config);
         wave.pc = self.u64()? & !3;
         let [state, scc] = self.array()?;
         let state = STATES.get(usize::from(state)).copied();

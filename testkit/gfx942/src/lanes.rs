@@ -1,4 +1,8 @@
 //! How vector instructions read operands and write results.
+#![expect(
+    clippy::needless_range_loop,
+    reason = "lanes count rows of several operands at once, and compilers know their number"
+)]
 
 use crate::inst::{Extra, Inst, Outcome, Stop};
 use crate::value::Value;
@@ -131,8 +135,8 @@ fn source_lane(control: u32, lane: usize) -> Option<usize> {
         0x134 => Some((lane + 1) & 63),
         0x138 => lane.checked_sub(1),
         0x13c => Some((lane + 63) & 63),
-        0x140 => Some(row | 15 - at),
-        0x141 => Some(lane & !7 | 7 - (lane & 7)),
+        0x140 => Some(row | (15 - at)),
+        0x141 => Some(lane & !7 | (7 - (lane & 7))),
         0x142 => row.checked_sub(1),
         0x143 => (lane >= 32).then_some(31),
         0x150..=0x15f => Some(row | n),

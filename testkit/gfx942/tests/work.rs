@@ -1,15 +1,14 @@
-//! The kernels whose results are checked when they are interrupted, and those that spin: the same
-//! results as on the processor.
+//! The kernels that interrupts are tried on, without any, and those that spin: the same results as on
+//! the processor. `src/restored.rs` interrupts them.
 
 #[path = "support/mod.rs"]
 mod support;
 #[path = "support/work.rs"]
 mod work;
 
-use rand::{RngExt, SeedableRng};
-use support::{Launch, Ram, Ticks, file};
+use support::{Launch, Ram, file};
 use work::{KERNELS, THREADS, WORDS, sums};
-use xsched_gfx942::{Config, Execution, Memory, Progress};
+use xsched_gfx942::Memory;
 
 const BLOCKS: usize = 3;
 
@@ -35,41 +34,6 @@ fn the_kernels_of_work_compute_what_the_processor_does() {
         let instructions = launch.run(&ram).unwrap_or_else(|error| panic!("{kernel}: {error}"));
         println!("{kernel}: {instructions} instructions");
         assert_eq!(ram.words(sums, 2 * BLOCKS), expected(kernel, 5), "{kernel}");
-    }
-}
-
-/// Runs a kernel that is saved and restored after random numbers of instructions. Answers how often.
-fn interrupted(kernel: &str, seed: u64, rounds: usize, pause_max: u64) -> usize {
-    let mut random = rand_pcg::Pcg64::seed_from_u64(seed);
-    let ram = Ram::new(1 << 20);
-    let (launch, sums) = launch(&ram, kernel, rounds);
-    let (config, clock) = (Config::default(), Ticks::default());
-    let mut execution = launch.start(&ram, &config);
-    let mut interrupts = 0;
-    let mut image = Vec::new();
-    while execution.run(&ram, &clock, random.random_range(1..pause_max)).unwrap() != Progress::Done
-    {
-        image.clear();
-        execution.save(&mut image);
-        execution = Execution::restore(&image, &ram, &config).unwrap();
-        interrupts += 1;
-    }
-    let found = ram.words(sums, 2 * BLOCKS);
-    assert_eq!(found, expected(kernel, rounds), "{kernel}, seed {seed}, {interrupts} interrupts");
-    interrupts
-}
-
-#[test]
-fn interrupted_kernels_compute_the_same() {
-    let mut total = 0;
-    for seed in 0.. {
-        for kernel in KERNELS {
-            total += interrupted(kernel, seed, 3, 300);
-        }
-        if total >= 10_000 {
-            println!("{total} interrupts with seeds 0 to {seed}");
-            return;
-        }
     }
 }
 

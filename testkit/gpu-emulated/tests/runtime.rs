@@ -147,8 +147,8 @@ impl Hip {
     }
 
     fn put(&self, to: Place, from: &[u8]) {
-        let (place, bytes) = (from.as_ptr().cast(), from.len());
-        good!(self, hipMemcpy(to => Place, place => *const c_void, bytes => usize, TO_DEVICE => i32));
+        let (place, bytes, kind) = (from.as_ptr().cast(), from.len(), TO_DEVICE);
+        good!(self, hipMemcpy(to => Place, place => *const c_void, bytes => usize, kind => i32));
     }
 
     fn get(&self, from: Place, bytes: usize) -> Vec<u8> {

@@ -53,6 +53,8 @@ pub(super) struct Mutant {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
+    /// The crate's folder, if it is not the name of the file.
+    folder: Option<String>,
     /// Where the tests are.
     #[serde(default = "models")]
     module: String,
@@ -94,7 +96,8 @@ pub(super) fn read(root: &Path) -> Result<Vec<Crate>> {
 fn read_crate(root: &Path, path: &Path) -> Result<Crate> {
     let text = read_text(path)?;
     let list: List = toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
-    let folder = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = list.folder.unwrap_or_else(name);
     let mut names = BTreeSet::new();
     for mutant in &list.mutant {
         mutant.check(&folder)?;

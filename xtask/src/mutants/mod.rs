@@ -3,6 +3,7 @@
 //! `testkit/mutants/<crate folder>.toml` lists them; production code knows nothing of them:
 //!
 //! ```toml
+//! folder = "testkit/gfx942"                    # of the crate, if it is not the file's name
 //! module = "models"                            # where the tests are; this, if not said
 //!
 //! [[mutant]]

@@ -1,4 +1,9 @@
 //! Comparisons of lanes.
+#![expect(
+    clippy::neg_cmp_op_on_partial_ord,
+    clippy::double_comparisons,
+    reason = "what is not a number makes a difference between them"
+)]
 
 use crate::float::Float;
 use crate::inst::Op;

@@ -117,7 +117,7 @@ fn exchange(
             let old = u64::from_le_bytes(old);
             place.copy_from_slice(&change(old, one, other).to_le_bytes()[..bytes]);
             rows[n * bytes / 4][lane] = old as u32;
-            rows[n * bytes / 4 + 1 & 3][lane] = (old >> 32) as u32;
+            rows[(n * bytes / 4 + 1) & 3][lane] = (old >> 32) as u32;
         }
     }
     for (n, row) in

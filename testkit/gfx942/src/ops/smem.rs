@@ -27,7 +27,7 @@ fn load<const WORDS: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Outcome 
     let mut bytes = [[0; 4]; 16];
     if WORDS == 1 {
         bytes[0] = e.memory.read_u32(address)?.to_le_bytes();
-    } else if WORDS == 2 && address % 8 == 0 {
+    } else if WORDS == 2 && address.is_multiple_of(8) {
         let value = e.memory.read_u64(address)?;
         bytes[0] = (value as u32).to_le_bytes();
         bytes[1] = ((value >> 32) as u32).to_le_bytes();

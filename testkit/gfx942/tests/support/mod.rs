@@ -78,7 +78,7 @@ impl Memory for Ram {
     }
 
     fn update_u32(&self, address: u64, change: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault> {
-        if address % 4 != 0 {
+        if !address.is_multiple_of(4) {
             return Err(Fault { address, is_write: true });
         }
         let old = self.read_u32(address)?;
@@ -87,7 +87,7 @@ impl Memory for Ram {
     }
 
     fn update_u64(&self, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault> {
-        if address % 8 != 0 {
+        if !address.is_multiple_of(8) {
             return Err(Fault { address, is_write: true });
         }
         let old = self.read_u64(address)?;
