@@ -13,14 +13,17 @@
 //! | `attach ok`, `busy`, `error` | what a debugger finds that attaches: [`Attach`] | `ok` |
 //! | `log TEXT` | writes a line into `/dev/kmsg` | `ok` |
 //! | `off TEXT`, `on` | puts `/etc/xsched/kfd-off`, with the text, or takes it away | `ok` |
+//! | `raise PID ID CODE` | the device stopped the queue for an exception | who is told: `runtime` |
+//! | `fault PID GPU_ID ADDRESS WRITES` | the process used a wrong address | events that were set |
+//! | `buffers PID` | | `buffers N bytes N` |
 //!
-//! GPUs are given by their place in the configuration, from 0.
+//! GPUs are given by their place in the configuration, from 0, but for `fault`, which has the id.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 
 use crate::config::Latency;
-use crate::model::{Attach, Debugging, Fault, Model};
+use crate::model::{Attach, Debugging, Fault, Model, Told};
 use crate::tree::Tree;
 
 /// What a program opens to send lines.
@@ -88,6 +91,12 @@ pub(crate) fn carry_out(model: &mut Model, line: &str) -> String {
             let ids = model.queue_ids(pid);
             ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
         }),
+        ["raise", pid, id, code] => raise(model, [pid, id, code]),
+        ["fault", pid, gpu_id, address, writes] => fault(model, [pid, gpu_id, writes], address),
+        ["buffers", pid] => number(pid).map(|pid| {
+            let (buffers, bytes) = model.buffers(pid);
+            format!("buffers {buffers} bytes {bytes}")
+        }),
         _ => None,
     };
     answer.unwrap_or_else(|| format!("error `{line}` is not understood, or names nothing"))
@@ -128,6 +137,21 @@ fn latency(model: &mut Model, words: [&str; 3]) -> Option<String> {
     let latency = Latency { fixed_ns: fixed_ns?, queue_ns: queue_ns?, reset_ns: reset_ns? };
     model.set_latency(latency);
     Some("ok".to_owned())
+}
+
+fn raise(model: &mut Model, words: [&str; 3]) -> Option<String> {
+    let [pid, id, code] = words.map(number::<u32>);
+    let told = match model.raise(pid?, id?, code?)? {
+        Told::Debugger => "debugger",
+        Told::Runtime => "runtime",
+    };
+    Some(told.to_owned())
+}
+
+fn fault(model: &mut Model, words: [&str; 3], address: &str) -> Option<String> {
+    let [pid, gpu_id, writes] = words.map(number::<u32>);
+    let set = model.memory_fault(pid?, gpu_id?, number(address)?, writes? != 0)?;
+    Some(set.to_string())
 }
 
 fn node(model: &Model, gpu: usize) -> Option<String> {

@@ -320,9 +320,12 @@ fn listeners_are_told_of_evictions_and_resets() {
 #[test]
 fn what_is_not_emulated_says_so() {
     let driver = emulated();
-    let mut argument = [0; 24];
-    // SAFETY: the emulator does not look at the argument of a call that it does not have.
-    let answer = unsafe { xsched_hal_kfd::Driver::ioctl(&driver, 0xc018_4b20, &mut argument) };
+    driver.allow_checkpoints(true);
+    // A checkpoint, in the argument's 13th word.
+    let mut argument = [0; 56];
+    argument[48] = 1;
+    // SAFETY: the emulator does not follow the addresses of an operation that it does not have.
+    let answer = unsafe { xsched_hal_kfd::Driver::ioctl(&driver, 0xc038_4b22, &mut argument) };
     assert_eq!(answer, Err(Errno::OPNOTSUPP));
-    assert_eq!(driver.with(|model| model.unmodelled()), [(0x20, 0)]);
+    assert_eq!(driver.with(|model| model.unmodelled()), [(0x22, 1)]);
 }
