@@ -5,7 +5,7 @@
 //! 2. The real library has all functions, and the error without a GPU says so, also through the
 //!    interposer.
 //! 3. The declarations again, against bindings that build only with HIP's headers.
-//! 4. The committed code object of the benches' kernels is what its source compiles to.
+//! 4. The committed code objects of kernels are what their sources compile to.
 //!
 //! The second and third need Debian's packages with HIP, the last clang 19 and lld; they are
 //! installed unless they are there.
@@ -32,10 +32,13 @@ const LINKER: &str = "lld-19";
 /// How it was called, but for the files.
 const COMPILE: &str = "-x hip --cuda-device-only --offload-arch=gfx942 -O3 -nogpuinc -nogpulib \
                        --no-gpu-bundle-output -mcode-object-version=5 -fuse-cuid=none";
-/// The benches' kernels, and what they compile to.
-const KERNELS: [(&str, &str); 2] = [
-    ("hal-hip/kernels/spin.hip", "hal-hip/kernels/spin.gfx942.hsaco"),
-    ("lab/kernels/work.hip", "lab/kernels/work.gfx942.hsaco"),
+/// The kernels of benches and tests, as committed: the source ends with `hip`, what it compiles to
+/// with `gfx942.hsaco`.
+const KERNELS: [&str; 4] = [
+    "hal-hip/kernels/spin",
+    "lab/kernels/work",
+    "shim/hip/tests/programs/fill",
+    "testkit/device-tests/kernels/note",
 ];
 /// Where headers are: AMD's, Debian's.
 const ROOTS: [&str; 2] = ["/opt/rocm", "/usr"];
@@ -62,21 +65,22 @@ pub fn run() -> Result<()> {
         None => apt::left_out("the declarations against hip-sys", HEADERS),
     }
     if !apt::program(COMPILER, &[COMPILER, LINKER])? || !apt::program("ld.lld-19", &[LINKER])? {
-        apt::left_out("what the benches' kernels compile to", COMPILER);
+        apt::left_out("what kernels compile to", COMPILER);
         return Ok(());
     }
-    KERNELS.into_iter().try_for_each(|(source, committed)| compare(source, committed))
+    KERNELS.into_iter().try_for_each(compare)
 }
 
 /// Compiles a file of kernels, and compares.
-fn compare(source: &str, committed: &str) -> Result<()> {
+fn compare(kernels: &str) -> Result<()> {
+    let (source, committed) = (format!("{kernels}.hip"), format!("{kernels}.gfx942.hsaco"));
     println!("hip: {committed} is what {source} compiles to");
     let made = target_dir().join("made.hsaco");
     let mut command = Command::new(COMPILER);
-    command.args(COMPILE.split_whitespace()).arg("-o").arg(&made).arg(root().join(source));
+    command.args(COMPILE.split_whitespace()).arg("-o").arg(&made).arg(root().join(&source));
     run_command(&mut command)?;
     ensure!(
-        fs::read(&made)? == fs::read(root().join(committed))?,
+        fs::read(&made)? == fs::read(root().join(&committed))?,
         "{committed} is not what {source} compiles to; copy {} there",
         made.display()
     );

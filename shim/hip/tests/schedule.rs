@@ -213,6 +213,27 @@ fn a_held_queue_holds_a_launch() {
 }
 
 #[test]
+fn a_device_may_be_waited_for_while_a_queue_is_held() {
+    for counts in in_both_ways("synchronized") {
+        assert_eq!(counts["launches"]["hipLaunchKernel"], json!(2));
+    }
+}
+
+#[test]
+fn streams_may_have_masks() {
+    for counts in in_both_ways("masks") {
+        assert_eq!(counts["scheduled"]["hipLaunchKernel"], json!(160));
+    }
+}
+
+#[test]
+fn processes_that_were_forked_before_the_first_call_have_queues_of_their_own() {
+    for unit in ["process", "streams"] {
+        check(scheduled("children").env("XSCHED_AUTO_XQUEUE_UNIT", unit), "children");
+    }
+}
+
+#[test]
 fn a_program_s_own_xqueue_is_used() {
     let counts = counts("own_queue", &mut scheduled("own_queue"));
     assert_eq!(counts["scheduled"]["hipLaunchKernel"], json!(2));

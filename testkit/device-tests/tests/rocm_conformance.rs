@@ -27,21 +27,20 @@ use xsched_hal_stream::{
 /// The variable that says what to test: `hip`, `kfd`, or `streams`. Nothing without it.
 const SUBJECT: &str = "XSCHED_ROCM_SUBJECT";
 const IMAGE: &[u8] = include_bytes!("../kernels/note.gfx942.hsaco");
-const PAGE: usize = 4_096;
 
 type Streams = StreamDevice<HipApi>;
 type Command = StreamCommand<HipApi>;
 
-/// Pages that the device can write to, by address, with where it sees them, and the notes in them.
-/// They stay so to the end.
-type Pages = (HashMap<usize, u64>, Vec<Note>);
+/// Logs that the device can write to, by address, with where it sees them, and a note of each. They
+/// stay so to the end.
+type Logs = HashMap<usize, (u64, Note)>;
 
 /// The first device.
 struct Hip {
     level: Level,
     api: HipApi,
     note: HipFunction,
-    pages: Mutex<Pages>,
+    logs: Mutex<Logs>,
 }
 
 impl Hip {
@@ -50,39 +49,38 @@ impl Hip {
         api.load_spin_kernels()?;
         // SAFETY: it is a whole code object.
         let note = unsafe { HipModule::load(&api, IMAGE) }?.function("xs_note")?;
-        Ok(Self { level, api, note, pages: Mutex::default() })
+        Ok(Self { level, api, note, logs: Mutex::default() })
     }
 
-    /// Where the device sees an address.
-    fn seen<T>(&self, pages: &mut Pages, place: &T) -> u64 {
-        let place = ptr::from_ref(place).expose_provenance();
-        let (page, offset) = (place & !(PAGE - 1), place % PAGE);
-        let device = *pages.0.entry(page).or_insert_with(|| {
+    /// Where the device sees the memory of a note's log, less where the host does.
+    fn offset(&self, note: &Note) -> u64 {
+        let memory = note.memory();
+        let start = memory.as_ptr().expose_provenance();
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let (device, _) = logs.entry(start).or_insert_with(|| {
             let _entered = self.api.enter().expect("the device");
             let table = self.api.library().table();
-            let at = ptr::with_exposed_provenance_mut::<c_void>(page);
+            let at = ptr::with_exposed_provenance_mut::<c_void>(start);
             let flags = HOST_REGISTER_MAPPED | HOST_REGISTER_PORTABLE;
-            // SAFETY: the page has a part of a log in it, which is kept.
-            let code = unsafe { (table.hipHostRegister)(at, PAGE, flags) };
-            assert_eq!(code, 0, "a page of a log could not be registered");
+            // SAFETY: the log is kept with the note.
+            let code = unsafe { (table.hipHostRegister)(at, size_of_val(memory), flags) };
+            assert_eq!(code, 0, "a log could not be registered");
             let mut device = ptr::null_mut();
             // SAFETY: it writes an address.
             let code = unsafe { (table.hipHostGetDevicePointer)(&raw mut device, at, 0) };
-            assert_eq!(code, 0, "a page of a log has no address");
-            device.expose_provenance() as u64
+            assert_eq!(code, 0, "a log has no address");
+            (device.expose_provenance() as u64, note.clone())
         });
-        device + offset as u64
+        device.wrapping_sub(start as u64)
     }
 
-    fn timed(&self, ns: u64, note: Note) -> Option<HipNative> {
+    fn timed(&self, ns: u64, note: &Note) -> Option<HipNative> {
         let (clock, notes) = note.notes()?;
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let clock = self.seen(&mut pages, clock);
-        let first = self.seen(&mut pages, &notes.starts);
-        let last = self.seen(&mut pages, &notes.reserved);
-        assert_eq!(last - first, 48, "pages of a log are seen in different places");
-        pages.1.push(note);
-        let arguments = Arguments::new().with(ns).ok()?.with(clock).ok()?.with(first).ok()?;
+        let offset = self.offset(note);
+        let seen = |host: usize| offset.wrapping_add(host as u64);
+        let clock = seen(ptr::from_ref(clock).expose_provenance());
+        let notes = seen(ptr::from_ref(notes).expose_provenance());
+        let arguments = Arguments::new().with(ns).ok()?.with(clock).ok()?.with(notes).ok()?;
         // SAFETY: the kernel takes these arguments, and the log is kept to the end.
         Some(unsafe { HipNative::kernel(&self.note, [1; 3], [1; 3], 0, arguments) })
     }
@@ -107,7 +105,7 @@ impl Hip {
     fn command(&self, work: Work) -> Option<Command> {
         let command = match work {
             Work::Empty => self.api.empty_kernel().ok()?,
-            Work::Timed { ns, note } => self.timed(ns, note)?,
+            Work::Timed { ns, note } => self.timed(ns, &note)?,
             // It would take the device with it.
             Work::Failing => return None,
         };
