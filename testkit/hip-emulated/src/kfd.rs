@@ -57,6 +57,8 @@ struct Slot {
     running: AtomicU32,
     thread: AtomicU32,
     signal: AtomicU32,
+    /// What a device that saves waves says.
+    _saved: [AtomicU32; 4],
 }
 
 /// The driver's file and its page.

@@ -38,8 +38,13 @@ pub struct Gpu {
     pub cp_queues: u32,
     /// Device memory in bytes.
     pub memory_bytes: u64,
-    /// Bytes of a queue's context-save area that are used when it is saved.
+    /// Bytes of a queue's context-save area that are used when it is saved, if no device writes
+    /// to it.
     pub saved_bytes: u32,
+    /// The device's number on its bus.
+    pub device_id: u32,
+    /// Engines that copy memory.
+    pub sdma_engines: u32,
 }
 
 impl Gpu {
@@ -56,7 +61,17 @@ impl Gpu {
             cp_queues: 120,
             memory_bytes: 192 << 30,
             saved_bytes: 0x00ba_6000,
+            device_id: 0x74a2,
+            sdma_engines: 2,
         }
+    }
+
+    /// A `gfx942` as small as an interpreter of its instructions needs: one die of one compute
+    /// unit, so that kernels that fill the GPU have few waves.
+    #[must_use]
+    pub const fn small(gpu_id: u32) -> Self {
+        let (xccs, compute_units, cp_queues) = (1, 1, 24);
+        Self { xccs, compute_units, cp_queues, memory_bytes: 8 << 30, ..Self::mi308x(gpu_id) }
     }
 }
 

@@ -9,14 +9,17 @@
 //! | `node GPU` | | `preemptions N saved N resets N resetting 0` |
 //! | `queue PID ID` | | `active 1 suspended 0 reset 0 percentage 100 priority 7` |
 //! | `queues PID` | | the ids, with spaces between |
+//! | `raise PID ID CODE` | the device stopped the queue for an exception | `debugger` or `runtime`: who is to be told |
+//! | `fault PID GPU_ID ADDRESS WRITES` | a wave or packet of the process used a wrong address | how many events were set |
+//! | `buffers PID` | | `buffers N bytes N` |
 //!
-//! GPUs are given by their place in the configuration, from 0.
+//! GPUs are given by their place in the configuration, from 0, but for `fault`, which has the id.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 
 use crate::config::Latency;
-use crate::model::{Fault, Model};
+use crate::model::{Fault, Model, Told};
 
 /// What a program opens to send lines.
 pub const CONTROL_PATH: &str = "/dev/xsched-emulated-kfd";
@@ -63,6 +66,12 @@ pub(crate) fn carry_out(model: &mut Model, line: &str) -> String {
             let ids = model.queue_ids(pid);
             ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
         }),
+        ["raise", pid, id, code] => raise(model, [pid, id, code]),
+        ["fault", pid, gpu_id, address, writes] => fault(model, [pid, gpu_id, writes], address),
+        ["buffers", pid] => number(pid).map(|pid| {
+            let (buffers, bytes) = model.buffers(pid);
+            format!("buffers {buffers} bytes {bytes}")
+        }),
         _ => None,
     };
     answer.unwrap_or_else(|| format!("error `{line}` is not understood, or names nothing"))
@@ -85,6 +94,21 @@ fn latency(model: &mut Model, words: [&str; 3]) -> Option<String> {
     let latency = Latency { fixed_ns: fixed_ns?, queue_ns: queue_ns?, reset_ns: reset_ns? };
     model.set_latency(latency);
     Some("ok".to_owned())
+}
+
+fn raise(model: &mut Model, words: [&str; 3]) -> Option<String> {
+    let [pid, id, code] = words.map(number::<u32>);
+    let told = match model.raise(pid?, id?, code?)? {
+        Told::Debugger => "debugger",
+        Told::Runtime => "runtime",
+    };
+    Some(told.to_owned())
+}
+
+fn fault(model: &mut Model, words: [&str; 3], address: &str) -> Option<String> {
+    let [pid, gpu_id, writes] = words.map(number::<u32>);
+    let set = model.memory_fault(pid?, gpu_id?, number(address)?, writes? != 0)?;
+    Some(set.to_string())
 }
 
 fn node(model: &Model, gpu: usize) -> Option<String> {

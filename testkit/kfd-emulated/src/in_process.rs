@@ -15,6 +15,8 @@ use crate::model::{Block, CallResult, Caller, Host, Model};
 
 /// What is left of a latency is slept through down to so much, in nanoseconds.
 const AWAKE_NS: u64 = 100_000;
+/// How often it is looked whether events are there.
+const EVENTS_LOOK: Duration = Duration::from_micros(200);
 
 /// The emulated driver, called directly: no file, no system call.
 ///
@@ -149,6 +151,27 @@ impl InProcess {
         u64::try_from(self.shared.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// Asks again until events are there, or the time is over.
+    fn await_events(
+        &self,
+        request: u32,
+        argument: &mut [u8],
+        (until_ns, seen): (u64, u64),
+    ) -> Result<u32, Errno> {
+        let mut block = Block::Events { until_ns, seen };
+        loop {
+            std::thread::sleep(EVENTS_LOOK);
+            let caller = Caller { pid: self.pid, opened_by: self.pid, now_ns: self.now_ns() };
+            let mut state = self.lock();
+            let State { model, host, .. } = &mut *state;
+            let ask = |model: &mut Model| model.call_with(caller, request, argument, host);
+            match model.again(caller, block, ask) {
+                CallResult::Answer { result, .. } => return result,
+                CallResult::Blocks(still) => block = still,
+            }
+        }
+    }
+
     fn wait_until(&self, at_ns: u64) {
         loop {
             match at_ns.saturating_sub(self.now_ns()) {
@@ -176,6 +199,10 @@ impl Driver for InProcess {
                 drop(state);
                 self.wait_until(at_ns);
                 result
+            }
+            CallResult::Blocks(Block::Events { until_ns, seen }) => {
+                drop(state);
+                self.await_events(request, argument, (until_ns, seen))
             }
             CallResult::Blocks(block) => {
                 state.blocked = Some(block);

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::model::QUEUES_MAX;
+use crate::model::{QUEUES_MAX, Saved};
 
 /// One queue's slot.
 #[repr(C)]
@@ -30,8 +30,17 @@ pub struct Slot {
     pub running: AtomicU32,
     /// The thread that runs commands, or 0.
     pub thread: AtomicU32,
-    /// The signal that stops it.
+    /// The signal that stops it. Without one the thread looks at `active` by itself, which is a
+    /// futex that is woken by each change.
     pub signal: AtomicU32,
+    /// Whether the saved sizes are said: 1 if a device writes to save areas.
+    pub saves: AtomicU32,
+    /// Bytes of the save area's control stack that are used, while the queue is stopped.
+    pub control_bytes: AtomicU32,
+    /// Bytes of the waves' state that are used, while the queue is stopped.
+    pub wave_bytes: AtomicU32,
+    /// Nothing yet.
+    pub reserved: AtomicU32,
 }
 
 /// What a slot says of its queue.
@@ -54,6 +63,19 @@ impl State {
 
 /// Bytes of the page.
 pub const PAGE_BYTES: usize = QUEUES_MAX as usize * size_of::<Slot>();
+/// Where doorbells start in the file.
+const DOORBELLS_AT: u64 = 1 << 16;
+/// Bytes of the doorbells of one GPU: 8 for each queue.
+pub const DOORBELL_BYTES: u64 = QUEUES_MAX as u64 * 8;
+
+/// Where the doorbells of a GPU are in the file, by its place in the configuration.
+///
+/// The real driver puts the kind of mapping into the upper bits of such an offset, and an emulated
+/// file can be mapped at places that it has alone. Programs do not look into it.
+#[must_use]
+pub const fn doorbell_offset(gpu: usize) -> u64 {
+    DOORBELLS_AT + gpu as u64 * DOORBELL_BYTES
+}
 
 /// A mapping of the page.
 #[derive(Debug)]
@@ -88,12 +110,11 @@ impl Page {
     pub(crate) fn set(&self, pid: u32, id: u32, state: State) {
         let slot = self.slot(id);
         slot.active.store(state as u32, Ordering::SeqCst);
-        if state != State::Inactive {
-            // SAFETY: the word is only used as an address; it is shared, so no private futex.
-            unsafe {
-                libc::syscall(libc::SYS_futex, slot.active.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
-            }
-        } else if slot.running.load(Ordering::SeqCst) != 0 {
+        // SAFETY: the word is only used as an address; it is shared, so no private futex.
+        unsafe {
+            libc::syscall(libc::SYS_futex, slot.active.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
+        }
+        if state == State::Inactive && slot.running.load(Ordering::SeqCst) != 0 {
             let thread = slot.thread.load(Ordering::SeqCst);
             let signal = slot.signal.load(Ordering::SeqCst);
             if thread != 0 && signal != 0 {
@@ -102,6 +123,15 @@ impl Page {
                 unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, signal) };
             }
         }
+    }
+
+    /// How much of a queue's save area is used, if a device says so.
+    pub(crate) fn saved(&self, id: u32) -> Option<Saved> {
+        let slot = self.slot(id);
+        (slot.saves.load(Ordering::SeqCst) != 0).then(|| Saved {
+            control_bytes: slot.control_bytes.load(Ordering::SeqCst),
+            wave_bytes: slot.wave_bytes.load(Ordering::SeqCst),
+        })
     }
 
     /// Whether nothing of a queue runs.

@@ -23,18 +23,28 @@ impl Tree {
         let topology = tree.kfd().join("topology");
         put(&topology.join("generation_id"), "1")?;
         put(&topology.join("system_properties"), "platform_oem 0\nplatform_id 0\nplatform_rev 1")?;
-        node(&topology.join("nodes/0"), 0, "", "cpu_cores_count 8\nsimd_count 0\nnum_xcc 0")?;
+        let gpus = config.gpus.len() as u64;
+        write_node(&topology, 0, 0, "", &processor(gpus))?;
+        let bank = format!("heap_type 0\nsize_in_bytes {HOST_BYTES}\nflags 0\nwidth 64\nmem_clk_max 2400");
+        put(&topology.join("nodes/0/mem_banks/0/properties"), &bank)?;
         for (number, gpu) in (1..).zip(&config.gpus) {
+            write_node(&topology, number, gpu.gpu_id, "gfx942", &properties(number, gpu))?;
             let folder = topology.join(format!("nodes/{number}"));
-            node(&folder, gpu.gpu_id, "gfx942", &properties(gpu))?;
-            let bank = format!("heap_type 1\nsize_in_bytes {}\nflags 0", gpu.memory_bytes);
+            let bank = format!(
+                "heap_type 1\nsize_in_bytes {}\nflags 0\nwidth 8192\nmem_clk_max 1300",
+                gpu.memory_bytes
+            );
             put(&folder.join("mem_banks/0/properties"), &bank)?;
+            put(&folder.join("io_links/0/properties"), &link(number, 0))?;
+            let back = format!("nodes/0/io_links/{}/properties", number - 1);
+            put(&topology.join(back), &link(0, number))?;
         }
         let parameters = tree.module().join("parameters");
         put(&parameters.join("cwsr_enable"), if config.cwsr { "1" } else { "0" })?;
         put(&parameters.join("sched_policy"), &config.sched_policy.to_string())?;
         put(&parameters.join("mes"), "0")?;
         put(&parameters.join("queue_preemption_timeout_ms"), "9000")?;
+        put(&tree.module().join("initstate"), "live")?;
         put(&tree.module().join("srcversion"), "0000000000000000000000A")?;
         fs::create_dir_all(tree.kfd().join("proc"))?;
         Ok(tree)
@@ -83,7 +93,7 @@ impl Tree {
                 if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) }
             }
             Change::Opened { pid } => self.open(pid),
-            Change::Active { .. } | Change::Lost { .. } => Ok(()),
+            Change::Active { .. } | Change::Lost { .. } | Change::Freed { .. } => Ok(()),
         }
     }
 
@@ -103,30 +113,112 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, format!("{text}\n"))
 }
 
-fn node(folder: &Path, gpu_id: u32, name: &str, properties: &str) -> io::Result<()> {
+/// Memory of the emulated host, in bytes.
+const HOST_BYTES: u64 = 8 << 30;
+/// The first render node.
+pub(crate) const RENDER_FIRST: usize = 128;
+/// What gfx942 has, as the driver says it for an MI300: bits of `capability`.
+const CAPABILITY: u64 = {
+    let (queue_size_32_bit, doorbell_type_2) = (1 << 7, 2 << 12);
+    let (watch_points, debug_trap, debug_trap_precise) = (2 << 8, 1 << 15, 1 << 16 | 1 << 17);
+    let (coherent_host, reset_per_queue) = (1 << 29, 1 << 30);
+    queue_size_32_bit
+        | doorbell_type_2
+        | watch_points
+        | debug_trap
+        | debug_trap_precise
+        | coherent_host
+        | reset_per_queue
+};
+
+fn write_node(
+    topology: &Path,
+    number: u64,
+    gpu_id: u32,
+    name: &str,
+    properties: &str,
+) -> io::Result<()> {
+    let folder = topology.join(format!("nodes/{number}"));
     put(&folder.join("gpu_id"), &gpu_id.to_string())?;
     put(&folder.join("name"), name)?;
+    for empty in ["caches", "io_links", "p2p_links", "mem_banks"] {
+        fs::create_dir_all(folder.join(empty))?;
+    }
     put(&folder.join("properties"), properties)
 }
 
-/// Properties in the kernel's form. Four SIMDs make a compute unit.
-fn properties(gpu: &Gpu) -> String {
-    let lines = [
-        ("cpu_cores_count", 0),
-        ("simd_count", u64::from(gpu.compute_units) * 4),
+/// A PCIe link between two nodes.
+fn link(from: u64, to: u64) -> String {
+    format!(
+        "type 2\nversion_major 0\nversion_minor 0\nnode_from {from}\nnode_to {to}\nweight 20\n\
+         min_latency 0\nmax_latency 0\nmin_bandwidth 0\nmax_bandwidth 0\n\
+         recommended_transfer_size 0\nrecommended_sdma_engine_id_mask 0\nflags 1"
+    )
+}
+
+fn lines(lines: &[(&str, u64)]) -> String {
+    lines.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Properties of the processor's node, in the kernel's form.
+fn processor(gpus: u64) -> String {
+    lines(&[
+        ("cpu_cores_count", 8),
+        ("simd_count", 0),
         ("mem_banks_count", 1),
+        ("caches_count", 0),
+        ("io_links_count", gpus),
+        ("p2p_links_count", 0),
+        ("cpu_core_id_base", 0),
+        ("simd_id_base", 0),
+        ("max_waves_per_simd", 0),
+        ("num_xcc", 0),
+        ("max_engine_clk_ccompute", 2_600),
+    ])
+}
+
+/// Properties of a GPU's node. Four SIMDs make a compute unit.
+fn properties(number: u64, gpu: &Gpu) -> String {
+    let (units, xccs) = (u64::from(gpu.compute_units), u64::from(gpu.xccs).max(1));
+    lines(&[
+        ("cpu_cores_count", 0),
+        ("simd_count", units * 4),
+        ("mem_banks_count", 1),
+        ("caches_count", 0),
+        ("io_links_count", 1),
+        ("p2p_links_count", 0),
+        ("cpu_core_id_base", 0),
+        ("simd_id_base", 0x8000_1000 + (number << 16)),
         ("max_waves_per_simd", 8),
         ("lds_size_in_kb", 64),
+        ("gds_size_in_kb", 0),
         ("num_gws", 64),
         ("wave_front_size", 64),
+        ("array_count", xccs),
+        ("simd_arrays_per_engine", 1),
+        ("cu_per_simd_array", units.div_ceil(xccs)),
         ("simd_per_cu", 4),
         ("max_slots_scratch_cu", 32),
         ("gfx_target_version", u64::from(gpu.gfx_target_version)),
         ("vendor_id", 4_098),
-        ("drm_render_minor", 128),
-        ("num_sdma_engines", 2),
+        ("device_id", u64::from(gpu.device_id)),
+        ("location_id", number << 8),
+        ("domain", 0),
+        ("drm_render_minor", RENDER_FIRST as u64 + number - 1),
+        ("hive_id", 0),
+        ("num_sdma_engines", u64::from(gpu.sdma_engines)),
+        ("num_sdma_xgmi_engines", 0),
+        ("num_sdma_queues_per_engine", 8),
         ("num_cp_queues", u64::from(gpu.cp_queues)),
+        ("max_engine_clk_fcompute", 1_420),
+        ("local_mem_size", 0),
+        ("fw_version", 166),
+        ("capability", CAPABILITY),
+        ("capability2", 0),
+        ("debug_prop", 1_495),
+        ("sdma_fw_version", 20),
+        ("unique_id", 0x0123_4567_89ab_cd00 + number),
         ("num_xcc", u64::from(gpu.xccs)),
-    ];
-    lines.map(|(name, value)| format!("{name} {value}")).join("\n")
+        ("max_engine_clk_ccompute", 2_600),
+    ])
 }

@@ -21,6 +21,7 @@ pub mod nr {
     pub const GET_VERSION: u8 = 0x01;
     pub const CREATE_QUEUE: u8 = 0x02;
     pub const DESTROY_QUEUE: u8 = 0x03;
+    pub const SET_MEMORY_POLICY: u8 = 0x04;
     pub const GET_CLOCK_COUNTERS: u8 = 0x05;
     pub const GET_PROCESS_APERTURES: u8 = 0x06;
     pub const UPDATE_QUEUE: u8 = 0x07;
@@ -31,13 +32,26 @@ pub mod nr {
     pub const WAIT_EVENTS: u8 = 0x0c;
     pub const DBG_FIRST_OLD: u8 = 0x0d;
     pub const DBG_LAST_OLD: u8 = 0x10;
+    pub const SET_SCRATCH_BACKING_VA: u8 = 0x11;
+    pub const GET_TILE_CONFIG: u8 = 0x12;
+    pub const SET_TRAP_HANDLER: u8 = 0x13;
     pub const GET_PROCESS_APERTURES_NEW: u8 = 0x14;
+    pub const ACQUIRE_VM: u8 = 0x15;
+    pub const ALLOC_MEMORY_OF_GPU: u8 = 0x16;
+    pub const FREE_MEMORY_OF_GPU: u8 = 0x17;
+    pub const MAP_MEMORY_TO_GPU: u8 = 0x18;
+    pub const UNMAP_MEMORY_FROM_GPU: u8 = 0x19;
     pub const SET_CU_MASK: u8 = 0x1a;
     pub const GET_QUEUE_WAVE_STATE: u8 = 0x1b;
+    pub const GET_DMABUF_INFO: u8 = 0x1c;
+    pub const IMPORT_DMABUF: u8 = 0x1d;
     pub const ALLOC_QUEUE_GWS: u8 = 0x1e;
     pub const SMI_EVENTS: u8 = 0x1f;
+    pub const SVM: u8 = 0x20;
+    pub const SET_XNACK_MODE: u8 = 0x21;
     pub const CRIU_OP: u8 = 0x22;
     pub const AVAILABLE_MEMORY: u8 = 0x23;
+    pub const EXPORT_DMABUF: u8 = 0x24;
     pub const RUNTIME_ENABLE: u8 = 0x25;
     pub const DBG_TRAP: u8 = 0x26;
     /// Of no released driver: the patched one's, and another's.
@@ -92,21 +106,34 @@ pub const fn definition(nr: u8) -> Option<Definition> {
         nr::GET_VERSION => Some(Definition { bytes: 8, direction: READ }),
         nr::CREATE_QUEUE => both(96),
         nr::DESTROY_QUEUE | nr::SMI_EVENTS => both(8),
-        0x04 | nr::CREATE_EVENT => both(32),
-        nr::GET_CLOCK_COUNTERS => both(40),
+        nr::SET_MEMORY_POLICY => written(32),
+        nr::CREATE_EVENT | nr::GET_DMABUF_INFO => both(32),
+        nr::GET_CLOCK_COUNTERS | nr::GET_TILE_CONFIG | nr::ALLOC_MEMORY_OF_GPU => both(40),
         nr::GET_PROCESS_APERTURES => Some(Definition { bytes: 400, direction: READ }),
         nr::UPDATE_QUEUE => written(24),
-        nr::DESTROY_EVENT | nr::SET_EVENT | nr::RESET_EVENT => written(8),
-        nr::WAIT_EVENTS | nr::GET_QUEUE_WAVE_STATE => both(24),
+        nr::DESTROY_EVENT
+        | nr::SET_EVENT
+        | nr::RESET_EVENT
+        | nr::ACQUIRE_VM
+        | nr::FREE_MEMORY_OF_GPU => written(8),
+        nr::WAIT_EVENTS
+        | nr::GET_QUEUE_WAVE_STATE
+        | nr::MAP_MEMORY_TO_GPU
+        | nr::UNMAP_MEMORY_FROM_GPU
+        | nr::IMPORT_DMABUF
+        | nr::SVM => both(24),
+        nr::SET_TRAP_HANDLER => written(24),
+        nr::SET_XNACK_MODE => both(4),
         nr::DBG_FIRST_OLD..=nr::DBG_LAST_OLD => written(16),
         nr::SET_CU_MASK => written(16),
-        nr::GET_PROCESS_APERTURES_NEW
+        nr::SET_SCRATCH_BACKING_VA
+        | nr::EXPORT_DMABUF
+        | nr::GET_PROCESS_APERTURES_NEW
         | nr::ALLOC_QUEUE_GWS
         | nr::AVAILABLE_MEMORY
         | nr::RUNTIME_ENABLE => both(16),
         nr::CRIU_OP => both(56),
         nr::DBG_TRAP => both(32),
-        0x11..=0x24 => both(0),
         _ => None,
     }
 }
@@ -185,6 +212,20 @@ mod tests {
             0x4008_4b0a,
             0x4008_4b0b,
             0xc018_4b0c,
+            0x4020_4b04,
+            0xc010_4b11,
+            0xc028_4b12,
+            0x4018_4b13,
+            0x4008_4b15,
+            0xc028_4b16,
+            0x4008_4b17,
+            0xc018_4b18,
+            0xc018_4b19,
+            0xc020_4b1c,
+            0xc018_4b1d,
+            0xc018_4b20,
+            0xc004_4b21,
+            0xc010_4b24,
             0xc010_4b14,
             0x4010_4b1a,
             0xc018_4b1b,

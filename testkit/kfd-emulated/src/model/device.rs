@@ -4,7 +4,7 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
-use super::{Handled, Host, Model};
+use super::{Clocks, Handled, Host, Model};
 use crate::wire::Argument;
 
 /// Bytes of one entry of `GET_PROCESS_APERTURES_NEW`.
@@ -26,11 +26,14 @@ impl Model {
     }
 
     /// Clocks of the host in nanoseconds, and the GPU's at 100 MHz; 0 if it is unknown.
-    pub(super) fn clocks(&self, argument: &mut Argument<'_>) -> Handled {
+    pub(super) fn clocks(&self, argument: &mut Argument<'_>, host: &mut dyn Host) -> Handled {
+        let now_ns = self.now_ns;
+        let clocks = host.clocks();
+        let clocks = clocks.unwrap_or(Clocks { gpu: now_ns / 10, cpu_ns: now_ns, system_ns: now_ns });
         let known = self.gpu(argument.u32(32)).is_some();
-        argument.set_u64(0, if known { self.now_ns / 10 } else { 0 });
-        argument.set_u64(8, self.now_ns);
-        argument.set_u64(16, self.now_ns);
+        argument.set_u64(0, if known { clocks.gpu } else { 0 });
+        argument.set_u64(8, clocks.cpu_ns);
+        argument.set_u64(16, clocks.system_ns);
         argument.set_u64(24, 1_000_000_000);
         Ok(0)
     }
@@ -84,7 +87,7 @@ impl Model {
 
     pub(super) fn available_memory(&self, argument: &mut Argument<'_>) -> Handled {
         let gpu = self.gpu(argument.u32(8)).ok_or(Errno::INVAL)?;
-        argument.set_u64(0, self.config.gpus[gpu].memory_bytes);
+        argument.set_u64(0, self.free_bytes(gpu));
         Ok(0)
     }
 

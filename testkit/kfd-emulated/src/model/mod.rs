@@ -7,6 +7,8 @@
 mod debug;
 mod device;
 mod events;
+mod exceptions;
+mod memory;
 mod node;
 mod private;
 mod process;
@@ -18,6 +20,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
+pub use exceptions::Told;
+pub use memory::BUFFERS_MAX;
+pub(crate) use memory::file_bytes;
 pub use node::{Fault, NodeView};
 pub use process::{QUEUES_MAX, QueueView};
 
@@ -57,6 +62,36 @@ pub trait Host {
 
     /// Whether it may pause processes: `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`.
     fn may_checkpoint(&mut self, pid: u32) -> bool;
+
+    /// How much of a queue's save area is used, if there is a device that writes to it.
+    fn saved(&mut self, _pid: u32, _id: u32) -> Option<Saved> {
+        None
+    }
+
+    /// The clocks, if they are to be the machine's.
+    fn clocks(&mut self) -> Option<Clocks> {
+        None
+    }
+}
+
+/// How much of a queue's save area is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Bytes of the control stack.
+    pub control_bytes: u32,
+    /// Bytes of the waves' state.
+    pub wave_bytes: u32,
+}
+
+/// Clocks at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// The GPU's, at 100 MHz.
+    pub gpu: u64,
+    /// The processor's monotonic one that is not adjusted, in nanoseconds.
+    pub cpu_ns: u64,
+    /// The one since the machine was started, in nanoseconds.
+    pub system_ns: u64,
 }
 
 /// A change that other processes can see.
@@ -96,6 +131,13 @@ pub enum Change {
         /// Whether the queue is on the run list.
         is_active: bool,
     },
+    /// A piece of the device's memory is free again, and what it contained is gone.
+    Freed {
+        /// Where it is in the file that stands for the memory.
+        offset: u64,
+        /// Its bytes.
+        bytes: u64,
+    },
     /// A queue was reset: nothing of it ever runs again.
     Lost {
         /// Its process.
@@ -133,6 +175,14 @@ pub enum Block {
     Runtime {
         /// Whether the call enables the runtime, rather than disables it.
         enables: bool,
+    },
+    /// Events that are waited for.
+    #[error("WAIT_EVENTS waits for its events")]
+    Events {
+        /// When it gives up, in nanoseconds of the caller's clock.
+        until_ns: u64,
+        /// How often events of any process had changed when it looked at them.
+        seen: u64,
     },
 }
 
@@ -181,6 +231,12 @@ pub struct Model {
     changes: Vec<Change>,
     /// Files that listen to a GPU's events: the GPU's place, our end.
     listeners: Vec<(usize, OwnedFd)>,
+    /// The device memory that is in use.
+    space: memory::Space,
+    /// How often events of any process have changed.
+    event_changes: u64,
+    /// When the present call gives up, if it waited for events before.
+    until_ns: Option<u64>,
     /// Calls that the real driver has and the model does not.
     unmodelled: BTreeSet<(u8, u32)>,
     /// The time of the present call.
@@ -195,10 +251,13 @@ impl Model {
     pub fn new(config: Config) -> Self {
         Self {
             nodes: config.gpus.iter().map(|_| Node::default()).collect(),
+            space: memory::Space::of(&config),
             config,
             processes: BTreeMap::new(),
             changes: Vec::new(),
             listeners: Vec::new(),
+            event_changes: 0,
+            until_ns: None,
             unmodelled: BTreeSet::new(),
             now_ns: 0,
             ready_ns: 0,
@@ -234,6 +293,7 @@ impl Model {
         for other in debugged {
             self.stop_debugging(other);
         }
+        self.free_all(pid);
         let Some(process) = self.processes.remove(&pid) else { return };
         let mut gpus = BTreeSet::new();
         for (id, queue) in process.queues {
@@ -307,13 +367,28 @@ impl Model {
         }
     }
 
-    /// Whether a call that blocked may return by now, and with what.
-    pub fn again(&mut self, caller: Caller, block: Block) -> CallResult {
+    /// Whether a call that blocked may return by now, and with what. `ask` makes the call once more,
+    /// for calls whose argument has to be read again.
+    pub fn again(
+        &mut self,
+        caller: Caller,
+        block: Block,
+        ask: impl FnOnce(&mut Self) -> CallResult,
+    ) -> CallResult {
         self.now_ns = caller.now_ns;
         self.ready_ns = caller.now_ns;
         let handled = match block {
             Block::Destroy { id } => self.destroy(caller.pid, id),
             Block::Runtime { enables } => self.go_on(caller.pid, enables),
+            Block::Events { until_ns, seen } => {
+                if seen == self.event_changes && caller.now_ns < until_ns {
+                    return CallResult::Blocks(block);
+                }
+                self.until_ns = Some(until_ns);
+                let outcome = ask(self);
+                self.until_ns = None;
+                return outcome;
+            }
         };
         self.outcome(handled)
     }
@@ -367,9 +442,9 @@ impl Model {
             nr::DESTROY_QUEUE => self.destroy(pid, argument.u32(0)),
             nr::UPDATE_QUEUE => self.update_queue(pid, argument),
             nr::SET_CU_MASK => self.set_cu_mask(pid, argument, host),
-            nr::GET_QUEUE_WAVE_STATE => self.wave_state(pid, argument),
+            nr::GET_QUEUE_WAVE_STATE => self.wave_state(pid, argument, host),
             nr::ALLOC_QUEUE_GWS => self.queue_gws(pid, argument),
-            nr::GET_CLOCK_COUNTERS => self.clocks(argument),
+            nr::GET_CLOCK_COUNTERS => self.clocks(argument, host),
             nr::GET_PROCESS_APERTURES => self.apertures_old(argument),
             nr::GET_PROCESS_APERTURES_NEW => self.apertures(pid, argument, host),
             nr::AVAILABLE_MEMORY => self.available_memory(argument),
@@ -383,9 +458,10 @@ impl Model {
             nr::DBG_FIRST_OLD..=nr::DBG_LAST_OLD => Err(Errno::PERM.into()),
             nr::RUNTIME_ENABLE => self.runtime_enable(pid, argument),
             nr::DBG_TRAP => self.dbg_trap(pid, argument, host),
+            nr::SET_XNACK_MODE => self.set_xnack(pid, argument),
             nr::PREEMPT_QUEUE => self.preempt_queue(pid, argument),
             nr::RESUME_QUEUE => self.resume_queue(pid, argument, host),
-            _ => self.not_modelled(number, 0),
+            _ => self.memory_call(pid, number, argument, host),
         }
     }
 

@@ -43,8 +43,14 @@ pub(super) struct Debugged {
 /// An event, as `CREATE_EVENT` makes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Event {
+    /// The interface's number.
+    pub(super) kind: u32,
     pub(super) auto_reset: bool,
     pub(super) is_set: bool,
+    /// How often it was set, from 1; signals only.
+    pub(super) age: u64,
+    /// What came with it, as the interface has it.
+    pub(super) data: [u8; 32],
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +59,7 @@ pub(super) struct Process {
     pub(super) runtime: Runtime,
     pub(super) debugged: Option<Debugged>,
     pub(super) events: BTreeMap<u32, Event>,
+    pub(super) memory: super::memory::Memory,
     /// `CRIU_OP` has paused it.
     pub(super) is_paused: bool,
     /// GPUs, by their place, on which one of its queues was reset.

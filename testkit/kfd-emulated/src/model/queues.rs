@@ -3,7 +3,8 @@
 use rustix::io::Errno;
 
 use super::process::{QUEUES_MAX, Queue, Stopped};
-use super::{Block, Change, Handled, Host, Model};
+use super::{Block, Change, Handled, Host, Model, Saved};
+use crate::page::doorbell_offset;
 use crate::wire::{Argument, EC_QUEUE_NEW, accessible};
 
 const PERCENTAGE_MAX: u32 = 100;
@@ -14,8 +15,6 @@ const KIND_LAST: u32 = 4;
 const BY_ENGINE_SINCE: u32 = 17;
 /// Bits of a mask of compute units that are looked at.
 const CU_MASK_BITS_MAX: u32 = 1_024;
-/// What doorbells' offsets for `mmap` start with: their type, in the upper bits.
-const DOORBELLS: u64 = 3 << 62;
 
 /// What `CREATE_QUEUE` and `UPDATE_QUEUE` check alike, in the driver's order.
 fn check_properties(percentage: u32, priority: u32, ring: (u64, u32)) -> Result<(), Errno> {
@@ -66,8 +65,7 @@ impl Model {
             stopped: Stopped { evicted: process.is_paused, ..Stopped::default() },
         };
         self.add_queue(pid, id, queue)?;
-        let page = u64::from(self.config.gpus[gpu].gpu_id) << 46;
-        argument.set_u64(24, DOORBELLS | page | (u64::from(id) * 8));
+        argument.set_u64(24, doorbell_offset(gpu) + u64::from(id) * 8);
         argument.set_u32(52, id);
         Ok(0)
     }
@@ -158,15 +156,22 @@ impl Model {
     }
 
     /// Where a stopped queue's waves were saved. The driver refuses it for a queue that may run.
-    pub(super) fn wave_state(&self, pid: u32, argument: &mut Argument<'_>) -> Handled {
+    pub(super) fn wave_state(
+        &self,
+        pid: u32,
+        argument: &mut Argument<'_>,
+        host: &mut dyn Host,
+    ) -> Handled {
         let id = argument.u32(16);
         let queue = self.queue_of(pid, id, Errno::FAULT)?;
         if !queue.runs_waves() || queue.is_active() || !self.config.cwsr {
             return Err(Errno::INVAL.into());
         }
-        let saved = self.config.gpus[queue.gpu].saved_bytes;
-        argument.set_u32(8, 0);
-        argument.set_u32(12, saved.min(queue.save_area.1));
+        let usual = self.config.gpus[queue.gpu].saved_bytes.min(queue.save_area.1);
+        let usual = Saved { control_bytes: 0, wave_bytes: usual };
+        let saved = host.saved(pid, id).unwrap_or(usual);
+        argument.set_u32(8, saved.control_bytes);
+        argument.set_u32(12, saved.wave_bytes);
         Ok(0)
     }
 

@@ -6,20 +6,31 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::notify::{Answer, Call};
 use super::{Supervisor, host};
+use crate::config::Config;
 use crate::control::CONTROL_PATH;
 use crate::memory;
-use crate::page::PAGE_BYTES;
+use crate::model::file_bytes;
+use crate::page::doorbell_offset;
+use crate::tree::RENDER_FIRST;
 
 /// The driver.
 const DRIVER: &str = "/dev/kfd";
 /// What the tree stands for: what is below `/sys` is the same in it.
-const SYSFS: [&str; 2] = ["/sys/class/kfd", "/sys/module/amdgpu"];
+const SYSFS: [(&str, &str); 3] = [
+    ("/sys/class/kfd", "class/kfd"),
+    ("/sys/devices/virtual/kfd", "class/kfd"),
+    ("/sys/module/amdgpu", "module/amdgpu"),
+];
+/// Render nodes of the GPUs, without the number.
+const RENDER: &str = "/dev/dri/renderD";
+/// A page of the hardware's, behind the doorbells.
+const REMAP_BYTES: u64 = 4_096;
 /// The longest path that is looked at.
 const PATH_BYTES_MAX: usize = 4_096;
 /// Bytes that are read of it at once; never across a page's end.
@@ -29,15 +40,29 @@ const PIECE_BYTES: u64 = 256;
 enum Target {
     Driver,
     Control,
+    Render,
     Sysfs(PathBuf),
 }
 
 /// A fresh file for the page of a process, and its inode.
-pub(super) fn page_file() -> Result<(OwnedFd, u64), Errno> {
+pub(super) fn page_file(gpus: usize) -> Result<(OwnedFd, u64), Errno> {
     let file = memfd_create("kfd", MemfdFlags::CLOEXEC)?;
-    ftruncate(&file, PAGE_BYTES as u64)?;
+    ftruncate(&file, doorbell_offset(gpus) + REMAP_BYTES)?;
     let inode = fstat(&file)?.st_ino;
     Ok((file, inode))
+}
+
+/// A file that stands for the memory of all devices. It takes memory where it was written to.
+pub(super) fn memory_file(config: &Config) -> Result<OwnedFd, Errno> {
+    let file = memfd_create("renderD", MemfdFlags::CLOEXEC)?;
+    ftruncate(&file, file_bytes(config))?;
+    Ok(file)
+}
+
+/// Forgets what was in a piece of it.
+pub(super) fn forget(file: &OwnedFd, offset: u64, bytes: u64) -> Result<(), Errno> {
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(file, punch, offset, bytes)
 }
 
 /// A path in a process's memory. `None` if it is none, or not UTF-8: then it is not the driver's.
@@ -63,9 +88,15 @@ impl Supervisor {
             CONTROL_PATH => return Some(Target::Control),
             _ => {}
         }
-        let is_below = |start: &&str| Path::new(path).starts_with(start);
-        SYSFS.iter().find(|start| is_below(start))?;
-        let below = path.strip_prefix("/sys/")?;
+        if let Some(number) = path.strip_prefix(RENDER) {
+            let is_there = |number: usize| {
+                number.checked_sub(RENDER_FIRST).is_some_and(|gpu| gpu < self.gpus())
+            };
+            return number.parse().is_ok_and(is_there).then_some(Target::Render);
+        }
+        let below = SYSFS.iter().find_map(|(start, place)| {
+            Some(Path::new(place).join(Path::new(path).strip_prefix(start).ok()?))
+        })?;
         // The tree's own folder ends in what it stands for.
         let root = self.tree.module();
         let root = root.ancestors().nth(2)?;
@@ -100,6 +131,9 @@ impl Supervisor {
                 let file = self.opened(pid)?.file.try_clone().map_err(|_| Errno::MFILE)?;
                 self.listener.give(call.id, file.as_fd(), closes, true)?;
             }
+            Target::Render => {
+                self.listener.give(call.id, self.memory.as_fd(), closes, true)?;
+            }
             Target::Control => {
                 let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
                 let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -130,7 +164,7 @@ impl Supervisor {
 fn stand_in(target: &Target) -> Result<CString, Errno> {
     let path = match target {
         // A device that all users may open.
-        Target::Driver | Target::Control => PathBuf::from("/dev/null"),
+        Target::Driver | Target::Control | Target::Render => PathBuf::from("/dev/null"),
         Target::Sysfs(path) => path.clone(),
     };
     CString::new(path.into_os_string().into_encoded_bytes()).map_err(|_| Errno::INVAL)

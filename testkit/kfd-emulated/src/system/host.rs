@@ -1,13 +1,16 @@
 //! What the model asks about the processes that call, from `/proc`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
+use super::Opened;
 use super::notify::Listener;
 use crate::memory;
-use crate::model::Host;
+use crate::model::{Clocks, Host, Saved};
 
 /// Capabilities that may pause processes: `CAP_SYS_ADMIN` and `CAP_CHECKPOINT_RESTORE`.
 const CHECKPOINT: u64 = 1 << 21 | 1 << 40;
@@ -31,6 +34,12 @@ pub(super) struct System<'a> {
     pub(super) call: u64,
     /// All processes may pause processes, as root may.
     pub(super) as_root: bool,
+    pub(super) opened: &'a BTreeMap<u32, Opened>,
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 impl Host for System<'_> {
@@ -58,6 +67,18 @@ impl Host for System<'_> {
 
     fn give_file(&mut self, _: u32, file: OwnedFd) -> Result<u32, Errno> {
         self.listener.give(self.call, file.as_fd(), true, false)
+    }
+
+    fn saved(&mut self, pid: u32, id: u32) -> Option<Saved> {
+        self.opened.get(&pid)?.page.saved(id)
+    }
+
+    fn clocks(&mut self) -> Option<Clocks> {
+        Some(Clocks {
+            gpu: clock_ns(ClockId::Monotonic) / 10,
+            cpu_ns: clock_ns(ClockId::MonotonicRaw),
+            system_ns: clock_ns(ClockId::Boottime),
+        })
     }
 
     fn may_checkpoint(&mut self, pid: u32) -> bool {

@@ -7,7 +7,10 @@
 //!
 //! * `/dev/kfd` is a file in memory that shows the [`crate::page`] to `mmap`. Each process has its
 //!   own, and a file that is used in another process than the one that opened it answers `EBADF`.
-//! * Paths below `/sys/class/kfd` and `/sys/module/amdgpu` lead to a [`Tree`].
+//! * Paths below `/sys/class/kfd`, `/sys/devices/virtual/kfd` and `/sys/module/amdgpu` lead to a
+//!   [`Tree`].
+//! * Render nodes are one file in memory for all GPUs and processes, of which allocations are pieces,
+//!   so that they can be mapped as the real ones are.
 //! * A call that blocks is not answered until something lets it go on, or its process is killed.
 //! * A process that ends takes its queues with it.
 //!
@@ -23,6 +26,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -55,12 +59,16 @@ pub struct Options {
     /// How long the driver waits for what runs to stop, in milliseconds, before it answers `ETIME`
     /// and resets the GPUs. 9000 unless set otherwise, as in the module.
     pub preemption_timeout_ms: u32,
+    /// A library that plays the hardware, preloaded into all processes behind those that they
+    /// preload anyway. Without one no packet is carried out.
+    pub hardware: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let config = Config::default();
-        Self { config, as_root: false, preemption_timeout_ms: PREEMPTION_TIMEOUT_MS }
+        let preemption_timeout_ms = PREEMPTION_TIMEOUT_MS;
+        Self { config, as_root: false, preemption_timeout_ms, hardware: None }
     }
 }
 
@@ -81,8 +89,13 @@ pub struct Report {
 pub fn run(options: &Options, command: &mut Command) -> io::Result<Report> {
     let folder = tempfile::tempdir()?;
     let tree = Tree::write(folder.path(), &options.config)?;
+    let memory = files::memory_file(&options.config)?;
+    if let Some(library) = &options.hardware {
+        preload(command, library)?;
+    }
     let (mut child, listener) = filter::spawn(command)?;
     let mut supervisor = Supervisor {
+        memory,
         listener: Listener(listener),
         model: Model::new(options.config.clone()),
         tree,
@@ -100,6 +113,20 @@ pub fn run(options: &Options, command: &mut Command) -> io::Result<Report> {
         let _ = child.wait();
     }
     Ok(Report { status: status?, unmodelled: supervisor.model.unmodelled() })
+}
+
+/// Has a command preload a library, behind those that it preloads anyway.
+fn preload(command: &mut Command, library: &Path) -> io::Result<()> {
+    const VARIABLE: &str = "LD_PRELOAD";
+    let own = command.get_envs().find(|(name, _)| *name == VARIABLE);
+    let own = own.map_or_else(|| std::env::var_os(VARIABLE), |(_, value)| value.map(Into::into));
+    let mut value = own.unwrap_or_default();
+    if !value.is_empty() {
+        value.push(":");
+    }
+    value.push(library.canonicalize()?);
+    command.env(VARIABLE, value);
+    Ok(())
 }
 
 /// In the environment of a program that [`enter`] has started.
@@ -141,6 +168,8 @@ struct Opened {
 #[derive(Debug)]
 struct Pending {
     call: u64,
+    /// The request and where its argument is.
+    asked: (u32, u64),
     caller: Caller,
     outcome: CallResult,
     /// Queues that the call stopped, and that may still run.
@@ -150,6 +179,8 @@ struct Pending {
 
 struct Supervisor {
     listener: Listener,
+    /// What the render nodes are.
+    memory: OwnedFd,
     model: Model,
     tree: Tree,
     as_root: bool,
@@ -210,6 +241,9 @@ impl Supervisor {
         let next = self.pending.iter().map(|pending| match pending.outcome {
             _ if !pending.stopping.is_empty() => LOOK,
             CallResult::Answer { at_ns, .. } => Duration::from_nanos(at_ns.saturating_sub(now_ns)),
+            CallResult::Blocks(Block::Events { until_ns, .. }) => {
+                Duration::from_nanos(until_ns.saturating_sub(now_ns))
+            }
             CallResult::Blocks(_) => REST,
         });
         next.min().unwrap_or(REST).min(REST)
@@ -258,6 +292,10 @@ impl Supervisor {
                 Change::Active { pid, id, is_active } => (pid, id, State::of(is_active)),
                 Change::Destroyed { pid, id } => (pid, id, State::Inactive),
                 Change::Lost { pid, id } => (pid, id, State::Reset),
+                Change::Freed { offset, bytes } => {
+                    files::forget(&self.memory, offset, bytes)?;
+                    continue;
+                }
                 Change::Created { .. } => continue,
             };
             if let Some(opened) = self.opened.get(&pid) {
@@ -292,15 +330,13 @@ impl Supervisor {
         };
         let caller = Caller { pid, opened_by, now_ns: self.now_ns() };
         let listener = &self.listener;
-        let mut system = System { listener, call: call.id, as_root: self.as_root };
-        let outcome = self.model.call(caller, request as u32, address, &mut system);
-        self.finish(call.id, caller, outcome)
-    }
-
-    /// Answers a call now, or keeps it until it can be.
-    fn finish(&mut self, call: u64, caller: Caller, outcome: CallResult) -> io::Result<()> {
+        let (as_root, opened) = (self.as_root, &self.opened);
+        let mut system = System { listener, call: call.id, as_root, opened };
+        let asked = (request as u32, address);
+        let outcome = self.model.call(caller, asked.0, asked.1, &mut system);
         let stopping = self.apply_changes()?;
-        self.pending.push(Pending { call, caller, outcome, stopping, since: Instant::now() });
+        let since = Instant::now();
+        self.pending.push(Pending { call: call.id, asked, caller, outcome, stopping, since });
         Ok(())
     }
 
@@ -334,7 +370,11 @@ impl Supervisor {
 
     fn ask_again(&mut self, pending: Pending, block: Block, now_ns: u64) -> io::Result<Pending> {
         let caller = Caller { now_ns, ..pending.caller };
-        let outcome = self.model.again(caller, block);
+        let (as_root, opened, listener) = (self.as_root, &self.opened, &self.listener);
+        let mut system = System { listener, call: pending.call, as_root, opened };
+        let (request, address) = pending.asked;
+        let ask = |model: &mut Model| model.call(caller, request, address, &mut system);
+        let outcome = self.model.again(caller, block, ask);
         let stopping = self.apply_changes()?;
         Ok(Pending { caller, outcome, stopping, ..pending })
     }
@@ -348,6 +388,10 @@ impl Supervisor {
         }
         self.apply_changes()?;
         Ok(())
+    }
+
+    fn gpus(&self) -> usize {
+        self.model.config().gpus.len()
     }
 
     /// A process opens the driver.
@@ -366,7 +410,7 @@ impl Supervisor {
             Err(Errno::SRCH) => return self.exit(pid),
             process => process?,
         };
-        let (file, inode) = files::page_file()?;
+        let (file, inode) = files::page_file(self.gpus())?;
         let page = Page::map(file.as_fd())?;
         self.opened.insert(pid, Opened { file, inode, page, process });
         Ok(())
