@@ -1,11 +1,10 @@
 //! A device behind the interface that all vendors' streams have.
 
-use std::collections::HashSet;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
@@ -17,6 +16,7 @@ use crate::lowering::WaitLowering;
 use crate::native::HipNative;
 use crate::raw;
 use crate::raw::Handle;
+use crate::rings::{OwnRings, RingCalls, RingObserver};
 
 /// Bytes of the device's memory that a command that does nothing writes to.
 const SCRATCH_BYTES: usize = 64;
@@ -70,7 +70,7 @@ pub struct HipApi {
     /// Where commands that do nothing write.
     scratch: usize,
     /// The streams that were made here with a ring of their own.
-    own_rings: Mutex<HashSet<usize>>,
+    own_rings: OwnRings,
     /// The kernels of a known length, once they are loaded.
     pub(crate) spin: OnceLock<Kernels>,
 }
@@ -110,7 +110,7 @@ impl HipApi {
             about,
             lowering: WaitLowering::from_environment(),
             scratch: scratch.expose_provenance(),
-            own_rings: Mutex::default(),
+            own_rings: OwnRings::default(),
             spin: OnceLock::new(),
         })
     }
@@ -144,7 +144,18 @@ impl HipApi {
         Entered::of(&self.library, self.device)
     }
 
-    /// A stream in a ring of its own.
+    /// Has something see which streams in rings of their own are made and handed out from now on.
+    /// Replaces the one before. Idle streams that were made before are destroyed.
+    ///
+    /// # Errors
+    /// If the device cannot become current.
+    pub fn observe_rings(&self, observer: Arc<dyn RingObserver>) -> Result<(), HipError> {
+        let _entered = self.enter_device()?;
+        self.own_rings.observe(observer, self);
+        Ok(())
+    }
+
+    /// Makes a stream in a ring of its own.
     fn create_with_own_ring(&self) -> Result<HipStream, HipError> {
         let mask = full_mask(self.about.units);
         let words = u32::try_from(mask.len()).unwrap_or(u32::MAX);
@@ -158,9 +169,7 @@ impl HipApi {
             )
         };
         HipError::check("hipExtStreamCreateWithCUMask", code)?;
-        let stream = HipStream::from_raw(stream);
-        self.own_rings.lock().unwrap_or_else(PoisonError::into_inner).insert(stream.0);
-        Ok(stream)
+        Ok(HipStream::from_raw(stream))
     }
 
     /// A stream that does not wait for the default stream.
@@ -213,11 +222,45 @@ impl HipApi {
 impl Drop for HipApi {
     fn drop(&mut self) {
         // If the device cannot become current, freeing may still work.
-        let _entered = self.enter_device();
+        let entered = self.enter_device();
+        if entered.is_ok() {
+            self.own_rings.close(self);
+        }
         let scratch = ptr::with_exposed_provenance_mut(self.scratch);
         // SAFETY: it was allocated, and only commands of this device's queues refer to it; freeing
         // waits for them. There is nothing to be done about an error.
         let _ = unsafe { (self.library.table().hipFree)(scratch) };
+    }
+}
+
+impl RingCalls for HipApi {
+    fn make(&self) -> Result<HipStream, HipError> {
+        self.create_with_own_ring()
+    }
+
+    fn mark(&self, stream: HipStream) -> Result<HipEvent, HipError> {
+        let _entered = self.enter_device()?;
+        let event = self.create_plain_event()?;
+        // SAFETY: the event is new, and streams of the list are alive.
+        let recorded = unsafe { self.record(event, stream) };
+        recorded.inspect_err(|_| self.end_event(event))?;
+        Ok(event)
+    }
+
+    fn is_done(&self, event: HipEvent) -> Result<bool, HipError> {
+        // SAFETY: it was made by `mark`, and is destroyed after it was seen to be done.
+        unsafe { self.query(event) }
+    }
+
+    fn end_event(&self, event: HipEvent) {
+        // SAFETY: it was made by `mark`, and nothing refers to it any more.
+        unsafe { self.destroy_event(event) };
+    }
+
+    fn destroy(&self, stream: HipStream) -> Result<(), HipError> {
+        // SAFETY: streams of the list are alive, and this one was taken out of it.
+        let code = unsafe { (self.library.table().hipStreamDestroy)(stream.as_raw()) };
+        HipError::check("hipStreamDestroy", code)
     }
 }
 
@@ -271,14 +314,18 @@ impl StreamApi for HipApi {
     /// stream: HIP has no other streams with a ring of their own. [`StreamKind::blocking`] says so.
     fn create_stream(&self, priority: Option<i32>) -> Result<HipStream, HipError> {
         match (priority, self.rings) {
-            (None, Rings::Own) => self.create_with_own_ring(),
+            (None, Rings::Own) => self.own_rings.take(self),
             (priority, _) => self.create_with_priority(priority.unwrap_or_default()),
         }
     }
 
+    /// A stream with a ring of its own is kept for [`StreamApi::create_stream`], or destroyed once
+    /// it was seen to be idle: HIP 7.2.3 may wait for ever otherwise.
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn destroy_stream(&self, stream: HipStream) -> Result<(), HipError> {
-        self.own_rings.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream.0);
+        if self.own_rings.give_back(stream, self) {
+            return Ok(());
+        }
         // SAFETY: the caller promises that it is alive and that this is its end.
         let code = unsafe { (self.library.table().hipStreamDestroy)(stream.as_raw()) };
         HipError::check("hipStreamDestroy", code)
@@ -313,7 +360,7 @@ impl StreamApi for HipApi {
         // SAFETY: the stream is alive, and the number may be written to.
         let code = unsafe { (table.hipStreamGetFlags)(stream.as_raw(), &raw mut flags) };
         HipError::check("hipStreamGetFlags", code)?;
-        let own = self.own_rings.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream.0);
+        let own = self.own_rings.has(stream);
         let blocking = flags & raw::STREAM_NON_BLOCKING == 0;
         Ok(StreamKind { legacy_default: false, blocking, own_ring: Some(own) })
     }

@@ -14,7 +14,7 @@ use crate::raw;
 use crate::raw::Handle;
 
 /// A stream's handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HipStream(pub(crate) usize);
 
 impl HipStream {

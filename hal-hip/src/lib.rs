@@ -45,6 +45,7 @@ mod memory;
 mod module;
 mod native;
 pub mod raw;
+mod rings;
 mod spin;
 
 pub use api::{HipApi, HipConfig, Rings};
@@ -57,5 +58,6 @@ pub use library::{HipLibrary, LIBRARY_VARIABLE};
 pub use lowering::WaitLowering;
 pub use module::HipModule;
 pub use native::{Direction, HipNative};
+pub use rings::RingObserver;
 pub use spin::KERNELS_VARIABLE;
 pub use xsched_hal_stream::{StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};

@@ -42,6 +42,16 @@ pub enum Unattributed {
          (LD_PRELOAD), or use the mechanism `debug-trap`"
     )]
     NoObserver,
+    /// Nothing here saw the stream made.
+    #[error(
+        "the stream was not made through XSched, so it is unknown which of the driver's queues it \
+         has and whether other streams share it; make it with HipStreamQueueCreate, or run the \
+         program with `xsched run`"
+    )]
+    Unseen,
+    /// The watchdog thread cannot be started.
+    #[error("the watchdog thread for suspended queues cannot be started: {0}")]
+    Thread(String),
     /// An id can mean several queues.
     #[error(
         "the program has given a file of the driver a process of its own (CREATE_PROCESS), so that \
@@ -90,6 +100,16 @@ pub trait Attribution: Debug + Send + Sync {
     /// # Errors
     /// [`Unattributed`] if the queues are unknown.
     fn made_since(&self, before: &Before) -> Result<Vec<QueueFacts>, Unattributed>;
+
+    /// The queue of a stream that was made before, by its address.
+    ///
+    /// # Errors
+    /// [`Unattributed::Unseen`] if its making was not seen, and why its queue is not known
+    /// otherwise.
+    fn of_stream(&self, stream: usize) -> Result<QueueFacts, Unattributed> {
+        let _ = stream;
+        Err(Unattributed::Unseen)
+    }
 
     /// The one queue that was made since. Call it on the same thread.
     ///

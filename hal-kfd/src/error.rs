@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use xsched_core::fault::Fault;
 use xsched_core::hal::HalError;
 
-use crate::uapi::QUEUES_MAX;
+use crate::uapi::{QUEUES_MAX, runtime_state};
 
 /// Why the driver could not be used, or refused a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +116,47 @@ pub enum KfdError {
          make the runtime's start wait for ever; initialise HIP first (hipInit or hsa_init)"
     )]
     RuntimeNotEnabled,
+    /// A debugger is attached, and the runtime's state lets it suspend nothing.
+    #[error(
+        "the runtime of the process is `{}` (kfd_runtime_info.runtime_state is {state}) and not \
+         enabled, so the driver would refuse to suspend queues; {}",
+        state_name(*.state),
+        state_advice(*.state)
+    )]
+    RuntimeState {
+        /// One of [`crate::uapi::runtime_state`].
+        state: u32,
+    },
+    /// The driver has no debugger's session to give at the moment.
+    #[error(
+        "{call}: busy; while PC sampling (rocprofv3, rocprofiler-sdk) or a cooperative launch uses \
+         the GPU, AMD's driver lets nothing debug it: end that, or use `update-queue`"
+    )]
+    DebuggerBusy {
+        /// The call.
+        call: &'static str,
+    },
+    /// The call is for the first context of a process alone.
+    #[error(
+        "{call}: the driver does this for the first context of a process alone, and this is a \
+         further one (CREATE_PROCESS); use the GPU through the first, or `update-queue`"
+    )]
+    NotFirstContext {
+        /// The call.
+        call: &'static str,
+    },
+    /// Nothing is suspended any more on the GPU.
+    #[error("Lv3 has ended on this GPU: {why}")]
+    Stopped {
+        /// What ended it.
+        why: String,
+    },
+    /// The first suspension, of an idle queue made for it, did not go well.
+    #[error("an idle queue was suspended first, to try it, and that did not go well: {why}")]
+    CanaryFailed {
+        /// What went wrong.
+        why: String,
+    },
     /// There were queues before the runtime was enabled.
     #[error(
         "the process made queues before it enabled its runtime, so the driver refuses to enable it; \
@@ -214,6 +255,30 @@ pub enum KfdError {
         /// The driver's errno.
         errno: Errno,
     },
+}
+
+fn state_name(state: u32) -> &'static str {
+    match state {
+        runtime_state::DISABLED => "disabled",
+        runtime_state::ENABLED => "enabled",
+        runtime_state::ENABLED_BUSY => "enabled busy",
+        runtime_state::ENABLED_ERROR => "enabled error",
+        _ => "unknown",
+    }
+}
+
+fn state_advice(state: u32) -> &'static str {
+    match state {
+        runtime_state::ENABLED_BUSY => {
+            "another process uses what debugging needs of the GPU; end the debuggers and profilers \
+             there, or use `update-queue`"
+        }
+        runtime_state::ENABLED_ERROR => {
+            "the driver could not prepare the GPU for debugging; look at the kernel log, or use \
+             `update-queue`"
+        }
+        _ => "initialise HIP first (hipInit or hsa_init)",
+    }
 }
 
 fn opening_advice(errno: i32) -> &'static str {

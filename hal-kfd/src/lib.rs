@@ -4,32 +4,36 @@
 //! [`KfdDevice`] adds Lv3 to the queues of another backend, such as HIP's streams:
 //!
 //! ```no_run
-//! use xsched_hal_kfd::probe::{ProbeConfig, assemble, probe};
-//! use xsched_hal_kfd::{KfdConfig, KfdDevice, KfdQueueConfig};
-//! # use xsched_core::hal::Backend;
+//! use std::sync::Arc;
 //!
-//! # fn open<B: Backend>(streams: B, stream: B::Config) -> Result<(), Box<dyn std::error::Error>> {
-//! // Initialise HIP first. `streams` is the device below, whose streams have rings of their own.
-//! let config = ProbeConfig::from_environment();
-//! let (driver, report) = probe(&config)?;
-//! println!("{report}");
-//! let (mechanism, attribution) = assemble(driver, &report, &config)?;
-//! let mut device = KfdDevice::new(streams, mechanism, attribution, None, KfdConfig::default())?;
-//! let queue = device.open(Default::default(), KfdQueueConfig::new(stream))?;
+//! use xsched_core::hal::Backend;
+//! use xsched_hal_hip::{HipApi, HipConfig, StreamConfig, StreamDevice};
+//! use xsched_hal_kfd::KfdQueueConfig;
+//! use xsched_hal_kfd::hip::HipLv3;
+//! use xsched_hal_kfd::probe::ProbeConfig;
+//!
+//! let api = HipApi::open(HipConfig::default())?;
+//! let streams = StreamDevice::new(api, Default::default())?;
+//! let lv3 = Arc::new(HipLv3::open(streams.clone(), ProbeConfig::from_environment()));
+//! println!("{}", lv3.access()?.report());
+//! let mut device = lv3.device(streams);
+//! let queue = device.open(Default::default(), KfdQueueConfig::new(StreamConfig::default()))?;
 //! if let Some(why) = device.why_not() {
 //!     println!("the queue has {} only: {why}", queue.caps.level);
 //! }
-//! # Ok(())
-//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`hip`] | Lv3 for HIP's streams, all of it put together |
+//! | [`access`] | the driver below a GPU: its mechanisms, made when they are wanted |
 //! | [`mechanism`] | the ways to suspend queues: `update-queue`, `debug-trap`, `preempt-queue` |
 //! | [`probe`] | which of them can be used on this machine, and why |
 //! | [`topology`] | the GPUs and the module's parameters, from sysfs |
 //! | [`attribution`] | which of the driver's queues belongs to a stream |
 //! | [`cost`] | the predicted cost of interrupts |
+//! | [`guard`], [`log`] | what ends all suspensions: switches, and lines of the driver |
 //! | [`preloaded`] | the library that sees a program's calls to the driver |
 //! | [`uapi`] | the driver's calls; [`Driver`] makes them, [`Versioned`] checks the version first |
 //!
@@ -41,12 +45,16 @@
 //! was checked, and how.
 #![allow(unsafe_code)]
 
+pub mod access;
 pub mod attribution;
 mod calls;
 pub mod cost;
 mod device;
 mod driver;
 mod error;
+pub mod guard;
+pub mod hip;
+pub mod log;
 pub mod mechanism;
 pub mod preloaded;
 pub mod probe;
@@ -61,7 +69,7 @@ mod watching;
 
 pub use device::{
     Counts, DeviceError, GatesOpen, KfdConfig, KfdDevice, KfdPreempt, KfdQueueConfig, KfdRetire,
-    KfdSubmit, at_exit,
+    KfdSubmit, Parts, Reason, Source, at_exit,
 };
 pub use driver::{Driver, KFD_PATH, Kfd};
 pub use error::KfdError;

@@ -3,23 +3,21 @@
 //! The probe changes nothing: it attaches no debugger and makes no call about a queue.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::attribution::{Attribution, ByCalls, BySnapshot};
 use crate::driver::{Driver, KFD_PATH, Kfd};
 use crate::error::KfdError;
-use crate::mechanism::{DebugTrap, Kind, Mechanism, OPT_IN_VARIABLE, PatchedDriver, UpdateQueue};
+use crate::guard::{OFF_PATH, SWITCH_VARIABLE, switched_off_by, switched_off_with};
+use crate::log::{KMSG_PATH, Watch};
+use crate::mechanism::{Kind, OPT_IN_VARIABLE};
 use crate::preloaded::Preloaded;
 use crate::topology::{Gpu, Sysfs, Topology};
 use crate::uapi::DEBUG_SINCE;
 use crate::version::{Version, Versioned};
-use crate::watching::Watcher;
 
 /// The environment variable that names a mechanism and overrides the probe's choice.
 pub const MECHANISM_VARIABLE: &str = "XSCHED_KFD_MECHANISM";
-/// Milliseconds that the patched driver may take for one queue.
-const PATCHED_TIMEOUT_MS: u32 = 1_000;
 
 /// Configuration of the probe.
 #[derive(Clone, Debug)]
@@ -32,6 +30,12 @@ pub struct ProbeConfig {
     pub mechanism: Option<String>,
     /// The value of [`OPT_IN_VARIABLE`].
     pub patched: Option<String>,
+    /// The value of [`SWITCH_VARIABLE`].
+    pub switch: Option<String>,
+    /// The file that switches Lv3 off. No variable changes it. Default: [`OFF_PATH`].
+    pub off: PathBuf,
+    /// The kernel's log. Default: [`KMSG_PATH`].
+    pub log: PathBuf,
 }
 
 impl Default for ProbeConfig {
@@ -41,18 +45,23 @@ impl Default for ProbeConfig {
             sysfs: Sysfs::default(),
             mechanism: None,
             patched: None,
+            switch: None,
+            off: OFF_PATH.into(),
+            log: KMSG_PATH.into(),
         }
     }
 }
 
 impl ProbeConfig {
-    /// This machine, with [`MECHANISM_VARIABLE`] and [`OPT_IN_VARIABLE`] from the environment.
+    /// This machine, with [`MECHANISM_VARIABLE`], [`OPT_IN_VARIABLE`] and [`SWITCH_VARIABLE`] from
+    /// the environment.
     #[must_use]
     pub fn from_environment() -> Self {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         Self {
             mechanism: variable(MECHANISM_VARIABLE),
             patched: variable(OPT_IN_VARIABLE),
+            switch: variable(SWITCH_VARIABLE),
             ..Self::default()
         }
     }
@@ -82,6 +91,10 @@ pub struct ProbeReport {
     pub choice: Option<Kind>,
     /// The reason for the choice, or why there is none, as text for the user.
     pub because: String,
+    /// Lv3 is switched off, as `because` says.
+    pub off: bool,
+    /// Why the kernel's log cannot be read, if so: then a line of the driver ends no suspensions.
+    pub unread_log: Option<String>,
 }
 
 impl ProbeReport {
@@ -101,10 +114,36 @@ impl ProbeReport {
     }
 }
 
+impl ProbeReport {
+    /// Why Lv3 is switched off, if it is.
+    #[must_use]
+    pub fn switched_off(&self) -> Option<String> {
+        self.off.then(|| self.because.clone())
+    }
+
+    /// That the kernel's log cannot be read, and what follows, as text for the user; `None` if it
+    /// can.
+    #[must_use]
+    pub fn not_watched(&self) -> Option<String> {
+        self.unread_log.as_ref().map(|why| {
+            format!(
+                "the kernel's log cannot be read ({why}), so errors of the driver do not end \
+                 suspensions: run as root or set kernel.dmesg_restrict=0"
+            )
+        })
+    }
+}
+
 impl fmt::Display for ProbeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.choice {
-            Some(kind) => write!(f, "{}: {kind}, {}", self.version, self.because),
+            Some(kind) => {
+                write!(f, "{}: {kind}, {}", self.version, self.because)?;
+                match self.not_watched() {
+                    Some(what) => write!(f, "; {what}"),
+                    None => Ok(()),
+                }
+            }
             None => write!(f, "{}: no Lv3: {}", self.version, self.because),
         }
     }
@@ -137,8 +176,15 @@ pub fn probe_driver<D: Driver>(
     };
     let candidates: Vec<_> =
         Kind::ALL.into_iter().map(|kind| Candidate { kind, why_not: why_not(kind) }).collect();
-    let (choice, because) = choose(&candidates, config.mechanism.as_deref(), &topology);
-    ProbeReport { version, topology, is_watched, candidates, choice, because }
+    let off = switched_off_with(config.switch.as_deref()).or_else(|| switched_off_by(&config.off));
+    let is_off = off.is_some();
+    let (choice, because) = match off {
+        Some(why) => (None, why),
+        None => choose(&candidates, config.mechanism.as_deref(), &topology),
+    };
+    let unread_log = Watch::at(&config.log).unread().map(str::to_owned);
+    let off = is_off;
+    ProbeReport { version, topology, is_watched, candidates, choice, because, off, unread_log }
 }
 
 fn why_not_update(is_watched: bool) -> Option<String> {
@@ -207,59 +253,6 @@ fn choose_asked(candidates: &[Candidate], name: &str) -> (Option<Kind>, String) 
     match &candidate.why_not {
         None => (Some(candidate.kind), format!("as {MECHANISM_VARIABLE} asks")),
         Some(why) => (None, format!("{MECHANISM_VARIABLE} asks for {name}: {why}")),
-    }
-}
-
-/// Makes the mechanism of the probe's choice, and what observes which queues are made.
-///
-/// Initialise HIP first, which enables its runtime.
-///
-/// # Errors
-/// [`KfdError::NoMechanism`] if the probe chose none, or the error of [`DebugTrap::shared`] or
-/// [`PatchedDriver::new`].
-pub fn assemble(
-    driver: Arc<Versioned<Kfd>>,
-    found: &ProbeReport,
-    config: &ProbeConfig,
-) -> Result<Assembled, KfdError> {
-    assemble_with(driver, found, config, DebugTrap::shared)
-}
-
-/// A mechanism, and what observes which queues are made.
-pub type Assembled = (Arc<dyn Mechanism>, Box<dyn Attribution>);
-
-/// Becomes the debugger of this process.
-type Debugger<D> = fn(Arc<Versioned<D>>) -> Result<Arc<DebugTrap<D>>, KfdError>;
-
-/// [`assemble`] on any driver, with the function that attaches its debugger.
-fn assemble_with<D: Driver + 'static>(
-    driver: Arc<Versioned<D>>,
-    found: &ProbeReport,
-    config: &ProbeConfig,
-    debugger: Debugger<D>,
-) -> Result<Assembled, KfdError> {
-    let preloaded = Preloaded::find().map(Arc::new);
-    let by_calls = preloaded.clone().map(|preloaded| Box::new(ByCalls(preloaded)));
-    let by_calls = by_calls.map(|by| by as Box<dyn Attribution>);
-    let watcher = preloaded.map(|preloaded| preloaded as Arc<dyn Watcher>);
-    let none = || Box::new(crate::attribution::NoAttribution) as Box<dyn Attribution>;
-    match found.choice {
-        Some(Kind::UpdateQueue) => {
-            let mechanism = Arc::new(UpdateQueue::new(driver, watcher));
-            Ok((mechanism, by_calls.unwrap_or_else(none)))
-        }
-        Some(Kind::DebugTrap) => {
-            let trap = debugger(driver)?;
-            let snapshot = || Box::new(BySnapshot(Arc::clone(&trap))) as Box<dyn Attribution>;
-            let attribution = by_calls.unwrap_or_else(snapshot);
-            Ok((trap, attribution))
-        }
-        Some(Kind::PreemptQueue) => {
-            let (asked, module) = (config.patched.as_deref(), &found.topology.module);
-            let patched = PatchedDriver::new(driver, asked, module, PATCHED_TIMEOUT_MS)?;
-            Ok((Arc::new(patched), by_calls.unwrap_or_else(none)))
-        }
-        None => Err(KfdError::NoMechanism { why: found.because.clone() }),
     }
 }
 
@@ -332,25 +325,40 @@ mod tests {
     }
 
     #[test]
-    fn the_chosen_mechanism_is_assembled() {
-        let (_folder, sysfs) = tree(&[MI308X], &[]);
-        let config = ProbeConfig { sysfs, ..ProbeConfig::default() };
-        let fake = Fake::with_queues(1);
-        let driver = fake.versioned();
-        let found = probe_driver(&driver, &config, false);
-        let assemble = |found: &ProbeReport| {
-            let own = |driver| DebugTrap::own(driver).map(Arc::new);
-            assemble_with(Arc::clone(&driver), found, &config, own)
+    fn lv3_is_switched_off_by_the_variable_and_by_the_file() {
+        let (folder, sysfs) = tree(&[MI308X], &[]);
+        let driver = Fake::with_queues(0).versioned();
+        let off = folder.path().join("kfd-off");
+        let log = folder.path().join("kmsg");
+        let probed = |switch: Option<&str>| {
+            let (sysfs, switch) = (sysfs.clone(), switch.map(str::to_owned));
+            let (off, log) = (off.clone(), log.clone());
+            let config = ProbeConfig { sysfs, switch, off, log, ..ProbeConfig::default() };
+            probe_driver(&driver, &config, true)
         };
-        let (mechanism, attribution) = assemble(&found).expect("the runtime is enabled");
-        assert_eq!(mechanism.kind(), Kind::DebugTrap);
-        assert!(attribution.before().is_ok());
-        let none = ProbeReport { choice: None, ..found.clone() };
-        let error = assemble(&none).expect_err("none was chosen");
-        assert!(matches!(error, KfdError::NoMechanism { .. }));
-        let update = ProbeReport { choice: Some(Kind::UpdateQueue), ..found };
-        let (mechanism, _) = assemble(&update).expect("it makes no call");
-        assert_eq!(mechanism.kind(), Kind::UpdateQueue);
+        assert_eq!(probed(Some("on")).choice, Some(Kind::UpdateQueue));
+        let found = probed(Some("off"));
+        assert_eq!(found.choice, None);
+        assert!(found.to_string().contains("Lv3 is switched off: XSCHED_KFD is `off`"), "{found}");
+        std::fs::write(&off, "the firmware hangs").expect("written");
+        // Nothing of the environment brings it back.
+        let found = probed(Some("on"));
+        let why = found.why_no_lv3(&found.topology.gpus[0]).expect("it is off");
+        assert!(why.contains("kfd-off is there: the firmware hangs"), "{why}");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_reported() {
+        let (folder, sysfs) = tree(&[MI308X], &[]);
+        let log = folder.path().join("kmsg");
+        let config = ProbeConfig { sysfs, log: log.clone(), ..ProbeConfig::default() };
+        let driver = Fake::with_queues(0).versioned();
+        let found = probe_driver(&driver, &config, true);
+        assert!(found.to_string().contains("the kernel's log cannot be read"), "{found}");
+        std::fs::write(&log, "").expect("written");
+        let found = probe_driver(&driver, &config, true);
+        assert_eq!(found.not_watched(), None);
+        assert!(found.to_string().ends_with("can attach"), "{found}");
     }
 
     #[test]

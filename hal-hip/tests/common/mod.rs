@@ -51,6 +51,11 @@ pub(crate) fn open(rings: Rings) -> HipApi {
     HipApi::with_library(library(), HipConfig { device, rings }).expect("a device")
 }
 
+/// The same device once more.
+pub(crate) fn again(device: u32) -> HipApi {
+    HipApi::with_library(library(), HipConfig { device, rings: Rings::Own }).expect("a device")
+}
+
 /// The functions that HIP does not have.
 pub(crate) struct Control {
     register: unsafe extern "C" fn(*const c_char, Kernel, *const usize, usize) -> u32,
@@ -60,6 +65,7 @@ pub(crate) struct Control {
     capture: unsafe extern "C" fn(*mut c_void, u32) -> u32,
     in_flight: unsafe extern "C" fn(*mut c_void, *mut u64) -> u32,
     handles: unsafe extern "C" fn(*mut usize) -> u32,
+    unseen_ends: unsafe extern "C" fn(*mut u64) -> u32,
 }
 
 impl Control {
@@ -78,6 +84,9 @@ impl Control {
                     capture: *library.get("xsched_emulated_capture\0").expect("a control"),
                     in_flight: *library.get("xsched_emulated_in_flight\0").expect("a control"),
                     handles: *library.get("xsched_emulated_handles\0").expect("a control"),
+                    unseen_ends: *library
+                        .get("xsched_emulated_unseen_ends\0")
+                        .expect("a control"),
                 }
             }
         })
@@ -116,6 +125,13 @@ impl Control {
         let mut count = 0;
         // SAFETY: handles are checked, and the number may be written to.
         assert_eq!(unsafe { (self.in_flight)(stream.as_raw(), &raw mut count) }, 0);
+        count
+    }
+
+    pub(crate) fn unseen_ends(&self) -> u64 {
+        let mut count = 0;
+        // SAFETY: the number may be written to.
+        assert_eq!(unsafe { (self.unseen_ends)(&raw mut count) }, 0);
         count
     }
 

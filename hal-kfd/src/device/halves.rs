@@ -116,7 +116,7 @@ impl<P> KfdPreempt<P> {
     }
 
     fn interrupt(&mut self, op: HoldOp) -> Result<StepDone, Fault> {
-        if self.slot.queue.is_none() {
+        if self.slot.queue.is_none() || op == HoldOp::Suspend && self.holds.stopped().is_some() {
             return Err(Fault::NotSupported);
         }
         if self.stages {
@@ -143,9 +143,10 @@ impl<P: ErrorType> ErrorType for KfdPreempt<P> {
 }
 
 impl<P: Steps> Steps for KfdPreempt<P> {
-    /// Lv3 if the driver's queue is known, otherwise the level below.
+    /// Lv3 if the driver's queue is known and may be suspended, otherwise the level below.
     fn level(&self) -> Level {
-        if self.slot.queue.is_some() { Level::Interrupt } else { self.below.level() }
+        let can = self.slot.queue.is_some() && self.holds.stopped().is_none();
+        if can { Level::Interrupt } else { self.below.level() }
     }
 
     fn step(&mut self, step: Step) -> Result<StepDone, Fault> {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use super::Reason;
 use crate::error::KfdError;
+use crate::guard::Guard;
 use crate::mechanism::{Answers, Mechanism};
 use crate::queue::KfdQueue;
 
@@ -24,6 +26,8 @@ pub(super) struct Slot {
     key: u64,
     /// The driver's queue; `None` if it is unknown, and then it is never suspended.
     pub(super) queue: Option<Arc<KfdQueue>>,
+    /// Where it is said why it has no Lv3 any more.
+    reason: Option<Reason>,
     /// The result of the last staged step.
     ended: Mutex<Option<Result<(), KfdError>>>,
     /// Starts and ends of launches, counted together: odd while a launch is under way.
@@ -123,7 +127,11 @@ impl HeldFlag {
 /// All queues of a device.
 #[derive(Debug)]
 pub(super) struct Holds {
-    mechanism: Arc<dyn Mechanism>,
+    /// What suspends queues, once a queue at Lv3 was wanted. Before that no slot has a queue.
+    mechanism: OnceLock<Arc<dyn Mechanism>>,
+    guard: Mutex<Option<Guard>>,
+    /// Why nothing is suspended any more, if so.
+    stopped: OnceLock<String>,
     /// Locked while the driver is called, so that batches follow each other.
     requested: Mutex<Requested>,
     staged: Mutex<Vec<(Arc<Slot>, HoldOp)>>,
@@ -139,9 +147,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Holds {
-    pub(super) fn new(mechanism: Arc<dyn Mechanism>) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            mechanism,
+            mechanism: OnceLock::new(),
+            guard: Mutex::default(),
+            stopped: OnceLock::new(),
             requested: Mutex::default(),
             staged: Mutex::default(),
             slots: Mutex::default(),
@@ -152,8 +162,61 @@ impl Holds {
         }
     }
 
-    pub(super) fn mechanism(&self) -> &Arc<dyn Mechanism> {
-        &self.mechanism
+    pub(super) fn mechanism(&self) -> Option<&Arc<dyn Mechanism>> {
+        self.mechanism.get()
+    }
+
+    /// From now on queues are suspended by this, until the guard stops it. The first call counts.
+    pub(super) fn arm(&self, mechanism: Arc<dyn Mechanism>, guard: Option<Guard>) {
+        if self.mechanism.set(mechanism).is_ok() {
+            *lock(&self.guard) = guard;
+        }
+    }
+
+    /// Why nothing is suspended any more, if so.
+    pub(super) fn stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
+    }
+
+    /// Asks the guard. If nothing may be suspended any more, all queues are resumed, and stay so.
+    pub(super) fn look(&self) {
+        let mut requested = lock(&self.requested);
+        // What is left of the queues is at the level below.
+        let _ = self.check(&mut requested);
+    }
+
+    /// As [`Holds::look`], with the error of a suspension that is not made.
+    fn check(&self, requested: &mut Requested) -> Result<(), KfdError> {
+        let stopped = |why: &str| Err(KfdError::Stopped { why: why.to_owned() });
+        if let Some(why) = self.stopped.get() {
+            return stopped(why);
+        }
+        let why = lock(&self.guard).as_mut().and_then(Guard::why_stop);
+        let Some(why) = why else { return Ok(()) };
+        tracing::warn!("queues have no Lv3 any more, and what was suspended is resumed: {why}");
+        let why = self.stopped.get_or_init(|| why);
+        if let Some(mechanism) = self.mechanism() {
+            for error in mechanism.resume_all().into_iter().filter_map(Result::err) {
+                tracing::warn!(%error, "a queue could not be resumed");
+            }
+        }
+        let held: Vec<_> = requested.suspended.values().map(|(slot, _)| Arc::clone(slot)).collect();
+        for slot in held {
+            self.note(requested, &slot, HoldOp::Resume, true);
+        }
+        for reason in self.slots().iter().filter_map(|slot| slot.reason.as_ref()) {
+            *lock(reason) = Some(why.clone());
+        }
+        stopped(why)
+    }
+
+    fn carry_out(&self, op: HoldOp, queues: &[Arc<KfdQueue>]) -> Answers {
+        match (self.mechanism(), op) {
+            (Some(mechanism), HoldOp::Suspend) => mechanism.suspend(queues),
+            (Some(mechanism), HoldOp::Resume) => mechanism.resume(queues),
+            // Queues are known only once there is a mechanism.
+            (None, _) => vec![Err(KfdError::SessionEnded); queues.len()],
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -164,10 +227,15 @@ impl Holds {
     }
 
     /// Adds a queue that was opened.
-    pub(super) fn add(&self, queue: Option<Arc<KfdQueue>>) -> Arc<Slot> {
+    pub(super) fn add(
+        &self,
+        queue: Option<Arc<KfdQueue>>,
+        reason: Option<Reason>,
+    ) -> Arc<Slot> {
         let slot = Arc::new(Slot {
             key: self.next.fetch_add(1, Ordering::Relaxed),
             queue,
+            reason,
             ended: Mutex::default(),
             entries: AtomicU64::new(0),
             suspended_ns: AtomicU64::new(0),
@@ -221,8 +289,11 @@ impl Holds {
             let came = match op {
                 // All queues run for the moment. This one is suspended with them afterwards.
                 HoldOp::Suspend if requested.is_released => vec![Ok(()); queues.len()],
-                HoldOp::Suspend => self.mechanism.suspend(&queues),
-                HoldOp::Resume => self.mechanism.resume(&queues),
+                HoldOp::Suspend => match self.check(requested) {
+                    Ok(()) => self.carry_out(op, &queues),
+                    Err(error) => vec![Err(error); queues.len()],
+                },
+                HoldOp::Resume => self.carry_out(op, &queues),
             };
             for (at, answer) in places.into_iter().zip(came) {
                 self.note(requested, &batch[at].0, op, answer.is_ok());
@@ -256,11 +327,13 @@ impl Holds {
         let Some(queue) = &slot.queue else { return };
         let mut requested = lock(&self.requested);
         lock(&self.staged).retain(|(staged, _)| staged.key != slot.key);
-        let answer = self.mechanism.resume(std::slice::from_ref(queue));
+        let answer = self.carry_out(HoldOp::Resume, std::slice::from_ref(queue));
         if let Some(Err(error)) = answer.first() {
             tracing::warn!(queue = queue.id(), %error, "a queue could not be resumed at its end");
         }
-        self.mechanism.forget(queue);
+        if let Some(mechanism) = self.mechanism() {
+            mechanism.forget(queue);
+        }
         self.note(&mut requested, slot, HoldOp::Resume, true);
     }
 
@@ -278,9 +351,11 @@ impl Holds {
         let queues = requested.queues();
         let answers = if release {
             self.released.fetch_add(1, Ordering::Relaxed);
-            self.mechanism.resume(&queues)
+            self.carry_out(HoldOp::Resume, &queues)
+        } else if self.check(&mut requested).is_err() {
+            return;
         } else {
-            self.mechanism.suspend(&queues)
+            self.carry_out(HoldOp::Suspend, &queues)
         };
         for (queue, answer) in queues.iter().zip(answers) {
             if let Err(error) = answer {
@@ -293,11 +368,9 @@ impl Holds {
     /// Suspends again the queues that their owner has made active.
     pub(super) fn reassert(&self) {
         let requested = lock(&self.requested);
-        if requested.is_released {
-            return;
-        }
+        let Some(mechanism) = self.mechanism().filter(|_| !requested.is_released) else { return };
         for queue in requested.queues() {
-            match self.mechanism.reassert(&queue) {
+            match mechanism.reassert(&queue) {
                 Ok(false) => {}
                 Ok(true) => {
                     // One warning is enough: a runtime that does so does it again and again.

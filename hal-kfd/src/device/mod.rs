@@ -5,8 +5,9 @@ mod halves;
 mod holds;
 mod watchdog;
 
+use std::fmt;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use xsched_core::cost::{CostModel, Reach};
@@ -22,7 +23,8 @@ pub use holds::Counts;
 use crate::attribution::{Attribution, Before, Unattributed, check_listed};
 use crate::cost::cost_model;
 use crate::error::KfdError;
-use crate::mechanism::Mechanism;
+use crate::guard::Guard;
+use crate::mechanism::{Kind, Mechanism};
 use crate::queue::{KfdQueue, QueueFacts};
 use crate::topology::{Gpu, Sysfs};
 use holds::Holds;
@@ -30,6 +32,24 @@ use holds::Holds;
 /// Says whether the device below has opened its gates for the moment, because a call into the
 /// driver did not return. Called every few hundred microseconds, from one thread.
 pub type GatesOpen = Box<dyn Fn() -> bool + Send>;
+
+/// A place where a queue says why it has no Lv3, or has it no more, as text for the user.
+pub type Reason = Arc<Mutex<Option<String>>>;
+
+/// What suspends queues, what knows them, and what ends all suspensions.
+#[derive(Debug)]
+pub struct Parts {
+    /// Suspends and resumes queues.
+    pub mechanism: Arc<dyn Mechanism>,
+    /// Tells which of the driver's queues belongs to a stream.
+    pub attribution: Box<dyn Attribution>,
+    /// Says when nothing may be suspended any more.
+    pub guard: Option<Guard>,
+}
+
+/// Makes the parts when the first queue at Lv3 is opened, and again at each later one if it could
+/// not.
+pub type Source = Box<dyn FnMut() -> Result<Parts, KfdError> + Send>;
 
 /// Configuration of a [`KfdDevice`].
 #[derive(Debug)]
@@ -46,6 +66,9 @@ pub struct KfdConfig {
     /// Where the driver's list of queues is read, to check each queue before it gets Lv3. `None`
     /// skips the check. Default: this machine's sysfs.
     pub sysfs: Option<Sysfs>,
+    /// The mechanism of a device whose parts are made on demand, for [`Backend::cost`]. Default:
+    /// `None`.
+    pub expected: Option<Kind>,
 }
 
 impl Default for KfdConfig {
@@ -55,16 +78,19 @@ impl Default for KfdConfig {
             stages: true,
             blocked_after: Duration::from_micros(200),
             sysfs: Some(Sysfs::default()),
+            expected: None,
         }
     }
 }
 
 /// Configuration of a queue: that of the device below, and the highest level.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct KfdQueueConfig<C> {
     below: C,
     level_max: Level,
     known: Option<QueueFacts>,
+    stream: Option<usize>,
+    reason: Option<Reason>,
 }
 
 impl<C> KfdQueueConfig<C> {
@@ -72,7 +98,8 @@ impl<C> KfdQueueConfig<C> {
     /// hardware ring of its own.
     #[must_use]
     pub const fn new(below: C) -> Self {
-        Self { below, level_max: Level::Interrupt, known: None }
+        let level_max = Level::Interrupt;
+        Self { below, level_max, known: None, stream: None, reason: None }
     }
 
     /// Sets the highest level. Below Lv3 no call to the driver is made for the queue.
@@ -87,6 +114,21 @@ impl<C> KfdQueueConfig<C> {
     #[must_use]
     pub const fn known_as(mut self, queue: QueueFacts) -> Self {
         self.known = Some(queue);
+        self
+    }
+
+    /// The queue is for a stream that was made before, at this address. The attribution has to have
+    /// seen it made ([`Attribution::of_stream`]).
+    #[must_use]
+    pub const fn for_stream(mut self, stream: usize) -> Self {
+        self.stream = Some(stream);
+        self
+    }
+
+    /// Where it is said why the queue has no Lv3, or has it no more.
+    #[must_use]
+    pub fn reason_to(mut self, reason: Reason) -> Self {
+        self.reason = Some(reason);
         self
     }
 }
@@ -131,9 +173,25 @@ impl<E: HalError> HalError for DeviceError<E> {
 pub struct KfdDevice<B> {
     below: B,
     holds: Arc<Holds>,
-    attribution: Box<dyn Attribution>,
+    state: State,
     config: KfdConfig,
     why_not: Option<Unattributed>,
+}
+
+/// Whether the parts are there.
+enum State {
+    Ready(Box<dyn Attribution>),
+    /// They are made on demand.
+    Waiting(Source, Option<GatesOpen>),
+}
+
+impl Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready(attribution) => f.debug_tuple("Ready").field(attribution).finish(),
+            Self::Waiting(..) => f.write_str("Waiting"),
+        }
+    }
 }
 
 impl<B: Backend> KfdDevice<B> {
@@ -150,11 +208,63 @@ impl<B: Backend> KfdDevice<B> {
         gates_open: Option<GatesOpen>,
         config: KfdConfig,
     ) -> Result<Self, DeviceError<B::Error>> {
+        let parts = Parts { mechanism, attribution, guard: None };
+        Self::with_parts(below, parts, gates_open, config)
+    }
+
+    /// As [`KfdDevice::new`], with a guard.
+    ///
+    /// # Errors
+    /// As [`KfdDevice::new`].
+    pub fn with_parts(
+        below: B,
+        parts: Parts,
+        gates_open: Option<GatesOpen>,
+        config: KfdConfig,
+    ) -> Result<Self, DeviceError<B::Error>> {
+        let nothing: Source = Box::new(|| Err(KfdError::SessionEnded));
+        let mut device = Self::on_demand(below, nothing, None, config);
+        device.arm(parts, gates_open).map_err(DeviceError::Thread)?;
+        Ok(device)
+    }
+
+    /// Adds Lv3 to a device when it is first asked for: until then there is no thread, and no call
+    /// is made to the driver. If `source` makes no parts, queues stay at the level of the device
+    /// below and say why.
+    pub fn on_demand(
+        below: B,
+        source: Source,
+        gates_open: Option<GatesOpen>,
+        config: KfdConfig,
+    ) -> Self {
+        let state = State::Waiting(source, gates_open);
+        Self { below, holds: Arc::new(Holds::new()), state, config, why_not: None }
+    }
+
+    /// From now on queues can have Lv3.
+    fn arm(&mut self, parts: Parts, gates_open: Option<GatesOpen>) -> std::io::Result<()> {
+        let Parts { mechanism, attribution, guard } = parts;
+        watchdog::start(&self.holds, gates_open, self.config.blocked_after)?;
         at_exit(&mechanism);
-        let holds = Arc::new(Holds::new(mechanism));
-        let started = watchdog::start(&holds, gates_open, config.blocked_after);
-        started.map_err(DeviceError::Thread)?;
-        Ok(Self { below, holds, attribution, config, why_not: None })
+        self.holds.arm(mechanism, guard);
+        self.state = State::Ready(attribution);
+        Ok(())
+    }
+
+    /// What tells which of the driver's queues a stream is, made if it is not there.
+    fn attribution(&mut self) -> Result<&dyn Attribution, Unattributed> {
+        if let Some(why) = self.holds.stopped() {
+            return Err(KfdError::Stopped { why: why.to_owned() }.into());
+        }
+        if let State::Waiting(source, gates_open) = &mut self.state {
+            let parts = source()?;
+            let gates_open = gates_open.take();
+            self.arm(parts, gates_open).map_err(|error| Unattributed::Thread(error.to_string()))?;
+        }
+        match &self.state {
+            State::Ready(attribution) => Ok(&**attribution),
+            State::Waiting(..) => Err(Unattributed::NoObserver),
+        }
     }
 
     /// The device below.
@@ -177,10 +287,19 @@ impl<B: Backend> KfdDevice<B> {
         self.holds.counts()
     }
 
-    /// The queue that was made since `before`, checked against sysfs.
-    fn attribute(&self, before: Result<Before, Unattributed>) -> Result<KfdQueue, Unattributed> {
-        let facts = self.attribution.single_since(&before?)?;
-        self.checked(facts)
+    /// The queue that was made since `before`, or for the stream, checked against sysfs.
+    fn attribute(
+        &mut self,
+        stream: Option<usize>,
+        before: Result<Before, Unattributed>,
+    ) -> Result<KfdQueue, Unattributed> {
+        let before = before?;
+        let attribution = self.attribution()?;
+        let facts = match stream {
+            Some(stream) => attribution.of_stream(stream),
+            None => attribution.single_since(&before),
+        };
+        self.checked(facts?)
     }
 
     fn checked(&self, facts: QueueFacts) -> Result<KfdQueue, Unattributed> {
@@ -211,23 +330,26 @@ impl<B: Backend> Backend for KfdDevice<B> {
     type Preempt = KfdPreempt<B::Preempt>;
 
     fn open(&mut self, queue: QueueId, config: Self::Config) -> Result<Opened<B>, Self::Error> {
-        let KfdQueueConfig { below, level_max, known } = config;
+        let KfdQueueConfig { below, level_max, known, stream, reason } = config;
         let wanted = level_max >= Level::Interrupt;
-        let before = if wanted && known.is_none() {
-            self.attribution.before()
+        let before = if wanted {
+            self.attribution().and_then(Attribution::before)
         } else {
             Err(Unattributed::NoObserver)
         };
         let halves = self.below.open(queue, below).map_err(DeviceError::Below)?;
         let attributed = match known {
             _ if !wanted => None,
-            Some(facts) => Some(self.checked(facts)),
-            None => Some(self.attribute(before)),
+            Some(facts) => Some(before.and_then(|_| self.checked(facts))),
+            None => Some(self.attribute(stream, before)),
         };
         let found = attributed.and_then(|attributed| match attributed {
             Ok(queue) => Some(Arc::new(queue)),
             Err(why) => {
                 tracing::warn!("a queue has {} and not Lv3: {why}", halves.caps.level);
+                if let Some(reason) = &reason {
+                    *reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
+                }
                 self.why_not = Some(why);
                 None
             }
@@ -237,7 +359,7 @@ impl<B: Backend> Backend for KfdDevice<B> {
             (caps.level, caps.interrupt) = (Level::Interrupt, Some(Recovery::Continue));
             self.why_not = None;
         }
-        let slot = self.holds.add(found);
+        let slot = self.holds.add(found, reason);
         let gated = caps.deactivate.is_some();
         let preempt = KfdPreempt::new(halves.preempt, &slot, &self.holds, self.config.stages);
         let submit = KfdSubmit::new(halves.submit, &slot);
@@ -261,7 +383,10 @@ impl<B: Backend> Backend for KfdDevice<B> {
     /// measured ones are published.
     fn cost(&self) -> Option<CostModel> {
         let gpu = self.config.gpu.as_ref()?;
-        let mechanism = self.holds.mechanism();
+        let is_one = match self.holds.mechanism() {
+            Some(mechanism) => mechanism.preemptions(2) == 1,
+            None => self.config.expected == Some(Kind::DebugTrap),
+        };
         let below = self.below.cost().unwrap_or_default();
         let own = cost_model(gpu);
         Some(CostModel {
@@ -270,7 +395,7 @@ impl<B: Backend> Backend for KfdDevice<B> {
             restore_fixed: own.restore_fixed,
             restore_context: own.restore_context,
             reach: Reach::Device,
-            batches: self.config.stages && mechanism.preemptions(2) == 1,
+            batches: self.config.stages && is_one,
             ..below
         })
     }

@@ -318,7 +318,7 @@ fn queues_are_resumed_before_they_end() {
     for queue in [&mut one, &mut two] {
         assert_eq!(queue.preempt.step(Step::Interrupt), Ok(StepDone::Now(None)));
     }
-    let known = [Arc::clone(device.holds.mechanism())];
+    let known = [Arc::clone(device.holds.mechanism().expect("there is one"))];
     exit::resume_before(ENDS_QUEUE, 1, &known);
     assert!(!fake.is_active(0) && fake.is_active(1));
     exit::resume_before(ENDS_RUNTIME, 0, &known);

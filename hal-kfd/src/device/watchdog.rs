@@ -1,7 +1,8 @@
 //! The watchdog thread of a device with suspended queues.
 //!
 //! It resumes all queues while a launch is blocked or the device below has opened its gates, and
-//! suspends again the queues that their owner has made active.
+//! suspends again the queues that their owner has made active. It also looks for what ends all
+//! suspensions.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -16,8 +17,8 @@ const PERIOD: Duration = Duration::from_micros(650);
 const BLOCKED_PERIOD: Duration = Duration::from_micros(50);
 /// Between two checks whether the device still exists, while no queue is suspended.
 const IDLE_PERIOD: Duration = Duration::from_millis(500);
-/// The owner's updates are looked for at one check in so many: each asks the driver about each
-/// queue.
+/// The owner's updates, and what ends all suspensions, are looked for at one check in so many: the
+/// former asks the driver about each queue.
 const REASSERT_EVERY: u32 = 16;
 
 /// Starts the thread, which ends with the device.
@@ -49,6 +50,7 @@ fn watch(
         let Some(holds) = holds.upgrade() else { return };
         checks = checks.wrapping_add(1);
         if checks.is_multiple_of(REASSERT_EVERY) {
+            holds.look();
             holds.reassert();
         }
         let blocked = launches.blocked(&holds, Instant::now(), patience);

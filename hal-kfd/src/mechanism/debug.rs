@@ -74,7 +74,8 @@ impl<D: Driver> DebugTrap<D> {
     ///
     /// # Errors
     /// [`KfdError::RuntimeNotEnabled`], [`KfdError::QueuesBeforeRuntime`],
-    /// [`KfdError::DebuggerAttached`], [`KfdError::TooOld`], or [`KfdError::NotSupported`].
+    /// [`KfdError::DebuggerAttached`], [`KfdError::DebuggerBusy`], [`KfdError::NotFirstContext`],
+    /// [`KfdError::RuntimeState`], [`KfdError::TooOld`], or [`KfdError::NotSupported`].
     pub fn own(driver: Arc<Versioned<D>>) -> Result<Self, KfdError> {
         check_runtime(&driver)?;
         Self::enable(driver, std::process::id())
@@ -116,7 +117,6 @@ impl<D: Driver> DebugTrap<D> {
     }
 
     fn enable(driver: Arc<Versioned<D>>, pid: u32) -> Result<Self, KfdError> {
-        let call = DBG_TRAP.name;
         let ends = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
         let (read, write) = ends.map_err(|errno| KfdError::Driver { call: "pipe", errno })?;
         let descriptor = write.as_raw_fd().unsigned_abs();
@@ -129,10 +129,8 @@ impl<D: Driver> DebugTrap<D> {
         match info.state {
             runtime_state::ENABLED => Ok(trap),
             runtime_state::DISABLED => Err(KfdError::RuntimeNotEnabled),
-            state => {
-                let (answer, advice) = (u64::from(state), "the runtime failed to start");
-                Err(KfdError::UnexpectedAnswer { call, answer, advice })
-            }
+            // Attaching succeeded all the same, and each suspension would answer `EPERM`.
+            state => Err(KfdError::RuntimeState { state }),
         }
     }
 

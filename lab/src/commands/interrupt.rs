@@ -18,7 +18,7 @@ use crate::device::kfd::Kfd;
 use crate::device::load::Kind;
 use crate::error::CommandError;
 use crate::interrupt::cells::{Cell, Combination, Storm};
-use crate::interrupt::log::Watch;
+use crate::interrupt::log;
 use crate::interrupt::meanwhile::Row;
 use crate::interrupt::{Event, Plan, Results, Stages, run};
 use crate::stats::P99_SAMPLES;
@@ -101,7 +101,7 @@ fn measure(
     events: Option<&Events>,
     show: &dyn Fn(f64),
 ) -> Result<Results, LabError> {
-    let mut watch = Watch::new();
+    let mut watch = log::watch();
     let launcher = |request: &_| background_command(&args.spin, request);
     let mut note = |event: &Event<'_>| {
         if let Some(events) = events {

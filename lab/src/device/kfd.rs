@@ -1,18 +1,17 @@
 //! The HIP device whose queues have Lv3 through the AMD kernel driver.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 
 use xsched_core::hal::Backend;
 use xsched_core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig};
-use xsched_hal_kfd::attribution::{Attribution, ByCalls, BySnapshot, NoAttribution};
-use xsched_hal_kfd::mechanism::{
-    DebugTrap, Kind as Mechanisms, Mechanism, PatchedDriver, UpdateQueue,
-};
-use xsched_hal_kfd::preloaded::Preloaded;
-use xsched_hal_kfd::probe::{ProbeConfig, ProbeReport, probe};
+use xsched_hal_kfd::access::Access;
+use xsched_hal_kfd::attribution::{Attribution, NoAttribution};
+use xsched_hal_kfd::hip::HipLv3;
+use xsched_hal_kfd::mechanism::{Kind as Mechanisms, Mechanism};
+use xsched_hal_kfd::probe::ProbeConfig;
 use xsched_hal_kfd::topology::{Gpu as GpuFacts, Topology};
-use xsched_hal_kfd::{Kfd as Driver, KfdConfig, KfdDevice, KfdQueueConfig, Versioned};
+use xsched_hal_kfd::{KfdConfig, KfdDevice, KfdQueueConfig};
 use xsched_hal_stream::{SharedPage, StreamApi, StreamCommand, StreamDevice};
 
 use crate::device::gpu::Hip;
@@ -26,9 +25,6 @@ use crate::kernels::RawStream;
 use crate::kernels::WorkKernels;
 
 pub use xsched_hal_kfd::topology::Sysfs;
-
-/// The patched driver gives up preempting a queue after so long, in milliseconds.
-const PATCHED_MS: u32 = 1_000;
 
 /// What can be seen and done below HIP.
 #[derive(Debug)]
@@ -53,24 +49,10 @@ impl DriverAccess {
 pub struct Kfd {
     hip: Hip,
     ordinal: u32,
-    driver: Arc<Versioned<Driver>>,
-    asked: ProbeConfig,
-    found: ProbeReport,
-    /// The GPU or its partitions, as the driver knows them.
-    places: Vec<GpuFacts>,
+    lv3: HipLv3,
     /// Queues that were there before this process made any.
     before: Result<Vec<Tenant>, LabError>,
     work: WorkKernels,
-    preloaded: Option<Arc<Preloaded>>,
-    made: Mutex<Made>,
-}
-
-/// Mechanisms, each made when it is first wanted: to be a debugger has effects of its own.
-#[derive(Debug, Default)]
-struct Made {
-    debugger: Weak<DebugTrap<Driver>>,
-    update: Option<Arc<UpdateQueue<Driver>>>,
-    patched: Option<Arc<PatchedDriver<Driver>>>,
 }
 
 impl Kfd {
@@ -82,75 +64,30 @@ impl Kfd {
     /// cannot be had; in one line that says what to do.
     pub fn open(ordinal: u32) -> Result<Self, LabError> {
         let asked = ProbeConfig::from_environment();
-        let (driver, found) = probe(&asked).map_err(LabError::new)?;
-        // Before there are queues of our own.
+        // Before there are queues of our own, and without a runtime where there is no driver.
+        xsched_hal_kfd::probe::probe(&asked).map_err(LabError::new)?;
         let before = queues(&asked.sysfs);
         let hip = Hip::open(ordinal)?;
-        let pci = hip.api().about().pci.clone();
-        let mut places = found.topology.gpus.clone();
-        places.retain(|gpu| gpu.pci() == pci);
-        if places.is_empty() {
-            places.extend(found.gpu_at(&pci).cloned());
-        }
+        let lv3 = HipLv3::open(hip.streams().clone(), asked);
         let work = WorkKernels::load(hip.api()).map_err(LabError::new)?;
-        let preloaded = Preloaded::find().map(Arc::new);
-        let made = Mutex::default();
-        Ok(Self { hip, ordinal, driver, asked, found, places, before, work, preloaded, made })
+        Ok(Self { hip, ordinal, lv3, before, work })
     }
 
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn access(&self) -> Result<&Access, LabError> {
+        self.lv3.access().map_err(LabError::new)
     }
 
-    /// The debugger, kept for as long as a queue uses it: meanwhile kernels' faults go to it.
-    fn debugger(&self) -> Result<Arc<DebugTrap<Driver>>, LabError> {
-        let mut made = self.made();
-        if let Some(debugger) = made.debugger.upgrade() {
-            return Ok(debugger);
-        }
-        let debugger = DebugTrap::own(Arc::clone(&self.driver)).map_err(LabError::new)?;
-        let debugger = Arc::new(debugger);
-        made.debugger = Arc::downgrade(&debugger);
-        Ok(debugger)
-    }
-
-    fn update(&self) -> Arc<UpdateQueue<Driver>> {
-        let make = || {
-            let watcher = self.preloaded.clone().map(|preloaded| preloaded as _);
-            Arc::new(UpdateQueue::new(Arc::clone(&self.driver), watcher))
-        };
-        Arc::clone(self.made().update.get_or_insert_with(make))
-    }
-
-    fn patched(&self) -> Result<Arc<PatchedDriver<Driver>>, LabError> {
-        let mut made = self.made();
-        if let Some(patched) = &made.patched {
-            return Ok(Arc::clone(patched));
-        }
-        let (asked, module) = (self.asked.patched.as_deref(), &self.found.topology.module);
-        let driver = Arc::clone(&self.driver);
-        let patched = PatchedDriver::new(driver, asked, module, PATCHED_MS);
-        Ok(Arc::clone(made.patched.insert(Arc::new(patched.map_err(LabError::new)?))))
-    }
-
-    /// Tells which of the driver's queues a stream is.
-    fn attribution(&self) -> Box<dyn Attribution> {
-        if let Some(preloaded) = &self.preloaded {
-            return Box::new(ByCalls(Arc::clone(preloaded)));
-        }
-        match self.debugger() {
-            Ok(debugger) => Box::new(BySnapshot(debugger)),
-            Err(_) => Box::new(NoAttribution),
-        }
+    /// The GPU or its partitions, as the driver knows them.
+    fn places(&self) -> &[GpuFacts] {
+        self.access().map_or(&[], Access::places)
     }
 
     /// Why a mechanism cannot be used, as far as that can be told without using it.
     fn why_not(&self, kind: Mechanisms) -> Option<String> {
-        let unsaved = self.places.first().and_then(|gpu| self.found.topology.why_not_saved(gpu));
-        unsaved.or_else(|| {
-            let mut candidates = self.found.candidates.iter();
-            candidates.find(|candidate| candidate.kind == kind)?.why_not.clone()
-        })
+        match self.access() {
+            Ok(access) => access.why_not(kind),
+            Err(why) => Some(why.to_string()),
+        }
     }
 
     /// Why kernels cannot be launched so that all their workgroups are there at once, if so.
@@ -162,46 +99,34 @@ impl Kfd {
         }
     }
 
-    fn mechanism(&self, kind: Mechanisms) -> Result<Arc<dyn Mechanism>, LabError> {
-        if let Some(why) = self.why_not(kind) {
-            return Err(LabError::new(why));
-        }
-        Ok(match kind {
-            Mechanisms::UpdateQueue => self.update(),
-            Mechanisms::DebugTrap => self.debugger()?,
-            Mechanisms::PreemptQueue => self.patched()?,
-            other => return Err(LabError::new(format!("`{other}` is not used by benches"))),
-        })
-    }
-
-    fn with(&self, mechanism: Arc<dyn Mechanism>) -> Result<KfdDevice<Streams>, LabError> {
+    /// A device with this mechanism. The careful steps of the benches try it.
+    fn with(&self, kind: Mechanisms) -> Result<KfdDevice<Streams>, LabError> {
+        let parts = self.lv3.untried_parts(kind).map_err(LabError::new)?;
         let below = self.hip.streams().clone();
         // Where gates are opened because a call is blocked, suspended queues are let go as well.
         let gates_open = Some(below.gates_open());
         let mut config = KfdConfig::default();
-        config.gpu = self.places.first().cloned();
-        let device = KfdDevice::new(below, mechanism, self.attribution(), gates_open, config);
-        device.map_err(LabError::new)
+        config.gpu = self.places().first().cloned();
+        KfdDevice::with_parts(below, parts, gates_open, config).map_err(LabError::new)
+    }
+
+    fn choice(&self) -> Result<Mechanisms, LabError> {
+        self.access()?.choice().map_err(LabError::new)
     }
 
     /// The HIP device, and what can be done below it. Nothing is suspended while other
     /// processes have queues on the GPU.
     #[must_use]
     pub fn parts(&self) -> (&Hip, DriverAccess) {
-        let alone = tenants::alone(self.tenants());
-        let mechanism = alone.and_then(|()| match self.found.choice {
-            Some(kind) => self.mechanism(kind),
-            None => Err(LabError::new(&self.found.because)),
-        });
-        (&self.hip, DriverAccess { attribution: self.attribution(), mechanism })
-    }
-
-    /// The mechanism of the probe's choice, and its device.
-    fn chosen(&self) -> Result<KfdDevice<Streams>, LabError> {
-        match self.found.choice {
-            Some(kind) => self.with(self.mechanism(kind)?),
-            None => Err(LabError::new(&self.found.because)),
-        }
+        let parts = || {
+            tenants::alone(self.tenants())?;
+            self.lv3.untried_parts(self.choice()?).map_err(LabError::new)
+        };
+        let attribution = self.lv3.attribution();
+        let attribution = attribution.unwrap_or_else(|_| Box::new(NoAttribution));
+        let mechanism = parts().map(|parts| parts.mechanism);
+        let access = DriverAccess { attribution, mechanism };
+        (&self.hip, access)
     }
 }
 
@@ -215,13 +140,13 @@ impl BenchDevice for Kfd {
 
     fn describe(&self) -> Described {
         let below = self.hip.describe();
-        let has = self.found.choice.is_some_and(|kind| self.why_not(kind).is_none());
+        let has = self.choice().is_ok();
         let level = if has { Level::Interrupt.number() } else { below.level };
         Described { hal: "kfd", level, ..below }
     }
 
     fn device(&self) -> Result<KfdDevice<Streams>, LabError> {
-        self.chosen()
+        self.with(self.choice()?)
     }
 
     fn config(&self, making: QueueParams) -> <Self::Backend as Backend>::Config {
@@ -291,7 +216,7 @@ impl Interruptible for Kfd {
             let all = Mechanisms::ALL.map(Mechanisms::name).join(", ");
             LabError::new(format!("there is no mechanism `{mechanism}`; there are {all}"))
         })?;
-        self.with(self.mechanism(kind)?)
+        self.with(kind)
     }
 
     /// Without gates: nothing but the driver's call is wanted.
@@ -316,18 +241,17 @@ impl Interruptible for Kfd {
             None => "holds, and holds nothing else".to_owned(),
             Some(why) => format!("cannot be used: {why}"),
         };
-        let attribution = match self.debugger() {
-            _ if self.preloaded.is_some() => "by calls that the preloaded library saw".to_owned(),
-            Ok(_) => "by the debugger's list of queues".to_owned(),
+        let attribution = match self.access() {
+            Ok(access) => access.attribution_text(),
             Err(why) => format!("not at all: {why}"),
         };
-        let of_gpu = self.places.first().map(|gpu| {
+        let of_gpu = self.places().first().map(|gpu| {
             let (number, count) = gpu.partition;
             let place = format!("node {}, id {}, {}", gpu.node, gpu.gpu_id, gpu.target());
             let size = format!("{} units on {} dies", gpu.units(), gpu.xccs());
             format!("{place}, {size}, partition {number} of {count}")
         });
-        let context = self.places.first().map(|gpu| format!("{} bytes", gpu.context_bytes()));
+        let context = self.places().first().map(|gpu| format!("{} bytes", gpu.context_bytes()));
         let unknown = || "not found in the driver's topology".to_owned();
         let together = self.not_together().unwrap_or("by hipModuleLaunchCooperativeKernel");
         let named = [
@@ -343,12 +267,12 @@ impl Interruptible for Kfd {
 
     /// Those of other processes that were there before this one opened the device.
     fn tenants(&self) -> Result<Vec<Tenant>, LabError> {
-        if self.places.is_empty() {
+        if self.places().is_empty() {
             let pci = &self.hip.api().about().pci;
             return Err(LabError::new(format!("the driver's topology has no GPU at {pci}")));
         }
         let mut tenants = self.before.clone()?;
-        tenants.retain(|tenant| self.places.iter().any(|gpu| gpu.gpu_id == tenant.gpu));
+        tenants.retain(|tenant| self.places().iter().any(|gpu| gpu.gpu_id == tenant.gpu));
         Ok(tenants)
     }
 }

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use xsched_hal_kfd::log::Watch;
 
-use super::log::Watch;
 use super::queues::Queues;
 use crate::device::LabError;
 use crate::device::interruptible::Interruptible;

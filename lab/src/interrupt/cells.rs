@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use xsched_core::rng::SplitMix64;
+use xsched_hal_kfd::log::Watch;
 
-use super::log::Watch;
 use super::queues::Queues;
 use crate::device::LabError;
 use crate::device::interruptible::Interruptible;

@@ -1,10 +1,10 @@
 //! Everything in order: the careful steps, the combinations, the storms, other calls meanwhile.
 
 use serde::Serialize;
+use xsched_hal_kfd::log::Watch;
 
 use super::canary::{self, Step};
 use super::cells::{self, Cell, Combination, Storm, Trial};
-use super::log::Watch;
 use super::meanwhile::{self, Row};
 use crate::device::interruptible::Interruptible;
 use crate::device::load::{Kind, Load, Share};

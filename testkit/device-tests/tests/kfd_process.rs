@@ -20,8 +20,9 @@ use xsched_conformance::{Claims, Subject, Work, checks};
 use xsched_core::level::Level;
 use xsched_hal_hip::{HipApi, HipConfig, Rings};
 use xsched_hal_kfd::mechanism::Kind;
-use xsched_hal_kfd::probe::{MECHANISM_VARIABLE, ProbeConfig, assemble, probe};
-use xsched_hal_kfd::{KfdConfig, KfdDevice, KfdQueueConfig};
+use xsched_hal_kfd::hip::HipLv3;
+use xsched_hal_kfd::probe::{MECHANISM_VARIABLE, ProbeConfig};
+use xsched_hal_kfd::{KfdDevice, KfdQueueConfig};
 use xsched_hal_stream::{Spacing, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig};
 use xsched_kfd_emulated::Config;
 use xsched_kfd_emulated::system::{Options, run};
@@ -92,14 +93,13 @@ impl Subject for Emulated {
             mechanism: Some(self.kind.name().to_owned()),
             ..ProbeConfig::from_environment()
         };
-        let (driver, found) = probe(&places).map_err(|error| error.to_string())?;
-        let made = assemble(driver, &found, &places).map_err(|error| error.to_string())?;
-        let (mechanism, attribution) = made;
+        let lv3 = HipLv3::open(below.clone(), places);
+        let parts = lv3.parts().map_err(|error| error.to_string())?;
         let gates_open = below.gates_open();
-        let mut config = KfdConfig::default();
+        let mut config = lv3.config();
         config.blocked_after = PATIENCE;
-        (config.stages, config.gpu) = (self.stages, found.topology.gpus.first().cloned());
-        let device = KfdDevice::new(below, mechanism, attribution, Some(gates_open), config);
+        config.stages = self.stages;
+        let device = KfdDevice::with_parts(below, parts, Some(gates_open), config);
         device.map_err(|error| error.to_string())
     }
 

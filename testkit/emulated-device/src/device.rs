@@ -199,7 +199,9 @@ impl Device {
             Place::Shared => self.shared_ring(priority.clamp(PRIORITIES.1, PRIORITIES.0))?,
             Place::Own => Ring::start(self)?,
         };
-        let stream = Arc::new(Stream::new(self, ring, flags, priority));
+        let mut stream = Stream::new(self, ring, flags, priority);
+        stream.has_own_ring = place == Place::Own;
+        let stream = Arc::new(stream);
         lock(&self.streams).push(Arc::clone(&stream));
         Ok(stream)
     }

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::capture::Capture;
 use crate::device::Device;
 use crate::spin::now_ns;
+use crate::stream::Stream;
 
 /// One recording of an event.
 #[derive(Debug, Default)]
@@ -42,13 +43,30 @@ pub struct Event {
     /// It can be asked for its time.
     pub takes_time: bool,
     last: Mutex<Last>,
+    /// The stream of its last recording, and how many commands that had by then.
+    place: Mutex<(Weak<Stream>, u64)>,
 }
 
 impl Event {
     /// An event that was not recorded.
     #[must_use]
     pub const fn new(device: &'static Device, takes_time: bool) -> Self {
-        Self { device, takes_time, last: Mutex::new(Last::Nowhere) }
+        let place = Mutex::new((Weak::new(), 0));
+        Self { device, takes_time, last: Mutex::new(Last::Nowhere), place }
+    }
+
+    /// It was recorded as this command of the stream.
+    pub(crate) fn note_place(&self, stream: &Arc<Stream>, number: u64) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) =
+            (Arc::downgrade(stream), number);
+    }
+
+    /// The program was told that it has completed, because it asked.
+    pub fn note_seen(&self) {
+        let (stream, number) = &*self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stream) = stream.upgrade() {
+            stream.note_seen(*number);
+        }
     }
 
     fn set(&self, last: Last) {

@@ -42,6 +42,8 @@ pub struct Stream {
     pub priority: i32,
     /// It is the legacy default stream.
     pub is_default: bool,
+    /// No other stream is in its ring, ever.
+    pub has_own_ring: bool,
     /// What it answers for its capture, instead of the truth, if not 0.
     pub pretended: AtomicU32,
     part: Mutex<Option<Part>>,
@@ -50,6 +52,8 @@ pub struct Stream {
     launching: Mutex<()>,
     launched: AtomicU64,
     done: AtomicU64,
+    /// Commands that the program knows to be done, because it asked for an event behind them.
+    seen: AtomicU64,
     pub(crate) is_closed: AtomicBool,
 }
 
@@ -60,12 +64,14 @@ impl Stream {
             flags,
             priority,
             is_default: false,
+            has_own_ring: false,
             pretended: AtomicU32::new(0),
             part: Mutex::default(),
             ring,
             launching: Mutex::new(()),
             launched: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -93,6 +99,15 @@ impl Stream {
     /// How many commands are done.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Acquire)
+    }
+
+    /// How many commands the program knows to be done, because it asked for an event behind them.
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_seen(&self, number: u64) {
+        self.seen.fetch_max(number, Ordering::AcqRel);
     }
 
     pub(crate) fn finish(&self, number: u64) {
@@ -175,7 +190,9 @@ impl Stream {
             event.capture(Arc::clone(&part.capture), part.ends.clone());
             return Ok(());
         }
-        self.launch_after(Work::Record(event.start()), Vec::new()).map(drop)
+        let number = self.launch_after(Work::Record(event.start()), Vec::new())?;
+        event.note_place(self, number);
+        Ok(())
     }
 
     /// Has what is launched from now on wait for an event. One that was recorded in a capture takes

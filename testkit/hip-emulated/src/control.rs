@@ -50,6 +50,10 @@ exports! {
         count.set(runtime().calls(&call.get()?))
     }
 
+    fn xsched_emulated_unseen_ends(count: Out<u64>) {
+        count.set(runtime().unseen_ends())
+    }
+
     fn xsched_emulated_handles(count: Out<usize>) {
         count.set(runtime().handles())
     }

@@ -55,6 +55,7 @@
 //! | `capture(stream, status)` | what `hipStreamIsCapturing` answers |
 //! | `in_flight(stream, count)` | writes how many commands were launched and are not done |
 //! | `calls(function, count)` | writes how often a function of HIP's was called |
+//! | `unseen_ends(count)` | writes how many streams in rings of their own were destroyed although the last completion was not seen by `hipEventQuery`, after which HIP 7.2.3 may wait for ever |
 //! | `handles(count)` | writes how many streams, events, modules and graphs are alive |
 #![allow(unsafe_code, non_snake_case)]
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::env;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, NO_DEVICE};
@@ -63,6 +63,7 @@ pub(crate) struct Runtime {
     pub(crate) memory: Memory,
     objects: Handles<Object>,
     tables: Mutex<Tables>,
+    unseen_ends: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -89,6 +90,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
         memory: Memory::default(),
         objects: Handles::default(),
         tables: Mutex::default(),
+        unseen_ends: AtomicU64::new(0),
     }
 });
 
@@ -206,6 +208,18 @@ impl Runtime {
             Object::Stream(stream) => Ok(stream),
             _ => Err(INVALID_HANDLE),
         }
+    }
+
+    /// A stream is about to be destroyed. Counts one in a ring of its own of which the program does
+    /// not know, by an event that it asked for, that the last command is done.
+    pub(crate) fn note_end(&self, stream: &Stream) {
+        if stream.has_own_ring && stream.seen() < stream.launched() {
+            self.unseen_ends.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    pub(crate) fn unseen_ends(&self) -> u64 {
+        self.unseen_ends.load(Ordering::Acquire)
     }
 
     pub(crate) fn event(&self, handle: usize) -> Answer<Arc<Event>> {

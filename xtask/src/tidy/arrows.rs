@@ -18,7 +18,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("hal-stream", &["core"]),
     ("hal-cuda", &["core", "hal-stream"]),
     ("hal-hip", &["core", "hal-stream"]),
-    ("hal-kfd", &["core"]),
+    ("hal-kfd", &["core", "hal-hip", "hal-stream"]),
     ("hal-kfd/watch", &["hal-kfd"]),
     ("runtime", &["core", "policies", "hal-*"]),
     ("sim", &["core", "policies"]),

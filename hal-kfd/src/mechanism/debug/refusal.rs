@@ -38,11 +38,6 @@ pub(super) fn refused_enable(pid: u32, errno: Errno) -> KfdError {
             errno,
             advice: "debugging needs a hardware scheduler: amdgpu.sched_policy must not be 2",
         },
-        Errno::BUSY => KfdError::NotSupported {
-            call,
-            errno,
-            advice: "a cooperative launch holds the GPU's barriers; try again after it",
-        },
         _ => refused(pid, errno),
     }
 }
@@ -52,6 +47,8 @@ pub(super) fn refused(pid: u32, errno: Errno) -> KfdError {
     match errno {
         Errno::SRCH => KfdError::NoSuchProcess { pid },
         Errno::PERM => KfdError::RuntimeNotEnabled,
+        Errno::BUSY => KfdError::DebuggerBusy { call: DBG_TRAP.name },
+        Errno::OPNOTSUPP => KfdError::NotFirstContext { call: DBG_TRAP.name },
         _ => KfdError::of_call(DBG_TRAP.name, errno),
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Map, Value};
+use xsched_hal_kfd::log::Watch;
 
 use self::child::Ended;
 use self::facts::Facts;
@@ -25,7 +26,7 @@ use super::args::SpinHal;
 use crate::console::output::{Output, Stream};
 use crate::console::{Ending, note};
 use crate::error::{CommandError, UNUSABLE};
-use crate::interrupt::log::Watch;
+use crate::interrupt::log;
 use crate::judge::Judged;
 use crate::machine::Machine;
 use crate::parent;
@@ -73,7 +74,7 @@ pub(super) fn execute(args: &AllArgs) -> Result<Ending, CommandError> {
         folder,
         hal: args.hal.name().to_owned(),
         machine: Machine::here(),
-        watch: Watch::new(),
+        watch: log::watch(),
         halted: None,
         environment: environment(args.hal),
     };
@@ -417,7 +418,7 @@ mod tests {
                 folder: folder.path(),
                 hal: args.hal.name().to_owned(),
                 machine: Machine::here(),
-                watch: Watch::new(),
+                watch: log::watch(),
                 halted: None,
                 environment: environment(hal),
             };

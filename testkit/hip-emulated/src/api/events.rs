@@ -58,7 +58,11 @@ exports! {
         // One that was never recorded has completed.
         let pending = event.last().is_some_and(|record| record.time_ns().is_none());
         event.device.check()?;
-        if pending { Err(NOT_READY) } else { Ok(()) }
+        if pending {
+            return Err(NOT_READY);
+        }
+        event.note_seen();
+        Ok(())
     }
 
     fn hipEventSynchronize(event: usize) {

@@ -102,6 +102,7 @@ exports! {
             return Err(INVALID_HANDLE);
         }
         let object = runtime().stream(stream)?;
+        runtime().note_end(&object);
         runtime().forget(stream);
         // HIP may wait here or not; waiting is what callers have to be ready for.
         object.synchronize();
