@@ -15,7 +15,8 @@ use crate::{root, target_dir, test};
 const TESTS: [&str; 2] = ["rocm_conformance", "schedule"];
 const PROGRAMS: [&str; 2] = ["xsched", "kfd-emulate"];
 /// The libraries that the examples in C++ and Python need.
-const LIBRARIES: [&str; 4] = ["xsched-capi", "xsched-halcuda-c", "xsched-halhip-c", "xsched-halhost-c"];
+const LIBRARIES: [&str; 4] =
+    ["xsched-capi", "xsched-halcuda-c", "xsched-halhip-c", "xsched-halhost-c"];
 /// The examples in C++ that take a device's name.
 pub(super) const EXAMPLES: [&str; 3] = ["priorities", "manual", "callbacks"];
 

@@ -92,7 +92,7 @@ fn on(
     let logs = home.join("logs").join(runtime.links.file_name().context("a folder")?);
     fs::create_dir_all(&logs)?;
     println!("rocm: {runtime}, logs in {}", logs.display());
-    let stage = Stage { runtime, built, emulator, logs };
+    let stage = Stage { runtime, built, emulator, logs, start };
     let mut checks = checks::all(&stage)?;
     checks.retain(|check| only.is_none_or(|only| check.name.contains(only)));
     ensure!(!checks.is_empty(), "no check has this name");

@@ -5,13 +5,17 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 /// The libraries that a runtime is made of. Others find theirs by these names and a number.
 const LIBRARIES: [&str; 3] = ["libamdhip64", "libhsa-runtime64", "libamd_comgr"];
 /// Where libraries are below a root.
-const FOLDERS: [&str; 5] =
-    ["", "lib", "lib64", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
+const FOLDERS: [&str; 5] = ["", "lib", "lib64", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
+
+/// Where ROCm is installed.
+const INSTALLED: &str = "/opt/rocm";
+/// The runtime that the user names.
+const NAMED: &str = "the named runtime";
 
 /// A runtime, with a folder in which its libraries have the names that programs ask for.
 #[derive(Clone, Debug)]
@@ -48,9 +52,7 @@ impl Runtime {
     /// If one of the libraries is not there.
     pub(super) fn below(root: &Path, from: &str, links: &Path) -> Result<Self> {
         let root = root.canonicalize().with_context(|| format!("no {}", root.display()))?;
-        let folders = FOLDERS.iter().map(|folder| root.join(folder));
-        let beside = folders.into_iter().find(|folder| library(folder, LIBRARIES[0]).is_some());
-        let beside = beside.with_context(|| {
+        let beside = beside(&root).with_context(|| {
             format!("there is no {}.so.N in {} or its lib", LIBRARIES[0], root.display())
         })?;
         if links.exists() {
@@ -71,6 +73,12 @@ impl Runtime {
         let (from, links) = (from.to_owned(), links.to_path_buf());
         Ok(Self { from, hip, links, beside, loader: None })
     }
+}
+
+/// The folder of a root that has HIP's library.
+fn beside(root: &Path) -> Option<PathBuf> {
+    let folders = FOLDERS.iter().map(|folder| root.join(folder));
+    folders.into_iter().find(|folder| library(folder, LIBRARIES[0]).is_some())
 }
 
 /// A library of this name with a number, and that number: the highest if there are several. Wheels
@@ -106,32 +114,31 @@ type Way<'a> = (&'static str, Box<dyn Fn() -> Result<Option<Runtime>> + 'a>);
 /// If the one that was named is none, or one that can be had is damaged.
 pub(super) fn find(named: Option<&Path>, home: &Path, all: bool) -> Result<Found> {
     let links = |name: &str| home.join("links").join(name);
-    let installed = Path::new("/opt/rocm");
+    let below = |root: &Path, name| Runtime::below(root, &root.display().to_string(), &links(name));
+    let installed = Path::new(INSTALLED);
     let ways: [Way<'_>; 4] = [
-        ("the named one", Box::new(|| {
-            named.map(|path| Runtime::below(path, &path.display().to_string(), &links("named")))
-                .transpose()
-        })),
-        ("an installed ROCm", Box::new(|| {
-            let is_there = installed.exists();
-            is_there.then(|| Runtime::below(installed, "/opt/rocm", &links("installed")))
-                .transpose()
-        })),
-        ("the wheel", Box::new(|| super::wheel::get(home, &links("wheel")))),
+        (NAMED, Box::new(|| named.map(|root| below(root, "named")).transpose())),
+        (
+            INSTALLED,
+            Box::new(|| {
+                let is_there = beside(installed).is_some();
+                is_there.then(|| below(installed, "installed")).transpose()
+            }),
+        ),
+        ("the pinned wheel", Box::new(|| super::wheel::get(home, &links("wheel")))),
         ("Debian 13's packages", Box::new(|| super::debian::get(home, &links("debian")))),
     ];
     let (mut runtimes, mut left_out) = (Vec::new(), Vec::new());
     for (name, way) in ways {
         match way().with_context(|| format!("{name} cannot be used"))? {
             Some(runtime) => runtimes.push(runtime),
-            None if name == "the named one" || name == "an installed ROCm" => {}
+            None if [NAMED, INSTALLED].contains(&name) => {}
             None => left_out.push(name.to_owned()),
         }
         if !all && !runtimes.is_empty() {
             break;
         }
     }
-    ensure!(named.is_none() || !runtimes.is_empty(), "the named runtime was not found");
     Ok(Found { runtimes, left_out })
 }
 

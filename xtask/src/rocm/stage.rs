@@ -18,6 +18,8 @@ use super::runtime::Runtime;
 
 /// Checks that run at once. Each has threads for its emulated device besides.
 const AT_ONCE: usize = 2;
+/// All checks on a runtime end within this.
+const ALL_WITHIN: Duration = Duration::from_secs(360);
 /// Lines of a failed check's log that are printed.
 const LAST_LINES: usize = 25;
 
@@ -29,6 +31,7 @@ pub(super) struct Stage<'a> {
     pub(super) emulator: &'a [OsString],
     /// Where logs go.
     pub(super) logs: PathBuf,
+    pub(super) start: Instant,
 }
 
 /// How a hold at Lv3 is made.
@@ -131,6 +134,7 @@ impl Stage<'_> {
         let Check { name, level, mechanism, command, limit, judge } = check;
         let log = self.log(name, mechanism);
         let start = Instant::now();
+        let limit = limit.min(ALL_WITHIN.saturating_sub(self.start.elapsed()));
         let passed = within(command, limit, &log).and_then(|(status, said)| {
             ensure!(status.success(), "it ended with {status}");
             judge(&said)
@@ -168,7 +172,8 @@ fn within(mut command: Command, limit: Duration, log: &Path) -> Result<(ExitStat
 }
 
 fn end(child: &mut Child) -> Result<()> {
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("no such process")?;
+    let group =
+        i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("no such process")?;
     kill_process_group(group, Signal::KILL)?;
     child.wait()?;
     Ok(())
