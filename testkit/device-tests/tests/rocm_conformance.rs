@@ -18,8 +18,9 @@ use xsched_hal_hip::raw::{HOST_REGISTER_MAPPED, HOST_REGISTER_PORTABLE};
 use xsched_hal_hip::{
     Arguments, HipApi, HipConfig, HipError, HipFunction, HipLibrary, HipModule, HipNative,
 };
-use xsched_hal_kfd::probe::{ProbeConfig, assemble, probe};
-use xsched_hal_kfd::{KfdConfig, KfdDevice, KfdQueueConfig};
+use xsched_hal_kfd::hip::HipLv3;
+use xsched_hal_kfd::probe::ProbeConfig;
+use xsched_hal_kfd::{KfdDevice, KfdQueueConfig};
 use xsched_hal_stream::{
     Spacing, SpinApi, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
 };
@@ -27,6 +28,10 @@ use xsched_hal_stream::{
 /// The variable that says what to test: `hip`, `kfd`, or `streams`. Nothing without it.
 const SUBJECT: &str = "XSCHED_ROCM_SUBJECT";
 const IMAGE: &[u8] = include_bytes!("../kernels/note.gfx942.hsaco");
+
+/// A thread of an emulated device may be long without a processor, and a launch that waits for it
+/// would end all holds.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 type Streams = StreamDevice<HipApi>;
 type Command = StreamCommand<HipApi>;
@@ -89,11 +94,14 @@ impl Hip {
         let api = HipApi::open(HipConfig::default()).map_err(|error| error.to_string())?;
         let mut config = StreamDeviceConfig::default();
         config.level_max = self.level.min(Level::Deactivate);
-        // A thread of an emulated device may be long without a processor, and a launch that waits
-        // for it would open all gates.
-        config.blocked_after = Duration::from_secs(10);
+        config.blocked_after = PATIENCE;
         config.probe_every = Duration::ZERO;
-        StreamDevice::new(api, config).map_err(|error| error.to_string())
+        let device = StreamDevice::new(api, config).map_err(|error| error.to_string())?;
+        // Tries the gates now: the first queue's stream is known only if no others are made with it.
+        match device.no_gate().filter(|_| self.level >= Level::Deactivate) {
+            None => Ok(device),
+            Some(why) => Err(format!("there is no gate: {why}")),
+        }
     }
 
     /// A command takes longer than elsewhere to note something, on a bus or where it is
@@ -161,16 +169,13 @@ impl Subject for Kfd {
     }
 
     fn device(&self) -> Result<KfdDevice<Streams>, String> {
-        let asked = ProbeConfig::from_environment();
-        let (driver, found) = probe(&asked).map_err(|error| error.to_string())?;
         let below = self.hip.streams()?;
-        let made = assemble(driver, &found, &asked).map_err(|error| error.to_string())?;
-        let mut config = KfdConfig::default();
-        config.stages = self.stages;
-        config.gpu = found.topology.gpus.first().cloned();
+        let lv3 = HipLv3::open(below.clone(), ProbeConfig::from_environment());
+        let parts = lv3.parts().map_err(|error| error.to_string())?;
         let gates_open = Some(below.gates_open());
-        let device = KfdDevice::new(below, made.0, made.1, gates_open, config);
-        device.map_err(|error| error.to_string())
+        let mut config = lv3.config();
+        (config.blocked_after, config.stages) = (PATIENCE, self.stages);
+        KfdDevice::with_parts(below, parts, gates_open, config).map_err(|error| error.to_string())
     }
 
     fn config(&self, _: &mut KfdDevice<Streams>) -> KfdQueueConfig<StreamConfig<HipApi>> {
