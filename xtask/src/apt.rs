@@ -3,12 +3,14 @@
 //! Where there is apt, a chore installs what it needs, and fails if that fails. Elsewhere the check
 //! is left out, and [`left_out`] says so at once and at the end of CI.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::command::succeeds;
+use crate::command::{run, succeeds};
 
 static LEFT_OUT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -51,6 +53,24 @@ pub(crate) fn program(name: &str, packages: &[&str]) -> Result<bool> {
     }
     ensure!(runs(), "`{name} --version` fails though {} is installed", packages.join(" "));
     Ok(true)
+}
+
+/// Unpacks all packages of a folder. Nothing is left behind if one cannot be unpacked.
+pub(crate) fn unpack(packages: &Path, to: &Path) -> Result<()> {
+    let unfinished = to.with_extension("unfinished");
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished)?;
+    }
+    for entry in fs::read_dir(packages)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            run(Command::new("dpkg").arg("-x").arg(&path).arg(&unfinished))?;
+        }
+    }
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    fs::rename(&unfinished, to).with_context(|| format!("nothing to unpack for {}", to.display()))
 }
 
 /// Notes that a check was left out for want of something.

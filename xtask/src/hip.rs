@@ -32,11 +32,12 @@ const LINKER: &str = "lld-19";
 /// How it was called, but for the files.
 const COMPILE: &str = "-x hip --cuda-device-only --offload-arch=gfx942 -O3 -nogpuinc -nogpulib \
                        --no-gpu-bundle-output -mcode-object-version=5 -fuse-cuid=none";
-/// Kernels, what they compile to, and with which further options: the benches', and those that hold
-/// the interpreter of gfx942.
-const KERNELS: [(&str, &str, &str); 5] = [
+/// Kernels of benches and tests, what they compile to, and with which further options.
+const KERNELS: [(&str, &str, &str); 7] = [
     ("hal-hip/kernels/spin.hip", "hal-hip/kernels/spin.gfx942.hsaco", ""),
     ("lab/kernels/work.hip", "lab/kernels/work.gfx942.hsaco", ""),
+    ("shim/hip/tests/programs/fill.hip", "shim/hip/tests/programs/fill.gfx942.hsaco", ""),
+    ("testkit/device-tests/kernels/note.hip", "testkit/device-tests/kernels/note.gfx942.hsaco", ""),
     (
         "testkit/gfx942/kernels/arithmetic.hip",
         "testkit/gfx942/kernels/arithmetic.O1.hsaco",
@@ -78,7 +79,7 @@ pub fn run() -> Result<()> {
         None => apt::left_out("the declarations against hip-sys", HEADERS),
     }
     if !apt::program(COMPILER, &[COMPILER, LINKER])? || !apt::program("ld.lld-19", &[LINKER])? {
-        apt::left_out("what the benches' kernels compile to", COMPILER);
+        apt::left_out("what kernels compile to", COMPILER);
         return Ok(());
     }
     KERNELS

@@ -13,6 +13,7 @@
 //! | [`capi`] | the C API: its headers, its installation, and programs that use it |
 //! | [`deb`] | builds the package for Debian and tries it out |
 //! | [`kfd_vm`] | compares AMD's kernel driver, in a virtual machine, with the emulator |
+//! | [`rocm`] | runs the project's checks on AMD's own HIP and ROCr over an emulated GPU |
 //! | [`python`] | installs the package for Python and tests it |
 //! | [`book`] | writes the generated parts of the book, builds it, checks its links |
 //! | [`ci`] | everything that CI does, in order |
@@ -35,6 +36,7 @@ pub mod mutants;
 pub mod package;
 pub mod proof;
 pub mod python;
+pub mod rocm;
 pub mod stress;
 pub mod test;
 pub mod tidy;

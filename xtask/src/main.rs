@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
 use xsched_xtask::{
-    book, ci, deb, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, stress, test, tidy,
+    book, ci, deb, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, rocm, stress, test,
+    tidy,
 };
 
 /// Repository chores.
@@ -49,6 +50,9 @@ enum Chore {
     Deb,
     /// Ask AMD's kernel driver in a virtual machine, and compare. May download Debian's packages.
     KfdVm,
+    /// Run the project's checks on AMD's own HIP and ROCr over an emulated GPU. May download a wheel
+    /// and Debian's packages.
+    Rocm(rocm::Options),
     /// Install the package for Python into a new environment, and test it. May install Debian's
     /// packages, and takes others from PyPI.
     Python(python::Options),
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Chore::Install(options) => install::run(&options),
         Chore::Deb => deb::run(),
         Chore::KfdVm => kfd_vm::run(),
+        Chore::Rocm(options) => rocm::run(&options),
         Chore::Python(options) => python::run(&options),
         Chore::Book(options) => book::run(&options),
         Chore::Ci => ci::run(),

@@ -26,7 +26,8 @@ const PYTHON: &str = "xsched-python";
 /// What `cargo xtask ci` has beyond it.
 const LEFT_OUT: &str = "left out, see `cargo xtask ci`: tests of the experiments, the command line, the emulators and \
      the chores; lints, loom models and their mutants, a minute of stress, fuzzing, the proof that \
-     the core needs no std, programs in C and C++, Python, AMD's kernel driver in a virtual machine";
+     the core needs no std, programs in C and C++, Python, AMD's kernel driver in a virtual \
+     machine, AMD's own runtime on an emulated GPU";
 
 /// Runs the tests of the library, with those in its documentation, and answers the test runner's
 /// closing lines.
@@ -44,9 +45,15 @@ pub fn run() -> Result<Vec<String>> {
 /// # Errors
 /// If a test fails.
 pub(crate) fn run_the_rest() -> Result<Vec<String>> {
-    let mut command = cargo("test --workspace --all-features --locked");
+    run_and_keep(&mut rest("test"), "test result:")
+}
+
+/// A command of cargo for all other packages. With further arguments it takes what is built already.
+pub(crate) fn rest(command: &str) -> Command {
+    let mut command = cargo(&format!("{command} --workspace --all-features --locked"));
     let left_out = LIBRARY.iter().chain([&PYTHON]);
-    run_and_keep(command.args(left_out.flat_map(|name| ["--exclude", name])), "test result:")
+    command.args(left_out.flat_map(|name| ["--exclude", name]));
+    command
 }
 
 /// The command that tests the library. With further arguments it runs what is built already.

@@ -1,4 +1,5 @@
-//! Programs in C that know nothing of XQueues, scheduled on the emulated runtime.
+//! Programs in C that know nothing of XQueues, scheduled on the emulated runtime, or on HIP's own:
+//! `cargo xtask rocm`.
 
 mod common;
 
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 // It is built with these tests.
 use xsched_hip_emulated as _;
 
-use common::{SONAMES, beside, check, compile, interposer, names, says, with_interposer};
+use common::{SONAMES, beside, check, compile, interposer, names, runtime, says, with_interposer};
 
 fn built() -> &'static TempDir {
     static BUILT: OnceLock<TempDir> = OnceLock::new();
@@ -35,7 +36,7 @@ fn scheduled(mode: &str) -> Command {
     let folder = built().path();
     let mut command = with_interposer(folder.join("schedule"), &folder.join("names"));
     command.arg(mode).env("XSCHED_AUTO_XQUEUE", "ON");
-    command.env("XSCHED_HIP_RUNTIME", beside("libxsched_hip_emulated.so"));
+    command.env("XSCHED_HIP_RUNTIME", runtime());
     command.env("PREEMPT", beside("libpreempt.so"));
     command
 }
@@ -91,7 +92,7 @@ fn a_linked_program_calls_before_main() {
     let folder = built().path();
     let mut command = with_interposer(folder.join("linked"), &folder.join("names"));
     command.arg("kernels").env("XSCHED_AUTO_XQUEUE", "ON");
-    command.env("XSCHED_HIP_RUNTIME", beside("libxsched_hip_emulated.so"));
+    command.env("XSCHED_HIP_RUNTIME", runtime());
     let counts = counts("kernels", &mut command);
     assert_eq!(counts["scheduled"], counts["launches"]);
 }
@@ -209,6 +210,27 @@ fn a_held_queue_holds_a_launch() {
     // The program then asks for the queue.
     assert_eq!(at_first["alone"]["hipLaunchKernel"], json!(50));
     assert_eq!(counts_apart("held")["scheduled"]["hipLaunchKernel"], json!(51));
+}
+
+#[test]
+fn a_device_may_be_waited_for_while_a_queue_is_held() {
+    for counts in in_both_ways("synchronized") {
+        assert_eq!(counts["launches"]["hipLaunchKernel"], json!(2));
+    }
+}
+
+#[test]
+fn streams_may_have_masks() {
+    for counts in in_both_ways("masks") {
+        assert_eq!(counts["scheduled"]["hipLaunchKernel"], json!(160));
+    }
+}
+
+#[test]
+fn processes_that_were_forked_before_the_first_call_have_queues_of_their_own() {
+    for unit in ["process", "streams"] {
+        check(scheduled("children").env("XSCHED_AUTO_XQUEUE_UNIT", unit), "children");
+    }
 }
 
 #[test]

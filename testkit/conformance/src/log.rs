@@ -31,7 +31,7 @@ pub struct Notes {
 /// with atomic operations only, so that an accelerator may write to it.
 #[derive(Debug)]
 pub struct Log {
-    clock: AtomicU64,
+    /// The last of them holds the clock, so that all is in one place.
     notes: Box<[Notes]>,
 }
 
@@ -39,24 +39,31 @@ impl Log {
     /// A log for so many commands.
     #[must_use]
     pub fn new(commands: usize) -> Arc<Self> {
-        let notes = (0..commands).map(|_| Notes::default()).collect();
-        Arc::new(Self { clock: AtomicU64::new(1), notes })
+        let notes: Box<[_]> = (0..=commands).map(|_| Notes::default()).collect();
+        let log = Arc::new(Self { notes });
+        log.clock().store(1, Ordering::Relaxed);
+        log
     }
 
     /// The clock, which counts starts and ends.
     #[must_use]
-    pub const fn clock(&self) -> &AtomicU64 {
-        &self.clock
+    pub fn clock(&self) -> &AtomicU64 {
+        &self.parts().0.starts
+    }
+
+    fn parts(&self) -> (&Notes, &[Notes]) {
+        #[expect(clippy::expect_used, reason = "`new` makes one more than there are commands")]
+        self.notes.split_last().expect("a clock")
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.notes.len()
+        self.parts().1.len()
     }
 
     /// What is noted about a command, if there is room for that.
     #[must_use]
     pub fn notes(&self, command: u64) -> Option<&Notes> {
-        usize::try_from(command).ok().and_then(|at| self.notes.get(at))
+        usize::try_from(command).ok().and_then(|at| self.parts().1.get(at))
     }
 
     fn sum(&self, commands: Range<u64>, of: impl Fn(&Notes) -> &AtomicU64) -> u64 {
@@ -128,6 +135,13 @@ impl Note {
     #[must_use]
     pub fn notes(&self) -> Option<(&AtomicU64, &Notes)> {
         Some((self.log.clock(), self.log.notes(self.command)?))
+    }
+
+    /// All that the log's commands write to, its clock included, for a device that has to be told
+    /// which memory that is. It lives as long as this note.
+    #[must_use]
+    pub fn memory(&self) -> &[Notes] {
+        &self.log.notes
     }
 
     /// Whether it has started and not ended.

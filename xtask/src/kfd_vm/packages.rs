@@ -10,7 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::command::{run, succeeds};
+use crate::apt::unpack;
+use crate::command::succeeds;
 
 /// Packages that depend on the newest kernel of a series: Debian 12's, Debian 13's.
 const KERNEL_SERIES: [&str; 2] = ["linux-image-6.12-amd64", "linux-image-amd64"];
@@ -129,24 +130,6 @@ fn get_machine(tools: &Path) -> Result<bool> {
     }
     unpack(&downloads, tools)?;
     Ok(true)
-}
-
-/// Unpacks all packages of a folder. Nothing is left behind if one cannot be unpacked.
-fn unpack(packages: &Path, to: &Path) -> Result<()> {
-    let unfinished = to.with_extension("unfinished");
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished)?;
-    }
-    for entry in fs::read_dir(packages)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            run(Command::new("dpkg").arg("-x").arg(&path).arg(&unfinished))?;
-        }
-    }
-    if to.exists() {
-        fs::remove_dir_all(to)?;
-    }
-    fs::rename(&unfinished, to).with_context(|| format!("nothing to unpack for {}", to.display()))
 }
 
 #[cfg(test)]

@@ -16,6 +16,15 @@ const VARIABLES: [&str; 7] = [
     "XSCHED_AUTO_XQUEUE_UNIT",
 ];
 
+/// The variable that names HIP's own runtime for the tests of scheduling, on a GPU or on an emulated
+/// one, where the environment says what else it needs: `cargo xtask rocm` sets it.
+const REAL: &str = "XSCHED_REAL_HIP";
+
+/// The runtime that is scheduled on: HIP's own if [`REAL`] names it, or the emulated one.
+pub(crate) fn runtime() -> PathBuf {
+    env::var_os(REAL).map_or_else(|| beside("libxsched_hip_emulated.so"), PathBuf::from)
+}
+
 /// The runtime's names.
 pub(crate) const SONAMES: [&str; 4] =
     ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
@@ -29,10 +38,14 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}");
 }
 
+fn program_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
 /// Compiles a program of `tests/programs`.
 pub(crate) fn compile(source: &str, to: &Path, arguments: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
     let mut command = cc();
+    let source = program_file(source);
     command.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(to).arg(source);
     run(command.args(arguments));
 }
@@ -72,8 +85,18 @@ pub(crate) fn with_preloaded(
     libraries: impl IntoIterator<Item = PathBuf>,
 ) -> Command {
     let mut command = Command::new(program.as_ref());
+    let mut libraries: Vec<_> = libraries.into_iter().collect();
+    let is_real = env::var_os(REAL).is_some();
     for variable in VARIABLES {
-        command.env_remove(variable);
+        if !is_real || variable != "LD_LIBRARY_PATH" {
+            command.env_remove(variable);
+        }
+    }
+    if is_real {
+        // What emulates the GPU and its driver, and what watches their calls.
+        command.env("KERNELS", program_file("fill.gfx942.hsaco"));
+        let preloaded = env::var_os("LD_PRELOAD").unwrap_or_default();
+        libraries.extend(env::split_paths(&preloaded).filter(|path| path.is_absolute()));
     }
     command.env("LD_PRELOAD", env::join_paths(libraries).expect("paths without colons"));
     command

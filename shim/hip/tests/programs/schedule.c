@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(truth) \
@@ -39,7 +40,18 @@ static void *find(const char *name) {
   return found;
 }
 
-// What a compiler puts in the place of a kernel: `fill` of the emulated runtime.
+// What a module is made of: the file that KERNELS names, or what the emulated runtime takes.
+static const void *image(void) {
+  _Alignas(4096) static char read[1 << 16] = "xsched emulated kernels";
+  const char *path = getenv("KERNELS");
+  FILE *file = path ? fopen(path, "rb") : NULL;
+  if (path && (!file || !fread(read, 1, sizeof read - 1, file)))
+    printf("FAILED: no %s\n", path), exit(1);
+  if (file) fclose(file);
+  return read;
+}
+
+// What a compiler puts in the place of a kernel: `fill`, of the emulated runtime or of fill.hip.
 static void fill(pointer to, unsigned value, unsigned count) { (void)to, (void)value, (void)count; }
 
 #ifdef LINKED
@@ -55,7 +67,12 @@ __attribute__((constructor)) static void load(void) {
   int (*__hipRegisterFunction)(void **, const void *, const char *, const char *, unsigned, void *,
                                void *, void *, void *, void *) = find("__hipRegisterFunction");
 #endif
-  void **modules = __hipRegisterFatBinary("code");
+  static struct {
+    unsigned magic, version;
+    const void *image, *none;
+  } code = {0x48495046, 1, NULL, NULL};
+  code.image = image();
+  void **modules = __hipRegisterFatBinary(&code);
   OK(__hipRegisterFunction(modules, (const void *)fill, "fill", "fill", 0, NULL, NULL, NULL, NULL,
                            NULL));
 }
@@ -289,8 +306,7 @@ static void kernels(void) {
   pointer at = words();
   void *parameters[] = {&at, &value, &count};
   OK(stream_create(&stream, 1));
-  OK(((int (*)(handle *, const void *))find("hipModuleLoadData"))(&module,
-                                                                "xsched emulated kernels"));
+  OK(((int (*)(handle *, const void *))find("hipModuleLoadData"))(&module, image()));
   OK(((int (*)(handle *, handle, const char *))find("hipModuleGetFunction"))(&function, module,
                                                                            "fill"));
   OK(((int (*)(handle *))find("hipEventCreate"))(&start));
@@ -445,6 +461,73 @@ static void held(void) {
   hold(library, xq);
 }
 
+static volatile int was_synchronized;
+
+static void *synchronizes(void *nothing) {
+  OK(synchronize());
+  was_synchronized = 1;
+  return nothing;
+}
+
+// The whole device is waited for while a queue is held.
+static void synchronized(void) {
+  OK(stream_create(&held_stream, 1));
+  held_words = words();
+  OK(fill_with(held_stream, held_words, 1));
+  void *library;
+  uint64_t xq = queue_of(held_stream, &library);
+  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(xq, 0));
+  pthread_t threads[2];
+  CHECK(pthread_create(&threads[0], NULL, launches, NULL) == 0);
+  usleep(20 * 1000);
+  CHECK(pthread_create(&threads[1], NULL, synchronizes, NULL) == 0);
+  usleep(100 * 1000);
+  OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueResume"))(xq, 0));
+  for (int t = 0; t < 2; t++) CHECK(pthread_join(threads[t], NULL) == 0);
+  OK(stream_synchronize(held_stream));
+  CHECK(was_launched && was_synchronized && all_are(held_words, 2));
+}
+
+// Streams with masks of compute units, each destroyed once an event behind its work is seen.
+static void masks(void) {
+  int (*create)(handle *, uint32_t, const uint32_t *) = find("hipExtStreamCreateWithCUMask");
+  int (*query)(handle) = find("hipEventQuery");
+  handle streams[8], event;
+  pointer at[8];
+  OK(((int (*)(handle *, unsigned))find("hipEventCreateWithFlags"))(&event, 2));
+  for (int s = 0; s < 8; s++) {
+    OK(create(&streams[s], 1, &(uint32_t){1}));
+    at[s] = words();
+  }
+  for (unsigned n = 1; n <= 20; n++)
+    for (int s = 0; s < 8; s++) OK(fill_with(streams[s], at[s], n));
+  for (int s = 0; s < 8; s++) {
+    OK(((int (*)(handle, handle))find("hipEventRecord"))(event, streams[s]));
+    while (query(event) == 600) usleep(100);
+    CHECK(all_are(at[s], 20));
+    OK(stream_destroy(streams[s]));
+  }
+}
+
+// Processes that use the device at once, made before any of them does.
+static void children(void) {
+  pid_t pids[3];
+  unsigned count = 50;
+  for (int c = 0; c < 3; c++) {
+    pids[c] = fork();
+    if (!pids[c]) {
+      fills(&count);
+      fflush(stdout);
+      _exit(0);
+    }
+  }
+  fills(&count);
+  for (int c = 0; c < 3; c++) {
+    int status = -1;
+    CHECK(waitpid(pids[c], &status, 0) == pids[c] && status == 0);
+  }
+}
+
 // A command of the program's own, which launches what the interposer sees.
 static int submitted(uint64_t hwq, void *to) {
   (void)hwq;
@@ -568,7 +651,8 @@ int main(int count, char **words) {
                {"blocking", blocking}, {"joined", joined},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
                {"copies", copies}, {"kernels", kernels}, {"devices", devices}, {"of_thread", of_thread},
-               {"held", held}, {"own_queue", own_queue}, {"calls", calls}, {"unasked", unasked},
+               {"held", held}, {"synchronized", synchronized}, {"masks", masks},
+               {"children", children}, {"own_queue", own_queue}, {"calls", calls}, {"unasked", unasked},
                {"errors", errors}, {"alike", alike}, {"priorities", priorities}};
   launch_kernel = find("hipLaunchKernel");
   stream_create = find("hipStreamCreateWithFlags");
