@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io;
 
 use thiserror::Error;
+
+use crate::commands::ArchiveError;
 use xsched::RecordingError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
@@ -103,6 +105,14 @@ pub enum CommandError {
         id: String,
         /// All names.
         known: String,
+    },
+    /// A file is no report.
+    #[error("{place}: {source}")]
+    Archive {
+        /// The file.
+        place: String,
+        /// What is wrong with it.
+        source: ArchiveError,
     },
     /// The process cannot end with the one that started it.
     #[error("cannot end with the process that started this one: {0}")]

@@ -14,6 +14,7 @@ pub mod interrupt;
 pub mod judge;
 pub mod kernels;
 pub mod machine;
+pub mod pace;
 pub mod paper;
 pub mod parent;
 mod predict;
