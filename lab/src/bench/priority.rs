@@ -203,7 +203,7 @@ impl Measured {
 
 fn measure<B: BenchDevice>(
     bench: &B,
-    plan: &Plan,
+    (plan, on): (&Plan, Share<'_>),
     foreground: &mut Runner<B>,
     victim: Option<&BackgroundProcess>,
     launched: impl Fn() -> u64,

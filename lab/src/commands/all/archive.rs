@@ -1,9 +1,10 @@
 //! One file with everything that a report is made of, to be sent: written without what is private,
-//! and read as a file that anybody may have made.
+//! and read as a file that may come
+//! from any program.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use flate2::Compression;
@@ -129,7 +130,7 @@ pub(super) fn write(
             header.set_cksum();
             archive.append_data(&mut header, name, text.as_bytes())?;
         }
-        archive.into_inner()?.finish()?.flush()
+        archive.into_inner()?.finish().map(drop)
     })?;
     Ok(place)
 }
@@ -249,6 +250,8 @@ pub(super) fn read_folder(
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::super::private::tests::{TOLD, machine};
     use super::*;
 

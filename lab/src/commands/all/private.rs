@@ -9,10 +9,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Names that say nothing of anybody, and words that reports consist of.
-const COMMON: [&str; 24] = [
+/// Names that many machines and accounts have, and words that reports consist of.
+const COMMON: [&str; 23] = [
     "root",
-    "nobody",
     "user",
     "admin",
     "ubuntu",
@@ -38,8 +37,8 @@ const COMMON: [&str; 24] = [
 ];
 /// Names that are shorter would be found in the middle of other things.
 const SHORTEST: usize = 3;
-/// Accounts of people have numbers from here on.
-const FIRST_ACCOUNT: u32 = 1_000;
+/// Numbers of people's accounts.
+const ACCOUNTS: std::ops::Range<u32> = 1_000..60_000;
 /// Folders that are the same on all machines.
 const SYSTEM: [&str; 11] = [
     "/dev",
@@ -115,7 +114,7 @@ impl Private {
         for line in read(&root.join("etc/passwd")).lines() {
             let fields: Vec<&str> = line.split(':').collect();
             let [name, _, number, _, about, home, ..] = *fields else { continue };
-            if number.parse().is_ok_and(|number: u32| number >= FIRST_ACCOUNT) {
+            if number.parse().is_ok_and(|number: u32| ACCOUNTS.contains(&number)) {
                 private.add_name(name, "[user]");
                 private.add_name(about.split(',').next().unwrap_or_default(), "[user]");
                 homes.push(home.to_owned());
