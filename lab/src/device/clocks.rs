@@ -6,7 +6,9 @@ use xsched_hal_stream::{ClockProbe, ClockRead, SpinApi};
 
 use crate::device::LabError;
 
-/// Readings of an estimate.
+/// Readings of an estimate: few at first, since each may take long, then more.
+const FEW_READS: usize = 4;
+/// See above.
 const READS: usize = 24;
 /// An estimate that is off by more, in nanoseconds, is made again, so many times at most: the
 /// system may have had the thread wait.
@@ -37,7 +39,7 @@ struct Read {
 }
 
 impl DeviceClock {
-    /// Reads both clocks, which takes about 60 µs and room on the device for one thread. The
+    /// Reads both clocks, which takes about 80 µs and room on the device for one thread. The
     /// host's nanoseconds count from `origin`.
     ///
     /// # Errors
@@ -47,21 +49,28 @@ impl DeviceClock {
         origin: Instant,
     ) -> Result<Self, LabError> {
         let began = Instant::now();
-        let mut best = Self::once(probe, origin)?;
-        for _ in 1..TRIES {
-            if best.uncertain_ns <= GOOD_NS || began.elapsed() > TRIES_TIME {
+        let mut best = Self::once(probe, origin, FEW_READS)?;
+        for _ in 0..TRIES {
+            if began.elapsed() > TRIES_TIME {
                 break;
             }
-            let again = Self::once(probe, origin)?;
+            let again = Self::once(probe, origin, READS)?;
             if again.uncertain_ns < best.uncertain_ns {
                 best = again;
+            }
+            if best.uncertain_ns <= GOOD_NS {
+                break;
             }
         }
         Ok(best)
     }
 
-    fn once<A: SpinApi>(probe: &mut ClockProbe<A>, origin: Instant) -> Result<Self, LabError> {
-        let reads = probe.read(READS).map_err(LabError::new)?;
+    fn once<A: SpinApi>(
+        probe: &mut ClockProbe<A>,
+        origin: Instant,
+        count: usize,
+    ) -> Result<Self, LabError> {
+        let reads = probe.read(count).map_err(LabError::new)?;
         let since = |at: Instant| at.saturating_duration_since(origin).as_nanos() as i128;
         let read = |read: &ClockRead| Read {
             before_ns: since(read.before),

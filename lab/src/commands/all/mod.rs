@@ -331,9 +331,6 @@ impl<'a> Session<'a> {
 
     /// The arguments of a bench, whose outputs are relative to a folder.
     fn arguments(&self, run: &Run, folder: &Path) -> Vec<String> {
-        if run.bench == PROGRAMS {
-            return vec!["run".to_owned()];
-        }
         let path = |ending| folder.join(Self::raw(run, ending)).display().to_string();
         let mut arguments = vec!["bench".to_owned(), run.bench.to_owned(), "--hal".to_owned()];
         arguments.extend([self.hal.clone(), "--device".to_owned(), self.args.device.to_string()]);
@@ -358,10 +355,14 @@ impl<'a> Session<'a> {
         endings.extend((run.bench == "calibrate").then_some("toml"));
         endings.extend((run.bench == "interrupt").then_some("jsonl"));
         let raw = endings.into_iter().map(|ending| Self::raw(run, ending).display().to_string());
-        let arguments = self.arguments(run, Path::new(""));
+        let command = if run.bench == PROGRAMS {
+            programs::COMMAND.to_owned()
+        } else {
+            format!("xsched {}", self.arguments(run, Path::new("")).join(" "))
+        };
         Record {
             raw: raw.collect(),
-            command: format!("xsched {}", arguments.join(" ")),
+            command,
             goal: part.goal.to_owned(),
             notes: "the program ended before the experiment did".to_owned(),
             status: Status::Interrupted,

@@ -1,5 +1,6 @@
 //! The report, as Markdown and as a page that needs no other file.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -21,6 +22,8 @@ const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:75em;margin:1.5em a
     pre{background:#f7f7f7;padding:.6em;overflow-x:auto;font-size:12px}svg{max-width:100%;\
     height:auto}code{overflow-wrap:anywhere}.PASS{color:#060}\
     .FAIL,.failed,.interrupted{color:#a00;font-weight:bold}";
+/// Columns of a table, at most: more are not of a bench.
+const COLUMNS_MAX: usize = 64;
 /// The experiment whose figures come first, if it was run.
 const HEADLINE: &str = "7.3.1";
 
@@ -87,9 +90,9 @@ impl Report<'_> {
     /// Facts in words, in order, with what has changed meanwhile.
     fn facts(&self) -> Vec<(String, String)> {
         let before = flat(self.facts);
-        let after = flat(self.after);
+        let after: BTreeMap<String, String> = flat(self.after).into_iter().collect();
         let changed = |name: &str, value: &str| {
-            let later = after.iter().find(|(other, _)| other == name).map(|(_, value)| value);
+            let later = after.get(name);
             later.filter(|later| later.as_str() != value).cloned()
         };
         let mut facts = vec![("machine".to_owned(), self.machine.to_string())];
@@ -315,7 +318,8 @@ fn values(keys: &[&str], row: &Map<String, Value>) -> Vec<String> {
 fn columns<'a>(rows: &[&'a Map<String, Value>]) -> Vec<&'a str> {
     let mut keys: Vec<(u8, &str)> = Vec::new();
     for (key, value) in rows.iter().flat_map(|row| row.iter()) {
-        if !value.is_null() && keys.iter().all(|(_, known)| known != key) {
+        let is_new = keys.len() < COLUMNS_MAX && keys.iter().all(|(_, known)| known != key);
+        if !value.is_null() && is_new {
             let place = match (key.as_str(), value) {
                 ("goal" | "reached" | "error", _) => 2,
                 (_, Value::String(_)) => 0,
@@ -472,6 +476,13 @@ mod tests {
         assert!(html.contains("<th>mode</th><th>victims</th><th>quiet P99 (µs)</th></tr>"));
         assert!(!html.contains("stopped") && !text.contains("stopped"));
         assert!(html.contains("<div class=\"wide\"><table>") && STYLE.contains(".wide{overflow-x"));
+    }
+
+    #[test]
+    fn a_table_has_no_more_columns_than_can_be_of_a_bench() {
+        let row: Map<String, Value> = (0..10_000).map(|n| (n.to_string(), n.into())).collect();
+        let (_, header, rows) = table_of("hostile", &[&row, &row], &[]);
+        assert_eq!((header.len(), rows[1].len()), (COLUMNS_MAX, COLUMNS_MAX));
     }
 
     #[test]

@@ -15,6 +15,8 @@ const RUNNER: &str = "run.py";
 /// What is run: all operators forward and backward, then BERT, alone and from three threads.
 const PROGRAMS: [&str; 3] =
     ["operators.py", "bert_eager.py", "bert_threads.py --threads 3 --mode eager --seconds 4"];
+/// The command, as a record has it.
+pub(super) const COMMAND: &str = "python3 lab/programs/run.py --xsched xsched";
 /// Ends with 0 if this PyTorch is one for ROCm and sees a GPU.
 const HAS_ROCM: &str =
     "import sys, torch; sys.exit(0 if torch.version.hip and torch.cuda.is_available() else 1)";
