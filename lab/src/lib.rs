@@ -23,4 +23,4 @@ pub mod stats;
 mod threads;
 pub mod wait_placement;
 
-pub use error::CommandError;
+pub use error::{ArchiveError, CommandError};

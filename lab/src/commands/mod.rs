@@ -22,7 +22,6 @@ mod threshold;
 
 use clap::Subcommand;
 
-pub use self::all::archive::ArchiveError;
 pub use self::args::SpinHal;
 
 use self::all::AllArgs;

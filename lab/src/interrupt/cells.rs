@@ -216,7 +216,8 @@ impl Storm {
 }
 
 /// Interrupts as often as asked for, or as there is time for what ends with this share of the
-/// whole, as fast as that goes and at random moments, and compares all results. `progress` gets how many were done.
+/// whole, as fast as that goes and at random moments, and compares all results.
+/// `progress` gets how many were done.
 ///
 /// # Errors
 /// If the device refuses, or something does not stop, start or end.

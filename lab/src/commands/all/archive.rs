@@ -11,11 +11,10 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use tar::{Archive, Builder, EntryType, Header};
-use thiserror::Error;
 
 use super::private::Private;
 use crate::console::output::Output;
-use crate::error::CommandError;
+use crate::error::{ArchiveError, CommandError};
 
 /// The name of the file, in the folder of the report.
 pub(super) const NAME: &str = "xsched-report.tar.gz";
@@ -29,63 +28,6 @@ const FILES_MAX: usize = 256;
 const SENT: [&str; 4] = [".json", ".jsonl", ".txt", ".toml"];
 /// Endings of those that reports are made from.
 const USED: [&str; 2] = [".json", ".txt"];
-
-/// Why an archive, or a folder, is not taken for a report.
-#[derive(Debug, Error)]
-pub enum ArchiveError {
-    /// It cannot be read as what it should be.
-    #[error("not an archive that `xsched bench all` wrote (.tar.gz), or damaged: {0}")]
-    NotOne(io::Error),
-    /// A file leads out of the archive, or has no usable name.
-    #[error(
-        "the archive names a file outside of itself, {0:?}; it was not written by `xsched bench all`"
-    )]
-    Outside(String),
-    /// Something in it is no plain file.
-    #[error(
-        "{0:?} is no plain file but a link, a folder or a device; reports consist of plain files"
-    )]
-    NotAFile(String),
-    /// A name occurs twice.
-    #[error("{0:?} is in the archive twice; it was not written by `xsched bench all`")]
-    Twice(String),
-    /// A file is too large.
-    #[error("{name:?} is larger than {max} bytes, which no file of a report is")]
-    FileTooLarge {
-        /// The file.
-        name: String,
-        /// The limit.
-        max: u64,
-    },
-    /// All files together are too large.
-    #[error("the archive unpacks to more than {max} bytes, which no report does")]
-    TooLarge {
-        /// The limit.
-        max: u64,
-    },
-    /// There are too many files.
-    #[error("the archive has more than {max} files, which no report has")]
-    TooMany {
-        /// The limit.
-        max: usize,
-    },
-    /// A text is no text.
-    #[error("{0:?} is not UTF-8")]
-    NotText(String),
-    /// A record cannot be understood.
-    #[error("{name:?} is not as `xsched bench all` writes it: {source}")]
-    Record {
-        /// The file.
-        name: String,
-        /// What is wrong.
-        source: serde_json::Error,
-    },
-    /// There is no record.
-    #[error(
-        "there is no record of an experiment in it; name the archive or the folder that `xsched bench all --report` wrote"
-    )]
-    Empty,
-}
 
 /// Limits for what is read.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! `xsched bench all`: every bench on one device, with records in the form of the test plan, a
 //! report of them, and an archive that can be sent.
 
-pub(crate) mod archive;
+mod archive;
 mod child;
 mod facts;
 mod page;

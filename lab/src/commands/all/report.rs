@@ -10,14 +10,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::archive::{self, ArchiveError};
+use super::archive;
 use super::facts::Facts;
 use super::page::Report;
 use super::record::Record;
 use super::{AFTER, BEFORE, MACHINE, RAW, plan, questions, sent};
 use crate::console::Ending;
 use crate::console::output::{Outputs, Places, Stream};
-use crate::error::CommandError;
+use crate::error::{ArchiveError, CommandError};
 use crate::machine::Machine;
 
 /// An archive is smaller, packed.
