@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
-use xsched_lab::commands::{BenchCommand, EXIT_CODES, SpinHal};
+use xsched_lab::commands::{BenchCommand, EXIT_CODES, LabCommand, SpinHal};
 use xsched_lab::parent;
 use xsched_launch::{LaunchArgs, Messages};
 use xsched_sim::scenario::System;
@@ -68,6 +68,9 @@ pub(crate) enum Command {
     /// Measure real devices.
     #[command(subcommand, after_help = EXIT_CODES)]
     Bench(BenchCommand),
+    /// Read what others have measured.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Lab(LabCommand),
     /// Run the simulator.
     #[command(subcommand, after_help = EXIT_CODES)]
     Sim(Sim),

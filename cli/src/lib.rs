@@ -97,6 +97,7 @@ fn execute(command: &Command) -> Result<u8, CliError> {
         // With the code of the program that it tries.
         Command::Doctor(args) => return doctor::execute(args),
         Command::Bench(bench) => bench.execute().map_err(CliError::from),
+        Command::Lab(lab) => lab.execute().map_err(CliError::from),
         Command::Devices(args) => devices::execute(args),
         Command::Demo(args) => demo::execute(args),
         Command::Run(args) => launch::execute(args),

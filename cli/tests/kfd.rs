@@ -3,6 +3,7 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -33,6 +34,11 @@ fn xsched(folder: &Path, args: &str, watched: bool) -> (Option<i32>, String, Str
     command.env("XSCHED_HIP_LIB", library("libxsched_hip_emulated.so"));
     command.env("XSCHED_HIP_KERNELS", &image).env("XSCHED_HIP_WORK_KERNELS", &image);
     command.env("XSCHED_EMULATED_KFD", "1");
+    // What must not be sent.
+    command.env("HOME", folder.join("users/ottilie")).env("USER", "ottilie");
+    command.env("HSA_OVERRIDE", "/srv/Geheimnis/ottilie.txt");
+    let found = env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}/bin:{found}", folder.display()));
     if watched {
         command.env("LD_PRELOAD", library("libxsched_kfd_watch.so"));
     }
@@ -41,6 +47,92 @@ fn xsched(folder: &Path, args: &str, watched: bool) -> (Option<i32>, String, Str
     assert_eq!(report.unmodelled, []);
     let text = |name: &str| fs::read_to_string(folder.join(name)).expect("what was printed");
     (report.status.code(), text("out"), text("err"))
+}
+
+/// A report of some benches on the emulated driver, with private texts in the environment.
+#[test]
+fn the_one_command_is_rehearsed_through_to_the_tables_of_what_is_sent() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let home = folder.path().join("users/ottilie");
+    fs::create_dir_all(&home).expect("a folder for the test");
+    let args = format!("bench all --hal kfd --quick --report {}/mi308x", home.display());
+    let some = format!("{args} --only lv3-canary,7.2.2,4.2.1");
+    let (code, printed, complained) = xsched(folder.path(), &some, false);
+    assert_eq!(code, Some(0), "{printed}{complained}");
+    assert!(printed.starts_with("3 benches with few samples"), "{printed}");
+    assert!(printed.contains("at most 10"), "{printed}");
+    // What is there is not done again.
+    let (code, again, _) = xsched(folder.path(), &format!("{some} --resume"), false);
+    assert_eq!(code, Some(0), "{again}");
+    assert_eq!(again.matches("done before").count(), 3, "{again}");
+
+    let report = home.join("mi308x");
+    let archive = report.join("xsched-report.tar.gz");
+    let unpacked = Command::new("tar").args(["-xzOf"]).arg(&archive).output();
+    let unpacked = unpacked.expect("tar").stdout;
+    let unpacked = String::from_utf8(unpacked).expect("texts");
+    let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let temporary = folder.path().display().to_string();
+    for private in ["ottilie", "Geheimnis", &temporary, &node] {
+        println!("looking for {private:?} in {} bytes", unpacked.len());
+        assert!(!unpacked.contains(private), "{private}");
+    }
+    assert!(unpacked.contains("HSA_OVERRIDE"), "the environment is there: {unpacked}");
+
+    for file in [&archive, &report] {
+        let args = format!("lab report {} --html page.html", file.display());
+        let (code, text, complained) = xsched(folder.path(), &args, false);
+        assert_eq!(code, Some(0), "{text}{complained}");
+        for part in ["## How long does an interrupt take", "| debug-trap | ", "| lv3-canary |"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let page = fs::read_to_string(folder.path().join("page.html")).expect("the page");
+        assert!(page.contains("Do results survive?") && !page.contains("<script"), "{page}");
+    }
+}
+
+/// What stands for Python with PyTorch for ROCm: it has what is asked for, and its one program had
+/// other results under `xsched run`.
+const PYTHON: &str = r#"#!/bin/sh
+[ "$1" = -c ] && exit 0
+while [ $# -gt 0 ]; do [ "$1" = --out ] && out=$2; shift; done
+echo '{"programs": [{"program": "operators.py", "same": false, "ratio": 1.25}]}' > "$out"
+exit 1
+"#;
+
+#[test]
+fn programs_of_pytorch_are_run_where_it_is_and_other_results_are_a_finding() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let put = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder for the test");
+        fs::write(&path, text).expect("a file for the test");
+        path
+    };
+    put("lab/programs/run.py", "");
+    let python = put("bin/python3", PYTHON);
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("its own file");
+    let args = "bench all --hal kfd --quick --report report --only 4.2.1";
+    let (code, printed, complained) = xsched(folder.path(), args, false);
+    assert_eq!(code, Some(1), "{printed}{complained}");
+    let record = fs::read_to_string(folder.path().join("report/4.2.1.json")).expect("a record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    assert_eq!((&record["pass"], &record["status"]), (&false.into(), &"measured".into()));
+    assert_eq!(record["results"]["programs"][0]["scheduled_over_plain"], 1.25, "{record}");
+}
+
+#[test]
+fn what_is_no_report_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    fs::write(folder.path().join("text"), "no archive").expect("a file for the test");
+    for (file, why) in [("text", "not an archive"), (".", "no record"), ("none", "cannot read")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+        let output = command.args(["lab", "report", file]).current_dir(folder.path()).output();
+        let output = output.expect("the program runs");
+        let complained = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{complained}");
+        assert!(complained.contains(why) && complained.lines().count() == 1, "{complained}");
+    }
 }
 
 /// A record in which nothing went wrong, of so many combinations.

@@ -80,6 +80,6 @@ pub use preempt::StreamPreempt;
 pub use queue_config::StreamConfig;
 pub use retire::StreamRetire;
 pub use shared::{SharedGate, SharedGates};
-pub use spin::{SpinApi, SpinRate};
+pub use spin::{SpinApi, SpinRate, enough_work};
 pub use submit::StreamSubmit;
 pub use word::GateWord;

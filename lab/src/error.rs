@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 use thiserror::Error;
+
 use xsched::RecordingError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
@@ -104,6 +105,14 @@ pub enum CommandError {
         /// All names.
         known: String,
     },
+    /// A file is no report.
+    #[error("{place}: {source}")]
+    Archive {
+        /// The file.
+        place: String,
+        /// What is wrong with it.
+        source: ArchiveError,
+    },
     /// The process cannot end with the one that started it.
     #[error("cannot end with the process that started this one: {0}")]
     Parent(String),
@@ -117,4 +126,61 @@ impl CommandError {
     pub fn device(error: impl Display) -> Self {
         Self::Device(error.to_string())
     }
+}
+
+/// Why an archive, or a folder, is not taken for a report.
+#[derive(Debug, Error)]
+pub enum ArchiveError {
+    /// It cannot be read as what it should be.
+    #[error("not an archive that `xsched bench all` wrote (.tar.gz), or damaged: {0}")]
+    NotOne(io::Error),
+    /// A file leads out of the archive, or has no usable name.
+    #[error(
+        "the archive names a file outside of itself, {0:?}; it was not written by `xsched bench all`"
+    )]
+    Outside(String),
+    /// Something in it is no plain file.
+    #[error(
+        "{0:?} is no plain file but a link, a folder or a device; reports consist of plain files"
+    )]
+    NotAFile(String),
+    /// A name occurs twice.
+    #[error("{0:?} is in the archive twice; it was not written by `xsched bench all`")]
+    Twice(String),
+    /// A file is too large.
+    #[error("{name:?} is larger than {max} bytes, which no file of a report is")]
+    FileTooLarge {
+        /// The file.
+        name: String,
+        /// The limit.
+        max: u64,
+    },
+    /// All files together are too large.
+    #[error("the archive unpacks to more than {max} bytes, which no report does")]
+    TooLarge {
+        /// The limit.
+        max: u64,
+    },
+    /// There are too many files.
+    #[error("the archive has more than {max} files, which no report has")]
+    TooMany {
+        /// The limit.
+        max: usize,
+    },
+    /// A text is no text.
+    #[error("{0:?} is not UTF-8")]
+    NotText(String),
+    /// A record cannot be understood.
+    #[error("{name:?} is not as `xsched bench all` writes it: {source}")]
+    Record {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// There is no record.
+    #[error(
+        "there is no record of an experiment in it; name the archive or the folder that `xsched bench all --report` wrote"
+    )]
+    Empty,
 }

@@ -14,6 +14,7 @@ pub mod interrupt;
 pub mod judge;
 pub mod kernels;
 pub mod machine;
+pub mod pace;
 pub mod paper;
 pub mod parent;
 mod predict;
@@ -22,4 +23,4 @@ pub mod stats;
 mod threads;
 pub mod wait_placement;
 
-pub use error::CommandError;
+pub use error::{ArchiveError, CommandError};

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::thread;
 use std::time::SystemTime;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::console::table::number;
 
@@ -20,7 +20,7 @@ pub fn default_threads() -> usize {
 }
 
 /// The machine that a program runs on, and the moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: String,
@@ -46,6 +46,12 @@ impl Machine {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             load: read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()),
         }
+    }
+
+    /// A machine of which nothing is known.
+    pub(crate) fn unknown() -> Self {
+        let unknown = || UNKNOWN.to_owned();
+        Self { cpu: unknown(), cores: 0, kernel: unknown(), date: unknown(), load: None }
     }
 
     /// What to tell people before they believe a figure: a line if other programs may have been in

@@ -11,9 +11,11 @@ use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::rng::SplitMix64;
 
+use crate::bench::overhead::affordable;
 use crate::device::foreground::Foreground;
 use crate::device::task::{LaunchPath, Runner};
 use crate::device::{BenchDevice, Described, LabError, PlainStream, QueueParams};
+use crate::pace::Pace;
 use crate::stats::{Quantiles, ns_of};
 
 /// Where the pauses follow from.
@@ -94,33 +96,31 @@ pub struct Results {
     pub holds: Vec<Held>,
 }
 
-/// Runs everything. `progress` gets the share that is done.
+/// Runs everything. `pace` is told the share that is done.
 ///
 /// # Errors
 /// If the device or the runtime refuses or hangs, or a command fails.
-pub fn run<B: BenchDevice>(
-    bench: &B,
-    plan: &Plan,
-    progress: &dyn Fn(f64),
-) -> Result<Results, LabError> {
+pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let described = bench.describe();
-    let on = Subject { bench, device, plan };
+    let on = Subject { bench, device, plan, pace };
     let [launch, submit] = [on.launches(PLAIN)?, on.launches(queue(Level::Block, 255, 1))?];
-    progress(0.1);
+    pace.show(0.1);
     let [lone, lone_queue] = on.lone()?;
-    progress(0.2);
+    pace.show(0.2);
     let (row, row_queue, row_gates) = on.rows(described.level)?;
-    progress(0.3);
-    let task = on.task(PLAIN)?;
-    progress(0.5);
-    let task_queue = on.task(queue(Level::Block, 64, 16))?;
-    progress(0.7);
+    pace.show(0.3);
+    let task = on.task(PLAIN, 0.5)?;
+    pace.show(0.5);
+    let task_queue = on.task(queue(Level::Block, 64, 16), 0.7)?;
+    pace.show(0.7);
     let oversleep = on.oversleep();
-    progress(0.8);
+    pace.show(0.8);
     let levels = Level::ALL.into_iter().filter(|level| level.number() <= described.level);
-    let holds = levels.map(|level| on.holds(level)).collect::<Result<_, _>>()?;
+    // What a command takes, which is longer than was asked for where nothing is that short.
+    let command_ns = ((row.p50_us * 1e3) as u64).max(plan.task.command_ns);
+    let holds = levels.map(|level| on.holds(level, command_ns)).collect::<Result<_, _>>()?;
     let base_us = (u64::from(plan.task.commands) * plan.task.command_ns) as f64 / 1e3 + lone.p50_us;
     Ok(Results {
         device: described,
@@ -161,6 +161,7 @@ struct Subject<'a, B: BenchDevice> {
     bench: &'a B,
     device: Device<B::Backend>,
     plan: &'a Plan,
+    pace: &'a Pace<'a>,
 }
 
 impl<B: BenchDevice> Subject<'_, B> {
@@ -176,11 +177,15 @@ impl<B: BenchDevice> Subject<'_, B> {
     fn launches(&self, way: LaunchPath) -> Result<Quantiles, LabError> {
         let (command, mut runner) = (self.command()?, self.runner(way)?);
         let mut times = Vec::new();
-        for _ in 0..self.plan.rounds.max(1) * 4 {
+        let count = LAUNCHES.min(affordable(runner.run(&command, 1)?));
+        for n in 0..self.plan.rounds.max(1) * 4 {
+            if !self.pace.wants_more(n as usize, 0.1) {
+                break;
+            }
             launch(&mut runner, &command)?;
             let start = Instant::now();
-            (0..LAUNCHES).try_for_each(|_| launch(&mut runner, &command))?;
-            times.push(ns_of(start.elapsed()) / u64::from(LAUNCHES));
+            (0..count).try_for_each(|_| launch(&mut runner, &command))?;
+            times.push(ns_of(start.elapsed()) / u64::from(count));
             runner.run(&command, 1)?;
         }
         Ok(Quantiles::of(&times))
@@ -197,7 +202,8 @@ impl<B: BenchDevice> Subject<'_, B> {
                 times.push(ns_of(runner.run(&nothing, 1)?));
             }
             // A device that takes milliseconds for each says what it has to say sooner.
-            if n >= 100 && start.elapsed() > Duration::from_secs(10) {
+            let slow = n >= 100 && start.elapsed() > Duration::from_secs(10);
+            if slow || !self.pace.wants_more(n as usize, 0.2) {
                 break;
             }
         }
@@ -216,8 +222,13 @@ impl<B: BenchDevice> Subject<'_, B> {
         let command = self.command()?;
         let count = self.plan.row_ns / self.plan.task.command_ns.max(1);
         let count = u32::try_from(count).unwrap_or(u32::MAX).max(1);
-        let mut times = vec![Vec::new(); runners.len()];
+        let one = runners.iter_mut().next().map(|runner| runner.run(&command, 1)).transpose()?;
+        let count = count.min(affordable(one.unwrap_or_default()));
+        let mut times: Vec<Vec<u64>> = vec![Vec::new(); runners.len()];
         for round in 0..=self.plan.rounds {
+            if !self.pace.wants_more(times.first().map_or(0, Vec::len), 0.3) {
+                break;
+            }
             for (runner, times) in runners.iter_mut().zip(&mut times) {
                 let took = ns_of(runner.run(&command, count)?) / u64::from(count);
                 // The first is for warming up.
@@ -229,9 +240,10 @@ impl<B: BenchDevice> Subject<'_, B> {
     }
 
     /// The task again and again, with pauses. The time of each run in nanoseconds.
-    fn task(&self, way: LaunchPath) -> Result<Vec<u64>, LabError> {
+    fn task(&self, way: LaunchPath, part: f64) -> Result<Vec<u64>, LabError> {
         let mut runner = self.runner(way)?;
-        self.plan.task.measure(self.bench, &mut runner, &mut SplitMix64::new(SEED), None)
+        let (random, on) = (&mut SplitMix64::new(SEED), (self.pace, part));
+        self.plan.task.measure(self.bench, &mut runner, random, None, on)
     }
 
     fn oversleep(&self) -> Quantiles {
@@ -247,15 +259,18 @@ impl<B: BenchDevice> Subject<'_, B> {
     }
 
     /// Holds a queue whose first command runs, and lets it go on.
-    fn holds(&self, level: Level) -> Result<Held, LabError> {
+    fn holds(&self, level: Level, command_ns: u64) -> Result<Held, LabError> {
         // At Lv1 what is not launched waits; deeper, it is launched and waits.
         let threshold = if level == Level::Block { 1 } else { 8 };
         let runner = self.runner(queue(level, threshold, 1))?;
         let queue = runner.queue().ok_or_else(|| LabError::new("there is no queue"))?;
         let command = self.command()?;
         let (mut detect, mut resume) = (Vec::new(), Vec::new());
-        for _ in 0..self.plan.holds {
-            let (detected, resumed) = self.hold(&queue, &command, level)?;
+        for n in 0..self.plan.holds {
+            if !self.pace.wants_more(n as usize, 1.0) {
+                break;
+            }
+            let (detected, resumed) = self.hold(&queue, (&command, command_ns), level)?;
             detect.push(detected);
             resume.push(resumed);
         }
@@ -270,10 +285,9 @@ impl<B: BenchDevice> Subject<'_, B> {
     fn hold(
         &self,
         queue: &XQueue<B::Command>,
-        command: &B::Command,
+        (command, command_ns): (&B::Command, u64),
         level: Level,
     ) -> Result<(u64, u64), LabError> {
-        let command_ns = self.plan.task.command_ns;
         let started = Instant::now();
         let mut tickets = Vec::new();
         for _ in 0..4 {
@@ -332,7 +346,7 @@ mod tests {
             samples: 20,
         };
         let plan = Plan { task, row_ns: 500_000, rounds: 3, lone: 20, holds: 5 };
-        let outcome = run(&Host::open().unwrap(), &plan, &|_| {}).unwrap();
+        let outcome = run(&Host::open().unwrap(), &plan, &Pace::free()).unwrap();
         let levels: Vec<u8> = outcome.holds.iter().map(|held| held.level).collect();
         assert_eq!(levels, [1, 2, 3]);
         assert_eq!((outcome.wake_us.len(), outcome.queue_wake_us.len()), (20, 20));

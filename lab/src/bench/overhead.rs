@@ -11,6 +11,7 @@ use xsched::{Device, Runtime};
 use crate::device::mode::{Mode, SPACING_US};
 use crate::device::task::{LaunchPath, Runner};
 use crate::device::{BenchDevice, Described, LabError};
+use crate::pace::Pace;
 use crate::stats::{Processor, Quantiles};
 
 /// What is run.
@@ -95,28 +96,27 @@ pub struct Results {
     pub idle_processors: f64,
 }
 
+/// On a slow device a row of commands takes no longer, unless it is of two.
+const ROW_MAX: Duration = Duration::from_secs(1);
 /// The runtime with its queues is left idle for so long.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Runs everything. `progress` gets the share that is done.
+/// Runs everything. `pace` is told the share that is done.
 ///
 /// # Errors
 /// If the device or the runtime refuses, or a command fails.
-pub fn run<B: BenchDevice>(
-    bench: &B,
-    plan: &Plan,
-    progress: &dyn Fn(f64),
-) -> Result<Results, LabError> {
+pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let described = bench.describe();
     let modes = modes(described.level);
     let mut rows = Vec::new();
     for (n, &command_ns) in plan.commands_ns.iter().enumerate() {
-        rows.extend(row(bench, &device, plan, &modes, command_ns)?);
-        progress((n + 1) as f64 / (plan.commands_ns.len() + 1) as f64);
+        let part = (n + 1) as f64 / (plan.commands_ns.len() + 1) as f64;
+        rows.extend(row(bench, &device, plan, (&modes, command_ns), (pace, part))?);
+        pace.show(part);
     }
-    let lone = lone(bench, &device, plan, &modes)?;
+    let lone = lone(bench, &device, plan, &modes, pace)?;
     let _queues: Vec<_> = modes
         .iter()
         .map(|mode| Runner::new(bench, &device, way(*mode, plan)))
@@ -127,13 +127,19 @@ pub fn run<B: BenchDevice>(
     Ok(Results { device: described, plan: plan.clone(), rows, lone, idle_processors })
 }
 
+/// Commands that take no longer than `ROW_MAX` if one takes so long.
+pub(crate) fn affordable(one: Duration) -> u32 {
+    let count = ROW_MAX.as_nanos() / one.as_nanos().max(1);
+    u32::try_from(count).unwrap_or(u32::MAX).max(2)
+}
+
 /// Commands of one length in a row, in all modes by turns, so that a drift of the clock hits all.
 pub(crate) fn row<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
-    modes: &[Mode],
-    command_ns: u64,
+    (modes, command_ns): (&[Mode], u64),
+    (pace, part): (&Pace<'_>, f64),
 ) -> Result<Vec<Row>, LabError> {
     let command = bench.command(command_ns, 1)?;
     let commands = u32::try_from(plan.row_ns / command_ns.max(1)).unwrap_or(u32::MAX).max(1);
@@ -141,16 +147,22 @@ pub(crate) fn row<B: BenchDevice>(
         .iter()
         .map(|mode| Runner::new(bench, device, way(*mode, plan)))
         .collect::<Result<_, _>>()?;
-    let mut times = vec![Vec::new(); modes.len()];
+    // On a slow device there are fewer.
+    let one = runners.iter_mut().next().map(|runner| runner.run(&command, 1)).transpose()?;
+    let commands = commands.min(affordable(one.unwrap_or_default()));
+    let mut times: Vec<Vec<u64>> = vec![Vec::new(); modes.len()];
     let mut used = vec![0.0; modes.len()];
     for round in 0..=plan.rounds {
+        if !pace.wants_more(times.first().map_or(0, Vec::len), part) {
+            break;
+        }
         for (n, runner) in runners.iter_mut().enumerate() {
             let before = Processor::now();
             let took = runner.run(&command, commands)?;
             // The first is for warming up.
             if round > 0 {
                 times[n].push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-                used[n] += Processor::now().share_since(&before) / f64::from(plan.rounds);
+                used[n] += Processor::now().share_since(&before);
             }
         }
     }
@@ -159,6 +171,7 @@ pub(crate) fn row<B: BenchDevice>(
     let rows = modes.iter().zip(medians).zip(used);
     let row = |((&mode, row), processors): ((&Mode, Quantiles), f64)| {
         let overhead = row.p50_us / plain - 1.0;
+        let processors = processors / row.samples.max(1) as f64;
         Row { mode, command_ns, commands, row, overhead, processors }
     };
     Ok(rows.map(row).collect())
@@ -170,6 +183,7 @@ fn lone<B: BenchDevice>(
     device: &Device<B::Backend>,
     plan: &Plan,
     modes: &[Mode],
+    pace: &Pace<'_>,
 ) -> Result<Vec<Lone>, LabError> {
     let nothing = bench.nothing();
     let mut runners: Vec<Runner<B>> = modes
@@ -184,7 +198,8 @@ fn lone<B: BenchDevice>(
             times.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
         // A device that takes milliseconds for each says what it has to say sooner.
-        if n >= 100 && start.elapsed() > Duration::from_secs(20) {
+        let slow = n >= 100 && start.elapsed() > Duration::from_secs(20);
+        if slow || !pace.wants_more(n as usize, 1.0) {
             break;
         }
     }

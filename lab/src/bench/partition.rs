@@ -11,6 +11,7 @@ use xsched_core::level::Level;
 
 use crate::device::task::{Background, LaunchPath, Options, Runner};
 use crate::device::{BenchDevice, Described, LabError, QueueParams};
+use crate::pace::Pace;
 use crate::stats::Processor;
 
 /// Before anything is measured.
@@ -62,25 +63,21 @@ pub struct Results {
     pub cells: Vec<Cell>,
 }
 
-/// Runs all levels. `progress` gets the share that is done.
+/// Runs all levels. `pace` is told the share that is done.
 ///
 /// # Errors
 /// If the policy is not known, the device or the runtime refuses, or a command fails.
-pub fn run<B: BenchDevice>(
-    bench: &B,
-    plan: &Plan,
-    progress: &dyn Fn(f64),
-) -> Result<Results, LabError> {
+pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
     let policy: Any = plan.policy.parse().map_err(LabError::new)?;
     let runtime = Runtime::new(policy).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let total = plan.levels.len() as f64 + 2.0;
     let plain = || Runner::new(bench, &device, LaunchPath::Plain { urgent: false });
     let alone = measure(bench, plan, vec![plain()?])?.used[0];
-    progress(1.0 / total);
+    pace.show(1.0 / total);
     let both = measure(bench, plan, vec![plain()?, plain()?])?;
     let mut cells = vec![both.cell(None, alone)];
-    progress(2.0 / total);
+    pace.show(2.0 / total);
     for (n, &level) in plan.levels.iter().enumerate() {
         let runners = [(0, plan.shares.0), (1, plan.shares.1)].map(|(process, percent)| {
             let making = QueueParams::at(Level::from_number(level).unwrap_or_default());
@@ -90,7 +87,7 @@ pub fn run<B: BenchDevice>(
         let [first, second] = runners;
         let both = measure(bench, plan, vec![first?, second?])?;
         cells.push(both.cell(Some(level), alone));
-        progress((n as f64 + 3.0) / total);
+        pace.show((n as f64 + 3.0) / total);
     }
     Ok(Results { device: bench.describe(), plan: plan.clone(), alone, cells })
 }
@@ -189,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_larger_part_is_the_firsts() {
-        let outcome = run(&Host::open().unwrap(), &plan("wfq"), &|_| {}).unwrap();
+        let outcome = run(&Host::open().unwrap(), &plan("wfq"), &Pace::free()).unwrap();
         let levels: Vec<_> = outcome.cells.iter().map(|cell| cell.level).collect();
         assert_eq!(levels, [None, Some(2)]);
         // How much larger depends on what else the machine does.
@@ -198,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_unknown_policy_is_an_error_that_lists_those_there_are() {
-        let error = run(&Host::open().unwrap(), &plan("best"), &|_| {}).unwrap_err();
+        let error = run(&Host::open().unwrap(), &plan("best"), &Pace::free()).unwrap_err();
         assert!(error.to_string().contains("wfq"), "{error}");
     }
 }

@@ -14,6 +14,7 @@ use xsched_core::rng::SplitMix64;
 use crate::device::mode::Mode;
 use crate::device::task::{LaunchPath, Runner};
 use crate::device::{BenchDevice, Described, LabError, Victim};
+use crate::pace::Pace;
 use crate::stats::{P99_SAMPLES, Quantiles};
 
 /// Where the moments of the holds follow from.
@@ -98,15 +99,11 @@ impl Results {
     }
 }
 
-/// Runs all combinations. `progress` gets the share that is done.
+/// Runs all combinations. `pace` is told the share that is done.
 ///
 /// # Errors
 /// If the device or the runtime refuses or hangs, or a command fails.
-pub fn run<B: BenchDevice>(
-    bench: &B,
-    plan: &Plan,
-    progress: &dyn Fn(f64),
-) -> Result<Results, LabError> {
+pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
     let runtime = Runtime::new(Fcfs).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut combinations = Vec::new();
@@ -119,9 +116,9 @@ pub fn run<B: BenchDevice>(
     }
     let mut rows = Vec::with_capacity(combinations.len());
     for (n, &(command_ns, mode, threshold)) in combinations.iter().enumerate() {
-        let show = |part: f64| progress((n as f64 + part) / combinations.len() as f64);
+        let part = |part: f64| (n as f64 + part) / combinations.len() as f64;
         let subject = Subject::new(bench, &device, command_ns, mode, threshold)?;
-        rows.push(subject.measure(bench, plan.samples, &show)?);
+        rows.push(subject.measure(bench, plan.samples, (pace, &part))?);
     }
     Ok(Results { device: bench.describe(), plan: plan.clone(), seed: SEED, rows })
 }
@@ -176,11 +173,16 @@ impl<B: BenchDevice> Subject<B> {
     }
 
     /// Holds the queue `samples` times at random moments.
-    fn measure(mut self, bench: &B, samples: u32, progress: &dyn Fn(f64)) -> Result<Row, LabError> {
+    fn measure(
+        mut self,
+        bench: &B,
+        samples: u32,
+        (pace, part): (&Pace<'_>, &dyn Fn(f64) -> f64),
+    ) -> Result<Row, LabError> {
         let mut random = SplitMix64::new(SEED);
         let mut times = Times::default();
         let (mut taken, mut dry) = (0, 0);
-        while taken < samples {
+        while taken < samples && pace.wants_more(taken as usize, part(1.0)) {
             self.refill()?;
             let run_ns = RUN * self.command_ns;
             thread::sleep(Duration::from_nanos(run_ns + random.below(run_ns.max(1))));
@@ -189,7 +191,7 @@ impl<B: BenchDevice> Subject<B> {
                 Sampled::RanDry if dry < samples => dry += 1,
                 Sampled::RanDry => return Err(LabError::new("the victim keeps running dry")),
             }
-            progress(f64::from(taken) / f64::from(samples));
+            pace.show(part(f64::from(taken) / f64::from(samples)));
         }
         // What is left would run beside the next victim.
         self.queue.wait_all();
@@ -406,7 +408,7 @@ mod tests {
             thresholds: vec![8, 16],
             samples: 3,
         };
-        let outcome = run(&Host::open().unwrap(), &plan, &|_| {}).unwrap();
+        let outcome = run(&Host::open().unwrap(), &plan, &Pace::free()).unwrap();
         let rows: Vec<_> = outcome.rows.iter().map(|row| (row.level, row.threshold)).collect();
         assert_eq!(rows, [(1, 8), (2, 8), (2, 16), (3, 8), (3, 16)]);
         assert!(outcome.rows.iter().all(|row| row.quiet.samples == 3 && row.ran_on == 0));

@@ -15,6 +15,7 @@ use crate::device::mode::Mode;
 use crate::device::processes::{BackgroundProcess, Launcher, Request};
 use crate::device::task::{Background, LaunchPath, Runner};
 use crate::device::{BenchDevice, Described, LabError};
+use crate::pace::Pace;
 use crate::stats::{Processor, Quantiles};
 
 /// Where the pauses follow from.
@@ -73,7 +74,7 @@ pub struct Results {
 }
 
 /// Runs all combinations. `launcher` makes the command lines of backgrounds in processes of their
-/// own; `progress` gets the share that is done.
+/// own; `pace` is told the share that is done.
 ///
 /// # Errors
 /// If the device or the runtime refuses, or a command fails.
@@ -81,28 +82,33 @@ pub fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     launcher: Launcher<'_>,
-    progress: &dyn Fn(f64),
+    pace: &Pace<'_>,
 ) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut random = SplitMix64::new(SEED);
+    let total = plan.background_ns.len() * plan.waves.len() * plan.modes.len();
+    // As many parts as there are combinations, and two for the task alone.
+    let part = |done: usize| (done + 2) as f64 / (total + 2) as f64;
     let mut alone = |way| -> Result<Quantiles, LabError> {
         let mut runner = Runner::new(bench, &device, way)?;
-        let times = plan.foreground.measure(bench, &mut runner, &mut random, None)?;
+        let on = (pace, part(0));
+        let times = plan.foreground.measure(bench, &mut runner, &mut random, None, on)?;
         Ok(Quantiles::of(&times))
     };
     let plain = alone(LaunchPath::Plain { urgent: false })?;
     let queue = alone(Mode::Lv1.ways(plan.threshold).0)?;
 
-    let total = plan.background_ns.len() * plan.waves.len() * plan.modes.len();
     let mut cells = Vec::with_capacity(total);
     for &waves in &plan.waves {
         for &background_ns in &plan.background_ns {
             for &mode in &plan.modes {
-                let mut cell = cell(bench, &device, plan, launcher, (mode, background_ns, waves))?;
+                let on = (pace, part(cells.len() + 1));
+                let of = (mode, background_ns, waves);
+                let mut cell = cell(bench, &device, plan, (launcher, on), of)?;
                 cell.p99_over_alone = cell.foreground.p99_over(&plain);
                 cells.push(cell);
-                progress(cells.len() as f64 / total as f64);
+                pace.show(part(cells.len()));
             }
         }
     }
@@ -116,26 +122,31 @@ pub fn run<B: BenchDevice>(
     })
 }
 
+/// The time of the bench, and with which share of it something ends.
+type Share<'a> = (&'a Pace<'a>, f64);
+
 fn cell<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
-    launcher: Launcher<'_>,
+    (launcher, on): (Launcher<'_>, Share<'_>),
     (mode, command_ns, waves): (Mode, u64, u32),
 ) -> Result<Cell, LabError> {
     let combination = (mode, command_ns, waves);
-    let Mode::Processes(apart) = mode else { return beside(bench, device, plan, combination) };
+    let Mode::Processes(apart) = mode else {
+        return beside(bench, device, (plan, on), combination);
+    };
     let (page, threshold) = (PathBuf::new(), plan.threshold);
     let request = Request { page, apart, command_ns, waves, threshold };
     let victim = BackgroundProcess::start(launcher, request)?;
-    beside_process(bench, device, plan, combination, victim)
+    beside_process(bench, device, (plan, on), combination, victim)
 }
 
 /// Both tasks at once, in this process.
 fn beside<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
-    plan: &Plan,
+    (plan, on): (&Plan, Share<'_>),
     (mode, background_ns, waves): (Mode, u64, u32),
 ) -> Result<Cell, LabError> {
     let (fore, back) = mode.ways(plan.threshold);
@@ -145,7 +156,7 @@ fn beside<B: BenchDevice>(
     let background = Background::default();
     thread::scope(|scope| {
         let busy = scope.spawn(|| background.run(&mut runner, &command, plan.threshold));
-        let measured = measure(bench, plan, &mut foreground, None, || background.commands());
+        let measured = measure(bench, (plan, on), &mut foreground, None, || background.commands());
         background.stop();
         let ended = busy.join().map_err(|_| LabError::new("the background panicked"))?;
         ended?;
@@ -157,13 +168,13 @@ fn beside<B: BenchDevice>(
 fn beside_process<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
-    plan: &Plan,
+    (plan, on): (&Plan, Share<'_>),
     (mode, background_ns, waves): (Mode, u64, u32),
     victim: BackgroundProcess,
 ) -> Result<Cell, LabError> {
     let mut foreground = Runner::new(bench, device, mode.ways(plan.threshold).0)?;
     let launched = || u64::from(victim.commands());
-    let measured = measure(bench, plan, &mut foreground, Some(&victim), launched);
+    let measured = measure(bench, (plan, on), &mut foreground, Some(&victim), launched);
     victim.end()?;
     Ok(measured?.cell(mode, background_ns, waves))
 }
@@ -192,7 +203,7 @@ impl Measured {
 
 fn measure<B: BenchDevice>(
     bench: &B,
-    plan: &Plan,
+    (plan, on): (&Plan, Share<'_>),
     foreground: &mut Runner<B>,
     victim: Option<&BackgroundProcess>,
     launched: impl Fn() -> u64,
@@ -201,7 +212,7 @@ fn measure<B: BenchDevice>(
     let (start, before) = (Instant::now(), launched());
     let processor = Processor::now();
     let mut random = SplitMix64::new(SEED);
-    let times = plan.foreground.measure(bench, foreground, &mut random, victim)?;
+    let times = plan.foreground.measure(bench, foreground, &mut random, victim, on)?;
     let commands = launched().wrapping_sub(before) & u64::from(u32::MAX);
     let rate = commands as f64 / start.elapsed().as_secs_f64();
     let processors = Processor::now().share_since(&processor);
@@ -229,7 +240,7 @@ mod tests {
             modes: vec![Mode::Plain, Mode::Lv1, Mode::Gate { spacing_us: 0 }, Mode::Lv3],
         };
         let nowhere = |_: &Request| Err(std::io::Error::other("not asked for"));
-        let outcome = run(&Host::open().unwrap(), &plan, &nowhere, &|_| {}).unwrap();
+        let outcome = run(&Host::open().unwrap(), &plan, &nowhere, &Pace::free()).unwrap();
         assert_eq!(outcome.cells.len(), 4);
         let [plain, lv3] = [0, 3].map(|n| outcome.cells[n].foreground.p50_us);
         assert!(lv3 < plain, "{plain} {lv3}");

@@ -24,14 +24,19 @@ use crate::bench::graphs::BERT_BASE_FP32;
 use crate::device::mode::Mode;
 use crate::device::task::{LaunchPath, Runner};
 use crate::device::{BenchDevice, Described, LabError, PlainStream};
+use crate::pace::Pace;
 use crate::stats::{Quantiles, ns_of};
 
 pub use processes::{Client, Launcher, client};
 
 /// Commands that a queue keeps in flight, and per fence.
 const WINDOW: (u32, u32) = (64, 16);
-/// Requests before the first that is counted.
+/// Requests before the first that is counted, and for how long there are more than one.
 const WARM_UP: u32 = 3;
+/// See above.
+const WARM_UP_TIME: Duration = Duration::from_millis(500);
+/// Why something is left out.
+const NO_TIME: &str = "the time for this bench was used up";
 
 /// How a request is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,7 +147,7 @@ pub struct Results {
     pub left_out: Vec<(String, String)>,
 }
 
-/// Runs all combinations. `progress` gets the share that is done. Other processes are started by
+/// Runs all combinations. `pace` is told the share that is done. Other processes are started by
 /// what `launcher` makes. What the device has no graphs or no processes for is left out, with the
 /// reason.
 ///
@@ -152,7 +157,7 @@ pub fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     launcher: Launcher<'_>,
-    progress: &dyn Fn(f64),
+    pace: &Pace<'_>,
 ) -> Result<Results, LabError>
 where
     B::Stream: Send,
@@ -163,10 +168,6 @@ where
     let each = plan.modes.len() * plan.threads.len() + plan.processes.len();
     let total = (plan.forms.len() * each).max(1) as f64;
     let (mut rows, mut left_out, mut done) = (Vec::new(), Vec::new(), 0.0);
-    let mut step = || {
-        done += 1.0;
-        progress(done / total);
-    };
     for &form in &plan.forms {
         let commands = match commands(bench, form, &kernels_ns) {
             Ok(commands) => commands,
@@ -177,18 +178,31 @@ where
         };
         for &mode in &plan.modes {
             for &threads in &plan.threads {
-                let series = series(bench, &device, plan, &commands, (mode, threads))?;
+                done += 1.0;
+                if pace.is_late(1.0) {
+                    left_out.push((format!("{threads} threads, {form}"), NO_TIME.to_owned()));
+                    continue;
+                }
+                let on = Share { until: pace.until(done / total) };
+                let series = series(bench, &device, plan, &commands, (mode, threads, on))?;
                 rows.push(summary((mode, form), (threads, 0), series));
-                step();
+                pace.show(done / total);
             }
         }
         for &count in &plan.processes {
-            let wanted = Client { form, requests: plan.requests, pause_ns: plan.pause_ns };
+            done += 1.0;
+            if pace.is_late(1.0) {
+                left_out.push((format!("{count} processes, {form}"), NO_TIME.to_owned()));
+                continue;
+            }
+            // They do not know of the time.
+            let requests = if pace.is_late((done - 1.0) / total) { 1 } else { plan.requests };
+            let wanted = Client { form, requests, pause_ns: plan.pause_ns };
             match processes::series(launcher, &wanted, count) {
                 Ok(series) => rows.push(summary((Mode::Plain, form), (count, count), series)),
                 Err(why) => left_out.push((format!("{count} processes, {form}"), why.to_string())),
             }
-            step();
+            pace.show(done / total);
         }
     }
     Ok(Results { device: bench.describe(), plan: plan.clone(), kernels_ns, rows, left_out })
@@ -206,13 +220,37 @@ fn commands<B: BenchDevice>(
     }
 }
 
+/// Requests that are not counted: one on a slow device.
+fn warm_up(mut request: impl FnMut() -> Result<(), LabError>) -> Result<(), LabError> {
+    let began = Instant::now();
+    for n in 0..WARM_UP {
+        if n > 0 && began.elapsed() > WARM_UP_TIME {
+            break;
+        }
+        request()?;
+    }
+    Ok(())
+}
+
+/// A share of the bench's time. Clients on several threads look at it.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    until: Option<Instant>,
+}
+
+impl Share {
+    fn is_late(self) -> bool {
+        self.until.is_some_and(|until| Instant::now() > until)
+    }
+}
+
 /// The requests of some threads.
 fn series<B: BenchDevice>(
     bench: &B,
     device: &Device<B::Backend>,
     plan: &Plan,
     commands: &[B::Command],
-    (mode, threads): (Mode, u32),
+    (mode, threads, on): (Mode, u32, Share),
 ) -> Result<Vec<Request>, LabError> {
     let (threshold, batch) = WINDOW;
     let way = match mode {
@@ -225,9 +263,9 @@ fn series<B: BenchDevice>(
     let client = |(thread, mut runner): (u32, Runner<B>)| {
         barrier.wait();
         let mut series = Vec::new();
-        for n in 0..WARM_UP + plan.requests {
-            let request = request(&mut runner, commands, (thread, origin))?;
-            series.extend((n >= WARM_UP).then_some(request));
+        warm_up(|| request(&mut runner, commands, (thread, origin)).map(drop))?;
+        while series.len() < plan.requests as usize && (series.is_empty() || !on.is_late()) {
+            series.push(request(&mut runner, commands, (thread, origin))?);
             thread::sleep(Duration::from_nanos(plan.pause_ns));
         }
         Ok(series)
@@ -317,7 +355,7 @@ mod tests {
             modes: vec![Mode::Plain, Mode::Lv1],
         };
         let none = |_: &Client| Err(std::io::Error::other("there is but one processor"));
-        let outcome = run(&Host::open().unwrap(), &plan, &none, &|_| {}).unwrap();
+        let outcome = run(&Host::open().unwrap(), &plan, &none, &Pace::free()).unwrap();
         let rows: Vec<_> = outcome.rows.iter().map(|row| (row.mode, row.threads)).collect();
         let modes = [Mode::Plain, Mode::Lv1];
         assert_eq!(rows, modes.map(|mode| [(mode, 1), (mode, 2)]).concat());

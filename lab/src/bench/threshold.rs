@@ -8,6 +8,7 @@ use xsched::policies::hpf::Hpf;
 use crate::bench::overhead::{self, Row};
 use crate::device::mode::Mode;
 use crate::device::{BenchDevice, Described, LabError};
+use crate::pace::Pace;
 
 /// Overhead that counts as little.
 pub const LITTLE: f64 = 0.03;
@@ -62,15 +63,11 @@ pub struct Results {
     pub least: Vec<Least>,
 }
 
-/// Runs all combinations. `progress` gets the share that is done.
+/// Runs all combinations. `pace` is told the share that is done.
 ///
 /// # Errors
 /// If the device or the runtime refuses, or a command fails.
-pub fn run<B: BenchDevice>(
-    bench: &B,
-    plan: &Plan,
-    progress: &dyn Fn(f64),
-) -> Result<Results, LabError> {
+pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut modes = vec![Mode::Plain];
@@ -88,9 +85,10 @@ pub fn run<B: BenchDevice>(
                 threshold,
                 batch,
             };
-            let rows = overhead::row(bench, &device, &how, &modes, command_ns)?;
+            let part = (cells.len() + 1) as f64 / total as f64;
+            let rows = overhead::row(bench, &device, &how, (&modes, command_ns), (pace, part))?;
             cells.push(Cell { threshold, batch, rows });
-            progress(cells.len() as f64 / total as f64);
+            pace.show(part);
         }
     }
     let least = least(plan, &cells);

@@ -1,6 +1,7 @@
 //! Arguments that several benches have.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -21,6 +22,17 @@ pub(crate) struct SpinArgs {
     /// `requests` and `placement`.
     #[arg(long, value_name = "OUT")]
     pub(crate) svg: Option<PathBuf>,
+    /// Take fewer samples where the device is so slow that it would take longer than so many
+    /// seconds; at least three of each.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) within: Option<u64>,
+}
+
+impl SpinArgs {
+    /// The time that there is, if it is limited.
+    pub(crate) fn time(&self) -> Option<Duration> {
+        self.within.map(Duration::from_secs)
+    }
 }
 
 /// Whether and how the simulator predicts what a bench measures.

@@ -68,9 +68,9 @@ pub(super) fn execute(args: &CalibrateArgs) -> Result<Ending, CommandError> {
     common::run(
         "calibrate",
         &args.spin,
-        |show| {
+        |pace| {
             on_device!(args.spin.hal, args.spin.device, |bench| {
-                calibrate::run(&bench, &plan, show)
+                calibrate::run(&bench, &plan, pace)
             })
         },
         |outcome| {
@@ -239,7 +239,8 @@ mod tests {
             samples: 10,
         };
         let plan = calibrate::Plan { task, row_ns: 200_000, rounds: 2, lone: 10, holds: 3 };
-        let outcome = calibrate::run(&Host::open().unwrap(), &plan, &|_| {}).unwrap();
+        let outcome =
+            calibrate::run(&Host::open().unwrap(), &plan, &crate::pace::Pace::free()).unwrap();
         let text = description(&outcome, "2026-01-02T03:04:05Z");
         let file = DeviceFile::parse(text.as_bytes(), Path::new("new.toml")).unwrap();
         assert_eq!(file.spec.max_level, 3);

@@ -11,6 +11,7 @@ use crate::console::progress::Progress;
 use crate::device::{Described, LabError};
 use crate::error::CommandError;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::{draw, predict};
 
 /// Device time of the task's commands, in nanoseconds.
@@ -31,18 +32,19 @@ struct Document<T> {
     outcome: T,
 }
 
-/// Runs an experiment, which gets where it may say how far it has got, and writes what came out.
+/// Runs an experiment, which is told its time and says how far it has got, and writes what came
+/// out.
 pub(super) fn run<T: Serialize>(
     bench: &'static str,
     args: &SpinArgs,
-    measure: impl FnOnce(&dyn Fn(f64)) -> Result<T, LabError>,
+    measure: impl FnOnce(&Pace<'_>) -> Result<T, LabError>,
     report: impl FnOnce(&T) -> Result<String, CommandError>,
 ) -> Result<Ending, CommandError> {
     let outputs = outputs(bench, args)?;
     let machine = Machine::here();
     let progress = Progress::start();
     let show = |part: f64| progress.set(part);
-    let outcome = measure(&show);
+    let outcome = measure(&Pace::new(&show, args.time()));
     let seconds = progress.finish().as_secs_f64();
     let outcome = outcome.map_err(CommandError::device)?;
     let version = env!("CARGO_PKG_VERSION");

@@ -88,9 +88,9 @@ pub(super) fn execute(args: &FixedPriorityArgs) -> Result<Ending, CommandError> 
     run(
         "fixed-priority",
         &args.spin,
-        |show| {
+        |pace| {
             on_device!(args.spin.hal, args.spin.device, |bench| {
-                priority::run(&bench, &plan(&bench.describe()), &launcher, show)
+                priority::run(&bench, &plan(&bench.describe()), &launcher, pace)
             })
         },
         |outcome| {

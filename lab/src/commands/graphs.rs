@@ -71,8 +71,10 @@ pub(super) fn execute(args: &GraphsArgs) -> Result<Ending, CommandError> {
     run(
         "graphs",
         &args.spin,
-        |show| match args.spin.hal {
-            SpinHal::Cuda => graphs::run(&Cuda::open(args.spin.device)?, &plan, show),
+        |pace| match args.spin.hal {
+            SpinHal::Cuda => {
+                graphs::run(&Cuda::open(args.spin.device)?, &plan, &|part| pace.show(part))
+            }
             SpinHal::Host => {
                 Err(LabError::new("the processor as a device has no graphs; use --hal cuda"))
             }

@@ -21,6 +21,7 @@ use crate::interrupt::cells::{Cell, Combination, Storm};
 use crate::interrupt::log;
 use crate::interrupt::meanwhile::Row;
 use crate::interrupt::{Event, Plan, Results, Stages, run};
+use crate::pace::Pace;
 use crate::stats::P99_SAMPLES;
 
 #[derive(Debug, Args)]
@@ -85,7 +86,7 @@ pub(super) fn execute(args: &InterruptArgs) -> Result<Ending, CommandError> {
     super::common::run(
         "interrupt",
         &args.spin,
-        |show| measure(args, &plan, events.as_ref(), show),
+        |pace| measure(args, &plan, events.as_ref(), pace),
         |outcome| {
             finding.set(outcome.is_finding());
             Ok(report(outcome))
@@ -99,7 +100,7 @@ fn measure(
     args: &InterruptArgs,
     plan: &Plan,
     events: Option<&Events>,
-    show: &dyn Fn(f64),
+    pace: &Pace<'_>,
 ) -> Result<Results, LabError> {
     let mut watch = log::watch();
     let launcher = |request: &_| background_command(&args.spin, request);
@@ -108,8 +109,7 @@ fn measure(
             events.write(event);
         }
     };
-    let mut stages =
-        Stages { watch: &mut watch, events: &mut note, progress: show, launcher: &launcher };
+    let mut stages = Stages { watch: &mut watch, events: &mut note, pace, launcher: &launcher };
     match args.spin.hal {
         SpinHal::Host => run(&crate::device::host::Host::open()?, plan, &mut stages),
         SpinHal::Kfd => run(&Kfd::open(args.spin.device)?, plan, &mut stages),
@@ -175,6 +175,9 @@ fn report(outcome: &Results) -> String {
     text += &meanwhile(&outcome.meanwhile);
     for (combination, why) in &outcome.failures {
         text += &format!("FAIL {}: {why}\n", name(combination));
+    }
+    for what in &outcome.left_out {
+        text += &format!("left out, since the time was used up: {what}\n");
     }
     if let Some(why) = &outcome.stopped {
         text += &format!("FAIL stopped: {why}\n");

@@ -25,6 +25,7 @@ use clap::Subcommand;
 pub use self::args::SpinHal;
 
 use self::all::AllArgs;
+use self::all::report::ReportArgs;
 use self::background::BackgroundArgs;
 use self::calibrate::CalibrateArgs;
 use self::draw::DrawArgs;
@@ -100,6 +101,27 @@ pub enum BenchCommand {
     /// Draw what an earlier run of a bench has measured.
     #[command(after_help = EXIT_CODES)]
     Draw(DrawArgs),
+}
+
+/// The commands of `xsched lab`.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Print the tables of a report of `xsched bench all` that was sent: which question each figure
+    /// settles, goals and verdicts, as Markdown.
+    #[command(after_help = EXIT_CODES)]
+    Report(ReportArgs),
+}
+
+impl LabCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If the file is no report, or an output cannot be written.
+    pub fn execute(&self) -> Result<Ending, CommandError> {
+        match self {
+            Self::Report(args) => all::report::execute(args),
+        }
+    }
 }
 
 impl BenchCommand {

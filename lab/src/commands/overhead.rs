@@ -48,9 +48,9 @@ pub(super) fn execute(args: &OverheadArgs) -> Result<Ending, CommandError> {
     run(
         "overhead",
         &args.spin,
-        |show| {
+        |pace| {
             on_device!(args.spin.hal, args.spin.device, |bench| {
-                overhead::run(&bench, &plan, show)
+                overhead::run(&bench, &plan, pace)
             })
         },
         |outcome| Ok(overhead_report(outcome)),

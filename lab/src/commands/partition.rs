@@ -58,9 +58,9 @@ pub(super) fn execute(args: &PartitionArgs) -> Result<Ending, CommandError> {
     run(
         "partition",
         &args.spin,
-        |show| {
+        |pace| {
             on_device!(args.spin.hal, args.spin.device, |bench| {
-                partition::run(&bench, &plan(&bench.describe()), show)
+                partition::run(&bench, &plan(&bench.describe()), pace)
             })
         },
         |outcome| {

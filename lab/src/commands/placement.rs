@@ -13,6 +13,7 @@ use crate::device::gpu::Hip;
 use crate::device::kfd::DriverAccess;
 use crate::device::kfd::Kfd;
 use crate::error::CommandError;
+use crate::pace::Pace;
 use crate::wait_placement::{First, Plan, Results, Rings, Row, run};
 
 #[derive(Debug, Args)]
@@ -45,7 +46,7 @@ pub(super) fn execute(args: &PlacementArgs) -> Result<Ending, CommandError> {
     super::common::run(
         "placement",
         &args.spin,
-        |show| measure(args, &plan, show),
+        |pace| measure(args, &plan, pace),
         |outcome| {
             finding.set(outcome.stopped.is_some());
             Ok(report(outcome))
@@ -54,13 +55,13 @@ pub(super) fn execute(args: &PlacementArgs) -> Result<Ending, CommandError> {
     Ok(Ending::new(finding.get()))
 }
 
-fn measure(args: &PlacementArgs, plan: &Plan, show: &dyn Fn(f64)) -> Result<Results, LabError> {
+fn measure(args: &PlacementArgs, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
     match args.spin.hal {
-        SpinHal::Hip => run(&Hip::open(args.spin.device)?, &DriverAccess::nothing(), plan, show),
+        SpinHal::Hip => run(&Hip::open(args.spin.device)?, &DriverAccess::nothing(), plan, pace),
         SpinHal::Kfd => {
             let kfd = Kfd::open(args.spin.device)?;
             let (hip, below) = kfd.parts();
-            run(hip, &below, plan, show)
+            run(hip, &below, plan, pace)
         }
         SpinHal::Host | SpinHal::Cuda => {
             Err(LabError::new("this is about HIP's streams; use --hal hip or --hal kfd"))

@@ -22,6 +22,7 @@ use crate::device::Described;
 use crate::device::mode::{Mode, SPACING_US};
 use crate::error::CommandError;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::stats::P99_SAMPLES;
 use crate::stats::Quantiles;
 use crate::threads::{BusyThread, Usage};
@@ -88,8 +89,9 @@ pub(super) fn execute(args: &PreemptArgs) -> Result<Ending, CommandError> {
     let progress = Progress::start();
     let before = Usage::now();
     let show = |part: f64| progress.set(part);
+    let pace = Pace::new(&show, args.spin.time());
     let outcome = on_device!(args.spin.hal, args.spin.device, |bench| {
-        run(&bench, &plan(args, &levels, &bench), &show)
+        run(&bench, &plan(args, &levels, &bench), &pace)
     });
     let busy = Usage::now().busy_since(&before);
     let wall = progress.finish();

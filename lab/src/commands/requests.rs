@@ -76,9 +76,9 @@ pub(super) fn execute(args: &RequestsArgs) -> Result<Ending, CommandError> {
     super::common::run(
         "requests",
         &args.spin,
-        |show| {
+        |pace| {
             on_device!(args.spin.hal, args.spin.device, |bench| {
-                run(&bench, &plan, &launcher, show)
+                run(&bench, &plan, &launcher, pace)
             })
         },
         |outcome| Ok(report(outcome)),

@@ -49,9 +49,9 @@ pub(super) fn execute(args: &ThresholdArgs) -> Result<Ending, CommandError> {
     run(
         "threshold",
         &args.spin,
-        |show| {
+        |pace| {
             on_device!(args.spin.hal, args.spin.device, |bench| {
-                threshold::run(&bench, &plan(&bench.describe()), show)
+                threshold::run(&bench, &plan(&bench.describe()), pace)
             })
         },
         |outcome| Ok(threshold_report(outcome)),

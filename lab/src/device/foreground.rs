@@ -9,6 +9,7 @@ use xsched_core::rng::SplitMix64;
 use super::processes::BackgroundProcess;
 use super::task::Runner;
 use super::{BenchDevice, LabError};
+use crate::pace::Pace;
 
 /// How a foreground task is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,12 +24,15 @@ pub struct Foreground {
     pub samples: u32,
 }
 
-/// Runs before the first that is measured.
+/// Runs before the first that is measured, and for how long there are more than one.
 const WARM_UP: u32 = 10;
+/// See above.
+const WARM_UP_TIME: Duration = Duration::from_millis(500);
 
 impl Foreground {
     /// Runs it, and takes the time of each run in nanoseconds. A background in another process is
-    /// held meanwhile.
+    /// held meanwhile. There are fewer runs than asked for if the share of the bench's time that
+    /// ends with `part` is used up.
     ///
     /// # Errors
     /// If the device refuses or a command fails.
@@ -38,10 +42,12 @@ impl Foreground {
         runner: &mut Runner<B>,
         random: &mut SplitMix64,
         victim: Option<&BackgroundProcess>,
+        (pace, part): (&Pace<'_>, f64),
     ) -> Result<Vec<u64>, LabError> {
         let command = bench.command(self.command_ns, 1)?;
         let mut times = Vec::with_capacity(self.samples as usize);
-        for n in 0..WARM_UP + self.samples {
+        let (began, mut warm) = (Instant::now(), 0);
+        while times.len() < self.samples as usize && pace.wants_more(times.len(), part) {
             let (least, most) = self.pause_ns;
             let pause = least + random.below((most - least).max(1));
             thread::sleep(Duration::from_nanos(pause));
@@ -51,9 +57,12 @@ impl Foreground {
             victim.inspect(|victim| victim.release());
             let took = start.elapsed();
             ran?;
-            if n >= WARM_UP {
-                times.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+            if warm < WARM_UP && (warm == 0 || began.elapsed() < WARM_UP_TIME) {
+                warm += 1;
+                continue;
             }
+            warm = WARM_UP;
+            times.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
         Ok(times)
     }

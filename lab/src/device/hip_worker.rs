@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use xsched_hal_hip::HipApi;
-use xsched_hal_stream::{ClockProbe, StreamApi, StreamCommand};
+use xsched_hal_stream::{ClockProbe, StreamApi, StreamCommand, enough_work};
 
 use super::interruptible::Side;
 use super::load::{CheckedCounts, Kind, Load, Share, Worker};
@@ -19,8 +19,14 @@ const PER_UNIT: u32 = 8;
 /// The same for those that use half of its local memory each, and for those that all have to be
 /// there at once, with room to spare.
 const FEW_PER_UNIT: u32 = 2;
-/// Rounds of the launch that shows how long a round takes.
-const ROUNDS: u64 = 2_000;
+/// A launch shows how long a round takes if it takes so long, or has so many rounds.
+const MEASURABLE: Duration = Duration::from_millis(2);
+/// See above.
+const ROUNDS_MAX: u64 = 1 << 20;
+/// Rounds of a command, at least, so that it can be stopped between two.
+const ROUNDS_MIN: u64 = 4;
+/// What kernels write is seen so much later, at most.
+const SEEN: Duration = Duration::from_micros(200);
 /// Undisturbed launches whose results have to be the same.
 const REFERENCES: u32 = 3;
 /// Device time of an allocation's and a copy's bytes is what programs often have.
@@ -39,6 +45,7 @@ pub struct HipWorker {
     /// As read when the commands were last quiet.
     clock: Option<DeviceClock>,
     armed_ns: u64,
+    pace: WorkPace,
 }
 
 /// Workgroups for a share of a device with so many compute units.
@@ -77,22 +84,48 @@ impl HipWorker {
         let mut run = |command: &StreamCommand<HipApi>| {
             let start = Instant::now();
             stream.launch(command).and_then(|()| stream.wait()).map_err(LabError::new)?;
-            Ok::<_, LabError>(ns_of(start.elapsed()))
+            Ok::<_, LabError>(start.elapsed())
         };
-        let trial = command(ROUNDS)?;
-        // The first brings the clock up.
-        run(&trial)?;
-        let took_ns = run(&trial)?.max(1);
-        let rounds = u128::from(ns) * u128::from(ROUNDS) / u128::from(took_ns);
-        let command = command(u64::try_from(rounds).unwrap_or(u64::MAX).max(1))?;
+        let pace = WorkPace::measure(ns, |rounds| run(&command(rounds)?))?;
+        let command = command(pace.rounds)?;
         let each = reference(&memory, || run(&command).map(|_| ()))?;
         let probe = ClockProbe::new(Arc::clone(api)).map_err(LabError::new)?;
         let (base, origin) = (memory.sums(), Instant::now());
-        Ok(Self { command, memory, base, each, probe, origin, clock: None, armed_ns: 0 })
+        Ok(Self { command, memory, base, each, probe, origin, clock: None, armed_ns: 0, pace })
     }
 
     fn host_ns(clock: &DeviceClock, device_ns: u64) -> u64 {
         u64::try_from(clock.host_ns(device_ns)).unwrap_or(0)
+    }
+}
+
+/// Rounds of a command, and what one takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WorkPace {
+    rounds: u64,
+    round: Duration,
+}
+
+impl WorkPace {
+    /// For commands of so many nanoseconds on a device that says how long so many rounds take. It
+    /// begins with one round: where instructions are interpreted that may take a tenth of a second.
+    fn measure(
+        ns: u64,
+        mut run: impl FnMut(u64) -> Result<Duration, LabError>,
+    ) -> Result<Self, LabError> {
+        // The first brings the code and the clock up.
+        run(1)?;
+        let (rounds, took) = enough_work((1, ROUNDS_MAX), MEASURABLE, run)?;
+        let took_ns = took.as_nanos().max(1);
+        let wanted = u128::from(ns) * u128::from(rounds) / took_ns;
+        let wanted = u64::try_from(wanted).unwrap_or(u64::MAX).max(ROUNDS_MIN);
+        let round_ns = u64::try_from(took_ns / u128::from(rounds)).unwrap_or(u64::MAX);
+        Ok(Self { rounds: wanted, round: Duration::from_nanos(round_ns) })
+    }
+
+    /// What a command takes.
+    fn command_ns(self) -> u64 {
+        ns_of(self.round).saturating_mul(self.rounds)
     }
 }
 
@@ -137,9 +170,9 @@ impl Victim for HipWorker {
         false
     }
 
-    /// What kernels write is seen microseconds later.
+    /// They write once in a round, which is seen microseconds later.
     fn settled(&self) -> Duration {
-        Duration::from_micros(200)
+        SEEN.max(self.pace.round * 2)
     }
 
     fn now_ns(&self) -> u64 {
@@ -171,6 +204,10 @@ impl Worker for HipWorker {
         let expected = self.base.0.wrapping_add(self.each.wrapping_mul(finished));
         Ok(CheckedCounts { finished, wrong: u64::from(sum != expected) })
     }
+
+    fn command_ns(&self) -> u64 {
+        self.pace.command_ns()
+    }
 }
 
 /// Allocations and copies through HIP.
@@ -200,6 +237,33 @@ impl Side for HipSide {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The pace of a device on which a launch and a round take so long, for commands of 2 ms, and
+    /// how long it took to find out.
+    fn modelled(launch_ns: u64, round_ns: u64) -> (WorkPace, Duration) {
+        let mut passed = Duration::ZERO;
+        let pace = WorkPace::measure(2_000_000, |rounds| {
+            let took = Duration::from_nanos(launch_ns + rounds * round_ns);
+            passed += took;
+            Ok(took)
+        });
+        (pace.unwrap(), passed)
+    }
+
+    #[test]
+    fn a_gpu_and_a_device_that_is_100000_times_slower_are_measured_in_bounded_time() {
+        let (gpu, took) = modelled(20_000, 1_000);
+        assert!((1_900..=2_000).contains(&gpu.rounds), "{gpu:?}");
+        assert!((1_900_000..=2_100_000).contains(&gpu.command_ns()), "{gpu:?}");
+        assert!(took < Duration::from_millis(50), "{took:?}");
+
+        let (slow, took) = modelled(2_000_000_000, 100_000_000);
+        assert_eq!(slow.rounds, ROUNDS_MIN, "no command is shorter than that");
+        assert!(took < Duration::from_secs(7), "three launches of one round: {took:?}");
+        let (slow, took) = modelled(1_000_000, 100_000_000);
+        assert!((4_000_000..500_000_000).contains(&slow.command_ns()), "{slow:?}");
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
 
     #[test]
     fn shares_of_an_mi308x() {

@@ -179,7 +179,7 @@ impl Interruptible for Host {
         };
         let (witness, counters) = (Arc::default(), Arc::default());
         let command = checked(self.busy, work, load.ns, &witness, &counters);
-        Ok(HostWorker { victim: HostVictim { command, witness }, counters })
+        Ok(HostWorker { victim: HostVictim { command, witness }, counters, command_ns: load.ns })
     }
 
     fn side(&self) -> Result<Box<dyn Side>, LabError> {
@@ -197,6 +197,7 @@ impl Interruptible for Host {
 pub struct HostWorker {
     victim: HostVictim,
     counters: Arc<CheckCounters>,
+    command_ns: u64,
 }
 
 impl Victim for HostWorker {
@@ -242,6 +243,10 @@ impl Victim for HostWorker {
 impl Worker for HostWorker {
     fn sums(&mut self) -> Result<CheckedCounts, LabError> {
         Ok(CheckedCounts { finished: self.counters.finished(), wrong: self.counters.wrong() })
+    }
+
+    fn command_ns(&self) -> u64 {
+        self.command_ns
     }
 }
 

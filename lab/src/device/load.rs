@@ -141,6 +141,10 @@ pub trait Worker: Victim {
     /// # Errors
     /// If the device's memory cannot be read.
     fn sums(&mut self) -> Result<CheckedCounts, LabError>;
+
+    /// Device time of a command, in nanoseconds, as measured: about what was asked for, and more
+    /// where the device is so slow that there is no shorter one that could be stopped in between.
+    fn command_ns(&self) -> u64;
 }
 
 #[cfg(test)]

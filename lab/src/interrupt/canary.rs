@@ -104,7 +104,7 @@ fn attempt<K: Interruptible>(
         queues.hold()?;
         thread::sleep(queues.settled());
         let marks = queues.marks();
-        thread::sleep(Duration::from_nanos(NS));
+        thread::sleep(Duration::from_nanos(NS).max(queues.settled()));
         let ran_on = queues.marks() != marks;
         queues.resume()?;
         if ran_on {

@@ -12,6 +12,7 @@ use super::queues::Queues;
 use crate::device::LabError;
 use crate::device::interruptible::Interruptible;
 use crate::device::load::{CheckedCounts, Kind, Load, Share};
+use crate::pace::Pace;
 use crate::stats::Quantiles;
 
 /// Where random moments follow from.
@@ -96,15 +97,15 @@ pub struct Cell {
     pub lost: i64,
 }
 
-/// Interrupts the queues of a combination again and again. Each trial is given to `raw` when it is
-/// done.
+/// Interrupts the queues of a combination again and again, as long as there is time for what ends
+/// with this share of the whole. Each trial is given to `raw` when it is done.
 ///
 /// # Errors
 /// If the device refuses, or something does not stop, start or end.
 pub fn measure<K: Interruptible>(
     device: &K,
     combination: &Combination,
-    trials: u32,
+    (trials, pace, part): (u32, &Pace<'_>, f64),
     raw: &mut dyn FnMut(&Trial),
 ) -> Result<Cell, LabError> {
     let Combination { mechanism, load, queues, .. } = combination;
@@ -115,9 +116,10 @@ pub fn measure<K: Interruptible>(
     winner.run_one()?;
     let mut random = SplitMix64::new(SEED);
     let mut done = Vec::new();
-    for _ in 0..trials {
+    let command_ns = victims.command_ns();
+    while done.len() < trials as usize && pace.wants_more(done.len(), part) {
         victims.run()?;
-        thread::sleep(Duration::from_nanos(random.below(load.ns.max(1))));
+        thread::sleep(Duration::from_nanos(random.below(command_ns.max(1))));
         victims.refill()?;
         let trial = trial(&mut victims, &mut winner)?;
         raw(&trial);
@@ -213,15 +215,16 @@ impl Storm {
     }
 }
 
-/// Interrupts as often as asked for, as fast as that goes and at random moments, and compares all
-/// results. `progress` gets how many were done.
+/// Interrupts as often as asked for, or as there is time for what ends with this share of the
+/// whole, as fast as that goes and at random moments, and compares all results.
+/// `progress` gets how many were done.
 ///
 /// # Errors
 /// If the device refuses, or something does not stop, start or end.
 pub fn storm<K: Interruptible>(
     device: &K,
     combination: &Combination,
-    interrupts: u32,
+    (interrupts, pace, part): (u32, &Pace<'_>, f64),
     watch: &mut Watch,
     progress: &mut dyn FnMut(u32),
 ) -> Result<Storm, LabError> {
@@ -229,9 +232,10 @@ pub fn storm<K: Interruptible>(
     let mut victims = Queues::open(device, mechanism, *load, *queues)?;
     let mut random = SplitMix64::new(SEED);
     let (mut done, mut stopped) = (0, None);
-    while done < interrupts && stopped.is_none() {
+    let command_ns = victims.command_ns();
+    while done < interrupts && stopped.is_none() && pace.wants_more(done as usize, part) {
         victims.run()?;
-        thread::sleep(Duration::from_nanos(random.below((load.ns / 4).max(1))));
+        thread::sleep(Duration::from_nanos(random.below((command_ns / 4).max(1))));
         victims.hold()?;
         thread::sleep(Duration::from_nanos(random.below(HOLD_NS)));
         victims.resume()?;

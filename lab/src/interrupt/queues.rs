@@ -194,6 +194,11 @@ impl<K: Interruptible> Queues<K> {
         self.queues.iter().map(|queue| queue.worker.settled()).max().unwrap_or_default()
     }
 
+    /// Device time of the longest command, in nanoseconds.
+    pub fn command_ns(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.worker.command_ns()).max().unwrap_or_default()
+    }
+
     /// When one of them last ran, and by how much that may be off; while none runs.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use crate::device::mode::Apart;
 use crate::device::processes::{BackgroundProcess, Launcher, Request};
 use crate::device::tenants::{self, Tenant};
 use crate::device::{Described, LabError};
+use crate::pace::Pace;
 
 /// Interrupts of a storm between two notes of how far it is, at least.
 const NOTE: u32 = 1_000;
@@ -78,8 +79,8 @@ pub struct Stages<'a> {
     pub watch: &'a mut Watch,
     /// Gets everything as it happens.
     pub events: &'a mut dyn FnMut(&Event<'_>),
-    /// Gets the share that is done.
-    pub progress: &'a dyn Fn(f64),
+    /// The time that there is, and where the share is told that is done.
+    pub pace: &'a Pace<'a>,
     /// Makes the command lines of other processes.
     pub launcher: Launcher<'a>,
 }
@@ -117,6 +118,8 @@ pub struct Results {
     pub meanwhile: Vec<Row>,
     /// Combinations that failed without harm, and why.
     pub failures: Vec<(Combination, String)>,
+    /// What there was no time for.
+    pub left_out: Vec<String>,
     /// Why not everything was done, if so.
     pub stopped: Option<String>,
 }
@@ -164,6 +167,7 @@ pub fn run<K: Interruptible>(
         storms: Vec::new(),
         meanwhile: Vec::new(),
         failures: Vec::new(),
+        left_out: Vec::new(),
         stopped: None,
     };
     for (number, mechanism) in mechanisms.iter().enumerate() {
@@ -174,8 +178,9 @@ pub fn run<K: Interruptible>(
             continue;
         }
         outcome.mechanisms.push(mechanism.clone());
-        let mut all = All { device, plan, mechanism, stages, outcome: &mut outcome };
-        all.run(from, 1.0 / mechanisms.len() as f64);
+        let until = (number + 1) as f64 / mechanisms.len() as f64;
+        let mut all = All { device, plan, mechanism, stages, outcome: &mut outcome, until };
+        all.run(from, until - from);
         if outcome.stopped.is_some() {
             break;
         }
@@ -196,6 +201,8 @@ struct All<'a, 'b, K: Interruptible> {
     mechanism: &'a str,
     stages: &'a mut Stages<'b>,
     outcome: &'a mut Results,
+    /// Its share of the time ends with this share of the whole.
+    until: f64,
 }
 
 impl<K: Interruptible> All<'_, '_, K> {
@@ -208,16 +215,18 @@ impl<K: Interruptible> All<'_, '_, K> {
         let combinations = self.combinations();
         let kinds = self.kinds();
         let total = (combinations.len() + kinds.len() + 1) as f64;
+        let of_all = |done: usize| from + part * done as f64 / total;
         for (number, combination) in combinations.iter().enumerate() {
-            (self.stages.progress)(from + part * number as f64 / total);
-            self.cell(combination);
+            self.stages.pace.show(of_all(number));
+            self.cell(combination, of_all(number + 1));
             if self.looked() {
                 return;
             }
         }
         for (number, kind) in kinds.iter().enumerate() {
-            (self.stages.progress)(from + part * (combinations.len() + number) as f64 / total);
-            self.storm(*kind, u32::try_from(kinds.len()).unwrap_or(1));
+            let done = combinations.len() + number;
+            self.stages.pace.show(of_all(done));
+            self.storm(*kind, u32::try_from(kinds.len()).unwrap_or(1), of_all(done + 1));
             if self.looked() {
                 return;
             }
@@ -232,6 +241,15 @@ impl<K: Interruptible> All<'_, '_, K> {
             self.outcome.stopped.get_or_insert(line);
         }
         self.outcome.stopped.is_some()
+    }
+
+    /// Whether the time of this mechanism is used up, so that something is left out.
+    fn leaves_out(&mut self, part: f64, what: &str) -> bool {
+        let late = self.stages.pace.is_late(part);
+        if late {
+            self.outcome.left_out.push(format!("{}, {what}", self.mechanism));
+        }
+        late
     }
 
     fn begin(&mut self, part: &'static str, what: String) {
@@ -296,11 +314,15 @@ impl<K: Interruptible> All<'_, '_, K> {
         (0..count).map(start).collect()
     }
 
-    fn cell(&mut self, combination: &Combination) {
+    fn cell(&mut self, combination: &Combination, part: f64) {
         let Combination { load, queues, processes, .. } = combination;
         let over = if *queues > MAPPED { ", oversubscribed" } else { "" };
         let beside = if *processes > 0 { ", beside other processes" } else { "" };
-        self.begin("cell", format!("{}, {}, {queues} queues{over}{beside}", load.kind, load.share));
+        let what = format!("{}, {}, {queues} queues{over}{beside}", load.kind, load.share);
+        if self.leaves_out(self.until, &what) {
+            return;
+        }
+        self.begin("cell", what);
         let others = match self.others(*processes) {
             Ok(others) => others,
             Err(error) => {
@@ -310,25 +332,30 @@ impl<K: Interruptible> All<'_, '_, K> {
         };
         let events = &mut *self.stages.events;
         let mut raw = |trial: &Trial| events(&Event::Trial { combination, trial: *trial });
-        match cells::measure(self.device, combination, self.plan.trials, &mut raw) {
+        let trials = (self.plan.trials, self.stages.pace, part);
+        match cells::measure(self.device, combination, trials, &mut raw) {
             Ok(cell) => self.outcome.cells.push(cell),
             Err(error) => self.outcome.failures.push((combination.clone(), error.to_string())),
         }
         drop(others);
     }
 
-    fn storm(&mut self, kind: Kind, kinds: u32) {
+    fn storm(&mut self, kind: Kind, kinds: u32, part: f64) {
         let share = self.device.shares().last().copied().unwrap_or(Share::Full);
         let combination = self.combination(kind, share, 1);
         let interrupts = self.plan.interrupts.div_ceil(kinds.max(1));
-        self.begin("storm", format!("{interrupts} interrupts of {kind}, {share}"));
-        let Stages { watch, events, .. } = &mut *self.stages;
+        let what = format!("{interrupts} interrupts of {kind}, {share}");
+        if self.leaves_out(self.until, &what) {
+            return;
+        }
+        self.begin("storm", what);
+        let Stages { watch, events, pace, .. } = &mut *self.stages;
         let mut note = |done: u32| {
             if done.is_multiple_of(NOTE) {
                 events(&Event::Storm { combination: &combination, done });
             }
         };
-        match cells::storm(self.device, &combination, interrupts, watch, &mut note) {
+        match cells::storm(self.device, &combination, (interrupts, pace, part), watch, &mut note) {
             Ok(storm) => {
                 self.outcome.stopped.clone_from(&storm.stopped);
                 self.outcome.storms.push(storm);
@@ -338,7 +365,11 @@ impl<K: Interruptible> All<'_, '_, K> {
     }
 
     fn meanwhile(&mut self) {
-        self.begin("meanwhile", "allocations, copies and first launches".to_owned());
+        let what = "allocations, copies and first launches".to_owned();
+        if self.leaves_out(self.until, &what) {
+            return;
+        }
+        self.begin("meanwhile", what);
         let share = self.device.shares().last().copied().unwrap_or(Share::Full);
         let combination = self.combination(Kind::Alu, share, 1);
         let calls = self.plan.calls;
@@ -378,8 +409,8 @@ mod tests {
             Event::Storm { .. } => {}
         };
         let launcher = |_: &Request| Err(std::io::Error::other("not asked for"));
-        let (progress, events) = (&|_: f64| {}, &mut events);
-        let mut stages = Stages { watch, events, progress, launcher: &launcher };
+        let (pace, events) = (&Pace::free(), &mut events);
+        let mut stages = Stages { watch, events, pace, launcher: &launcher };
         let outcome = run(&Host::open().unwrap(), plan, &mut stages).unwrap();
         (outcome, counts)
     }
@@ -419,9 +450,9 @@ mod tests {
 
         let none = Plan { mechanisms: vec!["magic".to_owned()], ..plan() };
         let launcher = |_: &Request| Err(std::io::Error::other("not asked for"));
-        let (progress, mut watch) = (&|_: f64| {}, Scripted::after(0, ""));
+        let (pace, mut watch) = (&Pace::free(), Scripted::after(0, ""));
         let (watch, events) = (&mut watch, &mut |_: &Event<'_>| {});
-        let mut stages = Stages { watch, events, progress, launcher: &launcher };
+        let mut stages = Stages { watch, events, pace, launcher: &launcher };
         let error = run(&Host::open().unwrap(), &none, &mut stages).unwrap_err().to_string();
         assert!(error.contains("nothing can interrupt") && error.contains("magic"), "{error}");
     }
@@ -433,6 +464,19 @@ mod tests {
         let [(combination, why)] = &*outcome.failures else { panic!("{outcome:?}") };
         assert_eq!((combination.processes, why.as_str()), (2, "not asked for"));
         assert!(outcome.is_finding() && outcome.storms.len() == 1);
+    }
+
+    #[test]
+    fn what_there_is_no_time_for_is_left_out_and_said_and_the_careful_steps_are_not() {
+        let mut watch = Scripted::after(100_000, "");
+        let launcher = |_: &Request| Err(std::io::Error::other("not asked for"));
+        let pace = &Pace::new(&|_| {}, Some(std::time::Duration::from_millis(1)));
+        let events = &mut |_: &Event<'_>| {};
+        let mut stages = Stages { watch: &mut watch, events, pace, launcher: &launcher };
+        let outcome = run(&Host::open().unwrap(), &plan(), &mut stages).unwrap();
+        assert_eq!((outcome.canary.len(), outcome.cells.len(), outcome.storms.len()), (8, 0, 0));
+        assert_eq!(outcome.left_out.len(), 4 + 3 + 1, "{:?}", outcome.left_out);
+        assert!(!outcome.is_finding());
     }
 
     #[test]

@@ -21,8 +21,11 @@ fn noted(record: &Value, judged: Judged) -> Result<Judged, LabError> {
         format!("{mechanism}, {}, {}, {queues} queues: {why}", load.kind, load.share)
     });
     let stopped = words("stopped").map(|why| format!("stopped: {why}"));
+    let left_out: Vec<String> = list(record, "left_out")?;
+    let left_out = (!left_out.is_empty())
+        .then(|| format!("no time was left for {} combinations", left_out.len()));
     let unread = words("log_unread").map(|why| format!("the kernel's log was not watched: {why}"));
-    Ok(failures.chain(stopped).chain(unread).fold(judged, Judged::noting))
+    Ok(failures.chain(stopped).chain(unread).chain(left_out).fold(judged, Judged::noting))
 }
 
 /// Nothing of what was begun may have failed.

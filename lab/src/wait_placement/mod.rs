@@ -19,6 +19,7 @@ use crate::device::gpu::Hip;
 use crate::device::kfd::DriverAccess;
 use crate::device::{BenchDevice, Described, LabError};
 use crate::kernels::{BareStream, PlacedWord};
+use crate::pace::Pace;
 use crate::stats::ns_of;
 
 pub use firsts::First;
@@ -67,7 +68,7 @@ pub struct Results {
     pub stopped: Option<String>,
 }
 
-/// Runs all parts. `progress` gets the share that is done.
+/// Runs all parts. `pace` is told the share that is done.
 ///
 /// # Errors
 /// If streams cannot wait here, or the device refuses what all parts need.
@@ -75,7 +76,7 @@ pub fn run(
     hip: &Hip,
     below: &DriverAccess,
     plan: &Plan,
-    progress: &dyn Fn(f64),
+    pace: &Pace<'_>,
 ) -> Result<Results, LabError> {
     if let Some(why) = hip.api().no_waits() {
         return Err(LabError::new(why));
@@ -91,7 +92,7 @@ pub fn run(
         stopped: None,
     };
     // What may end with a stream that cannot be let go comes last.
-    let done = all(hip, below, plan, &mut outcome, progress);
+    let done = all(hip, below, plan, &mut outcome, pace);
     outcome.stopped = done.err().map(|why| why.to_string());
     Ok(outcome)
 }
@@ -101,7 +102,7 @@ fn all(
     below: &DriverAccess,
     plan: &Plan,
     outcome: &mut Results,
-    progress: &dyn Fn(f64),
+    pace: &Pace<'_>,
 ) -> Result<(), LabError> {
     let rings = rings::measure(hip, below, plan)?;
     outcome.left_out.extend(
@@ -111,10 +112,10 @@ fn all(
             .map(|why| ("holding streams by the driver".to_owned(), why)),
     );
     outcome.rings = Some(rings);
-    progress(0.2);
+    pace.show(0.2);
     firsts::measure(hip, plan.calls, &mut outcome.firsts)?;
-    progress(0.4);
-    words::measure(hip, plan.trials, &mut outcome.words, &|part| progress(0.4 + 0.6 * part))
+    pace.show(0.4);
+    words::measure(hip, plan.trials, &mut outcome.words, pace)
 }
 
 /// A kernel of one work-item that writes down when it ran.

@@ -12,6 +12,7 @@ use crate::device::LabError;
 use crate::device::clocks::DeviceClock;
 use crate::device::gpu::Hip;
 use crate::kernels::{BareStream, Place, PlacedWord, Ring};
+use crate::pace::Pace;
 use crate::stats::Quantiles;
 
 /// A stream is held for so long at least, and at most for twice that.
@@ -67,18 +68,19 @@ pub(super) fn measure(
     hip: &Hip,
     trials: u32,
     rows: &mut Vec<Row>,
-    progress: &dyn Fn(f64),
+    pace: &Pace<'_>,
 ) -> Result<(), LabError> {
     for place in Place::ALL {
         let (mut all, mut stuck) = (Vec::new(), false);
-        let ended = trials_of(hip, place, trials, &mut all, &mut stuck);
+        let part = 0.4 + 0.6 * (rows.len() + 1) as f64 / Place::ALL.len() as f64;
+        let ended = trials_of(hip, place, (trials, pace, part), &mut all, &mut stuck);
         let error = ended.err().map(|why| why.to_string());
         rows.push(row(place, all, error.clone()));
         if stuck {
             let why = error.unwrap_or_default();
             return Err(LabError::new(format!("a stream that waits in {place} is stuck: {why}")));
         }
-        progress(rows.len() as f64 / Place::ALL.len() as f64);
+        pace.show(part);
     }
     Ok(())
 }
@@ -86,7 +88,7 @@ pub(super) fn measure(
 fn trials_of(
     hip: &Hip,
     place: Place,
-    count: u32,
+    (count, pace, part): (u32, &Pace<'_>, f64),
     all: &mut Vec<Trial>,
     stuck: &mut bool,
 ) -> Result<(), LabError> {
@@ -97,7 +99,7 @@ fn trials_of(
     let (gate, witness) = (Gate { word, writer }, Witness::new(api)?);
     let mut probe = ClockProbe::new(std::sync::Arc::clone(api)).map_err(LabError::new)?;
     let (origin, mut random) = (Instant::now(), SplitMix64::new(SEED));
-    for _ in 0..count {
+    while all.len() < count as usize && pace.wants_more(all.len(), part) {
         gate.close()?;
         held.hold(&gate.word).map_err(LabError::new)?;
         // From here on the stream has to be let go.

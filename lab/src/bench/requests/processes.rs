@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::{Form, Request, WARM_UP, commands};
+use super::{Form, Request, commands, warm_up};
 use crate::bench::graphs::BERT_BASE_FP32;
 use crate::device::{BenchDevice, LabError, PlainStream};
 
@@ -57,9 +57,7 @@ pub fn client<B: BenchDevice>(
 ) -> Result<(), LabError> {
     let commands = commands(bench, wanted.form, &BERT_BASE_FP32.lengths())?;
     let mut stream = bench.stream(false)?;
-    for _ in 0..WARM_UP {
-        request(&mut stream, &commands)?;
-    }
+    warm_up(|| request(&mut stream, &commands).map(drop))?;
     writeln!(output, "{READY}").and_then(|()| output.flush()).map_err(LabError::new)?;
     let mut line = String::new();
     let told = BufReader::new(input).read_line(&mut line).map_err(LabError::new)?;

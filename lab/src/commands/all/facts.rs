@@ -7,6 +7,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::kfd::{self, Sysfs};
+
 /// Kernel modules that matter, where they are loaded.
 const MODULES: [&str; 6] = ["amdgpu", "amdkfd", "amdkcl", "nvidia", "nvidia_uvm", "xsched_preempt"];
 /// Files of a graphics card's folder that matter. Clocks are lists, with a star behind the present.
@@ -24,6 +26,26 @@ const CARD: [&str; 9] = [
 /// Variables of the environment that change what is measured begin like this.
 const VARIABLES: [&str; 9] =
     ["HSA_", "HIP_", "ROCR_", "ROC_", "GPU_", "AMD_", "DEBUG_", "CUDA_", "XSCHED_"];
+/// Parameters of the kernel that change what is measured begin like this. Others, such as where the
+/// root is, say where a machine is and not how it works.
+const PARAMETERS: [&str; 14] = [
+    "amdgpu",
+    "amdkfd",
+    "amd_iommu",
+    "iommu",
+    "intel_iommu",
+    "pci",
+    "mitigations",
+    "hugepages",
+    "transparent_hugepage",
+    "isolcpus",
+    "nohz",
+    "numa_balancing",
+    "preempt",
+    "processor.",
+];
+/// Properties of a node of the topology that say which one of its kind it is.
+const WHICH: [&str; 2] = ["unique_id", "hive_id"];
 /// Files that are longer are not kept.
 const LONGEST: usize = 4_096;
 
@@ -33,7 +55,7 @@ type Values = BTreeMap<String, String>;
 /// What was found. What a system does not tell is missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Facts {
-    /// What the kernel was started with.
+    /// What the kernel was started with, as far as it changes what is measured.
     pub(super) command_line: Option<String>,
     /// Signs that this is a container; empty if there are none.
     pub(super) container: Vec<String>,
@@ -51,6 +73,9 @@ pub(super) struct Facts {
     pub(super) dev_kfd: String,
     /// The variables of the environment that matter.
     pub(super) environment: Values,
+    /// The physical bounds that follow for each GPU, in words.
+    #[serde(default)]
+    pub(super) bounds: Vec<String>,
 }
 
 impl Facts {
@@ -58,13 +83,14 @@ impl Facts {
     pub(super) fn here() -> Self {
         let chosen = |name: &String| VARIABLES.iter().any(|start| name.starts_with(start));
         let environment = env::vars().filter(|(name, _)| chosen(name)).collect();
-        Self { environment, ..Self::of(Path::new("/")) }
+        let bounds = kfd::bounds(&Sysfs::default()).into_iter().map(|(_, how)| how).collect();
+        Self { environment, bounds, ..Self::of(Path::new("/")) }
     }
 
     /// What the files below a root folder say.
     fn of(root: &Path) -> Self {
         Self {
-            command_line: text(&root.join("proc/cmdline")),
+            command_line: text(&root.join("proc/cmdline")).map(|line| parameters(&line)),
             container: container(root),
             rocm: text(&root.join("opt/rocm/.info/version")),
             nvidia: text(&root.join("proc/driver/nvidia/version")),
@@ -76,8 +102,15 @@ impl Facts {
                 Err(error) => error.to_string(),
             },
             environment: Values::new(),
+            bounds: Vec::new(),
         }
     }
+}
+
+/// Those of the kernel's parameters that matter.
+fn parameters(line: &str) -> String {
+    let matters = |word: &&str| PARAMETERS.iter().any(|start| word.starts_with(start));
+    line.split_whitespace().filter(matters).collect::<Vec<_>>().join(" ")
 }
 
 /// A short file's text, without what is around it.
@@ -154,6 +187,7 @@ fn nodes(folder: &Path) -> BTreeMap<String, Values> {
         let mut found = values(&folder.join(&name), ["gpu_id", "name"]);
         let properties = text(&folder.join(&name).join("properties")).unwrap_or_default();
         let pairs = properties.lines().filter_map(|line| line.split_once(' '));
+        let pairs = pairs.filter(|(key, _)| !WHICH.contains(key));
         found.extend(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
         (name, found)
     };
@@ -172,7 +206,8 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        put("proc/cmdline", "quiet\n");
+        let line = "root=UUID=1234 amdgpu.cwsr_enable=1 ip=10.1.2.3 iommu=pt quiet\n";
+        put("proc/cmdline", line);
         put("proc/1/cgroup", "0::/docker/abc\n");
         put("opt/rocm/.info/version", "6.4.3\n");
         put("sys/module/amdgpu/version", "6.12.12\n");
@@ -181,7 +216,8 @@ mod tests {
         put("sys/class/drm/card0/device/pp_dpm_sclk", "0: 132Mhz *\n1: 2100Mhz\n");
         put("sys/class/drm/card0-DP-1/device/vendor", "0x1\n");
         put("sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 4\nsimd_count 0\n");
-        let gpu = "simd_count 320\nsimd_per_cu 4\nnum_xcc 4\ngfx_target_version 90402\n";
+        let gpu = "simd_count 320\nsimd_per_cu 4\nnum_xcc 4\ngfx_target_version 90402\n\
+                   unique_id 1234567890123456789\n";
         put("sys/class/kfd/kfd/topology/nodes/1/properties", gpu);
         put("sys/class/kfd/kfd/topology/nodes/1/gpu_id", "1234\n");
         put("dev/kfd", "");
@@ -198,6 +234,8 @@ mod tests {
         assert_eq!(facts.cards.len(), 1, "a connector is no card");
         assert_eq!(facts.cards["card0"]["fw_version/mec_fw_version"], "0x000000b4");
         assert_eq!(facts.nodes["1"]["gpu_id"], "1234");
+        assert_eq!(facts.command_line.as_deref(), Some("amdgpu.cwsr_enable=1 iommu=pt"));
+        assert!(!facts.nodes["1"].contains_key("unique_id"), "that says which one it is");
         assert_eq!(facts.dev_kfd, "can be opened");
     }
 

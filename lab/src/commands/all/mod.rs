@@ -1,11 +1,16 @@
-//! `xsched bench all`: every bench on one device, with records in the form of the test plan, and a
-//! report of them.
+//! `xsched bench all`: every bench on one device, with records in the form of the test plan, a
+//! report of them, and an archive that can be sent.
 
+mod archive;
 mod child;
 mod facts;
 mod page;
 mod plan;
+mod private;
+mod programs;
+mod questions;
 mod record;
+pub(crate) mod report;
 
 use std::env;
 use std::fs;
@@ -20,7 +25,8 @@ use xsched_hal_kfd::log::Watch;
 use self::child::Ended;
 use self::facts::Facts;
 use self::page::Report;
-use self::plan::{CANARY, ELSEWHERE, Part, Run};
+use self::plan::{CANARY, ELSEWHERE, PROGRAMS, Part, QUICK_MAX, Run};
+use self::private::Private;
 use self::record::{Record, Status};
 use super::args::SpinHal;
 use crate::console::output::{Output, Stream};
@@ -42,7 +48,7 @@ pub struct AllArgs {
     /// The folder for records, raw data, report.md and report.html. It is made if it is not there.
     #[arg(long, value_name = "DIR")]
     pub(crate) report: PathBuf,
-    /// A look in two minutes, with too few samples for verdicts.
+    /// A look in a few minutes, at most ten, with too few samples for verdicts.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Do only what has no record of a completed run in the folder.
@@ -57,6 +63,12 @@ pub struct AllArgs {
 const OPEN_MAX: Duration = Duration::from_secs(120);
 /// Where the benches' own outputs go, below the folder of the report.
 const RAW: &str = "raw";
+/// Facts before the first bench and after the last, and what machine this is.
+const BEFORE: &str = "facts-before.json";
+const AFTER: &str = "facts-after.json";
+const MACHINE: &str = "machine.json";
+/// Of its time a bench is told so much, in percent: the rest is for what it cannot foresee.
+const TOLD_PERCENT: u32 = 60;
 
 /// Runs everything that is asked for and not done yet, and writes the report.
 ///
@@ -69,42 +81,53 @@ pub(super) fn execute(args: &AllArgs) -> Result<Ending, CommandError> {
         return Err(CommandError::NoExperiment { id: unknown.clone(), known });
     }
     let folder = &args.report;
-    let mut session = Session {
-        args,
-        folder,
-        hal: args.hal.name().to_owned(),
-        machine: Machine::here(),
-        watch: log::watch(),
-        halted: None,
-        environment: environment(args.hal),
-    };
+    let mut session = Session::new(args);
     session.try_device()?;
     let raw = folder.join(RAW);
     fs::create_dir_all(&raw)
         .map_err(|source| CommandError::Write { place: raw.display().to_string(), source })?;
     let mut before = Facts::here();
     before.environment.extend(session.environment.iter().cloned());
-    write_json(&raw.join("facts-before.json"), &before)?;
+    write_json(&raw.join(BEFORE), &before)?;
+    write_json(&raw.join(MACHINE), &session.machine)?;
     let runs = plan::runs(args.hal, args.quick);
+    Stream::Stdout.print(&session.announcement(&runs))?;
     let mut records = Vec::new();
-    for (number, run) in (1..).zip(&runs) {
-        let done = session.run(run, (number, runs.len()))?;
-        records.extend(done);
+    for number in 0..runs.len() {
+        records.extend(session.run(&runs, number)?);
     }
     records.extend(session.elsewhere()?);
     let after = Facts::here();
-    write_json(&raw.join("facts-after.json"), &after)?;
+    write_json(&raw.join(AFTER), &after)?;
     let report = Report {
         machine: &session.machine,
         facts: &before,
         after: &after,
         records: &records,
-        folder,
+        raw: &|name| fs::read_to_string(folder.join(name)).ok(),
     };
     write_text(&folder.join("report.md"), &report.markdown())?;
     write_text(&folder.join("report.html"), &report.html())?;
-    Stream::Stdout.print(&page::summary(&records, folder))?;
+    let private = Private::here(&[folder]);
+    let sent = archive::write(folder, &sent(&records), &private)?;
+    note(|| format!("looked for {} private texts", private.looked_for().len()));
+    let text = format!("{}{}\n", page::summary(&records, folder), sent.display());
+    Stream::Stdout.print(&text)?;
     Ok(Ending::new(records.iter().any(Record::is_finding)))
+}
+
+/// The files of a report that are sent, by their names in its folder.
+fn sent(records: &[Record]) -> Vec<String> {
+    let facts = [BEFORE, AFTER, MACHINE].map(|name| format!("{RAW}/{name}"));
+    let mut files: Vec<String> = facts.into();
+    for record in records {
+        files.push(format!("{}.json", record.test_id));
+        files.extend(record.raw.iter().cloned());
+    }
+    // Several experiments have the same raw data.
+    files.sort();
+    files.dedup();
+    files
 }
 
 /// Variables that AMD's runtime reads, and the values that benches need.
@@ -152,9 +175,56 @@ struct Session<'a> {
     halted: Option<String>,
     /// Variables that are set for the benches.
     environment: Vec<(String, String)>,
+    began: Instant,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    fn new(args: &'a AllArgs) -> Self {
+        Self {
+            args,
+            folder: &args.report,
+            hal: args.hal.name().to_owned(),
+            machine: Machine::here(),
+            watch: log::watch(),
+            halted: None,
+            environment: environment(args.hal),
+            began: Instant::now(),
+        }
+    }
+
+    /// How long it will take, in a line.
+    fn announcement(&self, runs: &[Run]) -> String {
+        let to_do: Vec<&Run> = runs.iter().filter(|run| self.is_to_do(run)).collect();
+        let count = to_do.len();
+        if self.args.quick {
+            let most = QUICK_MAX.as_secs().div_ceil(60);
+            return format!("{count} benches with few samples, a few minutes, at most {most}\n");
+        }
+        let most: Duration = to_do.iter().map(|run| run.limit).sum();
+        let hours = most.as_secs_f64() / 3_600.0;
+        format!("{count} benches, an hour or two, at most {hours:.1} hours\n")
+    }
+
+    /// Whether a bench has anything to show that is asked for and not there yet.
+    fn is_to_do(&self, run: &Run) -> bool {
+        run.parts.iter().any(|part| self.wants(part.id)) && !self.is_done(run)
+    }
+
+    fn is_done(&self, run: &Run) -> bool {
+        let kept = self.kept(run.parts);
+        let done = |record: &Record| record.is_done(&self.hal, self.args.quick);
+        self.args.resume && kept.len() == run.parts.len() && kept.iter().all(done)
+    }
+
+    /// How long a bench may take: with few samples, its part of what is left.
+    fn limit(&self, run: &Run, behind: &[Run]) -> Duration {
+        if !self.args.quick {
+            return run.limit;
+        }
+        let behind: Vec<Run> = behind.iter().filter(|run| self.is_to_do(run)).cloned().collect();
+        plan::share_of(QUICK_MAX.saturating_sub(self.began.elapsed()), run, &behind)
+    }
+
     /// Opens the device, so that nothing is written for one that cannot be used. A process of its
     /// own does that, because a device that this one had open would change what benches measure.
     fn try_device(&self) -> Result<(), CommandError> {
@@ -186,23 +256,21 @@ impl Session<'_> {
     }
 
     /// The records of a bench: those that are there, if they may stay, or new ones.
-    fn run(
-        &mut self,
-        run: &Run,
-        (number, count): (usize, usize),
-    ) -> Result<Vec<Record>, CommandError> {
+    fn run(&mut self, runs: &[Run], number: usize) -> Result<Vec<Record>, CommandError> {
+        let (Some(run), behind) = (runs.get(number), runs.get(number + 1..).unwrap_or_default())
+        else {
+            return Ok(Vec::new());
+        };
         if !run.parts.iter().any(|part| self.wants(part.id)) {
             return Ok(self.kept(run.parts));
         }
-        let kept = self.kept(run.parts);
-        let done = |record: &Record| record.is_done(&self.hal, self.args.quick);
         let say = |words: &str| {
-            let line = format!("{number}/{count} {}: {words}\n", run.bench);
+            let line = format!("{}/{} {}: {words}\n", number + 1, runs.len(), run.bench);
             Stream::Stdout.print(&line)
         };
-        if self.args.resume && kept.len() == run.parts.len() && kept.iter().all(done) {
+        if self.is_done(run) {
             say("done before")?;
-            return Ok(kept);
+            return Ok(self.kept(run.parts));
         }
         if let Some(why) = &self.halted {
             say("not run")?;
@@ -212,7 +280,7 @@ impl Session<'_> {
         let begun: Vec<Record> = run.parts.iter().map(|part| self.begun(run, part)).collect();
         begun.iter().try_for_each(|record| record.write(self.folder))?;
         let start = Instant::now();
-        let ended = self.measure(run)?;
+        let ended = self.measure(run, self.limit(run, behind))?;
         let seconds = start.elapsed().as_secs_f64();
         let finish =
             |(part, record): (&Part, Record)| finished(part, Record { seconds, ..record }, &ended);
@@ -288,10 +356,14 @@ impl Session<'_> {
         endings.extend((run.bench == "calibrate").then_some("toml"));
         endings.extend((run.bench == "interrupt").then_some("jsonl"));
         let raw = endings.into_iter().map(|ending| Self::raw(run, ending).display().to_string());
-        let arguments = self.arguments(run, Path::new(""));
+        let command = if run.bench == PROGRAMS {
+            programs::COMMAND.to_owned()
+        } else {
+            format!("xsched {}", self.arguments(run, Path::new("")).join(" "))
+        };
         Record {
             raw: raw.collect(),
-            command: format!("xsched {}", arguments.join(" ")),
+            command,
             goal: part.goal.to_owned(),
             notes: "the program ended before the experiment did".to_owned(),
             status: Status::Interrupted,
@@ -322,17 +394,32 @@ impl Session<'_> {
     }
 
     /// Runs a bench, and gives what it wrote, or why it wrote nothing.
-    fn measure(&self, run: &Run) -> Result<Result<Value, String>, CommandError> {
+    fn measure(&self, run: &Run, limit: Duration) -> Result<Measured, CommandError> {
         let place = |ending| self.folder.join(Self::raw(run, ending));
         // What an earlier run left must not be taken for what this one wrote.
         let _ = fs::remove_file(place("json"));
-        let command = self.program(self.arguments(run, self.folder))?;
-        let ended = child::run(command, &place("txt"), &place("err.txt"), run.limit);
+        let command = if run.bench == PROGRAMS {
+            match programs::command(self.args.quick, limit.as_secs(), &place("json")) {
+                Ok(command) => command,
+                Err(why) => return Ok(Measured::NotHere(why)),
+            }
+        } else {
+            let mut arguments = self.arguments(run, self.folder);
+            if self.args.quick {
+                let told = (limit * TOLD_PERCENT / 100).as_secs().max(1);
+                arguments.extend(["--within".to_owned(), told.to_string()]);
+            }
+            self.program(arguments)?
+        };
+        let ended = child::run(command, &place("txt"), &place("err.txt"), limit);
         Ok(match ended {
-            Ended::Badly(why) => Err(why),
-            Ended::Well => fs::read_to_string(place("json"))
-                .map_err(|error| format!("it wrote no figures: {error}"))
-                .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())),
+            Ended::Badly(why) => Measured::Failed(why),
+            Ended::Well => {
+                let text = fs::read_to_string(place("json"));
+                let text = text.map_err(|error| format!("it wrote no figures: {error}"));
+                let read = |text: String| serde_json::from_str(&text).map_err(|e| e.to_string());
+                text.and_then(read).map_or_else(Measured::Failed, Measured::Well)
+            }
         })
     }
 
@@ -349,12 +436,28 @@ impl Session<'_> {
     }
 }
 
+/// What came out of a bench.
+#[derive(Debug)]
+enum Measured {
+    /// What it wrote.
+    Well(Value),
+    /// Why it wrote nothing.
+    Failed(String),
+    /// Why it was not begun.
+    NotHere(String),
+}
+
 /// The record of an experiment whose bench has ended.
-fn finished(part: &Part, begun: Record, ended: &Result<Value, String>) -> Record {
+fn finished(part: &Part, begun: Record, ended: &Measured) -> Record {
     let record = Record { notes: String::new(), ..begun };
     let document = match ended {
-        Ok(document) => document,
-        Err(why) => return Record { status: Status::Failed, notes: why.clone(), ..record },
+        Measured::Well(document) => document,
+        Measured::Failed(why) => {
+            return Record { status: Status::Failed, notes: why.clone(), ..record };
+        }
+        Measured::NotHere(why) => {
+            return Record { status: Status::NotRun, notes: why.clone(), ..record };
+        }
     };
     let words = |path: &str| document.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (device, pci) = (words("/device/device"), words("/device/pci"));
@@ -413,15 +516,7 @@ mod tests {
         };
         let halted = |hal, pass| {
             let args = args(hal);
-            let mut session = Session {
-                args: &args,
-                folder: folder.path(),
-                hal: args.hal.name().to_owned(),
-                machine: Machine::here(),
-                watch: log::watch(),
-                halted: None,
-                environment: environment(hal),
-            };
+            let mut session = Session::new(&args);
             session.halted = session.reason_to_halt(&[canary(pass)]);
             let run = &plan::runs(hal, true)[1];
             let why = session.halted.clone()?;
@@ -441,18 +536,20 @@ mod tests {
             "device": { "device": "a card", "pci": "0000:01:00.0", "driver": "a driver" },
             "lone": { "p50_us": 3.5 }
         });
-        let good = finished(&PART, begun(), &Ok(document));
+        let good = finished(&PART, begun(), &Measured::Well(document));
         assert_eq!(
             (good.status, good.hardware.as_str()),
             (Status::Measured, "a card, PCI 0000:01:00.0")
         );
         assert_eq!(good.results["lone_p50_us"], 3.5);
-        let bad = finished(&PART, begun(), &Err("it hung".to_owned()));
+        let bad = finished(&PART, begun(), &Measured::Failed("it hung".to_owned()));
         assert_eq!((bad.status, bad.notes.as_str()), (Status::Failed, "it hung"));
         let wrong = Part { judge: judge::per_level, ..PART };
-        let unread = finished(&wrong, begun(), &Ok(json!({ "rows": 1 })));
+        let unread = finished(&wrong, begun(), &Measured::Well(json!({ "rows": 1 })));
         assert_eq!(unread.status, Status::Failed);
         let none = Part { judge: judge::interrupt, ..PART };
-        assert_eq!(finished(&none, begun(), &Ok(json!({}))).status, Status::NotRun);
+        assert_eq!(finished(&none, begun(), &Measured::Well(json!({}))).status, Status::NotRun);
+        let not_here = finished(&PART, begun(), &Measured::NotHere("no PyTorch".to_owned()));
+        assert_eq!((not_here.status, &*not_here.notes), (Status::NotRun, "no PyTorch"));
     }
 }

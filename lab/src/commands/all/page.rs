@@ -1,15 +1,15 @@
 //! The report, as Markdown and as a page that needs no other file.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::facts::Facts;
+use super::questions;
 use super::record::{Record, Status};
 use crate::console::table::table;
-use crate::device::kfd::Sysfs;
 use crate::html::{Cell, Page, escape};
 use crate::judge::INTERRUPT_US;
 use crate::machine::Machine;
@@ -22,11 +22,12 @@ const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:75em;margin:1.5em a
     pre{background:#f7f7f7;padding:.6em;overflow-x:auto;font-size:12px}svg{max-width:100%;\
     height:auto}code{overflow-wrap:anywhere}.PASS{color:#060}\
     .FAIL,.failed,.interrupted{color:#a00;font-weight:bold}";
+/// Columns of a table, at most: more are not of a bench.
+const COLUMNS_MAX: usize = 64;
 /// The experiment whose figures come first, if it was run.
 const HEADLINE: &str = "7.3.1";
 
 /// What a report is made from.
-#[derive(Debug)]
 pub(super) struct Report<'a> {
     pub(super) machine: &'a Machine,
     /// As they were before the first bench.
@@ -34,8 +35,8 @@ pub(super) struct Report<'a> {
     /// As they were after the last.
     pub(super) after: &'a Facts,
     pub(super) records: &'a [Record],
-    /// Where the raw data is.
-    pub(super) folder: &'a Path,
+    /// A file of the raw data by its name, if it is there.
+    pub(super) raw: &'a dyn Fn(&str) -> Option<String>,
 }
 
 /// What is printed at the end.
@@ -78,8 +79,7 @@ impl Report<'_> {
     /// The lines about a physical bound, or that none is known.
     fn bounds(&self) -> Vec<String> {
         let limit = format!("the plan asks for an interrupt below {INTERRUPT_US:.0} µs at the P99");
-        let bounds = crate::device::kfd::bounds(&Sysfs::default());
-        let mut lines: Vec<String> = bounds.into_iter().map(|(_, how)| how).collect();
+        let mut lines = self.facts.bounds.clone();
         if lines.is_empty() {
             lines.push("no bound by context size and bandwidth is known for this device".into());
         }
@@ -90,9 +90,9 @@ impl Report<'_> {
     /// Facts in words, in order, with what has changed meanwhile.
     fn facts(&self) -> Vec<(String, String)> {
         let before = flat(self.facts);
-        let after = flat(self.after);
+        let after: BTreeMap<String, String> = flat(self.after).into_iter().collect();
         let changed = |name: &str, value: &str| {
-            let later = after.iter().find(|(other, _)| other == name).map(|(_, value)| value);
+            let later = after.get(name);
             later.filter(|later| later.as_str() != value).cloned()
         };
         let mut facts = vec![("machine".to_owned(), self.machine.to_string())];
@@ -106,7 +106,7 @@ impl Report<'_> {
     /// A file of the raw data, if it is there.
     fn raw(&self, record: &Record, ending: &str) -> Option<String> {
         let file = record.raw.iter().find(|file| file.ends_with(ending))?;
-        fs::read_to_string(self.folder.join(file)).ok()
+        (self.raw)(file)
     }
 
     /// For people and for version control.
@@ -123,24 +123,18 @@ impl Report<'_> {
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
         for record in self.measured() {
-            let _ = write!(text, "\n## {} {}\n\n", record.test_id, record.test_name);
+            let _ = write!(text, "\n## {} {}\n\n", record.test_id, cell(&record.test_name));
             let _ =
                 write!(text, "{}, {:.1} s, `{}`\n\n", record.date, record.seconds, record.command);
             for (name, header, rows) in tables(&record.results) {
-                let _ = write!(text, "{name}\n\n| {} |\n|", header.join(" | "));
-                text += &"---|".repeat(header.len());
-                for row in rows {
-                    let cells: Vec<String> = row.iter().map(cell).collect();
-                    let _ = write!(text, "\n| {} |", cells.join(" | "));
-                }
-                text += "\n\n";
+                let _ = write!(text, "{}\n\n{}\n", cell(name), as_markdown(&header, &rows));
             }
             let files: Vec<_> = record.raw.iter().map(|file| format!("[{file}]({file})")).collect();
             let _ = writeln!(text, "Raw data: {}", files.join(", "));
         }
         text += "\n## Not for this machine\n\n";
         for Record { test_id, test_name, notes, .. } in self.elsewhere() {
-            let _ = writeln!(text, "- {test_id} {test_name}: {notes}");
+            let _ = writeln!(text, "- {test_id} {}: {}", cell(test_name), cell(notes));
         }
         text += "\n## The machine\n\n| fact | value |\n|---|---|\n";
         for (name, value) in self.facts() {
@@ -156,6 +150,7 @@ impl Report<'_> {
         page.paragraph(&counts(self.records));
         let shown = self.headline(&mut page);
         self.verdicts(&mut page);
+        self.questions(&mut page);
         let mut shown: Vec<&str> = shown.into_iter().collect();
         for record in self.measured() {
             let first = !shown.contains(&record.command.as_str());
@@ -212,6 +207,23 @@ impl Report<'_> {
         page.html("</ul>\n");
     }
 
+    /// The questions, each with the figures that settle it or with why there are none.
+    fn questions(&self, page: &mut Page) {
+        page.heading("What the figures say");
+        for (asks, answer) in questions::all(self.records) {
+            page.html(format_args!("<h3>{}</h3>\n", escape(asks)));
+            match answer {
+                Ok((_, header, rows)) => {
+                    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+                    page.html("<div class=\"short\">");
+                    page.table(&header, rows.iter().map(|row| cells(row)));
+                    page.html("</div>");
+                }
+                Err(why) => page.paragraph(&format!("Not known: {why}.")),
+            }
+        }
+    }
+
     /// An experiment; with the figure and the text of its bench if it is the bench's first.
     fn section(&self, page: &mut Page, record: &Record, first: bool) {
         let Record { test_id, test_name, date, seconds, command, .. } = record;
@@ -253,7 +265,28 @@ impl Report<'_> {
 }
 
 /// A table: its name, its header and its rows.
-type Table = (String, Vec<String>, Vec<Vec<String>>);
+pub(super) type Table = (String, Vec<String>, Vec<Vec<String>>);
+
+/// A table as Markdown.
+pub(super) fn as_markdown(header: &[String], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(cell).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rows: String = rows.iter().map(|row| line(row)).collect();
+    format!("{}|{}\n{rows}", line(header), "---|".repeat(header.len()))
+}
+
+/// Rows as a table, with these columns as far as a row has them, or with all.
+pub(super) fn table_of(name: &str, rows: &[&Map<String, Value>], wanted: &[&str]) -> Table {
+    let mut keys = columns(rows);
+    if !wanted.is_empty() {
+        let known = keys;
+        keys = wanted.iter().copied().filter(|key| known.contains(key)).collect();
+    }
+    let header = keys.iter().map(|key| heading(key)).collect();
+    (name.to_owned(), header, rows.iter().map(|row| values(&keys, row)).collect())
+}
 
 /// Results as tables: one for all single values, and one for each list of objects.
 fn tables(results: &Map<String, Value>) -> Vec<Table> {
@@ -270,10 +303,7 @@ fn tables(results: &Map<String, Value>) -> Vec<Table> {
     for (name, value) in results.iter().filter(|(_, value)| is_list(value)) {
         let rows: Vec<_> =
             value.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
-        let keys = columns(&rows);
-        let header = keys.iter().map(|key| heading(key)).collect();
-        let cells = rows.iter().map(|row| values(&keys, row)).collect();
-        tables.push((heading(name), header, cells));
+        tables.push(table_of(&heading(name), &rows, &[]));
     }
     tables
 }
@@ -288,7 +318,8 @@ fn values(keys: &[&str], row: &Map<String, Value>) -> Vec<String> {
 fn columns<'a>(rows: &[&'a Map<String, Value>]) -> Vec<&'a str> {
     let mut keys: Vec<(u8, &str)> = Vec::new();
     for (key, value) in rows.iter().flat_map(|row| row.iter()) {
-        if !value.is_null() && keys.iter().all(|(_, known)| known != key) {
+        let is_new = keys.len() < COLUMNS_MAX && keys.iter().all(|(_, known)| known != key);
+        if !value.is_null() && is_new {
             let place = match (key.as_str(), value) {
                 ("goal" | "reached" | "error", _) => 2,
                 (_, Value::String(_)) => 0,
@@ -361,8 +392,8 @@ fn flatten(name: &str, value: &Value, found: &mut Vec<(String, String)>) {
 }
 
 /// What can stand in a cell of a Markdown table.
-fn cell(text: impl AsRef<str>) -> String {
-    text.as_ref().replace('|', "\\|").replace('\n', "; ")
+pub(super) fn cell(text: impl AsRef<str>) -> String {
+    text.as_ref().replace('|', "\\|").replace('<', "&lt;").replace('\n', "; ")
 }
 
 /// Cells with these texts.
@@ -372,6 +403,8 @@ fn cells(texts: &[impl AsRef<str>]) -> Vec<Cell> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::super::record::sample;
@@ -401,7 +434,7 @@ mod tests {
             facts: &facts,
             after: &after,
             records: &records,
-            folder: folder.path(),
+            raw: &|name| fs::read_to_string(folder.path().join(name)).ok(),
         };
         (report.html(), report.markdown())
     }
@@ -443,6 +476,13 @@ mod tests {
         assert!(html.contains("<th>mode</th><th>victims</th><th>quiet P99 (µs)</th></tr>"));
         assert!(!html.contains("stopped") && !text.contains("stopped"));
         assert!(html.contains("<div class=\"wide\"><table>") && STYLE.contains(".wide{overflow-x"));
+    }
+
+    #[test]
+    fn a_table_has_no_more_columns_than_can_be_of_a_bench() {
+        let row: Map<String, Value> = (0..10_000).map(|n| (n.to_string(), n.into())).collect();
+        let (_, header, rows) = table_of("hostile", &[&row, &row], &[]);
+        assert_eq!((header.len(), rows[1].len()), (COLUMNS_MAX, COLUMNS_MAX));
     }
 
     #[test]

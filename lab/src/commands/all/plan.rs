@@ -9,7 +9,7 @@ use crate::device::LabError;
 use crate::judge::{self, Judged};
 
 /// A bench that is run once, in a process of its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Run {
     /// The bench, as on the command line.
     pub(super) bench: &'static str,
@@ -17,7 +17,9 @@ pub(super) struct Run {
     pub(super) options: Vec<String>,
     /// Whether it has a picture.
     pub(super) drawn: bool,
-    /// Longer is a hang.
+    /// Its part of the time, beside that of the others; about seconds on an MI308X if it is quick.
+    pub(super) weight: u32,
+    /// Longer is a hang, where there is no limit for all of them.
     pub(super) limit: Duration,
     /// What it shows.
     pub(super) parts: &'static [Part],
@@ -144,6 +146,12 @@ const PLACEMENT: [Part; 3] = [
         judge: judge::words,
     },
 ];
+const PYTORCH: [Part; 1] = [Part {
+    id: "4.2.1",
+    name: "PyTorch on ROCm: operators forward and backward, BERT, under `xsched run`",
+    goal: "the same results as without, bit for bit",
+    judge: super::programs::judge,
+}];
 const CALIBRATE: [Part; 1] = [Part {
     id: "calibrate",
     name: "a description of the device for the simulator",
@@ -155,24 +163,39 @@ const CALIBRATE: [Part; 1] = [Part {
 pub(super) const CANARY: &str = "lv3-canary";
 
 /// Experiments of the test plan that this program cannot run: what they are, and why.
-pub(super) const ELSEWHERE: [(&str, &str, &str); 8] = [
+pub(super) const ELSEWHERE: [(&str, &str, &str); 7] = [
     ("7.1.1", "portability", "needs an application under the library to preload"),
     ("7.2.3", "heterogeneous", "needs an NPU; reproduced by `xsched sim paper`"),
     ("8.1.1", "harvesting, training", "needs PyTorch; reproduced by `xsched sim paper`"),
     ("8.1.2", "harvesting, mixed", "needs Rodinia; reproduced by `xsched sim paper`"),
     ("8.2.1", "video conferencing", "needs both models; reproduced by `xsched sim paper`"),
     ("8.3.2", "against Paella", "needs Paella; reproduced by `xsched sim paper`"),
-    ("4.2.1", "PyTorch on ROCm", "needs PyTorch and the C interface"),
     ("4.2.2", "MIOpen and hipBLAS", "needs the libraries and the C interface"),
 ];
 
-/// Half an hour, or less with few samples; interrupts of everything in all ways may take longer.
-fn limit(bench: &str, quick: bool) -> Duration {
-    Duration::from_secs(match (bench, quick) {
-        (_, true) => 300,
-        ("interrupt", false) => 10_800,
-        (_, false) => 1_800,
-    })
+/// The bench that is PyTorch's programs and no bench.
+pub(super) const PROGRAMS: &str = "programs";
+/// All benches with few samples take no longer, however slow the device is.
+pub(super) const QUICK_MAX: Duration = Duration::from_secs(570);
+
+/// Half an hour; interrupts of everything in all ways may take longer.
+fn limit(bench: &str) -> Duration {
+    Duration::from_secs(if bench == "interrupt" { 10_800 } else { 1_800 })
+}
+
+/// What a bench takes beside the others.
+fn weight(bench: &str) -> u32 {
+    match bench {
+        "interrupt" => 9,
+        "fixed-priority" | "requests" | "placement" | PROGRAMS => 3,
+        _ => 2,
+    }
+}
+
+/// What is left for a bench of the time for it and those behind it: its part by weight.
+pub(super) fn share_of(left: Duration, run: &Run, behind: &[Run]) -> Duration {
+    let all: u32 = behind.iter().map(|run| run.weight).sum::<u32>() + run.weight;
+    left * run.weight / all.max(1)
 }
 
 fn run(
@@ -182,7 +205,7 @@ fn run(
 ) -> Run {
     let options = if quick { few } else { many };
     let options = options.split_whitespace().map(str::to_owned).collect();
-    Run { bench, options, drawn, limit: limit(bench, quick), parts }
+    Run { bench, options, drawn, weight: weight(bench), limit: limit(bench), parts }
 }
 
 /// All that is run on a device, in order: what matters most first.
@@ -210,6 +233,7 @@ pub(super) fn runs(hal: SpinHal, quick: bool) -> Vec<Run> {
     }
     if matches!(hal, SpinHal::Hip | SpinHal::Kfd) {
         runs.push(run(("placement", false), &PLACEMENT, of("--trials 20 --calls 2", "")));
+        runs.push(run((PROGRAMS, false), &PYTORCH, of("", "")));
     }
     if hal == SpinHal::Cuda {
         runs.push(run(("graphs", true), &GRAPHS, of("--samples 30 --requests 30", "")));
@@ -251,6 +275,20 @@ mod tests {
     #[test]
     fn on_a_gpu_the_careful_steps_come_first() {
         assert_eq!(runs(SpinHal::Kfd, true)[0].parts[0].id, CANARY);
+    }
+
+    #[test]
+    fn what_one_bench_leaves_of_its_time_is_for_those_behind_it() {
+        let runs = runs(SpinHal::Kfd, true);
+        let mut left = QUICK_MAX;
+        for (number, run) in runs.iter().enumerate() {
+            let share = share_of(left, run, &runs[number + 1..]);
+            assert!(share >= Duration::from_secs(20), "{}: {share:?}", run.bench);
+            left -= share;
+        }
+        assert!(left < Duration::from_secs(1), "each took all of its share: {left:?}");
+        let last = runs.last().unwrap();
+        assert_eq!(share_of(QUICK_MAX, last, &[]), QUICK_MAX);
     }
 
     #[test]
