@@ -125,8 +125,8 @@ fn bound(prediction: &Prediction) -> String {
     };
     let tasks: Vec<_> = prediction.tasks.iter().filter_map(own).collect();
     format!(
-        "bound: as it was recorded, this run is predicted within {bound:.1}% of each P99 ({}); smaller \
-         differences from this record mean nothing\n",
+        "bound: as it was recorded, this run is predicted within {bound:.1}% of each P99 ({}); \
+         smaller differences from this record mean nothing\n",
         tasks.join(", ")
     )
 }
@@ -138,7 +138,8 @@ fn overheads(overheads: &Overheads) -> String {
     let us = |ns: &u64| *ns as f64 / 1e3;
     format!(
         "measured in the record: {:.1} µs per request beside its commands ({}), {:.1} µs until the \
-         scheduler knows, {:.1} µs to stop a queue ({}), {:.1} µs to wake it ({}), {:.1} ms in which the device did not run \
+         scheduler knows, {:.1} µs to stop a queue ({}), {:.1} µs to wake it ({}), {:.1} ms in \
+         which the device did not run \
          what it should ({})\n",
         us(request_ns),
         count(*lone_requests, "lone request"),

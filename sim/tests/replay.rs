@@ -98,14 +98,15 @@ fn a_simulated_run_predicts_itself() {
     }
 }
 
-/// Waking the thread of a queue whose hold has ended takes as long as a command here, and is measured
-/// in the record.
+/// Waking the thread of a queue whose hold has ended takes as long as a command here, and is
+/// measured in the record.
 #[test]
 fn waking_after_a_hold_is_measured_and_modelled() {
     let wake = 140.0;
     let text =
         SCENARIO.replace("restore_fixed_us = 0\n", "restore_fixed_us = 0\nresume_us = 140\n");
-    // At level 2 what is in flight waits between commands, so that each end of a hold wakes a thread.
+    // At level 2 what is in flight waits between commands, so that each end of a hold wakes a
+    // thread.
     let text = text.replace("level = 3\nscheduler", "level = 2\nscheduler");
     let text =
         text.replace("threshold = 1\n", "threshold = 8\n").replace("= 2\nthresh", "= 6\nthresh");

@@ -29,11 +29,11 @@ const FLAT: f64 = 2.0;
 /// The length of commands in row 7.3.1, in nanoseconds, and how much longer they may have become
 /// by writing down the time.
 const COMMAND_NS: std::ops::RangeInclusive<u64> = 500_000..=562_500;
-/// What the foreground's P99 may be over its P99 alone (row 7.2.1), and what part of the device that
-/// the foreground leaves the background has at least.
+/// What the foreground's P99 may be over its P99 alone (row 7.2.1), and what part of the device
+/// that the foreground leaves the background has at least.
 const BESIDE: (f64, f64) = (1.30, 0.5);
-/// The foreground's share of the device if it were alone in row 7.2.1, and how far from it a run may
-/// be to be judged.
+/// The foreground's share of the device if it were alone in row 7.2.1, and how far from it a run
+/// may be to be judged.
 const LOAD: (f64, f64) = (0.20, 0.02);
 /// How far parts may be from what was wanted, in percent, and what may be lost (row 7.2.2).
 const PARTS: (f64, f64) = (5.0, 0.015);
@@ -581,7 +581,8 @@ mod tests {
     fn graphs_are_judged_by_the_default_spacing() {
         let cell = |way: &str, us: u64, ratio: f64| {
             json!({
-                "way": { "way": way, "spacing_ns": us * 1_000 }, "gates": 0, "p99_over_alone": ratio,
+                "way": { "way": way, "spacing_ns": us * 1_000 }, "gates": 0,
+                "p99_over_alone": ratio,
                 "urgent": quantiles(1.0, 1.0, 1_000), "throughput": 1.0, "processors": 0.1
             })
         };

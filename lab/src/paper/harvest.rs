@@ -67,8 +67,8 @@ pub(super) fn training(lab: &Lab) -> Result<Findings> {
 }
 
 /// Why rates on the MI50 are not near the published ones.
-const MI50: &str = "the host's pause is the GV100's, and launch costs are assumed; paper and artifact \
-                    differ by up to a factor of five here";
+const MI50: &str = "the host's pause is the GV100's, and launch costs are assumed; paper and \
+                    artifact differ by up to a factor of five here";
 
 /// The same jobs on an MI50, where the paper shows what is left without progressive launching. The
 /// pause of the host is the one that was fitted on the GV100.
@@ -146,17 +146,17 @@ pub(super) fn mixed(lab: &Lab) -> Result<Findings> {
 fn reason(scenario: &str, way: &str) -> &'static str {
     match (scenario, way) {
         ("harvest-mixed", "TGS") => {
-            "the model backs off as TGS's authors describe, so that production keeps its rate; what \
-             goes wrong in the paper's run is not known"
+            "the model backs off as TGS's authors describe, so that production keeps its rate; \
+             what goes wrong in the paper's run is not known"
         }
         ("harvest-mixed", "vCUDA") => {
-            "the model charges exact device time, the best case; vCUDA itself controls by samples of \
-             the load, and the paper (0.20) and its artifact (0.417) differ by a factor of two"
+            "the model charges exact device time, the best case; vCUDA itself controls by samples \
+             of the load, and the paper (0.20) and its artifact (0.417) differ by a factor of two"
         }
         ("harvest-mixed", _) => "contention is one number for both jobs in the model",
         ("harvest-train", "TGS") => {
-            "how far TGS's rate has converged: the paper's 0.073 and its artifact's 0.125 differ by \
-             more than that"
+            "how far TGS's rate has converged: the paper's 0.073 and its artifact's 0.125 differ \
+             by more than that"
         }
         ("harvest-train", _) => "the host's pause, which was fitted, is the same for both jobs",
         _ => "",

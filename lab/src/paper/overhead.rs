@@ -104,8 +104,8 @@ pub(super) fn threshold(lab: &Lab) -> Result<Findings> {
     measured(lab, &mut findings)?;
     findings.notes.push(
         "What a small window costs is mostly the fence: an event between two kernels keeps an H200 \
-         from running for 1.5 µs, whatever the length of the kernels. Before this was modelled, ten \
-         in flight cost nothing in the simulation. Nobody has measured it on a GV100."
+         from running for 1.5 µs, whatever the length of the kernels. Before this was modelled, \
+         ten in flight cost nothing in the simulation. It was never measured on a GV100."
             .to_owned(),
     );
     findings.charts.push(Chart {

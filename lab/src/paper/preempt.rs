@@ -117,9 +117,9 @@ fn amd(lab: &Lab, findings: &mut Findings) -> Result<()> {
         .fold(ratio, |row, (when, save)| row.otherwise(when, &super::lab::over(&block, save)));
     findings.rows.push(ratio);
     findings.notes.push(
-        "MI308X: whether Lv3 meets the plan depends on the driver's call, which was never measured. \
-         Reports range over three orders of magnitude (docs/src/results/lv3.md), so there is no \
-         verdict."
+        "MI308X: whether Lv3 meets the plan depends on the driver's call, which was never \
+         measured. Reports range over three orders of magnitude (docs/src/results/lv3.md), so \
+         there is no verdict."
             .to_owned(),
     );
     Ok(())

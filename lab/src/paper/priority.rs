@@ -234,16 +234,16 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// What policies did at Lv1 on an H200, with the builds of 2026-11-21: lengths of the two tasks'
-/// commands in microseconds, what the runtime counted of the device time that each used over what it
-/// used, and the first one's share (`benches/results/h200-2026-11-21/partition-*.json`).
+/// commands in microseconds, what the runtime counted of the device time that each used over what
+/// it used, and the first one's share (`benches/results/h200-2026-11-21/partition-*.json`).
 const COUNTED: [(&str, [u64; 2], [f64; 2], &str); 4] = [
     ("up", [500, 500], [1.003, 1.026], "75.41 (measured)"),
     ("pup", [500, 500], [1.003, 1.584], "82.50 (measured)"),
     ("wfq", [500, 500], [1.003, 1.785], "84.22 (measured)"),
     ("wfq", [500, 100], [1.003, 2.872], "89.58 (measured)"),
 ];
-/// The same with exact counts. The runtime's have been nearly that since 2026-11-23, and then `up` was
-/// measured through the C API (`benches/results/h200-2026-11-23-turns/capi-partition-1.json`).
+/// The same with exact counts. The runtime's have been nearly that since 2026-11-23, and then `up`
+/// was measured through the C API (`benches/results/h200-2026-11-23-turns/capi-partition-1.json`).
 const EXACT: [(&str, [u64; 2], [f64; 2], &str); 1] =
     [("up", [500, 500], [1.0, 1.0], "74.64 (measured)")];
 /// What was counted of the second task in the worst of these runs with equal commands.
@@ -269,7 +269,8 @@ fn share(
     }))
 }
 
-/// The shares that were measured on an H200, and what the simulator gives with the runtime's counts.
+/// The shares that were measured on an H200, and what the simulator gives with the runtime's
+/// counts.
 fn measured_shares(lab: &Lab, to: &mut Findings) -> Result<()> {
     let note = "what the runtime counted over what was used, in the same run";
     let fitted = [given("task.*.counted", OriginKind::Fitted, note)];
@@ -336,11 +337,11 @@ pub(super) fn partition(lab: &Lab) -> Result<Findings> {
     }
     measured_shares(lab, &mut findings)?;
     findings.notes.push(
-        "A policy shares what it is told. At Lv1 what is in flight overlaps with the other's turn, and \
-         the builds of 2026-11-21 counted up to 1.79 times what the second task used; with these counts \
-         the simulation has the shares that were measured, 75.4 to 89.6. Builds since 2026-11-23 learn no \
-         times beside another queue: up had 74.2 to 74.8 in thirteen runs. pup and wfq were not \
-         measured again."
+        "A policy shares what it is told. At Lv1 what is in flight overlaps with the other's \
+         turn, and the builds of 2026-11-21 counted up to 1.79 times what the second task used; \
+         with these counts the simulation has the shares that were measured, 75.4 to 89.6. \
+         Builds since 2026-11-23 learn no times beside another queue: up had 74.2 to 74.8 in \
+         thirteen runs. pup and wfq were not measured again."
             .to_owned(),
     );
     findings.notes.push(

@@ -58,8 +58,8 @@ const WAYS: [Method; 4] = [
 const KEDF: How<'_> = How::policy("kedf", 1);
 
 /// Why Paella comes before XSched with K = 8 in the model, and after it in the artifact.
-const RANK: &str = "the model's Paella costs nothing and knows the work left, and no disturbance grows \
-                    with the number of streams";
+const RANK: &str = "the model's Paella costs nothing and knows the work left, and no disturbance \
+                    grows with the number of streams";
 
 /// What came out at a rate, for each seed.
 struct Point {

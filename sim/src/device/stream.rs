@@ -108,8 +108,8 @@ impl Stream {
         !self.running && (self.fifo.is_empty() || self.is_blocked())
     }
 
-    /// The head starts or continues; returns what to tell and the time that its gate and the fence before it
-    /// take.
+    /// The head starts or continues; returns what to tell and the time that its gate and the fence
+    /// before it take.
     pub(crate) fn start(&mut self, now_ns: u64, gate_ns: u64) -> (Note, u64) {
         self.running = true;
         self.started_ns = now_ns;

@@ -138,8 +138,9 @@ impl Estimator {
     }
 
     /// Of each end of a hold: the time until the next completion, less the device time of what
-    /// completed, if nothing else completed on the device meanwhile. A command that had begun before
-    /// the hold has device time from then, so what it leaves is less than nothing and does not count.
+    /// completed, if nothing else completed on the device meanwhile. A command that had begun
+    /// before the hold has device time from then, so what it leaves is less than nothing and does
+    /// not count.
     fn resumes(&self, traces: &[(&Trace, Vec<Group>)]) -> Vec<u64> {
         let mut seen = BTreeMap::<u16, Vec<u64>>::new();
         for (trace, _) in traces {

@@ -84,10 +84,10 @@ impl PredictedTask {
 const REPEATS_MAX: u64 = 16;
 
 /// Runs the workload in the simulator, and with another policy or level also as it was recorded, to
-/// see how far off the model is on this record. As it was recorded, every task makes the requests that it
-/// made then. With another policy or level, the run takes as long as the recorded one, and tasks
-/// that went on until its end make as many requests as they get through, one after the other and
-/// then over again.
+/// see how far off the model is on this record. As it was recorded, every task makes the requests
+/// that it made then. With another policy or level, the run takes as long as the recorded one, and
+/// tasks that went on until its end make as many requests as they get through, one after the other
+/// and then over again.
 ///
 /// # Errors
 /// If the policy or the level does not exist.

@@ -95,8 +95,8 @@ const PREEMPT: [Part; 3] = [
 const PRIORITY: [Part; 1] = [Part {
     id: "7.2.1",
     name: "fixed priority beside an endless background",
-    goal: "at a load of 20 % and by default: P99 below 1.30 times the P99 alone, and the background \
-           has at least half of what the task leaves",
+    goal: "at a load of 20 % and by default: P99 below 1.30 times the P99 alone, and the \
+           background has at least half of what the task leaves",
     judge: judge::fixed_priority,
 }];
 const PARTITION: [Part; 1] = [Part {
@@ -121,16 +121,16 @@ const OVERHEAD: [Part; 2] = [
     Part {
         id: "7.4.2",
         name: "cost of the runtime in processor time",
-        goal: "by default, whatever the length of commands: less than 5 % of a core more than a plain \
-               stream",
+        goal: "by default, whatever the length of commands: less than 5 % of a core more than a \
+               plain stream",
         judge: judge::in_processor,
     },
 ];
 const GRAPHS: [Part; 1] = [Part {
     id: "8.3.1-graphs",
     name: "two BERT-shaped graphs at once",
-    goal: "the urgent one's P99 at most 1.10 times that of it alone, with gates inside at the default \
-           spacing",
+    goal: "the urgent one's P99 at most 1.10 times that of it alone, with gates inside at the \
+           default spacing",
     judge: judge::graphs,
 }];
 const REQUESTS: [Part; 1] = [Part {
