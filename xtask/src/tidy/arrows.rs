@@ -57,7 +57,10 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("proof", &["core", "policies"]),
     ("xtask", &[]),
     // It writes the reference from what these say of themselves, and has the lab judge records.
-    ("docs/generate", &["core", "policies", "runtime", "shim/table", "sim", "cli", "daemon", "lab"]),
+    (
+        "docs/generate",
+        &["core", "policies", "runtime", "shim/table", "sim", "cli", "daemon", "lab"],
+    ),
 ];
 
 /// Crates whose code works without std, and the only dependencies that they may have.
