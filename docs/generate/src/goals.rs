@@ -11,19 +11,29 @@ use crate::table::Table;
 
 /// The records of `xsched bench` on CUDA streams, judged.
 pub(crate) fn goals() -> Result<String> {
-    let mut rows = Vec::new();
+    let (mut rows, mut open) = (Vec::new(), 0);
     for Kept { path, document } in kept()? {
         let device = text(&document, "/device/hal");
         let (Ok("cuda"), Ok(bench)) = (device, text(&document, "/bench")) else { continue };
         for experiment in experiments(bench) {
-            rows.extend(row(experiment, &path, &document)?);
+            match row(experiment, &path, &document)? {
+                Some(row) if row[3] == OPEN => open += 1,
+                row => rows.extend(row),
+            }
         }
     }
     rows.sort();
     let mut table = Table::new(["row", "goal", "record", "verdict", "why"]);
     rows.into_iter().for_each(|row| table.row(row));
-    Ok(table.markdown())
+    Ok(format!(
+        "{}\n{open} more have no verdict: too few samples, another load than the plan's, or nothing \
+         measured at the default.\n",
+        table.markdown()
+    ))
 }
+
+/// How a row without a verdict is marked.
+const OPEN: &str = "-";
 
 /// A verdict, unless the record has nothing on which there could be one.
 fn row(experiment: &Experiment, path: &str, document: &Value) -> Result<Option<[String; 5]>> {
@@ -35,7 +45,7 @@ fn row(experiment: &Experiment, path: &str, document: &Value) -> Result<Option<[
     let verdict = match judged.pass {
         Some(true) => "met",
         Some(false) => "**missed**",
-        None => "-",
+        None => OPEN,
     };
     let cells = [*id, *goal, &link(path), verdict, &judged.notes.join("; ")];
     Ok(Some(cells.map(str::to_owned)))

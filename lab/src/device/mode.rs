@@ -112,7 +112,8 @@ impl Mode {
     }
 
     /// Past the runtime.
-    const fn is_plain(self) -> bool {
+    #[must_use]
+    pub const fn is_plain(self) -> bool {
         matches!(self, Self::Plain | Self::Priority | Self::Processes(Apart::Plain))
     }
 

@@ -224,12 +224,12 @@ pub fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
     let figures: Vec<_> = cells.iter().map(figure).collect();
     let ours = cells.iter().filter(|cell| cell.mode == default);
     let missed = cells.iter().filter(|cell| {
-        let ours = !matches!(cell.mode, Mode::Plain | Mode::Priority) && cell.mode != default;
-        ours && reached(cell) == Some(false)
+        !cell.mode.is_plain() && cell.mode != default && reached(cell) == Some(false)
     });
     let name =
         |cell: &priority::Cell| format!("{} at {} µs", cell.mode, cell.background_ns / 1_000);
-    let missed = missed.map(name).collect();
+    let mut missed: Vec<String> = missed.map(name).collect();
+    missed.dedup();
     let results = json!({ "load_percent": load * 100.0, "default": default, "cells": figures });
     let ours = ours.map(|cell| {
         let (ratio, us) = (cell.p99_over_alone.unwrap_or(f64::NAN), cell.background_ns / 1_000);
