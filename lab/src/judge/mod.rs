@@ -229,6 +229,7 @@ pub fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
     let name =
         |cell: &priority::Cell| format!("{} at {} µs", cell.mode, cell.background_ns / 1_000);
     let mut missed: Vec<String> = missed.map(name).collect();
+    missed.sort();
     missed.dedup();
     let results = json!({ "load_percent": load * 100.0, "default": default, "cells": figures });
     let ours = ours.map(|cell| {

@@ -68,6 +68,7 @@ pub(super) fn threshold(lab: &Lab) -> Result<Findings> {
             findings.rows.push(
                 row("overhead at threshold 2".to_owned(), "%")
                     .published("about 19", "")
+                    .reason("launch costs and the fence are an H200's")
                     .basis(&[&basis])
                     .value(losses[1].1.clone()),
             );
