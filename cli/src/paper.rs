@@ -76,7 +76,6 @@ fn study_table(study: &Study) -> String {
         "<parameters",
     ];
     let rows = study.rows.iter().map(|row| {
-        let missing = row.missing.iter().map(|what| format!(": {what}")).collect::<String>();
         vec![
             row.what.clone(),
             row.paper.to_owned(),
@@ -84,8 +83,8 @@ fn study_table(study: &Study) -> String {
             row.shown(),
             row.distance().map(|distance| distance.to_string()).unwrap_or_default(),
             row.goal.map(|goal| goal.to_string()).unwrap_or_default(),
-            format!("{}{missing}", row.verdict()),
-            format!("{} ({})", row.standing(), row.parameters()),
+            row.judgement(),
+            row.label().to_string(),
         ]
     });
     table(&format!("{} {}", study.id, study.name), &header, rows)
@@ -97,11 +96,14 @@ fn summary(studies: &[Study]) -> String {
         rows.filter(|row| row.verdict() == verdict).count()
     };
     format!(
-        "{} pass, {} fail, {} out of reach, {} without a goal, {} not available yet\n\
+        "{} pass, {} fail, {} out of reach, {} undecided, {} deviate without a goal, {} without \
+         a goal, {} not available yet\n\
          {}\nchecks: {} observations, {} violations\n",
         count(Verdict::Pass),
         count(Verdict::Fail),
         count(Verdict::OutOfReach),
+        count(Verdict::Undecided),
+        count(Verdict::Deviates),
         count(Verdict::NoGoal),
         count(Verdict::NotAvailable),
         Summary::of(studies),

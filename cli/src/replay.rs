@@ -80,6 +80,7 @@ fn text(prediction: &Prediction) -> String {
     let level = level.map_or_else(|| "the recorded levels".to_owned(), |n| format!("Lv{n}"));
     let mut text = format!("policy {policy} (recorded: {recorded_policy}), {level}\n\n");
     text += &tasks(&prediction.tasks);
+    text += &bound(prediction);
     text += &overheads(&prediction.overheads);
     for note in &prediction.notes {
         // Writing to a string cannot fail.
@@ -114,18 +115,39 @@ fn tasks(tasks: &[PredictedTask]) -> String {
     table("latency of requests in ms", &header, tasks.iter().map(row))
 }
 
+/// How far off the model is on this record where nothing is changed: nearer nothing can be told.
+fn bound(prediction: &Prediction) -> String {
+    let Some(bound) = prediction.bound_percent else {
+        return "bound: none, as no task has a P99 in the record\n".to_owned();
+    };
+    let own = |task: &PredictedTask| {
+        task.own_deviation_percent.map(|percent| format!("{} {percent:+.1}%", task.name))
+    };
+    let tasks: Vec<_> = prediction.tasks.iter().filter_map(own).collect();
+    format!(
+        "bound: as it was recorded, this run is predicted within {bound:.1}% of each P99 ({}); \
+         smaller differences from this record mean nothing\n",
+        tasks.join(", ")
+    )
+}
+
 fn overheads(overheads: &Overheads) -> String {
-    let Overheads { request_ns, lone_requests, notify_ns, hold_ns, holds, .. } = overheads;
+    let Overheads {
+        request_ns, lone_requests, notify_ns, hold_ns, holds, resume_ns, resumes, ..
+    } = overheads;
     let us = |ns: &u64| *ns as f64 / 1e3;
     format!(
         "measured in the record: {:.1} µs per request beside its commands ({}), {:.1} µs until the \
-         scheduler knows, {:.1} µs to stop a queue ({}), {:.1} ms in which the device did not run \
+         scheduler knows, {:.1} µs to stop a queue ({}), {:.1} µs to wake it ({}), {:.1} ms in \
+         which the device did not run \
          what it should ({})\n",
         us(request_ns),
         count(*lone_requests, "lone request"),
         us(notify_ns),
         us(hold_ns),
         count(*holds, "hold"),
+        us(resume_ns),
+        count(*resumes, "restart"),
         overheads.stall_ns as f64 / 1e6,
         count(overheads.stalls, "stall"),
     )

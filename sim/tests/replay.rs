@@ -98,6 +98,54 @@ fn a_simulated_run_predicts_itself() {
     }
 }
 
+/// Waking the thread of a queue whose hold has ended takes as long as a command here, and is
+/// measured in the record.
+#[test]
+fn waking_after_a_hold_is_measured_and_modelled() {
+    let wake = 140.0;
+    let text =
+        SCENARIO.replace("restore_fixed_us = 0\n", "restore_fixed_us = 0\nresume_us = 140\n");
+    // At level 2 what is in flight waits between commands, so that each end of a hold wakes a
+    // thread.
+    let text = text.replace("level = 3\nscheduler", "level = 2\nscheduler");
+    let text =
+        text.replace("threshold = 1\n", "threshold = 8\n").replace("= 2\nthresh", "= 6\nthresh");
+    let (_, bytes) = recorded(&text);
+    let mut workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+    let found = workload.overheads;
+    assert!(found.resumes > 20, "{found:?}");
+    assert!((found.resume_ns as f64 / 1e3 - wake).abs() < 0.1 * wake, "{found:?}");
+    let low = |workload: &Workload| {
+        let prediction = predict(workload, &PredictOptions::default(), &mut |_| {}).unwrap();
+        prediction.tasks[2].p99_deviation_percent.unwrap()
+    };
+    let (with, without) = (low(&workload), {
+        workload.overheads.resume_ns = 0;
+        low(&workload)
+    });
+    assert!(with.abs() < 5.0 && without < -5.0, "{with} % with, {without} % without");
+}
+
+/// What is not modelled shows in the bound, whatever policy is asked for.
+#[test]
+fn the_bound_is_how_far_off_the_recorded_run_is() {
+    let (_, bytes) = recorded(SCENARIO);
+    let mut workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+    let bound = |workload: &Workload, policy: Option<&str>| {
+        let policy = policy.map(ToOwned::to_owned);
+        let options = PredictOptions { policy, ..PredictOptions::default() };
+        predict(workload, &options, &mut |_| {}).unwrap().bound_percent.unwrap()
+    };
+    assert_eq!((bound(&workload, None), bound(&workload, Some("fcfs"))), (0.0, 0.0));
+    // As if each request had taken half as long again on the device, for reasons not in the record.
+    let lowest = &mut workload.tasks[2];
+    lowest.latencies_ns.iter_mut().for_each(|ns| *ns += *ns / 2);
+    for policy in [None, Some("fcfs")] {
+        let percent = bound(&workload, policy);
+        assert!((percent - 33.3).abs() < 1.0, "{percent}");
+    }
+}
+
 /// Other policies than the recorded one, with the same workload.
 #[test]
 fn another_policy_or_level_can_be_tried() {

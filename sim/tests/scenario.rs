@@ -142,6 +142,7 @@ fn defaults_of_a_task() {
         capacity: 1024,
         level: None,
         context: 1.0,
+        counted: 1.0,
         priority: 0,
         deadline_ns: None,
         laxity_ns: None,

@@ -8,10 +8,13 @@ mod capi_rows;
 mod commands;
 mod environment;
 mod functions;
+mod goals;
 mod h200;
 mod interfaces;
+mod kept;
 mod metrics;
 mod models;
+mod places;
 mod records;
 mod scenarios;
 mod simulated;
@@ -31,7 +34,7 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 31] = [
+const PARTS: [Part; 35] = [
     ("commands", commands::reference),
     ("environment", environment::reference),
     ("daemon-config", daemon_config),
@@ -57,12 +60,16 @@ const PARTS: [Part; 31] = [
     ("h200-capi", h200::c_api),
     ("h200-capi-rows", capi_rows::table),
     ("h200-hip", h200::hip),
+    ("h200-goals", goals::goals),
+    ("places", places::places),
     ("host-preempt", h200::host_preempt),
     ("predictions", simulated::predictions),
+    ("prediction-errors", simulated::prediction_errors),
     ("bert-fit", simulated::bert_fit),
     ("bert-compare", simulated::bert_compare),
     ("lv3", simulated::lv3),
     ("paper", simulated::paper),
+    ("paper-deviations", simulated::paper_deviations),
 ];
 
 /// The daemon's example of a configuration, which its tests read.

@@ -11,15 +11,19 @@ pub(crate) fn record(path: &str) -> Result<Value> {
     serde_json::from_str(&read(&file)?).with_context(|| format!("{}", file.display()))
 }
 
+/// A link to a record, with its name.
+pub(crate) fn link(path: &str) -> String {
+    link_as(&format!("`{}`", path.rsplit('/').next().unwrap_or(path)), path)
+}
+
+/// A link to a record with these words.
+pub(crate) fn link_as(words: &str, path: &str) -> String {
+    format!("[{words}](../../../benches/results/{path})")
+}
+
 /// The line below a table that says which command wrote the record.
 pub(crate) fn source(command: &str, records: &[&str]) -> String {
-    let links: Vec<_> = records
-        .iter()
-        .map(|path| {
-            let name = path.rsplit('/').next().unwrap_or(path);
-            format!("[`{name}`](../../../benches/results/{path})")
-        })
-        .collect();
+    let links: Vec<_> = records.iter().map(|path| link(path)).collect();
     format!("\nBy `{command}`: {}.\n", links.join(", "))
 }
 

@@ -3,28 +3,95 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::kept::{Kept, kept};
 use crate::records::{list, number, record, source, text, whole};
 use crate::table::{Table, percent};
 use crate::{read, root};
 
+/// The kept predictions: for each its path and what `xsched bench predict` wrote.
+fn predicted() -> Result<Vec<Kept>> {
+    let is = |kept: &Kept| kept.path.starts_with("simulated/predict-");
+    let found: Vec<_> = kept()?.into_iter().filter(is).collect();
+    ensure!(!found.is_empty(), "there are no predictions");
+    Ok(found)
+}
+
+/// The name of the record that was predicted, with its day.
+fn predicted_record(of: &Value) -> Result<String> {
+    let record = text(of, "/record")?.trim_start_matches("benches/results/");
+    Ok(record.trim_start_matches("h200-").to_owned())
+}
+
 /// What `xsched bench predict RECORD --json` wrote about records of an H200.
 pub(crate) fn predictions() -> Result<String> {
-    let mut table = Table::new(["record", "cells", "median error of the P99", "largest"]);
-    let names = ["fixed-priority", "fixed-priority-load20", "preempt"];
-    let paths = names.map(|name| format!("simulated/predict-{name}.json"));
-    for (name, path) in names.iter().zip(&paths) {
-        let of = record(path)?;
+    let mut table = Table::new(["record", "of", "cells", "median error", "largest"]);
+    let mut paths = Vec::new();
+    for Kept { path, document: of } in predicted()? {
         let counts = |cell: &&Value| cell["counts"] == Value::Bool(true);
         let cells = list(&of, "cells")?.iter().filter(counts).count();
+        let figures = list(&of, "figures")?.iter().zip(list(&of, "counted")?);
+        let figures = figures.filter(|(_, counted)| **counted == Value::Bool(true));
+        let figures: Vec<_> = figures.filter_map(|(figure, _)| figure.as_str()).collect();
         table.row([
-            format!("`{name}.json`"),
+            format!("`{}`", predicted_record(&of)?),
+            figures.join(", "),
             cells.to_string(),
             percent(number(&of, "/median_error")?, 2),
             percent(number(&of, "/largest_error")?, 1),
         ]);
+        paths.push(path);
     }
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     Ok(table.markdown() + &source("xsched bench predict RECORD --json OUT", &paths))
+}
+
+/// Predictions that are named because they are worst.
+const WORST: usize = 5;
+
+/// The median error over the cells of all kept predictions, and the worst of them.
+pub(crate) fn prediction_errors() -> Result<String> {
+    let mut errors = Vec::new();
+    for Kept { document: of, .. } in predicted()? {
+        let (header, figures, counted) =
+            (list(&of, "header")?, list(&of, "figures")?, list(&of, "counted")?);
+        let cells = list(&of, "cells")?.iter().filter(|cell| cell["counts"] == Value::Bool(true));
+        for cell in cells {
+            let parts = header.iter().zip(list(cell, "name")?).filter_map(|(key, name)| {
+                Some(format!("{} {}", key.as_str()?.trim_start_matches('<'), name.as_str()?))
+            });
+            let name = parts.collect::<Vec<_>>().join(", ");
+            let pairs = figures.iter().zip(counted).zip(list(cell, "pairs")?);
+            for ((figure, counted), pair) in pairs {
+                if *counted == Value::Bool(true) && pair.is_object() {
+                    let record = format!("`{}`", predicted_record(&of)?);
+                    let what = format!("{name}: {}", figure.as_str().unwrap_or_default());
+                    let value = |key: &str| number(pair, &format!("/{key}"));
+                    errors.push((
+                        value("error")?,
+                        [value("measured")?, value("predicted")?],
+                        record,
+                        what,
+                    ));
+                }
+            }
+        }
+    }
+    errors.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let middle = |at: usize| errors.get(at).map_or(f64::NAN, |error| error.0);
+    let median = f64::midpoint(middle((errors.len() - 1) / 2), middle(errors.len() / 2));
+    let within = errors.iter().filter(|error| error.0 <= 0.1).count();
+    let mut table = Table::new(["record", "cell", "measured", "predicted", "error"]);
+    for (error, values, record, what) in errors.iter().rev().take(WORST) {
+        let [measured, predicted] = values.map(|value| format!("{value:.2}"));
+        table.row([record.clone(), what.clone(), measured, predicted, percent(*error, 0)]);
+    }
+    Ok(format!(
+        "Over all {} predicted figures the median error is {}; {within} are within 10 %. The worst \
+         {WORST}:\n\n{}",
+        errors.len(),
+        percent(median, 2),
+        table.markdown()
+    ))
 }
 
 const SCENARIOS: [&str; 4] = ["bert-mi308x", "bert-mi308x-hostlock", "bert-h200", "bert-h200-six"];
@@ -105,21 +172,52 @@ pub(crate) fn lv3() -> Result<String> {
     Ok(out)
 }
 
+const PAPER: &str = "simulated/paper.json";
+
 /// The summary of `xsched sim paper`.
 pub(crate) fn paper() -> Result<String> {
-    let path = "simulated/paper.json";
-    let of = record(path)?;
-    let figure = |key: &str| whole(&of, &format!("/{key}"));
-    let text = format!(
-        "{} values are simulated, {} of them fitted and {} predicted. Of {} values with a goal, {} \
-         meet it. Of {} published numbers with sourced parameters, {} are met within 15 %.\n",
-        figure("values")?,
-        figure("fitted")?,
-        figure("predicted")?,
-        figure("judged")?,
-        figure("met")?,
-        figure("sourced")?,
-        figure("near")?,
-    );
-    Ok(text + &source("xsched sim paper --out DIR", &[path]))
+    let of = record(PAPER)?;
+    let mut table = Table::new([
+        "a row is",
+        "if",
+        "values",
+        "with a goal, met",
+        "beside a number, within 15 %",
+    ]);
+    let labels = [
+        ("sourced", "its parameters are, and the number is the paper's or its artifact's"),
+        ("fitted", "a parameter was chosen to meet a published value"),
+        ("assumed", "a parameter was never measured on that device"),
+        ("own_plan", "its parameters are sourced, and the number is the plan's or measured here"),
+    ];
+    for (label, when) in labels {
+        let count = |key: &str| whole(&of, &format!("/labels/{label}/{key}"));
+        table.row([
+            label.replace('_', " "),
+            when.to_owned(),
+            count("values")?.to_string(),
+            format!("{} of {}", count("met")?, count("judged")?),
+            format!("{} of {}", count("near")?, count("numbers")?),
+        ]);
+    }
+    Ok(table.markdown() + &source("xsched sim paper --out DIR", &[PAPER]))
+}
+
+/// The rows of `xsched sim paper` that miss a goal, are undecided, or deviate.
+pub(crate) fn paper_deviations() -> Result<String> {
+    let of = record(PAPER)?;
+    let mut text = String::new();
+    for (key, title) in [
+        ("missed", "Goals that are missed"),
+        ("undecided", "Goals that an assumption decides"),
+        ("deviations", "Values without a goal that are more than 15 % off"),
+    ] {
+        let lines = list(&of, key)?;
+        text += &format!("{title} ({}):\n\n", lines.len());
+        for line in lines {
+            text += &format!("- {}\n", line.as_str().context("no text")?);
+        }
+        text += "\n";
+    }
+    Ok(text)
 }

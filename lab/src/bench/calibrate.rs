@@ -23,7 +23,7 @@ const SEED: u64 = 1;
 /// Launches in a row of which the time of one is taken.
 const LAUNCHES: u32 = 64;
 /// Commands in flight, and per fence, of the rows.
-const ROW_WINDOW: (u32, u32) = (16, 8);
+pub const ROW_WINDOW: (u32, u32) = (16, 8);
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many values a distribution is written down as.

@@ -141,6 +141,7 @@ fn entries(outcome: &calibrate::Results, by: &str) -> Vec<Entry> {
     // How a lone command's time is split between the way there and the way back cannot be seen.
     let half_us = (outcome.lone.p50_us - outcome.launch.p50_us).max(0.0) / 2.0;
     let assumed = || "assumed: half of what a lone tiny command takes beyond its launch".to_owned();
+    let (_, batch) = calibrate::ROW_WINDOW;
     let device = &outcome.device;
     let turns = "assumed: commands that fill the device run in turn; one queue cannot tell";
     let mut entries: Vec<Entry> = vec![
@@ -149,6 +150,11 @@ fn entries(outcome: &calibrate::Results, by: &str) -> Vec<Entry> {
         ("host_launch_us", us(outcome.launch.p50_us), measured("a launch behind others")),
         ("host_sync_us", us(0.0), "assumed: it is in detect".to_owned()),
         ("detect_us", us(half_us), assumed()),
+        (
+            "fence_us",
+            us((outcome.row_queue.p50_us - outcome.row.p50_us) * f64::from(batch)),
+            measured("rows at Lv1, less those on a plain stream, for each fence"),
+        ),
         (
             "launch_queue",
             device.entries_max.saturating_mul(4).max(4).to_string(),

@@ -22,6 +22,7 @@ mod threshold;
 
 use clap::Subcommand;
 
+pub use self::all::{Part as Experiment, parts as experiments};
 pub use self::args::SpinHal;
 
 use self::all::AllArgs;

@@ -80,6 +80,19 @@ impl Mode {
         modes.into_iter().filter(applies).collect()
     }
 
+    /// What a user gets without saying anything, on a device with this highest level: its level,
+    /// with gates at the default spacing. To the processor as a device a gate at intervals means
+    /// nothing.
+    #[must_use]
+    pub fn by_default(hal: &str, level: u8) -> Self {
+        match level {
+            3.. => Self::Lv3,
+            2 if hal == "host" => Self::Gate { spacing_us: 0 },
+            2 => Self::Gate { spacing_us: SPACING_US },
+            _ => Self::Lv1,
+        }
+    }
+
     /// The number of the level that it needs, 1 to 3.
     #[must_use]
     pub fn level(self) -> u8 {
@@ -99,7 +112,8 @@ impl Mode {
     }
 
     /// Past the runtime.
-    const fn is_plain(self) -> bool {
+    #[must_use]
+    pub const fn is_plain(self) -> bool {
         matches!(self, Self::Plain | Self::Priority | Self::Processes(Apart::Plain))
     }
 
@@ -190,6 +204,17 @@ impl TryFrom<String> for Mode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_default_is_the_devices_level_with_the_default_spacing() {
+        let spacing = xsched_hal_stream::Spacing::default().ns();
+        assert_eq!(u64::from(SPACING_US) * 1_000, spacing, "what benches take for the default");
+        assert_eq!(xsched::XQueueConfig::default().level, Level::Interrupt);
+        let of = |hal, level| Mode::by_default(hal, level).to_string();
+        assert_eq!(of("cuda", 2), "gate@300");
+        assert_eq!((of("hip", 1), of("kfd", 3)), ("lv1".to_owned(), "lv3".to_owned()));
+        assert_eq!((of("host", 3), of("host", 2)), ("lv3".to_owned(), "gate".to_owned()));
+    }
 
     #[test]
     fn modes_are_read_as_they_are_written() {

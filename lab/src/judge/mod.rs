@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::bench::{graphs as graph, overhead, partition, preempt, priority, requests, threshold};
 use crate::device::LabError;
-use crate::device::mode::Mode;
+use crate::device::mode::{Mode, SPACING_US};
 use crate::stats::P99_SAMPLES;
 
 pub use interrupt::{
@@ -29,10 +29,16 @@ const FLAT: f64 = 2.0;
 /// The length of commands in row 7.3.1, in nanoseconds, and how much longer they may have become
 /// by writing down the time.
 const COMMAND_NS: std::ops::RangeInclusive<u64> = 500_000..=562_500;
-/// What the foreground's P99 may be over its P99 alone (row 7.2.1).
-const BESIDE: f64 = 1.30;
+/// What the foreground's P99 may be over its P99 alone (row 7.2.1), and what part of the device
+/// that the foreground leaves the background has at least.
+const BESIDE: (f64, f64) = (1.30, 0.5);
+/// The foreground's share of the device if it were alone in row 7.2.1, and how far from it a run
+/// may be to be judged.
+const LOAD: (f64, f64) = (0.20, 0.02);
 /// How far parts may be from what was wanted, in percent, and what may be lost (row 7.2.2).
 const PARTS: (f64, f64) = (5.0, 0.015);
+/// A partition that was measured for less long, in milliseconds, is not judged.
+const MEASURED_MS: u64 = 4_000;
 /// What a row of commands at Lv1 may take longer (row 7.4.1), and what is little (row 7.3.3).
 const OVERHEAD: (f64, f64) = (0.034, 0.01);
 /// Processor time that may be added (row 7.4.2).
@@ -163,29 +169,81 @@ pub fn interrupt(record: &Value) -> Result<Judged, LabError> {
     Ok(Judged::new(results, all(verdicts)))
 }
 
+/// What a user of the device that a record is of gets by default.
+fn default_mode(record: &Value) -> Result<Mode, LabError> {
+    let hal = record.pointer("/device/hal").and_then(Value::as_str);
+    let level = record.pointer("/device/level").and_then(Value::as_u64);
+    let (hal, level) = hal.zip(level).ok_or_else(|| LabError::new("`device` has no level"))?;
+    Ok(Mode::by_default(hal, u8::try_from(level).unwrap_or(u8::MAX)))
+}
+
+/// Figures of all modes, with the verdict on the default one's, of which the words say what it is.
+fn by_default(
+    results: Value,
+    default: &str,
+    ours: Vec<(Option<bool>, String)>,
+    others: Vec<String>,
+) -> Judged {
+    let (verdicts, words): (Vec<_>, Vec<_>) = ours.into_iter().unzip();
+    let judged = Judged::new(results, all(verdicts));
+    let judged = if words.is_empty() {
+        judged.noting(format!("not judged: nothing was measured at the default, {default}"))
+    } else {
+        judged.noting(format!("judged: the default, {default}: {}", words.join(", ")))
+    };
+    if others.is_empty() {
+        return judged;
+    }
+    judged.noting(format!("missed by others than the default: {}", others.join(", ")))
+}
+
+/// The foreground's share of the device if it were alone.
+fn load(record: &Value) -> Result<f64, LabError> {
+    let of = |key: &str| record.pointer(&format!("/plan/foreground/{key}")).and_then(Value::as_f64);
+    let task = of("commands").zip(of("command_ns")).map(|(count, ns)| count * ns);
+    let pause = of("pause_ns/0").zip(of("pause_ns/1")).map(|(least, most)| (least + most) / 2.0);
+    let (task, pause) = task.zip(pause).ok_or_else(|| LabError::new("`plan` has no foreground"))?;
+    Ok(task / (task + pause))
+}
+
 /// Row 7.2.1: a task beside a background that is always busy.
 pub fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<priority::Cell> = list(record, "cells")?;
-    let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
-    let mut lengths: Vec<u64> = cells.iter().map(|cell| cell.background_ns).collect();
-    lengths.dedup();
-    for length in lengths {
-        let mut ours: Vec<_> = cells.iter().filter(|cell| cell.background_ns == length).collect();
-        let plain = ours.iter().find(|cell| cell.mode == Mode::Plain);
-        let plain = plain.and_then(|cell| cell.p99_over_alone);
-        ours.retain(|cell| !matches!(cell.mode, Mode::Plain | Mode::Priority));
-        let ratio = |cell: &priority::Cell| cell.p99_over_alone.unwrap_or(f64::MAX);
-        let best = ours.into_iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-        let Some(best) = best else { continue };
-        let progress = best.background_share > 0.0;
-        verdicts.push(best.p99_over_alone.map(|ratio| ratio < BESIDE && progress));
-        figures.push(json!({
-            "background_us": length as f64 / 1e3, "plain_p99_over_alone": plain,
-            "best_mode": best.mode, "best_p99_over_alone": best.p99_over_alone,
-            "background_share": best.background_share,
-        }));
+    let (default, load) = (default_mode(record)?, load(record)?);
+    let least = (1.0 - load) * BESIDE.1;
+    let reached = |cell: &priority::Cell| {
+        cell.p99_over_alone.map(|ratio| ratio < BESIDE.0 && cell.background_share >= least)
+    };
+    let figure = |cell: &priority::Cell| {
+        json!({
+            "mode": cell.mode, "background_us": cell.background_ns as f64 / 1e3,
+            "waves": cell.waves, "p99_over_alone": cell.p99_over_alone,
+            "background_share": cell.background_share, "reached": reached(cell),
+        })
+    };
+    let figures: Vec<_> = cells.iter().map(figure).collect();
+    let ours = cells.iter().filter(|cell| cell.mode == default);
+    let missed = cells.iter().filter(|cell| {
+        !cell.mode.is_plain() && cell.mode != default && reached(cell) == Some(false)
+    });
+    let name =
+        |cell: &priority::Cell| format!("{} at {} µs", cell.mode, cell.background_ns / 1_000);
+    let mut missed: Vec<String> = missed.map(name).collect();
+    missed.sort();
+    missed.dedup();
+    let results = json!({ "load_percent": load * 100.0, "default": default, "cells": figures });
+    let ours = ours.map(|cell| {
+        let (ratio, us) = (cell.p99_over_alone.unwrap_or(f64::NAN), cell.background_ns / 1_000);
+        let share = cell.background_share * 100.0;
+        (reached(cell), format!("{ratio:.3} beside {us} µs, which have {share:.0} %"))
+    });
+    let judged = by_default(results, &default.to_string(), ours.collect(), missed);
+    if (load - LOAD.0).abs() <= LOAD.1 {
+        return Ok(judged);
     }
-    Ok(Judged::new(json!({ "backgrounds": figures }), all(verdicts)))
+    let (is, plan) = (load * 100.0, LOAD.0 * 100.0);
+    let note = format!("no verdict: the task's load is {is:.0} %, and the plan's {plan:.0} %");
+    Ok(Judged { pass: None, ..judged }.noting(note))
 }
 
 /// Row 7.2.2: parts of two busy tasks.
@@ -193,21 +251,32 @@ pub fn parts(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<partition::Cell> = list(record, "cells")?;
     let wanted = record.pointer("/plan/shares/0").and_then(Value::as_f64);
     let wanted = wanted.ok_or_else(|| LabError::new("`plan` has no shares"))?;
-    let long = record.pointer("/plan/measured_ms").and_then(Value::as_u64) >= Some(4_000);
+    let long = record.pointer("/plan/measured_ms").and_then(Value::as_u64) >= Some(MEASURED_MS);
+    let default = default_mode(record)?.level();
     let (near, lost) = PARTS;
-    let scheduled = cells.iter().filter(|cell| cell.level.is_some());
-    let reached = scheduled
-        .clone()
-        .any(|cell| (cell.first_percent - wanted).abs() <= near && cell.total >= 1.0 - lost);
+    let reached = |cell: &partition::Cell| {
+        let met = (cell.first_percent - wanted).abs() <= near && cell.total >= 1.0 - lost;
+        long.then_some(met)
+    };
     let figure = |cell: &partition::Cell| {
         json!({
             "level": cell.level, "first_percent": cell.first_percent,
-            "total_over_alone": cell.total
+            "total_over_alone": cell.total, "reached": reached(cell),
         })
     };
     let figures: Vec<_> = cells.iter().map(figure).collect();
-    let results = json!({ "wanted_percent": wanted, "levels": figures });
-    Ok(Judged::new(results, (long && scheduled.count() > 0).then_some(reached)))
+    let ours = cells.iter().filter(|cell| cell.level == Some(default));
+    let missed = cells.iter().filter_map(|cell| {
+        let level = cell.level.filter(|level| *level != default)?;
+        (reached(cell) == Some(false)).then(|| format!("Lv{level} ({:.1} %)", cell.first_percent))
+    });
+    let missed = missed.collect();
+    let results = json!({ "wanted_percent": wanted, "default": default, "levels": figures });
+    let ours = ours.map(|cell| {
+        let words = format!("{:.2} % of {:.3} of one alone", cell.first_percent, cell.total);
+        (reached(cell), words)
+    });
+    Ok(by_default(results, &format!("Lv{default}"), ours.collect(), missed))
 }
 
 /// Row 7.3.3: what few commands in flight cost.
@@ -253,40 +322,69 @@ pub fn in_time(record: &Value) -> Result<Judged, LabError> {
     Ok(Judged::new(json!({ "rows": figures, "lone_command": lone }), all(judged)))
 }
 
-/// Row 7.4.2: what the runtime costs of the processor.
+/// Row 7.4.2: what the runtime costs of the processor, over a plain stream, whose thread waits as
+/// the driver has it wait.
 pub fn in_processor(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<overhead::Row> = list(record, "rows")?;
-    let longest = rows.iter().map(|row| row.command_ns).max();
-    let at = |mode| rows.iter().find(|row| row.mode == mode && Some(row.command_ns) == longest);
-    let plain = at(Mode::Plain).ok_or_else(|| LabError::new("there is no row of plain streams"))?;
-    let queue = at(Mode::Lv1).ok_or_else(|| LabError::new("there is no row at Lv1"))?;
-    let added = queue.processors - plain.processors;
-    let results = json!({
-        "command_us": plain.command_ns as f64 / 1e3, "without": plain.processors,
-        "with": queue.processors, "added": added,
-        "idle": record.get("idle_processors").cloned().unwrap_or_default(),
-    });
-    let enough = queue.row.samples >= ROUNDS;
-    Ok(Judged::new(results, enough.then_some(added < PROCESSOR)))
+    let default = default_mode(record)?;
+    let plain = |row: &overhead::Row| {
+        let same = |other: &&overhead::Row| {
+            other.mode == Mode::Plain && other.command_ns == row.command_ns
+        };
+        let found = rows.iter().find(same).map(|plain| plain.processors);
+        found.ok_or_else(|| LabError::new("there is no row of plain streams"))
+    };
+    let (mut figures, mut ours, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows.iter().filter(|row| row.mode != Mode::Plain) {
+        let without = plain(row)?;
+        let added = row.processors - without;
+        let reached = (row.row.samples >= ROUNDS).then_some(added < PROCESSOR);
+        let us = row.command_ns as f64 / 1e3;
+        figures.push(json!({
+            "mode": row.mode, "command_us": us, "without": without, "with": row.processors,
+            "added": added, "reached": reached,
+        }));
+        if row.mode == default {
+            ours.push((reached, format!("{added:+.3} of a core with {us} µs")));
+        } else if reached == Some(false) {
+            missed.push(format!("{} at {us} µs", row.mode));
+        }
+    }
+    let idle = record.get("idle_processors").cloned().unwrap_or_default();
+    let results = json!({ "default": default, "idle": idle, "rows": figures });
+    Ok(by_default(results, &default.to_string(), ours, missed))
 }
 
-/// Row 8.3.1 with graphs in the shape of BERT: an urgent graph beside another.
+/// Row 8.3.1 with graphs in the shape of BERT: an urgent graph beside another, with gates at the
+/// default spacing, or the next smaller one that was measured.
 pub fn graphs(record: &Value) -> Result<Judged, LabError> {
     let pairs: Vec<graph::Pair> = list(record, "pairs")?;
-    let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
+    let (mut figures, mut verdicts, mut judged_at) = (Vec::new(), Vec::new(), Vec::new());
+    let spacing = |way| match way {
+        graph::GraphMode::Gates { spacing_ns } => Some(spacing_ns),
+        _ => None,
+    };
     for pair in &pairs {
-        let of = |is: fn(graph::GraphMode) -> bool| {
-            let ratios = pair.cells.iter().filter(|cell| is(cell.way));
-            ratios.filter_map(|cell| cell.p99_over_alone).reduce(f64::min)
-        };
-        let plain = of(|way| way == graph::GraphMode::Plain);
-        let gates = of(|way| matches!(way, graph::GraphMode::Gates { .. }));
-        verdicts.push(gates.map(|ratio| ratio <= graph::GOAL));
-        figures.push(json!({
-            "model": pair.shape.name, "plain_p99_over_alone": plain, "gates_p99_over_alone": gates
-        }));
+        let default = u64::from(SPACING_US) * 1_000;
+        let near =
+            pair.cells.iter().filter_map(|cell| spacing(cell.way)).filter(|ns| *ns <= default);
+        let near = near.max();
+        for cell in &pair.cells {
+            let reached = cell.p99_over_alone.map(|ratio| ratio <= graph::GOAL);
+            figures.push(json!({
+                "model": pair.shape.name, "mode": cell.way.label(),
+                "p99_over_alone": cell.p99_over_alone, "throughput": cell.throughput,
+                "reached": reached,
+            }));
+            if near.is_some() && spacing(cell.way) == near {
+                let ratio = cell.p99_over_alone.unwrap_or(f64::NAN);
+                judged_at.push(format!("{}, {}: {ratio:.3}", pair.shape.name, cell.way.label()));
+                verdicts.push(reached);
+            }
+        }
     }
     let judged = Judged::new(json!({ "pairs": figures }), all(verdicts));
+    let judged = judged.noting(format!("judged: {}", judged_at.join(", ")));
     let errors: Vec<String> = list(record, "errors")?;
     Ok(errors.into_iter().fold(judged, Judged::noting))
 }
@@ -383,35 +481,62 @@ mod tests {
         assert!(per_level(&json!({ "rows": [1] })).is_err());
     }
 
-    #[test]
-    fn the_best_way_beside_each_background_counts() {
-        let cell = |mode: &str, length: u64, ratio: f64| {
-            json!({
-                "mode": mode, "background_ns": length, "waves": 1, "p99_over_alone": ratio,
-                "foreground": quantiles(1.0, 1.0, 1_000), "background_share": 0.5,
-                "processors": 1.0
-            })
-        };
-        let good = [cell("plain", 1_000, 2.0), cell("lv1", 1_000, 1.5), cell("lv3", 1_000, 1.1)];
-        let judged = fixed_priority(&json!({ "cells": good })).unwrap();
-        assert_eq!(judged.pass, Some(true));
-        assert_eq!(judged.results["backgrounds"][0]["best_mode"], "lv3");
-        let bad = [cell("plain", 1_000, 1.0), cell("lv1", 1_000, 1.31)];
-        assert_eq!(fixed_priority(&json!({ "cells": bad })).unwrap().pass, Some(false));
+    fn cuda() -> Value {
+        json!({ "hal": "cuda", "level": 2 })
     }
 
     #[test]
-    fn parts_are_near_and_little_is_lost() {
-        let record = |first: f64, total: f64, ms: u64| {
+    fn what_a_user_gets_by_default_counts_at_the_plans_load() {
+        let cell = |mode: &str, ratio: f64, share: f64| {
             json!({
-                "plan": { "shares": [75, 25], "measured_ms": ms },
-                "cells": [{
-                    "level": 1, "first_percent": first, "total": total, "counted": [0.0, 0.0],
-                    "processors": 1.0
-                }]
+                "mode": mode, "background_ns": 1_000, "waves": 1, "p99_over_alone": ratio,
+                "foreground": quantiles(1.0, 1.0, 1_000), "background_share": share,
+                "processors": 1.0
             })
         };
-        assert_eq!(parts(&record(79.9, 0.99, 4_000)).unwrap().pass, Some(true));
+        let record = |pause_ns: u64, cells: &[Value]| {
+            let foreground = json!({
+                "commands": 50, "command_ns": 100_000, "pause_ns": [pause_ns, pause_ns],
+                "samples": 1_000
+            });
+            json!({ "device": cuda(), "plan": { "foreground": foreground }, "cells": cells })
+        };
+        let judge = |ratio, share| {
+            let others = [cell("plain", 2.0, 0.8), cell("lv1", 1.5, 0.8), cell("gate", 1.01, 0.7)];
+            let cells = [&others[..], &[cell("gate@300", ratio, share)]].concat();
+            fixed_priority(&record(20_000_000, &cells)).unwrap()
+        };
+        let good = judge(1.1, 0.78);
+        assert_eq!(good.pass, Some(true));
+        assert_eq!(good.results["cells"].as_array().unwrap().len(), 4, "all are printed");
+        assert!(good.notes[1].contains("lv1 at 1 µs"), "{:?}", good.notes);
+        assert_eq!(judge(1.31, 0.78).pass, Some(false), "that another mode is better is no excuse");
+        assert_eq!(judge(1.1, 0.39).pass, Some(false), "the background hardly runs");
+        let busy = record(5_000_000, &[cell("gate@300", 1.1, 0.5)]);
+        let busy = fixed_priority(&busy).unwrap();
+        assert_eq!(busy.pass, None);
+        assert!(busy.notes[1].contains("50 %"), "{:?}", busy.notes);
+        let without = fixed_priority(&record(20_000_000, &[cell("gate", 1.1, 0.7)])).unwrap();
+        assert_eq!(without.pass, None, "{:?}", without.notes);
+    }
+
+    #[test]
+    fn parts_are_near_and_little_is_lost_at_the_level_that_is_the_default() {
+        let record = |first: f64, total: f64, ms: u64| {
+            let cell = |level: u8, first: f64| {
+                json!({
+                    "level": level, "first_percent": first, "total": total,
+                    "counted": [0.0, 0.0], "processors": 1.0
+                })
+            };
+            json!({
+                "device": cuda(), "plan": { "shares": [75, 25], "measured_ms": ms },
+                "cells": [cell(1, 84.2), cell(2, first)]
+            })
+        };
+        let good = parts(&record(79.9, 0.99, 4_000)).unwrap();
+        assert_eq!(good.pass, Some(true));
+        assert!(good.notes[1].contains("Lv1 (84.2 %)"), "{:?}", good.notes);
         assert_eq!(parts(&record(80.1, 0.99, 4_000)).unwrap().pass, Some(false));
         assert_eq!(parts(&record(75.0, 0.98, 4_000)).unwrap().pass, Some(false));
         assert_eq!(parts(&record(75.0, 0.99, 1_000)).unwrap().pass, None);
@@ -426,8 +551,18 @@ mod tests {
             })
         };
         let record = |overhead: f64, processors: f64| {
-            let rows = [row("plain", 0.0, 1.0), row("lv1", overhead, processors)];
-            json!({ "rows": rows })
+            let mut short = row("gate@300", overhead, processors);
+            short["command_ns"] = json!(1_000);
+            let mut plain = row("plain", 0.0, 1.0);
+            plain["command_ns"] = json!(1_000);
+            let rows = [
+                row("plain", 0.0, 1.0),
+                row("lv1", overhead, 1.2),
+                row("gate@300", 0.0, 0.1),
+                plain,
+                short,
+            ];
+            json!({ "device": cuda(), "rows": rows })
         };
         assert_eq!(in_time(&record(0.03, 1.0)).unwrap().pass, Some(true));
         assert_eq!(in_time(&record(0.04, 1.0)).unwrap().pass, Some(false));
@@ -444,10 +579,11 @@ mod tests {
     }
 
     #[test]
-    fn graphs_are_judged_by_the_best_spacing() {
-        let cell = |way: &str, ratio: f64| {
+    fn graphs_are_judged_by_the_default_spacing() {
+        let cell = |way: &str, us: u64, ratio: f64| {
             json!({
-                "way": { "way": way, "spacing_ns": 1 }, "gates": 0, "p99_over_alone": ratio,
+                "way": { "way": way, "spacing_ns": us * 1_000 }, "gates": 0,
+                "p99_over_alone": ratio,
                 "urgent": quantiles(1.0, 1.0, 1_000), "throughput": 1.0, "processors": 0.1
             })
         };
@@ -457,7 +593,10 @@ mod tests {
         let record = |gates: f64| {
             json!({ "pairs": [{
                 "shape": shape, "alone_per_s": 1.0,
-                "cells": [cell("plain", 1.9), cell("gates", gates), cell("gates", 3.0)]
+                "cells": [
+                    cell("plain", 0, 1.9), cell("gates", 0, 1.0), cell("gates", 200, gates),
+                    cell("gates", 400, 3.0)
+                ]
             }]})
         };
         assert_eq!(graphs(&record(1.05)).unwrap().pass, Some(true));

@@ -13,6 +13,7 @@ macro_rules! embedded {
 
 embedded![
     "devices/gv100.toml",
+    "devices/h200-streams.toml",
     "devices/h200.toml",
     "devices/k40m.toml",
     "devices/mi308x-lv3-bandwidth.toml",
@@ -32,6 +33,7 @@ embedded![
     "scenarios/paper/harvest-mixed.toml",
     "scenarios/paper/harvest-train.toml",
     "scenarios/paper/hetero.toml",
+    "scenarios/paper/partition-h200.toml",
     "scenarios/paper/partition.toml",
     "scenarios/paper/preempt.toml",
     "scenarios/paper/priority-npu.toml",

@@ -27,16 +27,17 @@ fn summary(studies: &[Study]) -> String {
     let date = studies.first().map_or("", |study| study.date.as_str());
     format!(
         "<p>{} experiments, {} values, {}. {} meet their goal, {} miss it, {} are out of any \
-         scheduler's reach, {} have none, {} are not available yet. Every value in the column \
-         “simulated” was computed by the simulator. A value is called fitted if a parameter was \
-         chosen to meet it, and the others predicted, with the least certain kind of parameter \
-         that they depend on in brackets.</p>\n<p>{}</p>\n",
+         scheduler's reach, of {} it depends on what is assumed, {} have no goal and deviate, {} \
+         have none otherwise, {} are not available yet. Every value in the column “simulated” was \
+         computed by the simulator.</p>\n<p>{}</p>\n",
         studies.len(),
         rows().count(),
         escape(date),
         count(Verdict::Pass),
         count(Verdict::Fail),
         count(Verdict::OutOfReach),
+        count(Verdict::Undecided),
+        count(Verdict::Deviates),
         count(Verdict::NoGoal),
         count(Verdict::NotAvailable),
         escape(&Summary::of(studies).to_string()).replace('\n', "<br>\n"),
@@ -74,12 +75,9 @@ fn cells(row: &Row) -> Vec<Cell> {
     let verdict = row.verdict();
     let class = match verdict {
         Verdict::Pass => "pass",
-        Verdict::Fail => "fail",
+        Verdict::Fail | Verdict::Deviates => "fail",
         _ => "other",
     };
-    let missing = row.missing.iter().map(|what| format!(": {what}")).collect::<String>();
-    let ideal = row.ideal.filter(|_| verdict == Verdict::OutOfReach);
-    let ideal = ideal.map(|ideal| format!(" (free preemption: {ideal:.3})")).unwrap_or_default();
     let shown = |value: Option<String>| Cell::text(value.unwrap_or_default());
     vec![
         Cell::text(&row.what),
@@ -88,7 +86,7 @@ fn cells(row: &Row) -> Vec<Cell> {
         Cell::text(row.shown()).class("n"),
         shown(row.distance().map(|distance| distance.to_string())),
         shown(row.goal.map(|goal| goal.to_string())),
-        Cell::text(format!("{verdict}{missing}{ideal}")).class(class),
+        Cell::text(row.judgement()).class(class),
         parameters(row),
     ]
 }
@@ -100,9 +98,8 @@ fn parameters(row: &Row) -> Cell {
         format!("<li>{}</li>", escape(&words))
     });
     Cell::html(format!(
-        "<details><summary>{} ({})</summary><ul>{}</ul></details>",
-        row.standing(),
-        row.parameters(),
+        "<details><summary>{}</summary><ul>{}</ul></details>",
+        row.label(),
         basis.collect::<String>(),
     ))
 }

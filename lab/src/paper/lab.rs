@@ -91,6 +91,7 @@ impl Lab {
                 ("host_launch", &mut spec.host_launch_ns),
                 ("host_sync", &mut spec.host_sync_ns),
                 ("detect", &mut spec.detect_ns),
+                ("fence", &mut spec.fence_ns),
                 ("gate", &mut spec.gate_ns),
                 ("gate_close", &mut spec.gate_close_ns),
                 ("save_fixed", &mut spec.save_fixed_ns),

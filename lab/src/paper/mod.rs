@@ -32,7 +32,7 @@ use xsched_sim::scenario::ScenarioError;
 
 pub use html::page;
 pub use record::Record;
-pub use row::{Basis, Distance, Goal, Row, Verdict};
+pub use row::{Basis, Distance, Goal, Label, Otherwise, Row, Verdict};
 pub use summary::Summary;
 
 /// Why the experiments cannot be run.

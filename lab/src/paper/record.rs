@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Distance, Row, Study, Summary, Verdict};
+use super::row::Otherwise;
+use super::{Distance, Label, Row, Study, Summary, Verdict};
 
 /// The record of an experiment; `docs/src/results/paper.md` describes its JSON form.
 #[derive(Clone, Debug, Serialize)]
@@ -38,8 +39,8 @@ struct Line {
     ideal: Option<f64>,
     verdict: Verdict,
     distance: Option<Distance>,
-    standing: &'static str,
-    sourced: bool,
+    label: Label,
+    otherwise: Vec<Otherwise>,
     sway: Option<f64>,
     parameters: Vec<String>,
     reason: &'static str,
@@ -83,8 +84,8 @@ fn line(row: &Row) -> Line {
         ideal: row.ideal,
         verdict: row.verdict(),
         distance: row.distance(),
-        standing: row.standing(),
-        sourced: row.is_sourced(),
+        label: row.label(),
+        otherwise: row.otherwise.clone(),
         sway: row.sway,
         parameters: parameters
             .map(|b| format!("{}: {}: {}", b.parameter, b.kind, b.note))

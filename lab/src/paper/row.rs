@@ -54,7 +54,11 @@ pub enum Verdict {
     Fail,
     /// The value misses the goal, and so does preemption that costs nothing: no scheduler could.
     OutOfReach,
-    /// There is no goal.
+    /// It depends on something that is not known whether the value meets the goal.
+    Undecided,
+    /// There is no goal, and the value is not near the published one.
+    Deviates,
+    /// There is no goal, and no published value or a near one.
     NoGoal,
     /// The policy or the system is not there yet.
     NotAvailable,
@@ -66,10 +70,56 @@ impl fmt::Display for Verdict {
             Self::Pass => "pass",
             Self::Fail => "FAIL",
             Self::OutOfReach => "out of reach",
+            Self::Undecided => "undecided",
+            Self::Deviates => "DEVIATES",
             Self::NoGoal => "-",
             Self::NotAvailable => "not available yet",
         })
     }
+}
+
+/// What a row is worth as evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Label {
+    /// It follows from what was measured or documented independently, and is compared with the
+    /// paper or its artifact.
+    Sourced,
+    /// It depends on a parameter that was chosen to meet a published value.
+    Fitted,
+    /// It depends on a parameter that was never measured on this device.
+    Assumed,
+    /// It follows from sourced parameters, and what it is compared with is a goal of the test plan
+    /// or a measurement of this project.
+    OwnPlan,
+}
+
+impl Label {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 4] = [Self::Sourced, Self::Fitted, Self::Assumed, Self::OwnPlan];
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Sourced => "sourced",
+            Self::Fitted => "fitted",
+            Self::Assumed => "assumed",
+            Self::OwnPlan => "own plan",
+        })
+    }
+}
+
+/// How published figures of the test plan and of this project end.
+const OWN: [&str; 2] = ["(plan)", "(measured)"];
+
+/// The value under another assumption.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Otherwise {
+    /// What is assumed.
+    pub when: String,
+    /// The value then.
+    pub value: f64,
 }
 
 /// A parameter that a value depends on, and where it comes from.
@@ -84,11 +134,12 @@ pub struct Basis {
 }
 
 /// Parameters of a device that are times and nothing else.
-const COSTS: [&str; 9] = [
+const COSTS: [&str; 10] = [
     "launch_latency",
     "host_launch",
     "host_sync",
     "detect",
+    "fence",
     "gate",
     "gate_close",
     "save_fixed",
@@ -179,6 +230,8 @@ pub struct Row {
     pub goal: Option<Goal>,
     /// The simulated value with preemption that costs nothing, where that was simulated.
     pub ideal: Option<f64>,
+    /// The value under other assumptions that are as likely.
+    pub otherwise: Vec<Otherwise>,
     /// The parameters that matter most for the value.
     pub basis: Vec<Basis>,
     /// Whether a parameter was chosen to meet this row's published value.
@@ -202,6 +255,7 @@ impl Row {
             simulated: None,
             goal: None,
             ideal: None,
+            otherwise: Vec::new(),
             basis: Vec::new(),
             is_target: false,
             sway: None,
@@ -239,6 +293,14 @@ impl Row {
         Self { ideal: Some(ideal), ..self }
     }
 
+    /// The value, if there is one, with something else assumed.
+    pub(super) fn otherwise(mut self, when: &str, value: &Result<f64, String>) -> Self {
+        let value = value.as_ref().ok();
+        self.otherwise
+            .extend(value.map(|value| Otherwise { when: when.to_owned(), value: *value }));
+        self
+    }
+
     pub(super) fn basis(self, basis: &[&[Basis]]) -> Self {
         Self { basis: basis.concat(), ..self }
     }
@@ -248,13 +310,44 @@ impl Row {
     pub fn verdict(&self) -> Verdict {
         match (self.simulated, self.goal) {
             (None, _) => Verdict::NotAvailable,
-            (Some(value), None) if value.is_finite() => Verdict::NoGoal,
+            (Some(value), None) if value.is_finite() => self.without_goal(),
+            (Some(value), Some(goal)) if self.depends(goal, value) => Verdict::Undecided,
             (Some(value), Some(goal)) if goal.is_met(value) => Verdict::Pass,
             (Some(_), Some(goal)) if self.ideal.is_some_and(|ideal| !goal.is_met(ideal)) => {
                 Verdict::OutOfReach
             }
             _ => Verdict::Fail,
         }
+    }
+
+    /// Whether the goal is met under one assumption and missed under another.
+    fn depends(&self, goal: Goal, value: f64) -> bool {
+        let met = goal.is_met(value);
+        self.otherwise.iter().any(|other| goal.is_met(other.value) != met)
+    }
+
+    fn without_goal(&self) -> Verdict {
+        let far = self.distance().is_some_and(|distance| !distance.is_near());
+        if far { Verdict::Deviates } else { Verdict::NoGoal }
+    }
+
+    /// What the row is worth as evidence.
+    #[must_use]
+    pub fn label(&self) -> Label {
+        match self.parameters() {
+            _ if self.is_target => Label::Fitted,
+            OriginKind::Fitted => Label::Fitted,
+            OriginKind::Assumed => Label::Assumed,
+            OriginKind::Sourced if self.basis.is_empty() => Label::Assumed,
+            OriginKind::Sourced if self.is_own() => Label::OwnPlan,
+            OriginKind::Sourced => Label::Sourced,
+        }
+    }
+
+    /// Whether nothing that others published is compared with it.
+    fn is_own(&self) -> bool {
+        let own = |text: &str| text.is_empty() || OWN.iter().any(|end| text.ends_with(end));
+        own(self.paper) && own(self.artifact)
     }
 
     /// The least certain kind of parameter that the value depends on. It does not depend on assumed
@@ -265,12 +358,6 @@ impl Row {
         let counts = |basis: &&Basis| !(steady && basis.is_assumed_cost());
         let kinds = self.basis.iter().filter(counts).map(|basis| basis.kind);
         kinds.max().unwrap_or(OriginKind::Sourced)
-    }
-
-    /// Whether the value depends on sourced parameters alone, and on some.
-    #[must_use]
-    pub fn is_sourced(&self) -> bool {
-        !self.basis.is_empty() && self.parameters() == OriginKind::Sourced
     }
 
     /// Whether doubling the assumed costs could show that only sourced parameters matter.
@@ -290,11 +377,31 @@ impl Row {
         (found.paper.is_some() || found.artifact.is_some()).then_some(found)
     }
 
-    /// `fitted` if a parameter was chosen to meet the published value, `predicted` otherwise. A
-    /// prediction may depend on a parameter that was fitted to another value.
+    /// The verdict in words, with what else it depends on.
     #[must_use]
-    pub fn standing(&self) -> &'static str {
-        if self.is_target { "fitted" } else { "predicted" }
+    pub fn judgement(&self) -> String {
+        let verdict = self.verdict();
+        let mut text = verdict.to_string();
+        match verdict {
+            Verdict::NotAvailable => {
+                text.extend(self.missing.iter().map(|what| format!(": {what}")))
+            }
+            Verdict::OutOfReach => {
+                text.extend(self.ideal.map(|ideal| format!(" (free preemption: {ideal:.3})")))
+            }
+            Verdict::Deviates => text = format!("{text}: {}", self.known()),
+            _ => {}
+        }
+        for Otherwise { when, value } in &self.otherwise {
+            text += &format!("; {} {when}", shown(*value, self.unit));
+        }
+        text
+    }
+
+    /// What is known about why the value is not near the published one.
+    #[must_use]
+    pub const fn known(&self) -> &'static str {
+        if self.reason.is_empty() { "not explained" } else { self.reason }
     }
 
     /// The simulated value in words.
@@ -302,18 +409,21 @@ impl Row {
     pub fn shown(&self) -> String {
         match self.simulated {
             None => "-".to_owned(),
-            Some(value) => {
-                let decimals = match value.abs() {
-                    v if v >= 1000.0 => 0,
-                    v if v >= 100.0 => 1,
-                    v if v >= 10.0 => 2,
-                    _ => 3,
-                };
-                let space = if self.unit.is_empty() { "" } else { " " };
-                format!("{value:.decimals$}{space}{}", self.unit)
-            }
+            Some(value) => shown(value, self.unit),
         }
     }
+}
+
+/// A value with its unit.
+fn shown(value: f64, unit: &str) -> String {
+    let decimals = match value.abs() {
+        v if v >= 1000.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        _ => 3,
+    };
+    let space = if unit.is_empty() { "" } else { " " };
+    format!("{value:.decimals$}{space}{unit}")
 }
 
 #[cfg(test)]
@@ -338,6 +448,29 @@ mod tests {
         let row = row(Ok(1.1)).goal(Goal::AtMost(1.0));
         assert_eq!(row.clone().ideal(1.05).verdict(), Verdict::OutOfReach);
         assert_eq!(row.ideal(0.9).verdict(), Verdict::Fail);
+    }
+
+    #[test]
+    fn a_goal_that_another_assumption_turns_is_undecided() {
+        let row = |other| {
+            let row = Row::new("r", "µs").value(Ok(62.0)).goal(Goal::AtMost(100.0));
+            row.otherwise("with a call of 10 µs", &Ok(20.0)).otherwise("with 5 ms", &Ok(other))
+        };
+        assert_eq!(row(90.0).verdict(), Verdict::Pass);
+        assert_eq!(row(5_001.0).verdict(), Verdict::Undecided);
+        let words = row(5_001.0).judgement();
+        assert_eq!(words, "undecided; 20.00 µs with a call of 10 µs; 5001 µs with 5 ms");
+    }
+
+    #[test]
+    fn without_a_goal_a_value_that_is_far_from_the_published_one_deviates() {
+        let row = |value| Row::new("r", "").published("0.30", "0.296").value(Ok(value));
+        assert_eq!(row(0.33).verdict(), Verdict::NoGoal);
+        assert_eq!(row(0.965).verdict(), Verdict::Deviates);
+        assert_eq!(row(0.965).judgement(), "DEVIATES: not explained");
+        assert_eq!(row(0.965).reason("a cause").judgement(), "DEVIATES: a cause");
+        assert_eq!(Row::new("r", "").value(Ok(0.9)).verdict(), Verdict::NoGoal);
+        assert_eq!(row(0.965).goal(Goal::AtLeast(0.9)).verdict(), Verdict::Pass);
     }
 
     #[test]
@@ -372,12 +505,18 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_fitted_if_its_own_value_was_the_target() {
-        let sourced = [basis(OriginKind::Sourced), basis(OriginKind::Assumed)];
-        let row = Row::new("r", "").basis(&[&sourced]);
-        assert_eq!((row.parameters(), row.standing()), (OriginKind::Assumed, "predicted"));
-        let row = row.basis(&[&sourced, &[basis(OriginKind::Fitted)]]);
-        assert_eq!((row.parameters(), row.standing()), (OriginKind::Fitted, "predicted"));
-        assert_eq!(row.target().standing(), "fitted");
+    fn the_label_says_what_a_row_depends_on_and_what_it_is_compared_with() {
+        let row = |kind| Row::new("r", "").basis(&[&[basis(OriginKind::Sourced), basis(kind)]]);
+        assert_eq!(row(OriginKind::Assumed).label(), Label::Assumed);
+        assert_eq!(row(OriginKind::Fitted).label(), Label::Fitted);
+        assert_eq!(row(OriginKind::Sourced).target().label(), Label::Fitted);
+        let against = |paper, artifact| row(OriginKind::Sourced).published(paper, artifact).label();
+        assert_eq!(against("1.5", ""), Label::Sourced);
+        assert_eq!(against("", "1.09"), Label::Sourced);
+        assert_eq!(against("40 (plan)", "1.2"), Label::Sourced);
+        for (paper, artifact) in [("", ""), ("40 (plan)", ""), ("", "1.98 (measured)")] {
+            assert_eq!(against(paper, artifact), Label::OwnPlan, "{paper} {artifact}");
+        }
+        assert_eq!(Row::new("r", "").published("1.5", "").label(), Label::Assumed, "no basis");
     }
 }

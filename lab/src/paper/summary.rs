@@ -1,36 +1,47 @@
 //! What all rows together say.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use xsched_sim::scenario::OriginKind;
 
-use super::{Row, Study, Verdict};
+use super::{Label, Row, Study, Verdict};
 
-/// How many rows there are of each kind, and how many values from sourced parameters are within
-/// 15 % of the published ones.
+/// How many rows there are of each label, and which miss a goal, are undecided, or deviate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Rows with a simulated value.
     pub values: usize,
-    /// Of these, those that no parameter was chosen to meet.
-    pub predicted: usize,
-    /// Of the predicted, those that depend on a parameter which was chosen to meet another value.
-    pub calibrated: usize,
-    /// Values that a parameter was chosen to meet.
-    pub fitted: usize,
     /// Rows that were judged by a goal.
     pub judged: usize,
     /// Of these, those that meet it.
     pub met: usize,
     /// Rows that cannot be simulated yet.
     pub not_available: usize,
-    /// Values from sourced parameters alone for which a number is published.
-    pub sourced: usize,
-    /// Of these, those within 15 % of the paper's number or, where that is another, the artifact's.
+    /// The same apart, by what the rows are worth as evidence.
+    pub labels: BTreeMap<Label, Count>,
+    /// The rows that miss their goal.
+    pub missed: Vec<String>,
+    /// The rows for which it depends on an assumption whether they meet their goal.
+    pub undecided: Vec<String>,
+    /// Values without a goal that are more than 15 % off what is published, each with its distance
+    /// and what is known about why.
+    pub deviations: Vec<String>,
+}
+
+/// The rows of a label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// Rows with a simulated value.
+    pub values: usize,
+    /// Rows that were judged by a goal.
+    pub judged: usize,
+    /// Of these, those that meet it.
+    pub met: usize,
+    /// Rows beside a published or measured number.
+    pub numbers: usize,
+    /// Of these, those within 15 % of it.
     pub near: usize,
-    /// The values that are not near, each with its distance and the reason.
-    pub far: Vec<String>,
 }
 
 impl Summary {
@@ -44,40 +55,70 @@ impl Summary {
         summary
     }
 
+    /// The rows of this label.
+    #[must_use]
+    pub fn count(&self, label: Label) -> Count {
+        self.labels.get(&label).copied().unwrap_or_default()
+    }
+
     fn add(&mut self, id: &str, row: &Row) {
         let verdict = row.verdict();
-        self.judged += usize::from(matches!(verdict, Verdict::Pass | Verdict::Fail));
-        self.met += usize::from(verdict == Verdict::Pass);
         if verdict == Verdict::NotAvailable {
             self.not_available += 1;
             return;
         }
+        let judged = usize::from(matches!(verdict, Verdict::Pass | Verdict::Fail));
+        let met = usize::from(verdict == Verdict::Pass);
         self.values += 1;
-        self.fitted += usize::from(row.is_target);
-        self.predicted += usize::from(!row.is_target);
-        let calibrated = !row.is_target && row.parameters() == OriginKind::Fitted;
-        self.calibrated += usize::from(calibrated);
-        let Some(distance) = row.distance().filter(|_| row.is_sourced()) else { return };
-        self.sourced += 1;
-        if distance.is_near() {
-            self.near += 1;
-        } else {
-            let reason = if row.reason.is_empty() { "not explained" } else { row.reason };
-            self.far.push(format!("{id} {}: {distance}: {reason}", row.what));
+        self.judged += judged;
+        self.met += met;
+        let count = self.labels.entry(row.label()).or_default();
+        count.values += 1;
+        count.judged += judged;
+        count.met += met;
+        let distance = row.distance();
+        count.numbers += usize::from(distance.is_some());
+        count.near += usize::from(distance.is_some_and(|distance| distance.is_near()));
+        let line = |words: &str| format!("{id} {}: {words}", row.what);
+        let goal = row.goal.map(|goal| goal.to_string()).unwrap_or_default();
+        match verdict {
+            Verdict::Fail => self.missed.push(line(&format!("{}, not {goal}", row.shown()))),
+            Verdict::Undecided => {
+                let words = format!("{}, {goal} wanted: {}", row.shown(), row.judgement());
+                self.undecided.push(line(&words));
+            }
+            Verdict::Deviates => {
+                let distance = distance.map(|distance| distance.to_string()).unwrap_or_default();
+                self.deviations.push(line(&format!("{distance}: {}", row.known())));
+            }
+            _ => {}
         }
     }
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { values, predicted, calibrated, fitted, judged, met, sourced, near, .. } = self;
-        writeln!(f, "{judged} rows judged, {met} meet their goal")?;
-        writeln!(
+        write!(
             f,
-            "{values} values, {fitted} fitted and {predicted} predicted, {calibrated} of these with \
-             a parameter fitted to another value"
+            "{} values; of {} judged {} meet their goal",
+            self.values, self.judged, self.met
         )?;
-        write!(f, "{sourced} published numbers with sourced parameters, {near} met within 15 %")?;
-        self.far.iter().try_for_each(|far| write!(f, "\n  not: {far}"))
+        for label in Label::ALL {
+            let Count { values, judged, met, numbers, near } = self.count(label);
+            write!(
+                f,
+                "\n  {label:8} {values:3} values, {met} of {judged} meet their goal, {near} of \
+                 {numbers} numbers within 15 %"
+            )?;
+        }
+        let lists = [
+            ("missed", &self.missed),
+            ("undecided", &self.undecided),
+            ("deviates", &self.deviations),
+        ];
+        for (word, list) in lists {
+            list.iter().try_for_each(|line| write!(f, "\n  {word}: {line}"))?;
+        }
+        Ok(())
     }
 }

@@ -330,16 +330,29 @@ impl Comparison {
 #[derive(Deserialize)]
 struct Paper {
     values: u64,
-    predicted: u64,
-    fitted: u64,
     judged: u64,
     met: u64,
+    labels: BTreeMap<String, PaperCount>,
+    missed: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct PaperCount {
+    values: u64,
+    judged: u64,
+    met: u64,
+    numbers: u64,
+    near: u64,
 }
 
 impl Paper {
     fn check(self) -> Result<(), String> {
-        ensure(self.predicted + self.fitted == self.values, "a value is neither")?;
-        ensure(self.met <= self.judged && self.judged <= self.values, "more met than judged")
+        let sum = |of: fn(&PaperCount) -> u64| self.labels.values().map(of).sum::<u64>();
+        let sums = (sum(|c| c.values), sum(|c| c.judged), sum(|c| c.met));
+        ensure(sums == (self.values, self.judged, self.met), "the labels do not add up")?;
+        ensure(self.labels.values().all(|c| c.near <= c.numbers), "more near than numbers")?;
+        let missed = self.missed.len() as u64;
+        ensure(self.met + missed == self.judged, "a missed goal is not named")
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct StreamConfig {
     pub(crate) device: u32,
     pub(crate) level: Level,
     pub(crate) context_permille: u32,
+    pub(crate) counted_permille: u32,
     pub(crate) waves: u32,
     pub(crate) urgent: bool,
 }
@@ -109,6 +110,7 @@ impl Backend for SimBackend {
             number: stream,
             device: config.device,
             context_permille: config.context_permille,
+            counted_permille: config.counted_permille,
             waves: config.waves,
             urgent: config.urgent,
             gates: caps.level >= Level::Deactivate,

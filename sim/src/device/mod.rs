@@ -246,7 +246,7 @@ impl World {
             return;
         }
         let s = &mut self.streams[stream as usize];
-        if let Some(at_ns) = s.finish(now, self.devices[device as usize].spec.detect_ns) {
+        if let Some(at_ns) = s.finish(now, &self.devices[device as usize].spec) {
             self.clock.at(at_ns, Event::Detect { stream });
         }
         if self.verbose {
@@ -376,6 +376,7 @@ impl World {
         let word = &mut self.streams[stream as usize].closed;
         *word = if closed { *word | holder } else { *word & !holder };
         if *word == 0 {
+            self.resume(stream);
             self.offer_again(stream);
         } else {
             self.check_quiet(stream);
@@ -448,7 +449,18 @@ impl World {
             head.restore_ns = Some(restore_ns);
             d.switches += 1;
         }
+        self.resume(stream);
         self.offer_again(stream);
+    }
+
+    /// A hold is over: what had not begun begins a little later.
+    fn resume(&mut self, stream: u32) {
+        let now = self.clock.now_ns();
+        let s = &mut self.streams[stream as usize];
+        let resume_ns = self.devices[s.device as usize].spec.resume_ns;
+        if let Some(head) = s.fifo.front_mut().filter(|head| !head.started) {
+            head.ready_at_ns = head.ready_at_ns.max(now.saturating_add(resume_ns));
+        }
     }
 
     /// The device behind a stream is gone, and with it what ran there.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Note;
+use crate::scenario::DeviceSpec;
 
 /// A launched command.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,10 @@ pub(crate) struct Stream {
     pub(crate) busy_ns: u64,
     pub(crate) busy_total_ns: u64,
     pub(crate) context_permille: u32,
+    /// Device time that the scheduler is told of, for a thousand of what was used.
+    pub(crate) counted_permille: u32,
+    /// The next command starts no earlier, because of the fence before it.
+    pub(crate) fenced_until_ns: u64,
     /// Waves of blocks of its commands.
     pub(crate) waves: u32,
     /// Goes before the streams that are not urgent.
@@ -103,7 +108,8 @@ impl Stream {
         !self.running && (self.fifo.is_empty() || self.is_blocked())
     }
 
-    /// The head starts or continues; returns what to tell and the time that its gate takes.
+    /// The head starts or continues; returns what to tell and the time that its gate and the fence
+    /// before it take.
     pub(crate) fn start(&mut self, now_ns: u64, gate_ns: u64) -> (Note, u64) {
         self.running = true;
         self.started_ns = now_ns;
@@ -111,7 +117,9 @@ impl Stream {
             return (Note::Started { stream: self.number, cmd: 0, gated: false, fresh: false }, 0);
         };
         let fresh = !head.started;
-        let overhead = if fresh && head.gated { gate_ns } else { 0 };
+        let fence_ns = self.fenced_until_ns.saturating_sub(now_ns);
+        let gate_ns = if head.gated { gate_ns } else { 0 };
+        let overhead = if fresh { gate_ns + fence_ns } else { 0 };
         head.left_ns += overhead;
         head.started = true;
         head.restore_ns = head.restore_ns.filter(|ns| *ns > 0);
@@ -150,12 +158,13 @@ impl Stream {
     }
 
     /// The head has finished; returns when the host will see it, if it carries a fence.
-    pub(crate) fn finish(&mut self, now_ns: u64, detect_ns: u64) -> Option<u64> {
+    pub(crate) fn finish(&mut self, now_ns: u64, spec: &DeviceSpec) -> Option<u64> {
         self.running = false;
         let head = self.fifo.pop_front()?;
         self.finished = head.cmd + 1;
         self.completed += 1;
-        self.busy_ns += head.work_ns;
+        let told_ns = u128::from(head.work_ns) * u128::from(self.counted_permille) / 1_000;
+        self.busy_ns = self.busy_ns.saturating_add(u64::try_from(told_ns).unwrap_or(u64::MAX));
         self.busy_total_ns += head.work_ns;
         self.predicted_ns = if self.predicted_ns == 0 {
             head.work_ns
@@ -164,7 +173,10 @@ impl Stream {
         };
         let entries = 1 + u32::from(head.gated) + u32::from(head.fence);
         self.entries = self.entries.saturating_sub(entries);
-        head.fence.then(|| self.complete_fence(head.cmd, now_ns + detect_ns))
+        if head.fence {
+            self.fenced_until_ns = now_ns + spec.fence_ns;
+        }
+        head.fence.then(|| self.complete_fence(head.cmd, now_ns + spec.detect_ns))
     }
 
     pub(crate) fn complete_fence(&mut self, upto: u64, seen_at_ns: u64) -> u64 {

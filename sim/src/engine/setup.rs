@@ -173,6 +173,7 @@ impl<'a> Engine<'a> {
             device,
             level,
             context_permille: permille(spec.context),
+            counted_permille: permille(spec.counted),
             waves: spec.waves,
             urgent: spec.urgent_stream,
         };

@@ -27,11 +27,24 @@ pub struct Overheads {
     pub hold_ns: u64,
     /// How many of these there were.
     pub holds: u64,
+    /// From an order that ends the hold of a queue with something on the device to the start of its
+    /// next command, where that had not begun: waking the thread that runs it.
+    pub resume_ns: u64,
+    /// How many of these there were.
+    pub resumes: u64,
     /// Time in which a device with one unit should have run something and did not, beyond what the
     /// others explain, all together. It is added to the commands that should have run.
     pub stall_ns: u64,
     /// How many commands this concerns.
     pub stalls: u64,
+}
+
+impl Overheads {
+    /// What a command meets at most, each of them once.
+    pub(super) fn usual_ns(&self) -> u64 {
+        let all = [self.request_ns, self.notify_ns, self.hold_ns, self.resume_ns];
+        all.into_iter().fold(0, u64::saturating_add)
+    }
 }
 
 /// Collects samples while a record is read.
@@ -40,6 +53,16 @@ pub(super) struct Estimator {
     queues: BTreeMap<QueueId, Known>,
     notify_ns: Vec<u64>,
     hold_ns: Vec<u64>,
+    /// Orders that ended holds: queue, time, and the time of the next order for that queue.
+    resumes: Vec<Resume>,
+}
+
+/// The end of a hold of a queue that had something on the device.
+#[derive(Clone, Copy, Debug)]
+struct Resume {
+    queue: QueueId,
+    at_ns: u64,
+    until_ns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +70,10 @@ struct Known {
     ready_since_ns: u64,
     /// The hold that was ordered last: number and time.
     hold: Option<(u32, u64)>,
+    /// It is held, with something on the device.
+    occupied: bool,
+    /// The place of the end of its last hold among all.
+    resumed: Option<usize>,
 }
 
 impl Estimator {
@@ -54,8 +81,20 @@ impl Estimator {
         let at_ns = entry.at.as_ns();
         let known = self.queues.entry(entry.queue).or_default();
         match entry.body {
-            Body::Order(Order::Hold { epoch, .. }) => known.hold = Some((epoch, at_ns)),
-            Body::Order(Order::Run { .. }) => known.hold = None,
+            Body::Order(Order::Hold { epoch, .. }) => {
+                known.hold = Some((epoch, at_ns));
+                if let Some(place) = known.resumed.take() {
+                    self.resumes[place].until_ns = at_ns;
+                }
+            }
+            Body::Order(Order::Run { .. }) => {
+                known.hold = None;
+                if std::mem::take(&mut known.occupied) {
+                    known.resumed = Some(self.resumes.len());
+                    let queue = entry.queue;
+                    self.resumes.push(Resume { queue, at_ns, until_ns: u64::MAX });
+                }
+            }
             Body::Report(report) => {
                 let since_ns = report.ready_since.as_ns();
                 if since_ns > known.ready_since_ns && report.pending() {
@@ -67,6 +106,7 @@ impl Estimator {
                     && report.epoch == epoch
                 {
                     known.hold = None;
+                    known.occupied = occupied;
                     if occupied {
                         self.hold_ns.push(at_ns.saturating_sub(ordered_ns));
                     }
@@ -83,6 +123,7 @@ impl Estimator {
 
     pub(super) fn finish(&self, traces: &[(&Trace, Vec<Group>)]) -> Overheads {
         let lone = lone_requests(traces);
+        let resumes = self.resumes(traces);
         let notify_ns = median(self.notify_ns.clone());
         Overheads {
             lone_requests: lone.len() as u64,
@@ -90,8 +131,38 @@ impl Estimator {
             notify_ns,
             holds: self.hold_ns.len() as u64,
             hold_ns: median(self.hold_ns.clone()).saturating_sub(notify_ns),
+            resumes: resumes.len() as u64,
+            resume_ns: median(resumes),
             ..Overheads::default()
         }
+    }
+
+    /// Of each end of a hold: the time until the next completion, less the device time of what
+    /// completed, if nothing else completed on the device meanwhile. A command that had begun
+    /// before the hold has device time from then, so what it leaves is less than nothing and does
+    /// not count.
+    fn resumes(&self, traces: &[(&Trace, Vec<Group>)]) -> Vec<u64> {
+        let mut seen = BTreeMap::<u16, Vec<u64>>::new();
+        for (trace, _) in traces {
+            let of_device = seen.entry(trace.attach.device.0).or_default();
+            of_device.extend(trace.commands.iter().map(|command| command.seen_ns));
+        }
+        seen.values_mut().for_each(|times| times.sort_unstable());
+        let rest = |resume: &Resume| {
+            let (trace, _) = traces.iter().find(|(trace, _)| trace.id == resume.queue)?;
+            let all = &trace.commands;
+            let first = all.partition_point(|c| c.seen_ns > 0 && c.seen_ns <= resume.at_ns);
+            let seen_ns = all.get(first)?.seen_ns;
+            let batch = all[first..].iter().take_while(|command| command.seen_ns == seen_ns);
+            let work_ns = batch.fold(0_u64, |sum, command| sum.saturating_add(command.work_ns));
+            let device = &seen[&trace.attach.device.0];
+            let next = device.partition_point(|ns| *ns <= resume.at_ns);
+            let alone = device.get(next) == Some(&seen_ns) && seen_ns < resume.until_ns;
+            let known = alone && all[first].submit_ns <= resume.at_ns;
+            let took_ns = seen_ns.checked_sub(resume.at_ns).filter(|_| known)?;
+            took_ns.checked_sub(work_ns)
+        };
+        self.resumes.iter().filter_map(rest).collect()
     }
 }
 

@@ -144,8 +144,7 @@ impl Reading {
     fn settle_overheads(&mut self) -> Overheads {
         let groups: Vec<_> = self.traces.values().map(|t| (t, t.complete())).collect();
         let mut overheads = self.estimator.finish(&groups);
-        let usual_ns = [overheads.request_ns, overheads.notify_ns, overheads.hold_ns];
-        let usual_ns = usual_ns.into_iter().fold(0, u64::saturating_add);
+        let usual_ns = overheads.usual_ns();
         let mut found = Vec::new();
         for (device, note) in &self.devices {
             if note.units == 1 {
@@ -181,8 +180,7 @@ impl Reading {
         let devices = self.devices_of(groups.iter().map(|(trace, _)| *trace));
         let mut tasks = Vec::new();
         // Each command may meet all overheads, more than once.
-        let each_ns = [overheads.request_ns, overheads.notify_ns, overheads.hold_ns];
-        let each_ns = each_ns.into_iter().fold(0, u64::saturating_add).saturating_mul(4);
+        let each_ns = overheads.usual_ns().saturating_mul(4);
         let mut span_ns = 0u64;
         for (trace, groups) in &groups {
             let device = devices.iter().position(|note| note.device == trace.attach.device);

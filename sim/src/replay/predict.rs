@@ -37,6 +37,9 @@ pub struct Prediction {
     pub level: Option<u8>,
     /// The tasks, by queue.
     pub tasks: Vec<PredictedTask>,
+    /// The largest deviation of a 99th percentile, in percent, where the policy and the levels are
+    /// the recorded ones. No prediction from this record is known to be closer.
+    pub bound_percent: Option<f64>,
     /// What was estimated from the record.
     pub overheads: Overheads,
     /// What is not reproduced, in words.
@@ -62,6 +65,9 @@ pub struct PredictedTask {
     pub predicted_ms: LatencyFigures,
     /// How far the predicted 99th percentile is above the recorded one, in percent of that.
     pub p99_deviation_percent: Option<f64>,
+    /// The same where the policy and the levels are the recorded ones: by how much the model is off
+    /// on this record.
+    pub own_deviation_percent: Option<f64>,
 }
 
 impl PredictedTask {
@@ -77,10 +83,11 @@ impl PredictedTask {
 /// How often a task may make its requests in a run that is scheduled otherwise.
 const REPEATS_MAX: u64 = 16;
 
-/// Runs the workload in the simulator. As it was recorded, every task makes the requests that it
-/// made then. With another policy or level, the run takes as long as the recorded one, and tasks
-/// that went on until its end make as many requests as they get through, one after the other and
-/// then over again.
+/// Runs the workload in the simulator, and with another policy or level also as it was recorded, to
+/// see how far off the model is on this record. As it was recorded, every task makes the requests
+/// that it made then. With another policy or level, the run takes as long as the recorded one, and
+/// tasks that went on until its end make as many requests as they get through, one after the other
+/// and then over again.
 ///
 /// # Errors
 /// If the policy or the level does not exist.
@@ -89,6 +96,33 @@ pub fn predict(
     options: &PredictOptions,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Prediction, ReplayError> {
+    let otherwise = options.policy.is_some() || options.level.is_some();
+    let own = PredictOptions { policy: None, level: None, ..options.clone() };
+    let own = otherwise.then(|| simulated(workload, &own, &mut |_| {})).transpose()?;
+    let (policy, mut tasks) = simulated(workload, options, progress)?;
+    if let Some((_, own)) = own {
+        for (task, own) in tasks.iter_mut().zip(own) {
+            task.own_deviation_percent = own.p99_deviation_percent;
+        }
+    }
+    let own = tasks.iter().filter_map(|task| task.own_deviation_percent);
+    Ok(Prediction {
+        policy,
+        recorded_policy: workload.policy.clone(),
+        level: options.level,
+        bound_percent: own.map(f64::abs).reduce(f64::max),
+        tasks,
+        overheads: workload.overheads,
+        notes: workload.notes.clone(),
+    })
+}
+
+/// The name of the policy, and the tasks.
+fn simulated(
+    workload: &Workload,
+    options: &PredictOptions,
+    progress: &mut dyn FnMut(f64),
+) -> Result<(String, Vec<PredictedTask>), ReplayError> {
     let scenario = scenario(workload, options);
     let open_ended = scenario.duration_ns.is_some();
     let run_options = RunOptions { level: options.level, ..RunOptions::default() };
@@ -98,25 +132,20 @@ pub fn predict(
         let predicted = LatencyFigures::of(&Summary::new(simulated.latencies_ns.clone()));
         let deviation = |(new, old): (f64, f64)| (new - old) / old.max(1e-9) * 100.0;
         let (requests, completed) = (task.requests.len(), simulated.latencies_ns.len());
+        let deviation = predicted.p99.zip(recorded.p99).map(deviation);
         PredictedTask {
             name: task.name.clone(),
             priority: task.hints.priority.get(),
             requests: requests as u64,
             completed: completed as u64,
             starved: completed < if open_ended { 1 } else { requests },
-            p99_deviation_percent: predicted.p99.zip(recorded.p99).map(deviation),
+            p99_deviation_percent: deviation,
+            own_deviation_percent: deviation,
             recorded_ms: recorded,
             predicted_ms: predicted,
         }
     });
-    Ok(Prediction {
-        policy: outcome.policy.clone(),
-        recorded_policy: workload.policy.clone(),
-        level: options.level,
-        tasks: tasks.collect(),
-        overheads: workload.overheads,
-        notes: workload.notes.clone(),
-    })
+    Ok((outcome.policy.clone(), tasks.collect()))
 }
 
 /// The workload as a scenario.
@@ -174,6 +203,7 @@ fn devices(workload: &Workload) -> Vec<DeviceSpec> {
         host_launch_ns: 0,
         host_sync_ns: 0,
         detect_ns: 0,
+        fence_ns: 0,
         // Whatever was in flight fitted.
         launch_queue: 1 << 20,
         max_level: 3,
@@ -187,6 +217,7 @@ fn devices(workload: &Workload) -> Vec<DeviceSpec> {
         restore_fixed_ns: 0,
         restore_context_ns: 0,
         grace_ns: 0,
+        resume_ns: overheads.resume_ns,
         reach: xsched_core::cost::Reach::Queue,
         batches: false,
         wake_ns: [].into(),
@@ -228,6 +259,7 @@ fn spec(task: &Task, process: usize, level: Option<u8>, run_end_ns: Option<u64>)
         capacity: task.window.capacity,
         level: if level.is_some() { None } else { Some(task.level.number()) },
         context: 1.0,
+        counted: 1.0,
         priority: task.hints.priority.max(Priority::NO_EXECUTE).get(),
         deadline_ns: task.hints.deadline.map(xsched_core::time::Duration::as_ns),
         laxity_ns: task.hints.laxity.map(|laxity| laxity.lax.as_ns()),

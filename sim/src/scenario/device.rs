@@ -116,6 +116,7 @@ fn defaults() -> DeviceSpec {
         host_launch_ns: us(3),
         host_sync_ns: us(5),
         detect_ns: us(8),
+        fence_ns: 0,
         launch_queue: 1_024,
         max_level: 3,
         gate_ns: 2_200,
@@ -126,6 +127,7 @@ fn defaults() -> DeviceSpec {
         restore_fixed_ns: us(10),
         restore_context_ns: us(10),
         grace_ns: 0,
+        resume_ns: 0,
         reach: Reach::Queue,
         batches: false,
         wake_ns: Arc::default(),
@@ -192,6 +194,7 @@ impl Source<'_> {
             host_launch_ns: time(&raw.host_launch, base.host_launch_ns)?,
             host_sync_ns: time(&raw.host_sync, base.host_sync_ns)?,
             detect_ns: time(&raw.detect, base.detect_ns)?,
+            fence_ns: time(&raw.fence, base.fence_ns)?,
             launch_queue: self
                 .integer(&raw.launch_queue, 4..=1_048_576)?
                 .unwrap_or(base.launch_queue),
@@ -204,6 +207,7 @@ impl Source<'_> {
             restore_fixed_ns: time(&raw.restore_fixed, base.restore_fixed_ns)?,
             restore_context_ns: time(&raw.restore_context, base.restore_context_ns)?,
             grace_ns: time(&raw.grace, base.grace_ns)?,
+            resume_ns: time(&raw.resume, base.resume_ns)?,
             reach: self.choice(&raw.interrupt_stops, &REACHES)?.unwrap_or(base.reach),
             batches: raw.batches.as_ref().map_or(base.batches, |batches| *batches.get_ref()),
             wake_ns: self.times(&raw.wake)?.unwrap_or(base.wake_ns),

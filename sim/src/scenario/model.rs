@@ -99,6 +99,9 @@ pub struct DeviceSpec {
     pub host_sync_ns: u64,
     /// From a fence completing on the device to the host seeing it.
     pub detect_ns: u64,
+    /// Device time between a command with a fence and the next of its stream, if that is ready and
+    /// the device runs nothing else meanwhile.
+    pub fence_ns: u64,
     /// Entries (commands, gates and fences) a stream takes before a launch blocks. At least 4.
     pub launch_queue: u32,
     /// The highest level this device can do, 1 to 3.
@@ -121,6 +124,9 @@ pub struct DeviceSpec {
     pub restore_context_ns: u64,
     /// Level 3: how long what runs may go on before it is saved.
     pub grace_ns: u64,
+    /// Levels 2 and 3: from the end of a hold until the next command of the stream may begin, if it
+    /// had not begun before.
+    pub resume_ns: u64,
     /// Level 3: whom saving and restoring stop.
     pub reach: Reach,
     /// Level 3: what is ordered at the same time is one operation.
@@ -390,6 +396,8 @@ pub struct TaskSpec {
     pub level: Option<u8>,
     /// Share of the device's context that a save has to move, 0 to 1.
     pub context: f64,
+    /// Device time that the scheduler is told of, over what was used, 0 to 10.
+    pub counted: f64,
     /// Priority, -255 to 255, or -256 for "do not execute".
     pub priority: i16,
     /// Deadline after becoming ready.
@@ -437,6 +445,7 @@ impl TaskSpec {
             capacity: 64,
             level: None,
             context: 1.0,
+            counted: 1.0,
             priority: 0,
             deadline_ns: None,
             laxity_ns: None,

@@ -129,6 +129,8 @@ pub(super) struct RawDevice {
     pub(super) host_sync: Field<Number>,
     #[serde(rename = "detect_us", alias = "detect_ms")]
     pub(super) detect: Field<Number>,
+    #[serde(rename = "fence_us", alias = "fence_ms")]
+    pub(super) fence: Field<Number>,
     pub(super) launch_queue: Field<Integer>,
     pub(super) max_level: Field<Integer>,
     #[serde(rename = "gate_us", alias = "gate_ms")]
@@ -147,6 +149,8 @@ pub(super) struct RawDevice {
     pub(super) restore_context: Field<Number>,
     #[serde(rename = "grace_us", alias = "grace_ms")]
     pub(super) grace: Field<Number>,
+    #[serde(rename = "resume_us", alias = "resume_ms")]
+    pub(super) resume: Field<Number>,
     pub(super) interrupt_stops: Field<String>,
     pub(super) batches: Field<bool>,
     #[serde(rename = "wake_us", alias = "wake_ms")]
@@ -210,6 +214,7 @@ pub(super) struct RawTask {
     pub(super) capacity: Field<Integer>,
     pub(super) level: Field<Integer>,
     pub(super) context: Field<Number>,
+    pub(super) counted: Field<Number>,
     pub(super) priority: Field<Integer>,
     #[serde(rename = "deadline_us", alias = "deadline_ms")]
     pub(super) deadline: Field<Number>,

@@ -93,6 +93,7 @@ impl Source<'_> {
             capacity,
             level: self.integer(&raw.level, 1..=3)?,
             context: self.number(&raw.context, 0.0..=1.0)?.unwrap_or(1.0),
+            counted: self.number(&raw.counted, 0.0..=10.0)?.unwrap_or(1.0),
             priority: self.integer(&raw.priority, -256..=255)?.unwrap_or(0),
             deadline_ns: self.positive_time(&raw.deadline)?,
             laxity_ns: self.time(&raw.laxity)?,

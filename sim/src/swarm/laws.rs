@@ -129,6 +129,7 @@ fn device(concurrency: Concurrency, rng: &mut Rng) -> DeviceSpec {
         host_launch_ns: 0,
         host_sync_ns: 0,
         detect_ns: 0,
+        fence_ns: 0,
         launch_queue: 1_024,
         gate_ns: 0,
         gate_close_ns: 0,
@@ -140,6 +141,7 @@ fn device(concurrency: Concurrency, rng: &mut Rng) -> DeviceSpec {
         reach: Reach::Queue,
         batches: false,
         grace_ns: 0,
+        resume_ns: 0,
         ..draw_device(0, rng)
     }
 }

@@ -80,6 +80,7 @@ const WAYS: [(Shape, &[GraphMode]); 2] = [
             GraphMode::Gates { spacing_ns: 50_000 },
             GraphMode::Gates { spacing_ns: 100_000 },
             GraphMode::Gates { spacing_ns: 200_000 },
+            GraphMode::Gates { spacing_ns: 300_000 },
         ],
     ),
     (
@@ -90,6 +91,7 @@ const WAYS: [(Shape, &[GraphMode]); 2] = [
             GraphMode::Gates { spacing_ns: 0 },
             GraphMode::Gates { spacing_ns: 25_000 },
             GraphMode::Gates { spacing_ns: 50_000 },
+            GraphMode::Gates { spacing_ns: 300_000 },
         ],
     ),
 ];
