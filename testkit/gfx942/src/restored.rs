@@ -80,12 +80,12 @@ fn the_local_data_share_goes_on() {
 
 #[test]
 fn waves_that_wait_go_on() {
-    interrupted("xs_work_barrier", 3, 60);
+    interrupted("xs_work_cooperative", 0, 300);
 }
 
 #[test]
 fn conditions_go_on() {
-    interrupted("xs_work_alu", 4, 40);
+    interrupted("xs_work_alu", 0, 300);
 }
 
 /// An image of a kernel that is half done, and the memory of its packet.
