@@ -71,8 +71,8 @@ fn fill(data: &mut &[u8], into: &mut [u8]) {
     *data = &data[length..];
 }
 
-/// A packet for one workgroup of 64 work-items, and a descriptor of a kernel with 64 vector registers,
-/// 32 of them accumulators, and 16 user registers.
+/// A packet for one workgroup of 64 work-items, and a descriptor of a kernel with 64 vector
+/// registers, 32 of them accumulators, and 16 user registers.
 fn packet_that_fits() -> ([u8; PACKET_BYTES], [u8; 64]) {
     let mut packet = [0; PACKET_BYTES];
     let mut put = |at: usize, bytes: &[u8]| packet[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,5 @@
-//! Code, packets and context images for the interpreter of gfx942, as the fuzzer's, on any toolchain.
+//! Code, packets and context images for the interpreter of gfx942, as the fuzzer's, on any
+//! toolchain.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

@@ -1,6 +1,7 @@
 //! Instructions that were decoded.
 //!
-//! They belong to one execution, so that code that is loaded where other code was is decoded anew, and
+//! They belong to one execution, so that code that is loaded where other code was is decoded anew,
+//! and
 //! `s_icache_inv` forgets them, as the hardware does.
 
 use crate::decode::{Format, Limits, Refusal, decode, is_long};
@@ -9,8 +10,9 @@ use crate::{Error, Memory};
 
 const PAGE_BYTES: u64 = 4096;
 const PAGE_WORDS: usize = PAGE_BYTES as usize / 4;
-/// More instructions than this are forgotten and decoded again.
+/// More instructions, or pages that have some, are forgotten and decoded again.
 const INSTRUCTIONS_MAX: usize = 1 << 16;
+const PAGES_MAX: usize = 1 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Code {
@@ -46,7 +48,7 @@ impl Code {
 
     #[inline(never)]
     fn find(&mut self, page: u64, word: usize, memory: &dyn Memory) -> Result<&Inst, Error> {
-        if self.instructions.len() >= INSTRUCTIONS_MAX {
+        if self.instructions.len() >= INSTRUCTIONS_MAX || self.pages.len() >= PAGES_MAX {
             self.forget();
         }
         let known = self.pages.iter().position(|(start, _)| *start == page);

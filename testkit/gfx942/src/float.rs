@@ -212,7 +212,8 @@ pub(crate) fn ldexp(value: f64, exponent: i32) -> f64 {
     }
 }
 
-/// The fraction, from 0.5 to 1, and the exponent. Of 0, infinities and what is not a number, itself.
+/// The fraction, from 0.5 to 1, and the exponent. Of 0, infinities and what is not a number,
+/// itself.
 pub(crate) fn frexp(value: f64) -> (f64, i32) {
     if value == 0.0 || !value.is_finite() {
         return (value, 0);

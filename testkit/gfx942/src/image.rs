@@ -50,8 +50,8 @@ impl Execution {
         image.extend(sum.to_le_bytes());
     }
 
-    /// Makes of a context image what was saved in it. `config` may differ in how many workgroups are
-    /// resident; then that holds from the next workgroup on.
+    /// Makes of a context image what was saved in it. `config` may differ in how many workgroups
+    /// are resident; then that holds from the next workgroup on.
     ///
     /// # Errors
     /// If the image is damaged or of another version, or the packet's kernel is gone.

@@ -332,8 +332,8 @@ pub(crate) fn map3<A: Value, B: Value, C: Value, D: Value>(
     put::<D>(wave, inst, &mut rows)
 }
 
-/// As [`map2`] and [`map3`], for functions that also answer a bit: its mask goes to `sdst`. The last
-/// operand of the function is the lane's bit of the mask in operand 2.
+/// As [`map2`] and [`map3`], for functions that also answer a bit: its mask goes to `sdst`. The
+/// last operand of the function is the lane's bit of the mask in operand 2.
 #[inline(always)]
 pub(crate) fn carry<A: Value, B: Value, D: Value>(
     wave: &mut Wave,

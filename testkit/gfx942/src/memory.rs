@@ -13,7 +13,8 @@ pub struct Fault {
 /// Memory that waves reach by global addresses.
 ///
 /// Loads and stores of aligned 4 and 8 bytes are atomic, since other threads use the memory at the
-/// same time. An access must not be done in part: if any of its bytes is not there, none is changed.
+/// same time. An access must not be done in part: if any of its bytes is not there, none is
+/// changed.
 pub trait Memory {
     /// Reads as many bytes as fit into `into`.
     ///
@@ -79,8 +80,9 @@ pub trait Memory {
         self.write(address, &value.to_le_bytes())
     }
 
-    /// A wave has sent an interrupt (`s_sendmsg sendmsg(MSG_INTERRUPT)`) with this in `m0`, the event
-    /// that a signal names. A device that has events looks at them then; the default does nothing.
+    /// A wave has sent an interrupt (`s_sendmsg sendmsg(MSG_INTERRUPT)`) with this in `m0`, the
+    /// event that a signal names. A device that has events looks at them then; the default does
+    /// nothing.
     fn interrupt(&self, event: u32) {
         let _ = event;
     }

@@ -12,8 +12,6 @@ const ITEMS_MAX: u32 = 1024;
 const LDS_MAX: u32 = 64 << 10;
 /// The most bytes of scratch memory for a work-item.
 const SCRATCH_MAX: u32 = 128 << 10;
-/// The most registers that the hardware sets before the first instruction.
-const USER_MAX: usize = 32;
 /// Kernels that expect arguments in registers begin with so many bytes for firmware that does not
 /// put them there.
 const PRELOAD_SKIP: u64 = 256;
@@ -225,7 +223,7 @@ fn user_registers(
 ) -> Result<Vec<u32>, Error> {
     let properties = descriptor.u16(56);
     let kernarg = packet.u64(40);
-    let mut user = Vec::with_capacity(USER_MAX);
+    let mut user = Vec::new();
     let mut pair = |bit: u32, value: u64| {
         if properties >> bit & 1 == 1 {
             user.extend([value as u32, (value >> 32) as u32]);
@@ -249,9 +247,9 @@ fn user_registers(
         user.push(memory.read_u32(at).map_err(Error::Kernel)?);
     }
     let count = (descriptor.u32(52) >> 1 & 0x1f) as usize;
-    if user.len() > count.max(16) || user.len() > USER_MAX {
+    if user.len() > count {
         return Err(Error::Descriptor("more user registers than it says"));
     }
-    user.resize(count.max(user.len()), 0);
+    user.resize(count, 0);
     Ok(user)
 }

@@ -1,5 +1,5 @@
-//! The kernels that interrupts are tried on, without any, and those that spin: the same results as on
-//! the processor. `src/restored.rs` interrupts them.
+//! The kernels that interrupts are tried on, without any, and those that spin: the same results as
+//! on the processor. `src/restored.rs` interrupts them.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -59,4 +59,26 @@ fn kernels_that_spin_end() {
     let stamps = ram.words(words + 64, 3);
     assert!(stamps.is_sorted() && stamps[0] > 0, "{stamps:?}");
     assert_eq!(ram.read_u64(words).unwrap(), 3);
+}
+
+/// Nanoseconds that this thread has had a processor.
+fn processor_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Prints how many instructions of waves are executed in a second:
+/// `cargo test --release -p xsched-gfx942 --test work -- --ignored --nocapture`.
+#[test]
+#[ignore = "a figure, not a check"]
+fn speed() {
+    for kernel in KERNELS {
+        let ram = Ram::new(1 << 20);
+        let (launch, _) = launch(&ram, kernel, 200);
+        let start = processor_ns();
+        let instructions = launch.run(&ram).unwrap();
+        let seconds = (processor_ns() - start) as f64 / 1e9;
+        let millions = instructions as f64 / seconds / 1e6;
+        println!("{kernel}: {instructions} instructions, {millions:.1} million a second");
+    }
 }

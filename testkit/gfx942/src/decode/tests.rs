@@ -67,8 +67,8 @@ fn base(text: &str) -> &str {
     suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
 }
 
-/// The one instruction that an encoding is, if it is one. What follows a first word that LLVM does not
-/// know is an instruction of its own to it, a short one.
+/// The one instruction that an encoding is, if it is one. What follows a first word that LLVM does
+/// not know is an instruction of its own to it, a short one.
 fn only(found: &[String], is_long: bool) -> Option<&str> {
     match found {
         [one] if !(is_long && one.contains("_e32")) => Some(one),

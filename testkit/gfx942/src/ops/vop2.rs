@@ -1,5 +1,5 @@
-//! Vector instructions with two operands. Operand 2 is what the result register held, or the mask of
-//! carries.
+//! Vector instructions with two operands. Operand 2 is what the result register held, or the mask
+//! of carries.
 
 use super::mask::choose;
 use super::{clamped, lanes, not, op};
