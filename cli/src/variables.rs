@@ -201,6 +201,13 @@ pub const VARIABLES: &[Variable] = &[
         "lab/src/kernels",
     ),
     var(
+        "XSCHED_KFD",
+        "on, off",
+        "on",
+        "Switches Lv3 on AMD GPUs off, as the file `/etc/xsched/kfd-off` does.",
+        "hal-kfd/src/guard.rs",
+    ),
+    var(
         "XSCHED_KFD_MECHANISM",
         "update-queue, debug-trap, preempt-queue",
         "by what the driver has",

@@ -2,10 +2,10 @@
 //!
 //! HIP 7.2.3 may wait for ever when such a stream is destroyed: its event thread then drops the
 //! last reference to the stream's queue and waits for itself. The next stream that is made, or the
-//! exit, waits for that thread. It was seen after a synchronisation, and not after an event had been
-//! asked for until it was done. So a stream that is given back gets an event first. It is used again
-//! or destroyed only when that event was seen to have completed, and [`KEPT_MAX`] streams are kept,
-//! so that few are destroyed at all.
+//! exit, waits for that thread. It was seen after a synchronisation, and not after an event had
+//! been asked for until it was done. So a stream that is given back gets an event first. It is used
+//! again or destroyed only when that event was seen to have completed, and [`KEPT_MAX`] streams are
+//! kept, so that few are destroyed at all.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::attribution::{Attribution, ByCalls, BySnapshot, NoAttribution};
+use crate::attribution::{Attribution, ByCalls, BySnapshot};
 use crate::driver::{Driver, Kfd};
 use crate::error::KfdError;
 use crate::guard::Guard;
@@ -159,17 +159,16 @@ impl<D: Driver + 'static> Access<D> {
         Ok(Arc::clone(made.patched.insert(Arc::new(patched))))
     }
 
-    /// Tells which of the driver's queues are made: by the preloaded library, or else by the
-    /// debugger's list, if this process can have its debugger.
-    #[must_use]
-    pub fn attribution(&self) -> Box<dyn Attribution> {
+    /// Tells which of the driver's queues are made: by the preloaded library, or else by the list
+    /// of this process's debugger.
+    ///
+    /// # Errors
+    /// Without the library, if this process cannot have its debugger.
+    pub fn attribution(&self) -> Result<Box<dyn Attribution>, KfdError> {
         if let Some(preloaded) = &self.preloaded {
-            return Box::new(ByCalls(Arc::clone(preloaded)));
+            return Ok(Box::new(ByCalls(Arc::clone(preloaded))));
         }
-        match self.debugger() {
-            Ok(debugger) => Box::new(BySnapshot(debugger)),
-            Err(_) => Box::new(NoAttribution),
-        }
+        Ok(Box::new(BySnapshot(self.debugger()?)))
     }
 
     /// How queues are known, in words for the user.
@@ -219,7 +218,8 @@ mod tests {
             assert_eq!(one.kind(), kind);
             assert!(Arc::ptr_eq(&one, &two));
         }
-        assert!(access.attribution().before().is_ok());
+        let attribution = access.attribution().expect("the debugger's");
+        assert!(attribution.before().is_ok());
         let error = access.mechanism(Kind::PreemptQueue).expect_err("it was not asked for");
         assert!(matches!(error, KfdError::NoMechanism { .. }), "{error}");
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, byref, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_int64, c_uint64, c_void_p
 from functools import lru_cache
 from typing import Tuple
 
@@ -19,7 +19,12 @@ hipStream_t = int
 
 @lru_cache(maxsize=None)
 def _library() -> ctypes.CDLL:
-    return declare(load("halhip"), {"HipQueueCreate": [POINTER(c_uint64), c_void_p]})
+    handle = POINTER(c_uint64)
+    functions = {
+        "HipQueueCreate": [handle, c_void_p],
+        "HipStreamQueueCreate": [handle, POINTER(c_void_p), c_int64],
+    }
+    return declare(load("halhip"), functions)
 
 
 class XSchedHip:
@@ -31,3 +36,14 @@ class XSchedHip:
         handle = c_uint64()
         result = _library().HipQueueCreate(byref(handle), stream)
         return XResult(result), handle.value
+
+    @staticmethod
+    def HipStreamQueueCreate(level: int) -> Tuple[XResult, HwQueueHandle, hipStream_t]:
+        """A new stream in a hardware ring of its own, and a hardware queue for it, with which it ends.
+
+        Only XQueues of such streams can have level 2 and, on AMD GPUs, level 3. `level` is the highest
+        that they are to have, 1 to 3.
+        """
+        handle, stream = c_uint64(), c_void_p()
+        result = _library().HipStreamQueueCreate(byref(handle), byref(stream), level)
+        return XResult(result), handle.value, stream.value or 0

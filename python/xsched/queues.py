@@ -31,6 +31,7 @@ from ._types import (
     XResult,
 )
 from .errors import InvalidValueError, NotAllowedError, check, error_of
+from .hip import XSchedHip
 from .host import XSchedHost
 
 __all__ = ["Backend", "Command", "HwQueue", "Queue", "XHintPriority", "XQueue", "priority"]
@@ -57,9 +58,23 @@ def _within(call: str, value: int, least: int, most: int) -> int:
 class HwQueue:
     """A hardware queue: a stream, or one of the processor's. A context manager."""
 
-    def __init__(self, handle: HwQueueHandle) -> None:
+    def __init__(self, handle: HwQueueHandle, stream: int = 0) -> None:
         """Takes a handle of the C interface, and closes it in the end."""
         self._handle = handle
+        #: The address of the stream that `on_hip` made; 0 for others.
+        self.hip_stream = stream
+
+    @classmethod
+    def on_hip(cls, level: int = 3) -> HwQueue:
+        """A new stream of HIP in a hardware ring of its own, whose address is `hip_stream`. It ends when
+        this is closed.
+
+        Only queues on such streams can have level 2 and, on AMD GPUs, level 3. `level` is the highest
+        that they are to have.
+        """
+        result, handle, stream = XSchedHip.HipStreamQueueCreate(level)
+        check("HipStreamQueueCreate", result)
+        return cls(handle, stream)
 
     @classmethod
     def of_stream(cls, stream: Any, backend: Optional[Backend] = None) -> HwQueue:
@@ -96,7 +111,7 @@ class HwQueue:
         check("HwQueueSynchronize", XSched.HwQueueSynchronize(self._handle))
 
     def close(self) -> None:
-        """Forgets it. The stream stays. Raises NotAllowedError while a Queue is on it."""
+        """Forgets it. A stream stays unless `on_hip` made it. Raises NotAllowedError while a Queue is on it."""
         if self._handle:
             check("HwQueueDestroy", XSched.HwQueueDestroy(self._handle))
             self._handle = 0
@@ -237,6 +252,12 @@ class Queue:
     def of_stream(cls, stream: Any, backend: Optional[Backend] = None, **options: Any) -> Queue:
         """A queue on a stream, with the options of a Queue. See `HwQueue.of_stream`."""
         return cls(HwQueue.of_stream(stream, backend), owns_hardware=True, **options)
+
+    @classmethod
+    def on_hip(cls, *, level: int = 3, **options: Any) -> Queue:
+        """A queue on a new stream of HIP, `hardware.hip_stream`, with the options of a Queue. See
+        `HwQueue.on_hip`. Raises NotSupportedError if it cannot have the level, and says why."""
+        return cls(HwQueue.on_hip(level), owns_hardware=True, level=level, **options)
 
     @classmethod
     def on_host(cls, **options: Any) -> Queue:

@@ -52,12 +52,13 @@ pub fn run(options: &Options) -> Result<()> {
     let python = home.join("bin/python");
     install(&python, &options.profile)?;
     let folder = import(&python, &home)?;
-    let [hip, cuda] = emulated()?;
+    let [hip, cuda, kfd] = emulated()?;
     let tools =
         ["mypy python/xsched python/packaging python/tests python/examples", "pytest --quiet"];
     for tool in tools {
         let mut command = module(&python, tool);
-        run_command(command.env("XSCHED_HIP_LIB", &hip).env("XSCHED_CUDA_DRIVER", &cuda))?;
+        command.env("XSCHED_HIP_LIB", &hip).env("XSCHED_CUDA_DRIVER", &cuda);
+        run_command(command.env("XSCHED_TEST_KFD_EMULATE", &kfd))?;
     }
     for example in EXAMPLES {
         let mut words = example.split(' ');
@@ -108,16 +109,18 @@ fn import(python: &Path, elsewhere: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds the emulated HIP runtime and the emulated CUDA driver, and answers where they are.
-fn emulated() -> Result<[PathBuf; 2]> {
-    let packages = "--package xsched-hip-emulated --package xsched-cuda-emulated";
-    run_command(&mut cargo(&format!("build --locked {packages}")))?;
-    let libraries = ["hip", "cuda"]
-        .map(|vendor| target_dir().join(format!("debug/libxsched_{vendor}_emulated.so")));
-    if let Some(missing) = libraries.iter().find(|library| !library.exists()) {
+/// Builds the emulated HIP runtime, the emulated CUDA driver, and what runs programs on the
+/// emulated kernel driver, and answers where they are.
+fn emulated() -> Result<[PathBuf; 3]> {
+    let names = ["xsched-hip-emulated", "xsched-cuda-emulated", "xsched-kfd-emulated"];
+    let packages = names.map(|name| format!("--package {name}")).join(" ");
+    run_command(&mut cargo(&format!("build --locked {packages} --package xsched-kfd-watch")))?;
+    let files = ["libxsched_hip_emulated.so", "libxsched_cuda_emulated.so", "kfd-emulate"]
+        .map(|file| target_dir().join("debug").join(file));
+    if let Some(missing) = files.iter().find(|file| !file.exists()) {
         bail!("{} was not built", missing.display());
     }
-    Ok(libraries)
+    Ok(files)
 }
 
 /// A module's command line, split at spaces, in the repository's root.

@@ -40,10 +40,10 @@ pub unsafe extern "C" fn HipQueueCreate(hwq: *mut HwQueueHandle, stream: hipStre
 /// share a ring. The stream ends with the hardware queue.
 ///
 /// `level` is the highest that its XQueues are to have, 1 to 3. For 3 this finds out which of the
-/// driver's queues the stream has; where it cannot, `XQueueCreate` gives a lower level and says why.
-/// Without `libxsched_kfd_watch.so` in `LD_PRELOAD` this process then has its debugger, and kernels'
-/// faults go there. The stream waits for the legacy default stream, and that for it. The C++ XSched
-/// does not have this function.
+/// driver's queues the stream has; where it cannot, `XQueueCreate` gives a lower level and says
+/// why. Without `libxsched_kfd_watch.so` in `LD_PRELOAD` this process then has its debugger, and
+/// kernels' faults go there. The stream waits for the legacy default stream, and that for it. The
+/// C++ XSched does not have this function.
 ///
 /// # Safety
 /// `hwq` and `stream` are null or may be written to. Nothing uses the stream after

@@ -76,9 +76,7 @@ pub(crate) fn own_stream(level: i64) -> Result<(HwQueueHandle, *mut c_void), XRe
     hip();
     let (mut hwq, mut stream) = (0, std::ptr::null_mut());
     // SAFETY: both may be written to.
-    match unsafe {
-        xsched_private_hip_stream_queue_create(&raw mut hwq, &raw mut stream, level)
-    } {
+    match unsafe { xsched_private_hip_stream_queue_create(&raw mut hwq, &raw mut stream, level) } {
         kXSchedSuccess => Ok((hwq, stream)),
         error => Err(error),
     }

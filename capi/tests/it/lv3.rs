@@ -246,7 +246,6 @@ fn a_variable_and_a_file_switch_level_3_off() {
         if inside() {
             let why = refusal();
             assert!(why.contains("Lv3 is switched off: XSCHED_KFD is `off`"), "{why}");
-            assert_eq!(preemptions(), 0);
         }
     }
     fn by_file() {
@@ -254,7 +253,6 @@ fn a_variable_and_a_file_switch_level_3_off() {
             command_driver("off the firmware hangs");
             let why = refusal();
             assert!(why.contains("kfd-off is there: the firmware hangs"), "{why}");
-            assert_eq!(preemptions(), 0);
         }
     }
     let name = "lv3::a_variable_and_a_file_switch_level_3_off";
@@ -277,9 +275,7 @@ fn a_slow_trial_refuses_level_3_for_the_process() {
         let why = refusal();
         assert!(why.contains("suspending it took"), "{why}");
         command_driver("latency 0 0 0");
-        let tried = preemptions();
         assert_eq!(refusal(), why, "it is not tried again");
-        assert_eq!(preemptions(), tried);
     }
     let name = "lv3::a_slow_trial_refuses_level_3_for_the_process";
     let _ = with(name, "update-queue", &[], body);

@@ -227,11 +227,7 @@ impl Holds {
     }
 
     /// Adds a queue that was opened.
-    pub(super) fn add(
-        &self,
-        queue: Option<Arc<KfdQueue>>,
-        reason: Option<Reason>,
-    ) -> Arc<Slot> {
+    pub(super) fn add(&self, queue: Option<Arc<KfdQueue>>, reason: Option<Reason>) -> Arc<Slot> {
         let slot = Arc::new(Slot {
             key: self.next.fetch_add(1, Ordering::Relaxed),
             queue,

@@ -64,7 +64,7 @@ fn try_in_time(
     let start = Instant::now();
     let run = move || {
         let came = attempt(&streams, &rings, &*trial);
-        // Nobody waits for it if it is late.
+        // If it is late, nothing waits for it.
         let _ = sender.send(came);
     };
     let named = thread::Builder::new().name("xsched-canary".to_owned());
@@ -183,10 +183,7 @@ const fn value_of(byte: u8) -> u32 {
 }
 
 /// Makes calls of the mechanism, and looks at the clock.
-fn in_time(
-    what: &str,
-    call: impl FnOnce() -> crate::mechanism::Answers,
-) -> Result<(), String> {
+fn in_time(what: &str, call: impl FnOnce() -> crate::mechanism::Answers) -> Result<(), String> {
     let start = Instant::now();
     let answers = call();
     let took = start.elapsed();

@@ -92,13 +92,13 @@ impl HipLv3 {
     /// The streams that are known, which are observed from the first call on.
     ///
     /// # Errors
-    /// If there is no driver, or the device cannot become current.
+    /// If there is no driver, nothing can tell its queues, or the device cannot become current.
     pub fn rings(&self) -> Result<Arc<KnownRings>, KfdError> {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rings) = &*rings {
             return Ok(Arc::clone(rings));
         }
-        let known = Arc::new(KnownRings::new(self.access()?.attribution()));
+        let known = Arc::new(KnownRings::new(self.access()?.attribution()?));
         let observed = self.streams.api().observe_rings(Arc::clone(&known) as _);
         observed.map_err(|error| KfdError::NoMechanism { why: error.to_string() })?;
         Ok(Arc::clone(rings.insert(known)))

@@ -126,8 +126,9 @@ fn kfd_entry(gpu: &Gpu, found: &ProbeReport, version: &str) -> Entry {
     let context = gpu.context_bytes().div_ceil(1 << 20);
     let name = format!("{} with {} XCC{partition}", gpu.target(), gpu.xccs());
     let why_not = found.why_no_lv3(gpu);
+    let unwatched = found.not_watched().map(|what| format!("; {what}")).unwrap_or_default();
     let chosen = format!(
-        "{}, {}; a full context is {context} MiB",
+        "{}, {}; a full context is {context} MiB{unwatched}",
         found.choice.map_or("", Kind::name),
         found.because
     );

@@ -55,8 +55,11 @@
 //! | `capture(stream, status)` | what `hipStreamIsCapturing` answers |
 //! | `in_flight(stream, count)` | writes how many commands were launched and are not done |
 //! | `calls(function, count)` | writes how often a function of HIP's was called |
-//! | `unseen_ends(count)` | writes how many streams in rings of their own were destroyed although the last completion was not seen by `hipEventQuery`, after which HIP 7.2.3 may wait for ever |
+//! | `unseen_ends(count)` | writes how many streams were destroyed too early, see below |
 //! | `handles(count)` | writes how many streams, events, modules and graphs are alive |
+//!
+//! A stream in a ring of its own is destroyed too early if its last completion was not seen by
+//! `hipEventQuery`: HIP 7.2.3 may wait for ever then.
 #![allow(unsafe_code, non_snake_case)]
 
 mod api;

@@ -9,8 +9,8 @@
 //! | `node GPU` | | `preemptions N saved N resets N resetting 0` |
 //! | `queue PID ID` | | `active 1 suspended 0 reset 0 percentage 100 priority 7` |
 //! | `queues PID` | | the ids, with spaces between |
-//! | `debugger ok`, `busy`, `secondary` | `DBG_TRAP` works, or answers `EBUSY` as AMD's packaged driver does while PC sampling runs, or `EOPNOTSUPP` as newer ones do for a context that is not the process's first | `ok` |
-//! | `attach ok`, `busy`, `error` | a debugger that attaches finds the runtime enabled, or `enabled busy`, or `enabled error` | `ok` |
+//! | `debugger ok`, `busy`, `secondary` | how `DBG_TRAP` answers: [`Debugging`] | `ok` |
+//! | `attach ok`, `busy`, `error` | what a debugger finds that attaches: [`Attach`] | `ok` |
 //! | `log TEXT` | writes a line into `/dev/kmsg` | `ok` |
 //! | `off TEXT`, `on` | puts `/etc/xsched/kfd-off`, with the text, or takes it away | `ok` |
 //!
@@ -164,7 +164,9 @@ mod tests {
         }
         let node = carry_out(&mut model, "node 0");
         assert_eq!(node, "preemptions 0 saved 0 resets 1 resetting 0");
-        for line in ["", "node 9", "timeout 9", "latency 1 2", "latency x 2 3", "queue 1 1", "debugger 1"] {
+        for line in
+            ["", "node 9", "timeout 9", "latency 1 2", "latency x 2 3", "queue 1 1", "debugger 1"]
+        {
             assert!(carry_out(&mut model, line).starts_with("error "), "{line}");
         }
     }

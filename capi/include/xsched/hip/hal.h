@@ -27,6 +27,23 @@ extern "C" {
  */
 XResult HipQueueCreate(HwQueueHandle *hwq, struct ihipStream_t *stream);
 
+/**
+ * Makes a stream in a hardware ring of its own on this thread's device, and a hardware queue of
+ * it. Only XQueues of such streams can have level 2 and, on AMD GPUs, level 3: other streams may
+ * share a ring. The stream ends with the hardware queue.
+ *
+ * `level` is the highest that its XQueues are to have, 1 to 3. For 3 this finds out which of the
+ * driver's queues the stream has; where it cannot, `XQueueCreate` gives a lower level and says
+ * why. Without `libxsched_kfd_watch.so` in `LD_PRELOAD` this process then has its debugger, and
+ * kernels' faults go there. The stream waits for the legacy default stream, and that for it. The
+ * C++ XSched does not have this function.
+ *
+ * # Safety
+ * `hwq` and `stream` are null or may be written to. Nothing uses the stream after
+ * `HwQueueDestroy`.
+ */
+XResult HipStreamQueueCreate(HwQueueHandle *hwq, struct ihipStream_t **stream, int64_t level);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use xsched::Runtime;
 use xsched_core::level::Level;
 use xsched_hal_hip::{HipApi, HipError, HipLibrary, raw};
+use xsched_hal_kfd::access::Access;
 use xsched_hal_stream::StreamApi;
 
 use super::{HipDevices, Pair, StreamHardware, Vendor};
@@ -45,7 +46,7 @@ impl HipDevices {
 
 /// Has the driver's queues of streams be known from now on, where level 3 can be had at all.
 fn see_rings(pair: &Pair<HipApi>) {
-    let can = pair.lv3.access().and_then(|access| access.choice());
+    let can = pair.lv3.access().and_then(Access::choice);
     if let Err(why) = can.and_then(|_| pair.lv3.rings()) {
         tracing::info!("the stream cannot have level 3: {why}");
     }
