@@ -4,7 +4,7 @@ mod own;
 mod unopened;
 
 use std::any::Any;
-use std::ffi::{OsStr, c_int, c_void};
+use std::ffi::{OsStr, c_void};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,13 +13,15 @@ use xsched::{Activity, Device, Runtime, XQueue, XQueueConfig};
 use xsched_core::level::Level;
 use xsched_hal_cuda::table::{CuContext, CuStream, STREAM_PER_THREAD};
 use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
-use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream, raw};
+use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream};
 use xsched_hal_kfd::Reason;
 use xsched_hal_stream::{
     Gates, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
     StreamSubmit,
 };
 use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
+
+use own::hip_device;
 
 use super::gpu::{Asked, Vendor, reason, said};
 use super::{Hardware, call_for, call_now};
@@ -276,26 +278,6 @@ impl HipKnown {
         let found = HipLibrary::find().map_err(|error| Refusal::hardware(error.to_string()))?;
         Ok(Arc::clone(self.library.insert(found)))
     }
-}
-
-/// The number of the stream's device; of this thread's for null, and where HIP is too old to say.
-///
-/// # Safety
-/// The stream is alive, or null.
-unsafe fn hip_device(library: &HipLibrary, stream: *mut c_void) -> Answer<u32> {
-    let table = library.table();
-    let mut device: c_int = 0;
-    let get = table.hipStreamGetDevice.filter(|_| !stream.is_null());
-    let (call, code) = match get {
-        // SAFETY: the stream is alive, and the number may be written to.
-        Some(get) => ("hipStreamGetDevice", unsafe { get(stream, &raw mut device) }),
-        // SAFETY: the number may be written to.
-        None => ("hipGetDevice", unsafe { (table.hipGetDevice)(&raw mut device) }),
-    };
-    if code != raw::SUCCESS {
-        return Err(Refusal::invalid(format!("{call} answered {code}; is it a live stream?")));
-    }
-    u32::try_from(device).map_err(|_| Refusal::hardware(format!("{call} gave device {device}")))
 }
 
 /// The contexts of CUDA that were used.

@@ -287,8 +287,8 @@ pub fn hardware_queue(handle: Address) -> u64 {
     known().or_else(|| queued(stream).and_then(|_| known())).unwrap_or_default()
 }
 
-/// Makes a call that stays in order with the launches of the legacy default stream, where that waits
-/// for others: once something tells the streams apart, as a launch of it that is not counted.
+/// Makes a call that stays in order with the launches of the legacy default stream, where that
+/// waits for others: once something tells the streams apart, as a launch of it that is not counted.
 pub fn in_legacy(real: impl FnOnce() -> Code) -> Code {
     if !are_apart() {
         return real();

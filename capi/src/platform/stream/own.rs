@@ -1,15 +1,15 @@
 //! Streams of HIP that this library makes, in hardware rings of their own.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::PoisonError;
 
 use xsched::Runtime;
 use xsched_core::level::Level;
-use xsched_hal_hip::{HipApi, HipError};
+use xsched_hal_hip::{HipApi, HipError, HipLibrary, raw};
 use xsched_hal_kfd::access::Access;
 use xsched_hal_stream::StreamApi;
 
-use super::{HipDevices, Pair, StreamHardware, Vendor, hip_device};
+use super::{HipDevices, Pair, StreamHardware, Vendor};
 use crate::platform::Hardware;
 use crate::refusal::{Answer, Refusal};
 
@@ -65,4 +65,24 @@ impl<A: Vendor> Drop for StreamHardware<A> {
         }
         drop(entered);
     }
+}
+
+/// The number of the stream's device; of this thread's for null, and where HIP is too old to say.
+///
+/// # Safety
+/// The stream is alive, or null.
+pub(super) unsafe fn hip_device(library: &HipLibrary, stream: *mut c_void) -> Answer<u32> {
+    let table = library.table();
+    let mut device: c_int = 0;
+    let get = table.hipStreamGetDevice.filter(|_| !stream.is_null());
+    let (call, code) = match get {
+        // SAFETY: the stream is alive, and the number may be written to.
+        Some(get) => ("hipStreamGetDevice", unsafe { get(stream, &raw mut device) }),
+        // SAFETY: the number may be written to.
+        None => ("hipGetDevice", unsafe { (table.hipGetDevice)(&raw mut device) }),
+    };
+    if code != raw::SUCCESS {
+        return Err(Refusal::invalid(format!("{call} answered {code}; is it a live stream?")));
+    }
+    u32::try_from(device).map_err(|_| Refusal::hardware(format!("{call} gave device {device}")))
 }
