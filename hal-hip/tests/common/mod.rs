@@ -84,9 +84,7 @@ impl Control {
                     capture: *library.get("xsched_emulated_capture\0").expect("a control"),
                     in_flight: *library.get("xsched_emulated_in_flight\0").expect("a control"),
                     handles: *library.get("xsched_emulated_handles\0").expect("a control"),
-                    unseen_ends: *library
-                        .get("xsched_emulated_unseen_ends\0")
-                        .expect("a control"),
+                    unseen_ends: *library.get("xsched_emulated_unseen_ends\0").expect("a control"),
                 }
             }
         })
