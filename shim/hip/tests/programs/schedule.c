@@ -501,9 +501,10 @@ static void masks(void) {
   for (unsigned n = 1; n <= 20; n++)
     for (int s = 0; s < 8; s++) OK(fill_with(streams[s], at[s], n));
   for (int s = 0; s < 8; s++) {
+    OK(stream_synchronize(streams[s]));
+    CHECK(all_are(at[s], 20));
     OK(((int (*)(handle, handle))find("hipEventRecord"))(event, streams[s]));
     while (query(event) == 600) usleep(100);
-    CHECK(all_are(at[s], 20));
     OK(stream_destroy(streams[s]));
   }
 }
