@@ -50,8 +50,8 @@ enum Chore {
     Deb,
     /// Ask AMD's kernel driver in a virtual machine, and compare. May download Debian's packages.
     KfdVm,
-    /// Run the project's checks on AMD's own HIP and ROCr over an emulated GPU. May download a wheel
-    /// and Debian's packages.
+    /// Run the project's checks on AMD's own HIP and ROCr over an emulated GPU. May download a
+    /// wheel and Debian's packages.
     Rocm(rocm::Options),
     /// Install the package for Python into a new environment, and test it. May install Debian's
     /// packages, and takes others from PyPI.

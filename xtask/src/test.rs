@@ -48,7 +48,7 @@ pub(crate) fn run_the_rest() -> Result<Vec<String>> {
     run_and_keep(&mut rest("test"), "test result:")
 }
 
-/// A command of cargo for all other packages. With further arguments it takes what is built already.
+/// A command of cargo for all other packages. With further arguments it takes what is built.
 pub(crate) fn rest(command: &str) -> Command {
     let mut command = cargo(&format!("{command} --workspace --all-features --locked"));
     let left_out = LIBRARY.iter().chain([&PYTHON]);

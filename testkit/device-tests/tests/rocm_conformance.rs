@@ -97,7 +97,7 @@ impl Hip {
         config.blocked_after = PATIENCE;
         config.probe_every = Duration::ZERO;
         let device = StreamDevice::new(api, config).map_err(|error| error.to_string())?;
-        // Tries the gates now: the first queue's stream is known only if no others are made with it.
+        // Tries gates now: the first queue is known only if no other streams are made with its own.
         match device.no_gate().filter(|_| self.level >= Level::Deactivate) {
             None => Ok(device),
             Some(why) => Err(format!("there is no gate: {why}")),

@@ -11,12 +11,17 @@ use serde_json::Value;
 use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir, test};
 
-/// Tests that run on HIP's own runtime.
-const TESTS: [&str; 2] = ["rocm_conformance", "schedule"];
+/// Tests that run on HIP's own runtime. Several packages have one of the second name.
+const TESTS: [(&str, &str); 2] = [
+    ("rocm_conformance", "testkit/device-tests/tests/rocm_conformance.rs"),
+    ("schedule", "shim/hip/tests/schedule.rs"),
+];
 const PROGRAMS: [&str; 2] = ["xsched", "kfd-emulate"];
 /// The libraries that the examples in C++ and Python need.
 const LIBRARIES: [&str; 4] =
     ["xsched-capi", "xsched-halcuda-c", "xsched-halhip-c", "xsched-halhost-c"];
+/// What `kfd-emulate --gpu` preloads from its own folder.
+const GPU: &str = "xsched-gpu-emulated";
 /// The examples in C++ that take a device's name.
 pub(super) const EXAMPLES: [&str; 3] = ["priorities", "manual", "callbacks"];
 
@@ -45,6 +50,7 @@ impl Built {
         run_command(test::rest("build").args(bins))?;
         let packages = LIBRARIES.iter().flat_map(|name| ["--package", name]);
         run_command(cargo("build --locked").args(packages))?;
+        run_command(&mut cargo(&format!("build --locked --package {GPU}")))?;
         let tests = tests()?;
         let test = tests.values().next().and_then(|test| test.parent());
         let deps = test.context("there is no test")?;
@@ -91,14 +97,15 @@ impl Built {
 fn tests() -> Result<BTreeMap<String, PathBuf>> {
     let mut command = test::rest("test");
     command.args(["--no-run", "--message-format=json-render-diagnostics"]);
-    command.args(TESTS.iter().flat_map(|name| ["--test", name]));
+    command.args(TESTS.iter().flat_map(|(name, _)| ["--test", name]));
     let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(output.status.success(), "cargo cannot build the tests {TESTS:?}");
     let said = String::from_utf8_lossy(&output.stdout);
     let messages = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let tests = messages.filter_map(|message| {
-        let name = message["target"]["name"].as_str()?.to_owned();
-        Some((name, PathBuf::from(message["executable"].as_str()?)))
+        let source = PathBuf::from(message["target"]["src_path"].as_str()?);
+        let (name, _) = TESTS.iter().find(|(_, path)| source.ends_with(path))?;
+        Some(((*name).to_owned(), PathBuf::from(message["executable"].as_str()?)))
     });
-    Ok(tests.filter(|(name, _)| TESTS.contains(&name.as_str())).collect())
+    Ok(tests.collect())
 }

@@ -200,7 +200,7 @@ mod tests {
         let why = within(command, Duration::from_millis(300), &log).expect_err("it hangs");
         assert!(why.to_string().contains("it hangs"), "{why}");
         let sleeper = last_lines(&log);
-        // It is gone, or nobody has asked how it ended.
+        // It is gone, or no process has asked how it ended.
         let state = fs::read_to_string(format!("/proc/{}/stat", sleeper.trim()));
         assert!(state.is_err() || state.is_ok_and(|state| state.contains(" Z ")));
         let mut ends = Command::new("sh");

@@ -16,7 +16,7 @@ const VARIABLES: [&str; 7] = [
     "XSCHED_AUTO_XQUEUE_UNIT",
 ];
 
-/// The variable that names HIP's own runtime for the tests of scheduling, on a GPU or on an emulated
+/// The variable that names HIP's own runtime for the tests of scheduling, on a GPU or an emulated
 /// one, where the environment says what else it needs: `cargo xtask rocm` sets it.
 const REAL: &str = "XSCHED_REAL_HIP";
 

@@ -56,7 +56,7 @@ static void fill(pointer to, unsigned value, unsigned count) { (void)to, (void)v
 
 #ifdef LINKED
 void **__hipRegisterFatBinary(const void *);
-int __hipRegisterFunction(void **, const void *, const char *, const char *, unsigned, void *,
+void __hipRegisterFunction(void **, const void *, const char *, const char *, unsigned, void *,
                           void *, void *, void *, void *);
 #endif
 
@@ -64,7 +64,7 @@ int __hipRegisterFunction(void **, const void *, const char *, const char *, uns
 __attribute__((constructor)) static void load(void) {
 #ifndef LINKED
   void **(*__hipRegisterFatBinary)(const void *) = find("__hipRegisterFatBinary");
-  int (*__hipRegisterFunction)(void **, const void *, const char *, const char *, unsigned, void *,
+  void (*__hipRegisterFunction)(void **, const void *, const char *, const char *, unsigned, void *,
                                void *, void *, void *, void *) = find("__hipRegisterFunction");
 #endif
   static struct {
@@ -73,8 +73,7 @@ __attribute__((constructor)) static void load(void) {
   } code = {0x48495046, 1, NULL, NULL};
   code.image = image();
   void **modules = __hipRegisterFatBinary(&code);
-  OK(__hipRegisterFunction(modules, (const void *)fill, "fill", "fill", 0, NULL, NULL, NULL, NULL,
-                           NULL));
+  __hipRegisterFunction(modules, (const void *)fill, "fill", "fill", 0, NULL, NULL, NULL, NULL, NULL);
 }
 
 static const dim3 ONE = {1, 1, 1}, BLOCK = {WORDS, 1, 1};
@@ -502,9 +501,10 @@ static void masks(void) {
   for (unsigned n = 1; n <= 20; n++)
     for (int s = 0; s < 8; s++) OK(fill_with(streams[s], at[s], n));
   for (int s = 0; s < 8; s++) {
+    OK(stream_synchronize(streams[s]));
+    CHECK(all_are(at[s], 20));
     OK(((int (*)(handle, handle))find("hipEventRecord"))(event, streams[s]));
     while (query(event) == 600) usleep(100);
-    CHECK(all_are(at[s], 20));
     OK(stream_destroy(streams[s]));
   }
 }
