@@ -159,7 +159,7 @@ fn measured_values_are_those_of_the_records() {
 
 #[test]
 fn a_fence_between_commands_costs_what_an_h200_needs_for_it() {
-    let study = &run(&["7.3.3"], true, 1)[0];
+    let study = &run(&["7.3.3"], false, 2)[0];
     let value = |what: &str| row(study, what).simulated.unwrap();
     for (what, measured) in [
         ("H200, T = 0.01 ms, 4 in flight", 7.01),
