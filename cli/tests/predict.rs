@@ -101,16 +101,19 @@ fn an_error_above_the_limit_is_a_finding() {
     assert!(table.contains("prediction of P99: the median error is"), "{table}");
 }
 
+/// `fence_us` in sim/devices/h200-streams.toml.
+const FENCE_US: f64 = 1.53;
 /// Samples of a simulated hold.
 const SAMPLES: f64 = 1_000.0;
 
 #[test]
 fn parts_of_the_device_are_predicted() {
     // Without a policy, streams of equal commands take turns. WFQ gives the parts that were asked
-    // for. In both cases the device never rests, except for the gate of a command (`gate_us` in
-    // sim/devices/h200-streams.toml), which is all that the prediction may be off by.
+    // for. In both cases the device never rests, except for the gate and the fence of a command
+    // (`gate_us` and `fence_us` in sim/devices/h200-streams.toml), which is all that the prediction
+    // may be off by.
     let (gate_us, command_us) = (2.148, 500.0);
-    let allowed = gate_us / command_us;
+    let allowed = (gate_us + FENCE_US) / command_us;
     let record = json!({
         "bench": "partition",
         "device": { "device": "NVIDIA H200" },
@@ -167,7 +170,8 @@ fn how_fast_a_queue_stops_is_predicted() {
     // A hold comes at a random moment of a command. At Lv1 the rest of that command and the seven
     // behind it still run; behind a gate per command the rest of that command; with gates 1000 µs
     // apart the rest of two commands.
-    let window = even(7.0 * COMMAND_US, 8.0 * COMMAND_US);
+    // At Lv1 each command of the window has a fence behind it.
+    let window = even(7.0 * (COMMAND_US + FENCE_US), 8.0 * (COMMAND_US + FENCE_US));
     let one = even(0.0, COMMAND_US).map(|us| us + CLOSE_US);
     let two = even(0.0, 2.0 * COMMAND_US).map(|us| us + CLOSE_US);
     let rows = [

@@ -103,8 +103,10 @@ fn a_simulated_run_predicts_itself() {
 #[test]
 fn waking_after_a_hold_is_measured_and_modelled() {
     let wake = 140.0;
-    let text =
-        SCENARIO.replace("restore_fixed_us = 0\n", "restore_fixed_us = 0\nresume_us = 140\n");
+    let text = SCENARIO.replace(
+        "restore_fixed_us = 0\n",
+        "restore_fixed_us = 0\nresume_us = 140\ngate_spacing_us = 0\n",
+    );
     // At level 2 what is in flight waits between commands, so that each end of a hold wakes a
     // thread.
     let text = text.replace("level = 3\nscheduler", "level = 2\nscheduler");
