@@ -384,10 +384,10 @@ impl Row {
         let mut text = verdict.to_string();
         match verdict {
             Verdict::NotAvailable => {
-                text.extend(self.missing.iter().map(|what| format!(": {what}")))
+                text.extend(self.missing.iter().map(|what| format!(": {what}")));
             }
             Verdict::OutOfReach => {
-                text.extend(self.ideal.map(|ideal| format!(" (free preemption: {ideal:.3})")))
+                text.extend(self.ideal.map(|ideal| format!(" (free preemption: {ideal:.3})")));
             }
             Verdict::Deviates => text = format!("{text}: {}", self.known()),
             _ => {}
