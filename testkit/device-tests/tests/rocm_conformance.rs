@@ -37,15 +37,14 @@ type Streams = StreamDevice<HipApi>;
 type Command = StreamCommand<HipApi>;
 
 /// Logs that the device can write to, by address, with where it sees them, and a note of each. They
-/// stay so to the end.
-type Logs = HashMap<usize, (u64, Note)>;
+/// stay so to the end, also when a subject is gone.
+static LOGS: Mutex<Option<HashMap<usize, (u64, Note)>>> = Mutex::new(None);
 
 /// The first device.
 struct Hip {
     level: Level,
     api: HipApi,
     note: HipFunction,
-    logs: Mutex<Logs>,
 }
 
 impl Hip {
@@ -54,15 +53,15 @@ impl Hip {
         api.load_spin_kernels()?;
         // SAFETY: it is a whole code object.
         let note = unsafe { HipModule::load(&api, IMAGE) }?.function("xs_note")?;
-        Ok(Self { level, api, note, logs: Mutex::default() })
+        Ok(Self { level, api, note })
     }
 
     /// Where the device sees the memory of a note's log, less where the host does.
     fn offset(&self, note: &Note) -> u64 {
         let memory = note.memory();
         let start = memory.as_ptr().expose_provenance();
-        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
-        let (device, _) = logs.entry(start).or_insert_with(|| {
+        let mut logs = LOGS.lock().unwrap_or_else(PoisonError::into_inner);
+        let (device, _) = logs.get_or_insert_default().entry(start).or_insert_with(|| {
             let _entered = self.api.enter().expect("the device");
             let table = self.api.library().table();
             let at = ptr::with_exposed_provenance_mut::<c_void>(start);

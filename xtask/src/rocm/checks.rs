@@ -11,11 +11,12 @@ use super::stage::{Check, Judge, Mechanism, Stage};
 use crate::{python, root};
 
 /// Tests of scheduling that only the emulated runtime can run: it counts its own calls, has several
-/// devices, and takes no file for a module.
-const EMULATED_ONLY: [&str; 3] = [
+/// devices, and is not preloaded.
+const EMULATED_ONLY: [&str; 4] = [
     "a_launch_that_nothing_holds_calls_the_runtime_once",
     "captures_are_not_asked_about_unless_it_schedules",
     "each_device_has_its_default_stream",
+    "without_the_library_programs_run_as_they_are",
 ];
 /// Small rows of benches: commands that an interpreter gets through.
 const OVERHEAD: &str = "bench overhead --hal hip --rounds 1 --commands-us 1000 --threshold 4";
