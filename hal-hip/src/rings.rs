@@ -29,6 +29,9 @@ pub trait RingObserver: Debug + Send + Sync {
     /// This stream is handed out: it was just made, or is used again.
     fn handed(&self, stream: HipStream);
 
+    /// This stream was given back, to be used again or destroyed.
+    fn given_back(&self, stream: HipStream);
+
     /// This stream is about to be destroyed.
     fn ending(&self, stream: HipStream);
 }
@@ -106,6 +109,9 @@ impl OwnRings {
     pub(crate) fn give_back(&self, stream: HipStream, calls: &impl RingCalls) -> bool {
         let mut state = self.state();
         let Some(observed) = state.used.remove(&stream) else { return false };
+        if let Some(observer) = &state.observer {
+            observer.given_back(stream);
+        }
         if let Ok(event) = calls.mark(stream) {
             state.leaving.push(Leaving { stream, event, observed });
         }
@@ -241,6 +247,10 @@ mod tests {
             self.note("handed", stream.0);
         }
 
+        fn given_back(&self, stream: HipStream) {
+            self.note("given back", stream.0);
+        }
+
         fn ending(&self, stream: HipStream) {
             self.note("ending", stream.0);
         }
@@ -300,10 +310,12 @@ mod tests {
         assert!(rings.give_back(made, &calls));
         assert_eq!(rings.take(&calls), Ok(made));
         let expected = [
+            ("given back", early.0),
             ("ending", early.0),
             ("making", 0),
             ("made", made.0),
             ("handed", made.0),
+            ("given back", made.0),
             ("handed", made.0),
         ];
         assert_eq!(*seen.0.lock().expect("no test panics with it"), expected);

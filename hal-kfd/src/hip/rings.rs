@@ -17,7 +17,7 @@ type Found = Result<QueueFacts, Unattributed>;
 thread_local! {
     /// The driver's queues before the stream that this thread makes.
     static BEFORE: RefCell<Option<Result<Before, Unattributed>>> = const { RefCell::new(None) };
-    /// Streams that this thread was handed since it asked.
+    /// Streams that this thread was handed since it asked, and has not given back.
     static HANDED: RefCell<Vec<HipStream>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -65,6 +65,10 @@ impl RingObserver for KnownRings {
                 handed.push(stream);
             }
         });
+    }
+
+    fn given_back(&self, stream: HipStream) {
+        HANDED.with_borrow_mut(|handed| handed.retain(|other| *other != stream));
     }
 
     fn ending(&self, stream: HipStream) {
@@ -138,6 +142,12 @@ mod tests {
             assert_eq!(by.single_since(&before).map(|queue| queue.id), Ok(id));
             assert_eq!(by.of_stream(address).map(|queue| queue.id), Ok(id));
         }
+        // A trial of the device's uses a stream before the queue gets its own.
+        let before = by.before().expect("nothing is asked");
+        rings.handed(stream(0x100));
+        rings.given_back(stream(0x100));
+        rings.handed(stream(0x200));
+        assert_eq!(by.single_since(&before).map(|queue| queue.id), Ok(1));
         rings.ending(stream(0x100));
         assert_eq!(by.of_stream(0x100), Err(Unattributed::Unseen));
     }

@@ -122,7 +122,11 @@ impl Kfd {
             tenants::alone(self.tenants())?;
             self.lv3.untried_parts(self.choice()?).map_err(LabError::new)
         };
-        let attribution = self.lv3.attribution();
+        // The streams that benches make by themselves are not the device's.
+        let rings = self.lv3.rings().map_err(LabError::new);
+        let seen =
+            rings.and_then(|rings| self.hip.api().observe_rings(rings).map_err(LabError::new));
+        let attribution = seen.and_then(|()| self.lv3.attribution().map_err(LabError::new));
         let attribution = attribution.unwrap_or_else(|_| Box::new(NoAttribution));
         let mechanism = parts().map(|parts| parts.mechanism);
         let access = DriverAccess { attribution, mechanism };

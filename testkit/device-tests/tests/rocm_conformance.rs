@@ -95,12 +95,7 @@ impl Hip {
         config.level_max = self.level.min(Level::Deactivate);
         config.blocked_after = PATIENCE;
         config.probe_every = Duration::ZERO;
-        let device = StreamDevice::new(api, config).map_err(|error| error.to_string())?;
-        // Tries gates now: the first queue is known only if no other streams are made with its own.
-        match device.no_gate().filter(|_| self.level >= Level::Deactivate) {
-            None => Ok(device),
-            Some(why) => Err(format!("there is no gate: {why}")),
-        }
+        StreamDevice::new(api, config).map_err(|error| error.to_string())
     }
 
     /// A command takes longer than elsewhere to note something, on a bus or where it is
