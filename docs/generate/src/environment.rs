@@ -63,6 +63,7 @@ fn nothing_is_missing() -> Result<()> {
         "XSCHED_LOOM_LONG",
         "XSCHED_EMULATED_KFD",
         "XSCHED_EMULATED_DEVICES",
+        "XSCHED_REAL_HIP",
         "XSCHED_",
     ];
     for folder in product.into_iter().chain(more) {

@@ -44,7 +44,7 @@ fn conformance(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let by = |mechanism| check("conformance", "Lv3", "kfd", Some(mechanism), tests as Judge);
     let mut checks: Vec<_> = Mechanism::ALL.into_iter().map(by).collect();
     checks.push(check("conformance", "Lv1, Lv2", "hip", None, tests));
-    checks.push(check("1,000 streams", "Lv2", "streams", None, streams));
+    checks.push(check("2,000 streams", "Lv2", "streams", None, streams));
     Ok(checks)
 }
 

@@ -4,7 +4,7 @@
 //!    packages. With `--all`, all of them, one after the other.
 //! 2. The project's checks run on it, each with a time limit, so that what hangs has a name: the
 //!    conformance suite at each level and by each mechanism, `xsched devices`, small benches, the
-//!    examples, programs with the interposer in front, a thousand streams.
+//!    examples, programs with the interposer in front, two thousand streams.
 //! 3. A table says how many checks passed, and how long they took.
 //!
 //! `docs/src/guides/amd.md` says what that shows and what it cannot.

@@ -42,7 +42,7 @@ XResult HipQueueCreate(HwQueueHandle *hwq, struct ihipStream_t *stream);
  * `hwq` and `stream` are null or may be written to. Nothing uses the stream after
  * `HwQueueDestroy`.
  */
-XResult HipStreamQueueCreate(HwQueueHandle *hwq, struct ihipStream_t **stream, int64_t level);
+XResult HipStreamQueueCreate(HwQueueHandle *hwq, struct ihipStream_t * *stream, int64_t level);
 
 #ifdef __cplusplus
 }  // extern "C"
