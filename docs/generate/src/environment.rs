@@ -63,6 +63,7 @@ fn nothing_is_missing() -> Result<()> {
         "XSCHED_LOOM_LONG",
         "XSCHED_EMULATED_KFD",
         "XSCHED_EMULATED_DEVICES",
+        "XSCHED_EMULATED_UNITS",
         "XSCHED_REAL_HIP",
         "XSCHED_",
     ];
