@@ -5,6 +5,7 @@ use xsched_core::fault::Fault;
 use xsched_core::hal::HalError;
 use xsched_hal_hip::raw::Table;
 use xsched_hal_hip::{HipApi, HipConfig, HipError, HipLibrary};
+use xsched_hal_stream::StreamApi;
 
 #[test]
 #[ignore = "needs libamdhip64"]
