@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use xsched_conformance::{Claims, Subject, Work, checks};
@@ -272,6 +273,9 @@ impl Subject for Interrupting {
         let (mechanism, attribution) = self.assemble(&bridge);
         let mut config = KfdConfig::default();
         (config.stages, config.sysfs) = (self.stages, None);
+        // A busy machine must not look like a blocked launch, for which queues are let go. That
+        // they are is tested where it belongs.
+        config.blocked_after = Duration::from_secs(2);
         let below = Below { host, bridge };
         let device = KfdDevice::new(below, mechanism, attribution, None, config);
         device.map_err(|error| error.to_string())
