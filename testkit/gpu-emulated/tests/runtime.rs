@@ -2,7 +2,7 @@
 //! libraries (`libamdhip64`, `libhsa-runtime64`, `libamd_comgr` and what they need).
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
@@ -96,6 +96,11 @@ fn results_are_right_after_a_thousand_pauses() {
 }
 
 #[test]
+fn work_is_right_after_ten_thousand_interrupts() {
+    passes("work", 1, |_| {});
+}
+
+#[test]
 fn several_gpus_of_several_dies_work() {
     passes("gpus", 2, |gpu| (gpu.xccs, gpu.compute_units) = (2, 4));
 }
@@ -158,6 +163,22 @@ impl Hip {
         into
     }
 
+    fn module(&self, path: &str) -> Place {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let code = fs::read(root.join(path)).expect("kernels");
+        let (mut module, image) = (std::ptr::null_mut(), code.as_ptr().cast());
+        good!(self, hipModuleLoadData(&raw mut module => *mut Place, image => *const c_void));
+        module
+    }
+
+    fn function(&self, module: Place, name: &CStr) -> Place {
+        let mut function = std::ptr::null_mut();
+        let (place, name) = (&raw mut function, name.as_ptr());
+        good!(self, hipModuleGetFunction(
+            place => *mut Place, module => Place, name => *const libc::c_char));
+        function
+    }
+
     fn stream(&self) -> Place {
         let mut stream = std::ptr::null_mut();
         good!(self, hipStreamCreate(&raw mut stream => *mut Place));
@@ -184,14 +205,8 @@ const ITEMS: u32 = 1_024;
 
 impl<'a> Counter<'a> {
     fn new(hip: &'a Hip) -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../gfx942/kernels/arithmetic.O3.hsaco");
-        let code = fs::read(path).expect("kernels");
-        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let image = code.as_ptr().cast();
-        good!(hip, hipModuleLoadData(&raw mut module => *mut Place, image => *const c_void));
-        let (place, name) = (&raw mut function, c"k_grid".as_ptr());
-        good!(hip, hipModuleGetFunction(
-            place => *mut Place, module => Place, name => *const libc::c_char));
+        let module = hip.module("testkit/gfx942/kernels/arithmetic.O3.hsaco");
+        let function = hip.function(module, c"k_grid");
         let (input, words) = (hip.allocate(16), hip.allocate(ITEMS as usize * 8));
         let sizes: Vec<u8> =
             [64 | 1 << 8 | 1 << 16, 0].into_iter().flat_map(u64::to_le_bytes).collect();
@@ -227,6 +242,7 @@ fn inside() {
         Ok("copies") => copies(&Hip::load()),
         Ok("kernels") => kernels(&Hip::load()),
         Ok("pauses") => pauses(&Hip::load()),
+        Ok("work") => work(&Hip::load()),
         Ok("gpus") => several_gpus(&Hip::load()),
         Ok("processes") => processes(),
         Ok("fault") => fault(&Hip::load()),
@@ -360,16 +376,25 @@ fn pool(hip: &Hip, stream: Place) {
 
 /// Kernels run while the driver takes all queues of the process away and brings them back.
 fn pauses(hip: &Hip) {
-    const PAUSES: u32 = 1_000;
-    const CRIU_OP: libc::c_ulong = 0xc038_4b22;
     let counter = Counter::new(hip);
-    let (stream, mut launches) = (hip.stream(), 0);
-    let is_over = AtomicBool::new(false);
+    let stream = hip.stream();
+    let rounds = paused(1_000, || {
+        (0..20).for_each(|_| counter.launch(stream));
+        good!(hip, hipStreamSynchronize(stream => Place));
+    });
+    counter.check(20 * rounds);
+}
+
+/// Does something again and again while the driver pauses the process so often. Answers how often
+/// it was done.
+fn paused(pauses: u32, mut again: impl FnMut()) -> u64 {
+    const CRIU_OP: libc::c_ulong = 0xc038_4b22;
+    let (is_over, mut rounds) = (AtomicBool::new(false), 0);
     thread::scope(|scope| {
         scope.spawn(|| {
             let driver = fs::File::options().read(true).write(true).open("/dev/kfd");
             let driver = driver.expect("the driver");
-            for number in 0..PAUSES {
+            for number in 0..pauses {
                 // Pause, and go on.
                 for operation in [0_u32, 2] {
                     let mut argument = [0_u32; 14];
@@ -384,13 +409,62 @@ fn pauses(hip: &Hip) {
             is_over.store(true, Ordering::SeqCst);
         });
         while !is_over.load(Ordering::SeqCst) {
-            (0..20).for_each(|_| counter.launch(stream));
-            launches += 20;
-            good!(hip, hipStreamSynchronize(stream => Place));
+            again();
+            rounds += 1;
         }
     });
-    println!("{launches} launches, {PAUSES} pauses");
-    counter.check(launches);
+    println!("{rounds} rounds, {pauses} pauses");
+    rounds
+}
+
+/// The kernels of `lab/kernels/work.hip`, with rounds that take an interpreter some milliseconds.
+const WORK: [(&CStr, u64); 7] = [
+    (c"xs_work_alu", 4),
+    (c"xs_work_lds", 4),
+    (c"xs_work_mfma", 1),
+    (c"xs_work_memory", 20),
+    (c"xs_work_atomics", 20),
+    (c"xs_work_barrier", 20),
+    (c"xs_work_cooperative", 20),
+];
+/// Workgroups of a launch, of 256 work-items each, for which there are two words.
+const BLOCKS: usize = 2;
+const THREADS: usize = 256;
+
+/// Each launch adds the same to the sums, also if it was interrupted at any instruction.
+fn work(hip: &Hip) {
+    let module = hip.module("lab/kernels/work.gfx942.hsaco");
+    for (name, rounds) in WORK {
+        let (function, stream) = (hip.function(module, name), hip.stream());
+        let memory = vec![0; (BLOCKS * THREADS * 8 + 2) * 8];
+        let sums = [0; BLOCKS * 16];
+        let [memory_at, sums_at] = [&memory[..], &sums].map(|bytes| {
+            let place = hip.allocate(bytes.len());
+            hip.put(place, bytes);
+            place
+        });
+        let launch = || {
+            let mut values = [rounds, 0, 0, sums_at as u64, memory_at as u64];
+            let mut arguments = values.each_mut().map(|value| (&raw mut *value).cast());
+            let (arguments, none) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+            good!(hip, hipModuleLaunchKernel(
+                function => Place, BLOCKS as u32 => u32, 1 => u32, 1 => u32,
+                THREADS as u32 => u32, 1 => u32, 1 => u32, 0 => u32, stream => Place,
+                arguments => *mut Place, none => *mut Place));
+            good!(hip, hipStreamSynchronize(stream => Place));
+        };
+        let read = || {
+            let bytes = hip.get(sums_at, sums.len());
+            let (words, _) = bytes.as_chunks::<8>();
+            words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>()
+        };
+        launch();
+        let once = read();
+        assert!(once.iter().skip(1).step_by(2).all(|count| *count == 1), "{once:?}");
+        let launches = 1 + paused(1_500, launch);
+        let expected: Vec<_> = once.iter().map(|word| word.wrapping_mul(launches)).collect();
+        assert_eq!(read(), expected, "{name:?} after {launches} launches");
+    }
 }
 
 fn several_gpus(hip: &Hip) {

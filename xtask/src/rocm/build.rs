@@ -12,9 +12,10 @@ use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir, test};
 
 /// Tests that run on HIP's own runtime. Several packages have one of the second name.
-const TESTS: [(&str, &str); 2] = [
+const TESTS: [(&str, &str); 3] = [
     ("rocm_conformance", "testkit/device-tests/tests/rocm_conformance.rs"),
     ("schedule", "shim/hip/tests/schedule.rs"),
+    ("runtime", "testkit/gpu-emulated/tests/runtime.rs"),
 ];
 const PROGRAMS: [&str; 2] = ["xsched", "kfd-emulate"];
 /// The libraries that the examples in C++ and Python need.

@@ -27,6 +27,7 @@ const OVERHEAD: &str = "bench overhead --hal hip --rounds 1 --commands-us 1000 -
 /// If a program of theirs was not built.
 pub(super) fn all(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let mut checks = conformance(stage)?;
+    checks.extend(interrupted(stage)?);
     checks.push(interposer(stage)?);
     checks.extend(benches(stage));
     checks.extend(examples(stage)?);
@@ -46,6 +47,18 @@ fn conformance(stage: &Stage<'_>) -> Result<Vec<Check>> {
     checks.push(check("conformance", "Lv1, Lv2", "hip", None, tests));
     checks.push(check("2,000 streams", "Lv2", "streams", None, streams));
     Ok(checks)
+}
+
+/// The device's own tests, which start the emulated driver themselves: memory, graphs, processes,
+/// and results of kernels that are interrupted 10,500 times.
+fn interrupted(stage: &Stage<'_>) -> Result<Option<Check>> {
+    if !stage.is_emulated || stage.runtime.loader.is_some() {
+        return Ok(None);
+    }
+    let mut command = Command::new(stage.built.test("runtime")?);
+    command.env("XSCHED_ROCM", &stage.runtime.beside).arg("--test-threads=1");
+    let (name, level, limit) = ("interrupted results", "Lv3", Duration::from_secs(240));
+    Ok(Some(Check { name, level, mechanism: None, command, limit, judge: tests }))
 }
 
 /// Programs in C that know nothing of `XQueues`, with the interposer in front of the runtime.

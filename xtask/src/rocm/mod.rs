@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let mut failed = 0;
     for runtime in &found.runtimes {
-        failed += on(runtime, &built, &emulator, &home, options.only.as_deref())?;
+        failed += on(runtime, &built, &emulator, &home, options)?;
     }
     ensure!(failed == 0, "{failed} checks failed");
     Ok(())
@@ -86,14 +86,16 @@ fn on(
     built: &Built,
     emulator: &[OsString],
     home: &Path,
-    only: Option<&str>,
+    options: &Options,
 ) -> Result<usize> {
     let start = Instant::now();
     let logs = home.join("logs").join(runtime.links.file_name().context("a folder")?);
     fs::create_dir_all(&logs)?;
     println!("rocm: {runtime}, logs in {}", logs.display());
-    let stage = Stage { runtime, built, emulator, logs, start };
+    let is_emulated = options.emulator.is_none();
+    let stage = Stage { runtime, built, emulator, is_emulated, logs, start };
     let mut checks = checks::all(&stage)?;
+    let only = options.only.as_deref();
     checks.retain(|check| only.is_none_or(|only| check.name.contains(only)));
     ensure!(!checks.is_empty(), "no check has this name");
     let outcomes = stage.run(checks);

@@ -29,6 +29,8 @@ pub(super) struct Stage<'a> {
     pub(super) built: &'a Built,
     /// What is put in front of each program.
     pub(super) emulator: &'a [OsString],
+    /// Whether that is the project's own emulator.
+    pub(super) is_emulated: bool,
     /// Where logs go.
     pub(super) logs: PathBuf,
     pub(super) start: Instant,
