@@ -30,16 +30,15 @@ fn launch_beside_a_hold(ties: [Ties; 2]) {
     let (gates, [held, other], word) = two(ties);
     gates.begin(&held, 1);
     let launcher = {
-        let (gates, word) = (Arc::clone(&gates), Arc::clone(&word));
+        let (gates, other, word) = (Arc::clone(&gates), Arc::clone(&other), Arc::clone(&word));
         start(move || {
             gates.begin(&other, 1);
             assert_eq!(seen(&word), 0, "closed in front of a stream that is not held");
             gates.end(&other, 1);
-            other
         })
     };
     gates.set_held(&held, true);
-    let _other = join(launcher);
+    join(launcher);
     assert_eq!(seen(&word), OWN, "open in the end");
 }
 
