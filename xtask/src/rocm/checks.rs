@@ -40,12 +40,12 @@ fn conformance(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let check = |name, level, subject: &str, mechanism, judge| {
         let mut command = stage.command(program, mechanism);
         command.env("XSCHED_ROCM_SUBJECT", subject);
-        Check { name, level, mechanism, command, limit: Duration::from_secs(240), judge }
+        Check { name, level, mechanism, command, limit: Duration::from_secs(150), judge }
     };
     let by = |mechanism| check("conformance", "Lv3", "kfd", Some(mechanism), tests as Judge);
     let mut checks: Vec<_> = Mechanism::ALL.into_iter().map(by).collect();
     checks.push(check("conformance", "Lv1, Lv2", "hip", None, tests));
-    checks.push(check("2,000 streams", "Lv2", "streams", None, streams));
+    checks.push(check("1,000 streams", "Lv2", "streams", None, streams));
     Ok(checks)
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::build::Built;
@@ -75,6 +75,8 @@ pub(super) struct Outcome {
     pub(super) mechanism: Option<Mechanism>,
     pub(super) passed: Result<usize>,
     pub(super) took: Duration,
+    /// Whether it hung and was run once more.
+    pub(super) hung: bool,
 }
 
 impl Stage<'_> {
@@ -133,11 +135,20 @@ impl Stage<'_> {
     }
 
     fn one(&self, check: Check) -> Outcome {
-        let Check { name, level, mechanism, command, limit, judge } = check;
+        let Check { name, level, mechanism, mut command, limit, judge } = check;
         let log = self.log(name, mechanism);
         let start = Instant::now();
-        let limit = limit.min(ALL_WITHIN.saturating_sub(self.start.elapsed()));
-        let passed = within(command, limit, &log).and_then(|(status, said)| {
+        let mut run = || {
+            let limit = limit.min(ALL_WITHIN.saturating_sub(self.start.elapsed()));
+            within(&mut command, limit, &log)
+        };
+        let mut ended = run();
+        let hung = ended.as_ref().is_err_and(|why| why.is::<Hangs>());
+        if hung {
+            println!("rocm: {name} hung, and is run once more\n{}", last_lines(&log));
+            ended = run();
+        }
+        let passed = ended.and_then(|(status, said)| {
             ensure!(status.success(), "it ended with {status}");
             judge(&said)
         });
@@ -147,7 +158,7 @@ impl Stage<'_> {
             Ok(count) => println!("rocm: {name}{by}: {count} passed, {:.1} s", took.as_secs_f64()),
             Err(why) => println!("rocm: {name}{by} FAILED: {why:#}\n{}", last_lines(&log)),
         }
-        Outcome { name, level, mechanism, passed, took }
+        Outcome { name, level, mechanism, passed, took, hung }
     }
 }
 
@@ -156,8 +167,13 @@ fn joined(folders: &[PathBuf]) -> OsString {
     texts.collect::<Vec<_>>().join(":".as_ref())
 }
 
+/// A program did not end in time.
+#[derive(Debug, thiserror::Error)]
+#[error("it hangs: it had not ended after {} s", .0.as_secs())]
+struct Hangs(Duration);
+
 /// Runs a program into a log for at most so long, and ends all of its process group then.
-fn within(mut command: Command, limit: Duration, log: &Path) -> Result<(ExitStatus, String)> {
+fn within(command: &mut Command, limit: Duration, log: &Path) -> Result<(ExitStatus, String)> {
     let (out, err) = (log.with_extension("out"), log.with_extension("err"));
     command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
     let child = command.process_group(0).spawn();
@@ -170,7 +186,7 @@ fn within(mut command: Command, limit: Duration, log: &Path) -> Result<(ExitStat
         thread::sleep(Duration::from_millis(20));
     }
     end(&mut child)?;
-    bail!("it hangs: it had not ended after {} s", limit.as_secs())
+    Err(Hangs(limit).into())
 }
 
 fn end(child: &mut Child) -> Result<()> {
@@ -199,7 +215,7 @@ mod tests {
         let log = std::env::temp_dir().join(format!("xsched-hangs-{}", std::process::id()));
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & echo $!; wait"]);
-        let why = within(command, Duration::from_millis(300), &log).expect_err("it hangs");
+        let why = within(&mut command, Duration::from_millis(300), &log).expect_err("it hangs");
         assert!(why.to_string().contains("it hangs"), "{why}");
         let sleeper = last_lines(&log);
         // It is gone, or no process has asked how it ended.
@@ -207,7 +223,7 @@ mod tests {
         assert!(state.is_err() || state.is_ok_and(|state| state.contains(" Z ")));
         let mut ends = Command::new("sh");
         ends.args(["-c", "echo well; exit 3"]);
-        let (status, said) = within(ends, Duration::from_secs(60), &log).expect("it ends");
+        let (status, said) = within(&mut ends, Duration::from_secs(60), &log).expect("it ends");
         assert_eq!((status.code(), said.as_str()), (Some(3), "well\n"));
         for ending in ["out", "err"] {
             fs::remove_file(log.with_extension(ending)).expect("a log");
