@@ -143,7 +143,7 @@ impl Stage<'_> {
             within(&mut command, limit, &log)
         };
         let mut ended = run();
-        let hung = ended.as_ref().is_err_and(|why| why.is::<Hangs>());
+        let hung = ended.as_ref().is_err_and(anyhow::Error::is::<Hangs>);
         if hung {
             println!("rocm: {name} hung, and is run once more\n{}", last_lines(&log));
             ended = run();
