@@ -11,6 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use xsched_conformance::{Claims, Note, Subject, Work, checks};
+use xsched_core::hal::{Backend, Retire, Submit};
+use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::Level;
 use xsched_hal_hip::raw::{HOST_REGISTER_MAPPED, HOST_REGISTER_PORTABLE};
 use xsched_hal_hip::{
