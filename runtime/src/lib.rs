@@ -41,6 +41,7 @@
 //!
 //! * `host`, `cuda`, `hip`, `kfd`: the backends, as the modules of these names.
 //! * `metrics`: figures of the queues for Prometheus, see `Metrics`.
+//! * `node`: the scheduler of the node, `xschedd`, as the module of this name.
 #![forbid(unsafe_code)]
 
 mod activity;
@@ -54,6 +55,8 @@ mod lock;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(feature = "node")]
+pub mod node;
 mod panics;
 mod queue;
 mod record;

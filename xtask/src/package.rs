@@ -12,13 +12,14 @@ use crate::command::{cargo, run as run_command};
 use crate::target_dir;
 
 /// The packages that are published, with their folders.
-pub const PUBLISHED: [(&str, &str); 9] = [
+pub const PUBLISHED: [(&str, &str); 10] = [
     ("core", "xsched-core"),
     ("hal-cuda", "xsched-hal-cuda"),
     ("hal-hip", "xsched-hal-hip"),
     ("hal-host", "xsched-hal-host"),
     ("hal-kfd", "xsched-hal-kfd"),
     ("hal-stream", "xsched-hal-stream"),
+    ("node", "xsched-node"),
     ("policies", "xsched-policies"),
     ("runtime", "xsched"),
     ("sim", "xsched-sim"),

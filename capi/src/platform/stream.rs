@@ -9,7 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use xsched::{Activity, Device, Runtime, XQueue, XQueueConfig};
+use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_core::level::Level;
 use xsched_hal_cuda::table::{CuContext, CuStream, STREAM_PER_THREAD};
 use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
@@ -100,12 +100,7 @@ impl<A: Vendor> Pair<A> {
         let (gpu, lv3) = A::gpu(&below);
         let device = runtime.device(Wrapped(gpu))?;
         if let Some(unit) = unit {
-            device.watch(move |activity| match activity {
-                Activity::Begun => unit.note(true),
-                Activity::Ended => unit.note(false),
-                Activity::Retired { commands, busy } => unit.note_retired(commands, busy.as_ns()),
-                _ => {}
-            });
+            xsched::node::report(&device, unit);
         }
         Ok(Self { below, device, lv3 })
     }

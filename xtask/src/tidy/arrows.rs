@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("hal-hip", &["core", "hal-stream"]),
     ("hal-kfd", &["core", "hal-hip", "hal-stream"]),
     ("hal-kfd/watch", &["hal-kfd"]),
-    ("runtime", &["core", "policies", "hal-*"]),
+    ("runtime", &["core", "policies", "hal-*", "node"]),
     ("sim", &["core", "policies"]),
     ("shim", &[]),
     ("shim/engine", &[]),
