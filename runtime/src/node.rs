@@ -39,10 +39,12 @@ pub enum OpenError<E: std::error::Error + 'static> {
     Runtime(#[from] Error),
 }
 
+/// A GPU that was opened: the device of the runtime, which queues are made on, and what it is of.
+pub type Opened<A> = (Device<StreamDevice<A>>, StreamDevice<A>);
+
 /// Opens a GPU whose queues the scheduler of the node holds and releases together, whatever their
-/// streams are: the device of the runtime, which queues are made on, and the one that it is of. The
-/// scheduler knows the GPU by its PCI id, and is told when there is work for it, and how much device
-/// time that took.
+/// streams are. It knows the GPU by its PCI id, and is told when there is work for it, and how much
+/// device time that took.
 ///
 /// Queues have gates, also while the process is alone on the GPU; see
 /// [`StreamConfig::spacing`](xsched_hal_stream::StreamConfig::spacing) for what they cost. The
@@ -55,7 +57,7 @@ pub fn open<A>(
     link: &Arc<Link>,
     api: A,
     config: StreamDeviceConfig,
-) -> Result<(Device<StreamDevice<A>>, StreamDevice<A>), OpenError<A::Error>>
+) -> Result<Opened<A>, OpenError<A::Error>>
 where
     A: StreamApi,
 {
