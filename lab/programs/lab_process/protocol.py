@@ -83,7 +83,7 @@ def serve(make, channel=None, orders=None):
         return 1
     except Exception as error:
         traceback.print_exc()
-        channel.say(error=f"{type(error).__name__}: {error}"[:2000])
+        channel.say(error=f"{type(error).__name__}: {error}"[:5000])
         return 1
     finally:
         if process:
