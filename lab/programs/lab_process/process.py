@@ -53,11 +53,9 @@ class Process:
             try:
                 answers[name] = wait()
             except Exception as error:
-                error.add_note(f"in the role {name}")
-                failures.append(error)
-        failures.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
-        if failures:
-            raise failures[0]
+                failures.append((isinstance(error, threading.BrokenBarrierError), name, error))
+        for _, name, error in sorted(failures, key=lambda one: one[0])[:1]:
+            raise RuntimeError(f"the role {name}: {type(error).__name__}: {error}") from error
         return answers
 
     @staticmethod

@@ -1,5 +1,7 @@
 """What a process is to be: the file SPEC, as `xsched lab` writes it."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import pathlib

@@ -112,6 +112,7 @@ class Phase:
                     sleep_until(min(self.until, NOW() + pause_ns))
         except Exception as error:
             self.failure = error
+            connection.close()
             return
         with self.client.lock:
             self.client.idle.append(connection)

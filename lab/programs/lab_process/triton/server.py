@@ -1,5 +1,7 @@
 """The Triton server: where its binary is, its models' folder, its start and its end."""
 
+from __future__ import annotations
+
 import ctypes
 import dataclasses
 import http.client
@@ -120,6 +122,7 @@ class Server:
     def __init__(self, spec, folder):
         self.spec, self.folder = spec, pathlib.Path(folder)
         self.binary, self.port = find(), free_port()
+        self.memory = f"xsched-lab-{os.getpid()}-"
         self.profiles = {role.name: self.folder / f"{role.name}.json" for role in spec.roles}
         self.write_models()
         self.log = (self.folder / "log").open("w+")
@@ -160,7 +163,8 @@ class Server:
         if self.spec.way == "triton-rate-limiter":
             options["rate-limit"] = "execution_count"
         arguments = [f"--{name}={value}" for name, value in options.items()]
-        arguments.append(f"--backend-config=python,stub-timeout-seconds={START_S}")
+        for setting in (f"stub-timeout-seconds={START_S}", f"shm-region-prefix-name={self.memory}"):
+            arguments.append(f"--backend-config=python,{setting}")
         prefix = shlex.split(os.environ.get(PREFIX, ""))
         return [*prefix, str(self.binary.path), *arguments, "--disable-auto-complete-config"]
 
@@ -232,3 +236,6 @@ class Server:
         except ProcessLookupError:
             pass
         self.log.close()
+        # A server that had to be killed leaves the memory that it shares with its models.
+        for path in pathlib.Path("/dev/shm").glob(f"{self.memory}*"):
+            path.unlink(missing_ok=True)
