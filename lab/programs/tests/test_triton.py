@@ -91,7 +91,7 @@ class Clients(unittest.TestCase):
         self.assertEqual(arrivals, [30 * number for number in range(10)])
 
     def test_an_endless_client_has_several_requests_at_the_server(self):
-        phase, _ = self.phase(loads.Load("endless", in_flight=4))
+        phase, _ = self.phase(loads.Load("endless", in_flight=4), seconds=1)
         pairs = list(zip(phase.taken.begin_ns, phase.taken.end_ns))
         most = max(sum(begin <= at < end for begin, end in pairs) for at, _ in pairs)
         self.assertTrue(2 <= most <= 4, most)
