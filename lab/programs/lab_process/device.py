@@ -88,8 +88,7 @@ class Processor:
         """Prepares the calling thread."""
 
     def stream(self, priority):
-        """A stream of this priority: 1, 0 or −1."""
-        return None
+        """A stream; there are none."""
 
     def within(self, stream):
         """A context in which launches go into `stream`."""
@@ -148,11 +147,8 @@ class Gpu:
         self.torch.cuda.set_device(0)
 
     def stream(self, priority):
-        """A stream of this priority: 1, 0 or −1."""
-        if not priority:
-            return self.torch.cuda.Stream()
-        # PyTorch takes the nearest that it has; smaller numbers are more urgent.
-        return self.torch.cuda.Stream(priority=-5 if priority > 0 else 0)
+        """A stream of this priority; smaller numbers are more urgent, and none is the default."""
+        return self.torch.cuda.Stream(priority=priority or 0)
 
     def within(self, stream):
         """A context in which launches go into `stream`."""

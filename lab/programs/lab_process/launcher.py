@@ -18,6 +18,8 @@ class Launcher:
     def __init__(self, spec, process, device):
         self.spec, self.process, self.device = spec, process, device
         self.work = self.stream = self.graph = self.event = None
+        #: What is called with the stream before anything is launched into it.
+        self.on_stream = None
 
     def within(self):
         """The contexts of the work: its stream, and no gradients if it needs none."""
@@ -31,6 +33,8 @@ class Launcher:
         self.device.torch.manual_seed(self.process.seed)
         self.work = works.make(self.spec, self.device)
         self.stream = self.device.stream(self.process.stream_priority(self.spec))
+        if self.on_stream:
+            self.on_stream(self.stream)
         self.event = self.device.event()
         self.device.synchronize()
         with self.within():

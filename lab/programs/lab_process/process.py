@@ -1,6 +1,7 @@
 """The process: its roles, and phases in which they work at once."""
 
 import contextlib
+import functools
 import threading
 import time
 
@@ -10,17 +11,18 @@ from .role import Role
 
 
 class Process:
-    """All roles of a SPEC, loaded and warm."""
+    """All roles of a SPEC, loaded and warm; `on_stream` is told each role's stream, still unused."""
 
-    def __init__(self, spec):
+    def __init__(self, spec, on_stream=None):
         works.check(spec)
         torch = devices.torch_of(spec.seed)
         self.spec, self.device = spec, devices.make(spec.device, torch)
         works.set_deterministic(torch, spec)
         self.by_name = {role.name: Role(role, spec, self.device) for role in spec.roles}
         self.roles = list(self.by_name)
-        self.phases = 0
         for role in self.by_name.values():
+            if on_stream:
+                role.on_stream = functools.partial(on_stream, role.spec)
             role.begin(role.make)()
 
     def ready(self):

@@ -11,6 +11,8 @@ from .faults import BadInput
 VERSION = 1
 DEVICES = ("cuda", "hip", "cpu")
 DTYPES = ("fp32", "fp16", "bf16")
+#: Priorities of streams; PyTorch takes the nearest that the device has.
+HIGHEST, LOWEST = -5, 0
 #: Ways in which streams have priorities.
 WITH_PRIORITIES = ("priorities", "xsched", "mps+xsched", "triton-priorities")
 
@@ -38,12 +40,17 @@ class Spec:
     way: str = "native"
     seed: int = 1
     quick: bool = False
+    #: Whether streams have as many priorities as roles; the plan's scripts have three.
+    by_rank: bool = False
 
     def stream_priority(self, role):
-        """1 for the highest, −1 for the lowest, 0 where streams have none."""
+        """The priority of a role's stream as drivers count it, downwards; none without one."""
         if self.way not in WITH_PRIORITIES:
-            return 0
-        return 1 if role.priority > 0 else -1
+            return None
+        if self.by_rank:
+            ranks = sorted({one.priority for one in self.roles})
+            return -ranks.index(role.priority)
+        return HIGHEST if role.priority > 0 else LOWEST
 
 
 def _take(table, place, key, types, default=None, required=False):

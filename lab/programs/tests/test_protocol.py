@@ -1,5 +1,6 @@
 """What processes answer to what makes no sense, and what is missing."""
 
+import dataclasses
 import io
 import json
 import os
@@ -117,9 +118,11 @@ class Specs(unittest.TestCase):
 
     def test_streams_have_priorities_only_where_the_way_has(self):
         read = spec.parse({**SPEC, "roles": [ROLE, {**ROLE, "name": "low", "priority": 0}]})
-        self.assertEqual([read.stream_priority(role) for role in read.roles], [0, 0])
+        self.assertEqual([read.stream_priority(role) for role in read.roles], [None, None])
         read = spec.parse({**SPEC, "way": "xsched", "roles": read_roles(1, 0, -5)})
-        self.assertEqual([read.stream_priority(role) for role in read.roles], [1, -1, -1])
+        self.assertEqual([read.stream_priority(role) for role in read.roles], [-5, 0, 0])
+        ranked = dataclasses.replace(read, by_rank=True)
+        self.assertEqual([ranked.stream_priority(role) for role in ranked.roles], [-2, -1, 0])
 
 
 def read_roles(*priorities):

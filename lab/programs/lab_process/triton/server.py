@@ -73,7 +73,7 @@ def model_config(spec, role, profile):
     if spec.way == "triton-rate-limiter":
         limiter = ('rate_limiter { resources [ { name: "gpu" global: true count: 1 } ] '
                    f"priority: {URGENT if urgent else OTHERS} }}")
-    if spec.stream_priority(role):
+    if spec.stream_priority(role) is not None:
         priority = "PRIORITY_MAX" if urgent else "PRIORITY_MIN"
         optimization = f"optimization {{ priority: {priority} }}"
     # The model places itself, so that the server itself needs nothing of the GPU.
