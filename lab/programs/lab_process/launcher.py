@@ -8,7 +8,7 @@ from . import works
 
 NOW = time.monotonic_ns
 #: Lone requests that are measured, and for how long at most.
-LONE, LONE_S, LONE_QUICK_S, LONE_LEAST = 20, 4.0, 1.0, 3
+LONE, AFTER, LONE_S, LONE_QUICK_S, LONE_LEAST = 20, 10, 4.0, 1.0, 3
 WARM = 3
 
 
@@ -69,23 +69,29 @@ class Launcher:
 
     def measure(self):
         """What the role needs alone, as `ready` says it."""
-        until = NOW() + int((LONE_QUICK_S if self.process.quick else LONE_S) * 1e9)
-        whole, host = [], []
+        seconds = LONE_QUICK_S if self.process.quick else LONE_S
         with self.within():
             self.work.begin()
-            while len(whole) < LONE and (NOW() < until or len(whole) < LONE_LEAST):
-                begin = NOW()
-                launched_ns = self.lone()
-                whole.append(NOW() - begin)
-                host.append(launched_ns - begin)
-            request_ns = int(statistics.median(whole))
-            said = {"request_ns": request_ns, "host_ns": int(statistics.median(host))}
+            request_ns, host_ns = self.median(LONE, seconds)
+            said = {"request_ns": request_ns, "host_ns": host_ns}
             self.work.begin()
             for _ in range(self.work.digested):
                 self.lone()
             said["digest"] = devices.digest(self.work.outputs())
-            kernels = self.device.kernels_ns(self.lone, request_ns) or [request_ns]
-        return {"kernels_ns": kernels, **said}
+            said["kernels_ns"] = self.device.kernels_ns(self.lone, request_ns)
+            # A tracer that has been used may stay in the way of launches.
+            said["request_after_profile_ns"], _ = self.median(AFTER, seconds / 4)
+        return said
+
+    def median(self, count, seconds):
+        """The median of lone requests, and of the time until their launching calls returned."""
+        until, whole, host = NOW() + int(seconds * 1e9), [], []
+        while len(whole) < count and (NOW() < until or len(whole) < LONE_LEAST):
+            begin = NOW()
+            launched_ns = self.lone()
+            whole.append(NOW() - begin)
+            host.append(launched_ns - begin)
+        return int(statistics.median(whole)), int(statistics.median(host))
 
     def outputs_digest(self, requests):
         """The digest of what was computed; none where there were too few requests."""

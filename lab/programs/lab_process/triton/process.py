@@ -35,7 +35,10 @@ class Process:
         for name, path in self.server.profiles.items():
             said = json.loads(path.read_text())
             request_ns, digest = self.lone(self.clients[name])
-            roles[name] = {**said["role"], "request_ns": request_ns, "digest": digest}
+            # What the model measured itself, without HTTP.
+            model_ns = said["role"]["request_ns"]
+            roles[name] = {**said["role"], "model_request_ns": model_ns, "request_ns": request_ns,
+                           "digest": digest}
         return {"software": {**said["software"], **self.version()}, "hardware": said["hardware"],
                 "roles": roles}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import http.client
@@ -27,7 +28,7 @@ PREFIX = "XSCHED_LAB_PREFIX"
 WORKS = ("bert-base", "bert-large")
 MISSING = ("there is no tritonserver on PATH, and the package nvidia-pytriton is not installed; "
            "pip install --no-deps nvidia-pytriton==0.7.0")
-START_S, END_S = 300, 20
+START_S, END_S = 280, 3
 #: How often the rate limiter lets the urgent model run for each time of the other.
 URGENT, OTHERS = 1, 10
 
@@ -156,7 +157,7 @@ class Server:
         options = {
             "model-repository": self.folder / "models",
             "http-address": "127.0.0.1", "http-port": self.port, "http-thread-count": 8,
-            "allow-grpc": "false", "allow-metrics": "false", "exit-timeout-secs": 5,
+            "allow-grpc": "false", "allow-metrics": "false", "exit-timeout-secs": 1,
         }
         if self.binary.backend:
             options["backend-directory"] = self.backends()
@@ -210,17 +211,20 @@ class Server:
                 raise RuntimeError(f"tritonserver {how}; it printed: {self.said()}")
             time.sleep(0.2)
 
-    def cpu_ns(self):
-        """Processor time of the server and of its models so far."""
-        ticks = 0
+    def members(self):
+        """The server and its models: their processes, with the fields of each after its name."""
         for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
             try:
                 fields = path.read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            # After the name: the state, the parent, the group, the session, and so on.
+            # They begin with the state, the parent, the group and the session.
             if int(fields[3]) == self.program.pid:
-                ticks += int(fields[11]) + int(fields[12])
+                yield int(path.parent.name), fields
+
+    def cpu_ns(self):
+        """Processor time of the server and of its models so far."""
+        ticks = sum(int(fields[11]) + int(fields[12]) for _, fields in self.members())
         return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
     def end(self):
@@ -231,10 +235,10 @@ class Server:
         except subprocess.TimeoutExpired:
             self.program.kill()
             self.program.wait()
-        try:
-            os.killpg(self.program.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        # Models notice late that their server has ended.
+        for process, _ in list(self.members()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self.log.close()
         # A server that had to be killed leaves the memory that it shares with its models.
         for path in pathlib.Path("/dev/shm").glob(f"{self.memory}*"):
