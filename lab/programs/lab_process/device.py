@@ -11,7 +11,7 @@ import subprocess
 import sys
 import warnings
 
-from .faults import Missing
+from .faults import Missing, missing
 
 #: What a profile holds besides commands of the device.
 NO_COMMANDS = ("ProfilerStep", "Context Sync", "Stream Sync", "Event Sync", "Stream Wait Event")
@@ -28,7 +28,7 @@ def torch_of(seed):
     try:
         import torch
     except ImportError as error:
-        raise Missing(f"PyTorch is not installed ({error}); pip install torch") from error
+        raise missing(error, "torch", "torch", "PyTorch") from error
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")
     torch.manual_seed(seed)
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -7,3 +7,10 @@ class Missing(Exception):
 
 class BadInput(Exception):
     """What was asked for makes no sense; the message names the place."""
+
+
+def missing(error, module, package, name):
+    """What is missing if a module of a package cannot be imported."""
+    if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
+        return Missing(f"{name} is not installed; pip install {package}")
+    return Missing(f"{name} cannot be used: {error}")

@@ -134,23 +134,28 @@ def read_roles(*priorities):
 class Programs(unittest.TestCase):
     """The programs as the lab starts them."""
 
-    def run_program(self, name, text, orders="", **variables):
+    def run_program(self, name, text, torch=None):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "spec.json"
             if text is not None:
                 path.write_text(text)
             # No package of the machine is found, PyTorch least of all.
-            pathlib.Path(folder, "torch.py").write_text("raise ImportError('none')")
-            environment = {**os.environ, "PYTHONPATH": folder, "PATH": folder, **variables}
-            ran = subprocess.run([sys.executable, str(PROGRAMS / name), str(path)], input=orders,
+            absent = "raise ModuleNotFoundError('none', name='torch')"
+            pathlib.Path(folder, "torch.py").write_text(torch or absent)
+            environment = {**os.environ, "PYTHONPATH": folder, "PATH": folder}
+            ran = subprocess.run([sys.executable, str(PROGRAMS / name), str(path)], input="",
                                  capture_output=True, text=True, timeout=60, env=environment)
         return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()]
 
     def test_a_missing_package_is_said_with_the_command_that_installs_it(self):
         code, said = self.run_program("roles.py", json.dumps(SPEC))
         self.assertEqual(code, 0)
-        self.assertIn("PyTorch is not installed", said[0]["missing"])
-        self.assertIn("pip install torch", said[0]["missing"])
+        self.assertEqual(said, [{"missing": "PyTorch is not installed; pip install torch"}])
+
+    def test_a_package_that_is_broken_is_not_called_missing(self):
+        broken = "raise ImportError('libcudart.so.13 is not there')"
+        _, said = self.run_program("roles.py", json.dumps(SPEC), broken)
+        self.assertEqual(said, [{"missing": "PyTorch cannot be used: libcudart.so.13 is not there"}])
 
     def test_a_missing_server_is_said(self):
         try:

@@ -5,7 +5,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 
-from ..faults import BadInput, Missing
+from ..faults import BadInput, missing
 
 #: The module and the class of each work.
 WORKS = {
@@ -78,7 +78,7 @@ def needs(module, package, name):
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise Missing(f"{name} is not installed ({error}); pip install {package}") from error
+        raise missing(error, module, package, name) from error
 
 
 @contextlib.contextmanager
