@@ -7,7 +7,13 @@ import time
 
 from . import device as devices
 from . import works
+from .faults import BadInput, Missing
 from .role import Role
+
+
+def failed(name, error):
+    """That a role failed, and why."""
+    return RuntimeError(f"the role {name}: {type(error).__name__}: {error}")
 
 
 class Process:
@@ -23,11 +29,21 @@ class Process:
         for role in self.by_name.values():
             if on_stream:
                 role.on_stream = functools.partial(on_stream, role.spec)
-            role.begin(role.make)()
+            self.have(role, role.make)
+
+    @staticmethod
+    def have(role, function):
+        """What a function answers in the role's thread; failures name the role."""
+        try:
+            return role.begin(function)()
+        except (BadInput, Missing):
+            raise
+        except Exception as error:
+            raise failed(role.spec.name, error) from error
 
     def ready(self):
         """What is said once: versions, the device, and what each role needs alone."""
-        measured = {name: role.begin(role.measure)() for name, role in self.by_name.items()}
+        measured = {name: self.have(role, role.measure) for name, role in self.by_name.items()}
         software = {**self.device.software(), **works.versions()}
         return {"software": software, "hardware": self.device.hardware(), "roles": measured}
 
@@ -57,7 +73,7 @@ class Process:
             except Exception as error:
                 failures.append((isinstance(error, threading.BrokenBarrierError), name, error))
         for _, name, error in sorted(failures, key=lambda one: one[0])[:1]:
-            raise RuntimeError(f"the role {name}: {type(error).__name__}: {error}") from error
+            raise failed(name, error) from error
         return answers
 
     @staticmethod

@@ -7,25 +7,13 @@ for the model.
 
 import fcntl
 import json
-import os
 import pathlib
 import sys
 
 import triton_python_backend_utils as backend
 
-#: What Triton calls the priority of a model, as that of a stream.
-PRIORITIES = {"PRIORITY_MAX": 1, "PRIORITY_MIN": -1}
-#: Under `xsched run`, as the priority of the process: those of its classes.
-PROCESS_PRIORITIES = {1: "100", -1: "-100"}
-
-
-def prioritise(priority):
-    """Tells XSched the model's priority, if this process is under it and has none yet.
-
-    Each model has a process, and processes are scheduled as a whole.
-    """
-    if os.environ.get("XSCHED_AUTO_XQUEUE") == "ON" and priority:
-        os.environ.setdefault("XSCHED_AUTO_XQUEUE_PRIORITY", PROCESS_PRIORITIES[priority])
+#: What Triton calls priorities of models, if they have any.
+PRIORITIES = ("PRIORITY_MAX", "PRIORITY_MIN")
 
 
 class TritonPythonModel:
@@ -35,16 +23,14 @@ class TritonPythonModel:
         """Loads the model and writes down what it needs alone."""
         config = json.loads(args["model_config"])
         given = json.loads(config["parameters"]["lab"]["string_value"])
-        asked = config.get("optimization", {}).get("priority", "")
-        priority = PRIORITIES.get(asked, 0)
-        prioritise(priority)
+        has_priority = config.get("optimization", {}).get("priority") in PRIORITIES
         # The backend's Python does not take PYTHONPATH.
         sys.path.extend(path for path in given["modules"] if path not in sys.path)
         from lab_process import device, launcher, spec
 
         role = spec.Role(**given["role"])
-        # The ways differ by what the server is told; here only the priority counts.
-        way = "priorities" if priority else "native"
+        # The ways differ by what the server is told; here only that of the stream counts.
+        way = "priorities" if has_priority else "native"
         process = spec.Spec(given["device"], (role,), way, given["seed"], given["quick"])
         self.torch = device.torch_of(process.seed)
         self.device = device.make(process.device, self.torch)
