@@ -22,8 +22,9 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-SHARED = {"beside.py", "common.py", "cupti.py", "hip_examples.py", "kills.py", "run.py", "shares.py",
-          "soak.py", "waves.py"}
+SHARED = {"beside.py", "common.py", "cupti.py", "hip_examples.py", "kills.py", "roles.py", "run.py",
+          "shares.py", "soak.py", "test_multi_priority_bert.py", "test_xsched_integration.py",
+          "triton_server.py", "try_works.py", "waves.py"}
 
 
 def arguments():

@@ -19,6 +19,7 @@ pub mod paper;
 pub mod parent;
 mod predict;
 mod record;
+mod rows;
 pub mod stats;
 mod threads;
 pub mod wait_placement;

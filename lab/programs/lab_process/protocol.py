@@ -1,0 +1,90 @@
+"""What the lab and a process say to each other: an object of JSON a line.
+
+The process says that it is ready, or what is missing; it is told phases until its input ends.
+"""
+
+import json
+import math
+import os
+import sys
+import traceback
+
+from . import loads
+from .faults import BadInput, Missing
+
+
+class Channel:
+    """Standard output for answers alone: what libraries print goes to standard error."""
+
+    def __init__(self):
+        sys.stdout.flush()
+        self.answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+
+    def say(self, **answer):
+        """Writes a line."""
+        self.answers.write(json.dumps(answer) + "\n")
+        self.answers.flush()
+
+
+def order_of(line, roles):
+    """The number of a phase, its seconds and the loads by role, of a line that asks for it."""
+    try:
+        order = json.loads(line)
+    except ValueError as error:
+        raise BadInput(f"the line is no JSON: {error}") from error
+    if not isinstance(order, dict):
+        raise BadInput("the line is no object")
+    phase, seconds = order.get("phase"), order.get("seconds")
+    if isinstance(phase, bool) or not isinstance(phase, int):
+        raise BadInput(f"phase: expected a number, got {json.dumps(phase)}")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise BadInput(f"seconds: expected a number, got {json.dumps(seconds)}")
+    if not 0 < seconds <= 86400 or math.isnan(seconds):
+        raise BadInput(f"seconds: {seconds} is not above 0 and at most 86400")
+    named = order.get("load")
+    if not isinstance(named, dict):
+        raise BadInput("load: expected an object with a load for each role")
+    unknown = set(named) - set(roles)
+    if unknown:
+        raise BadInput(f"load: no role is called {', '.join(sorted(unknown))}; "
+                       f"there are {', '.join(roles)}")
+    return phase, seconds, {name: loads.parse(one, f"load.{name}") for name, one in named.items()}
+
+
+def serve(make, channel=None, orders=None):
+    """Makes the process and carries out its orders; answers the exit code.
+
+    `make()` answers an object with `roles` (names), `ready()` (what is said of them),
+    `phase(number, seconds, loads)` (the answer) and `close()`.
+    """
+    channel, orders = channel or Channel(), orders or sys.stdin
+    process = None
+    try:
+        process = make()
+        channel.say(ready=True, **process.ready())
+        for line in orders:
+            if not line.strip():
+                continue
+            try:
+                order = order_of(line, process.roles)
+            except BadInput as error:
+                channel.say(error=str(error))
+                continue
+            channel.say(**process.phase(*order))
+        return 0
+    except Missing as missing:
+        channel.say(missing=str(missing))
+        return 0
+    except BadInput as error:
+        channel.say(error=str(error))
+        return 2
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        traceback.print_exc()
+        channel.say(error=f"{type(error).__name__}: {error}"[:5000])
+        return 1
+    finally:
+        if process:
+            process.close()

@@ -1,0 +1,1 @@
+"""A Triton server with a model for each role, and clients that send it requests."""

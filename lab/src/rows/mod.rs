@@ -1,0 +1,3 @@
+//! The plan's experiments with real programs: `xsched lab`.
+
+pub(crate) mod document;
