@@ -5,7 +5,8 @@
 //! 2. The package imports, from a folder that has nothing of the repository.
 //! 3. mypy, strictly, and pytest: on the processor, on the emulated HIP runtime and CUDA driver, in
 //!    the simulator.
-//! 4. The examples: the shape of the BERT script with `ctypes` alone, and priorities.
+//! 4. The tests of the lab's programs, as far as those need no PyTorch.
+//! 5. The examples: the shape of the BERT script with `ctypes` alone, and priorities.
 //!
 //! Needs Python 3.9 or newer with pip, and installs Debian's packages if it lacks one of them.
 
@@ -24,6 +25,8 @@ use crate::{root, target_dir};
 const PACKAGES: [&str; 3] = ["python3", "python3-pip", "python3-venv"];
 /// What a Python must be able to do.
 const CHECK: &str = "import sys, ensurepip, venv; assert sys.version_info >= (3, 9)";
+/// The tests of the lab's programs.
+const LAB: &str = "unittest discover -s lab/programs/tests -t lab/programs";
 /// What is run after the tests, with the file and its arguments.
 const EXAMPLES: [&str; 4] = [
     "bert_ctypes.py --device host",
@@ -60,6 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
         command.env("XSCHED_HIP_LIB", &hip).env("XSCHED_CUDA_DRIVER", &cuda);
         run_command(command.env("XSCHED_TEST_KFD_EMULATE", &kfd))?;
     }
+    run_command(&mut module(&python, LAB))?;
     for example in EXAMPLES {
         let mut words = example.split(' ');
         let mut command = Command::new(&python);
