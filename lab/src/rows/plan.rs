@@ -46,9 +46,10 @@ impl Hal {
 }
 
 /// How the device is shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     /// By the device alone.
+    #[default]
     Native,
     /// By the device, with stream priorities.
     Priorities,
@@ -126,16 +127,20 @@ pub(crate) struct RolePlan {
 }
 
 /// Which program it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Program {
     /// Roles with a stream each.
+    #[default]
     Roles,
     /// A Triton server with a model for each role, and its clients.
     Triton,
+    /// A program of its own, which the role's work names, run plain and scheduled in turns and
+    /// compared: it has no phases, and nothing of it is predicted.
+    Script,
 }
 
 /// A process.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ProcessPlan {
     /// Which program it is.
     pub(crate) program: Program,
@@ -147,12 +152,14 @@ pub(crate) struct ProcessPlan {
     pub(crate) share: Option<u8>,
     /// Its priority, for `xsched run --priority`.
     pub(crate) priority: Option<i32>,
+    /// Further options of `xsched run`, as `--level 1`.
+    pub(crate) options: Vec<String>,
     /// Further variables of its environment, where XSched schedules.
     pub(crate) environment: BTreeMap<String, String>,
 }
 
 /// A combination that is measured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CellPlan {
     /// Its name, one of its kind in the row.
     pub(crate) name: String,
