@@ -459,3 +459,139 @@ fn words(load: &LoadPlan, ready: Option<&Profile>) -> String {
         Load::Endless { in_flight } => format!("endless, {in_flight} in flight"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::plan::{Hal, ProcessPlan};
+    use super::super::protocol::RoleSpec;
+    use super::super::table::all;
+    use super::*;
+
+    /// Says that it is ready, and answers orders with a request each 10 ms, of 5 ms.
+    const GOOD: &str = r#"
+role=$(sed 's/.*"name":"\([^"]*\)".*/\1/' "$1")
+echo "{\"ready\":true,\"hardware\":\"a card\",\"roles\":{\"$role\":{\"request_ns\":5000000}}}"
+while read -r order; do
+    phase=$(echo "$order" | sed 's/.*"phase":\([0-9]*\).*/\1/')
+    begins= ends= n=0
+    while [ $n -lt 30 ]; do
+        begins="$begins${begins:+,}$((n * 10))000000" ends="$ends${ends:+,}$((n * 10 + 5))000000"
+        n=$((n + 1))
+    done
+    echo "{\"phase\":$phase,\"begin_ns\":0,\"end_ns\":300000000,\"roles\":{\"$role\":{\"begin_ns\":[$begins],\"end_ns\":[$ends]}}}"
+done"#;
+
+    /// A row of two processes with a role each, in two ways.
+    fn row() -> Definition {
+        let mut row = all(Setting { hal: Hal::Host, quick: true }).remove(0);
+        let process = |name: &str| ProcessPlan {
+            roles: vec![RolePlan {
+                spec: RoleSpec { name: name.to_owned(), ..RoleSpec::default() },
+                load: LoadPlan::Fixed(Load::Endless { in_flight: 1 }),
+                load_alone: None,
+            }],
+            ..ProcessPlan::default()
+        };
+        let cell = |way: Way| CellPlan {
+            name: format!("g, {}", way.name()),
+            group: "g".to_owned(),
+            way,
+            processes: vec![process("high"), process("low")],
+            alone: vec!["high".to_owned()],
+            has_beside: true,
+            measured: "high".to_owned(),
+            samples: 10,
+            ..CellPlan::default()
+        };
+        row.plan.cells = vec![cell(Way::Native), cell(Way::Xsched)];
+        row.goals.clear();
+        row.results.clear();
+        row
+    }
+
+    /// The row that programs like this one leave.
+    fn run(script: &str, limit: Option<Duration>) -> (tempfile::TempDir, Row) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("fake");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let stop = AtomicBool::new(false);
+        let programs = (PathBuf::from("python3"), Some(program));
+        let mut starter = Starter::new(Hal::Host, true, programs, &stop);
+        starter.after = Duration::from_millis(500);
+        let lab = Lab {
+            starter: &starter,
+            folder: Folder::make(&folder.path().join("report")).unwrap(),
+            device: None,
+            say: &|_| {},
+        };
+        let row = lab.run(&row(), limit).unwrap();
+        (folder, row)
+    }
+
+    #[test]
+    fn times_of_two_processes_are_joined_and_set_beside_those_alone() {
+        let (folder, row) = run(GOOD, None);
+        assert_eq!((&row.status, row.hardware.as_str()), (&Status::Measured, "a card"), "{row:?}");
+        let role = &row.cells[1].roles[0];
+        let (alone, beside) = (role.alone.as_ref().unwrap(), role.beside.as_ref().unwrap());
+        assert!((alone.rate_per_s - 100.0).abs() < 5.0 && (beside.rate_per_s - 100.0).abs() < 5.0);
+        assert!((beside.latency.p50_us - 5_000.0).abs() < 1.0);
+        assert!(row.cells[1].roles[1].alone.is_some(), "it is the same work under another name");
+        let of = |figure: &&Figure| figure.key.quantity == "p50_over_alone";
+        assert!(row.figures.iter().any(|figure| of(&figure) && (figure.value - 1.0).abs() < 1e-6));
+        let prediction = folder.path().join("report/predictions/7.2.1.json");
+        let written = |place: &std::path::Path| fs::metadata(place).unwrap().modified().unwrap();
+        let raw = folder.path().join("report/raw/7.2.1-g-native.0.said.jsonl");
+        assert!(fs::read_to_string(&raw).unwrap().contains("\"phase\":2"));
+        assert!(written(&prediction) < written(&raw), "it was written before the phases ended");
+    }
+
+    #[test]
+    fn a_program_that_hangs_or_ends_in_a_phase_fails_its_cell_and_no_other() {
+        let start = r#"role=$(sed 's/.*"name":"\([^"]*\)".*/\1/' "$1")
+            echo "{\"ready\":true,\"roles\":{\"$role\":{\"request_ns\":5000000}}}"; read -r order"#;
+        for (end, words) in [("exec sleep 1000", "within"), ("echo bad >&2; exit 7", "bad")] {
+            let native = format!(r#"if grep -q native "$1"; then {start}; {end}; fi"#);
+            let (_folder, row) = run(&format!("{native}\n{GOOD}"), None);
+            let Status::Failed(why) = &row.cells[0].status else { panic!("{row:?}") };
+            assert!(why.contains(words), "{why}");
+            assert_eq!(row.cells[1].status, Status::Measured, "{row:?}");
+            assert!(row.cells[1].roles[0].alone.is_some(), "measured where it could be");
+        }
+    }
+
+    #[test]
+    fn a_row_without_time_says_so_and_is_run_again() {
+        let (_folder, row) = run(GOOD, Some(Duration::ZERO));
+        assert!(matches!(&row.status, Status::NotRun(why) if why.starts_with(NO_TIME)), "{row:?}");
+        assert!(!super::super::files::is_done(&row, "host", true));
+    }
+
+    #[test]
+    fn what_was_predicted_before_a_cell_ran_stays() {
+        let prediction = |cell: &str, left_out: &str| Prediction {
+            version: VERSION,
+            id: "1".to_owned(),
+            date: String::new(),
+            device: String::new(),
+            figures: vec![Figure {
+                key: super::super::document::Key {
+                    cell: cell.to_owned(),
+                    role: "high".to_owned(),
+                    quantity: "p50_ms".to_owned(),
+                },
+                value: 1.0,
+            }],
+            left_out: [(left_out.to_owned(), "no model".to_owned())].into(),
+        };
+        let both = joined(prediction("a", "b"), prediction("b", "c"));
+        assert_eq!(both.figures.len(), 2);
+        assert_eq!(both.left_out.keys().collect::<Vec<_>>(), ["c"]);
+    }
+}
