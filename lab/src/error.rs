@@ -130,6 +130,12 @@ pub enum CommandError {
     /// The process cannot end with the one that started it.
     #[error("cannot end with the process that started this one: {0}")]
     Parent(String),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals: {0}")]
+    Signals(String),
+    /// The user ended it.
+    #[error("interrupted; --resume goes on")]
+    Stopped,
     /// A device, or the runtime on it, refuses.
     #[error("{UNUSABLE}{0}")]
     Device(String),

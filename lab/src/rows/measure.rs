@@ -82,7 +82,10 @@ impl Phase {
 
     /// The parts of each role in consecutive windows, in percent; a role's work is its requests
     /// over its rate alone.
-    pub(crate) fn windows(&self, alone_per_s: &BTreeMap<String, f64>) -> BTreeMap<String, Vec<f64>> {
+    pub(crate) fn windows(
+        &self,
+        alone_per_s: &BTreeMap<String, f64>,
+    ) -> BTreeMap<String, Vec<f64>> {
         let (start, end) = self.window_ns;
         let step = WINDOW_TIMESLICES * TIMESLICE_NS;
         let mut parts: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -182,9 +185,8 @@ fn more(role: &RoleAnswer, taken: &[u64], window_ns: (u64, u64)) -> BTreeMap<Str
     let first = each.iter().map(|&(begin, first, _)| first.saturating_sub(begin)).collect();
     put(&mut more, "first_token", first);
     if let Some(others) = per_request.map(|tokens| tokens - 1.0).filter(|&others| others >= 1.0) {
-        let per_token = |&(_, first, end): &(u64, u64, u64)| {
-            (end.saturating_sub(first) as f64 / others) as u64
-        };
+        let per_token =
+            |&(_, first, end): &(u64, u64, u64)| (end.saturating_sub(first) as f64 / others) as u64;
         put(&mut more, "per_token", each.iter().map(per_token).collect());
     }
     more
@@ -302,6 +304,8 @@ mod tests {
         let more = phase.progress("a").unwrap().more;
         assert!((more["tokens_per_s"] - 400.0).abs() < 1e-6, "{more:?}");
         assert!((more["first_token_p50_ms"] - 4.0).abs() < 1e-3);
-        assert!((more["per_token_p50_ms"] - 2.0).abs() < 1e-3 && !more.contains_key("per_token_p99_ms"));
+        assert!(
+            (more["per_token_p50_ms"] - 2.0).abs() < 1e-3 && !more.contains_key("per_token_p99_ms")
+        );
     }
 }

@@ -12,14 +12,21 @@
 //! | `kept` | role | the rate beside the others over the rate alone |
 //! | `share_percent` | role | its `kept` of the sum of all `kept` |
 //! | `kept` | `all` | the sum of all `kept` |
-//! | `over_native` | role | P50 of its lone requests over that of the reference |
+//! | `mean_over_first` | role | the mean beside the others over that of the cell's first role |
+//! | `p99_over_native` | role | P99 beside the others over that in the reference |
+//! | `rate_over_native` | `all` | requests of all that end each second over those in the reference |
+//! | `max_ms` | role | the longest beside the others |
+//! | `over_native` | role | P50 of what it does alone over that in the reference |
+//! | `cores` | `all` | processors in use, those of the daemon included |
+//! | `cores_over_native_percent` | `all` | by so much of a core more than in the reference |
+//! | `window_p5_percent`, `window_p95_percent` | role | ranks of its parts in windows |
+//! | `first_token_p50_over_alone`, `per_token_p50_over_alone` | role | as named |
+//! | `same` | role | 1 if the results are those without XSched, else 0 |
 //!
 //! The reference of a cell is the cell of the same group in the way `native`, which also measures
 //! what is alone. A P99 needs 1,000 samples.
 
 use std::collections::BTreeMap;
-
-use serde_json::{Map, Value};
 
 use super::protocol::{Load, Profile, RoleSpec};
 
@@ -199,9 +206,4 @@ pub(crate) struct RowPlan {
     pub(crate) name: &'static str,
     /// What is run, in order.
     pub(crate) cells: Vec<CellPlan>,
-}
-
-/// The settings of a work as [`RoleSpec::options`] has them.
-pub(crate) fn options<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -93,10 +93,26 @@ enum Said {
     TooLong,
 }
 
+/// A process and all that it started, which end with this.
+#[derive(Debug)]
+pub(crate) struct Grouped(pub(crate) Child);
+
+impl Drop for Grouped {
+    fn drop(&mut self) {
+        let id = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        if let Some(id) = id {
+            // There may be none left.
+            let _ = kill_process_group(id, Signal::KILL);
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A program that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
-    child: Child,
+    child: Grouped,
     input: Option<ChildStdin>,
     lines: Receiver<Said>,
     errors: PathBuf,
@@ -128,17 +144,15 @@ impl Running {
         let (_, kept) = file("jsonl")?;
         let (errors, errors_file) = file("err.txt")?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors_file).process_group(0);
-        let cannot = |source| ProgramError::Start {
-            program: command.get_program().to_string_lossy().into_owned(),
-            source,
-        };
+        let name = command.get_program().to_string_lossy().into_owned();
+        let cannot = |source| ProgramError::Start { program: name.clone(), source };
         let mut child = match command.spawn() {
-            Ok(child) => child,
+            Ok(child) => Grouped(child),
             Err(source) => return Err(cannot(source)),
         };
         let (sender, lines) = mpsc::sync_channel(16);
-        let input = child.stdin.take();
-        if let Some(output) = child.stdout.take() {
+        let input = child.0.stdin.take();
+        if let Some(output) = child.0.stdout.take() {
             let read = move || read(output, kept, &sender);
             thread::Builder::new().name("said".to_owned()).spawn(read).map_err(cannot)?;
         }
@@ -189,17 +203,12 @@ impl Running {
         Err(ProgramError::Nonsense { what: "phase", why, line: String::new() })
     }
 
-    /// The processes that the program is.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Lets the program end by itself, and ends it if it does not.
     pub(crate) fn finish(mut self) {
         self.input = None;
         let start = Instant::now();
         while start.elapsed() < ENDING {
-            match self.child.try_wait() {
+            match self.child.0.try_wait() {
                 Ok(None) => thread::sleep(Duration::from_millis(5)),
                 _ => return,
             }
@@ -249,7 +258,7 @@ impl Running {
     fn ended(&mut self, what: &'static str) -> ProgramError {
         let start = Instant::now();
         let how = loop {
-            match self.child.try_wait() {
+            match self.child.0.try_wait() {
                 Ok(Some(status)) => break status.to_string(),
                 Ok(None) if start.elapsed() < ENDING => thread::sleep(Duration::from_millis(5)),
                 Ok(None) => break "its output is closed".to_owned(),
@@ -260,20 +269,6 @@ impl Running {
         let said = String::from_utf8_lossy(&said);
         let last = said.lines().rev().find(|line| !line.trim().is_empty());
         ProgramError::Ended { how, what, said: quoted(last.unwrap_or("it said nothing")) }
-    }
-}
-
-impl Drop for Running {
-    /// Ends the program and all processes of its group.
-    fn drop(&mut self) {
-        self.input = None;
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(id) = id {
-            // There may be none left.
-            let _ = kill_process_group(id, Signal::KILL);
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -320,7 +315,7 @@ fn understand<T: DeserializeOwned>(what: &'static str, line: &str) -> Result<T, 
 }
 
 /// The beginning of a text.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let short: String = text.chars().take(QUOTED).collect();
     if short.len() < text.len() { short + " …" } else { short }
 }
