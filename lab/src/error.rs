@@ -97,6 +97,20 @@ pub enum CommandError {
         /// The device.
         name: String,
     },
+    /// A file is no document of the lab.
+    #[error("{place}: not as `xsched lab` writes it: {source}")]
+    Document {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// A drawing cannot be put into a document.
+    #[error("the report cannot be written as PDF: {source}")]
+    Print {
+        /// The reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// There is no such experiment.
     #[error("there is no experiment `{id}`; there are {known}")]
     NoExperiment {
