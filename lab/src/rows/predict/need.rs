@@ -27,6 +27,8 @@ pub(super) struct Need {
     pub(super) launch_ns: Option<u64>,
     /// Host time of a request that no kernel waits for, as to prepare it and to read its result.
     pub(super) extra_ns: u64,
+    /// What a lone request takes in all, as it was said.
+    pub(super) request_ns: u64,
 }
 
 impl Need {
@@ -58,7 +60,8 @@ impl Need {
             true => (0, Some(each_ns)),
             false => (each_ns.saturating_sub(device.host_launch_ns), None),
         };
-        Self { kernels_ns: kernels.into(), is_graph, dispatch_ns, launch_ns, extra_ns: 0 }
+        let (extra_ns, request_ns) = (0, 0);
+        Self { kernels_ns: kernels.into(), is_graph, dispatch_ns, launch_ns, extra_ns, request_ns }
     }
 
     /// Device time of a request.
@@ -88,14 +91,15 @@ impl Need {
     /// is host time around the launches. Of a request that was faster than its parts, the longer
     /// part is shortened.
     fn as_long_as(self, request_ns: u64, device: &DeviceSpec) -> Self {
-        let count = self.kernels_ns.len() as u64;
-        let lone_ns = self.lone_ns(device);
+        let said = Self { request_ns, ..self };
+        let count = said.kernels_ns.len() as u64;
+        let lone_ns = said.lone_ns(device);
         if lone_ns > request_ns {
-            return self.shortened(lone_ns - request_ns, device);
+            return said.shortened(lone_ns - request_ns, device);
         }
         let gap_ns = GAP_NS.min((request_ns - lone_ns) / count);
-        let with_gaps: Vec<u64> = self.kernels_ns.iter().map(|ns| ns + gap_ns).collect();
-        let longer = Self { kernels_ns: with_gaps.into(), ..self };
+        let with_gaps = said.kernels_ns.iter().map(|ns| ns + gap_ns).collect();
+        let longer = Self { kernels_ns: with_gaps, ..said };
         let extra_ns = request_ns.saturating_sub(longer.lone_ns(device));
         Self { extra_ns, ..longer }
     }

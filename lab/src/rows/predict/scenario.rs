@@ -20,7 +20,7 @@ const SEED: u64 = 1;
 const WARM_UP_NS: u64 = 100_000_000;
 /// Simulated time at most, and commands at most, so that a prediction takes seconds.
 const DURATION_MAX_NS: f64 = 150e9;
-const COMMANDS_MAX: f64 = 4e6;
+const COMMANDS_MAX: f64 = 2e6;
 /// Samples at least and at most of the role that is measured.
 const SAMPLES: (f64, f64) = (100.0, 1_050.0);
 /// A periodic arrival is off by up to this part of the period, so that it does not keep pace with
@@ -201,7 +201,7 @@ impl<'a> Model<'a> {
         let all = || places.iter().zip(loads);
         let measured = all().find(|(place, _)| place.role.spec.name == self.cell.measured);
         let Some((place, load)) = measured.or_else(|| all().next()) else { return WARM_UP_NS };
-        let request = self.lone_ns(place) * places.len() as f64;
+        let request = place.need.request_ns as f64 * places.len() as f64;
         let apart = match load {
             Load::Closed { pause_ms, .. } => pause_ms * 1e6 + request,
             Load::Periodic { every_ms } => every_ms * 1e6,
@@ -213,10 +213,6 @@ impl<'a> Model<'a> {
         let device: f64 = places.iter().map(|place| place.need.device_ns() as f64).sum();
         let most = DURATION_MAX_NS.min(COMMANDS_MAX * device / kernels.max(1.0));
         (samples * apart).min(most) as u64
-    }
-
-    fn lone_ns(&self, place: &Place<'_>) -> f64 {
-        (place.need.lone_ns(self.device) + place.need.extra_ns) as f64
     }
 
     /// A variable of the environment where XSched schedules.
@@ -329,9 +325,7 @@ impl<'a> Model<'a> {
 impl Place<'_> {
     /// What a load is made from that depends on the lone request.
     fn profile(&self) -> Profile {
-        let device_ns = self.need.device_ns();
-        let host_ns = self.need.dispatch_ns * self.need.kernels_ns.len() as u64;
-        Profile { request_ns: device_ns.max(host_ns) + self.need.extra_ns, ..Profile::default() }
+        Profile { request_ns: self.need.request_ns, ..Profile::default() }
     }
 }
 
