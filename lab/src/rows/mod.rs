@@ -3,6 +3,7 @@
 pub(crate) mod document;
 pub(crate) mod files;
 mod judge;
+mod lines;
 mod measure;
 mod node;
 pub(crate) mod place;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::place;
 use super::plan::{CellPlan, Hal, Program};
-use super::program::ProgramError;
+use super::program::{ProgramError, beside};
 
 /// The program that starts and ends MPS.
 const MPS: &str = "nvidia-cuda-mps-control";
@@ -127,7 +127,7 @@ impl Node {
         })?;
         // The user's own configuration is not meant for this.
         let config = self.file("xschedd.toml");
-        let log = raw.with_extension("xschedd.txt");
+        let log = beside(raw, "xschedd.txt");
         let file = |place: &PathBuf| {
             File::create(place)
                 .map_err(|source| ProgramError::File { place: place.clone(), source })
@@ -174,7 +174,7 @@ impl Drop for Node {
         }
         if self.has_mps {
             let quit = self.control_mps().stdin(Stdio::piped()).spawn();
-            let _ = quit.map(|child| end_mps(child));
+            let _ = quit.map(end_mps);
         }
     }
 }

@@ -136,7 +136,7 @@ impl Running {
     /// If it cannot be started, or a file cannot be written.
     pub(crate) fn start(mut command: Command, raw: &Path) -> Result<Self, ProgramError> {
         let file = |ending: &str| {
-            let place = raw.with_extension(ending);
+            let place = beside(raw, ending);
             let file = File::create(&place);
             file.map_err(|source| ProgramError::File { place: place.clone(), source })
                 .map(|file| (place, file))
@@ -270,6 +270,14 @@ impl Running {
         let last = said.lines().rev().find(|line| !line.trim().is_empty());
         ProgramError::Ended { how, what, said: quoted(last.unwrap_or("it said nothing")) }
     }
+}
+
+/// A path with one more ending, whatever dots its name has.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
 }
 
 /// Hands on the lines of a program until they end, and keeps them.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::document::Progress;
 use super::place;
 use super::plan::CellPlan;
-use super::program::{Grouped, ProgramError, quoted};
+use super::program::{Grouped, ProgramError, beside, quoted};
 use super::quantities::{OVER_NATIVE, SAME};
 use super::session::Starter;
 use crate::stats::Quantiles;
@@ -47,8 +47,9 @@ pub(crate) fn run(
         .map_err(|source| ProgramError::Start { program: "this program".to_owned(), source })?;
     let rounds = cell.samples.max(1);
     let each = limit.unwrap_or(LIMIT).min(LIMIT);
-    let out = std::path::absolute(raw.with_extension("programs.json"))
-        .unwrap_or_else(|_| raw.with_extension("programs.json"));
+    let out = beside(raw, "programs.json");
+    // The programs run in a folder of their own.
+    let out = std::path::absolute(&out).unwrap_or(out);
     // What an earlier run left must not be taken for what this one writes.
     let _ = fs::remove_file(&out);
     let mut command = Command::new(&starter.python);
@@ -74,7 +75,7 @@ fn wait(
     within: Duration,
 ) -> Result<(), ProgramError> {
     let file = |ending: &str| {
-        let place = raw.with_extension(ending);
+        let place = beside(raw, ending);
         File::create(&place).map_err(|source| ProgramError::File { place, source })
     };
     command.stdin(Stdio::null()).stdout(file("out.txt")?).stderr(file("err.txt")?);

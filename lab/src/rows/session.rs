@@ -12,7 +12,7 @@ use super::measure::Phase;
 use super::node::{Node, has_daemon};
 use super::place;
 use super::plan::{CellPlan, Hal, ProcessPlan, Program, Way};
-use super::program::{ProgramError, Running};
+use super::program::{ProgramError, Running, beside};
 use super::protocol::{Load, Order, Ready, Spec, VERSION};
 use crate::parent;
 
@@ -161,8 +161,8 @@ impl<'s> Starter<'s> {
             let written = fs::write(&spec, text);
             written.map_err(|source| ProgramError::File { place: spec.clone(), source })?;
             let command = self.command(cell, process, &spec, &node)?;
-            let kept = raw.with_extension(number.to_string());
-            let mut program = Running::start(command, &named(&kept))?;
+            let kept = beside(raw, &number.to_string());
+            let mut program = Running::start(command, &kept)?;
             if one_by_one {
                 merge(&mut ready, program.ready(self.loading, self.stop)?, process)?;
             }
@@ -221,13 +221,6 @@ impl Session<'_> {
 fn own() -> Result<PathBuf, ProgramError> {
     env::current_exe()
         .map_err(|source| ProgramError::Start { program: "this program".to_owned(), source })
-}
-
-/// A path that keeps its whole name when it gets an ending.
-fn named(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".said");
-    name.into()
 }
 
 /// The options of `xsched run` for a process.

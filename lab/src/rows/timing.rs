@@ -10,8 +10,11 @@ use super::table::Setting;
 const SLOWER: f64 = 1.2;
 /// Samples of a role that does not decide, alone.
 const FEW: u32 = 100;
+/// Samples of a role that does not decide, beside others.
+const LEAST: u32 = 12;
 /// What starting the programs of a cell takes before it is known, in seconds.
 const START_S: f64 = 20.0;
+const START_QUICK_S: f64 = 8.0;
 const START_HOST_S: f64 = 0.3;
 
 /// The bounds of phases on a device, in seconds.
@@ -55,6 +58,11 @@ pub(crate) fn few(samples: u32) -> u32 {
     samples.min(FEW)
 }
 
+/// Samples of a role beside others that does not decide.
+pub(crate) fn least(samples: u32) -> u32 {
+    samples.min(LEAST)
+}
+
 /// The time of a row.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
@@ -67,7 +75,11 @@ pub(crate) struct Clock {
 impl Clock {
     /// Begins now.
     pub(crate) fn new(limit: Option<Duration>, setting: Setting) -> Self {
-        let start_s = if setting.hal == Hal::Host { START_HOST_S } else { START_S };
+        let start_s = match setting.hal {
+            Hal::Host => START_HOST_S,
+            Hal::Cuda | Hal::Hip if setting.quick => START_QUICK_S,
+            Hal::Cuda | Hal::Hip => START_S,
+        };
         Self { began: Instant::now(), limit, bounds: Bounds::of(setting), start_s }
     }
 

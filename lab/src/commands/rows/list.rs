@@ -8,7 +8,7 @@ use crate::console::Ending;
 use crate::console::output::Stream;
 use crate::console::table::table;
 use crate::error::CommandError;
-use crate::rows::plan::Hal;
+use crate::rows::plan::{Hal, Way};
 use crate::rows::table::{self, Definition, Setting};
 
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ impl Listed {
             needs: row.needs,
             figure: row.figure,
             goals: goals.map(|goal| format!("{} {}", goal.what, goal.goal)).collect(),
-            ways: row.ways().into_iter().map(|way| way.name()).collect(),
+            ways: row.ways().into_iter().map(Way::name).collect(),
             cells: row.plan.cells.iter().map(|cell| cell.name.clone()).collect(),
         }
     }

@@ -179,11 +179,8 @@ fn run_all(
     rows: &[Definition],
 ) -> Result<Ending, CommandError> {
     let began = Instant::now();
-    let budget = asked.budget.or_else(|| match setting.hal {
-        _ if !setting.quick => None,
-        Hal::Host => Some(QUICK_HOST_MAX),
-        Hal::Cuda | Hal::Hip => Some(QUICK_MAX),
-    });
+    let quick_max = if setting.hal == Hal::Host { QUICK_HOST_MAX } else { QUICK_MAX };
+    let budget = asked.budget.or(setting.quick.then_some(quick_max));
     let is_to_do = |row: &&Definition| {
         let kept = lab.folder.row(row.plan.id).filter(|_| asked.resume);
         !kept.is_some_and(|row| is_done(&row, setting.hal.name(), setting.quick))

@@ -254,15 +254,13 @@ impl Role {
         did: &mut RoleAnswer,
     ) -> Result<(), LabError> {
         let mut at = Duration::ZERO;
-        loop {
-            at += Duration::from_nanos(gaps.draw(&mut self.random).max(1));
-            if at >= phase.length {
-                return Ok(());
-            }
+        while at < phase.length {
             thread::sleep(at.saturating_sub(phase.begin.elapsed()));
             let arrival = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
             self.request(phase.begin_ns.saturating_add(arrival), did)?;
+            at += Duration::from_nanos(gaps.draw(&mut self.random).max(1));
         }
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use super::super::protocol::{Load, RoleSpec};
 use super::Setting;
 
 /// By so much times are shorter for stand-ins on the processor.
-const HOST_SCALE: f64 = 0.25;
+pub(super) const HOST_SCALE: f64 = 0.25;
 /// Samples for a P99, and in ways that do not decide.
 const SAMPLES: (u32, u32) = (1_100, 300);
 /// Samples of a quick look.

@@ -2,7 +2,7 @@
 
 use super::super::plan::{Hal, RolePlan, Way};
 use super::super::protocol::Load;
-use super::build::{Group, Unit, role};
+use super::build::{Group, HOST_SCALE, Unit, role};
 use super::goals::{GoalPlan, results};
 use super::{Definition, Setting};
 use crate::paper::Goal;
@@ -10,8 +10,10 @@ use crate::paper::Goal;
 /// Between two frames, and between two transcriptions.
 const FRAME_MS: f64 = 40.0;
 const SPEECH_MS: f64 = 3_000.0;
-/// Urgent from so long after a transcription has come.
-const LAXITY_MS: f64 = 2_900.0;
+/// The same for stand-ins, whose phases are short.
+const HOST_SPEECH_MS: f64 = 400.0;
+/// A transcription is urgent from so long before it is due.
+const LAXITY_PART: f64 = 1.0 / 30.0;
 /// Requests a second of the urgent model.
 const URGENT_PER_S: f64 = 10.0;
 /// Arrivals a second over all networks, and for stand-ins.
@@ -99,19 +101,21 @@ pub(super) fn conference(setting: Setting) -> Definition {
     row.figure = Some("14");
     row.needs = "PyTorch, TorchVision, Transformers";
     row.weight = 3;
+    let speech_ms = if setting.hal == Hal::Host { HOST_SPEECH_MS } else { SPEECH_MS };
+    let laxity_ms = speech_ms * (1.0 - LAXITY_PART);
     let frame = role("frame", "deeplabv3").dtype("fp16").priority(10);
     let speech = role("speech", "whisper").dtype("fp16").priority(-10);
     let roles = vec![
         frame.load(Load::Periodic { every_ms: FRAME_MS }),
         speech
-            .deadline(SPEECH_MS)
-            .option("laxity_ms", LAXITY_MS)
-            .load(Load::Periodic { every_ms: SPEECH_MS }),
+            .deadline(speech_ms)
+            .option("laxity_ms", laxity_ms * HOST_SCALE)
+            .load(Load::Periodic { every_ms: speech_ms }),
     ];
     let group = Group::new("processes", Unit::Processes, roles);
     let hpf = group.clone();
     let group = group.policy("lax").ways(&[Way::Native, Way::Xsched, Way::Mps]);
-    let group = group.variable_of(1, "XSCHED_AUTO_XQUEUE_LAXITY", LAXITY_MS * 1e3);
+    let group = group.variable_of(1, "XSCHED_AUTO_XQUEUE_LAXITY", laxity_ms * 1e3);
     row.plan.cells = group.cells(setting);
     let title = "processes, xsched, hpf".to_owned();
     row.plan.cells.push(hpf.cell(Way::Xsched, title.clone(), setting));
@@ -188,7 +192,7 @@ pub(super) fn arrivals(setting: Setting) -> Definition {
     for rate in if is_host { HOST_RATES } else { RATES } {
         let each = f64::from(rate) / NETWORKS.len() as f64;
         // Times of stand-ins are scaled, and these rates are made for them.
-        let per_s = if is_host { each * 0.25 } else { each };
+        let per_s = if is_host { each * HOST_SCALE } else { each };
         let roles = NETWORKS.map(|(name, work, batch)| {
             let one = role(name, work).dtype("fp16").graph(true).batch(batch).deadline(30_000.0);
             one.load(Load::Lognormal { per_s, sigma: 2.0 })

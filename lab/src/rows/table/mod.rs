@@ -8,9 +8,12 @@ mod overhead;
 mod policies;
 mod scripts;
 
-use super::plan::{Hal, RowPlan, Way};
+use super::plan::{CellPlan, Hal, Program, RowPlan, Way};
 
 pub(crate) use self::goals::{GoalPlan, ResultPlan};
+
+/// Cells of a row in a quick look on a GPU.
+const QUICK_CELLS: usize = 3;
 
 /// For what the rows are made.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +62,24 @@ impl Definition {
         }
     }
 
+    /// Leaves what a quick look has time for: loading models takes longer than measuring them. That
+    /// is the first group, in the way that decides and without XSched.
+    fn shorten(&mut self) {
+        let cells = &mut self.plan.cells;
+        let is_script = |cell: &CellPlan| {
+            cell.processes.iter().any(|process| process.program == Program::Script)
+        };
+        let first = cells.first().map(|cell| cell.group.clone()).unwrap_or_default();
+        cells.retain(|cell| {
+            let decides = matches!(cell.way, Way::Native | Way::Xsched);
+            is_script(cell) || decides && cell.group == first
+        });
+        cells.truncate(QUICK_CELLS);
+        let kept: Vec<&String> = cells.iter().map(|cell| &cell.name).collect();
+        self.goals.retain(|goal| kept.contains(&&goal.cell));
+        self.results.retain(|result| kept.contains(&&result.cell));
+    }
+
     /// The ways of its cells, each once.
     pub(crate) fn ways(&self) -> Vec<Way> {
         let mut ways: Vec<Way> = self.plan.cells.iter().map(|cell| cell.way).collect();
@@ -90,7 +111,11 @@ pub(crate) fn all(setting: Setting) -> Vec<Definition> {
         scripts::operators(setting),
         scripts::libraries(setting),
     ];
-    rows.into()
+    let mut rows: Vec<Definition> = rows.into();
+    if setting.quick && setting.hal != Hal::Host {
+        rows.iter_mut().for_each(Definition::shorten);
+    }
+    rows
 }
 
 /// The names of all rows.
@@ -138,13 +163,10 @@ mod tests {
                 assert!(!roles.is_empty() && once.len() == roles.len(), "{id}: {}", cell.name);
                 assert!(roles.contains(&cell.measured), "{id}: {}", cell.name);
                 assert!(cell.alone.iter().all(|role| roles.contains(role)), "{id}: {}", cell.name);
-                let reference = |other: &&super::super::plan::CellPlan| {
-                    other.group == cell.group && other.way == Way::Native
-                };
-                let is_script = cell
-                    .processes
-                    .iter()
-                    .any(|process| process.program == super::super::plan::Program::Script);
+                let reference =
+                    |other: &&CellPlan| other.group == cell.group && other.way == Way::Native;
+                let is_script =
+                    cell.processes.iter().any(|process| process.program == Program::Script);
                 let has = row.plan.cells.iter().find(reference).is_some();
                 assert!(has || is_script, "{id} {setting:?}: {}", cell.name);
             }
@@ -175,6 +197,14 @@ mod tests {
                 let cell = row.plan.cells.iter().find(|cell| cell.name == goal.cell).unwrap();
                 assert!(cell.way == Way::Xsched, "{}: {goal:?}", row.plan.id);
             }
+        }
+    }
+
+    #[test]
+    fn a_quick_look_on_a_gpu_has_what_decides_and_the_reference() {
+        for row in all(Setting { hal: Hal::Cuda, quick: true }) {
+            let ways: Vec<Way> = row.plan.cells.iter().map(|cell| cell.way).collect();
+            assert!(ways.contains(&Way::Xsched) && ways.len() <= QUICK_CELLS, "{}", row.plan.id);
         }
     }
 

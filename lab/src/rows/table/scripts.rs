@@ -1,5 +1,6 @@
 //! Sections 4.2 and 7.1: unmodified programs, each with the same results as without XSched.
 
+use super::super::lines;
 use super::super::plan::{CellPlan, Hal, ProcessPlan, Program, Way};
 use super::build::{Group, Unit, role};
 use super::goals::GoalPlan;
@@ -60,6 +61,7 @@ pub(super) fn portability(setting: Setting) -> Definition {
         ));
         row.plan.cells.push(cell);
     }
+    row.notes.extend(lines::sentence());
     row
 }
 
