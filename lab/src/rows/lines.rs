@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn tests_comments_and_empty_lines_do_not_count() {
-        let text = "//! Doc.\n\nfn f() {\n    // Why.\n    g();\n}\n\n#[cfg(test)]\nmod tests {\n}\n";
+        let text =
+            "//! Doc.\n\nfn f() {\n    // Why.\n    g();\n}\n\n#[cfg(test)]\nmod tests {\n}\n";
         assert_eq!(lines(text), 3);
         assert_eq!(lines("#[cfg(test)]\nuse a;\n"), 2);
         assert_eq!(lines(""), 0);

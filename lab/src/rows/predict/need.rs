@@ -11,6 +11,8 @@ use crate::rows::protocol::{Profile, RoleSpec};
 const GAP_NS: u64 = 1_500;
 /// Kernels of a request at most, as the simulator has it.
 const KERNELS_MAX: usize = 1_000_000;
+/// The work whose requests are computed together, as many as there are.
+const BATCHED: &str = "llm";
 /// Entries that an XQueue has room for, as in the runtime's defaults.
 const CAPACITY: u32 = 1_024;
 
@@ -39,6 +41,11 @@ impl Need {
         device: &DeviceSpec,
     ) -> Result<Self, String> {
         let name = &spec.name;
+        if spec.work == BATCHED {
+            return Err(format!(
+                "requests of {name} are computed together, with kernels that were not said"
+            ));
+        }
         if profile.request_ns == 0 {
             return Err(format!("{name} did not say what a lone request takes"));
         }

@@ -69,7 +69,7 @@ pub(super) fn judgement(verdict: &Verdict) -> Cell {
     match verdict.met {
         Some(true) => words("met").toned(Tone::Good),
         Some(false) => words("missed").toned(Tone::Bad),
-        None => words("no verdict").toned(Tone::Faint),
+        None => words("open").toned(Tone::Faint),
     }
 }
 
