@@ -57,7 +57,7 @@ impl Need {
             return Err(format!("a request of {name} has more than {KERNELS_MAX} kernels"));
         }
         let need = Self::launched(spec.graph, kernels, profile.host_ns, device);
-        Ok(need.as_long_as(profile.request_ns, device))
+        Ok(need.lasting(profile.request_ns, device))
     }
 
     /// With the host's time spread over the launches.
@@ -97,7 +97,7 @@ impl Need {
     /// With a lone request as long as the role said: kernels have gaps behind them, and what is left
     /// is host time around the launches. Of a request that was faster than its parts, the longer
     /// part is shortened.
-    fn as_long_as(self, request_ns: u64, device: &DeviceSpec) -> Self {
+    fn lasting(self, request_ns: u64, device: &DeviceSpec) -> Self {
         let said = Self { request_ns, ..self };
         let count = said.kernels_ns.len() as u64;
         let lone_ns = said.lone_ns(device);
@@ -135,6 +135,16 @@ impl Need {
             dispatch_ns: self.dispatch_ns,
             capacity: CAPACITY,
             ..TaskSpec::named(name)
+        }
+    }
+    /// The task with all kernels of a request as one command, launched at once.
+    pub(super) fn as_one(&self, task: TaskSpec) -> TaskSpec {
+        let count = self.kernels_ns.len() as u64;
+        TaskSpec {
+            commands: 1,
+            command: Dist::Constant(self.device_ns()),
+            host_launch_ns: self.launch_ns.map(|ns| ns * count),
+            ..task
         }
     }
 }
