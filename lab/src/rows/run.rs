@@ -22,6 +22,9 @@ use super::timing::{Clock, few, least, wanted_s};
 use crate::error::CommandError;
 use crate::machine::Machine;
 
+/// By so much a phase is longer that is run once more.
+const LONGER: f64 = 5.0;
+
 /// What rows are run with.
 pub(crate) struct Lab<'a> {
     /// How programs are started.
@@ -249,7 +252,8 @@ impl<'a> Run<'a> {
             let decides = *name == cell.measured;
             let samples = if decides { cell.samples } else { few(cell.samples) };
             let wanted = wanted_s(&load, &profile, samples, false);
-            let phase = self.phase(number, session, wanted, [(name.clone(), load)].into())?;
+            let loads = [(name.clone(), load)].into();
+            let phase = self.phase(number, session, (wanted, decides.then_some(name)), &loads)?;
             let progress = phase.progress(name).map(|mut progress| {
                 progress.more.insert(CORES.to_owned(), phase.cores.iter().sum());
                 progress
@@ -292,7 +296,7 @@ impl<'a> Run<'a> {
             wanted_s(load, &profile(name), samples, true)
         });
         let wanted = wanted.fold(0.0, f64::max);
-        let phase = self.phase(number, session, wanted, loads)?;
+        let phase = self.phase(number, session, (wanted, Some(&cell.measured)), &loads)?;
         let roles: Vec<Role> =
             cell.roles().map(|role| self.role(cell, role, Some(&phase))).collect();
         if roles.first().is_some_and(|role| role.beside.is_none()) {
@@ -301,13 +305,14 @@ impl<'a> Run<'a> {
         Ok(self.with_windows(roles, &phase))
     }
 
-    /// Runs a phase for as long as the wanted samples take, or as there is time.
+    /// Runs a phase for as long as the wanted samples take, or as there is time; once more and
+    /// longer if the role that decides had no request.
     fn phase(
         &self,
         number: usize,
         session: &mut Session<'_>,
-        wanted_s: f64,
-        loads: BTreeMap<String, Load>,
+        (wanted_s, decides): (f64, Option<&String>),
+        loads: &BTreeMap<String, Load>,
     ) -> Result<Phase, ProgramError> {
         let behind = self.of.plan.cells.get(number + 1..).unwrap_or_default();
         let to_do = behind.iter().filter(|cell| cell.unavailable.is_none());
@@ -319,7 +324,11 @@ impl<'a> Run<'a> {
             starts += 1;
         }
         let seconds = self.clock.phase_s(wanted_s, phases, starts);
-        session.phase(seconds, self.clock.settle_s(), &loads)
+        let phase = session.phase(seconds, self.clock.settle_s(), loads)?;
+        if decides.is_none_or(|role| phase.progress(role).is_some()) {
+            return Ok(phase);
+        }
+        session.phase(seconds * LONGER, self.clock.settle_s(), loads)
     }
 
     /// A role of a document.

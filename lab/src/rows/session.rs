@@ -14,6 +14,7 @@ use super::place;
 use super::plan::{CellPlan, Hal, ProcessPlan, Program, Way};
 use super::program::{ProgramError, Running, beside};
 use super::protocol::{Load, Order, Ready, Spec, VERSION};
+use crate::console::note;
 use crate::parent;
 
 /// For how long loading models may take, and stand-ins.
@@ -161,6 +162,7 @@ impl<'s> Starter<'s> {
             let written = fs::write(&spec, text);
             written.map_err(|source| ProgramError::File { place: spec.clone(), source })?;
             let command = self.command(cell, process, &spec, &node)?;
+            note(|| format!("runs {command:?}"));
             let kept = beside(raw, &number.to_string());
             let mut program = Running::start(command, &kept)?;
             if one_by_one {

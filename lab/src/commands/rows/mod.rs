@@ -23,7 +23,7 @@ use crate::rows::table::{self, Definition, Setting};
 
 /// All rows with few samples take no longer, however slow the device is, and on the processor.
 const QUICK_MAX: Duration = Duration::from_secs(570);
-const QUICK_HOST_MAX: Duration = Duration::from_secs(45);
+const QUICK_HOST_MAX: Duration = Duration::from_secs(90);
 
 /// The devices of `xsched lab`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -210,14 +210,10 @@ fn run_all(
     Ok(Ending::new(finding))
 }
 
-/// The part of what is left that a row may take: its part by weight.
+/// The part of what is left that a row may take: its part by what it takes.
 fn share(left: Duration, row: &Definition, behind: &[&Definition]) -> Duration {
-    let cost = |row: &Definition| {
-        let runs = row.plan.cells.iter().filter(|cell| cell.unavailable.is_none()).count();
-        row.weight * u32::from(runs > 0)
-    };
-    let all: u32 = behind.iter().map(|row| cost(row)).sum::<u32>() + cost(row);
-    left * cost(row) / all.max(1)
+    let all: u32 = behind.iter().map(|row| row.cost()).sum::<u32>() + row.cost();
+    left * row.cost() / all.max(1)
 }
 
 /// The row as one for which there was no time, which `--resume` runs.
@@ -256,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_share_what_is_left_by_their_weight_and_those_that_cannot_be_run_have_none() {
+    fn rows_share_what_is_left_by_what_they_take_and_those_that_cannot_be_run_have_none() {
         let rows = table::all(Setting { hal: Hal::Host, quick: true });
         let mut left = QUICK_HOST_MAX;
         for (number, row) in rows.iter().enumerate() {

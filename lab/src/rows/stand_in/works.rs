@@ -12,11 +12,11 @@ const WORKS: [(&str, u64, u64); 13] = [
     ("deeplabv3", 10, 120),
     ("llm", 2, 200),
     ("resnet50", 8, 60),
-    ("resnet50-train", 24, 200),
+    ("resnet50-train", 8, 100),
     ("resnet152", 20, 80),
     ("whisper", 100, 200),
     ("gemm-8192", 1, 500),
-    ("bert-large-train", 40, 200),
+    ("bert-large-train", 10, 150),
     ("operators", 40, 20),
 ];
 /// Tokens of a language model's request that says no number.

@@ -57,7 +57,6 @@ pub(super) fn sequence(setting: Setting) -> Definition {
         Goal::AtMost(1.034),
     ));
     row.plan.cells = group.cells(setting);
-    row.weight = 1;
     row
 }
 
@@ -136,7 +135,6 @@ fn one_urgent(work: &str, dtype: &str) -> Vec<RolePlan> {
 /// 5.4.
 pub(super) fn priorities(setting: Setting) -> Definition {
     let mut row = Definition::new("5.4", "BERT under priority", "bert_priority");
-    row.weight = 5;
     for (graph, unit) in modes() {
         let ways: &[Way] = match unit {
             Unit::Processes => &[Way::Native, Way::Xsched, Way::Mps],

@@ -100,7 +100,6 @@ pub(super) fn conference(setting: Setting) -> Definition {
     let mut row = Definition::new("8.2.1", "Video conferencing", "video_conferencing");
     row.figure = Some("14");
     row.needs = "PyTorch, TorchVision, Transformers";
-    row.weight = 3;
     let speech_ms = if setting.hal == Hal::Host { HOST_SPEECH_MS } else { SPEECH_MS };
     let laxity_ms = speech_ms * (1.0 - LAXITY_PART);
     let frame = role("frame", "deeplabv3").dtype("fp16").priority(10);
@@ -149,7 +148,6 @@ pub(super) fn server(setting: Setting) -> Definition {
     let mut row = Definition::new("8.3.1", "Inference server", "inference_serving");
     row.figure = Some("15");
     row.needs = "a Triton server, PyTorch, Transformers";
-    row.weight = 4;
     let ways = [Way::Native, Way::Xsched, Way::TritonPriorities, Way::TritonRateLimiter];
     for (name, load) in [
         ("triton", Load::Poisson { per_s: URGENT_PER_S }),
@@ -187,7 +185,6 @@ pub(super) fn arrivals(setting: Setting) -> Definition {
     let mut row = Definition::new("8.3.2", "Log-normal arrivals", "arrivals");
     row.figure = Some("15");
     row.needs = "PyTorch, TorchVision";
-    row.weight = 3;
     let is_host = setting.hal == Hal::Host;
     for rate in if is_host { HOST_RATES } else { RATES } {
         let each = f64::from(rate) / NETWORKS.len() as f64;
@@ -226,7 +223,6 @@ pub(super) fn arrivals(setting: Setting) -> Definition {
 pub(super) fn language(setting: Setting) -> Definition {
     let mut row = Definition::new("llm", "Language model, chat beside batches", "language_model");
     row.needs = "PyTorch, Transformers";
-    row.weight = 3;
     let one = |name| role(name, "llm").dtype("bf16");
     let chat = one("chat").priority(10).option("new_tokens", 32);
     let roles = vec![

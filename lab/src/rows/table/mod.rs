@@ -39,8 +39,6 @@ pub(crate) struct Definition {
     pub(crate) goals: Vec<GoalPlan>,
     /// What the plan's form has, by its own names.
     pub(crate) results: Vec<ResultPlan>,
-    /// What it takes beside the others.
-    pub(crate) weight: u32,
     /// Whether parts of the device are measured in windows.
     pub(crate) has_windows: bool,
     /// Sentences for people.
@@ -56,7 +54,6 @@ impl Definition {
             figure: None,
             goals: Vec::new(),
             results: Vec::new(),
-            weight: 2,
             has_windows: false,
             notes: Vec::new(),
         }
@@ -78,6 +75,16 @@ impl Definition {
         let kept: Vec<&String> = cells.iter().map(|cell| &cell.name).collect();
         self.goals.retain(|goal| kept.contains(&&goal.cell));
         self.results.retain(|result| kept.contains(&&result.cell));
+    }
+
+    /// What it takes beside the others: starts of programs, and phases.
+    pub(crate) fn cost(&self) -> u32 {
+        let of = |cell: &CellPlan| {
+            let is_new = cell.way == Way::Native || !cell.has_beside;
+            let alone = if is_new { cell.alone.len() } else { 0 };
+            1 + u32::from(cell.has_beside) + u32::try_from(alone).unwrap_or(0)
+        };
+        self.plan.cells.iter().filter(|cell| cell.unavailable.is_none()).map(of).sum()
     }
 
     /// The ways of its cells, each once.

@@ -35,7 +35,6 @@ fn reference(name: &str, role: &RolePlan, setting: Setting) -> CellPlan {
 pub(super) fn threshold(setting: Setting) -> Definition {
     let mut row = Definition::new("7.3.3", "Cost of few commands in flight", "threshold");
     row.figure = Some("11");
-    row.weight = 3;
     for (name, role) in works().into_iter().take(2) {
         row.plan.cells.push(reference(name, &role, setting));
         for threshold in THRESHOLDS {
@@ -88,7 +87,6 @@ fn level_cell(
 pub(super) fn time(setting: Setting) -> Definition {
     let mut row = Definition::new("7.4.1", "Runtime overhead", "runtime_overhead");
     row.figure = Some("12");
-    row.weight = 3;
     for (name, role) in &works() {
         row.plan.cells.push(reference(name, role, setting));
         for level in LEVELS {
@@ -116,7 +114,6 @@ pub(super) fn time(setting: Setting) -> Definition {
 pub(super) fn processor(setting: Setting) -> Definition {
     let mut row = Definition::new("7.4.2", "Processor overhead", "cpu_overhead");
     row.figure = Some("12");
-    row.weight = 2;
     for (name, role) in works() {
         let group = group(name, role.clone().paused(5.0)).only_alone().samples(600);
         row.plan.cells.extend(group.cells(setting));

@@ -20,7 +20,6 @@ const fn mode(graph: bool) -> &'static str {
 pub(super) fn fixed(setting: Setting) -> Definition {
     let mut row = Definition::new("7.2.1", "Fixed Priority Policy", "fixed_priority");
     row.figure = Some("9");
-    row.weight = 4;
     for graph in [false, true] {
         let foreground = role("foreground", "resnet152").graph(graph);
         let background = role("background", "resnet152").graph(graph);

@@ -46,7 +46,6 @@ fn cell(script: &str, setting: Setting) -> CellPlan {
 /// 7.1.1.
 pub(super) fn portability(setting: Setting) -> Definition {
     let mut row = Definition::new("7.1.1", "Portability", "portability");
-    row.weight = 3;
     for script in PROGRAMS {
         let cell = cell(script, setting);
         let same = "the same results, bit for bit";
