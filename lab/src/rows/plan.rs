@@ -133,6 +133,17 @@ pub(crate) struct RolePlan {
     pub(crate) load_alone: Option<LoadPlan>,
 }
 
+impl RolePlan {
+    /// Whether another role is the same but for its name and what others see of it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let work = |role: &Self| {
+            let spec = &role.spec;
+            (spec.work.clone(), spec.dtype.clone(), spec.batch, spec.graph, spec.options.clone())
+        };
+        self.load == other.load && work(self) == work(other)
+    }
+}
+
 /// Which program it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Program {

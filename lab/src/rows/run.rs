@@ -353,13 +353,7 @@ impl<'a> Run<'a> {
     fn alone_of(&self, cell: &CellPlan, role: &RolePlan) -> Option<Progress> {
         let of = |name: &str| self.alone.get(&(cell.group.clone(), name.to_owned())).cloned();
         of(&role.spec.name).or_else(|| {
-            let same = |other: &&RolePlan| {
-                let (a, b) = (&other.spec, &role.spec);
-                other.load == role.load
-                    && (&a.work, &a.dtype, a.batch, a.graph)
-                        == (&b.work, &b.dtype, b.batch, b.graph)
-                    && a.options == b.options
-            };
+            let same = |other: &&RolePlan| other.is_same(role);
             cell.roles().filter(same).find_map(|other| of(&other.spec.name))
         })
     }

@@ -125,11 +125,22 @@ impl<'a> Group<'a> {
         Model { device: self.device, hal: self.hal, cell, needs: &self.needs }
     }
 
-    /// What each role of the cell that is measured alone does so.
+    /// What each role of the cell does alone: those that are measured so, and those that are the same
+    /// but for their names.
     fn lone(&self, cell: &CellPlan) -> Result<BTreeMap<String, Said>, String> {
         let model = self.model(cell);
         let one = |role: &String| Ok((role.clone(), model.alone(role)?));
-        cell.alone.iter().map(one).collect()
+        let mut lone: BTreeMap<String, Said> =
+            cell.alone.iter().map(one).collect::<Result<_, String>>()?;
+        if !cell.has_beside {
+            return Ok(lone);
+        }
+        for role in cell.roles().filter(|role| !cell.alone.contains(&role.spec.name)) {
+            let mut others = cell.roles().filter(|other| other.is_same(role));
+            let said = others.find_map(|other| lone.get(&other.spec.name).cloned());
+            lone.extend(said.map(|said| (role.spec.name.clone(), said)));
+        }
+        Ok(lone)
     }
 
     /// Adds the figures of a cell; answers with the parts that cannot be predicted, and why.

@@ -11,6 +11,8 @@ use crate::rows::protocol::{Profile, RoleSpec};
 const GAP_NS: u64 = 1_500;
 /// Kernels of a request at most, as the simulator has it.
 const KERNELS_MAX: usize = 1_000_000;
+/// The work whose requests are computed together, as many as there are.
+const BATCHED: &str = "llm";
 /// Entries that an XQueue has room for, as in the runtime's defaults.
 const CAPACITY: u32 = 1_024;
 
@@ -27,6 +29,8 @@ pub(super) struct Need {
     pub(super) launch_ns: Option<u64>,
     /// Host time of a request that no kernel waits for, as to prepare it and to read its result.
     pub(super) extra_ns: u64,
+    /// What a lone request takes in all, as it was said.
+    pub(super) request_ns: u64,
 }
 
 impl Need {
@@ -37,6 +41,11 @@ impl Need {
         device: &DeviceSpec,
     ) -> Result<Self, String> {
         let name = &spec.name;
+        if spec.work == BATCHED {
+            return Err(format!(
+                "requests of {name} are computed together, with kernels that were not said"
+            ));
+        }
         if profile.request_ns == 0 {
             return Err(format!("{name} did not say what a lone request takes"));
         }
@@ -48,7 +57,7 @@ impl Need {
             return Err(format!("a request of {name} has more than {KERNELS_MAX} kernels"));
         }
         let need = Self::launched(spec.graph, kernels, profile.host_ns, device);
-        Ok(need.as_long_as(profile.request_ns, device))
+        Ok(need.lasting(profile.request_ns, device))
     }
 
     /// With the host's time spread over the launches.
@@ -58,7 +67,8 @@ impl Need {
             true => (0, Some(each_ns)),
             false => (each_ns.saturating_sub(device.host_launch_ns), None),
         };
-        Self { kernels_ns: kernels.into(), is_graph, dispatch_ns, launch_ns, extra_ns: 0 }
+        let (extra_ns, request_ns) = (0, 0);
+        Self { kernels_ns: kernels.into(), is_graph, dispatch_ns, launch_ns, extra_ns, request_ns }
     }
 
     /// Device time of a request.
@@ -87,15 +97,16 @@ impl Need {
     /// With a lone request as long as the role said: kernels have gaps behind them, and what is left
     /// is host time around the launches. Of a request that was faster than its parts, the longer
     /// part is shortened.
-    fn as_long_as(self, request_ns: u64, device: &DeviceSpec) -> Self {
-        let count = self.kernels_ns.len() as u64;
-        let lone_ns = self.lone_ns(device);
+    fn lasting(self, request_ns: u64, device: &DeviceSpec) -> Self {
+        let said = Self { request_ns, ..self };
+        let count = said.kernels_ns.len() as u64;
+        let lone_ns = said.lone_ns(device);
         if lone_ns > request_ns {
-            return self.shortened(lone_ns - request_ns, device);
+            return said.shortened(lone_ns - request_ns, device);
         }
         let gap_ns = GAP_NS.min((request_ns - lone_ns) / count);
-        let with_gaps: Vec<u64> = self.kernels_ns.iter().map(|ns| ns + gap_ns).collect();
-        let longer = Self { kernels_ns: with_gaps.into(), ..self };
+        let with_gaps = said.kernels_ns.iter().map(|ns| ns + gap_ns).collect();
+        let longer = Self { kernels_ns: with_gaps, ..said };
         let extra_ns = request_ns.saturating_sub(longer.lone_ns(device));
         Self { extra_ns, ..longer }
     }
@@ -124,6 +135,16 @@ impl Need {
             dispatch_ns: self.dispatch_ns,
             capacity: CAPACITY,
             ..TaskSpec::named(name)
+        }
+    }
+    /// The task with all kernels of a request as one command, launched at once.
+    pub(super) fn as_one(&self, task: TaskSpec) -> TaskSpec {
+        let count = self.kernels_ns.len() as u64;
+        TaskSpec {
+            commands: 1,
+            command: Dist::Constant(self.device_ns()),
+            host_launch_ns: self.launch_ns.map(|ns| ns * count),
+            ..task
         }
     }
 }

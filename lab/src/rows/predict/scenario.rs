@@ -1,6 +1,7 @@
 //! The scenarios that stand for cells.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use xsched_sim::run::{RunOptions, run};
 use xsched_sim::scenario::{
@@ -20,7 +21,7 @@ const SEED: u64 = 1;
 const WARM_UP_NS: u64 = 100_000_000;
 /// Simulated time at most, and commands at most, so that a prediction takes seconds.
 const DURATION_MAX_NS: f64 = 150e9;
-const COMMANDS_MAX: f64 = 4e6;
+const COMMANDS_MAX: f64 = 2e6;
 /// Samples at least and at most of the role that is measured.
 const SAMPLES: (f64, f64) = (100.0, 1_050.0);
 /// A periodic arrival is off by up to this part of the period, so that it does not keep pace with
@@ -105,7 +106,7 @@ impl<'a> Model<'a> {
         let outcome = run(&scenario, &options, &mut |_| {}).map_err(|error| error.to_string())?;
         let said = outcome.tasks.iter().zip(places).zip(&loads);
         let said = said.map(|((task, place), load)| {
-            (place.role.spec.name.clone(), Said::of(task, place.need, load))
+            (place.role.spec.name.clone(), Said::of(task, place.extra_ns(load), load))
         });
         Ok(said.collect())
     }
@@ -169,11 +170,8 @@ impl<'a> Model<'a> {
             && self.hal == Hal::Cuda
             && !self.cell.way.has_mps();
         if hands_over {
-            let later = |all: &[u64]| match all {
-                [] => [HANDOVER_NS].into(),
-                all => all.iter().map(|ns| ns + HANDOVER_NS).collect(),
-            };
-            device.wake_ns = later(&device.wake_ns);
+            let usual = if device.wake_ns.is_empty() { &[0][..] } else { &device.wake_ns };
+            device.wake_ns = usual.iter().map(|ns| ns + HANDOVER_NS).collect();
             device.queue_wake_ns = device.wake_ns.clone();
         }
         device
@@ -201,7 +199,7 @@ impl<'a> Model<'a> {
         let all = || places.iter().zip(loads);
         let measured = all().find(|(place, _)| place.role.spec.name == self.cell.measured);
         let Some((place, load)) = measured.or_else(|| all().next()) else { return WARM_UP_NS };
-        let request = self.lone_ns(place) * places.len() as f64;
+        let request = place.need.request_ns as f64 * places.len() as f64;
         let apart = match load {
             Load::Closed { pause_ms, .. } => pause_ms * 1e6 + request,
             Load::Periodic { every_ms } => every_ms * 1e6,
@@ -215,20 +213,16 @@ impl<'a> Model<'a> {
         (samples * apart).min(most) as u64
     }
 
-    fn lone_ns(&self, place: &Place<'_>) -> f64 {
-        (place.need.lone_ns(self.device) + place.need.extra_ns) as f64
-    }
-
     /// A variable of the environment where XSched schedules.
-    fn variable<T: std::str::FromStr>(&self, places: &[Place<'_>], name: &str) -> Option<T> {
-        let own = places.iter().find_map(|place| place.process.environment.get(name));
-        own.filter(|_| self.cell.way.is_scheduled())?.parse().ok()
+    fn variable<T: FromStr>(&self, places: &[Place<'_>], name: &str) -> Option<T> {
+        let mut places = places.iter().filter(|_| self.cell.way.is_scheduled());
+        places.find_map(|place| place.variable(name))
     }
 
     fn task(&self, place: &Place<'_>, load: &Load, sharing: &Sharing, roles: usize) -> TaskSpec {
         let task = place.need.task(&place.role.spec.name);
         let task = TaskSpec { process: Some(place.index), ..task };
-        let task = with_load(task, load, place.need.extra_ns);
+        let task = with_load(task, load, place.extra_ns(load));
         let task = self.with_hints(task, place, sharing);
         self.with_window(task, place, sharing, roles)
     }
@@ -238,19 +232,7 @@ impl<'a> Model<'a> {
         let spec = &place.role.spec;
         let share = place.process.share.or(spec.share);
         task.urgent_stream = self.cell.way == Way::Priorities && spec.priority > 0;
-        let priority = match sharing {
-            Sharing::Daemon(..) if place.process.program == Program::Roles => {
-                place.process.priority.unwrap_or(match place.process.class {
-                    Some("interactive") => 100,
-                    Some("batch") => -100,
-                    _ => 0,
-                })
-            }
-            Sharing::Daemon(..) | Sharing::System(_) => 100 * spec.priority.signum(),
-            // A stream has one of two priorities.
-            Sharing::Threads(_) if self.hal != Hal::Host => i32::from(spec.priority > 0),
-            Sharing::Threads(_) => spec.priority,
-        };
+        let priority = self.priority(place, sharing);
         task.priority = i16::try_from(priority.clamp(-255, 255)).unwrap_or(0);
         if sharing.is_scheduled() || self.cell.way == Way::MpsPercent {
             task.share = share;
@@ -259,16 +241,41 @@ impl<'a> Model<'a> {
         if !sharing.is_scheduled() {
             return task;
         }
-        let own = |name: &str| place.process.environment.get(name)?.parse::<u64>().ok();
-        let us = |name: &str| own(name).map(|us| us.saturating_mul(1_000));
+        let us = |name: &str| Some(place.variable::<u64>(name)?.saturating_mul(1_000));
         let ms = |ms: f64| (ms.max(0.0) * 1e6) as u64;
-        let option = |name: &str| spec.options.get(name).and_then(serde_json::Value::as_f64);
         let is_host = self.hal == Hal::Host;
+        let laxity_ms = spec.options.get("laxity_ms").and_then(serde_json::Value::as_f64);
         let deadline = spec.deadline_ms.filter(|_| is_host).map(ms);
-        let laxity = option("laxity_ms").filter(|_| is_host).map(ms);
+        let laxity = laxity_ms.filter(|_| is_host).map(ms);
         task.deadline_ns = us("XSCHED_AUTO_XQUEUE_DEADLINE").or(deadline);
         task.laxity_ns = us("XSCHED_AUTO_XQUEUE_LAXITY").or(laxity);
         task
+    }
+
+    fn priority(&self, place: &Place<'_>, sharing: &Sharing) -> i32 {
+        let asked = place.role.spec.priority;
+        match sharing {
+            Sharing::Daemon(..) if place.process.program == Program::Roles => {
+                place.process.priority.unwrap_or(match place.process.class {
+                    Some("interactive") => 100,
+                    Some("batch") => -100,
+                    _ => 0,
+                })
+            }
+            // The models of a server say so themselves.
+            Sharing::Daemon(..) | Sharing::System(_) => 100 * asked.signum(),
+            // A stream has one of two priorities.
+            Sharing::Threads(_) if self.hal != Hal::Host => i32::from(asked > 0),
+            Sharing::Threads(_) => asked,
+        }
+    }
+
+    /// The level that is asked for, by an option of the process or of the role.
+    fn asked_level(place: &Place<'_>) -> Option<u8> {
+        let options = &place.process.options;
+        let mut options = options.iter().skip_while(|option| *option != "--level");
+        let asked = options.nth(1).and_then(|level| level.parse().ok());
+        asked.or_else(|| place.option("level")?.try_into().ok())
     }
 
     /// The level and the in-flight window.
@@ -282,63 +289,57 @@ impl<'a> Model<'a> {
         if !sharing.is_scheduled() {
             return task;
         }
-        let own = |name: &str| place.process.environment.get(name)?.parse::<u32>().ok();
-        let option = |name: &str| {
-            let value = place.role.spec.options.get(name)?.as_u64()?;
-            u32::try_from(value).ok()
-        };
         let usual = if self.hal == Hal::Host { HOST_LEVEL } else { LEVEL };
-        let asked = option_of(&place.process.options, "--level");
-        let asked = asked.or_else(|| option("level")).and_then(|level| u8::try_from(level).ok());
-        let daemon = matches!(sharing, Sharing::Daemon(..));
-        let level = if daemon { LEVEL } else { asked.unwrap_or(usual) };
+        let asked = Self::asked_level(place);
+        let is_held_whole = matches!(sharing, Sharing::Daemon(..));
+        let level = if is_held_whole { LEVEL } else { asked.unwrap_or(usual) };
         let level = level.clamp(1, self.device.max_level);
-        // On a processor a graph is one command, and was said to be.
+        task.level = Some(level);
         if place.need.is_graph && level == 1 {
-            task.command = Dist::Constant(place.need.device_ns());
-            task.host_launch_ns =
-                place.need.launch_ns.map(|ns| ns * place.need.kernels_ns.len() as u64);
-            task.commands = 1;
+            task = place.need.as_one(task);
         }
-        let with_gates = level > 1 && self.hal != Hal::Host;
-        let usual = if with_gates { WITH_GATES } else { WINDOW.0 };
-        let threshold = own("XSCHED_AUTO_XQUEUE_THRESHOLD").or_else(|| option("threshold"));
-        // All of a graph is one command for the window.
-        let threshold = match place.need.is_graph && task.commands > 1 {
+        let usual = if level > 1 && self.hal != Hal::Host { WITH_GATES } else { WINDOW.0 };
+        let threshold = place.variable("XSCHED_AUTO_XQUEUE_THRESHOLD");
+        let threshold = threshold.or_else(|| place.option("threshold")?.try_into().ok());
+        // A thread that is alone launches at once, and all of a graph is one command.
+        let at_once = roles == 1 && asked.is_none() && threshold.is_none();
+        task.threshold = match at_once || (place.need.is_graph && task.commands > 1) {
             true => task.capacity,
             false => threshold.unwrap_or(usual).max(1),
         };
-        let batch = own("XSCHED_AUTO_XQUEUE_BATCH_SIZE");
-        let batch = match (batch, threshold < WINDOW.1 * 2) {
-            (Some(batch), _) => batch,
-            (None, true) => threshold / 2,
-            (None, false) => WINDOW.1,
-        };
-        task.level = Some(level);
-        task.threshold = threshold;
-        task.batch = batch.clamp(1, threshold);
-        task.capacity = task.capacity.max(threshold);
-        // A thread that is alone launches at once.
-        if roles == 1 && asked.is_none() && own("XSCHED_AUTO_XQUEUE_THRESHOLD").is_none() {
-            task.threshold = task.capacity;
-        }
+        let usual = if task.threshold < WINDOW.0 { task.threshold / 2 } else { WINDOW.1 };
+        let batch = place.variable("XSCHED_AUTO_XQUEUE_BATCH_SIZE").unwrap_or(usual);
+        task.batch = batch.clamp(1, task.threshold);
+        task.capacity = task.capacity.max(task.threshold);
         task
     }
 }
 
 impl Place<'_> {
+    /// Host time around each request. A thread that keeps several in flight spends it while the device
+    /// works; clients of a server wait for it, each for its own.
+    fn extra_ns(&self, load: &Load) -> u64 {
+        let hidden = matches!(load, Load::Endless { in_flight: 2.. });
+        match hidden && self.process.program == Program::Roles {
+            true => 0,
+            false => self.need.extra_ns,
+        }
+    }
+
+    /// A variable of the environment of its process.
+    fn variable<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.process.environment.get(name)?.parse().ok()
+    }
+
+    /// A setting of its work.
+    fn option(&self, name: &str) -> Option<u64> {
+        self.role.spec.options.get(name)?.as_u64()
+    }
+
     /// What a load is made from that depends on the lone request.
     fn profile(&self) -> Profile {
-        let device_ns = self.need.device_ns();
-        let host_ns = self.need.dispatch_ns * self.need.kernels_ns.len() as u64;
-        Profile { request_ns: device_ns.max(host_ns) + self.need.extra_ns, ..Profile::default() }
+        Profile { request_ns: self.need.request_ns, ..Profile::default() }
     }
-}
-
-/// The value behind an option.
-fn option_of(options: &[String], name: &str) -> Option<u32> {
-    let mut options = options.iter().skip_while(|option| *option != name);
-    options.nth(1)?.parse().ok()
 }
 
 /// With requests that come as the load says. The host's time around a request passes in closed loops.

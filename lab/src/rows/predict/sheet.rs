@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use xsched_sim::outcome::TaskOutcome;
 use xsched_sim::stats::Summary;
 
-use super::need::Need;
 use crate::rows::document::{Figure, Key};
 use crate::rows::protocol::Load;
 
@@ -30,9 +29,9 @@ pub(super) struct Said {
 }
 
 impl Said {
-    pub(super) fn of(task: &TaskOutcome, need: &Need, load: &Load) -> Self {
+    pub(super) fn of(task: &TaskOutcome, extra_ns: u64, load: &Load) -> Self {
         let summary = Summary::new(task.latencies_ns.clone());
-        let extra_ms = need.extra_ns as f64 / 1e6;
+        let extra_ms = extra_ns as f64 / 1e6;
         let ms = |percent| summary.percentile(percent).map_or(0.0, |ns| ns as f64 / 1e6) + extra_ms;
         let seconds = task.measured_ns as f64 / 1e9;
         let is_open = !matches!(load, Load::Closed { .. } | Load::Endless { .. });

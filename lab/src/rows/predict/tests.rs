@@ -101,8 +101,8 @@ fn a_lone_request_takes_what_was_said() {
             let wanted = job.profile().request_ns as f64 / MS as f64;
             let p50 = value(&prediction.figures, "g, native", job.name, "alone_p50_ms");
             let endless = matches!(job.load, Load::Endless { .. });
-            // Of two in flight, one waits for the other.
-            let wanted = if endless { 2.0 * wanted } else { wanted };
+            // Of two in flight, one waits for the other, and what the host does is hidden.
+            let wanted = if endless { 2.0 * (wanted - 0.02) } else { wanted };
             assert!((p50 / wanted - 1.0).abs() < 0.03, "{hal:?} {}: {p50} {wanted}", job.name);
         }
     }
@@ -156,6 +156,43 @@ fn slices_are_those_that_were_measured() {
     let of = |quantity| value(&figures, "g, native", "high", quantity);
     assert!((of("p50_ms") / 3.18 - 1.0).abs() < 0.1, "{}", of("p50_ms"));
     assert!((of("p99_ms") / 4.29 - 1.0).abs() < 0.1, "{}", of("p99_ms"));
+}
+
+/// BERT as a graph, each 20 ms, beside a process that trains or infers, as
+/// `benches/results/h200-2026-11-24-processes` has it: 11.1 and 12.2 ms beside batch inference, 5.47
+/// and 5.97 ms beside training under the daemon. Nothing here was fitted to that.
+#[test]
+fn models_beside_each_other_take_what_was_measured() {
+    let load = Load::Periodic { every_ms: 20.0 };
+    let job = Job { name: "high", kernels: 157, kernel_us: 29, priority: 10, load };
+    let jobs = [job, background(50)];
+    let roles = jobs.iter().map(|job| (job.name.to_owned(), job.profile()));
+    let mut roles: BTreeMap<String, Profile> = roles.collect();
+    if let Some(high) = roles.get_mut("high") {
+        (high.request_ns, high.host_ns) = (5_120_000, 40_000);
+    }
+    let graph = |way: Way| {
+        let mut plan = cell(way, &jobs, false);
+        for role in plan.processes.iter_mut().flat_map(|process| &mut process.roles) {
+            role.spec.graph = role.spec.name == "high";
+        }
+        plan
+    };
+    let row = RowPlan { id: "1", name: "one", cells: [Way::Native, Way::Xsched].map(graph).into() };
+    let ready = Ready { ready: true, roles, ..Ready::default() };
+    let hardware = "NVIDIA H200".to_owned();
+    let target = Target { hal: Hal::Cuda, hardware, device: None, date: String::new() };
+    let figures = predict(&row, &[("g".to_owned(), ready)].into(), &target).figures;
+    for (cell, quantity, measured) in [
+        ("g, native", "alone_p50_ms", 5.12),
+        ("g, native", "p50_ms", 11.1),
+        ("g, native", "p99_ms", 12.2),
+        ("g, xsched", "p50_ms", 5.47),
+        ("g, xsched", "p99_ms", 5.97),
+    ] {
+        let said = value(&figures, cell, "high", quantity);
+        assert!((said / measured - 1.0).abs() < 0.1, "{cell} {quantity}: {said}, {measured}");
+    }
 }
 
 #[test]

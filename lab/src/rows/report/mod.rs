@@ -316,7 +316,8 @@ mod tests {
         quick.quick = true;
         quick.verdicts = vec![verdict(None)];
         let report = written(&[quick], &[prediction("5.1", Vec::new())]);
-        for text in ["too few samples for verdicts", "not measured yet", "no verdict"] {
+        let absent = "Nothing of these rows is in this folder: 4.2.1, 4.2.2, 5.2,";
+        for text in ["too few samples for verdicts", "not measured yet", "no verdict", absent] {
             assert!(report.markdown.contains(text), "{text}: {}", report.markdown);
         }
         assert!(has(&report.pdf, "too few samples for verdicts"));

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::document::{Row, Status, Verdict};
+use super::super::table;
 use super::block::{Block, Table, number, percent, text, words};
 use super::compare::{Pair, median, worst};
-use super::{Input, TITLE};
+use super::{Input, TITLE, chapters};
 use crate::pdf::{Align, Cell, Tone};
 
 /// Predictions within this are near.
@@ -20,6 +21,7 @@ pub(super) fn blocks(input: &Input) -> Vec<Block> {
     blocks.push(Block::Heading(2, "Summary".to_owned()));
     blocks.push(text(counts(&input.rows)));
     blocks.push(Block::Table(rows(input)));
+    blocks.extend(absent(input));
     let goals = goals(&input.rows);
     if !goals.rows.is_empty() {
         blocks.push(Block::Heading(2, "Goals".to_owned()));
@@ -67,7 +69,7 @@ pub(super) fn judgement(verdict: &Verdict) -> Cell {
     match verdict.met {
         Some(true) => words("met").toned(Tone::Good),
         Some(false) => words("missed").toned(Tone::Bad),
-        None => words("no verdict").toned(Tone::Faint),
+        None => words("open").toned(Tone::Faint),
     }
 }
 
@@ -132,6 +134,18 @@ fn rows(input: &Input) -> Table {
     }
     let header = vec!["row", "about", "outcome", "cells", "predicted", "median error", "seconds"];
     Table { header, rows }
+}
+
+/// Rows of which the folder has nothing.
+fn absent(input: &Input) -> Option<Block> {
+    let has = |id: &&str| {
+        let row = input.rows.iter().any(|row| row.id == *id);
+        row || input.predictions.iter().any(|prediction| prediction.id == *id)
+    };
+    let mut ids: Vec<&str> = table::ids().into_iter().filter(|id| !has(id)).collect();
+    ids.sort_by_key(|id| chapters(id));
+    let said = format!("Nothing of these rows is in this folder: {}.", ids.join(", "));
+    (!ids.is_empty()).then_some(Block::Text(said, Tone::Faint))
 }
 
 fn goals(rows: &[Row]) -> Table {
