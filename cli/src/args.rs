@@ -68,7 +68,7 @@ pub(crate) enum Command {
     /// Measure real devices.
     #[command(subcommand, after_help = EXIT_CODES)]
     Bench(BenchCommand),
-    /// Read what others have measured.
+    /// Run the experiments of the test plan with real programs, and read what others have measured.
     #[command(subcommand, after_help = EXIT_CODES)]
     Lab(LabCommand),
     /// Run the simulator.

@@ -97,6 +97,20 @@ pub enum CommandError {
         /// The device.
         name: String,
     },
+    /// A file is no document of the lab.
+    #[error("{place}: not as `xsched lab` writes it: {source}")]
+    Document {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// A drawing cannot be put into a document.
+    #[error("the report cannot be written as PDF: {source}")]
+    Print {
+        /// The reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// There is no such experiment.
     #[error("there is no experiment `{id}`; there are {known}")]
     NoExperiment {
@@ -116,6 +130,12 @@ pub enum CommandError {
     /// The process cannot end with the one that started it.
     #[error("cannot end with the process that started this one: {0}")]
     Parent(String),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals: {0}")]
+    Signals(String),
+    /// The user ended it.
+    #[error("interrupted; --resume goes on")]
+    Stopped,
     /// A device, or the runtime on it, refuses.
     #[error("{UNUSABLE}{0}")]
     Device(String),

@@ -17,6 +17,7 @@ pub mod machine;
 pub mod pace;
 pub mod paper;
 pub mod parent;
+mod pdf;
 mod predict;
 mod record;
 mod rows;

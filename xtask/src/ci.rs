@@ -10,8 +10,8 @@ use toml::Table;
 use crate::command::{cargo, run as run_command};
 use crate::package::PUBLISHED;
 use crate::{
-    apt, book, capi, demo, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, rocm, root,
-    stress, target_dir, test, tidy,
+    apt, book, capi, demo, fuzz, hip, kfd_vm, lab, loom, mutants, package, proof, python, rocm,
+    root, stress, target_dir, test, tidy,
 };
 
 /// How long CI runs each fuzz target.
@@ -29,7 +29,7 @@ const NO_PANICS: [&str; 4] =
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 22] = [
+const STEPS: [Step; 23] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run()),
     ("test", tests),
@@ -46,8 +46,9 @@ const STEPS: [Step; 22] = [
     ("kfd-vm", |_| kfd_vm::run()),
     ("rocm", |_| rocm::run(&rocm::Options::default())),
     ("python", |_| python::run(&python::Options { profile: "dev".into() })),
-    // These three share a build.
+    // These four share a build.
     ("main job", |_| demo::run()),
+    ("lab", |_| lab::run()),
     ("simulator", |_| simulator()),
     ("capi", |_| capi::check::run(&capi::check::Options::default())),
     // These two as well.

@@ -14,6 +14,7 @@
 //! | [`deb`] | builds the package for Debian and tries it out |
 //! | [`kfd_vm`] | compares AMD's kernel driver, in a virtual machine, with the emulator |
 //! | [`rocm`] | runs the project's checks on AMD's own HIP and ROCr over an emulated GPU |
+//! | [`lab`] | runs the experiments of the test plan on the processor, with stand-ins |
 //! | [`python`] | installs the package for Python and tests it |
 //! | [`book`] | writes the generated parts of the book, builds it, checks its links |
 //! | [`ci`] | everything that CI does, in order |
@@ -31,6 +32,7 @@ mod demo;
 pub mod fuzz;
 pub mod hip;
 pub mod kfd_vm;
+pub mod lab;
 pub mod loom;
 pub mod mutants;
 pub mod package;

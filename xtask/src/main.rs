@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
 use xsched_xtask::{
-    book, ci, deb, fuzz, hip, kfd_vm, loom, mutants, package, proof, python, rocm, stress, test,
-    tidy,
+    book, ci, deb, fuzz, hip, kfd_vm, lab, loom, mutants, package, proof, python, rocm, stress,
+    test, tidy,
 };
 
 /// Repository chores.
@@ -53,6 +53,8 @@ enum Chore {
     /// Run the project's checks on AMD's own HIP and ROCr over an emulated GPU. May download a
     /// wheel and Debian's packages.
     Rocm(rocm::Options),
+    /// Run the experiments of the test plan on the processor, with stand-ins for the models.
+    Lab,
     /// Install the package for Python into a new environment, and test it. May install Debian's
     /// packages, and takes others from PyPI.
     Python(python::Options),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Chore::Deb => deb::run(),
         Chore::KfdVm => kfd_vm::run(),
         Chore::Rocm(options) => rocm::run(&options),
+        Chore::Lab => lab::run(),
         Chore::Python(options) => python::run(&options),
         Chore::Book(options) => book::run(&options),
         Chore::Ci => ci::run(),

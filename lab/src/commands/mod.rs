@@ -18,6 +18,7 @@ mod placement;
 mod predict;
 mod preempt;
 mod requests;
+mod rows;
 mod threshold;
 
 use clap::Subcommand;
@@ -40,6 +41,8 @@ use self::placement::PlacementArgs;
 use self::predict::PredictArgs;
 use self::preempt::PreemptArgs;
 use self::requests::{ClientArgs, RequestsArgs};
+use self::rows::list::ListArgs;
+use self::rows::{AllArgs as AllRowsArgs, RunArgs as RowsArgs, StandInArgs};
 use self::threshold::ThresholdArgs;
 use crate::console::Ending;
 use crate::error::CommandError;
@@ -107,6 +110,20 @@ pub enum BenchCommand {
 /// The commands of `xsched lab`.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
+    /// List the experiments of the test plan: what each needs, its goals, and the ways of sharing
+    /// the device that it compares.
+    #[command(after_help = EXIT_CODES)]
+    List(ListArgs),
+    /// Run experiments of the test plan with real programs, each after the simulator's prediction
+    /// of it, and judge them by the plan's goals.
+    #[command(after_help = EXIT_CODES)]
+    Run(RowsArgs),
+    /// Run all experiments of the test plan with real programs, and write one report.
+    #[command(after_help = EXIT_CODES)]
+    All(AllRowsArgs),
+    /// A stand-in for a model, in a process of its own.
+    #[command(hide = true)]
+    StandIn(StandInArgs),
     /// Print the tables of a report of `xsched bench all` that was sent: which question each figure
     /// settles, goals and verdicts, as Markdown.
     #[command(after_help = EXIT_CODES)]
@@ -117,9 +134,13 @@ impl LabCommand {
     /// Runs the command.
     ///
     /// # Errors
-    /// If the file is no report, or an output cannot be written.
+    /// If the arguments, a file or the device cannot be used, or an output cannot be written.
     pub fn execute(&self) -> Result<Ending, CommandError> {
         match self {
+            Self::List(args) => rows::list::execute(args),
+            Self::Run(args) => rows::run(args),
+            Self::All(args) => rows::all(args),
+            Self::StandIn(args) => rows::stand_in(args),
             Self::Report(args) => all::report::execute(args),
         }
     }

@@ -1,3 +1,21 @@
 //! The plan's experiments with real programs: `xsched lab`.
 
 pub(crate) mod document;
+pub(crate) mod files;
+mod judge;
+mod lines;
+mod measure;
+mod node;
+pub(crate) mod place;
+pub(crate) mod plan;
+pub(crate) mod predict;
+mod program;
+pub(crate) mod protocol;
+mod quantities;
+pub(crate) mod report;
+pub(crate) mod run;
+mod script;
+pub(crate) mod session;
+pub(crate) mod stand_in;
+pub(crate) mod table;
+mod timing;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::device::LabError;
 use crate::judge::Judged;
+use crate::rows::place;
 
 /// The program that runs the others.
 const RUNNER: &str = "run.py";
@@ -24,22 +25,9 @@ const HAS_ROCM: &str =
 const NONE: &str =
     "not run: no PyTorch for ROCm (`python3 -c \"import torch; torch.version.hip\"`)";
 
-/// Where the programs may be: beside the program, where packages put them, in the repository that
-/// the program was built in, and below the present folder.
-fn folders() -> Vec<PathBuf> {
-    let program = env::current_exe().unwrap_or_default();
-    let beside = program.parent().unwrap_or(Path::new("."));
-    let places = ["programs", "../share/xsched/programs", "../../lab/programs"];
-    let mut all: Vec<PathBuf> = places.map(|place| beside.join(place)).into();
-    all.push(PathBuf::from("lab/programs"));
-    all
-}
-
 /// The command that runs them and writes what came out to a file, or why they cannot be run.
 pub(super) fn command(quick: bool, seconds: u64, out: &Path) -> Result<Command, String> {
-    let runner = folders().into_iter().map(|folder| folder.join(RUNNER));
-    let runner = runner.into_iter().find(|runner| runner.is_file());
-    let runner = runner.ok_or("not run: lab/programs is not beside this program")?;
+    let runner = place::find(RUNNER).ok_or("not run: lab/programs is not beside this program")?;
     let mut asked = Command::new("python3");
     asked.args(["-c", HAS_ROCM]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if !asked.status().is_ok_and(|status| status.success()) {
@@ -106,8 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_are_found_where_this_was_built() {
-        assert!(folders().iter().any(|folder| folder.ends_with("lab/programs")));
+    fn the_programs_are_there() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         for program in PROGRAMS {
             let file = program.split(' ').next().unwrap_or_default();

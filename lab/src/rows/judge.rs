@@ -1,0 +1,163 @@
+//! Goals and what they came to.
+
+use super::document::{Cell, Figure, Status, Verdict};
+use super::plan::Hal;
+use super::quantities::find;
+use super::table::{GoalPlan, Setting};
+
+/// A verdict on each goal of a row.
+pub(crate) fn verdicts(
+    goals: &[GoalPlan],
+    (cells, figures): (&[Cell], &[Figure]),
+    predicted: &[Figure],
+    setting: Setting,
+) -> Vec<Verdict> {
+    goals.iter().map(|goal| verdict(goal, (cells, figures), predicted, setting)).collect()
+}
+
+/// Whether all goals are met; `None` if that is not known of one and none is missed.
+pub(crate) fn pass(verdicts: &[Verdict]) -> Option<bool> {
+    if verdicts.iter().any(|verdict| verdict.met == Some(false)) {
+        return Some(false);
+    }
+    let all = !verdicts.is_empty() && verdicts.iter().all(|verdict| verdict.met == Some(true));
+    all.then_some(true)
+}
+
+fn verdict(
+    goal: &GoalPlan,
+    (cells, figures): (&[Cell], &[Figure]),
+    predicted: &[Figure],
+    setting: Setting,
+) -> Verdict {
+    let value = find(figures, &goal.cell, goal.role, goal.quantity);
+    let doubt = match value {
+        None => Some(absence(goal, cells)),
+        Some(_) if setting.quick => Some("too few samples for a verdict".to_owned()),
+        Some(_) if goal.is_time && setting.hal == Hal::Host => {
+            Some("a time that counts on a GPU alone".to_owned())
+        }
+        Some(_) => None,
+    };
+    let shown = value.map(shown);
+    let measured = match (shown, &doubt) {
+        (Some(value), Some(doubt)) => format!("{value}; {doubt}"),
+        (Some(value), None) => value,
+        (None, _) => doubt.clone().unwrap_or_default(),
+    };
+    let met = value.filter(|_| doubt.is_none()).map(|value| goal.goal.is_met(value));
+    Verdict {
+        goal: format!("{} {}", goal.what, goal.goal),
+        whose: goal.whose.to_owned(),
+        measured,
+        met,
+        bound: (met == Some(false)).then(|| bound(goal, predicted)).flatten(),
+    }
+}
+
+/// Why there is no value.
+fn absence(goal: &GoalPlan, cells: &[Cell]) -> String {
+    match cells.iter().find(|cell| cell.name == goal.cell).map(|cell| &cell.status) {
+        Some(Status::NotRun(why)) => format!("not run: {why}"),
+        Some(Status::Failed(why)) => format!("failed: {why}"),
+        Some(Status::Measured) if goal.quantity.contains("p99") => {
+            "a P99 needs 1,000 samples, alone and beside".to_owned()
+        }
+        _ => "not measured".to_owned(),
+    }
+}
+
+/// What explains a missed goal: what is known of it, and what the simulator said before.
+fn bound(goal: &GoalPlan, predicted: &[Figure]) -> Option<String> {
+    let value = find(predicted, &goal.cell, goal.role, goal.quantity);
+    let said = value.map(|value| format!("the simulator said {}", shown(value)));
+    let both: Vec<String> = goal.bound.map(str::to_owned).into_iter().chain(said).collect();
+    (!both.is_empty()).then(|| both.join("; "))
+}
+
+/// A value with as many digits as count.
+pub(crate) fn shown(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1_000.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::Key;
+    use super::super::quantities::{cell, progress};
+    use super::*;
+    use crate::paper::Goal;
+
+    const FULL: Setting = Setting { hal: Hal::Cuda, quick: false };
+
+    fn goal() -> GoalPlan {
+        GoalPlan {
+            what: "P99 of high over its P99 alone".to_owned(),
+            whose: "plan",
+            cell: "g, xsched".to_owned(),
+            role: "high",
+            quantity: "p99_over_alone",
+            goal: Goal::AtMost(1.3),
+            is_time: false,
+            bound: Some("a kernel of 2 ms"),
+        }
+    }
+
+    fn figure(value: f64) -> Vec<Figure> {
+        let key = Key {
+            cell: "g, xsched".to_owned(),
+            role: "high".to_owned(),
+            quantity: "p99_over_alone".to_owned(),
+        };
+        vec![Figure { key, value }]
+    }
+
+    fn one(goal: &GoalPlan, figures: &[Figure], setting: Setting) -> Verdict {
+        let roles =
+            || [0, 1].map(|n| (["high", "low"][n], progress(1.0, 1.0, 9), progress(1.0, 1.0, 9)));
+        let cells = [cell("g, xsched", "xsched", roles())];
+        verdict(goal, (&cells, figures), &figure(1.55), setting)
+    }
+
+    #[test]
+    fn a_goal_is_met_or_missed_with_what_bounds_it() {
+        let met = one(&goal(), &figure(1.3), FULL);
+        assert_eq!((met.met, met.bound), (Some(true), None));
+        let missed = one(&goal(), &figure(1.31), FULL);
+        assert_eq!(missed.met, Some(false));
+        assert_eq!(missed.bound.as_deref(), Some("a kernel of 2 ms; the simulator said 1.550"));
+        assert_eq!(missed.goal, "P99 of high over its P99 alone ≤ 1.3");
+        assert_eq!(missed.measured, "1.310");
+    }
+
+    #[test]
+    fn without_enough_samples_there_is_no_verdict() {
+        let quick = one(&goal(), &figure(9.0), Setting { quick: true, ..FULL });
+        assert_eq!((quick.met, quick.bound), (None, None));
+        assert!(quick.measured.contains("too few samples"), "{}", quick.measured);
+        let few = one(&goal(), &[], FULL);
+        assert_eq!(few.met, None);
+        assert!(few.measured.contains("1,000 samples"), "{}", few.measured);
+    }
+
+    #[test]
+    fn times_of_stand_ins_are_not_judged() {
+        let host = Setting { hal: Hal::Host, quick: false };
+        let time = GoalPlan { is_time: true, ..goal() };
+        assert_eq!(one(&time, &figure(9.0), host).met, None);
+        assert_eq!(one(&goal(), &figure(9.0), host).met, Some(false));
+        assert_eq!(one(&time, &figure(9.0), FULL).met, Some(false));
+    }
+
+    #[test]
+    fn a_row_passes_if_all_goals_are_met() {
+        let of = |met| Verdict { met, ..one(&goal(), &figure(1.0), FULL) };
+        assert_eq!(pass(&[of(Some(true)), of(Some(true))]), Some(true));
+        assert_eq!(pass(&[of(Some(true)), of(None)]), None);
+        assert_eq!(pass(&[of(None), of(Some(false))]), Some(false));
+        assert_eq!(pass(&[]), None);
+    }
+}

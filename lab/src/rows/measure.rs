@@ -1,0 +1,311 @@
+//! What the answers of programs come to: times of several processes are joined, and counted in the
+//! time in which all were at work.
+
+use std::collections::BTreeMap;
+
+use super::document::Progress;
+use super::protocol::{Answer, RoleAnswer};
+use crate::stats::{P99_SAMPLES, Quantiles};
+
+/// Points of a distribution.
+const POINTS: usize = 200;
+/// Timeslices of a window in which parts are measured.
+pub(crate) const WINDOW_TIMESLICES: u64 = 20;
+/// The timeslice of policies with shares.
+const TIMESLICE_NS: u64 = 5_000_000;
+
+/// A phase of all programs of a cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Phase {
+    /// What counts: from when all had been at work for a while until the first stopped.
+    pub(crate) window_ns: (u64, u64),
+    /// What each role did, in order of the ends.
+    pub(crate) roles: BTreeMap<String, RoleAnswer>,
+    /// Processors in use by each program, in their order.
+    pub(crate) cores: Vec<f64>,
+}
+
+impl Phase {
+    /// Joins the answers of programs that were told to work for so long, of which the beginning
+    /// does not count.
+    ///
+    /// # Errors
+    /// If times contradict each other, or the programs were not at work at one time.
+    pub(crate) fn join(
+        answers: &[Answer],
+        seconds: f64,
+        settle_seconds: f64,
+    ) -> Result<Self, String> {
+        let ns = |seconds: f64| (seconds.max(0.0) * 1e9) as u64;
+        let begin = answers.iter().map(|answer| answer.begin_ns).max().unwrap_or(0);
+        let stop = |answer: &Answer| answer.begin_ns.saturating_add(ns(seconds));
+        let end = answers.iter().map(stop).min().unwrap_or(0);
+        let start = begin.saturating_add(ns(settle_seconds));
+        if start >= end {
+            return Err("the programs were not at work at one time".to_owned());
+        }
+        let mut roles = BTreeMap::new();
+        for (name, role) in answers.iter().flat_map(|answer| &answer.roles) {
+            let role = sorted(role).map_err(|why| format!("role {name}: {why}"))?;
+            if roles.insert(name.clone(), role).is_some() {
+                return Err(format!("two programs have a role {name}"));
+            }
+        }
+        let cores = answers.iter().map(|answer| {
+            let wall = answer.end_ns.saturating_sub(answer.begin_ns).max(1);
+            answer.cpu_ns as f64 / wall as f64
+        });
+        Ok(Self { window_ns: (start, end), roles, cores: cores.collect() })
+    }
+
+    /// Latencies and progress of a role; `None` if it had no request that counts.
+    pub(crate) fn progress(&self, role: &str) -> Option<Progress> {
+        let (start, end) = self.window_ns;
+        let did = self.roles.get(role)?;
+        let counts = |&(begin, _): &(u64, u64)| (start..end).contains(&begin);
+        let requests: Vec<(u64, u64)> = pairs(did).filter(counts).collect();
+        let mut taken: Vec<u64> = requests.iter().map(|(begin, end)| end - begin).collect();
+        taken.sort_unstable();
+        if taken.is_empty() {
+            return None;
+        }
+        let seconds = (end - start) as f64 / 1e9;
+        Some(Progress {
+            latency: Quantiles::of(&taken),
+            rate_per_s: (done(did, end) - done(did, start)) / seconds,
+            cdf_us: distribution(&taken),
+            windows_percent: Vec::new(),
+            more: more(did, &taken, self.window_ns),
+            digest: did.digest.clone(),
+        })
+    }
+
+    /// The parts of each role in consecutive windows, in percent; a role's work is its requests
+    /// over its rate alone.
+    pub(crate) fn windows(
+        &self,
+        alone_per_s: &BTreeMap<String, f64>,
+    ) -> BTreeMap<String, Vec<f64>> {
+        let (start, end) = self.window_ns;
+        let step = WINDOW_TIMESLICES * TIMESLICE_NS;
+        let mut parts: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for window in 0..(end - start) / step {
+            let from = start + window * step;
+            let work = |(name, per_s): (&String, &f64)| {
+                let did = self.roles.get(name)?;
+                let count = done(did, from + step) - done(did, from);
+                Some((name.clone(), count / per_s.max(f64::MIN_POSITIVE)))
+            };
+            let each: Vec<(String, f64)> = alone_per_s.iter().filter_map(work).collect();
+            let sum: f64 = each.iter().map(|(_, work)| work).sum();
+            for (name, work) in each {
+                let part = if sum > 0.0 { 100.0 * work / sum } else { 0.0 };
+                parts.entry(name).or_default().push(part);
+            }
+        }
+        parts
+    }
+}
+
+fn pairs(role: &RoleAnswer) -> impl Iterator<Item = (u64, u64)> {
+    role.begin_ns.iter().copied().zip(role.end_ns.iter().copied())
+}
+
+/// The same in order of the ends, if it makes sense.
+fn sorted(role: &RoleAnswer) -> Result<RoleAnswer, String> {
+    let (begins, ends) = (role.begin_ns.len(), role.end_ns.len());
+    if begins != ends {
+        return Err(format!("{begins} requests began and {ends} ended"));
+    }
+    let firsts = role.first_token_ns.len();
+    if firsts != 0 && firsts != ends {
+        return Err(format!("{ends} requests have {firsts} first tokens"));
+    }
+    if pairs(role).any(|(begin, end)| end < begin) {
+        return Err("a request ended before it began".to_owned());
+    }
+    let mut order: Vec<usize> = (0..ends).collect();
+    order.sort_by_key(|&at| role.end_ns[at]);
+    let pick = |from: &[u64]| order.iter().filter_map(|&at| from.get(at).copied()).collect();
+    Ok(RoleAnswer {
+        begin_ns: pick(&role.begin_ns),
+        end_ns: pick(&role.end_ns),
+        first_token_ns: pick(&role.first_token_ns),
+        ..role.clone()
+    })
+}
+
+/// Requests of a role that have been done at a moment; of the one that is being done, the part by
+/// time since the one before ended.
+fn done(role: &RoleAnswer, at: u64) -> f64 {
+    let whole = role.end_ns.partition_point(|&end| end <= at);
+    let Some(&next) = role.end_ns.get(whole) else { return whole as f64 };
+    let begin = role.begin_ns.get(whole).copied().unwrap_or(0);
+    let before = whole.checked_sub(1).and_then(|last| role.end_ns.get(last).copied());
+    // In a row of requests one is done after the other.
+    let from = before.map_or(begin, |before| before.max(begin));
+    if at <= from || next <= from {
+        return whole as f64;
+    }
+    whole as f64 + (at - from) as f64 / (next - from) as f64
+}
+
+/// At most [`POINTS`] of sorted times, at equal distances of rank, in microseconds.
+fn distribution(sorted: &[u64]) -> Vec<f64> {
+    let us = |ns: u64| ns as f64 / 1e3;
+    if sorted.len() <= POINTS {
+        return sorted.iter().copied().map(us).collect();
+    }
+    let last = sorted.len() - 1;
+    let at = |point: usize| sorted.get(point * last / (POINTS - 1)).copied().map(us);
+    (0..POINTS).filter_map(at).collect()
+}
+
+/// The deviation, and what a language model's requests have beside their length.
+fn more(role: &RoleAnswer, taken: &[u64], window_ns: (u64, u64)) -> BTreeMap<String, f64> {
+    let mean = taken.iter().map(|&ns| ns as f64).sum::<f64>() / taken.len().max(1) as f64;
+    let squares: f64 = taken.iter().map(|&ns| (ns as f64 - mean).powi(2)).sum();
+    let deviation_ms = (squares / (taken.len().max(2) - 1) as f64).sqrt() / 1e6;
+    let mut more = BTreeMap::from([("deviation_ms".to_owned(), deviation_ms)]);
+    let requests = role.end_ns.len();
+    let per_request = role.tokens.map(|tokens| tokens as f64 / requests.max(1) as f64);
+    if let Some(per_request) = per_request {
+        let (start, end) = window_ns;
+        let seconds = (end - start) as f64 / 1e9;
+        let rate = (done(role, end) - done(role, start)) / seconds * per_request;
+        more.insert("tokens_per_s".to_owned(), rate);
+    }
+    let inside = |&(begin, _, _): &(u64, u64, u64)| (window_ns.0..window_ns.1).contains(&begin);
+    let firsts = role.first_token_ns.iter().copied();
+    let each = pairs(role).zip(firsts).map(|((begin, end), first)| (begin, first, end));
+    let each: Vec<(u64, u64, u64)> = each.filter(inside).collect();
+    if each.is_empty() {
+        return more;
+    }
+    let first = each.iter().map(|&(begin, first, _)| first.saturating_sub(begin)).collect();
+    put(&mut more, "first_token", first);
+    if let Some(others) = per_request.map(|tokens| tokens - 1.0).filter(|&others| others >= 1.0) {
+        let per_token =
+            |&(_, first, end): &(u64, u64, u64)| (end.saturating_sub(first) as f64 / others) as u64;
+        put(&mut more, "per_token", each.iter().map(per_token).collect());
+    }
+    more
+}
+
+/// P50, and P99 if there are enough.
+fn put(more: &mut BTreeMap<String, f64>, what: &str, mut taken: Vec<u64>) {
+    taken.sort_unstable();
+    let quantiles = Quantiles::of(&taken);
+    more.insert(format!("{what}_p50_ms"), quantiles.p50_us / 1e3);
+    if taken.len() >= P99_SAMPLES {
+        more.extend(quantiles.p99_us.map(|p99| (format!("{what}_p99_ms"), p99 / 1e3)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn role(requests: impl IntoIterator<Item = (u64, u64)>) -> RoleAnswer {
+        let (begin_ns, end_ns) =
+            requests.into_iter().map(|(begin, end)| (begin * MS, end * MS)).unzip();
+        RoleAnswer { begin_ns, end_ns, ..RoleAnswer::default() }
+    }
+
+    fn answer(begin_ms: u64, name: &str, role: RoleAnswer) -> Answer {
+        Answer {
+            phase: 1,
+            begin_ns: begin_ms * MS,
+            end_ns: (begin_ms + 1_000) * MS,
+            cpu_ns: 250 * MS,
+            roles: [(name.to_owned(), role)].into(),
+        }
+    }
+
+    #[test]
+    fn only_the_time_in_which_all_are_at_work_counts() {
+        let every = |ms: u64| (0..2_000 / ms).map(move |n| (n * ms, (n + 1) * ms));
+        let answers = [answer(0, "a", role(every(10))), answer(200, "b", role(every(20)))];
+        let phase = Phase::join(&answers, 1.0, 0.1).unwrap();
+        assert_eq!(phase.window_ns, (300 * MS, 1_000 * MS));
+        assert_eq!(phase.cores, [0.25, 0.25]);
+        let a = phase.progress("a").unwrap();
+        assert!(a.latency.samples == 70 && (a.latency.max_us - 10_000.0).abs() < 1.0);
+        assert!((a.rate_per_s - 100.0).abs() < 1e-9, "{}", a.rate_per_s);
+        assert!((phase.progress("b").unwrap().rate_per_s - 50.0).abs() < 1e-9);
+        assert_eq!(phase.progress("c"), None);
+        let apart = [answer(0, "a", role([])), answer(1_000, "b", role([]))];
+        assert!(Phase::join(&apart, 1.0, 0.0).is_err());
+    }
+
+    #[test]
+    fn times_that_contradict_each_other_are_refused() {
+        let of = |role| Phase::join(&[answer(0, "a", role)], 1.0, 0.0).map(|_| ());
+        assert!(of(role([(2, 1)])).unwrap_err().contains("before it began"));
+        let begun = RoleAnswer { begin_ns: vec![1, 2], end_ns: vec![3], ..RoleAnswer::default() };
+        assert!(of(begun).unwrap_err().contains("2 requests began and 1 ended"));
+        let firsts = RoleAnswer { first_token_ns: vec![1], ..RoleAnswer::default() };
+        assert!(of(firsts).is_err());
+        let twice = [answer(0, "a", role([])), answer(0, "a", role([]))];
+        assert!(Phase::join(&twice, 1.0, 0.0).unwrap_err().contains("two programs"));
+    }
+
+    #[test]
+    fn a_p99_needs_a_thousand_requests() {
+        let count = |count: u64| {
+            let role = role((0..count).map(|n| (n, n + 1)));
+            let joined = Phase::join(&[answer(0, "a", role)], 2.0, 0.0).unwrap();
+            joined.progress("a").unwrap().latency.p99_us
+        };
+        assert_eq!(count(999), None);
+        assert!(count(1_000).is_some());
+    }
+
+    #[test]
+    fn a_request_that_is_being_done_counts_by_its_part() {
+        let role = role([(0, 10), (10, 30), (35, 45)]);
+        let at = |ms: u64| done(&role, ms * MS);
+        let all = [at(0), at(5), at(10), at(15), at(30), at(33), at(40), at(99)];
+        assert_eq!(all, [0.0, 0.5, 1.0, 1.25, 2.0, 2.0, 2.5, 3.0]);
+    }
+
+    #[test]
+    fn parts_are_of_what_each_has_alone() {
+        // The first does 10 ms of work in each 20 ms, the second 5 ms, which is 2 requests.
+        let first = role((0..50).map(|n| (n * 20, (n + 1) * 20)));
+        let second = role((0..100).map(|n| (n * 10, (n + 1) * 10)));
+        let answers = [answer(0, "a", first), answer(0, "b", second)];
+        let phase = Phase::join(&answers, 1.0, 0.0).unwrap();
+        let alone = [("a".to_owned(), 100.0), ("b".to_owned(), 400.0)].into();
+        let windows = phase.windows(&alone);
+        assert_eq!(windows["a"].len(), 10);
+        assert!(windows["a"].iter().all(|part| (part - 100.0 * 2.0 / 3.0).abs() < 1e-9));
+        assert!(windows["b"].iter().all(|part| (part - 100.0 / 3.0).abs() < 1e-9));
+    }
+
+    #[test]
+    fn distributions_have_both_ends() {
+        let many: Vec<u64> = (1..=5_000).map(|n| n * 1_000).collect();
+        let points = distribution(&many);
+        assert_eq!((points.len(), points[0], points[POINTS - 1]), (POINTS, 1.0, 5_000.0));
+        assert_eq!(distribution(&[1_000]), [1.0]);
+    }
+
+    #[test]
+    fn tokens_are_counted_and_the_first_is_told_from_the_others() {
+        let talk = RoleAnswer {
+            first_token_ns: (0..100).map(|n| (n * 10 + 4) * MS).collect(),
+            tokens: Some(400),
+            ..role((0..100).map(|n| (n * 10, (n + 1) * 10)))
+        };
+        let phase = Phase::join(&[answer(0, "a", talk)], 1.0, 0.0).unwrap();
+        let more = phase.progress("a").unwrap().more;
+        assert!((more["tokens_per_s"] - 400.0).abs() < 1e-6, "{more:?}");
+        assert!((more["first_token_p50_ms"] - 4.0).abs() < 1e-3);
+        assert!(
+            (more["per_token_p50_ms"] - 2.0).abs() < 1e-3 && !more.contains_key("per_token_p99_ms")
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! The first pages: what was run on what, what came out, and how good the predictions are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::document::{Row, Status, Verdict};
+use super::super::table;
+use super::block::{Block, Table, number, percent, text, words};
+use super::compare::{Pair, median, worst};
+use super::{Input, TITLE, chapters};
+use crate::pdf::{Align, Cell, Tone};
+
+/// Predictions within this are near.
+const NEAR: f64 = 0.1;
+/// Predictions that are named because they are the furthest off.
+const WORST: usize = 5;
+
+/// The summary.
+pub(super) fn blocks(input: &Input) -> Vec<Block> {
+    let mut blocks = vec![Block::Heading(1, TITLE.to_owned())];
+    blocks.extend(about(&input.rows));
+    blocks.push(Block::Heading(2, "Summary".to_owned()));
+    blocks.push(text(counts(&input.rows)));
+    blocks.push(Block::Table(rows(input)));
+    blocks.extend(absent(input));
+    let goals = goals(&input.rows);
+    if !goals.rows.is_empty() {
+        blocks.push(Block::Heading(2, "Goals".to_owned()));
+        blocks.push(Block::Table(goals));
+    }
+    blocks.push(Block::Heading(2, "Predictions".to_owned()));
+    blocks.extend(predictions(input));
+    blocks
+}
+
+/// The machine, the versions and the time.
+fn about(rows: &[Row]) -> Vec<Block> {
+    if rows.is_empty() {
+        return vec![text("No row has been measured: `rows` has no documents.")];
+    }
+    let different = |of: &dyn Fn(&Row) -> String| -> String {
+        let all: BTreeSet<String> = rows.iter().map(of).filter(|text| !text.is_empty()).collect();
+        all.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, version) in rows.iter().flat_map(|row| &row.software) {
+        versions.entry(name).or_default().insert(version);
+    }
+    let first = rows.iter().map(|row| row.date.as_str()).min().unwrap_or_default();
+    let last = rows.iter().map(|row| row.date.as_str()).max().unwrap_or_default();
+    let mut facts = vec![
+        vec![words("device"), words(different(&|row| row.hardware.clone()))],
+        vec![words("reached by"), words(different(&|row| row.hal.clone()))],
+        vec![words("rows begun"), words(format!("{first} to {last}"))],
+    ];
+    for (name, versions) in versions {
+        let versions: Vec<&str> = versions.into_iter().collect();
+        facts.push(vec![words(name), words(versions.join(", "))]);
+    }
+    let mut blocks = vec![Block::Table(Table { header: vec!["what", "is"], rows: facts })];
+    if rows.iter().any(|row| row.quick) {
+        let quick = "Made with --quick: too few samples for verdicts.";
+        blocks.push(Block::Text(quick.to_owned(), Tone::Bad));
+    }
+    blocks
+}
+
+/// How a verdict is said.
+pub(super) fn judgement(verdict: &Verdict) -> Cell {
+    match verdict.met {
+        Some(true) => words("met").toned(Tone::Good),
+        Some(false) => words("missed").toned(Tone::Bad),
+        None => words("open").toned(Tone::Faint),
+    }
+}
+
+fn counts(rows: &[Row]) -> String {
+    let verdicts = || rows.iter().flat_map(|row| &row.verdicts);
+    let met = |met| verdicts().filter(|verdict| verdict.met == met).count();
+    let of = |wanted: fn(&Status) -> bool| rows.iter().filter(|row| wanted(&row.status)).count();
+    format!(
+        "{} rows: {} measured, {} not run, {} failed. {} goals: {} met, {} missed, {} without a \
+         verdict.",
+        rows.len(),
+        of(|status| matches!(status, Status::Measured)),
+        of(|status| matches!(status, Status::NotRun(_))),
+        of(|status| matches!(status, Status::Failed(_))),
+        verdicts().count(),
+        met(Some(true)),
+        met(Some(false)),
+        met(None),
+    )
+}
+
+/// What a row came to.
+pub(super) fn outcome(row: &Row) -> Cell {
+    let missed = row.verdicts.iter().filter(|verdict| verdict.met == Some(false)).count();
+    let met = row.verdicts.iter().filter(|verdict| verdict.met == Some(true)).count();
+    match &row.status {
+        Status::NotRun(why) => words(format!("not run: {why}")).toned(Tone::Faint),
+        Status::Failed(why) => words(format!("failed: {why}")).toned(Tone::Bad),
+        Status::Measured if missed > 0 => {
+            words(format!("{missed} of {} goals missed", row.verdicts.len())).toned(Tone::Bad)
+        }
+        Status::Measured if met == 0 => words("no verdict").toned(Tone::Faint),
+        Status::Measured if met < row.verdicts.len() => {
+            words(format!("{met} of {} goals met, others without a verdict", row.verdicts.len()))
+        }
+        Status::Measured => words("met").toned(Tone::Good),
+    }
+}
+
+fn rows(input: &Input) -> Table {
+    let mut rows = Vec::new();
+    for row in &input.rows {
+        let done = row.cells.iter().filter(|cell| cell.status == Status::Measured).count();
+        let pairs: Vec<&Pair> = input.pairs_of(&row.id).filter(|pair| pair.counts()).collect();
+        let count = |text: String| Cell { align: Align::Right, ..words(text) };
+        rows.push(vec![
+            words(&row.id),
+            words(&row.name),
+            outcome(row),
+            count(format!("{done} of {}", row.cells.len())),
+            count(pairs.len().to_string()),
+            percent(median(pairs)),
+            count(format!("{:.0}", row.seconds)),
+        ]);
+    }
+    // What was predicted and never measured is not forgotten.
+    let known: BTreeSet<&str> = input.rows.iter().map(|row| row.id.as_str()).collect();
+    for prediction in input.predictions.iter().filter(|one| !known.contains(one.id.as_str())) {
+        let mut row = vec![words(&prediction.id), words(""), words("not measured yet")];
+        row.resize(7, words(""));
+        rows.push(row);
+    }
+    let header = vec!["row", "about", "outcome", "cells", "predicted", "median error", "seconds"];
+    Table { header, rows }
+}
+
+/// Rows of which the folder has nothing.
+fn absent(input: &Input) -> Option<Block> {
+    let has = |id: &&str| {
+        let row = input.rows.iter().any(|row| row.id == *id);
+        row || input.predictions.iter().any(|prediction| prediction.id == *id)
+    };
+    let mut ids: Vec<&str> = table::ids().into_iter().filter(|id| !has(id)).collect();
+    ids.sort_by_key(|id| chapters(id));
+    let said = format!("Nothing of these rows is in this folder: {}.", ids.join(", "));
+    (!ids.is_empty()).then_some(Block::Text(said, Tone::Faint))
+}
+
+fn goals(rows: &[Row]) -> Table {
+    let line = |row: &Row, verdict: &Verdict| {
+        vec![
+            words(&row.id),
+            words(&verdict.goal),
+            words(&verdict.whose),
+            words(&verdict.measured),
+            judgement(verdict),
+            words(verdict.bound.clone().unwrap_or_default()),
+        ]
+    };
+    let lines = rows.iter().flat_map(|row| row.verdicts.iter().map(move |one| line(row, one)));
+    let header = vec!["row", "goal", "whose", "measured", "verdict", "what bounds it"];
+    Table { header, rows: lines.collect() }
+}
+
+fn predictions(input: &Input) -> Vec<Block> {
+    let pairs: Vec<&Pair> = input.pairs.iter().filter(|pair| pair.counts()).collect();
+    let Some(middle) = median(pairs.iter().copied()) else {
+        return vec![text("Nothing was both predicted and measured.")];
+    };
+    let near = pairs.iter().filter(|pair| pair.error() <= NEAR).count();
+    let alone: Vec<&Pair> = input.pairs.iter().filter(|pair| !pair.counts()).collect();
+    let mut said = format!(
+        "Each prediction was written before its cell was measured. Over all {} predicted values of \
+         programs beside each other or scheduled, the median error is {:.1} %; {near} are within \
+         10 %.",
+        pairs.len(),
+        middle * 100.0
+    );
+    if let Some(middle) = median(alone.iter().copied()) {
+        said += &format!(
+            " Not counted are {} values of lone programs, whose lone requests the simulator was \
+             told of (median error {:.1} %).",
+            alone.len(),
+            middle * 100.0
+        );
+    }
+    let left_out: usize = input.predictions.iter().map(|one| one.left_out.len()).sum();
+    if left_out > 0 {
+        said +=
+            &format!(" {left_out} cells or parts of them have no prediction; their rows say why.");
+    }
+    let line = |pair: &&Pair| {
+        let mut line = vec![words(&pair.id), words(pair.name())];
+        line.extend([pair.predicted, pair.measured].map(|value| number(Some(value))));
+        line.push(percent(Some(pair.error())));
+        line
+    };
+    let furthest = worst(pairs.iter().copied(), WORST);
+    let header = vec!["row", "cell", "predicted", "measured", "error"];
+    vec![
+        text(said),
+        Block::Table(by_quantity(&pairs)),
+        text("The furthest off:"),
+        Block::Table(Table { header, rows: furthest.iter().map(line).collect() }),
+    ]
+}
+
+/// The errors of each quantity.
+fn by_quantity(pairs: &[&Pair]) -> Table {
+    let mut quantities: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
+    for pair in pairs {
+        quantities.entry(&pair.key.quantity).or_default().push(pair);
+    }
+    let line = |(quantity, pairs): (&str, Vec<&Pair>)| {
+        let largest = pairs.iter().map(|pair| pair.error()).fold(0.0, f64::max);
+        let count = Cell { align: Align::Right, ..words(pairs.len().to_string()) };
+        vec![words(quantity), count, percent(median(pairs)), percent(Some(largest))]
+    };
+    let header = vec!["quantity", "values", "median error", "largest"];
+    Table { header, rows: quantities.into_iter().map(line).collect() }
+}

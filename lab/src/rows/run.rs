@@ -1,0 +1,606 @@
+//! Runs rows: for each cell its programs, alone and beside each other, with the prediction written
+//! down before the first phase.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use xsched_sim::scenario::DeviceSpec;
+
+use super::document::{Cell, Figure, Prediction, Progress, Role, Row, Status, VERSION};
+use super::files::{Folder, NO_TIME};
+use super::judge::verdicts;
+use super::measure::Phase;
+use super::plan::{CellPlan, LoadPlan, Program, RolePlan, Way};
+use super::predict::{Target, predict};
+use super::program::ProgramError;
+use super::protocol::{Load, Profile, Ready};
+use super::quantities::{CORES, figures};
+use super::script;
+use super::session::{Session, Starter};
+use super::table::{Definition, Setting};
+use super::timing::{Clock, few, least, wanted_s};
+use crate::error::CommandError;
+use crate::machine::Machine;
+
+/// By so much a phase is longer that is run once more.
+const LONGER: f64 = 5.0;
+
+/// What rows are run with.
+pub(crate) struct Lab<'a> {
+    /// How programs are started.
+    pub(crate) starter: &'a Starter<'a>,
+    /// Where documents go.
+    pub(crate) folder: Folder,
+    /// The description of the device, where one was given.
+    pub(crate) device: Option<DeviceSpec>,
+    /// Is told what is done, in a line.
+    pub(crate) say: &'a dyn Fn(&str),
+}
+
+/// What is known while a row is run.
+struct Run<'a> {
+    lab: &'a Lab<'a>,
+    of: &'a Definition,
+    clock: Clock,
+    /// What roles do alone, by group and role.
+    alone: BTreeMap<(String, String), Progress>,
+    /// What the programs of each group need alone.
+    ready: BTreeMap<String, Ready>,
+    prediction: Option<Prediction>,
+    hardware: String,
+    software: BTreeMap<String, String>,
+    cells: Vec<Cell>,
+}
+
+/// The programs that run, and what they are.
+struct Open<'a> {
+    is: CellPlan,
+    session: Session<'a>,
+}
+
+/// Why a row is not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// The user ends everything.
+    #[error("interrupted")]
+    Interrupted,
+    /// A document cannot be written.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+impl Lab<'_> {
+    const fn setting(&self) -> Setting {
+        Setting { hal: self.starter.hal, quick: self.starter.quick }
+    }
+
+    /// A row with nothing in it.
+    pub(crate) fn blank(&self, of: &Definition, status: Status) -> Row {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let quick = if self.starter.quick { " --quick" } else { "" };
+        let hal = self.starter.hal.name();
+        Row {
+            version: VERSION,
+            id: of.plan.id.to_owned(),
+            name: of.plan.name.to_owned(),
+            date: Machine::here().date,
+            hal: hal.to_owned(),
+            hardware: String::new(),
+            software: [("xsched".to_owned(), version)].into(),
+            quick: self.starter.quick,
+            status,
+            command: format!("xsched lab run {} --hal {hal}{quick}", of.plan.id),
+            cells: Vec::new(),
+            figures: Vec::new(),
+            verdicts: Vec::new(),
+            notes: of.notes.clone(),
+            seconds: 0.0,
+        }
+    }
+
+    /// Runs a row within a time, and writes its documents.
+    ///
+    /// # Errors
+    /// If the user ends it, or a document cannot be written. Programs that fail are no error: the
+    /// row says so.
+    pub(crate) fn run(&self, of: &Definition, limit: Option<Duration>) -> Result<Row, RunError> {
+        // If this program ends before the row, this is what stays.
+        let ended = Status::Failed("the program ended before the row did".to_owned());
+        let begun = self.blank(of, ended);
+        self.folder.write_row(&begun, of)?;
+        let mut run = Run {
+            lab: self,
+            of,
+            clock: Clock::new(limit, self.setting()),
+            alone: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            prediction: None,
+            hardware: String::new(),
+            software: BTreeMap::new(),
+            cells: Vec::new(),
+        };
+        let mut open = None;
+        for number in 0..of.plan.cells.len() {
+            run.cell(number, &mut open)?;
+        }
+        if let Some(Open { session, .. }) = open {
+            session.finish();
+        }
+        run.row(begun)
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Runs a cell, and keeps its programs for the next one.
+    fn cell(&mut self, number: usize, open: &mut Option<Open<'a>>) -> Result<(), RunError> {
+        let of = self.of;
+        let Some(cell) = of.plan.cells.get(number) else { return Ok(()) };
+        let start = Instant::now();
+        let mut measured = Vec::new();
+        let status = match &cell.unavailable {
+            Some(why) => Status::NotRun(why.clone()),
+            None if !self.clock.has_time() => {
+                Status::NotRun(format!("{NO_TIME}: the row had {:.0} s", self.clock.limit_s()))
+            }
+            None => match self.measure(number, cell, open) {
+                Ok(roles) => {
+                    measured = roles;
+                    Status::Measured
+                }
+                Err(Fault::Program(ProgramError::Interrupted)) => {
+                    return Err(RunError::Interrupted);
+                }
+                Err(Fault::Command(error)) => return Err(error.into()),
+                Err(Fault::Program(ProgramError::Missing(why))) => Status::NotRun(why),
+                Err(Fault::Program(error)) => Status::Failed(error.to_string()),
+            },
+        };
+        if status != Status::Measured {
+            // Programs that failed are not used for the next cell.
+            *open = open.take().filter(|_| cell.unavailable.is_some());
+            measured = cell.roles().map(|role| self.role(cell, role, None)).collect();
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let line = match &status {
+            Status::Measured => format!("  {}: {seconds:.1} s\n", cell.name),
+            Status::NotRun(why) => format!("  {}: not run: {why}\n", cell.name),
+            Status::Failed(why) => format!("  {}: FAILED: {why}\n", cell.name),
+        };
+        (self.lab.say)(&line);
+        let (name, way) = (cell.name.clone(), cell.way.name().to_owned());
+        self.cells.push(Cell { name, way, status, roles: measured, seconds });
+        Ok(())
+    }
+
+    /// Measures a cell.
+    fn measure(
+        &mut self,
+        number: usize,
+        cell: &CellPlan,
+        open: &mut Option<Open<'a>>,
+    ) -> Result<Vec<Role>, Fault> {
+        let raw = self.lab.folder.raw(self.of.plan.id, &cell.name);
+        if cell.processes.iter().any(|process| process.program == Program::Script) {
+            let left = self.clock.limit_s() - self.clock.elapsed_s();
+            let limit =
+                (self.clock.limit_s() > 0.0).then(|| Duration::from_secs_f64(left.max(1.0)));
+            let progress = script::run(self.lab.starter, cell, &raw, limit)?;
+            let of = |role: &RolePlan| Role {
+                alone: Some(progress.clone()),
+                ..self.role(cell, role, None)
+            };
+            return Ok(cell.roles().map(of).collect());
+        }
+        let is = programs(cell);
+        if open.as_ref().is_none_or(|open| open.is != is) {
+            if let Some(Open { session, .. }) = open.take() {
+                session.finish();
+            }
+            let start = Instant::now();
+            let session = self.lab.starter.start(cell, &raw)?;
+            self.clock.started_in(start.elapsed().as_secs_f64());
+            *open = Some(Open { is, session });
+        }
+        let Some(Open { session, .. }) = open else { return Ok(Vec::new()) };
+        self.learn(cell, &session.ready)?;
+        self.phases(number, cell, session)
+    }
+
+    /// Keeps what the programs of a group need alone, and writes down what is predicted of it.
+    fn learn(&mut self, cell: &CellPlan, ready: &Ready) -> Result<(), Fault> {
+        self.software.extend(ready.software.clone());
+        if !ready.hardware.is_empty() {
+            self.hardware.clone_from(&ready.hardware);
+        }
+        if self.ready.contains_key(&cell.group) {
+            return Ok(());
+        }
+        self.ready.insert(cell.group.clone(), ready.clone());
+        let target = Target {
+            hal: self.lab.starter.hal,
+            hardware: self.hardware.clone(),
+            device: self.lab.device.clone(),
+            date: Machine::here().date,
+        };
+        let group = [(cell.group.clone(), ready.clone())].into();
+        let new = predict(&self.of.plan, &group, &target);
+        let prediction = match self.prediction.take() {
+            None => new,
+            Some(before) => joined(before, new),
+        };
+        self.lab.folder.write_prediction(&prediction)?;
+        self.prediction = Some(prediction);
+        Ok(())
+    }
+
+    /// Measures roles alone, if that is not known, and all beside each other.
+    fn phases(
+        &mut self,
+        number: usize,
+        cell: &CellPlan,
+        session: &mut Session<'_>,
+    ) -> Result<Vec<Role>, Fault> {
+        let mut own = BTreeMap::new();
+        for name in &cell.alone {
+            let key = (cell.group.clone(), name.clone());
+            if cell.has_beside && self.alone.contains_key(&key) {
+                continue;
+            }
+            let Some(role) = cell.roles().find(|role| role.spec.name == *name) else { continue };
+            let profile = session.ready.roles.get(name).cloned().unwrap_or_default();
+            let load = role.load_alone.as_ref().unwrap_or(&role.load).of(&profile);
+            let decides = *name == cell.measured;
+            let samples = if decides { cell.samples } else { few(cell.samples) };
+            let wanted = wanted_s(&load, &profile, samples, false);
+            let loads = [(name.clone(), load)].into();
+            let phase = self.phase(number, session, (wanted, decides.then_some(name)), &loads)?;
+            let progress = phase.progress(name).map(|mut progress| {
+                progress.more.insert(CORES.to_owned(), phase.cores.iter().sum());
+                progress
+            });
+            let Some(progress) = progress else {
+                // A role that comes seldom may have none in a short phase.
+                if decides { return Err(nothing(name).into()) } else { continue }
+            };
+            self.alone.entry(key).or_insert_with(|| progress.clone());
+            own.insert(name.clone(), progress);
+        }
+        if !cell.has_beside {
+            let of = |role: &RolePlan| Role {
+                alone: own.get(&role.spec.name).cloned(),
+                ..self.role(cell, role, None)
+            };
+            return Ok(cell.roles().map(of).collect());
+        }
+        self.beside(number, cell, session)
+    }
+
+    fn beside(
+        &self,
+        number: usize,
+        cell: &CellPlan,
+        session: &mut Session<'_>,
+    ) -> Result<Vec<Role>, Fault> {
+        let profile = |name: &str| session.ready.roles.get(name).cloned().unwrap_or_default();
+        // Loads that depend on the length of requests are the same in all ways.
+        let group = self.ready.get(&cell.group);
+        let of_group = |name: &str| group.and_then(|ready| ready.roles.get(name)).cloned();
+        let load = |role: &RolePlan| {
+            let name = &role.spec.name;
+            (name.clone(), role.load.of(&of_group(name).unwrap_or_else(|| profile(name))))
+        };
+        let loads: BTreeMap<String, Load> = cell.roles().map(load).collect();
+        let wanted = loads.iter().map(|(name, load)| {
+            let decides = *name == cell.measured;
+            let samples = if decides { cell.samples } else { least(cell.samples) };
+            wanted_s(load, &profile(name), samples, true)
+        });
+        let wanted = wanted.fold(0.0, f64::max);
+        let phase = self.phase(number, session, (wanted, Some(&cell.measured)), &loads)?;
+        let roles: Vec<Role> =
+            cell.roles().map(|role| self.role(cell, role, Some(&phase))).collect();
+        if roles.first().is_some_and(|role| role.beside.is_none()) {
+            return Err(nothing(&cell.measured).into());
+        }
+        Ok(self.with_windows(roles, &phase))
+    }
+
+    /// Runs a phase for as long as the wanted samples take, or as there is time; once more and
+    /// longer if the role that decides had no request.
+    fn phase(
+        &self,
+        number: usize,
+        session: &mut Session<'_>,
+        (wanted_s, decides): (f64, Option<&String>),
+        loads: &BTreeMap<String, Load>,
+    ) -> Result<Phase, ProgramError> {
+        let behind = self.of.plan.cells.get(number + 1..).unwrap_or_default();
+        let to_do = behind.iter().filter(|cell| cell.unavailable.is_none());
+        let (mut phases, mut starts) = (2, 0);
+        for cell in to_do {
+            phases += usize::from(cell.has_beside);
+            let is_new = cell.way == Way::Native || !cell.has_beside;
+            phases += if is_new { cell.alone.len() } else { 0 };
+            starts += 1;
+        }
+        let seconds = self.clock.phase_s(wanted_s, phases, starts);
+        let phase = session.phase(seconds, self.clock.settle_s(), loads)?;
+        if decides.is_none_or(|role| phase.progress(role).is_some()) {
+            return Ok(phase);
+        }
+        session.phase(seconds * LONGER, self.clock.settle_s(), loads)
+    }
+
+    /// A role of a document.
+    fn role(&self, cell: &CellPlan, role: &RolePlan, phase: Option<&Phase>) -> Role {
+        let name = &role.spec.name;
+        let ready = self.ready.get(&cell.group).and_then(|ready| ready.roles.get(name));
+        let mut beside = phase.and_then(|phase| phase.progress(name));
+        let is_first = cell.roles().next().is_some_and(|first| first.spec.name == *name);
+        if let (Some(beside), Some(phase), true) = (&mut beside, phase, is_first) {
+            beside.more.insert(CORES.to_owned(), phase.cores.iter().sum());
+        }
+        Role {
+            name: name.clone(),
+            work: work(role),
+            load: words(&role.load, ready),
+            alone: self.alone_of(cell, role).filter(|_| cell.has_beside),
+            beside,
+        }
+    }
+
+    /// What a role does alone: it, or another one that is the same but for its name.
+    fn alone_of(&self, cell: &CellPlan, role: &RolePlan) -> Option<Progress> {
+        let of = |name: &str| self.alone.get(&(cell.group.clone(), name.to_owned())).cloned();
+        of(&role.spec.name).or_else(|| {
+            let same = |other: &&RolePlan| other.is_same(role);
+            cell.roles().filter(same).find_map(|other| of(&other.spec.name))
+        })
+    }
+
+    fn with_windows(&self, mut roles: Vec<Role>, phase: &Phase) -> Vec<Role> {
+        if !self.of.has_windows {
+            return roles;
+        }
+        let rate = |role: &Role| Some((role.name.clone(), role.alone.as_ref()?.rate_per_s));
+        let mut windows = phase.windows(&roles.iter().filter_map(rate).collect());
+        for role in &mut roles {
+            if let Some(beside) = &mut role.beside {
+                beside.windows_percent = windows.remove(&role.name).unwrap_or_default();
+            }
+        }
+        roles
+    }
+
+    /// The row, judged and written.
+    fn row(self, begun: Row) -> Result<Row, RunError> {
+        let figures = figures(&self.of.plan, &self.cells);
+        let predicted: &[Figure] = self.prediction.as_ref().map_or(&[], |said| &said.figures);
+        let judged = (self.cells.as_slice(), figures.as_slice());
+        let verdicts = verdicts(&self.of.goals, judged, predicted, self.lab.setting());
+        let mut software = begun.software.clone();
+        software.extend(self.software);
+        let row = Row {
+            hardware: self.hardware,
+            software,
+            status: status(&self.cells),
+            verdicts,
+            figures,
+            cells: self.cells,
+            seconds: self.clock.elapsed_s(),
+            ..begun
+        };
+        self.lab.folder.write_row(&row, self.of)?;
+        Ok(row)
+    }
+}
+
+/// Why a cell is not measured.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+fn nothing(role: &str) -> ProgramError {
+    ProgramError::Failed(format!("role {role} had no request in the time that counts"))
+}
+
+/// How a row ended whose cells are these.
+fn status(cells: &[Cell]) -> Status {
+    if cells.iter().any(|cell| cell.status == Status::Measured) {
+        return Status::Measured;
+    }
+    let failed = cells.iter().find(|cell| matches!(cell.status, Status::Failed(_)));
+    let first = failed.or(cells.first()).map(|cell| cell.status.clone());
+    first.unwrap_or_else(|| Status::NotRun("it has no cells".to_owned()))
+}
+
+/// The programs of a cell without what they are told later, to see whether another cell needs the
+/// same ones.
+fn programs(cell: &CellPlan) -> CellPlan {
+    let mut processes = cell.processes.clone();
+    for role in processes.iter_mut().flat_map(|process| &mut process.roles) {
+        role.load = LoadPlan::Busy(0.0);
+        role.load_alone = None;
+    }
+    CellPlan { way: cell.way, policy: cell.policy, processes, ..CellPlan::default() }
+}
+
+/// What was predicted before stays.
+fn joined(mut before: Prediction, new: Prediction) -> Prediction {
+    before.figures.extend(new.figures);
+    before.left_out.retain(|cell, _| !new.left_out.contains_key(cell));
+    before.left_out.extend(new.left_out);
+    let predicted: Vec<&str> =
+        before.figures.iter().map(|figure| figure.key.cell.as_str()).collect();
+    before.left_out.retain(|cell, _| !predicted.contains(&cell.as_str()));
+    before
+}
+
+/// The work of a role, for people.
+fn work(role: &RolePlan) -> String {
+    let spec = &role.spec;
+    let graph = if spec.graph { ", graph" } else { "" };
+    format!("{}, {}, batch {}{graph}", spec.work, spec.dtype, spec.batch)
+}
+
+/// A load, for people.
+fn words(load: &LoadPlan, ready: Option<&Profile>) -> String {
+    let fixed = match load {
+        LoadPlan::Fixed(load) => load.clone(),
+        LoadPlan::Busy(percent) => {
+            let every = ready.map(|profile| load.of(profile));
+            let Some(Load::Periodic { every_ms }) = every else {
+                return format!("{percent} % busy");
+            };
+            return format!("{percent} % busy, every {every_ms:.2} ms");
+        }
+    };
+    match fixed {
+        Load::Closed { pause_ms, .. } if pause_ms > 0.0 => format!("closed, {pause_ms} ms pause"),
+        Load::Closed { .. } => "closed".to_owned(),
+        Load::Periodic { every_ms } => format!("every {every_ms} ms"),
+        Load::Poisson { per_s } => format!("Poisson, {per_s} a second"),
+        Load::Lognormal { per_s, sigma } => format!("log-normal, σ = {sigma}, {per_s} a second"),
+        Load::Endless { in_flight } => format!("endless, {in_flight} in flight"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::plan::{Hal, ProcessPlan};
+    use super::super::protocol::RoleSpec;
+    use super::super::table::all;
+    use super::*;
+
+    /// Says that it is ready, and answers orders with a request each 10 ms, of 5 ms.
+    const GOOD: &str = r#"
+role=$(sed 's/.*"name":"\([^"]*\)".*/\1/' "$1")
+echo "{\"ready\":true,\"hardware\":\"a card\",\"roles\":{\"$role\":{\"request_ns\":5000000}}}"
+while read -r order; do
+    phase=$(echo "$order" | sed 's/.*"phase":\([0-9]*\).*/\1/')
+    begins= ends= n=1
+    while [ $n -le 30 ]; do
+        begins="$begins${begins:+,}$((n * 10))000000" ends="$ends${ends:+,}$((n * 10 + 5))000000"
+        n=$((n + 1))
+    done
+    echo "{\"phase\":$phase,\"begin_ns\":0,\"end_ns\":300000000,\"roles\":{\"$role\":{\"begin_ns\":[$begins],\"end_ns\":[$ends]}}}"
+done"#;
+
+    /// A row of two processes with a role each, in two ways.
+    fn row() -> Definition {
+        let mut row = all(Setting { hal: Hal::Host, quick: true }).remove(0);
+        let process = |name: &str| ProcessPlan {
+            roles: vec![RolePlan {
+                spec: RoleSpec { name: name.to_owned(), ..RoleSpec::default() },
+                load: LoadPlan::Fixed(Load::Endless { in_flight: 1 }),
+                load_alone: None,
+            }],
+            ..ProcessPlan::default()
+        };
+        let cell = |way: Way| CellPlan {
+            name: format!("g, {}", way.name()),
+            group: "g".to_owned(),
+            way,
+            processes: vec![process("high"), process("low")],
+            alone: vec!["high".to_owned()],
+            has_beside: true,
+            measured: "high".to_owned(),
+            samples: 10,
+            ..CellPlan::default()
+        };
+        row.plan.cells = vec![cell(Way::Native), cell(Way::Xsched)];
+        row.goals.clear();
+        row.results.clear();
+        row
+    }
+
+    /// The row that programs like this one leave.
+    fn run(script: &str, limit: Option<Duration>) -> (tempfile::TempDir, Row) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("fake");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let stop = AtomicBool::new(false);
+        let programs = (PathBuf::from("python3"), Some(program));
+        let mut starter = Starter::new(Hal::Host, true, programs, &stop);
+        starter.after = Duration::from_secs(3);
+        let lab = Lab {
+            starter: &starter,
+            folder: Folder::make(&folder.path().join("report")).unwrap(),
+            device: None,
+            say: &|_| {},
+        };
+        let row = lab.run(&row(), limit).unwrap();
+        (folder, row)
+    }
+
+    #[test]
+    fn times_of_two_processes_are_joined_and_set_beside_those_alone() {
+        let (folder, row) = run(GOOD, None);
+        assert_eq!((&row.status, row.hardware.as_str()), (&Status::Measured, "a card"), "{row:?}");
+        let role = &row.cells[1].roles[0];
+        let (alone, beside) = (role.alone.as_ref().unwrap(), role.beside.as_ref().unwrap());
+        assert!((alone.rate_per_s - 100.0).abs() < 5.0 && (beside.rate_per_s - 100.0).abs() < 5.0);
+        assert!((beside.latency.p50_us - 5_000.0).abs() < 1.0);
+        assert!(row.cells[1].roles[1].alone.is_some(), "it is the same work under another name");
+        let of = |figure: &&Figure| figure.key.quantity == "p50_over_alone";
+        assert!(row.figures.iter().any(|figure| of(&figure) && (figure.value - 1.0).abs() < 1e-6));
+        let prediction = folder.path().join("report/predictions/7.2.1.json");
+        let written = |place: &std::path::Path| fs::metadata(place).unwrap().modified().unwrap();
+        let raw = folder.path().join("report/raw/7.2.1-g-native.0.jsonl");
+        assert!(fs::read_to_string(&raw).unwrap().contains("\"phase\":2"));
+        assert!(written(&prediction) < written(&raw), "it was written before the phases ended");
+    }
+
+    #[test]
+    fn a_program_that_hangs_or_ends_in_a_phase_fails_its_cell_and_no_other() {
+        let start = r#"role=$(sed 's/.*"name":"\([^"]*\)".*/\1/' "$1")
+            echo "{\"ready\":true,\"roles\":{\"$role\":{\"request_ns\":5000000}}}"; read -r order"#;
+        for (end, words) in [("exec sleep 1000", "within"), ("echo bad >&2; exit 7", "bad")] {
+            let native = format!(r#"if grep -q native "$1"; then {start}; {end}; fi"#);
+            let (_folder, row) = run(&format!("{native}\n{GOOD}"), None);
+            let Status::Failed(why) = &row.cells[0].status else { panic!("{row:?}") };
+            assert!(why.contains(words), "{why}");
+            assert_eq!(row.cells[1].status, Status::Measured, "{row:?}");
+            assert!(row.cells[1].roles[0].alone.is_some(), "measured where it could be");
+        }
+    }
+
+    #[test]
+    fn a_row_without_time_says_so_and_is_run_again() {
+        let (_folder, row) = run(GOOD, Some(Duration::ZERO));
+        assert!(matches!(&row.status, Status::NotRun(why) if why.starts_with(NO_TIME)), "{row:?}");
+        assert!(!super::super::files::is_done(&row, "host", true));
+    }
+
+    #[test]
+    fn what_was_predicted_before_a_cell_ran_stays() {
+        let prediction = |cell: &str, left_out: &str| Prediction {
+            version: VERSION,
+            id: "1".to_owned(),
+            date: String::new(),
+            device: String::new(),
+            figures: vec![Figure {
+                key: super::super::document::Key {
+                    cell: cell.to_owned(),
+                    role: "high".to_owned(),
+                    quantity: "p50_ms".to_owned(),
+                },
+                value: 1.0,
+            }],
+            left_out: [(left_out.to_owned(), "no model".to_owned())].into(),
+        };
+        let both = joined(prediction("a", "b"), prediction("b", "c"));
+        assert_eq!(both.figures.len(), 2);
+        assert_eq!(both.left_out.keys().collect::<Vec<_>>(), ["c"]);
+    }
+}

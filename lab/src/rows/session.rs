@@ -1,0 +1,305 @@
+//! The programs of a cell, from their start to their end.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::measure::Phase;
+use super::node::{Node, has_daemon};
+use super::place;
+use super::plan::{CellPlan, Hal, ProcessPlan, Program, Way};
+use super::program::{ProgramError, Running, beside};
+use super::protocol::{Load, Order, Ready, Spec, VERSION};
+use crate::console::note;
+use crate::parent;
+
+/// For how long loading models may take, and stand-ins.
+const LOADING: Duration = Duration::from_secs(300);
+const LOADING_HOST: Duration = Duration::from_secs(30);
+/// For how long what was begun in a phase may run on, beside a multiple of the phase.
+const AFTER: Duration = Duration::from_secs(60);
+const AFTER_HOST: Duration = Duration::from_secs(20);
+/// What random choices of programs follow from.
+const SEED: u64 = 1;
+
+/// How programs are started.
+#[derive(Clone, Debug)]
+pub(crate) struct Starter<'a> {
+    /// The device.
+    pub(crate) hal: Hal,
+    /// With few samples.
+    pub(crate) quick: bool,
+    /// What runs the programs of the lab.
+    pub(crate) python: PathBuf,
+    /// A program to run instead of those of the lab, for tests.
+    pub(crate) instead: Option<PathBuf>,
+    /// For how long loading may take.
+    pub(crate) loading: Duration,
+    /// For how long what was begun in a phase may run on, beside a multiple of the phase.
+    pub(crate) after: Duration,
+    /// Set when the user wants to end.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// The programs of a cell, which run.
+#[derive(Debug)]
+pub(crate) struct Session<'a> {
+    starter: &'a Starter<'a>,
+    programs: Vec<Running>,
+    /// The roles of each program.
+    roles_of: Vec<Vec<String>>,
+    node: Node,
+    phases: u32,
+    /// What each role needs alone, of all programs.
+    pub(crate) ready: Ready,
+}
+
+impl<'s> Starter<'s> {
+    /// For programs on this device.
+    pub(crate) fn new(
+        hal: Hal,
+        quick: bool,
+        (python, instead): (PathBuf, Option<PathBuf>),
+        stop: &'s AtomicBool,
+    ) -> Self {
+        let (loading, after) = match hal {
+            Hal::Host => (LOADING_HOST, AFTER_HOST),
+            Hal::Cuda | Hal::Hip => (LOADING, AFTER),
+        };
+        Self { hal, quick, python, instead, loading, after, stop }
+    }
+
+    /// What a program is to be.
+    fn spec(&self, process: &ProcessPlan, way: Way) -> Spec {
+        Spec {
+            version: VERSION,
+            device: self.hal.name().to_owned(),
+            seed: SEED,
+            quick: self.quick,
+            way: way.name().to_owned(),
+            roles: process.roles.iter().map(|role| role.spec.clone()).collect(),
+        }
+    }
+
+    /// The program and its arguments, without what schedules it.
+    fn plain(&self, process: &ProcessPlan, spec: &Path) -> Result<Vec<PathBuf>, ProgramError> {
+        if let Some(program) = &self.instead {
+            return Ok(vec![program.clone(), spec.to_owned()]);
+        }
+        let file = match (self.hal, process.program) {
+            (Hal::Host, _) => {
+                let mut all = vec![own()?];
+                all.extend(["lab", "stand-in"].map(PathBuf::from));
+                all.push(spec.to_owned());
+                all.extend(parent::arguments().map(PathBuf::from));
+                return Ok(all);
+            }
+            (_, Program::Triton) => "triton_server.py",
+            (_, Program::Roles | Program::Script) => "roles.py",
+        };
+        let program = place::find(file).ok_or_else(|| {
+            ProgramError::Missing(format!("lab/programs/{file} is not beside this program"))
+        })?;
+        Ok(vec![self.python.clone(), program, spec.to_owned()])
+    }
+
+    /// How a process of the cell is started.
+    fn command(
+        &self,
+        cell: &CellPlan,
+        process: &ProcessPlan,
+        spec: &Path,
+        node: &Node,
+    ) -> Result<Command, ProgramError> {
+        let plain = self.plain(process, spec)?;
+        let is_scheduled = cell.way.is_scheduled() && self.hal != Hal::Host;
+        let mut words: Vec<PathBuf> = Vec::new();
+        if is_scheduled && self.instead.is_none() {
+            words.push(own()?);
+            words.push("run".into());
+            words.extend(run_options(cell, process).into_iter().map(PathBuf::from));
+            words.push("--".into());
+        }
+        words.extend(plain);
+        let (program, arguments) =
+            words.split_first().ok_or_else(|| ProgramError::Failed("no program".to_owned()))?;
+        let mut command = Command::new(program);
+        command.args(arguments).envs(node.variables());
+        if is_scheduled {
+            command.envs(&process.environment);
+            let policy = cell.policy.filter(|_| !has_daemon(cell));
+            command.envs(policy.map(|policy| ("XSCHED_POLICY", policy)));
+        }
+        if cell.way == Way::MpsPercent {
+            let share = process.share.map(|share| share.to_string());
+            command.envs(share.map(|share| ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", share)));
+        }
+        Ok(command)
+    }
+
+    /// Starts all programs of a cell, and waits until they are ready. Where they measure what they
+    /// need alone, one after the other.
+    ///
+    /// # Errors
+    /// If one does not become ready. All are ended then.
+    pub(crate) fn start<'a>(
+        &'a self,
+        cell: &CellPlan,
+        raw: &Path,
+    ) -> Result<Session<'a>, ProgramError> {
+        let node = Node::start(cell, self.hal, raw, self.stop)?;
+        let mut programs = Vec::new();
+        let mut ready = Ready { ready: true, ..Ready::default() };
+        let one_by_one = cell.way == Way::Native;
+        for (number, process) in cell.processes.iter().enumerate() {
+            let spec = node.file(&format!("{number}.json"));
+            let text = serde_json::to_string(&self.spec(process, cell.way));
+            let text = text.map_err(|error| ProgramError::Failed(error.to_string()))?;
+            let written = fs::write(&spec, text);
+            written.map_err(|source| ProgramError::File { place: spec.clone(), source })?;
+            let command = self.command(cell, process, &spec, &node)?;
+            note(|| format!("runs {command:?}"));
+            let kept = beside(raw, &number.to_string());
+            let mut program = Running::start(command, &kept)?;
+            if one_by_one {
+                merge(&mut ready, program.ready(self.loading, self.stop)?, process)?;
+            }
+            programs.push(program);
+        }
+        if !one_by_one {
+            for (program, process) in programs.iter_mut().zip(&cell.processes) {
+                merge(&mut ready, program.ready(self.loading, self.stop)?, process)?;
+            }
+        }
+        let names = |process: &ProcessPlan| {
+            process.roles.iter().map(|role| role.spec.name.clone()).collect()
+        };
+        let roles_of = cell.processes.iter().map(names).collect();
+        Ok(Session { starter: self, programs, roles_of, node, phases: 0, ready })
+    }
+}
+
+impl Session<'_> {
+    /// Has roles work with these loads for so long. The beginning does not count.
+    ///
+    /// # Errors
+    /// If a program fails, or its answer makes no sense.
+    pub(crate) fn phase(
+        &mut self,
+        seconds: f64,
+        settle_seconds: f64,
+        load: &BTreeMap<String, Load>,
+    ) -> Result<Phase, ProgramError> {
+        self.phases += 1;
+        let daemon_before = self.node.daemon_cpu_ns();
+        for (program, roles) in self.programs.iter_mut().zip(&self.roles_of) {
+            let own = load.iter().filter(|(role, _)| roles.contains(role));
+            let load = own.map(|(role, load)| (role.clone(), load.clone())).collect();
+            program.tell(&Order { phase: self.phases, seconds, load })?;
+        }
+        let within = Duration::from_secs_f64(3.0 * seconds) + self.starter.after;
+        let mut answers = Vec::new();
+        for program in &mut self.programs {
+            answers.push(program.answer(self.phases, within, self.starter.stop)?);
+        }
+        let why = |why| ProgramError::Nonsense { what: "phase", why, line: String::new() };
+        let mut phase = Phase::join(&answers, seconds, settle_seconds).map_err(why)?;
+        let used = self.node.daemon_cpu_ns().saturating_sub(daemon_before);
+        phase.cores.push(used as f64 / 1e9 / seconds);
+        Ok(phase)
+    }
+
+    /// Ends all programs.
+    pub(crate) fn finish(self) {
+        self.programs.into_iter().for_each(Running::finish);
+    }
+}
+
+/// This program.
+fn own() -> Result<PathBuf, ProgramError> {
+    env::current_exe()
+        .map_err(|source| ProgramError::Start { program: "this program".to_owned(), source })
+}
+
+/// The options of `xsched run` for a process.
+fn run_options(cell: &CellPlan, process: &ProcessPlan) -> Vec<String> {
+    let mut options = process.options.clone();
+    if !has_daemon(cell) {
+        options.push("--streams".to_owned());
+        return options;
+    }
+    let mut say = |name: &str, value: String| options.extend([name.to_owned(), value]);
+    match (process.share, process.priority, process.class) {
+        (Some(share), ..) if cell.policy.is_some() => say("--share", share.to_string()),
+        (_, Some(priority), _) => say("--priority", priority.to_string()),
+        (_, None, Some(class)) => say("--class", class.to_owned()),
+        _ => {}
+    }
+    options
+}
+
+/// Adds what a program says to what others have said.
+fn merge(all: &mut Ready, one: Ready, process: &ProcessPlan) -> Result<(), ProgramError> {
+    let silent = process.roles.iter().find(|role| !one.roles.contains_key(&role.spec.name));
+    if let Some(role) = silent {
+        let why = format!("role {} is missing", role.spec.name);
+        return Err(ProgramError::Nonsense { what: "ready", why, line: String::new() });
+    }
+    all.software.extend(one.software);
+    if all.hardware.is_empty() {
+        all.hardware = one.hardware;
+    }
+    all.roles.extend(one.roles);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::LoadPlan;
+    use super::super::plan::RolePlan;
+    use super::super::protocol::RoleSpec;
+    use super::*;
+
+    fn process(name: &str) -> ProcessPlan {
+        let spec = RoleSpec { name: name.to_owned(), ..RoleSpec::default() };
+        let load = LoadPlan::Fixed(Load::Endless { in_flight: 1 });
+        ProcessPlan {
+            roles: vec![RolePlan { spec, load, load_alone: None }],
+            ..ProcessPlan::default()
+        }
+    }
+
+    #[test]
+    fn processes_get_what_users_say_and_threads_their_streams() {
+        let mut cell = CellPlan {
+            way: Way::Xsched,
+            processes: vec![process("a"), process("b")],
+            ..CellPlan::default()
+        };
+        let urgent = ProcessPlan { class: Some("interactive"), share: Some(75), ..process("a") };
+        assert_eq!(run_options(&cell, &urgent), ["--class", "interactive"]);
+        cell.policy = Some("up");
+        assert_eq!(run_options(&cell, &urgent), ["--share", "75"]);
+        let ranked = ProcessPlan { priority: Some(3), ..process("a") };
+        assert_eq!(run_options(&cell, &ranked), ["--priority", "3"]);
+        let mut threads = process("a");
+        threads.roles.extend(process("b").roles);
+        cell.processes = vec![threads.clone()];
+        assert_eq!(run_options(&cell, &threads), ["--streams"]);
+    }
+
+    #[test]
+    fn a_program_that_leaves_out_a_role_is_not_ready() {
+        let mut all = Ready::default();
+        let error = merge(&mut all, Ready::default(), &process("a")).unwrap_err().to_string();
+        assert!(error.contains("role a is missing"), "{error}");
+        let roles = [("a".to_owned(), Default::default())].into();
+        let hardware = "a card".to_owned();
+        merge(&mut all, Ready { roles, hardware, ..Ready::default() }, &process("a")).unwrap();
+        assert_eq!(all.hardware, "a card");
+    }
+}

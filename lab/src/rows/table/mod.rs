@@ -1,0 +1,227 @@
+//! The rows: what is run for each, and what is asked for.
+
+mod bert;
+mod build;
+mod cases;
+mod goals;
+mod overhead;
+mod policies;
+mod scripts;
+
+use super::plan::{CellPlan, Hal, Program, RowPlan, Way};
+
+pub(crate) use self::goals::{GoalPlan, ResultPlan};
+
+/// Cells of a row in a quick look on a GPU.
+const QUICK_CELLS: usize = 3;
+
+/// For what the rows are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    /// The device.
+    pub(crate) hal: Hal,
+    /// With few samples.
+    pub(crate) quick: bool,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    /// What is run.
+    pub(crate) plan: RowPlan,
+    /// Its name in file names, as `fixed_priority`.
+    pub(crate) file: &'static str,
+    /// What has to be there, for people.
+    pub(crate) needs: &'static str,
+    /// The figure of the plan that it is drawn in.
+    pub(crate) figure: Option<&'static str>,
+    /// What is asked for.
+    pub(crate) goals: Vec<GoalPlan>,
+    /// What the plan's form has, by its own names.
+    pub(crate) results: Vec<ResultPlan>,
+    /// Whether parts of the device are measured in windows.
+    pub(crate) has_windows: bool,
+    /// Sentences for people.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Definition {
+    fn new(id: &'static str, name: &'static str, file: &'static str) -> Self {
+        Self {
+            plan: RowPlan { id, name, cells: Vec::new() },
+            file,
+            needs: "PyTorch",
+            figure: None,
+            goals: Vec::new(),
+            results: Vec::new(),
+            has_windows: false,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Leaves what a quick look has time for: loading models takes longer than measuring them. That
+    /// is the first group, in the way that decides and without XSched.
+    fn shorten(&mut self) {
+        let cells = &mut self.plan.cells;
+        let is_script = |cell: &CellPlan| {
+            cell.processes.iter().any(|process| process.program == Program::Script)
+        };
+        let first = cells.first().map(|cell| cell.group.clone()).unwrap_or_default();
+        cells.retain(|cell| {
+            let decides = matches!(cell.way, Way::Native | Way::Xsched);
+            is_script(cell) || decides && cell.group == first
+        });
+        cells.truncate(QUICK_CELLS);
+        let kept: Vec<&String> = cells.iter().map(|cell| &cell.name).collect();
+        self.goals.retain(|goal| kept.contains(&&goal.cell));
+        self.results.retain(|result| kept.contains(&&result.cell));
+    }
+
+    /// What it takes beside the others: starts of programs, and phases.
+    pub(crate) fn cost(&self) -> u32 {
+        let of = |cell: &CellPlan| {
+            let is_new = cell.way == Way::Native || !cell.has_beside;
+            let alone = if is_new { cell.alone.len() } else { 0 };
+            1 + u32::from(cell.has_beside) + u32::try_from(alone).unwrap_or(0)
+        };
+        self.plan.cells.iter().filter(|cell| cell.unavailable.is_none()).map(of).sum()
+    }
+
+    /// The ways of its cells, each once.
+    pub(crate) fn ways(&self) -> Vec<Way> {
+        let mut ways: Vec<Way> = self.plan.cells.iter().map(|cell| cell.way).collect();
+        ways.sort_unstable();
+        ways.dedup();
+        ways
+    }
+}
+
+/// All rows, in the order in which they are run: what matters most first.
+pub(crate) fn all(setting: Setting) -> Vec<Definition> {
+    let rows = [
+        policies::fixed(setting),
+        policies::partition(setting),
+        bert::priorities(setting),
+        cases::server(setting),
+        cases::conference(setting),
+        cases::training(setting),
+        cases::mixed(setting),
+        cases::language(setting),
+        cases::arrivals(setting),
+        overhead::time(setting),
+        overhead::threshold(setting),
+        overhead::processor(setting),
+        bert::three(setting),
+        bert::alone(setting),
+        bert::sequence(setting),
+        scripts::portability(setting),
+        scripts::operators(setting),
+        scripts::libraries(setting),
+    ];
+    let mut rows: Vec<Definition> = rows.into();
+    if setting.quick && setting.hal != Hal::Host {
+        rows.iter_mut().for_each(Definition::shorten);
+    }
+    rows
+}
+
+/// The names of all rows.
+pub(crate) fn ids() -> Vec<&'static str> {
+    all(Setting { hal: Hal::Cuda, quick: true }).iter().map(|row| row.plan.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The rows of the issue.
+    const ROWS: [&str; 18] = [
+        "5.1", "5.2", "5.3", "5.4", "7.1.1", "7.2.1", "7.2.2", "7.3.3", "7.4.1", "7.4.2", "8.1.1",
+        "8.1.2", "8.2.1", "8.3.1", "8.3.2", "4.2.1", "4.2.2", "llm",
+    ];
+
+    fn every() -> impl Iterator<Item = (Setting, Definition)> {
+        let hals = [Hal::Cuda, Hal::Hip, Hal::Host];
+        let settings = hals.into_iter().flat_map(|hal| [true, false].map(|q| (hal, q)));
+        settings.map(|(hal, quick)| Setting { hal, quick }).flat_map(|s| {
+            let rows = all(s);
+            rows.into_iter().map(move |row| (s, row))
+        })
+    }
+
+    #[test]
+    fn all_rows_are_there_once() {
+        let ids: BTreeSet<_> = ids().into_iter().collect();
+        assert_eq!(ids, BTreeSet::from(ROWS));
+        assert_eq!(super::ids().len(), ROWS.len());
+    }
+
+    #[test]
+    fn cells_and_roles_have_names_of_their_own_and_a_reference() {
+        for (setting, row) in every() {
+            let id = row.plan.id;
+            let names: BTreeSet<_> = row.plan.cells.iter().map(|cell| &cell.name).collect();
+            assert_eq!(names.len(), row.plan.cells.len(), "{id}");
+            for cell in &row.plan.cells {
+                let roles: Vec<_> = cell.roles().map(|role| role.spec.name.clone()).collect();
+                let once: BTreeSet<_> = roles.iter().collect();
+                assert!(!roles.is_empty() && once.len() == roles.len(), "{id}: {}", cell.name);
+                assert!(roles.contains(&cell.measured), "{id}: {}", cell.name);
+                assert!(cell.alone.iter().all(|role| roles.contains(role)), "{id}: {}", cell.name);
+                let reference =
+                    |other: &&CellPlan| other.group == cell.group && other.way == Way::Native;
+                let is_script =
+                    cell.processes.iter().any(|process| process.program == Program::Script);
+                let has = row.plan.cells.iter().find(reference).is_some();
+                assert!(has || is_script, "{id} {setting:?}: {}", cell.name);
+            }
+        }
+    }
+
+    #[test]
+    fn goals_and_results_name_cells_and_roles_that_there_are() {
+        for (setting, row) in every() {
+            let has = |cell: &str, role: &str| {
+                let found = row.plan.cells.iter().find(|one| one.name == cell);
+                let roles = found.map(|one| one.roles().any(|one| one.spec.name == role));
+                roles.is_some_and(|has| has || role == "all")
+            };
+            for goal in &row.goals {
+                assert!(has(&goal.cell, goal.role), "{setting:?} {}: {goal:?}", row.plan.id);
+            }
+            for result in &row.results {
+                assert!(has(&result.cell, result.role), "{setting:?} {}: {result:?}", row.plan.id);
+            }
+        }
+    }
+
+    #[test]
+    fn what_decides_is_the_way_that_a_user_gets() {
+        for (_, row) in every() {
+            for goal in &row.goals {
+                let cell = row.plan.cells.iter().find(|cell| cell.name == goal.cell).unwrap();
+                assert!(cell.way == Way::Xsched, "{}: {goal:?}", row.plan.id);
+            }
+        }
+    }
+
+    #[test]
+    fn a_quick_look_on_a_gpu_has_what_decides_and_the_reference() {
+        for row in all(Setting { hal: Hal::Cuda, quick: true }) {
+            let ways: Vec<Way> = row.plan.cells.iter().map(|cell| cell.way).collect();
+            assert!(ways.contains(&Way::Xsched) && ways.len() <= QUICK_CELLS, "{}", row.plan.id);
+        }
+    }
+
+    #[test]
+    fn on_the_processor_one_process_has_all_roles() {
+        for row in all(Setting { hal: Hal::Host, quick: true }) {
+            for cell in row.plan.cells.iter().filter(|cell| cell.unavailable.is_none()) {
+                assert_eq!(cell.processes.len(), 1, "{}: {}", row.plan.id, cell.name);
+                assert!(matches!(cell.way, Way::Native | Way::Xsched), "{}", cell.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Section 7.2: priorities and parts, with two processes of ResNet-152.
+
+use super::super::plan::Way;
+use super::build::{Group, Unit, role};
+use super::goals::{GoalPlan, results};
+use super::{Definition, Setting};
+use crate::paper::Goal;
+
+/// How busy the foreground would be alone, in percent.
+const LOAD_PERCENT: f64 = 20.0;
+/// Parts of the device in percent.
+const SHARES: (u8, u8) = (75, 25);
+
+/// The name of a mode.
+const fn mode(graph: bool) -> &'static str {
+    if graph { "graph" } else { "eager" }
+}
+
+/// 7.2.1.
+pub(super) fn fixed(setting: Setting) -> Definition {
+    let mut row = Definition::new("7.2.1", "Fixed Priority Policy", "fixed_priority");
+    row.figure = Some("9");
+    for graph in [false, true] {
+        let foreground = role("foreground", "resnet152").graph(graph);
+        let background = role("background", "resnet152").graph(graph);
+        let roles =
+            vec![foreground.priority(10).busy(LOAD_PERCENT), background.priority(-10).endless(2)];
+        let group = Group::new(format!("{}, processes", mode(graph)), Unit::Processes, roles);
+        let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps, Way::MpsXsched]);
+        let cell = group.cell_name(Way::Xsched);
+        let of = |role, quantity| (cell.as_str(), role, quantity);
+        row.goals.push(GoalPlan::new(
+            "plan",
+            &format!("{}: P99 of foreground at 20 % load over its P99 alone", mode(graph)),
+            of("foreground", "p99_over_alone"),
+            Goal::AtMost(1.3),
+        ));
+        // What the foreground leaves is four fifths; half of that counts as running.
+        row.goals.push(GoalPlan::new(
+            "plan",
+            &format!("{}: background's rate over its rate alone", mode(graph)),
+            of("background", "kept"),
+            Goal::AtLeast(0.4),
+        ));
+        row.plan.cells.extend(group.cells(setting));
+    }
+    let (native, xsched) = ("eager, processes, native", "eager, processes, xsched");
+    row.results = results([
+        ("foreground_p99_latency_standalone", native, "foreground", "alone_p99_ms"),
+        ("foreground_p99_latency_native", native, "foreground", "p99_ms"),
+        ("foreground_p99_latency_xsched", xsched, "foreground", "p99_ms"),
+        ("background_throughput_native", native, "background", "kept"),
+        ("background_throughput_xsched", xsched, "background", "kept"),
+        ("cpu_overhead_percent", xsched, "all", "cores_over_native_percent"),
+    ]);
+    row
+}
+
+/// 7.2.2.
+pub(super) fn partition(setting: Setting) -> Definition {
+    let mut row = Definition::new("7.2.2", "Bandwidth Partition Policy", "bandwidth_partition");
+    row.figure = Some("9");
+    row.has_windows = true;
+    for graph in [false, true] {
+        let one = |name, share| role(name, "resnet152").graph(graph).share(share).endless(2);
+        let roles = vec![one("first", SHARES.0), one("second", SHARES.1)];
+        let group = Group::new(format!("{}, processes", mode(graph)), Unit::Processes, roles);
+        let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps, Way::MpsPercent]);
+        let group = group.policy("up");
+        let cell = group.cell_name(Way::Xsched);
+        let goal = |what: &str, role, quantity, goal| {
+            let what = format!("{}: {what}", mode(graph));
+            GoalPlan::new("plan", &what, (cell.as_str(), role, quantity), goal)
+        };
+        let within = Goal::Between(70.0, 80.0);
+        row.goals.extend([
+            goal("the first one's part in percent", "first", "share_percent", within),
+            goal("P5 of its parts in windows", "first", "window_p5_percent", within),
+            goal("P95 of its parts in windows", "first", "window_p95_percent", within),
+            goal("what both keep of what they do alone", "all", "kept", Goal::AtLeast(0.985)),
+        ]);
+        row.plan.cells.extend(group.cells(setting));
+    }
+    let (native, xsched) = ("eager, processes, native", "eager, processes, xsched");
+    row.results = results([
+        ("first_share_percent_native", native, "first", "share_percent"),
+        ("first_share_percent_xsched", xsched, "first", "share_percent"),
+        ("second_share_percent_xsched", xsched, "second", "share_percent"),
+        ("total_throughput_native", native, "all", "kept"),
+        ("total_throughput_xsched", xsched, "all", "kept"),
+    ]);
+    row.notes.push(
+        "Parts are of what each does alone, in windows of 20 timeslices, which are 100 ms. The \
+         policy is `up`, which the daemon is started with."
+            .to_owned(),
+    );
+    row
+}
