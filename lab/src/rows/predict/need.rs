@@ -6,8 +6,8 @@ use xsched_sim::scenario::{DeviceSpec, Dist, TaskSpec};
 
 use crate::rows::protocol::{Profile, RoleSpec};
 
-/// Between two kernels of a stream the device does nothing for up to this long: 157 kernels of a graph
-/// with 4.60 ms took 4.78 ms on an H200.
+/// Between two kernels of a stream the device does nothing for up to this long: 157 kernels of a
+/// graph with 4.60 ms took 4.78 ms on an H200.
 const GAP_NS: u64 = 1_500;
 /// Kernels of a request at most, as the simulator has it.
 const KERNELS_MAX: usize = 1_000_000;
@@ -81,8 +81,8 @@ impl Need {
         self.dispatch_ns + self.launch_ns.unwrap_or(device.host_launch_ns)
     }
 
-    /// What a lone request takes without [`Self::extra_ns`]: the host and the device work at the same
-    /// time, each command after the one before it and after its own launch.
+    /// What a lone request takes without [`Self::extra_ns`]: the host and the device work at the
+    /// same time, each command after the one before it and after its own launch.
     pub(super) fn lone_ns(&self, device: &DeviceSpec) -> u64 {
         let step_ns = self.command_ns(device);
         let wake_ns = device.wake_ns.iter().sum::<u64>() / device.wake_ns.len().max(1) as u64;
@@ -94,9 +94,9 @@ impl Need {
         ran_ns + device.fence_ns + device.detect_ns + device.host_sync_ns
     }
 
-    /// With a lone request as long as the role said: kernels have gaps behind them, and what is left
-    /// is host time around the launches. Of a request that was faster than its parts, the longer
-    /// part is shortened.
+    /// With a lone request as long as the role said: kernels have gaps behind them, and what is
+    /// left is host time around the launches. Of a request that was faster than its parts, the
+    /// longer part is shortened.
     fn lasting(self, request_ns: u64, device: &DeviceSpec) -> Self {
         let said = Self { request_ns, ..self };
         let count = said.kernels_ns.len() as u64;
