@@ -487,8 +487,8 @@ role=$(sed 's/.*"name":"\([^"]*\)".*/\1/' "$1")
 echo "{\"ready\":true,\"hardware\":\"a card\",\"roles\":{\"$role\":{\"request_ns\":5000000}}}"
 while read -r order; do
     phase=$(echo "$order" | sed 's/.*"phase":\([0-9]*\).*/\1/')
-    begins= ends= n=0
-    while [ $n -lt 30 ]; do
+    begins= ends= n=1
+    while [ $n -le 30 ]; do
         begins="$begins${begins:+,}$((n * 10))000000" ends="$ends${ends:+,}$((n * 10 + 5))000000"
         n=$((n + 1))
     done
@@ -532,7 +532,7 @@ done"#;
         let stop = AtomicBool::new(false);
         let programs = (PathBuf::from("python3"), Some(program));
         let mut starter = Starter::new(Hal::Host, true, programs, &stop);
-        starter.after = Duration::from_millis(500);
+        starter.after = Duration::from_secs(3);
         let lab = Lab {
             starter: &starter,
             folder: Folder::make(&folder.path().join("report")).unwrap(),
