@@ -4,7 +4,7 @@
 //!
 //! | quantity | of | is |
 //! |---|---|---|
-//! | `alone_mean_ms`, `alone_p50_ms`, `alone_p99_ms` | role | latencies alone, in the reference's way |
+//! | `alone_mean_ms`, `alone_p50_ms`, `alone_p99_ms` | role | alone, in the reference's way |
 //! | `alone_rate_per_s` | role | requests that end each second, alone |
 //! | `mean_ms`, `p50_ms`, `p99_ms` | role | latencies beside the others |
 //! | `mean_over_alone`, `p50_over_alone`, `p99_over_alone` | role | the same over those alone |
@@ -14,7 +14,7 @@
 //! | `kept` | `all` | the sum of all `kept` |
 //! | `mean_over_first` | role | the mean beside the others over that of the cell's first role |
 //! | `p99_over_native` | role | P99 beside the others over that in the reference |
-//! | `rate_over_native` | `all` | requests of all that end each second over those in the reference |
+//! | `rate_over_native` | `all` | requests of all each second over those in the reference |
 //! | `max_ms` | role | the longest beside the others |
 //! | `over_native` | role | P50 of what it does alone over that in the reference |
 //! | `cores` | `all` | processors in use, those of the daemon included |

@@ -324,3 +324,23 @@ fn the_cost_of_a_threshold_is_over_that_without_xsched() {
         .map(|cell| value(&figures, cell, "high", "over_native"));
     assert!(one > 1.1 && many < 1.1 && many > 0.98, "{one} {many}");
 }
+
+#[test]
+fn the_rate_of_a_role_that_the_host_bounds_is_the_hosts() {
+    let jobs = [urgent(), background(20)];
+    let roles = jobs.iter().map(|job| (job.name.to_owned(), job.profile()));
+    let mut roles: BTreeMap<String, Profile> = roles.collect();
+    if let Some(low) = roles.get_mut("low") {
+        (low.request_ns, low.host_ns) = (15_100_000, 15_000_000);
+    }
+    let ready = Ready { ready: true, roles, ..Ready::default() };
+    let row = RowPlan { id: "1", name: "one", cells: vec![cell(Way::Native, &jobs, false)] };
+    let hardware = "NVIDIA H200".to_owned();
+    let target = Target { hal: Hal::Cuda, hardware, device: None, date: String::new() };
+    let figures = predict(&row, &[("g".to_owned(), ready)].into(), &target).figures;
+    let rate = value(&figures, "g, native", "low", "alone_rate_per_s");
+    assert!((rate / (1_000.0 / 15.0) - 1.0).abs() < 0.05, "{rate}");
+    // The other one has the device for a sixth of the time, which the host does not wait for.
+    let kept = value(&figures, "g, native", "low", "kept");
+    assert!((0.8..1.08).contains(&kept), "{kept}");
+}
