@@ -3,13 +3,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::place;
 use super::plan::{CellPlan, Hal, Program};
@@ -145,7 +146,7 @@ impl Node {
 
     fn wait_for_daemon(&mut self, log: &Path, stop: &AtomicBool) -> Result<(), ProgramError> {
         let (start, socket) = (Instant::now(), self.socket());
-        while UnixStream::connect(&socket).is_err() {
+        while !listens(&socket) {
             if stop.load(Ordering::Relaxed) {
                 return Err(ProgramError::Interrupted);
             }
@@ -204,6 +205,14 @@ pub(crate) fn has_daemon(cell: &CellPlan) -> bool {
     }
 }
 
+/// Whether a daemon takes connections there.
+fn listens(place: &Path) -> bool {
+    let kind = SocketType::SEQPACKET;
+    let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+    let to = SocketAddrUnix::new(place);
+    socket.and_then(|socket| connect(&socket, &to?)).is_ok()
+}
+
 /// Processor time of a process.
 fn cpu_ns(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -244,6 +253,19 @@ mod tests {
         let mut triton = cell(&[2]);
         triton.processes[0].program = Program::Triton;
         assert!(has_daemon(&triton));
+    }
+
+    #[test]
+    fn a_daemon_is_there_when_it_takes_connections() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("socket");
+        assert!(!listens(&place));
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&place).unwrap()).unwrap();
+        assert!(!listens(&place), "the file is there before it listens");
+        rustix::net::listen(&socket, 1).unwrap();
+        assert!(listens(&place));
     }
 
     #[test]
