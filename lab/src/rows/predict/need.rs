@@ -103,7 +103,7 @@ impl Need {
         let count = said.kernels_ns.len() as u64;
         let lone_ns = said.lone_ns(device);
         if lone_ns > request_ns {
-            return said.shortened(lone_ns - request_ns, device);
+            return said.shortened(lone_ns - request_ns);
         }
         let gap_ns = GAP_NS.min((request_ns - lone_ns) / count);
         let with_gaps = said.kernels_ns.iter().map(|ns| ns + gap_ns).collect();
@@ -112,7 +112,7 @@ impl Need {
         Self { extra_ns, ..longer }
     }
 
-    fn shortened(self, by_ns: u64, device: &DeviceSpec) -> Self {
+    fn shortened(self, by_ns: u64) -> Self {
         let count = self.kernels_ns.len() as u64;
         let device_ns = self.device_ns();
         if self.command_ns() * count > device_ns {
