@@ -125,8 +125,8 @@ impl<'a> Group<'a> {
         Model { device: self.device, hal: self.hal, cell, needs: &self.needs }
     }
 
-    /// What each role of the cell does alone: those that are measured so, and those that are the same
-    /// but for their names.
+    /// What each role of the cell does alone: those that are measured so, and those that are the
+    /// same but for their names.
     fn lone(&self, cell: &CellPlan) -> Result<BTreeMap<String, Said>, String> {
         let model = self.model(cell);
         let one = |role: &String| Ok((role.clone(), model.alone(role)?));

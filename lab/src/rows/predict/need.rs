@@ -6,9 +6,12 @@ use xsched_sim::scenario::{DeviceSpec, Dist, TaskSpec};
 
 use crate::rows::protocol::{Profile, RoleSpec};
 
-/// Between two kernels of a stream the device does nothing for up to this long: 157 kernels of a graph
-/// with 4.60 ms took 4.78 ms on an H200.
+/// Between two kernels of a stream the device does nothing for up to this long: 157 kernels of a
+/// graph with 4.60 ms took 4.78 ms on an H200.
 const GAP_NS: u64 = 1_500;
+/// Host time of a launch at most that another thread can take over, where the window was full. The
+/// framework's own time before it stays with the thread.
+const LAUNCH_NS: u64 = 1_000;
 /// Kernels of a request at most, as the simulator has it.
 const KERNELS_MAX: usize = 1_000_000;
 /// The work whose requests are computed together, as many as there are.
@@ -25,8 +28,8 @@ pub(super) struct Need {
     pub(super) is_graph: bool,
     /// Host time before each launch, beyond the launch.
     pub(super) dispatch_ns: u64,
-    /// Host time of a launch, where it is not the device's.
-    pub(super) launch_ns: Option<u64>,
+    /// Host time of a launch, which is not the framework's.
+    pub(super) launch_ns: u64,
     /// Host time of a request that no kernel waits for, as to prepare it and to read its result.
     pub(super) extra_ns: u64,
     /// What a lone request takes in all, as it was said.
@@ -56,17 +59,15 @@ impl Need {
         if kernels.len() > KERNELS_MAX {
             return Err(format!("a request of {name} has more than {KERNELS_MAX} kernels"));
         }
-        let need = Self::launched(spec.graph, kernels, profile.host_ns, device);
+        let need = Self::launched(spec.graph, kernels, profile.host_ns);
         Ok(need.lasting(profile.request_ns, device))
     }
 
     /// With the host's time spread over the launches.
-    fn launched(is_graph: bool, kernels: Vec<u64>, host_ns: u64, device: &DeviceSpec) -> Self {
+    fn launched(is_graph: bool, kernels: Vec<u64>, host_ns: u64) -> Self {
         let each_ns = host_ns / kernels.len() as u64;
-        let (dispatch_ns, launch_ns) = match is_graph {
-            true => (0, Some(each_ns)),
-            false => (each_ns.saturating_sub(device.host_launch_ns), None),
-        };
+        let launch_ns = if is_graph { each_ns } else { each_ns.min(LAUNCH_NS) };
+        let dispatch_ns = each_ns - launch_ns;
         let (extra_ns, request_ns) = (0, 0);
         Self { kernels_ns: kernels.into(), is_graph, dispatch_ns, launch_ns, extra_ns, request_ns }
     }
@@ -77,14 +78,14 @@ impl Need {
     }
 
     /// Host time of one command.
-    fn command_ns(&self, device: &DeviceSpec) -> u64 {
-        self.dispatch_ns + self.launch_ns.unwrap_or(device.host_launch_ns)
+    const fn command_ns(&self) -> u64 {
+        self.dispatch_ns + self.launch_ns
     }
 
-    /// What a lone request takes without [`Self::extra_ns`]: the host and the device work at the same
-    /// time, each command after the one before it and after its own launch.
+    /// What a lone request takes without [`Self::extra_ns`]: the host and the device work at the
+    /// same time, each command after the one before it and after its own launch.
     pub(super) fn lone_ns(&self, device: &DeviceSpec) -> u64 {
-        let step_ns = self.command_ns(device);
+        let step_ns = self.command_ns();
         let wake_ns = device.wake_ns.iter().sum::<u64>() / device.wake_ns.len().max(1) as u64;
         let (mut launched_ns, mut ran_ns) = (wake_ns, 0);
         for kernel_ns in self.kernels_ns.iter() {
@@ -94,15 +95,15 @@ impl Need {
         ran_ns + device.fence_ns + device.detect_ns + device.host_sync_ns
     }
 
-    /// With a lone request as long as the role said: kernels have gaps behind them, and what is left
-    /// is host time around the launches. Of a request that was faster than its parts, the longer
-    /// part is shortened.
+    /// With a lone request as long as the role said: kernels have gaps behind them, and what is
+    /// left is host time around the launches. Of a request that was faster than its parts, the
+    /// longer part is shortened.
     fn lasting(self, request_ns: u64, device: &DeviceSpec) -> Self {
         let said = Self { request_ns, ..self };
         let count = said.kernels_ns.len() as u64;
         let lone_ns = said.lone_ns(device);
         if lone_ns > request_ns {
-            return said.shortened(lone_ns - request_ns, device);
+            return said.shortened(lone_ns - request_ns);
         }
         let gap_ns = GAP_NS.min((request_ns - lone_ns) / count);
         let with_gaps = said.kernels_ns.iter().map(|ns| ns + gap_ns).collect();
@@ -111,12 +112,12 @@ impl Need {
         Self { extra_ns, ..longer }
     }
 
-    fn shortened(self, by_ns: u64, device: &DeviceSpec) -> Self {
+    fn shortened(self, by_ns: u64) -> Self {
         let count = self.kernels_ns.len() as u64;
         let device_ns = self.device_ns();
-        if self.command_ns(device) * count > device_ns {
+        if self.command_ns() * count > device_ns {
             let dispatch_ns = self.dispatch_ns.saturating_sub(by_ns / count);
-            let launch_ns = self.launch_ns.map(|ns| ns.saturating_sub(by_ns / count));
+            let launch_ns = self.launch_ns.saturating_sub(by_ns / count);
             return Self { dispatch_ns, launch_ns, ..self };
         }
         // Profiled kernels are a little longer than others; half of them are not made up.
@@ -131,7 +132,7 @@ impl Need {
         TaskSpec {
             commands: u32::try_from(self.kernels_ns.len()).unwrap_or(u32::MAX),
             command: Dist::Sequence { values_ns: Arc::clone(&self.kernels_ns) },
-            host_launch_ns: self.launch_ns,
+            host_launch_ns: Some(self.launch_ns),
             dispatch_ns: self.dispatch_ns,
             capacity: CAPACITY,
             ..TaskSpec::named(name)
@@ -143,7 +144,7 @@ impl Need {
         TaskSpec {
             commands: 1,
             command: Dist::Constant(self.device_ns()),
-            host_launch_ns: self.launch_ns.map(|ns| ns * count),
+            host_launch_ns: Some(self.launch_ns * count),
             ..task
         }
     }

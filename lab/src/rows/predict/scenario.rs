@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use xsched_sim::run::{RunOptions, run};
 use xsched_sim::scenario::{
-    Arrival, Comparators, DeviceSpec, Dist, LockOrder, ProcessSpec, Scenario, TaskSpec,
+    Arrival, Comparators, Concurrency, DeviceSpec, Dist, LockOrder, ProcessSpec, Scenario, TaskSpec,
 };
 
 use super::Needs;
 use super::need::Need;
-use super::sharing::{HANDOVER_NS, SLICE_NS, SWITCH_NS, Sharing};
+use super::sharing::{CONTENTION, HANDOVER_NS, SHORT_NS, SLICE_NS, SWITCH_NS, Sharing, processes};
 use super::sheet::Said;
 use crate::rows::plan::{CellPlan, Hal, LoadPlan, ProcessPlan, Program, RolePlan, Way};
 use crate::rows::protocol::{Load, Profile};
@@ -151,7 +151,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Requests that Triton has running: one where its rate limiter says so, else one of each model.
+    /// Requests that Triton has running: one where its rate limiter says so, else one of each
+    /// model.
     fn running(&self, roles: usize) -> u32 {
         match self.cell.way {
             Way::TritonRateLimiter => 1,
@@ -165,10 +166,19 @@ impl<'a> Model<'a> {
         if let Some(us) = spacing {
             device.gate_spacing_ns = us.saturating_mul(1_000);
         }
+        // Kernels of different contexts do not run at one time.
+        let apart = processes(self.cell) > 1 && !self.cell.way.has_mps();
+        let is_short = |place: &Place<'_>| {
+            place.need.device_ns() < SHORT_NS * place.need.kernels_ns.len() as u64
+        };
+        let in_turn = device.concurrency == Concurrency::RoundRobin;
+        if self.hal == Hal::Cuda && !apart && in_turn && places.iter().all(is_short) {
+            device.concurrency = Concurrency::ProcessorSharing { contention: CONTENTION };
+        }
         let hands_over = matches!(sharing, Sharing::Daemon(..))
             && places.len() > 1
             && self.hal == Hal::Cuda
-            && !self.cell.way.has_mps();
+            && apart;
         if hands_over {
             let usual = if device.wake_ns.is_empty() { &[0][..] } else { &device.wake_ns };
             device.wake_ns = usual.iter().map(|ns| ns + HANDOVER_NS).collect();
@@ -177,7 +187,8 @@ impl<'a> Model<'a> {
         device
     }
 
-    /// The processes. Threads of a Python program that launch kernel by kernel share its interpreter.
+    /// The processes. Threads of a Python program that launch kernel by kernel share its
+    /// interpreter.
     fn processes(&self, places: &[Place<'_>]) -> Vec<ProcessSpec> {
         let count = places.iter().map(|place| place.index + 1).max().unwrap_or(0);
         let process = |index: usize| {
@@ -316,8 +327,8 @@ impl<'a> Model<'a> {
 }
 
 impl Place<'_> {
-    /// Host time around each request. A thread that keeps several in flight spends it while the device
-    /// works; clients of a server wait for it, each for its own.
+    /// Host time around each request. A thread that keeps several in flight spends it while the
+    /// device works; clients of a server wait for it, each for its own.
     fn extra_ns(&self, load: &Load) -> u64 {
         let hidden = matches!(load, Load::Endless { in_flight: 2.. });
         match hidden && self.process.program == Program::Roles {
@@ -342,7 +353,8 @@ impl Place<'_> {
     }
 }
 
-/// With requests that come as the load says. The host's time around a request passes in closed loops.
+/// With requests that come as the load says. The host's time around a request passes in closed
+/// loops.
 fn with_load(task: TaskSpec, load: &Load, extra_ns: u64) -> TaskSpec {
     let ns = |ms: f64| (ms.max(0.0) * 1e6) as u64;
     let closed = |think_ns, jitter_ns| Arrival::Closed {

@@ -16,6 +16,13 @@ pub(super) const SWITCH_NS: u64 = 50_000;
 /// kernels of 0.1 ms with a gate each, 0.17 ms more than alone, of which half a kernel is 0.05.
 pub(super) const HANDOVER_NS: u64 = 110_000;
 
+/// Kernels that are shorter on average do not fill an NVIDIA GPU, and run beside those of other
+/// streams. Two BERT graphs in two streams of an H200, with kernels of 30 µs on average, took 1.57
+/// times as long at P99 as one alone (`sim/scenarios/paper/serve-h200.toml`); kernels of 0.1 ms
+/// that fill it, twice.
+pub(super) const SHORT_NS: u64 = 100_000;
+pub(super) const CONTENTION: f64 = 0.57;
+
 /// What decides who runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Sharing {

@@ -144,7 +144,8 @@ fn processes_have_slices_and_streams_take_turns() {
 }
 
 /// What `benches/results/h200-2026-11-21/fixed-priority-processes.json` has, from which the slice
-/// comes: 2.02 ms alone, beside a process that is always busy 3.18 ms at the median and 4.29 at P99.
+/// comes: 2.02 ms alone, beside a process that is always busy 3.18 ms at the median and 4.29 at
+/// P99.
 #[test]
 fn slices_are_those_that_were_measured() {
     let load = Load::Closed { pause_ms: 2.0, jitter_ms: 1.0, requests: None };
@@ -159,8 +160,8 @@ fn slices_are_those_that_were_measured() {
 }
 
 /// BERT as a graph, each 20 ms, beside a process that trains or infers, as
-/// `benches/results/h200-2026-11-24-processes` has it: 11.1 and 12.2 ms beside batch inference, 5.47
-/// and 5.97 ms beside training under the daemon. Nothing here was fitted to that.
+/// `benches/results/h200-2026-11-24-processes` has it: 11.1 and 12.2 ms beside batch inference,
+/// 5.47 and 5.97 ms beside training under the daemon. Nothing here was fitted to that.
 #[test]
 fn models_beside_each_other_take_what_was_measured() {
     let load = Load::Periodic { every_ms: 20.0 };
@@ -193,6 +194,25 @@ fn models_beside_each_other_take_what_was_measured() {
         let said = value(&figures, cell, "high", quantity);
         assert!((said / measured - 1.0).abs() < 0.1, "{cell} {quantity}: {said}, {measured}");
     }
+}
+
+/// Under MPS short kernels run beside each other: 7.2 ms beside training, by
+/// `benches/results/h200-2026-11-24-daemon/beside-2.txt`; the model has it a little longer.
+#[test]
+fn short_kernels_run_beside_each_other() {
+    let load = Load::Closed { pause_ms: 15.0, jitter_ms: 2.0, requests: None };
+    let high =
+        || Job { name: "high", kernels: 157, kernel_us: 30, priority: 10, load: load.clone() };
+    let p50 = |kernel_us, way| {
+        let jobs = [high(), background(kernel_us)];
+        let cells = vec![cell(Way::Native, &jobs, false), cell(way, &jobs, false)];
+        let figures = said(&jobs, cells, Hal::Cuda).figures;
+        value(&figures, &format!("g, {}", way.name()), "high", "p50_over_alone")
+    };
+    let short = p50(50, Way::Mps);
+    assert!((1.42..1.65).contains(&short), "{short}");
+    let long = p50(1_000, Way::Mps);
+    assert!(long > 10.0, "kernels that fill the device take turns: {long}");
 }
 
 #[test]
@@ -303,4 +323,24 @@ fn the_cost_of_a_threshold_is_over_that_without_xsched() {
     let [one, many] = ["g, threshold 1", "g, threshold 16"]
         .map(|cell| value(&figures, cell, "high", "over_native"));
     assert!(one > 1.1 && many < 1.1 && many > 0.98, "{one} {many}");
+}
+
+#[test]
+fn the_rate_of_a_role_that_the_host_bounds_is_the_hosts() {
+    let jobs = [urgent(), background(20)];
+    let roles = jobs.iter().map(|job| (job.name.to_owned(), job.profile()));
+    let mut roles: BTreeMap<String, Profile> = roles.collect();
+    if let Some(low) = roles.get_mut("low") {
+        (low.request_ns, low.host_ns) = (15_100_000, 15_000_000);
+    }
+    let ready = Ready { ready: true, roles, ..Ready::default() };
+    let row = RowPlan { id: "1", name: "one", cells: vec![cell(Way::Native, &jobs, false)] };
+    let hardware = "NVIDIA H200".to_owned();
+    let target = Target { hal: Hal::Cuda, hardware, device: None, date: String::new() };
+    let figures = predict(&row, &[("g".to_owned(), ready)].into(), &target).figures;
+    let rate = value(&figures, "g, native", "low", "alone_rate_per_s");
+    assert!((rate / (1_000.0 / 15.0) - 1.0).abs() < 0.05, "{rate}");
+    // The other one has the device for a sixth of the time, which the host does not wait for.
+    let kept = value(&figures, "g, native", "low", "kept");
+    assert!((0.8..1.08).contains(&kept), "{kept}");
 }
