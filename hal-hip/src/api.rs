@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
 use crate::driver::{Entered, HipEvent, HipStream, about, full_mask, relax};
+use crate::endings::Call;
 use crate::error::HipError;
 use crate::kernels::Kernels;
 use crate::library::HipLibrary;
@@ -74,6 +75,8 @@ pub struct HipApi {
     scratch: usize,
     /// The streams that were made here with a ring of their own.
     own_rings: OwnRings,
+    /// The stream into which calls are put that the runtime's thread is asked for.
+    calling: OnceLock<HipStream>,
     /// The kernels of a known length, once they are loaded.
     pub(crate) spin: OnceLock<Kernels>,
 }
@@ -116,6 +119,7 @@ impl HipApi {
             exchanges_rings,
             scratch: scratch.expose_provenance(),
             own_rings: OwnRings::default(),
+            calling: OnceLock::new(),
             spin: OnceLock::new(),
         })
     }
@@ -194,6 +198,16 @@ impl HipApi {
         Ok(HipStream::from_raw(stream))
     }
 
+    /// The stream for calls, in a shared ring.
+    fn calling_stream(&self) -> Result<HipStream, HipError> {
+        if let Some(stream) = self.calling.get() {
+            return Ok(*stream);
+        }
+        // The list of streams is locked, so no other thread makes one.
+        let stream = self.create_with_priority(0)?;
+        Ok(*self.calling.get_or_init(|| stream))
+    }
+
     /// The hardware ring that a stream is in now, which others may share, by launching a few small
     /// fills. `None` if nothing watches the driver's calls, or other threads launch too much.
     ///
@@ -248,12 +262,27 @@ impl Drop for HipApi {
         let entered = self.enter_device();
         if entered.is_ok() {
             self.own_rings.close(self);
+            if let Some(stream) = self.calling.get() {
+                // SAFETY: it was made here, and nothing else knows it. What it may still have to
+                // do ends first.
+                let _ = unsafe { (self.library.table().hipStreamDestroy)(stream.as_raw()) };
+            }
         }
         let scratch = ptr::with_exposed_provenance_mut(self.scratch);
         // SAFETY: it was allocated, and only commands of this device's queues refer to it; freeing
         // waits for them. There is nothing to be done about an error.
         let _ = unsafe { (self.library.table().hipFree)(scratch) };
     }
+}
+
+/// What the runtime's thread calls.
+///
+/// # Safety
+/// The data is a boxed [`Call`], and nothing else uses it.
+unsafe extern "C" fn called(_: Handle, _: raw::Code, data: *mut c_void) {
+    // SAFETY: the caller's promise.
+    let call = unsafe { Box::from_raw(data.cast::<Call>()) };
+    call.come();
 }
 
 impl RingCalls for HipApi {
@@ -278,6 +307,29 @@ impl RingCalls for HipApi {
     fn end_event(&self, event: HipEvent) {
         // SAFETY: it was made by `mark`, and nothing refers to it any more.
         unsafe { self.destroy_event(event) };
+    }
+
+    fn wait_for(&self, stream: HipStream) -> Result<(), HipError> {
+        let _entered = self.enter_device()?;
+        // SAFETY: streams of the list are alive.
+        unsafe { self.synchronize(stream) }
+    }
+
+    fn call_back(&self) -> Result<Call, HipError> {
+        let call = Call::default();
+        let Some(add) = self.library.table().hipStreamAddCallback else {
+            // AMD's runtimes have the function, and no other one has such a thread.
+            call.come();
+            return Ok(call);
+        };
+        let _entered = self.enter_device()?;
+        let stream = self.calling_stream()?;
+        let data = Box::into_raw(Box::new(call.clone()));
+        // SAFETY: the stream is alive, and the data is the call's alone.
+        let code = unsafe { add(stream.as_raw(), Some(called), data.cast(), 0) };
+        // After an error it may still come, so its data stays.
+        HipError::check("hipStreamAddCallback", code)?;
+        Ok(call)
     }
 
     fn destroy(&self, stream: HipStream) -> Result<(), HipError> {
