@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
@@ -77,6 +77,8 @@ pub struct HipApi {
     own_rings: OwnRings,
     /// The stream into which calls are put that the runtime's thread is asked for.
     calling: OnceLock<HipStream>,
+    /// The device is about to be reset, which ends all that was made on it.
+    is_reset: AtomicBool,
     /// The kernels of a known length, once they are loaded.
     pub(crate) spin: OnceLock<Kernels>,
 }
@@ -120,6 +122,7 @@ impl HipApi {
             scratch: scratch.expose_provenance(),
             own_rings: OwnRings::default(),
             calling: OnceLock::new(),
+            is_reset: AtomicBool::new(false),
             spin: OnceLock::new(),
         })
     }
@@ -146,6 +149,13 @@ impl HipApi {
     #[must_use]
     pub const fn lowering(&self) -> WaitLowering {
         self.lowering
+    }
+
+    /// The program is about to reset the device, which ends all that was made on it. So nothing is
+    /// destroyed when this is dropped, which may be after the reset, when the program's own streams
+    /// and memory may have the same handles and addresses.
+    pub fn leave_to_reset(&self) {
+        self.is_reset.store(true, Ordering::Release);
     }
 
     /// As [`StreamApi::enter`].
@@ -258,6 +268,9 @@ impl HipApi {
 
 impl Drop for HipApi {
     fn drop(&mut self) {
+        if self.is_reset.load(Ordering::Acquire) {
+            return;
+        }
         // If the device cannot become current, freeing may still work.
         let entered = self.enter_device();
         if entered.is_ok() {
