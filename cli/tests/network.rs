@@ -1,5 +1,5 @@
-//! A program of the shape of PyTorch's, unmodified, under `xsched run` on AMD's own runtime, on a GPU
-//! for gfx942 or an emulated one: `cargo xtask rocm` says which, and builds what this needs.
+//! A program of the shape of PyTorch's, unmodified, under `xsched run` on AMD's own runtime, on a
+//! GPU for gfx942 or an emulated one: `cargo xtask rocm` says which, and builds what this needs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
 use crate::driver::{Entered, HipEvent, HipStream, about, full_mask, relax};
-use crate::endings::Call;
+use crate::endings::{Call, EndingCalls};
 use crate::error::HipError;
 use crate::kernels::Kernels;
 use crate::library::HipLibrary;
@@ -298,6 +298,31 @@ unsafe extern "C" fn called(_: Handle, _: raw::Code, data: *mut c_void) {
     call.come();
 }
 
+impl EndingCalls for HipApi {
+    fn wait_for(&self, stream: HipStream) -> Result<(), HipError> {
+        let _entered = self.enter_device()?;
+        // SAFETY: streams of the list are alive.
+        unsafe { self.synchronize(stream) }
+    }
+
+    fn call_back(&self) -> Result<Call, HipError> {
+        let call = Call::default();
+        let Some(add) = self.library.table().hipStreamAddCallback else {
+            // AMD's runtimes have the function, and no other one has such a thread.
+            call.come();
+            return Ok(call);
+        };
+        let _entered = self.enter_device()?;
+        let stream = self.calling_stream()?;
+        let data = Box::into_raw(Box::new(call.clone()));
+        // SAFETY: the stream is alive, and the data is the call's alone.
+        let code = unsafe { add(stream.as_raw(), Some(called), data.cast(), 0) };
+        // After an error it may still come, so its data stays.
+        HipError::check("hipStreamAddCallback", code)?;
+        Ok(call)
+    }
+}
+
 impl RingCalls for HipApi {
     fn make(&self) -> Result<HipStream, HipError> {
         self.create_with_own_ring()
@@ -320,29 +345,6 @@ impl RingCalls for HipApi {
     fn end_event(&self, event: HipEvent) {
         // SAFETY: it was made by `mark`, and nothing refers to it any more.
         unsafe { self.destroy_event(event) };
-    }
-
-    fn wait_for(&self, stream: HipStream) -> Result<(), HipError> {
-        let _entered = self.enter_device()?;
-        // SAFETY: streams of the list are alive.
-        unsafe { self.synchronize(stream) }
-    }
-
-    fn call_back(&self) -> Result<Call, HipError> {
-        let call = Call::default();
-        let Some(add) = self.library.table().hipStreamAddCallback else {
-            // AMD's runtimes have the function, and no other one has such a thread.
-            call.come();
-            return Ok(call);
-        };
-        let _entered = self.enter_device()?;
-        let stream = self.calling_stream()?;
-        let data = Box::into_raw(Box::new(call.clone()));
-        // SAFETY: the stream is alive, and the data is the call's alone.
-        let code = unsafe { add(stream.as_raw(), Some(called), data.cast(), 0) };
-        // After an error it may still come, so its data stays.
-        HipError::check("hipStreamAddCallback", code)?;
-        Ok(call)
     }
 
     fn destroy(&self, stream: HipStream) -> Result<(), HipError> {

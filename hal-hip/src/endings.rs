@@ -1,8 +1,8 @@
 //! Streams in rings of their own that are to be destroyed.
 //!
-//! HIP 7.2.3 destroys the queue of such a stream on whichever thread drops the last reference to it.
-//! If that is the runtime's own thread for signals, which also has to answer the queue's end, it
-//! waits for itself for ever. That thread has references while it handles the stream's last
+//! HIP 7.2.3 destroys the queue of such a stream on whichever thread drops the last reference to
+//! it. If that is the runtime's own thread for signals, which also has to answer the queue's end,
+//! it waits for itself for ever. That thread has references while it handles the stream's last
 //! commands, also after they are seen to have completed; and the destruction of a stream with
 //! commands that nothing has waited for gives it one more to handle.
 //!
@@ -15,7 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::driver::HipStream;
-use crate::rings::RingCalls;
+use crate::error::HipError;
+
+/// What the end of streams needs of the runtime. The device is current during each call.
+pub(crate) trait EndingCalls {
+    /// Waits for a stream, which has nothing to do any more.
+    fn wait_for(&self, stream: HipStream) -> Result<(), HipError>;
+
+    /// Has the runtime's thread for signals call.
+    fn call_back(&self) -> Result<Call, HipError>;
+}
 
 /// A call of the runtime's thread: whether it has come.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +64,7 @@ impl Endings {
 
     /// Takes a stream whose event has completed. One that cannot be waited for stays to the end of
     /// the process.
-    pub(crate) fn push(&mut self, stream: HipStream, calls: &impl RingCalls) {
+    pub(crate) fn push(&mut self, stream: HipStream, calls: &impl EndingCalls) {
         if calls.wait_for(stream).is_ok() {
             self.waiting.push(stream);
         }
@@ -63,7 +72,7 @@ impl Endings {
 
     /// The streams that nothing refers to any more. Asks for calls as they are needed; where the
     /// runtime makes none, the streams of the turn stay to the end of the process.
-    pub(crate) fn ended(&mut self, calls: &impl RingCalls) -> Vec<HipStream> {
+    pub(crate) fn ended(&mut self, calls: &impl EndingCalls) -> Vec<HipStream> {
         let mut ended = Vec::new();
         loop {
             let next = match self.turn.take() {

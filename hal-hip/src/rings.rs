@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::driver::{HipEvent, HipStream};
-use crate::endings::{Call, Endings};
+use crate::endings::{EndingCalls, Endings};
 use crate::error::HipError;
 
 /// Idle streams that are kept. Each has a ring, and a save area of 46.6 MiB on an MI308X.
@@ -38,7 +38,7 @@ pub trait RingObserver: Debug + Send + Sync {
 }
 
 /// What the streams need of the runtime. The device is current during each call.
-pub(crate) trait RingCalls {
+pub(crate) trait RingCalls: EndingCalls {
     /// Makes a stream in a ring of its own.
     fn make(&self) -> Result<HipStream, HipError>;
 
@@ -50,12 +50,6 @@ pub(crate) trait RingCalls {
 
     /// Ends an event.
     fn end_event(&self, event: HipEvent);
-
-    /// Waits for a stream, which has nothing to do any more.
-    fn wait_for(&self, stream: HipStream) -> Result<(), HipError>;
-
-    /// Has the runtime's thread for signals call.
-    fn call_back(&self) -> Result<Call, HipError>;
 
     /// Destroys a stream, which nothing refers to any more.
     fn destroy(&self, stream: HipStream) -> Result<(), HipError>;
@@ -210,6 +204,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use super::*;
+    use crate::endings::Call;
 
     /// A runtime whose events complete when they are told to.
     #[derive(Debug, Default)]
@@ -224,6 +219,22 @@ mod tests {
     }
 
     const LOST: HipError = HipError::Driver { call: "hipEventRecord", code: 719 };
+
+    impl EndingCalls for Calls {
+        fn wait_for(&self, _: HipStream) -> Result<(), HipError> {
+            if self.refuses.get() { Err(LOST) } else { Ok(()) }
+        }
+
+        fn call_back(&self) -> Result<Call, HipError> {
+            let call = Call::default();
+            match &self.asked {
+                _ if self.refuses.get() => return Err(LOST),
+                Some(asked) => asked.borrow_mut().push(call.clone()),
+                None => call.come(),
+            }
+            Ok(call)
+        }
+    }
 
     impl RingCalls for Calls {
         fn make(&self) -> Result<HipStream, HipError> {
@@ -244,20 +255,6 @@ mod tests {
         }
 
         fn end_event(&self, _: HipEvent) {}
-
-        fn wait_for(&self, _: HipStream) -> Result<(), HipError> {
-            if self.refuses.get() { Err(LOST) } else { Ok(()) }
-        }
-
-        fn call_back(&self) -> Result<Call, HipError> {
-            let call = Call::default();
-            match &self.asked {
-                _ if self.refuses.get() => return Err(LOST),
-                Some(asked) => asked.borrow_mut().push(call.clone()),
-                None => call.come(),
-            }
-            Ok(call)
-        }
 
         fn destroy(&self, stream: HipStream) -> Result<(), HipError> {
             assert!(self.marked.borrow().contains(&stream) && self.done.get());

@@ -1,10 +1,11 @@
-//! The end of streams that programs make with masks of compute units, each in a hardware ring of its
-//! own.
+//! The end of streams that programs make with masks of compute units, each in a hardware ring of
+//! its own.
 //!
-//! HIP 7.2.3 may wait for ever when such a stream is destroyed while the runtime's thread for signals
-//! still refers to it: see `endings.rs` of `xsched-hal-hip`. The events that XQueues put into streams
-//! make that likely. So such a stream is waited for first, which its destruction does as well, and
-//! then that thread: until it has called back twice, one call asked for after the other.
+//! HIP 7.2.3 may wait for ever when such a stream is destroyed while the runtime's thread for
+//! signals still refers to it: see `endings.rs` of `xsched-hal-hip`. The events that XQueues put
+//! into streams make that likely. So such a stream is waited for first, which its destruction does
+//! as well, and then that thread: until it has called back twice, one call asked for after the
+//! other.
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_uint, c_void};
@@ -76,7 +77,7 @@ fn call_back() -> Option<()> {
 unsafe extern "C" fn called(_: Address, _: Code, data: *mut c_void) {
     // SAFETY: the caller's promise.
     let sender = unsafe { Box::from_raw(data.cast::<Sender<()>>()) };
-    // Nobody may wait any more.
+    // The wait may have been given up.
     let _ = sender.send(());
 }
 

@@ -71,8 +71,8 @@ fn interposer(stage: &Stage<'_>) -> Result<Check> {
     Ok(Check { name, level: "Lv1, Lv2", mechanism: None, command, limit, judge: tests })
 }
 
-/// A program like those of `PyTorch`, under `xsched run`: alone at each level, and through `xschedd`
-/// beside another process.
+/// A program like those of `PyTorch`, under `xsched run`: alone at each level, and through
+/// `xschedd` beside another process.
 fn network(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let program = stage.built.test("network")?;
     let check = |name, test| {

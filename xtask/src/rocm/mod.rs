@@ -4,8 +4,8 @@
 //!    packages. With `--all`, all of them, one after the other.
 //! 2. The project's checks run on it, each with a time limit, so that what hangs has a name: the
 //!    conformance suite at each level and by each mechanism, `xsched devices`, small benches, the
-//!    examples, programs with the interposer in front, one like those of `PyTorch` under `xsched run`
-//!    and `xschedd`, a thousand streams that are destroyed.
+//!    examples, programs with the interposer in front, one like those of `PyTorch` under
+//!    `xsched run` and `xschedd`, a thousand streams that are destroyed.
 //! 3. A table says how many checks passed, and how long they took.
 //!
 //! `docs/src/guides/amd.md` says what that shows and what it cannot.

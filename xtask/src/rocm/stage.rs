@@ -179,8 +179,8 @@ impl Stage<'_> {
     }
 }
 
-/// Options of the linker for programs that checks build: they start by this loader, and they and all
-/// that they load find libraries in these folders.
+/// Options of the linker for programs that checks build: they start by this loader, and they and
+/// all that they load find libraries in these folders.
 fn linked(loader: &Path, folders: &[PathBuf]) -> OsString {
     let mut options = OsString::from("-Wl,--disable-new-dtags,-rpath,");
     options.push(joined(folders));
