@@ -3,12 +3,13 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
 
 use crate::driver::{Entered, HipEvent, HipStream, about, full_mask, relax};
+use crate::endings::{Call, EndingCalls};
 use crate::error::HipError;
 use crate::kernels::Kernels;
 use crate::library::HipLibrary;
@@ -74,6 +75,10 @@ pub struct HipApi {
     scratch: usize,
     /// The streams that were made here with a ring of their own.
     own_rings: OwnRings,
+    /// The stream into which calls are put that the runtime's thread is asked for.
+    calling: OnceLock<HipStream>,
+    /// The device is about to be reset, which ends all that was made on it.
+    is_reset: AtomicBool,
     /// The kernels of a known length, once they are loaded.
     pub(crate) spin: OnceLock<Kernels>,
 }
@@ -116,6 +121,8 @@ impl HipApi {
             exchanges_rings,
             scratch: scratch.expose_provenance(),
             own_rings: OwnRings::default(),
+            calling: OnceLock::new(),
+            is_reset: AtomicBool::new(false),
             spin: OnceLock::new(),
         })
     }
@@ -142,6 +149,13 @@ impl HipApi {
     #[must_use]
     pub const fn lowering(&self) -> WaitLowering {
         self.lowering
+    }
+
+    /// The program is about to reset the device, which ends all that was made on it. So nothing is
+    /// destroyed when this is dropped, which may be after the reset, when the program's own streams
+    /// and memory may have the same handles and addresses.
+    pub fn leave_to_reset(&self) {
+        self.is_reset.store(true, Ordering::Release);
     }
 
     /// As [`StreamApi::enter`].
@@ -194,6 +208,16 @@ impl HipApi {
         Ok(HipStream::from_raw(stream))
     }
 
+    /// The stream for calls, in a shared ring.
+    fn calling_stream(&self) -> Result<HipStream, HipError> {
+        if let Some(stream) = self.calling.get() {
+            return Ok(*stream);
+        }
+        // The list of streams is locked, so no other thread makes one.
+        let stream = self.create_with_priority(0)?;
+        Ok(*self.calling.get_or_init(|| stream))
+    }
+
     /// The hardware ring that a stream is in now, which others may share, by launching a few small
     /// fills. `None` if nothing watches the driver's calls, or other threads launch too much.
     ///
@@ -244,15 +268,58 @@ impl HipApi {
 
 impl Drop for HipApi {
     fn drop(&mut self) {
+        if self.is_reset.load(Ordering::Acquire) {
+            return;
+        }
         // If the device cannot become current, freeing may still work.
         let entered = self.enter_device();
         if entered.is_ok() {
             self.own_rings.close(self);
+            if let Some(stream) = self.calling.get() {
+                // SAFETY: it was made here, and nothing else knows it. What it may still have to
+                // do ends first.
+                let _ = unsafe { (self.library.table().hipStreamDestroy)(stream.as_raw()) };
+            }
         }
         let scratch = ptr::with_exposed_provenance_mut(self.scratch);
         // SAFETY: it was allocated, and only commands of this device's queues refer to it; freeing
         // waits for them. There is nothing to be done about an error.
         let _ = unsafe { (self.library.table().hipFree)(scratch) };
+    }
+}
+
+/// What the runtime's thread calls.
+///
+/// # Safety
+/// The data is a boxed [`Call`], and nothing else uses it.
+unsafe extern "C" fn called(_: Handle, _: raw::Code, data: *mut c_void) {
+    // SAFETY: the caller's promise.
+    let call = unsafe { Box::from_raw(data.cast::<Call>()) };
+    call.come();
+}
+
+impl EndingCalls for HipApi {
+    fn wait_for(&self, stream: HipStream) -> Result<(), HipError> {
+        let _entered = self.enter_device()?;
+        // SAFETY: streams of the list are alive.
+        unsafe { self.synchronize(stream) }
+    }
+
+    fn call_back(&self) -> Result<Call, HipError> {
+        let call = Call::default();
+        let Some(add) = self.library.table().hipStreamAddCallback else {
+            // AMD's runtimes have the function, and no other one has such a thread.
+            call.come();
+            return Ok(call);
+        };
+        let _entered = self.enter_device()?;
+        let stream = self.calling_stream()?;
+        let data = Box::into_raw(Box::new(call.clone()));
+        // SAFETY: the stream is alive, and the data is the call's alone.
+        let code = unsafe { add(stream.as_raw(), Some(called), data.cast(), 0) };
+        // After an error it may still come, so its data stays.
+        HipError::check("hipStreamAddCallback", code)?;
+        Ok(call)
     }
 }
 

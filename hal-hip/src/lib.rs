@@ -34,6 +34,7 @@
 mod api;
 mod arguments;
 mod driver;
+mod endings;
 mod error;
 mod function;
 mod graph;

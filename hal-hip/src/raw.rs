@@ -12,6 +12,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 pub type Code = c_uint;
 /// `hipStream_t`, `hipEvent_t`, `hipModule_t`, `hipFunction_t`, `hipGraph_t` or `hipGraphExec_t`.
 pub type Handle = *mut c_void;
+/// `hipStreamCallback_t`.
+pub type StreamCallback = Option<unsafe extern "C" fn(Handle, Code, *mut c_void)>;
 
 /// `hipSuccess`.
 pub const SUCCESS: Code = 0;
@@ -260,6 +262,12 @@ table! {
             shared_bytes: c_uint,
             stream: Handle,
             parameters: *mut *mut c_void,
+        );
+        fn hipStreamAddCallback(
+            stream: Handle,
+            callback: StreamCallback,
+            data: *mut c_void,
+            flags: c_uint,
         );
         fn hipStreamBeginCapture(stream: Handle, mode: c_uint);
         fn hipStreamEndCapture(stream: Handle, graph: *mut Handle);

@@ -1,21 +1,22 @@
 //! Streams in hardware rings of their own, kept for those that are asked for later.
 //!
-//! HIP 7.2.3 may wait for ever when such a stream is destroyed: its event thread then drops the
-//! last reference to the stream's queue and waits for itself. The next stream that is made, or the
-//! exit, waits for that thread. It was seen after a synchronisation, and not after an event had
-//! been asked for until it was done. So a stream that is given back gets an event first. It is used
-//! again or destroyed only when that event was seen to have completed, and [`KEPT_MAX`] streams are
-//! kept, so that few are destroyed at all.
+//! HIP 7.2.3 may wait for ever when such a stream is destroyed, see `endings.rs`. So a stream
+//! that is given back gets an event first. It is used again only when that event was seen to have
+//! completed. [`KEPT_MAX`] streams are kept, so that few are destroyed at all.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::driver::{HipEvent, HipStream};
+use crate::endings::{EndingCalls, Endings};
 use crate::error::HipError;
 
 /// Idle streams that are kept. Each has a ring, and a save area of 46.6 MiB on an MI308X.
 pub(crate) const KEPT_MAX: usize = 8;
+/// Streams whose end takes longer when a device is closed stay to the end of the process.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Sees which streams in rings of their own are made and handed out. Calls come on the thread that
 /// asks for the stream, and one at a time.
@@ -37,7 +38,7 @@ pub trait RingObserver: Debug + Send + Sync {
 }
 
 /// What the streams need of the runtime. The device is current during each call.
-pub(crate) trait RingCalls {
+pub(crate) trait RingCalls: EndingCalls {
     /// Makes a stream in a ring of its own.
     fn make(&self) -> Result<HipStream, HipError>;
 
@@ -50,7 +51,7 @@ pub(crate) trait RingCalls {
     /// Ends an event.
     fn end_event(&self, event: HipEvent);
 
-    /// Destroys a stream, which has nothing to do any more.
+    /// Destroys a stream, which nothing refers to any more.
     fn destroy(&self, stream: HipStream) -> Result<(), HipError>;
 }
 
@@ -66,6 +67,8 @@ struct State {
     leaving: Vec<Leaving>,
     /// Idle, and seen to be so by its event. All were seen made, if there is an observer.
     free: Vec<HipStream>,
+    /// To be destroyed.
+    endings: Endings,
     observer: Option<Arc<dyn RingObserver>>,
 }
 
@@ -123,9 +126,7 @@ impl OwnRings {
     /// are destroyed. Replaces the one before.
     pub(crate) fn observe(&self, observer: Arc<dyn RingObserver>, calls: &impl RingCalls) {
         let mut state = self.state();
-        for stream in std::mem::take(&mut state.free) {
-            state.destroy(stream, calls);
-        }
+        state.end_free(calls);
         state.leaving.iter_mut().for_each(|leaving| leaving.observed = false);
         state.used.values_mut().for_each(|observed| *observed = false);
         state.observer = Some(observer);
@@ -133,10 +134,13 @@ impl OwnRings {
 
     /// Destroys what is idle. What is not stays to the end of the process.
     pub(crate) fn close(&self, calls: &impl RingCalls) {
+        let start = Instant::now();
         let mut state = self.state();
         state.sweep(calls);
-        for stream in std::mem::take(&mut state.free) {
-            state.destroy(stream, calls);
+        state.end_free(calls);
+        while !state.endings.are_none() && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(100));
+            state.destroy_ended(calls);
         }
     }
 }
@@ -161,13 +165,28 @@ impl State {
                     if is_known && self.free.len() < KEPT_MAX {
                         self.free.push(leaving.stream);
                     } else {
-                        self.destroy(leaving.stream, calls);
+                        self.endings.push(leaving.stream, calls);
                     }
                 }
                 // The device is lost, or a capture has the event: what is not known to be idle is
                 // never destroyed.
                 Err(_) => {}
             }
+        }
+        self.destroy_ended(calls);
+    }
+
+    /// Destroys the streams that are idle, soon.
+    fn end_free(&mut self, calls: &impl RingCalls) {
+        for stream in std::mem::take(&mut self.free) {
+            self.endings.push(stream, calls);
+        }
+        self.destroy_ended(calls);
+    }
+
+    fn destroy_ended(&mut self, calls: &impl RingCalls) {
+        for stream in self.endings.ended(calls) {
+            self.destroy(stream, calls);
         }
     }
 
@@ -185,6 +204,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use super::*;
+    use crate::endings::Call;
 
     /// A runtime whose events complete when they are told to.
     #[derive(Debug, Default)]
@@ -193,10 +213,28 @@ mod tests {
         marked: RefCell<Vec<HipStream>>,
         done: Cell<bool>,
         refuses: Cell<bool>,
+        /// Calls that were asked for, while they do not come at once.
+        asked: Option<RefCell<Vec<Call>>>,
         destroyed: RefCell<Vec<HipStream>>,
     }
 
     const LOST: HipError = HipError::Driver { call: "hipEventRecord", code: 719 };
+
+    impl EndingCalls for Calls {
+        fn wait_for(&self, _: HipStream) -> Result<(), HipError> {
+            if self.refuses.get() { Err(LOST) } else { Ok(()) }
+        }
+
+        fn call_back(&self) -> Result<Call, HipError> {
+            let call = Call::default();
+            match &self.asked {
+                _ if self.refuses.get() => return Err(LOST),
+                Some(asked) => asked.borrow_mut().push(call.clone()),
+                None => call.come(),
+            }
+            Ok(call)
+        }
+    }
 
     impl RingCalls for Calls {
         fn make(&self) -> Result<HipStream, HipError> {
@@ -282,6 +320,49 @@ mod tests {
         calls.done.set(true);
         rings.close(&calls);
         assert_eq!(calls.destroyed.borrow().len(), 20);
+    }
+
+    #[test]
+    fn a_stream_is_destroyed_after_two_calls_that_come_one_after_the_other() {
+        let calls = Calls { asked: Some(RefCell::default()), ..Calls::default() };
+        calls.done.set(true);
+        let rings = OwnRings::default();
+        let asked = |count: usize| {
+            let asked = calls.asked.as_ref().expect("it keeps them").borrow();
+            assert_eq!(asked.len(), count);
+            asked[count - 1].clone()
+        };
+        let streams: Vec<_> = (0..=KEPT_MAX).map(|_| rings.take(&calls).expect("one")).collect();
+        streams.iter().for_each(|stream| assert!(rings.give_back(*stream, &calls)));
+        let first = asked(1);
+        let sweep = || rings.state().sweep(&calls);
+        sweep();
+        asked(1);
+        first.come();
+        sweep();
+        let second = asked(2);
+        sweep();
+        assert!(calls.destroyed.borrow().is_empty(), "the thread may be before the stream's");
+        second.come();
+        sweep();
+        assert_eq!(*calls.destroyed.borrow(), [streams[KEPT_MAX]]);
+        // The others come at the end, and one call does not.
+        rings.close(&calls);
+        asked(3).come();
+        rings.close(&calls);
+        asked(4);
+        assert_eq!(calls.destroyed.borrow().len(), 1);
+    }
+
+    #[test]
+    fn without_calls_nothing_is_destroyed() {
+        let (rings, calls) = (OwnRings::default(), Calls::default());
+        let stream = rings.take(&calls).expect("a stream");
+        calls.done.set(true);
+        assert!(rings.give_back(stream, &calls));
+        calls.refuses.set(true);
+        rings.close(&calls);
+        assert!(calls.destroyed.borrow().is_empty() && rings.state().endings.are_none());
     }
 
     #[test]

@@ -236,11 +236,13 @@ impl HipDevices {
         Ok(())
     }
 
-    /// Forgets the device with this number, which its queues have left.
+    /// Forgets the device with this number, which its queues have left and the program resets. The
+    /// last reference may be another thread's.
     pub(crate) fn forget(&self, ordinal: u32) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let gone: Vec<_> = known.all.extract_if(.., |(at, _)| *at == ordinal).collect();
         drop(known);
+        gone.iter().for_each(|(_, pair)| pair.below.api().leave_to_reset());
         drop(gone);
     }
 }

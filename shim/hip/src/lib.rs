@@ -33,6 +33,7 @@ use xsched_kfd_watch as _;
 
 mod address;
 mod lifetimes;
+mod masks;
 mod rings;
 mod table;
 mod vendor;

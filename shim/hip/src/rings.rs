@@ -12,7 +12,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use xsched_shim_engine::engine::{self, beside};
 use xsched_shim_engine::{Address, Code, lifetimes, streams};
 
-use crate::vendor;
+use crate::{masks, vendor};
 
 /// `xsched_private_hip_stream_queue_create`.
 type Create = unsafe extern "C" fn(*mut u64, *mut Address, i64) -> c_int;
@@ -76,7 +76,10 @@ fn own() -> Option<(Address, u64)> {
 fn destroy(stream: Address, next: impl FnOnce() -> Code) -> Code {
     streams::end_stream(stream);
     let found = made().remove(&stream.addr());
-    let Some((queue, _)) = found else { return next() };
+    let Some((queue, _)) = found else {
+        masks::wait_out(stream);
+        return next();
+    };
     end(&[queue]);
     SUCCESS
 }

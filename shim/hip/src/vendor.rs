@@ -9,7 +9,7 @@ use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
 use xsched_shim_engine::{Address, Code, driver, engine, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
-use crate::{address, lifetimes, rings, table};
+use crate::{address, lifetimes, masks, rings, table};
 
 /// Newest first. The last is what PyTorch's packages and those for development call it.
 const SONAMES: [&str; 4] =
@@ -99,6 +99,7 @@ extern "C" fn xsched_shim_hip_queue(stream: Address) -> u64 {
 /// The hooks: places in the list, and what is called instead of the runtime.
 fn hooks() -> Vec<(usize, Address)> {
     let lookups = address::hooks().chain(lifetimes::hooks()).chain(rings::hooks());
+    let lookups = lookups.chain(masks::hooks());
     let lookups = lookups.filter_map(|(name, hook)| Some((VENDOR.index(name)?, hook)));
     table::hooks().into_iter().flatten().chain(lookups).collect()
 }
@@ -140,7 +141,8 @@ fn is_blocking(stream: Address) -> bool {
     code != 0 || flags & NON_BLOCKING == 0
 }
 
-fn exchange_mode(mut mode: c_int) -> c_int {
+/// Exchanges what captures do to calls of this thread.
+pub(crate) fn exchange_mode(mut mode: c_int) -> c_int {
     // A runtime that refuses leaves it as it was, and one before HIP 5.0 has none.
     let _: Code = real!(c"hipThreadExchangeStreamCaptureMode", (&raw mut mode): (*mut c_int));
     mode

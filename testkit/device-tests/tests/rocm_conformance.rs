@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::env;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use xsched_conformance::{Claims, Note, Subject, Work, checks};
-use xsched_core::hal::{Backend, Retire, Submit};
-use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::Level;
 use xsched_hal_hip::raw::{HOST_REGISTER_MAPPED, HOST_REGISTER_PORTABLE};
 use xsched_hal_hip::{
     Arguments, HipApi, HipConfig, HipError, HipFunction, HipLibrary, HipModule, HipNative,
+    HipStream, RingObserver,
 };
 use xsched_hal_kfd::hip::HipLv3;
 use xsched_hal_kfd::probe::ProbeConfig;
@@ -185,24 +185,64 @@ impl Subject for Kfd {
     }
 }
 
-/// Streams with rings of their own that come and go.
-const STREAMS: u32 = 1_000;
+/// Rounds of streams with rings of their own that come and go.
+const ROUNDS: usize = 100;
+/// Streams of a round, of which 8 are kept to be used again and the others destroyed.
+const TOGETHER: usize = 20;
+/// Of all of them, so many must be destroyed by the end: the last rounds may be under way.
+const ENDED_MIN: u32 = 1_000;
+/// Commands in each.
+const LAUNCHES: usize = 20;
 
-/// Opens and closes streams with rings of their own, some with work in them. HIP 7.2.3 hangs in one
-/// of some hundred that are destroyed right after a wait for them.
+/// Makes streams with rings of their own, uses them and gives them back, half of them with work in
+/// them. HIP 7.2.3 waits for ever in many that are destroyed as soon as they are seen to be idle.
 fn come_and_go(hip: &Hip) {
-    let mut device = hip.streams().expect("a device");
-    for n in 0..STREAMS {
-        let mut queue = device.open(QueueId::new(n, 0), Hip::config()).expect("a queue");
-        let command = Subject::command(hip, Work::Empty).expect("a command");
-        queue.submit.launch(CmdId(0), &command, true).expect("a launch");
-        let start = Instant::now();
-        while n % 3 != 0 && queue.retire.poll_retired().expect("an answer").is_none() {
-            assert!(start.elapsed() < hip.patience(), "stream {n} does not end its command");
-            std::thread::yield_now();
+    let (api, count) = (&hip.api, Arc::new(Count::default()));
+    let _entered = api.enter().expect("the device");
+    api.observe_rings(Arc::clone(&count) as Arc<dyn RingObserver>).expect("an observer");
+    for _ in 0..ROUNDS {
+        let stream = |_| api.create_stream(None).expect("a stream");
+        let streams: Vec<_> = (0..TOGETHER).map(stream).collect();
+        for stream in streams.iter().flat_map(|stream| [stream; LAUNCHES]) {
+            // SAFETY: the stream is alive.
+            unsafe { api.launch_nothing(*stream) }.expect("a launch");
+        }
+        for (number, stream) in streams.into_iter().enumerate() {
+            // SAFETY: it is alive, and nothing uses it afterwards.
+            unsafe {
+                if number % 2 == 0 {
+                    api.synchronize(stream).expect("what was launched ends");
+                }
+                api.destroy_stream(stream).expect("the stream's end");
+            }
         }
     }
-    println!("{STREAMS} streams came and went");
+    let [made, ended] = [&count.made, &count.ended].map(|count| count.load(Ordering::Relaxed));
+    assert!(ended >= ENDED_MIN, "{ended} of {made} streams were destroyed");
+    println!("{ended} of {made} streams destroyed");
+}
+
+/// How many streams were made, and how many destroyed.
+#[derive(Debug, Default)]
+struct Count {
+    made: AtomicU32,
+    ended: AtomicU32,
+}
+
+impl RingObserver for Count {
+    fn making(&self) {}
+
+    fn made(&self, stream: Option<HipStream>) {
+        self.made.fetch_add(u32::from(stream.is_some()), Ordering::Relaxed);
+    }
+
+    fn handed(&self, _: HipStream) {}
+
+    fn given_back(&self, _: HipStream) {}
+
+    fn ending(&self, _: HipStream) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn main() {

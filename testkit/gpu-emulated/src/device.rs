@@ -58,8 +58,9 @@ struct Buffer {
 
 #[derive(Debug)]
 struct Running {
+    slot: &'static Slot,
     quits: &'static AtomicBool,
-    thread: Option<JoinHandle<()>>,
+    thread: JoinHandle<()>,
 }
 
 /// The GPUs of a process. It stays for as long as the process does.
@@ -129,11 +130,6 @@ impl Argument {
     /// So many bytes as the call has may be read there, as long as this is used.
     pub(crate) const unsafe fn new(argument: *const c_void) -> Self {
         Self(argument.cast())
-    }
-
-    /// The first word: a queue's id.
-    pub(crate) fn first(self) -> u32 {
-        self.u32(0)
     }
 
     /// The first 8 bytes: a buffer's handle.
@@ -331,18 +327,18 @@ impl Device {
         let thread = without_signals(|| {
             std::thread::Builder::new().name(format!("gpu queue {id}")).spawn(move || queue.run())
         })?;
-        lock(&self.queues).insert(id, Running { quits, thread: Some(thread) });
+        lock(&self.queues).insert(id, Running { slot, quits, thread });
         Ok(())
     }
 
-    /// A queue was destroyed.
-    pub(crate) fn destroyed(&self, id: u32) {
+    /// A queue is about to be destroyed: its thread ends.
+    pub(crate) fn end_queue(&self, id: u32) {
         let running = lock(&self.queues).remove(&id);
-        if let Some(mut running) = running {
-            running.quits.store(true, Ordering::SeqCst);
-            // A thread that panicked has ended as well.
-            let _ = running.thread.take().map(JoinHandle::join);
-        }
+        let Some(Running { slot, quits, thread }) = running else { return };
+        quits.store(true, Ordering::SeqCst);
+        slot.wake();
+        // A thread that panicked has ended as well.
+        let _ = thread.join();
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use xsched_kfd_emulated::wire::nr;
 
 use crate::device::{Argument, Device, device};
+use crate::guarded;
 
 /// The byte that all of the driver's calls have.
 const MAGIC: c_ulong = 0x4b;
@@ -38,7 +39,6 @@ const fn concerns(number: u8) -> bool {
     matches!(
         number,
         nr::CREATE_QUEUE
-            | nr::DESTROY_QUEUE
             | nr::ALLOC_MEMORY_OF_GPU
             | nr::FREE_MEMORY_OF_GPU
             | nr::MAP_MEMORY_TO_GPU
@@ -54,15 +54,33 @@ const fn concerns(number: u8) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     let number = (request & 0xff) as u8;
-    // SAFETY: passed on.
-    let answer = unsafe { next(file, request, argument) };
     // Older calls of terminals have the same byte, and no size.
     let is_ours = request >> 8 & 0xff == MAGIC && request >> 16 != 0 && !argument.is_null();
+    if is_ours && number == nr::DESTROY_QUEUE {
+        // SAFETY: it is the argument of this call.
+        unsafe { end_queue(argument) };
+    }
+    // SAFETY: passed on.
+    let answer = unsafe { next(file, request, argument) };
     if is_ours && answer == 0 && concerns(number) {
         // SAFETY: the driver has taken it for the argument of this call.
         unsafe { follow(number, argument) };
     }
     answer
+}
+
+/// Stops a queue before the driver is asked to destroy it: once it has answered, another thread's
+/// queue may have the same number. The driver refuses no queue that there is.
+///
+/// # Safety
+/// The argument is that of a call.
+unsafe fn end_queue(argument: *mut c_void) {
+    // SAFETY: a place that cannot be read is noticed.
+    let Some(id) = (unsafe { guarded::read_u32(argument.cast()) }) else { return };
+    // Without a device there is no queue.
+    if let Ok(device) = device() {
+        device.end_queue(id);
+    }
 }
 
 /// # Safety
@@ -74,7 +92,6 @@ unsafe fn follow(number: u8, argument: *mut c_void) {
         match number {
             nr::CREATE_QUEUE => return device.created(argument),
             nr::ALLOC_MEMORY_OF_GPU => return device.allocated(argument),
-            nr::DESTROY_QUEUE => device.destroyed(argument.first()),
             nr::FREE_MEMORY_OF_GPU => device.freed(argument.handle()),
             // SAFETY: the caller's promise.
             number => unsafe { device.mapped(argument, number == nr::MAP_MEMORY_TO_GPU) },

@@ -143,7 +143,7 @@ fn results_are_right_after_many_stops() {
         put_packets(view, &[dispatch(64)]);
     });
     machine.doorbell.store(0, Ordering::SeqCst);
-    let mut stops = 0;
+    let (mut stops, mut was_saved) = (0, false);
     machine.run(SAVE_BYTES, || {
         while !machine.is_done() {
             machine.resume();
@@ -160,10 +160,12 @@ fn results_are_right_after_many_stops() {
             thread::sleep(Duration::from_micros(200));
             assert!(before == area(), "something ran while it was stopped");
             let saved = machine.slot.wave_bytes.load(Ordering::SeqCst);
-            assert!((40..SAVE_BYTES - CONTROL_BYTES).contains(&saved), "{saved}");
+            // On a busy machine the queue's thread may not have begun at the first stops.
+            was_saved |= saved > 0;
+            assert!(!was_saved || (40..SAVE_BYTES - CONTROL_BYTES).contains(&saved), "{saved}");
         }
     });
-    assert!(stops > 20, "{stops}");
+    assert!(stops > 20 && was_saved, "{stops}");
     assert!(machine.failures().is_empty(), "{:?}", machine.told);
     for item in 0..64 {
         let stored = machine.with(|view| view.read_u32(DATA + u64::from(item) * 4));

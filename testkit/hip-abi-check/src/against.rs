@@ -64,6 +64,7 @@ macro_rules! compare_with {
                 hipExtMallocWithFlags(_, _, _);
                 hipStreamWaitValue32(_, _, _, _, _);
                 hipStreamWriteValue32(_, _, _, _);
+                hipStreamAddCallback(_, _, _, _);
                 hipStreamBeginCapture(_, _);
                 hipStreamEndCapture(_, _);
                 hipThreadExchangeStreamCaptureMode(_);

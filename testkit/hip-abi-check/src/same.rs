@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use xsched_hal_hip::raw::Table;
+use xsched_hal_hip::raw::{StreamCallback, Table};
 
 /// Types that a C compiler passes in the same way.
 pub(crate) trait Same<T> {}
@@ -44,11 +44,15 @@ opaque!(
     cubecl_hip_sys::hipGraphNode
 );
 
+impl Same<cubecl_hip_sys::hipStreamCallback_t> for StreamCallback {}
+
 #[cfg(feature = "check-hip-sys")]
 mod hip_sys {
     use ::hip_sys::hiprt;
 
-    use super::{Same, SameBehind, c_void};
+    use super::{Same, SameBehind, StreamCallback, c_void};
+
+    impl Same<hiprt::hipStreamCallback_t> for StreamCallback {}
 
     opaque!(
         hiprt::ihipStream_t,

@@ -43,6 +43,15 @@ pub struct Slot {
     pub reserved: AtomicU32,
 }
 
+impl Slot {
+    /// Wakes what waits for `active`.
+    pub fn wake(&self) {
+        let word = self.active.as_ptr();
+        // SAFETY: the word is only used as an address; it is shared, so no private futex.
+        unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) };
+    }
+}
+
 /// What a slot says of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -110,10 +119,7 @@ impl Page {
     pub(crate) fn set(&self, pid: u32, id: u32, state: State) {
         let slot = self.slot(id);
         slot.active.store(state as u32, Ordering::SeqCst);
-        // SAFETY: the word is only used as an address; it is shared, so no private futex.
-        unsafe {
-            libc::syscall(libc::SYS_futex, slot.active.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
-        }
+        slot.wake();
         if state == State::Inactive && slot.running.load(Ordering::SeqCst) != 0 {
             let thread = slot.thread.load(Ordering::SeqCst);
             let signal = slot.signal.load(Ordering::SeqCst);

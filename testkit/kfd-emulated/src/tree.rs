@@ -37,6 +37,10 @@ impl Tree {
             );
             put(&folder.join("mem_banks/0/properties"), &bank)?;
             put(&folder.join("io_links/0/properties"), &link(number, 0))?;
+            for (at, (level, kib)) in CACHES.into_iter().enumerate() {
+                let at = folder.join(format!("caches/{at}/properties"));
+                put(&at, &cache(number, level, kib))?;
+            }
             let back = format!("nodes/0/io_links/{}/properties", number - 1);
             put(&topology.join(back), &link(0, number))?;
         }
@@ -167,6 +171,29 @@ fn write_node(
     put(&folder.join("properties"), properties)
 }
 
+/// Caches of a GPU: their levels, and what each has in KiB.
+const CACHES: [(u64, u64); 3] = [(1, 32), (2, 4 << 10), (3, 256 << 10)];
+
+/// A cache of data of a GPU's, of which each compute unit is said to have one alike.
+fn cache(number: u64, level: u64, kib: u64) -> String {
+    let properties = lines(&[
+        ("processor_id_low", simd_first(number)),
+        ("level", level),
+        ("size", kib),
+        ("cache_line_size", 128),
+        ("cache_lines_per_tag", 1),
+        ("association", 16),
+        ("latency", 1),
+        ("type", 1 | 1 << 3),
+    ]);
+    properties + "\nsibling_map 1"
+}
+
+/// The number of a GPU's first SIMD.
+const fn simd_first(number: u64) -> u64 {
+    0x8000_1000 + (number << 16)
+}
+
 /// A PCIe link between two nodes.
 fn link(from: u64, to: u64) -> String {
     format!(
@@ -204,11 +231,11 @@ fn properties(number: u64, gpu: &Gpu) -> String {
         ("cpu_cores_count", 0),
         ("simd_count", units * 4),
         ("mem_banks_count", 1),
-        ("caches_count", 0),
+        ("caches_count", CACHES.len() as u64),
         ("io_links_count", 1),
         ("p2p_links_count", 0),
         ("cpu_core_id_base", 0),
-        ("simd_id_base", 0x8000_1000 + (number << 16)),
+        ("simd_id_base", simd_first(number)),
         ("max_waves_per_simd", 8),
         ("lds_size_in_kb", 64),
         ("gds_size_in_kb", 0),

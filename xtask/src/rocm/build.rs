@@ -12,12 +12,13 @@ use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir, test};
 
 /// Tests that run on HIP's own runtime. Several packages have one of the second name.
-const TESTS: [(&str, &str); 3] = [
+const TESTS: [(&str, &str); 4] = [
     ("rocm_conformance", "testkit/device-tests/tests/rocm_conformance.rs"),
     ("schedule", "shim/hip/tests/schedule.rs"),
     ("runtime", "testkit/gpu-emulated/tests/runtime.rs"),
+    ("network", "cli/tests/network.rs"),
 ];
-const PROGRAMS: [&str; 2] = ["xsched", "kfd-emulate"];
+const PROGRAMS: [&str; 3] = ["xsched", "xschedd", "kfd-emulate"];
 /// The libraries that the examples in C++ and Python need.
 const LIBRARIES: [&str; 4] =
     ["xsched-capi", "xsched-halcuda-c", "xsched-halhip-c", "xsched-halhost-c"];

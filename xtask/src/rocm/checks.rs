@@ -29,6 +29,7 @@ pub(super) fn all(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let mut checks = conformance(stage)?;
     checks.extend(interrupted(stage)?);
     checks.push(interposer(stage)?);
+    checks.extend(network(stage)?);
     checks.extend(benches(stage));
     checks.extend(examples(stage)?);
     checks.extend(devices(stage));
@@ -45,7 +46,7 @@ fn conformance(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let by = |mechanism| check("conformance", "Lv3", "kfd", Some(mechanism), tests as Judge);
     let mut checks: Vec<_> = Mechanism::ALL.into_iter().map(by).collect();
     checks.push(check("conformance", "Lv1, Lv2", "hip", None, tests));
-    checks.push(check("1,000 streams", "Lv2", "streams", None, streams));
+    checks.push(check("destroyed streams", "Lv2", "streams", None, streams));
     Ok(checks)
 }
 
@@ -63,11 +64,27 @@ fn interrupted(stage: &Stage<'_>) -> Result<Option<Check>> {
 
 /// Programs in C that know nothing of `XQueues`, with the interposer in front of the runtime.
 fn interposer(stage: &Stage<'_>) -> Result<Check> {
-    let mut command = stage.command(stage.built.test("schedule")?, None);
+    let mut command = stage.starter(stage.built.test("schedule")?);
     command.args(EMULATED_ONLY.iter().flat_map(|name| ["--skip", name]));
     command.arg("--test-threads=1").env_remove("XSCHED_HIP_LIB");
     let (name, limit) = ("interposed programs", Duration::from_secs(240));
     Ok(Check { name, level: "Lv1, Lv2", mechanism: None, command, limit, judge: tests })
+}
+
+/// A program like those of `PyTorch`, under `xsched run`: alone at each level, and through
+/// `xschedd` beside another process.
+fn network(stage: &Stage<'_>) -> Result<Vec<Check>> {
+    let program = stage.built.test("network")?;
+    let check = |name, test| {
+        let mut command = stage.starter(program);
+        command.args(["--ignored", "--exact", "--nocapture", test]);
+        let (level, limit) = ("Lv1 to Lv3", Duration::from_secs(150));
+        Check { name, level, mechanism: None, command, limit, judge: tests as Judge }
+    };
+    Ok(vec![
+        check("like PyTorch", "it_computes_the_same_at_each_level"),
+        check("the same by xschedd", "it_computes_the_same_beside_another_process"),
+    ])
 }
 
 fn benches(stage: &Stage<'_>) -> Vec<Check> {
@@ -129,9 +146,9 @@ fn tests(said: &str) -> Result<usize> {
 }
 
 fn streams(said: &str) -> Result<usize> {
-    let count = said.lines().find_map(|line| line.strip_suffix(" streams came and went"));
-    let count = count.and_then(|count| count.parse().ok());
-    count.context("it does not say how many streams came and went")
+    let line = said.lines().find(|line| line.ends_with(" streams destroyed"));
+    let count = line.and_then(|line| line.split(' ').next()?.parse().ok());
+    count.context("it does not say how many streams were destroyed")
 }
 
 /// How many rows a bench measured.

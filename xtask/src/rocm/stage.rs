@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::build::Built;
@@ -75,24 +75,49 @@ pub(super) struct Outcome {
     pub(super) mechanism: Option<Mechanism>,
     pub(super) passed: Result<usize>,
     pub(super) took: Duration,
-    /// Whether it hung and was run once more.
-    pub(super) hung: bool,
 }
 
 impl Stage<'_> {
     /// A program on the runtime, without what this machine's environment says about it.
     pub(super) fn command(&self, program: &Path, mechanism: Option<Mechanism>) -> Command {
-        let Runtime { hip, links, beside, loader, .. } = self.runtime;
+        let loader = self.runtime.loader.as_ref();
+        let by_loader = |command: &mut Command| {
+            let Some(loader) = loader else { return };
+            command.arg(&loader.program).arg("--library-path").arg(joined(&self.folders()));
+        };
+        self.command_by(by_loader, program, mechanism)
+    }
+
+    /// A program that does not use the runtime itself, but builds and starts others that do.
+    pub(super) fn starter(&self, program: &Path) -> Command {
+        let mut command = self.command_by(|_| {}, program, None);
+        if let Some(loader) = &self.runtime.loader {
+            command.env("XSCHED_REAL_LINK", linked(&loader.program, &self.folders()));
+        }
+        command
+    }
+
+    /// Where libraries are.
+    fn folders(&self) -> Vec<PathBuf> {
+        let Runtime { links, beside, loader, .. } = self.runtime;
+        let folders = [links, beside, &self.built.libraries].into_iter();
+        folders.chain(loader.as_ref().map(|loader| &loader.libraries)).cloned().collect()
+    }
+
+    fn command_by(
+        &self,
+        loader: impl FnOnce(&mut Command),
+        program: &Path,
+        mechanism: Option<Mechanism>,
+    ) -> Command {
         let mut words = self.emulator.iter();
         let mut command = Command::new(words.next().map_or("env".as_ref(), OsString::as_os_str));
         command.args(words);
-        let mut folders = vec![links.clone(), beside.clone(), self.built.libraries.clone()];
-        if let Some(loader) = loader {
-            folders.push(loader.libraries.clone());
-            command.arg(&loader.program).arg("--library-path").arg(joined(&folders));
-        } else {
-            command.env("LD_LIBRARY_PATH", joined(&folders));
+        loader(&mut command);
+        if self.runtime.loader.is_none() {
+            command.env("LD_LIBRARY_PATH", joined(&self.folders()));
         }
+        let hip = &self.runtime.hip;
         command.arg(program).env("XSCHED_HIP_LIB", hip).env("XSCHED_REAL_HIP", hip);
         for variable in ["LD_PRELOAD", "XSCHED_POLICY", "XSCHED_SCHEDULER", "XSCHED_KFD_PATCHED"] {
             command.env_remove(variable);
@@ -138,16 +163,8 @@ impl Stage<'_> {
         let Check { name, level, mechanism, mut command, limit, judge } = check;
         let log = self.log(name, mechanism);
         let start = Instant::now();
-        let mut run = || {
-            let limit = limit.min(ALL_WITHIN.saturating_sub(self.start.elapsed()));
-            within(&mut command, limit, &log)
-        };
-        let mut ended = run();
-        let hung = ended.as_ref().is_err_and(anyhow::Error::is::<Hangs>);
-        if hung {
-            println!("rocm: {name} hung, and is run once more\n{}", last_lines(&log));
-            ended = run();
-        }
+        let limit = limit.min(ALL_WITHIN.saturating_sub(self.start.elapsed()));
+        let ended = within(&mut command, limit, &log);
         let passed = ended.and_then(|(status, said)| {
             ensure!(status.success(), "it ended with {status}");
             judge(&said)
@@ -158,19 +175,24 @@ impl Stage<'_> {
             Ok(count) => println!("rocm: {name}{by}: {count} passed, {:.1} s", took.as_secs_f64()),
             Err(why) => println!("rocm: {name}{by} FAILED: {why:#}\n{}", last_lines(&log)),
         }
-        Outcome { name, level, mechanism, passed, took, hung }
+        Outcome { name, level, mechanism, passed, took }
     }
+}
+
+/// Options of the linker for programs that checks build: they start by this loader, and they and
+/// all that they load find libraries in these folders.
+fn linked(loader: &Path, folders: &[PathBuf]) -> OsString {
+    let mut options = OsString::from("-Wl,--disable-new-dtags,-rpath,");
+    options.push(joined(folders));
+    options.push(" -Wl,--dynamic-linker=");
+    options.push(loader);
+    options
 }
 
 fn joined(folders: &[PathBuf]) -> OsString {
     let texts = folders.iter().map(|folder| folder.as_os_str());
     texts.collect::<Vec<_>>().join(":".as_ref())
 }
-
-/// A program did not end in time.
-#[derive(Debug, thiserror::Error)]
-#[error("it hangs: it had not ended after {} s", .0.as_secs())]
-struct Hangs(Duration);
 
 /// Runs a program into a log for at most so long, and ends all of its process group then.
 fn within(command: &mut Command, limit: Duration, log: &Path) -> Result<(ExitStatus, String)> {
@@ -186,7 +208,7 @@ fn within(command: &mut Command, limit: Duration, log: &Path) -> Result<(ExitSta
         thread::sleep(Duration::from_millis(20));
     }
     end(&mut child)?;
-    Err(Hangs(limit).into())
+    bail!("it hangs: it had not ended after {} s", limit.as_secs())
 }
 
 fn end(child: &mut Child) -> Result<()> {

@@ -20,6 +20,9 @@ const VARIABLES: [&str; 7] = [
 /// one, where the environment says what else it needs: `cargo xtask rocm` sets it.
 const REAL: &str = "XSCHED_REAL_HIP";
 
+/// Options of the linker for programs that are to run on that.
+const LINK: &str = "XSCHED_REAL_LINK";
+
 /// The runtime that is scheduled on: HIP's own if [`REAL`] names it, or the emulated one.
 pub(crate) fn runtime() -> PathBuf {
     env::var_os(REAL).map_or_else(|| beside("libxsched_hip_emulated.so"), PathBuf::from)
@@ -47,7 +50,8 @@ pub(crate) fn compile(source: &str, to: &Path, arguments: &[&str]) {
     let mut command = cc();
     let source = program_file(source);
     command.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(to).arg(source);
-    run(command.args(arguments));
+    let for_runtime = env::var(LINK).unwrap_or_default();
+    run(command.args(arguments).args(for_runtime.split_whitespace()));
 }
 
 /// The interposer, which cargo puts where it puts the tests.
