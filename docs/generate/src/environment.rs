@@ -65,6 +65,7 @@ fn nothing_is_missing() -> Result<()> {
         "XSCHED_EMULATED_DEVICES",
         "XSCHED_EMULATED_UNITS",
         "XSCHED_REAL_HIP",
+        "XSCHED_REAL_LINK",
         "XSCHED_",
     ];
     for folder in product.into_iter().chain(more) {
