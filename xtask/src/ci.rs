@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use toml::Table;
 
 use crate::command::{cargo, run as run_command};
@@ -58,14 +59,23 @@ const STEPS: [Step; 23] = [
     ("fuzz", |_| fuzzing()),
 ];
 
+/// Which part to do.
+#[derive(Debug, Default, Args)]
+pub struct Options {
+    /// Begin with this step, as the run that failed there called it.
+    #[arg(long, value_name = "STEP")]
+    from: Option<String>,
+}
+
 /// Does it, and says how long each step took.
 ///
 /// # Errors
 /// The first step that fails ends it.
-pub fn run() -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
+    let first = first_step(options.from.as_deref())?;
     let start = Instant::now();
     let (mut times, mut closing) = (Vec::new(), Vec::new());
-    for (number, (name, step)) in (1..).zip(STEPS) {
+    for (number, (name, step)) in (1..).zip(STEPS).skip(first) {
         println!("=== {number}/{} {name}", STEPS.len());
         let step_start = Instant::now();
         let result = step(&mut closing);
@@ -81,8 +91,18 @@ pub fn run() -> Result<()> {
     for line in apt::all_left_out().into_iter().chain(closing) {
         println!("{line}");
     }
-    println!("CI passed");
+    match &options.from {
+        Some(from) => println!("CI passed from the step `{from}` on"),
+        None => println!("CI passed"),
+    }
     Ok(())
+}
+
+/// Where the step of this name is; the first without one.
+fn first_step(name: Option<&str>) -> Result<usize> {
+    let Some(name) = name else { return Ok(0) };
+    let found = STEPS.iter().position(|(step, _)| *step == name);
+    found.with_context(|| format!("no step `{name}`; there are: {}", STEPS.map(|s| s.0).join(", ")))
 }
 
 fn print_times(times: &[(&str, Duration)], total: Duration) {
@@ -190,6 +210,14 @@ fn fuzzing() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_are_found_by_their_names() {
+        assert_eq!(first_step(None).expect("the first"), 0);
+        assert_eq!(STEPS[first_step(Some("loom")).expect("a step")].0, "loom");
+        let unknown = first_step(Some("lunch")).expect_err("no step").to_string();
+        assert!(unknown.contains("format, tidy, test"), "{unknown}");
+    }
 
     #[test]
     fn features_come_from_the_manifest() {

@@ -61,7 +61,7 @@ enum Chore {
     /// Write the generated parts of the book, build it, and check its links.
     Book(book::Options),
     /// Do everything that CI does, up to the first failure.
-    Ci,
+    Ci(ci::Options),
 }
 
 fn main() -> ExitCode {
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         Chore::Lab => lab::run(),
         Chore::Python(options) => python::run(&options),
         Chore::Book(options) => book::run(&options),
-        Chore::Ci => ci::run(),
+        Chore::Ci(options) => ci::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

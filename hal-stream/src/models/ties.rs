@@ -11,8 +11,10 @@ use crate::registry::GateRegistry;
 
 const IN_RING: Ties = Ties { ring: Ring::Shared(1), ..Ties::NONE };
 
-/// Two queues, and the word of the first one's gate.
-fn two(ties: [Ties; 2]) -> (Arc<GateRegistry<Flag>>, [Arc<Member<Flag>>; 2], Flag) {
+/// Two queues in a registry, and the word of the first one's gate.
+type Two = (Arc<GateRegistry<Flag>>, [Arc<Member<Flag>>; 2], Flag);
+
+fn two(ties: [Ties; 2]) -> Two {
     let gates = Arc::new(GateRegistry::new(Duration::from_micros(200), Duration::MAX));
     let word = flag();
     let words = [Arc::clone(&word), flag()];
