@@ -129,11 +129,7 @@ impl<'s> Starter<'s> {
             words.split_first().ok_or_else(|| ProgramError::Failed("no program".to_owned()))?;
         let mut command = Command::new(program);
         command.args(arguments).envs(node.variables());
-        if is_scheduled {
-            command.envs(&process.environment);
-            let policy = cell.policy.filter(|_| !has_daemon(cell));
-            command.envs(policy.map(|policy| ("XSCHED_POLICY", policy)));
-        }
+        command.envs(scheduling(self.hal, cell, process));
         if cell.way == Way::MpsPercent {
             let share = process.share.map(|share| share.to_string());
             command.envs(share.map(|share| ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", share)));
@@ -257,6 +253,16 @@ fn merge(all: &mut Ready, one: Ready, process: &ProcessPlan) -> Result<(), Progr
     Ok(())
 }
 
+/// Variables that say how a process is scheduled. A stand-in has no daemon.
+fn scheduling(hal: Hal, cell: &CellPlan, process: &ProcessPlan) -> BTreeMap<String, String> {
+    if !cell.way.is_scheduled() {
+        return BTreeMap::new();
+    }
+    let policy = cell.policy.filter(|_| hal == Hal::Host || !has_daemon(cell));
+    let policy = policy.map(|policy| ("XSCHED_POLICY".to_owned(), policy.to_owned()));
+    process.environment.clone().into_iter().chain(policy).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::plan::LoadPlan;
@@ -290,6 +296,25 @@ mod tests {
         threads.roles.extend(process("b").roles);
         cell.processes = vec![threads.clone()];
         assert_eq!(run_options(&cell, &threads), ["--streams"]);
+    }
+
+    #[test]
+    fn the_policy_is_told_where_no_daemon_decides() {
+        let mut one = process("a");
+        one.roles.extend(process("b").roles);
+        one.environment.insert("XSCHED_AUTO_XQUEUE_KDEADLINE".to_owned(), "16".to_owned());
+        let mut cell = CellPlan { way: Way::Xsched, policy: Some("up"), ..CellPlan::default() };
+        cell.processes = vec![one.clone()];
+        for hal in [Hal::Host, Hal::Cuda] {
+            let said = scheduling(hal, &cell, &one);
+            assert_eq!(said["XSCHED_POLICY"], "up");
+            assert_eq!(said["XSCHED_AUTO_XQUEUE_KDEADLINE"], "16");
+        }
+        cell.processes = vec![process("a")];
+        assert!(scheduling(Hal::Cuda, &cell, &process("a")).is_empty(), "the daemon is told");
+        assert_eq!(scheduling(Hal::Host, &cell, &process("a")).len(), 1, "it has no daemon");
+        cell.way = Way::Native;
+        assert!(scheduling(Hal::Host, &cell, &one).is_empty());
     }
 
     #[test]
