@@ -233,9 +233,10 @@ pub fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
     missed.dedup();
     let results = json!({ "load_percent": load * 100.0, "default": default, "cells": figures });
     let ours = ours.map(|cell| {
-        let (ratio, us) = (cell.p99_over_alone.unwrap_or(f64::NAN), cell.background_ns / 1_000);
-        let share = cell.background_share * 100.0;
-        (reached(cell), format!("{ratio:.3} beside {us} µs, which have {share:.0} %"))
+        let ratio = cell.p99_over_alone.map(|ratio| format!("{ratio:.3}"));
+        let ratio = ratio.unwrap_or_else(|| "too few samples".to_owned());
+        let (us, share) = (cell.background_ns / 1_000, cell.background_share * 100.0);
+        (reached(cell), format!("{ratio} beside {us} µs, which have {share:.0} %"))
     });
     let judged = by_default(results, &default.to_string(), ours.collect(), missed);
     if (load - LOAD.0).abs() <= LOAD.1 {
