@@ -30,6 +30,20 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
 }
 
+impl Figure {
+    /// The figure of this cell, role and quantity; `None` without a finite value.
+    pub(crate) fn of(
+        cell: &str,
+        role: &str,
+        quantity: &str,
+        value: impl Into<Option<f64>>,
+    ) -> Option<Self> {
+        let value = value.into().filter(|value| value.is_finite())?;
+        let [cell, role, quantity] = [cell, role, quantity].map(str::to_owned);
+        Some(Self { key: Key { cell, role, quantity }, value })
+    }
+}
+
 /// What the simulator said of a row before it was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Prediction {

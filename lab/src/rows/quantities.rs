@@ -1,6 +1,6 @@
 //! The figures of a row: what its cells come to, by the quantities that [`super::plan`] lists.
 
-use super::document::{Cell, Figure, Key, Progress, Role, Status};
+use super::document::{Cell, Figure, Progress, Role, Status};
 use super::plan::{RowPlan, Way};
 
 /// The role of figures that are of all roles.
@@ -43,13 +43,7 @@ struct Sheet<'a> {
 
 impl Sheet<'_> {
     fn put(&mut self, role: &str, quantity: &str, value: impl Into<Option<f64>>) {
-        let Some(value) = value.into().filter(|value| value.is_finite()) else { return };
-        let key = Key {
-            cell: self.cell.to_owned(),
-            role: role.to_owned(),
-            quantity: quantity.to_owned(),
-        };
-        self.figures.push(Figure { key, value });
+        self.figures.extend(Figure::of(self.cell, role, quantity, value));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use xsched_sim::outcome::TaskOutcome;
 use xsched_sim::stats::Summary;
 
-use crate::rows::document::{Figure, Key};
+use crate::rows::document::Figure;
 use crate::rows::protocol::Load;
 
 /// The role of figures that are of all roles.
@@ -77,13 +77,7 @@ impl<'a> Sheet<'a> {
     }
 
     fn put(&mut self, role: &str, quantity: &str, value: impl Into<Option<f64>>) {
-        let Some(value) = value.into().filter(|value| value.is_finite()) else { return };
-        let key = Key {
-            cell: self.cell.to_owned(),
-            role: role.to_owned(),
-            quantity: quantity.to_owned(),
-        };
-        self.figures.push(Figure { key, value });
+        self.figures.extend(Figure::of(self.cell, role, quantity, value));
     }
 
     fn doubt(&mut self, role: &str, why: &str) {
