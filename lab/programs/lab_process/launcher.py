@@ -9,6 +9,8 @@ from . import works
 NOW = time.monotonic_ns
 #: Lone requests that are measured, and for how long at most.
 LONE, AFTER, LONE_S, LONE_QUICK_S, LONE_LEAST = 20, 10, 4.0, 1.0, 3
+#: A request that takes longer is measured once.
+LONG_S = 1.0
 WARM = 3
 
 
@@ -67,17 +69,19 @@ class Launcher:
         self.wait()
         return launched_ns
 
-    def measure(self):
-        """What the role needs alone, as `ready` says it."""
+    def measure(self, briefly=False):
+        """What the role needs alone, as `ready` says it; briefly without its kernels."""
         seconds = LONE_QUICK_S if self.process.quick else LONE_S
         with self.within():
             self.work.begin()
-            request_ns, host_ns = self.median(LONE, seconds)
+            request_ns, host_ns = self.median(LONE_LEAST if briefly else LONE, seconds)
             said = {"request_ns": request_ns, "host_ns": host_ns}
             self.work.begin()
             for _ in range(self.work.digested):
                 self.lone()
             said["digest"] = devices.digest(self.work.outputs())
+            if briefly:
+                return said
             said["kernels_ns"] = self.device.kernels_ns(self.lone, request_ns)
             # A tracer that has been used may stay in the way of launches.
             said["request_after_profile_ns"], _ = self.median(AFTER, seconds / 4)
@@ -86,11 +90,13 @@ class Launcher:
     def median(self, count, seconds):
         """The median of lone requests, and of the time until their launching calls returned."""
         until, whole, host = NOW() + int(seconds * 1e9), [], []
-        while len(whole) < count and (NOW() < until or len(whole) < LONE_LEAST):
+        least = LONE_LEAST
+        while len(whole) < count and (NOW() < until or len(whole) < least):
             begin = NOW()
             launched_ns = self.lone()
             whole.append(NOW() - begin)
             host.append(launched_ns - begin)
+            least = 1 if whole[-1] > LONG_S * 1e9 else LONE_LEAST
         return int(statistics.median(whole)), int(statistics.median(host))
 
     def outputs_digest(self, requests):

@@ -6,7 +6,7 @@ import threading
 import time
 
 from . import device as devices
-from . import works
+from . import protocol, works
 from .faults import BadInput, Missing
 from .role import Role
 
@@ -19,10 +19,12 @@ def failed(name, error):
 class Process:
     """All roles of a SPEC, loaded and warm; `on_stream` is told each role's stream, still unused."""
 
-    def __init__(self, spec, on_stream=None):
+    def __init__(self, spec, on_stream=None, reached=protocol.straight):
         works.check(spec)
         torch = devices.torch_of(spec.seed)
-        self.spec, self.device = spec, devices.make(spec.device, torch)
+        works.preload(spec)
+        self.briefly = reached("imported").get("measure") is False
+        self.spec, self.reached, self.device = spec, reached, devices.make(spec.device, torch)
         works.set_deterministic(torch, spec)
         self.by_name = {role.name: Role(role, spec, self.device) for role in spec.roles}
         self.roles = list(self.by_name)
@@ -43,7 +45,10 @@ class Process:
 
     def ready(self):
         """What is said once: versions, the device, and what each role needs alone."""
-        measured = {name: self.have(role, role.measure) for name, role in self.by_name.items()}
+        self.reached("loaded")
+        measure = {name: functools.partial(role.measure, briefly=self.briefly)
+                   for name, role in self.by_name.items()}
+        measured = {name: self.have(role, measure[name]) for name, role in self.by_name.items()}
         software = {**self.device.software(), **works.versions()}
         return {"software": software, "hardware": self.device.hardware(), "roles": measured}
 

@@ -13,6 +13,15 @@ from . import loads
 from .faults import BadInput, Missing
 
 
+class Ended(Exception):
+    """The input ended while the process was getting ready."""
+
+
+def straight(_step):
+    """A step at which a process does not wait; what the lab would say to it."""
+    return {}
+
+
 class Channel:
     """Standard output for answers alone: what libraries print goes to standard error."""
 
@@ -55,13 +64,28 @@ def order_of(line, roles):
 def serve(make, channel=None, orders=None):
     """Makes the process and carries out its orders; answers the exit code.
 
-    `make()` answers an object with `roles` (names), `ready()` (what is said of them),
-    `phase(number, seconds, loads)` (the answer) and `close()`.
+    `make(reached)` answers an object with `roles` (names), `ready()` (what is said of them),
+    `phase(number, seconds, loads)` (the answer) and `close()`. A process whose SPEC has `steps`
+    calls `reached(step)` and waits there until the lab lets it go on.
     """
     channel, orders = channel or Channel(), orders or sys.stdin
     process = None
+
+    def reached(step):
+        channel.say(step=step)
+        line = orders.readline()
+        if not line:
+            raise Ended
+        try:
+            said = json.loads(line)
+        except ValueError as error:
+            raise BadInput(f"the line is no JSON: {error}") from error
+        if not isinstance(said, dict):
+            raise BadInput("the line is no object")
+        return said
+
     try:
-        process = make()
+        process = make(reached)
         channel.say(ready=True, **process.ready())
         for line in orders:
             if not line.strip():
@@ -79,6 +103,8 @@ def serve(make, channel=None, orders=None):
     except BadInput as error:
         channel.say(error=str(error))
         return 2
+    except Ended:
+        return 0
     except BrokenPipeError:
         return 1
     except Exception as error:

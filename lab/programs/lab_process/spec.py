@@ -40,6 +40,8 @@ class Spec:
     way: str = "native"
     seed: int = 1
     quick: bool = False
+    #: Whether the process waits for the lab at each step until it is ready.
+    steps: bool = False
     #: Whether streams have as many priorities as roles; the plan's scripts have three.
     by_rank: bool = False
 
@@ -107,6 +109,7 @@ def parse(value):
         way=_take(value, "SPEC", "way", str, "native"),
         seed=_take(value, "SPEC", "seed", int, 1),
         quick=_take(value, "SPEC", "quick", bool, False),
+        steps=_take(value, "SPEC", "steps", bool, False),
     )
 
 

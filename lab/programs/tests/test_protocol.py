@@ -35,6 +35,9 @@ class Echo:
     roles = ["high", "low"]
     closed = False
 
+    def __init__(self, reached=protocol.straight):
+        self.said = [reached("imported"), reached("loaded")]
+
     def ready(self):
         return {"roles": {}}
 
@@ -47,7 +50,7 @@ class Echo:
         self.closed = True
 
 
-def serve(*lines, make=Echo):
+def serve(*lines, make=lambda _reached: Echo()):
     """The exit code and the answers."""
     channel = Channel()
     said = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
@@ -93,9 +96,25 @@ class Orders(unittest.TestCase):
         self.assertEqual(said[1]["error"], "ValueError: the device is gone")
 
     def test_what_is_missing_is_said_and_no_failure(self):
-        def make():
+        def make(_reached):
             raise Missing("TorchVision is not installed")
         self.assertEqual(serve(make=make), (0, [{"missing": "TorchVision is not installed"}]))
+
+
+class Steps(unittest.TestCase):
+    def test_a_process_waits_at_each_step_and_gets_what_the_lab_says(self):
+        made = []
+        code, said = serve({"go": True, "measure": False}, {"go": True},
+                           {"phase": 1, "seconds": 1, "load": {}},
+                           make=lambda reached: made.append(Echo(reached)) or made[0])
+        self.assertEqual(made[0].said, [{"go": True, "measure": False}, {"go": True}])
+        self.assertEqual(said[:2], [{"step": "imported"}, {"step": "loaded"}])
+        self.assertEqual((code, said[2]["ready"], said[3]["phase"]), (0, True, 1))
+
+    def test_an_input_that_ends_or_makes_no_sense_at_a_step_ends_the_process(self):
+        self.assertEqual(serve(make=Echo), (0, [{"step": "imported"}]))
+        code, said = serve("[]", make=Echo)
+        self.assertEqual((code, said[-1]), (2, {"error": "the line is no object"}))
 
 
 class Specs(unittest.TestCase):

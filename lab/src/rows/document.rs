@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::quantities::{CORES, NATIVE_CORES, OVER_NATIVE};
 use crate::stats::Quantiles;
 
 /// The version of both documents.
@@ -91,6 +92,17 @@ pub(crate) struct Progress {
     /// The SHA-256 of what was computed, shortened, where results are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
+}
+
+impl Progress {
+    /// Keeps how this is over what the same role did alone in the reference, in turns with this.
+    pub(crate) fn set_beside(&mut self, native: &Self) {
+        let over =
+            (native.latency.p50_us > 0.0).then(|| self.latency.p50_us / native.latency.p50_us);
+        self.more.extend(over.map(|over| (OVER_NATIVE.to_owned(), over)));
+        let cores = native.more.get(CORES).map(|cores| (NATIVE_CORES.to_owned(), *cores));
+        self.more.extend(cores);
+    }
 }
 
 /// A role in a cell.

@@ -55,6 +55,11 @@ impl Folder {
         write(&self.of("test_results", &name), &in_the_plans_form(row, of))
     }
 
+    /// What an earlier call predicted of a row.
+    pub(crate) fn prediction(&self, id: &str) -> Option<Prediction> {
+        read(&self.of("predictions", id))
+    }
+
     /// What an earlier call measured of a row.
     pub(crate) fn row(&self, id: &str) -> Option<Row> {
         read(&self.of("rows", id))
@@ -81,18 +86,27 @@ fn slug(name: &str) -> String {
     parts.join("-")
 }
 
-/// Whether a row need not be measured again: all of it was, by this version, on this device, and
-/// with as many samples.
-pub(crate) fn is_done(row: &Row, hal: &str, quick: bool) -> bool {
-    let same = row.hal == hal && (!row.quick || quick);
+/// Whether what was measured of a row still counts: by this version, on this device, and with as
+/// many samples.
+pub(crate) fn counts(row: &Row, hal: &str, quick: bool) -> bool {
     let version = row.software.get("xsched").map(String::as_str);
-    let is_whole = |status: &Status| match status {
+    let same = row.hal == hal && (!row.quick || quick);
+    same && version == Some(env!("CARGO_PKG_VERSION"))
+}
+
+/// Whether a row need not be measured again.
+pub(crate) fn is_done(row: &Row, hal: &str, quick: bool) -> bool {
+    let cells = row.cells.iter().all(|cell| is_whole(&cell.status));
+    counts(row, hal, quick) && is_whole(&row.status) && cells
+}
+
+/// Whether it came to its end, or could not be run for a reason that stays.
+pub(crate) fn is_whole(status: &Status) -> bool {
+    match status {
         Status::Measured => true,
         Status::NotRun(why) => !why.starts_with(NO_TIME),
         Status::Failed(_) => false,
-    };
-    let cells = row.cells.iter().all(|cell| is_whole(&cell.status));
-    same && version == Some(env!("CARGO_PKG_VERSION")) && is_whole(&row.status) && cells
+    }
 }
 
 /// Whether something went wrong or missed its goal.

@@ -58,6 +58,29 @@ impl Phase {
         Ok(Self { window_ns: (start, end), roles, cores: cores.collect() })
     }
 
+    /// Another phase of the same programs follows. Of both, what counts stays.
+    pub(crate) fn append(&mut self, other: Self) {
+        let (count, from) = (self.window_ns, other.window_ns);
+        let by = count.1;
+        for (name, role) in &mut self.roles {
+            role.retain(count);
+            if let Some(mut more) = other.roles.get(name).cloned() {
+                more.retain(from);
+                role.extend(more, |ns| ns - from.0 + by);
+            }
+        }
+        self.window_ns.1 += from.1 - from.0;
+        for (cores, more) in self.cores.iter_mut().zip(&other.cores) {
+            let (before, new) = ((count.1 - count.0) as f64, (from.1 - from.0) as f64);
+            *cores = (*cores * before + more * new) / (before + new).max(1.0);
+        }
+    }
+
+    /// How long what counts took.
+    pub(crate) const fn seconds(&self) -> f64 {
+        (self.window_ns.1 - self.window_ns.0) as f64 / 1e9
+    }
+
     /// Latencies and progress of a role; `None` if it had no request that counts.
     pub(crate) fn progress(&self, role: &str) -> Option<Progress> {
         let (start, end) = self.window_ns;
@@ -104,6 +127,30 @@ impl Phase {
             }
         }
         parts
+    }
+}
+
+impl RoleAnswer {
+    /// Forgets requests that did not begin in this time.
+    fn retain(&mut self, (start, end): (u64, u64)) {
+        let counts: Vec<bool> =
+            self.begin_ns.iter().map(|begin| (start..end).contains(begin)).collect();
+        for all in [&mut self.begin_ns, &mut self.end_ns, &mut self.first_token_ns] {
+            let mut counts = counts.iter();
+            all.retain(|_| counts.next().copied().unwrap_or(false));
+        }
+    }
+
+    /// Takes the requests of another phase at other times.
+    fn extend(&mut self, more: Self, at: impl Fn(u64) -> u64 + Copy) {
+        self.begin_ns.extend(more.begin_ns.into_iter().map(at));
+        self.end_ns.extend(more.end_ns.into_iter().map(at));
+        self.first_token_ns.extend(more.first_token_ns.into_iter().map(at));
+        self.tokens = self.tokens.zip(more.tokens).map(|(before, new)| before + new);
+        if self.digest != more.digest {
+            // Equal digests are those of equal results; these are not.
+            self.digest = None;
+        }
     }
 }
 
@@ -238,6 +285,19 @@ mod tests {
         assert_eq!(phase.progress("c"), None);
         let apart = [answer(0, "a", role([])), answer(1_000, "b", role([]))];
         assert!(Phase::join(&apart, 1.0, 0.0).is_err());
+    }
+
+    #[test]
+    fn a_phase_that_goes_on_has_the_requests_of_both_that_count() {
+        let every = |ms: u64| role((0..1_000 / ms).map(move |n| (n * ms, (n + 1) * ms)));
+        let of = |ms| Phase::join(&[answer(0, "a", every(ms))], 1.0, 0.2).unwrap();
+        let mut phase = of(10);
+        phase.append(of(20));
+        assert_eq!(phase.window_ns, (200 * MS, 1_800 * MS));
+        let progress = phase.progress("a").unwrap();
+        assert_eq!(progress.latency.samples, 80 + 40);
+        assert!((progress.rate_per_s - 120.0 / 1.6).abs() < 1.5, "{}", progress.rate_per_s);
+        assert!((phase.seconds() - 1.6).abs() < 1e-9 && phase.cores == [0.25]);
     }
 
     #[test]

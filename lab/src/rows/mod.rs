@@ -1,5 +1,6 @@
 //! The plan's experiments with real programs: `xsched lab`.
 
+pub(crate) mod ahead;
 pub(crate) mod document;
 pub(crate) mod files;
 mod judge;
@@ -18,4 +19,4 @@ mod script;
 pub(crate) mod session;
 pub(crate) mod stand_in;
 pub(crate) mod table;
-mod timing;
+pub(crate) mod timing;

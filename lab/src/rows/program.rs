@@ -12,11 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::protocol::{Answer, Order, Ready};
+use super::protocol::{Answer, Go, Order, Ready, Step};
 
 /// A line has at most so many bytes: the answer for a million requests has fewer.
 const LINE_MAX: u64 = 64 << 20;
@@ -171,18 +172,48 @@ impl Running {
         self.hear("ready", within, stop)
     }
 
+    /// Waits until the program has come to a step.
+    ///
+    /// # Errors
+    /// If it does not, with the reason.
+    pub(crate) fn step(
+        &mut self,
+        step: &str,
+        within: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), ProgramError> {
+        let said: Step = self.hear("step", within, stop)?;
+        if said.step == step {
+            return Ok(());
+        }
+        let why = format!("it is at `{}` and not at `{step}`", said.step);
+        Err(ProgramError::Nonsense { what: "step", why, line: String::new() })
+    }
+
+    /// Tells the program to go on from a step.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(crate) fn go(&mut self, go: &Go) -> Result<(), ProgramError> {
+        self.write(go, "step")
+    }
+
     /// Tells the program to begin a phase.
     ///
     /// # Errors
     /// If it has ended.
     pub(crate) fn tell(&mut self, order: &Order) -> Result<(), ProgramError> {
+        self.write(order, "phase")
+    }
+
+    fn write(&mut self, order: &impl Serialize, what: &'static str) -> Result<(), ProgramError> {
         let written = serde_json::to_vec(order).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
             let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
             input.write_all(&line)?;
             input.flush()
         });
-        written.map_err(|_| self.ended("phase"))
+        written.map_err(|_| self.ended(what))
     }
 
     /// Waits until a phase has ended.
@@ -203,9 +234,14 @@ impl Running {
         Err(ProgramError::Nonsense { what: "phase", why, line: String::new() })
     }
 
+    /// Lets the program end by itself.
+    pub(crate) fn let_end(&mut self) {
+        self.input = None;
+    }
+
     /// Lets the program end by itself, and ends it if it does not.
     pub(crate) fn finish(mut self) {
-        self.input = None;
+        self.let_end();
         let start = Instant::now();
         while start.elapsed() < ENDING {
             match self.child.0.try_wait() {

@@ -58,6 +58,9 @@ pub(crate) struct Spec {
     pub(crate) seed: u64,
     /// With few samples.
     pub(crate) quick: bool,
+    /// Whether the program waits at each [`Step`] until it is told to [`Go`] on.
+    #[serde(default)]
+    pub(crate) steps: bool,
     /// How the device is shared, as [`super::plan::Way::name`].
     pub(crate) way: String,
     /// The roles of the program.
@@ -104,6 +107,28 @@ pub(crate) struct Profile {
     /// What it computed, shortened SHA-256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
+}
+
+/// A program has come so far, and waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Step {
+    /// [`IMPORTED`] or [`LOADED`].
+    pub(crate) step: String,
+}
+
+/// The step of a program that has not used the device yet.
+pub(crate) const IMPORTED: &str = "imported";
+/// The step of a program that is warm, and has not measured what it needs alone.
+pub(crate) const LOADED: &str = "loaded";
+
+/// A program is told to go on from a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Go {
+    /// Always true.
+    pub(crate) go: bool,
+    /// Whether its kernels are to be measured, where they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) measure: Option<bool>,
 }
 
 /// A program has loaded everything and is warm.

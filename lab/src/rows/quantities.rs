@@ -7,6 +7,8 @@ use super::plan::{RowPlan, Way};
 pub(crate) const ALL: &str = "all";
 /// Processors in use by all programs of the cell, among what the first role has more.
 pub(crate) const CORES: &str = "processor_cores";
+/// The same of the reference, where both were measured in turns.
+pub(crate) const NATIVE_CORES: &str = "native_processor_cores";
 /// What scripts have, and figures are called the same.
 pub(crate) const SAME: &str = "same";
 pub(crate) const OVER_NATIVE: &str = "over_native";
@@ -58,8 +60,10 @@ fn of_cell(cell: &Cell, reference: Option<&Cell>) -> Vec<Figure> {
             of_alone(&mut sheet, &role.name, alone);
         }
         if let (Some(alone), None, Some(native)) = (&role.alone, &role.beside, native) {
+            // What was measured in turns says more, and is there already.
             let over = native.alone.as_ref().and_then(|before| p50_over(alone, before));
-            sheet.put(&role.name, OVER_NATIVE, over.filter(|_| !is_reference));
+            let is_new = !is_reference && !alone.more.contains_key(OVER_NATIVE);
+            sheet.put(&role.name, OVER_NATIVE, over.filter(|_| is_new));
         }
         let same = native.filter(|_| !is_reference).and_then(|native| same(role, native));
         sheet.put(&role.name, SAME, same);
@@ -159,7 +163,9 @@ fn of_all(sheet: &mut Sheet<'_>, cell: &Cell, native: Option<&Cell>) {
     };
     sheet.put(ALL, "rate_over_native", over(total, native.and_then(rate)));
     sheet.put(ALL, "cores", cores(cell));
-    let more = cores(cell).zip(native.and_then(cores));
+    let in_turns = cell.roles.first().and_then(|role| role.alone.as_ref());
+    let in_turns = in_turns.and_then(|alone| alone.more.get(NATIVE_CORES)).copied();
+    let more = cores(cell).zip(in_turns.or(native.and_then(cores)));
     let more = more.map(|(here, native)| 100.0 * (here - native));
     sheet.put(ALL, "cores_over_native_percent", more);
     let parts: Option<Vec<f64>> = cell.roles.iter().map(kept).collect();

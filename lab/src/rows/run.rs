@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use xsched_sim::scenario::DeviceSpec;
 
+use super::ahead::Ahead;
 use super::document::{Cell, Figure, Prediction, Progress, Role, Row, Status, VERSION};
-use super::files::{Folder, NO_TIME};
+use super::files::{Folder, NO_TIME, is_whole};
 use super::judge::verdicts;
 use super::measure::Phase;
 use super::plan::{CellPlan, LoadPlan, Program, RolePlan, Way};
@@ -18,10 +19,16 @@ use super::quantities::{CORES, figures};
 use super::script;
 use super::session::{Session, Starter};
 use super::table::{Definition, Setting};
-use super::timing::{Clock, few, least, wanted_s};
+use super::timing::{Clock, Limit, few, least, wanted_s};
 use crate::error::CommandError;
 use crate::machine::Machine;
+use crate::stats::P99_SAMPLES;
 
+/// So often a phase goes on that had too few samples, and by so much longer than seems to be needed.
+const MORE: usize = 3;
+const SPARE: f64 = 1.05;
+/// So often the reference and another way take turns.
+const TURNS: u8 = 5;
 /// By so much a phase is longer that is run once more.
 const LONGER: f64 = 5.0;
 
@@ -38,9 +45,10 @@ pub(crate) struct Lab<'a> {
 }
 
 /// What is known while a row is run.
-struct Run<'a> {
-    lab: &'a Lab<'a>,
-    of: &'a Definition,
+struct Run<'r, 'a> {
+    lab: &'r Lab<'a>,
+    ahead: &'r mut Ahead<'a>,
+    of: &'r Definition,
     clock: Clock,
     /// What roles do alone, by group and role.
     alone: BTreeMap<(String, String), Progress>,
@@ -50,11 +58,18 @@ struct Run<'a> {
     hardware: String,
     software: BTreeMap<String, String>,
     cells: Vec<Cell>,
+    /// Cells that an earlier call measured, by their names.
+    kept: BTreeMap<String, Cell>,
+    /// The programs of a group without XSched, while its other ways are measured.
+    reference: Option<Open<'a>>,
 }
 
 /// The programs that run, and what they are.
 struct Open<'a> {
     is: CellPlan,
+    group: String,
+    /// Whether what runs alone in another way is set beside these in turns.
+    is_reference: bool,
     session: Session<'a>,
 }
 
@@ -69,7 +84,7 @@ pub(crate) enum RunError {
     Command(#[from] CommandError),
 }
 
-impl Lab<'_> {
+impl<'a> Lab<'a> {
     const fn setting(&self) -> Setting {
         Setting { hal: self.starter.hal, quick: self.starter.quick }
     }
@@ -98,43 +113,70 @@ impl Lab<'_> {
         }
     }
 
-    /// Runs a row within a time, and writes its documents.
+    /// Runs a row within a time, and writes its documents. Of a row that an earlier call began, the
+    /// groups are kept that it measured whole.
     ///
     /// # Errors
     /// If the user ends it, or a document cannot be written. Programs that fail are no error: the
     /// row says so.
-    pub(crate) fn run(&self, of: &Definition, limit: Option<Duration>) -> Result<Row, RunError> {
+    pub(crate) fn run(
+        &self,
+        of: &Definition,
+        limit: Limit,
+        before: Option<Row>,
+        ahead: &mut Ahead<'a>,
+    ) -> Result<Row, RunError> {
+        let kept = before.as_ref().map(|row| kept(of, row)).unwrap_or_default();
+        let before = before.filter(|_| !kept.is_empty());
+        let prediction = self.folder.prediction(of.plan.id).filter(|_| before.is_some());
+        let prediction = prediction.map(|said| Prediction {
+            figures: said
+                .figures
+                .into_iter()
+                .filter(|one| kept.contains_key(&one.key.cell))
+                .collect(),
+            ..said
+        });
         // If this program ends before the row, this is what stays.
         let ended = Status::Failed("the program ended before the row did".to_owned());
         let begun = self.blank(of, ended);
+        let begun = Row { cells: kept.values().cloned().collect(), ..begun };
         self.folder.write_row(&begun, of)?;
         let mut run = Run {
             lab: self,
+            ahead,
             of,
             clock: Clock::new(limit, self.setting()),
             alone: BTreeMap::new(),
             ready: BTreeMap::new(),
-            prediction: None,
-            hardware: String::new(),
-            software: BTreeMap::new(),
+            prediction,
+            hardware: before.as_ref().map(|row| row.hardware.clone()).unwrap_or_default(),
+            software: before.as_ref().map(|row| row.software.clone()).unwrap_or_default(),
             cells: Vec::new(),
+            kept,
+            reference: None,
         };
         let mut open = None;
         for number in 0..of.plan.cells.len() {
             run.cell(number, &mut open)?;
+            run.keep(&begun)?;
         }
-        if let Some(Open { session, .. }) = open {
+        for Open { session, .. } in open.into_iter().chain(run.reference.take()) {
             session.finish();
         }
-        run.row(begun)
+        run.row(begun, before.map_or(0.0, |row| row.seconds))
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> Run<'_, 'a> {
     /// Runs a cell, and keeps its programs for the next one.
     fn cell(&mut self, number: usize, open: &mut Option<Open<'a>>) -> Result<(), RunError> {
         let of = self.of;
         let Some(cell) = of.plan.cells.get(number) else { return Ok(()) };
+        if let Some(kept) = self.kept.get(&cell.name) {
+            self.cells.push(kept.clone());
+            return Ok(());
+        }
         let start = Instant::now();
         let mut measured = Vec::new();
         let status = match &cell.unavailable {
@@ -151,6 +193,9 @@ impl<'a> Run<'a> {
                     return Err(RunError::Interrupted);
                 }
                 Err(Fault::Command(error)) => return Err(error.into()),
+                Err(Fault::Time(seconds)) => {
+                    Status::NotRun(format!("{NO_TIME}: a phase takes {seconds:.0} s"))
+                }
                 Err(Fault::Program(ProgramError::Missing(why))) => Status::NotRun(why),
                 Err(Fault::Program(error)) => Status::Failed(error.to_string()),
             },
@@ -170,6 +215,21 @@ impl<'a> Run<'a> {
         let (name, way) = (cell.name.clone(), cell.way.name().to_owned());
         self.cells.push(Cell { name, way, status, roles: measured, seconds });
         Ok(())
+    }
+
+    /// Writes down what there is, in case that this program is killed.
+    fn keep(&self, begun: &Row) -> Result<(), RunError> {
+        let behind = self.of.plan.cells.get(self.cells.len()..).unwrap_or_default();
+        let kept = behind.iter().filter_map(|cell| self.kept.get(&cell.name));
+        let mut software = begun.software.clone();
+        software.extend(self.software.clone());
+        let row = Row {
+            hardware: self.hardware.clone(),
+            software,
+            cells: self.cells.iter().chain(kept).cloned().collect(),
+            ..begun.clone()
+        };
+        Ok(self.lab.folder.write_row(&row, self.of)?)
     }
 
     /// Measures a cell.
@@ -193,23 +253,43 @@ impl<'a> Run<'a> {
         }
         let is = programs(cell);
         if open.as_ref().is_none_or(|open| open.is != is) {
-            if let Some(Open { session, .. }) = open.take() {
-                session.finish();
-            }
+            self.put_aside(open.take(), &cell.group);
             let start = Instant::now();
-            let session = self.lab.starter.start(cell, &raw)?;
+            let mut prepared = match self.ahead.take(&raw) {
+                Some(prepared) => prepared,
+                None => self.lab.starter.prepare(cell, &raw)?,
+            };
+            self.ahead.fill();
+            prepared.load(!self.ready.contains_key(&cell.group))?;
+            self.ahead.imported();
+            let session = prepared.ready()?;
             self.clock.started_in(start.elapsed().as_secs_f64());
-            *open = Some(Open { is, session });
+            let is_reference = cell.way == Way::Native && !cell.has_beside;
+            *open = Some(Open { is, group: cell.group.clone(), is_reference, session });
         }
         let Some(Open { session, .. }) = open else { return Ok(Vec::new()) };
         self.learn(cell, &session.ready)?;
         self.phases(number, cell, session)
     }
 
+    /// Ends programs, or keeps them if the group goes on and needs them as its reference.
+    fn put_aside(&mut self, old: Option<Open<'a>>, group: &str) {
+        let (kept, old) = match old {
+            Some(open) if open.is_reference => (Some(open), None),
+            old => (self.reference.take(), old),
+        };
+        let is_of_group = kept.as_ref().is_some_and(|open| open.group == group);
+        let (kept, over) = if is_of_group { (kept, None) } else { (None, kept) };
+        let before = self.reference.take();
+        self.reference = kept;
+        [old, over, before].into_iter().flatten().for_each(|open| open.session.finish());
+    }
+
     /// Keeps what the programs of a group need alone, and writes down what is predicted of it.
     fn learn(&mut self, cell: &CellPlan, ready: &Ready) -> Result<(), Fault> {
         self.software.extend(ready.software.clone());
-        if !ready.hardware.is_empty() {
+        if !ready.hardware.is_empty() && self.hardware != ready.hardware {
+            self.forget_kept();
             self.hardware.clone_from(&ready.hardware);
         }
         if self.ready.contains_key(&cell.group) {
@@ -233,6 +313,15 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// What was measured on another device is measured again, by the next call.
+    fn forget_kept(&mut self) {
+        for cell in self.cells.iter_mut().filter(|cell| self.kept.contains_key(&cell.name)) {
+            let reason = format!("{NO_TIME}: it was measured on another device, {}", self.hardware);
+            cell.status = Status::NotRun(reason);
+        }
+        self.kept.clear();
+    }
+
     /// Measures roles alone, if that is not known, and all beside each other.
     fn phases(
         &mut self,
@@ -253,11 +342,19 @@ impl<'a> Run<'a> {
             let samples = if decides { cell.samples } else { few(cell.samples) };
             let wanted = wanted_s(&load, &profile, samples, false);
             let loads = [(name.clone(), load)].into();
-            let phase = self.phase(number, session, (wanted, decides.then_some(name)), &loads)?;
-            let progress = phase.progress(name).map(|mut progress| {
-                progress.more.insert(CORES.to_owned(), phase.cores.iter().sum());
-                progress
-            });
+            let asked = (wanted, decides.then_some(name));
+            let reference = self.reference.take().filter(|_| !cell.has_beside);
+            let progress = match reference {
+                Some(mut open) => {
+                    let taken = self.turns(number, (&mut open.session, session), asked, &loads);
+                    self.reference = Some(open);
+                    taken?
+                }
+                None => {
+                    let samples = if decides { cell.samples } else { 0 };
+                    alone(&self.enough(number, session, (asked, samples), &loads)?, name)
+                }
+            };
             let Some(progress) = progress else {
                 // A role that comes seldom may have none in a short phase.
                 if decides { return Err(nothing(name).into()) } else { continue }
@@ -296,13 +393,67 @@ impl<'a> Run<'a> {
             wanted_s(load, &profile(name), samples, true)
         });
         let wanted = wanted.fold(0.0, f64::max);
-        let phase = self.phase(number, session, (wanted, Some(&cell.measured)), &loads)?;
+        let asked = ((wanted, Some(&cell.measured)), cell.samples);
+        let phase = self.enough(number, session, asked, &loads)?;
         let roles: Vec<Role> =
             cell.roles().map(|role| self.role(cell, role, Some(&phase))).collect();
         if roles.first().is_some_and(|role| role.beside.is_none()) {
             return Err(nothing(&cell.measured).into());
         }
         Ok(self.with_windows(roles, &phase))
+    }
+
+    /// A phase, and more of it until the role that decides has enough samples for a P99, if it is to
+    /// have so many and the time is not too short for them.
+    fn enough(
+        &self,
+        number: usize,
+        session: &mut Session<'_>,
+        (asked, samples): ((f64, Option<&String>), u32),
+        loads: &BTreeMap<String, Load>,
+    ) -> Result<Phase, Fault> {
+        let mut phase = self.phase(number, session, asked, loads)?;
+        let (wanted_s, Some(role)) = asked else { return Ok(phase) };
+        let wanted = P99_SAMPLES.min(samples as usize);
+        for _ in 0..MORE {
+            let has = phase.progress(role).map_or(0, |progress| progress.latency.samples);
+            if has == 0 || has >= wanted || self.clock.shortens() {
+                break;
+            }
+            let missing = (wanted - has) as f64 / has as f64 * phase.seconds() * SPARE;
+            let more = self.phase(number, session, (missing.min(wanted_s * 4.0), None), loads)?;
+            phase.append(more);
+        }
+        Ok(phase)
+    }
+
+    /// What a role does alone, in turns with what it does in the reference.
+    fn turns(
+        &self,
+        number: usize,
+        (reference, session): (&mut Session<'_>, &mut Session<'_>),
+        (wanted_s, decides): (f64, Option<&String>),
+        loads: &BTreeMap<String, Load>,
+    ) -> Result<Option<Progress>, Fault> {
+        let mut both: Option<(Phase, Phase)> = None;
+        for _ in 0..TURNS {
+            let asked = (wanted_s / f64::from(TURNS), decides);
+            let native = self.phase(number, reference, asked, loads)?;
+            let here = self.phase(number, session, asked, loads)?;
+            match &mut both {
+                Some((before, so_far)) => {
+                    before.append(native);
+                    so_far.append(here);
+                }
+                None => both = Some((native, here)),
+            }
+        }
+        let name = loads.keys().next().map(String::as_str).unwrap_or_default();
+        Ok(both.and_then(|(native, here)| {
+            let (native, mut here) = (alone(&native, name)?, alone(&here, name)?);
+            here.set_beside(&native);
+            Some(here)
+        }))
     }
 
     /// Runs a phase for as long as the wanted samples take, or as there is time; once more and
@@ -313,22 +464,26 @@ impl<'a> Run<'a> {
         session: &mut Session<'_>,
         (wanted_s, decides): (f64, Option<&String>),
         loads: &BTreeMap<String, Load>,
-    ) -> Result<Phase, ProgramError> {
+    ) -> Result<Phase, Fault> {
         let behind = self.of.plan.cells.get(number + 1..).unwrap_or_default();
         let to_do = behind.iter().filter(|cell| cell.unavailable.is_none());
         let (mut phases, mut starts) = (2, 0);
         for cell in to_do {
             phases += usize::from(cell.has_beside);
             let is_new = cell.way == Way::Native || !cell.has_beside;
-            phases += if is_new { cell.alone.len() } else { 0 };
+            let turns = if cell.has_beside || cell.way == Way::Native { 1 } else { 2 };
+            phases += if is_new { turns * cell.alone.len() } else { 0 };
             starts += 1;
         }
         let seconds = self.clock.phase_s(wanted_s, phases, starts);
+        if !self.clock.has_s(seconds) {
+            return Err(Fault::Time(seconds));
+        }
         let phase = session.phase(seconds, self.clock.settle_s(), loads)?;
         if decides.is_none_or(|role| phase.progress(role).is_some()) {
             return Ok(phase);
         }
-        session.phase(seconds * LONGER, self.clock.settle_s(), loads)
+        Ok(session.phase(seconds * LONGER, self.clock.settle_s(), loads)?)
     }
 
     /// A role of a document.
@@ -373,7 +528,7 @@ impl<'a> Run<'a> {
     }
 
     /// The row, judged and written.
-    fn row(self, begun: Row) -> Result<Row, RunError> {
+    fn row(self, begun: Row, seconds_before: f64) -> Result<Row, RunError> {
         let figures = figures(&self.of.plan, &self.cells);
         let predicted: &[Figure] = self.prediction.as_ref().map_or(&[], |said| &said.figures);
         let judged = (self.cells.as_slice(), figures.as_slice());
@@ -387,12 +542,19 @@ impl<'a> Run<'a> {
             verdicts,
             figures,
             cells: self.cells,
-            seconds: self.clock.elapsed_s(),
+            seconds: self.clock.elapsed_s() + seconds_before,
             ..begun
         };
         self.lab.folder.write_row(&row, self.of)?;
         Ok(row)
     }
+}
+
+/// What a role did alone, with the processors that were in use.
+fn alone(phase: &Phase, name: &str) -> Option<Progress> {
+    let mut progress = phase.progress(name)?;
+    progress.more.insert(CORES.to_owned(), phase.cores.iter().sum());
+    Some(progress)
 }
 
 /// Why a cell is not measured.
@@ -402,6 +564,38 @@ enum Fault {
     Program(#[from] ProgramError),
     #[error(transparent)]
     Command(#[from] CommandError),
+    #[error("there is no time for a phase of {0} s")]
+    Time(f64),
+}
+
+/// Tells `ahead` which cells of a row will come, if groups are kept that were measured before.
+pub(crate) fn expect(
+    ahead: &mut Ahead<'_>,
+    folder: &Folder,
+    of: &Definition,
+    before: Option<&Row>,
+) {
+    let kept = before.map(|row| kept(of, row)).unwrap_or_default();
+    let mut last = CellPlan::default();
+    for cell in &of.plan.cells {
+        let is_script = cell.processes.iter().any(|one| one.program == Program::Script);
+        let comes = cell.unavailable.is_none() && !kept.contains_key(&cell.name);
+        let is = programs(cell);
+        if comes && !is_script && is != last {
+            ahead.expect(folder.raw(of.plan.id, &cell.name), cell.clone());
+            last = is;
+        }
+    }
+}
+
+/// The cells of groups of which all that can be run was measured.
+fn kept(of: &Definition, row: &Row) -> BTreeMap<String, Cell> {
+    let found = |plan: &CellPlan| row.cells.iter().find(|cell| cell.name == plan.name);
+    let is_open = |plan: &&CellPlan| found(plan).is_none_or(|cell| !is_whole(&cell.status));
+    let open: Vec<&str> =
+        of.plan.cells.iter().filter(is_open).map(|cell| cell.group.as_str()).collect();
+    let whole = of.plan.cells.iter().filter(|cell| !open.contains(&cell.group.as_str()));
+    whole.filter_map(|plan| Some((plan.name.clone(), found(plan)?.clone()))).collect()
 }
 
 fn nothing(role: &str) -> ProgramError {
@@ -478,6 +672,7 @@ mod tests {
 
     use super::super::plan::{Hal, ProcessPlan};
     use super::super::protocol::RoleSpec;
+    use super::super::quantities::NATIVE_CORES;
     use super::super::table::all;
     use super::*;
 
@@ -523,8 +718,49 @@ done"#;
         row
     }
 
+    #[test]
+    fn what_runs_alone_takes_turns_with_the_reference() {
+        let mut lone = row();
+        for cell in &mut lone.plan.cells {
+            cell.processes.truncate(1);
+            cell.has_beside = false;
+        }
+        let twice = r#"case $(cat "$1") in *xsched*) slow=5;; *) slow=0;; esac"#;
+        let slower = GOOD.replace("$((n * 10 + 5))", "$((n * 10 + 4 + slow))");
+        let (folder, row) = run_of(&lone, &format!("{twice}\n{slower}"), Limit::None, false, None);
+        let over = row.figures.iter().find(|figure| figure.key.quantity == "over_native").unwrap();
+        assert!((over.value - 9.0 / 4.0).abs() < 1e-3, "{over:?}");
+        let alone = row.cells[1].roles[0].alone.as_ref().unwrap();
+        assert!(alone.more.contains_key(NATIVE_CORES), "{alone:?}");
+        let said = fs::read_to_string(folder.path().join("report/raw/7.2.1-g-native.0.jsonl"));
+        assert!(
+            said.unwrap().contains(&format!("\"phase\":{}", 1 + TURNS)),
+            "turns of the reference"
+        );
+    }
+
     /// The row that programs like this one leave.
-    fn run(script: &str, limit: Option<Duration>) -> (tempfile::TempDir, Row) {
+    fn run(script: &str, limit: Limit) -> (tempfile::TempDir, Row) {
+        let (folder, row) = run_again(script, limit, false, None);
+        (folder, row)
+    }
+
+    fn run_again(
+        script: &str,
+        limit: Limit,
+        steps: bool,
+        before: Option<Row>,
+    ) -> (tempfile::TempDir, Row) {
+        run_of(&row(), script, limit, steps, before)
+    }
+
+    fn run_of(
+        of: &Definition,
+        script: &str,
+        limit: Limit,
+        steps: bool,
+        before: Option<Row>,
+    ) -> (tempfile::TempDir, Row) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("fake");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -533,19 +769,22 @@ done"#;
         let programs = (PathBuf::from("python3"), Some(program));
         let mut starter = Starter::new(Hal::Host, true, programs, &stop);
         starter.after = Duration::from_secs(3);
+        starter.steps = steps;
         let lab = Lab {
             starter: &starter,
             folder: Folder::make(&folder.path().join("report")).unwrap(),
             device: None,
             say: &|_| {},
         };
-        let row = lab.run(&row(), limit).unwrap();
+        let mut ahead = Ahead::new(&starter);
+        expect(&mut ahead, &lab.folder, of, before.as_ref());
+        let row = lab.run(of, limit, before, &mut ahead).unwrap();
         (folder, row)
     }
 
     #[test]
     fn times_of_two_processes_are_joined_and_set_beside_those_alone() {
-        let (folder, row) = run(GOOD, None);
+        let (folder, row) = run(GOOD, Limit::None);
         assert_eq!((&row.status, row.hardware.as_str()), (&Status::Measured, "a card"), "{row:?}");
         let role = &row.cells[1].roles[0];
         let (alone, beside) = (role.alone.as_ref().unwrap(), role.beside.as_ref().unwrap());
@@ -567,7 +806,7 @@ done"#;
             echo "{\"ready\":true,\"roles\":{\"$role\":{\"request_ns\":5000000}}}"; read -r order"#;
         for (end, words) in [("exec sleep 1000", "within"), ("echo bad >&2; exit 7", "bad")] {
             let native = format!(r#"if grep -q native "$1"; then {start}; {end}; fi"#);
-            let (_folder, row) = run(&format!("{native}\n{GOOD}"), None);
+            let (_folder, row) = run(&format!("{native}\n{GOOD}"), Limit::None);
             let Status::Failed(why) = &row.cells[0].status else { panic!("{row:?}") };
             assert!(why.contains(words), "{why}");
             assert_eq!(row.cells[1].status, Status::Measured, "{row:?}");
@@ -577,9 +816,49 @@ done"#;
 
     #[test]
     fn a_row_without_time_says_so_and_is_run_again() {
-        let (_folder, row) = run(GOOD, Some(Duration::ZERO));
+        let (_folder, row) = run(GOOD, Limit::Shorten(Duration::ZERO));
         assert!(matches!(&row.status, Status::NotRun(why) if why.starts_with(NO_TIME)), "{row:?}");
         assert!(!super::super::files::is_done(&row, "host", true));
+    }
+
+    #[test]
+    fn programs_that_wait_at_steps_import_while_others_load() {
+        let steps = r#"echo "imported $1" >> "${0%/*}/log"; echo '{"step":"imported"}'; read -r go
+            echo "loaded $1 $go" >> "${0%/*}/log"; echo '{"step":"loaded"}'; read -r go"#;
+        let (folder, row) = run_again(&format!("{steps}\n{GOOD}"), Limit::None, true, None);
+        let measured = row.cells.iter().all(|cell| cell.status == Status::Measured);
+        assert!(measured && row.cells.len() == 2, "{row:?}");
+        let log = fs::read_to_string(folder.path().join("log")).unwrap();
+        let lines: Vec<&str> = log.lines().collect();
+        assert_eq!(lines.len(), 8, "{log}");
+        let kernels = |line: &&str| line.contains(r#""measure":true"#);
+        assert_eq!(lines.iter().copied().filter(kernels).count(), 2, "only the first two: {log}");
+        let last = lines.iter().rposition(|line| line.starts_with("imported")).unwrap();
+        let loads = lines.iter().rposition(|line| line.starts_with("loaded")).unwrap();
+        assert!(last < loads - 1, "all have imported before the last two load: {log}");
+        let (_, row) = run_again("echo '{\"step\":\"loaded\"}'; read go", Limit::None, true, None);
+        let Status::Failed(why) = &row.cells[0].status else { panic!("{row:?}") };
+        assert!(why.contains("it is at `loaded` and not at `imported`"), "{why}");
+    }
+
+    #[test]
+    fn groups_that_were_measured_whole_are_kept_unless_it_was_on_another_device() {
+        let (_folder, first) = run(GOOD, Limit::None);
+        let fails = "echo '{\"error\":\"gone\"}'";
+        let (_folder, again) = run_again(fails, Limit::None, false, Some(first.clone()));
+        assert_eq!(again.cells, first.cells, "nothing was run");
+        let mut part = first;
+        part.cells[1].status = Status::NotRun(NO_TIME.to_owned());
+        let (_folder, again) = run_again(GOOD, Limit::None, false, Some(part));
+        assert!(again.cells.iter().all(|cell| cell.status == Status::Measured), "{again:?}");
+    }
+
+    #[test]
+    fn what_does_not_fit_before_the_time_to_stop_is_not_run() {
+        let slow = format!("sleep 0.6\n{GOOD}");
+        let (_folder, row) = run(&slow, Limit::Stop(Duration::from_millis(600)));
+        let Status::NotRun(why) = &row.cells[0].status else { panic!("{row:?}") };
+        assert!(why.starts_with(NO_TIME), "{why}");
     }
 
     #[test]

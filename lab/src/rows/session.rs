@@ -13,7 +13,7 @@ use super::node::{Node, has_daemon};
 use super::place;
 use super::plan::{CellPlan, Hal, ProcessPlan, Program, Way};
 use super::program::{ProgramError, Running, beside};
-use super::protocol::{Load, Order, Ready, Spec, VERSION};
+use super::protocol::{Go, IMPORTED, LOADED, Load, Order, Ready, Spec, VERSION};
 use crate::console::note;
 use crate::parent;
 
@@ -41,8 +41,21 @@ pub(crate) struct Starter<'a> {
     pub(crate) loading: Duration,
     /// For how long what was begun in a phase may run on, beside a multiple of the phase.
     pub(crate) after: Duration,
+    /// Whether programs wait at steps, so that several can load at once.
+    pub(crate) steps: bool,
     /// Set when the user wants to end.
     pub(crate) stop: &'a AtomicBool,
+}
+
+/// The programs of a cell, which are not ready yet.
+#[derive(Debug)]
+pub(crate) struct Prepared<'a> {
+    starter: &'a Starter<'a>,
+    cell: CellPlan,
+    raw: PathBuf,
+    node: Node,
+    programs: Vec<Running>,
+    has_imported: bool,
 }
 
 /// The programs of a cell, which run.
@@ -70,7 +83,8 @@ impl<'s> Starter<'s> {
             Hal::Host => (LOADING_HOST, AFTER_HOST),
             Hal::Cuda | Hal::Hip => (LOADING, AFTER),
         };
-        Self { hal, quick, python, instead, loading, after, stop }
+        let steps = hal != Hal::Host && instead.is_none();
+        Self { hal, quick, python, instead, loading, after, steps, stop }
     }
 
     /// What a program is to be.
@@ -80,6 +94,7 @@ impl<'s> Starter<'s> {
             device: self.hal.name().to_owned(),
             seed: SEED,
             quick: self.quick,
+            steps: self.steps,
             way: way.name().to_owned(),
             roles: process.roles.iter().map(|role| role.spec.clone()).collect(),
         }
@@ -137,45 +152,108 @@ impl<'s> Starter<'s> {
         Ok(command)
     }
 
-    /// Starts all programs of a cell, and waits until they are ready. Where they measure what they
-    /// need alone, one after the other.
+    /// Starts what the cell needs. Programs that wait at steps are started as well, and do not use
+    /// the device before [`Prepared::load`].
     ///
     /// # Errors
-    /// If one does not become ready. All are ended then.
-    pub(crate) fn start<'a>(
+    /// If something is missing or does not start.
+    pub(crate) fn prepare<'a>(
         &'a self,
         cell: &CellPlan,
         raw: &Path,
-    ) -> Result<Session<'a>, ProgramError> {
+    ) -> Result<Prepared<'a>, ProgramError> {
         let node = Node::start(cell, self.hal, raw, self.stop)?;
-        let mut programs = Vec::new();
-        let mut ready = Ready { ready: true, ..Ready::default() };
-        let one_by_one = cell.way == Way::Native;
-        for (number, process) in cell.processes.iter().enumerate() {
-            let spec = node.file(&format!("{number}.json"));
-            let text = serde_json::to_string(&self.spec(process, cell.way));
-            let text = text.map_err(|error| ProgramError::Failed(error.to_string()))?;
-            let written = fs::write(&spec, text);
-            written.map_err(|source| ProgramError::File { place: spec.clone(), source })?;
-            let command = self.command(cell, process, &spec, &node)?;
-            note(|| format!("runs {command:?}"));
-            let kept = beside(raw, &number.to_string());
-            let mut program = Running::start(command, &kept)?;
-            if one_by_one {
-                merge(&mut ready, program.ready(self.loading, self.stop)?, process)?;
+        let (cell, raw) = (cell.clone(), raw.to_owned());
+        let mut prepared =
+            Prepared { starter: self, cell, raw, node, programs: Vec::new(), has_imported: false };
+        if self.steps {
+            for number in 0..prepared.cell.processes.len() {
+                prepared.start(number)?;
             }
-            programs.push(program);
+        }
+        Ok(prepared)
+    }
+}
+
+impl<'a> Prepared<'a> {
+    fn start(&mut self, number: usize) -> Result<(), ProgramError> {
+        let Some(process) = self.cell.processes.get(number) else { return Ok(()) };
+        let spec = self.node.file(&format!("{number}.json"));
+        let text = serde_json::to_string(&self.starter.spec(process, self.cell.way));
+        let text = text.map_err(|error| ProgramError::Failed(error.to_string()))?;
+        let written = fs::write(&spec, text);
+        written.map_err(|source| ProgramError::File { place: spec.clone(), source })?;
+        let command = self.starter.command(&self.cell, process, &spec, &self.node)?;
+        note(|| format!("runs {command:?}"));
+        let kept = beside(&self.raw, &number.to_string());
+        self.programs.push(Running::start(command, &kept)?);
+        Ok(())
+    }
+
+    /// Waits until the programs that are started have imported what they need.
+    ///
+    /// # Errors
+    /// If one does not, with the reason.
+    pub(crate) fn imported(&mut self) -> Result<(), ProgramError> {
+        if !self.has_imported {
+            self.each(|program, starter| program.step(IMPORTED, starter.loading, starter.stop))?;
+            self.has_imported = true;
+        }
+        Ok(())
+    }
+
+    /// Has the programs load; with `measure` they say what their kernels take once they are ready.
+    ///
+    /// # Errors
+    /// If one does not come so far, with the reason.
+    pub(crate) fn load(&mut self, measure: bool) -> Result<(), ProgramError> {
+        self.imported()?;
+        self.each(|program, _| program.go(&Go { go: true, measure: Some(measure) }))
+    }
+
+    fn each(
+        &mut self,
+        mut of: impl FnMut(&mut Running, &Starter<'_>) -> Result<(), ProgramError>,
+    ) -> Result<(), ProgramError> {
+        self.programs.iter_mut().try_for_each(|program| of(program, self.starter))
+    }
+
+    /// Waits until all programs are ready. They measure what they need alone one after the other;
+    /// those that do not wait at steps do so alone where no other way is measured.
+    ///
+    /// # Errors
+    /// If one does not become ready. All are ended then.
+    pub(crate) fn ready(mut self) -> Result<Session<'a>, ProgramError> {
+        let mut ready = Ready { ready: true, ..Ready::default() };
+        let (loading, stop) = (self.starter.loading, self.starter.stop);
+        let one_by_one = self.starter.steps || self.cell.way == Way::Native;
+        if self.starter.steps {
+            self.each(|program, starter| program.step(LOADED, starter.loading, starter.stop))?;
+        }
+        let processes = self.cell.processes.clone();
+        for (number, process) in processes.iter().enumerate() {
+            if !self.starter.steps {
+                self.start(number)?;
+            }
+            let Some(program) = self.programs.get_mut(number).filter(|_| one_by_one) else {
+                continue;
+            };
+            if self.starter.steps {
+                program.go(&Go { go: true, measure: None })?;
+            }
+            merge(&mut ready, program.ready(loading, stop)?, process)?;
         }
         if !one_by_one {
-            for (program, process) in programs.iter_mut().zip(&cell.processes) {
-                merge(&mut ready, program.ready(self.loading, self.stop)?, process)?;
+            for (program, process) in self.programs.iter_mut().zip(&processes) {
+                merge(&mut ready, program.ready(loading, stop)?, process)?;
             }
         }
         let names = |process: &ProcessPlan| {
             process.roles.iter().map(|role| role.spec.name.clone()).collect()
         };
-        let roles_of = cell.processes.iter().map(names).collect();
-        Ok(Session { starter: self, programs, roles_of, node, phases: 0, ready })
+        let roles_of = processes.iter().map(names).collect();
+        let Self { starter, node, programs, .. } = self;
+        Ok(Session { starter, programs, roles_of, node, phases: 0, ready })
     }
 }
 
@@ -210,7 +288,8 @@ impl Session<'_> {
     }
 
     /// Ends all programs.
-    pub(crate) fn finish(self) {
+    pub(crate) fn finish(mut self) {
+        self.programs.iter_mut().for_each(Running::let_end);
         self.programs.into_iter().for_each(Running::finish);
     }
 }

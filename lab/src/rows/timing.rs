@@ -63,18 +63,39 @@ pub(crate) fn least(samples: u32) -> u32 {
     samples.min(LEAST)
 }
 
+/// What happens if time is short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// There is no limit.
+    #[default]
+    None,
+    /// Phases are shorter.
+    Shorten(Duration),
+    /// Phases are as long as they are to be, and what does not fit is not run.
+    Stop(Duration),
+}
+
+impl Limit {
+    const fn time(self) -> Option<Duration> {
+        match self {
+            Self::None => None,
+            Self::Shorten(time) | Self::Stop(time) => Some(time),
+        }
+    }
+}
+
 /// The time of a row.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     began: Instant,
-    limit: Option<Duration>,
+    limit: Limit,
     bounds: Bounds,
     start_s: f64,
 }
 
 impl Clock {
     /// Begins now.
-    pub(crate) fn new(limit: Option<Duration>, setting: Setting) -> Self {
+    pub(crate) fn new(limit: Limit, setting: Setting) -> Self {
         let start_s = match setting.hal {
             Hal::Host => START_HOST_S,
             Hal::Cuda | Hal::Hip if setting.quick => START_QUICK_S,
@@ -96,7 +117,7 @@ impl Clock {
 
     /// Seconds that are left, if the time is limited.
     fn left_s(&self) -> Option<f64> {
-        Some(self.limit?.saturating_sub(self.began.elapsed()).as_secs_f64())
+        Some(self.limit.time()?.saturating_sub(self.began.elapsed()).as_secs_f64())
     }
 
     /// Whether there is time to start a cell.
@@ -104,11 +125,22 @@ impl Clock {
         self.left_s().is_none_or(|left| left > self.start_s + self.bounds.least)
     }
 
+    /// Whether phases are shorter than they are to be.
+    pub(crate) const fn shortens(&self) -> bool {
+        matches!(self.limit, Limit::Shorten(_))
+    }
+
+    /// Whether there is time for a phase of so many seconds.
+    pub(crate) fn has_s(&self, seconds: f64) -> bool {
+        !matches!(self.limit, Limit::Stop(_)) || self.left_s().is_none_or(|left| left > seconds)
+    }
+
     /// How long a phase may take that wants so many seconds, if so many phases and starts are to
     /// come, this phase among them.
     pub(crate) fn phase_s(&self, wanted: f64, phases: usize, starts: usize) -> f64 {
         let wanted = (wanted + self.bounds.settle).clamp(self.bounds.least, self.bounds.most);
-        let Some(left) = self.left_s() else { return wanted };
+        let Limit::Shorten(_) = self.limit else { return wanted };
+        let left = self.left_s().unwrap_or_default();
         let left = (left - starts as f64 * self.start_s).max(0.0);
         // What one phase does not want others may have: it may take two parts.
         let part = 2.0 * left / phases.max(1) as f64;
@@ -122,7 +154,7 @@ impl Clock {
 
     /// The limit, for people.
     pub(crate) fn limit_s(&self) -> f64 {
-        self.limit.unwrap_or_default().as_secs_f64()
+        self.limit.time().unwrap_or_default().as_secs_f64()
     }
 }
 
@@ -145,14 +177,22 @@ mod tests {
 
     #[test]
     fn a_limit_shortens_phases_but_not_below_the_least() {
-        let free = Clock::new(None, FULL);
+        let free = Clock::new(Limit::None, FULL);
         assert_eq!(free.phase_s(30.0, 10, 10), 30.5);
         assert_eq!(free.phase_s(1e9, 1, 1), 120.0);
-        let clock = Clock::new(Some(Duration::from_secs(200)), FULL);
+        let clock = Clock::new(Limit::Shorten(Duration::from_secs(200)), FULL);
         let part = clock.phase_s(100.0, 10, 5);
         assert!((part - 20.0).abs() < 0.1, "{part}: two of ten parts of what five starts leave");
         assert_eq!(clock.phase_s(100.0, 10, 50), 2.0);
         assert!(clock.has_time());
-        assert!(!Clock::new(Some(Duration::from_secs(21)), FULL).has_time());
+        assert!(!Clock::new(Limit::Shorten(Duration::from_secs(21)), FULL).has_time());
+    }
+
+    #[test]
+    fn a_time_to_stop_shortens_nothing_and_says_what_does_not_fit() {
+        let clock = Clock::new(Limit::Stop(Duration::from_secs(60)), FULL);
+        assert_eq!(clock.phase_s(100.0, 10, 10), 100.5);
+        assert!(clock.has_s(50.0) && !clock.has_s(100.0) && clock.has_time());
+        assert!(Clock::new(Limit::Shorten(Duration::from_secs(1)), FULL).has_s(100.0));
     }
 }

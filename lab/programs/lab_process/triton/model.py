@@ -41,12 +41,12 @@ class TritonPythonModel:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.launcher.make()
             if not profile.exists():
-                profile.write_text(json.dumps(self.said()))
+                profile.write_text(json.dumps(self.said(given["briefly"])))
 
-    def said(self):
+    def said(self, briefly):
         """What the model needs alone, and where."""
         return {"hardware": self.device.hardware(), "software": self.device.software(),
-                "role": self.launcher.measure()}
+                "role": self.launcher.measure(briefly)}
 
     def execute(self, requests):
         """Answers requests: the state of the first token of each input."""

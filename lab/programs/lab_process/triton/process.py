@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 
+from .. import protocol
 from . import clients, server
 
 NOW = time.monotonic_ns
@@ -15,14 +16,15 @@ LONE, LONE_QUICK = 20, 10
 class Process:
     """A server with all models loaded."""
 
-    def __init__(self, spec):
+    def __init__(self, spec, reached=protocol.straight):
         server.check(spec)
         self.spec, self.roles = spec, [role.name for role in spec.roles]
         server.find()
+        self.reached, self.briefly = reached, reached("imported").get("measure") is False
         self.folder = tempfile.TemporaryDirectory(prefix="xsched-triton-")
         self.server, self.clients = None, {}
         try:
-            self.server = server.Server(spec, self.folder.name)
+            self.server = server.Server(spec, self.folder.name, self.briefly)
         except BaseException:
             self.close()
             raise
@@ -31,6 +33,7 @@ class Process:
 
     def ready(self):
         """What the models said of themselves, and their requests over HTTP."""
+        self.reached("loaded")
         roles, said = {}, {}
         for name, path in self.server.profiles.items():
             said = json.loads(path.read_text())

@@ -61,12 +61,13 @@ def find():
     return Binary(pathlib.Path(found))
 
 
-def model_config(spec, role, profile):
+def model_config(spec, role, profile, briefly=False):
     """The configuration of a role's model, in Protocol Buffers' text format."""
     tokens = role.options.get("tokens", 16 if spec.device == "cpu" else 384)
     options = {key: value for key, value in role.options.items() if key != "instances"}
     options["tokens"] = tokens
     lab = {"device": spec.device, "seed": spec.seed, "quick": spec.quick, "profile": str(profile),
+           "briefly": briefly,
            "modules": [str(PROGRAMS), *(path for path in sys.path if os.path.isdir(path))],
            "role": {**dataclasses.asdict(role), "options": options}}
     urgent = role.priority > 0
@@ -120,8 +121,8 @@ def end_with_parent():
 class Server:
     """A server that runs."""
 
-    def __init__(self, spec, folder):
-        self.spec, self.folder = spec, pathlib.Path(folder)
+    def __init__(self, spec, folder, briefly=False):
+        self.spec, self.folder, self.briefly = spec, pathlib.Path(folder), briefly
         self.binary, self.port = find(), free_port()
         self.memory = f"xsched-lab-{os.getpid()}-"
         self.profiles = {role.name: self.folder / f"{role.name}.json" for role in spec.roles}
@@ -138,7 +139,7 @@ class Server:
             version = self.folder / "models" / role.name / "1"
             version.mkdir(parents=True)
             shutil.copy(HERE / "model.py", version)
-            config = model_config(self.spec, role, self.profiles[role.name])
+            config = model_config(self.spec, role, self.profiles[role.name], self.briefly)
             (version.parent / "config.pbtxt").write_text(config)
 
     def backends(self):

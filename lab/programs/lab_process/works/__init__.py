@@ -52,6 +52,13 @@ def check(spec):
                 raise BadInput(f"{place}: expected a number from 1, got {value!r}")
 
 
+def preload(spec):
+    """Imports what the roles' works will; what is not there is said once it is needed."""
+    for name in {name for role in spec.roles for name in class_of(role.work).imports}:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
 def make(role, device):
     """The work of a role."""
     return class_of(role.work)(role, device)

@@ -21,6 +21,7 @@ class BertBase(Work):
     """BERT-base: 12 layers, 110 million weights."""
 
     settings = {"tokens": 384}
+    imports = ("torch.profiler", "transformers.models.bert.modeling_bert")
     size = {}
 
     def __init__(self, role, device):

@@ -18,6 +18,8 @@ class Whisper(Work):
     """A spectrogram, padded to 30 s as Whisper has it, is encoded; tokens follow greedily."""
 
     settings = {"size": tuple(SIZES), "tokens": 40}
+    imports = ("torch.profiler", "transformers.models.whisper.modeling_whisper",
+               "transformers.models.whisper.feature_extraction_whisper")
 
     def __init__(self, role, device):
         super().__init__(role, device)

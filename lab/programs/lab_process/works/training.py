@@ -81,6 +81,7 @@ class ResNetTraining(Training):
     """ResNet-50 by SGD with momentum."""
 
     settings = {"size": 224}
+    imports = ("torch.profiler", "torchvision")
 
     def make(self):
         torch, models = self.torch, needs("torchvision", "torchvision", "TorchVision").models
@@ -103,6 +104,7 @@ class BertLargeTraining(Training):
     """BERT-large by AdamW."""
 
     settings = {"tokens": 384}
+    imports = ("torch.profiler", "transformers.models.bert.modeling_bert")
 
     def make(self):
         more = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

@@ -23,6 +23,7 @@ class Vision(Work):
     """Inference of batches of images."""
 
     settings = {"height": 224, "width": 224}
+    imports = ("torch.profiler", "torchvision")
 
     def __init__(self, role, device):
         super().__init__(role, device)

@@ -6,6 +6,8 @@ class Work:
 
     #: Options: the default of a number, or the allowed words with the default first.
     settings = {}
+    #: Modules that take long to import.
+    imports = ("torch.profiler",)
     has_gradients = False
     #: PyTorch has to be told to add up in one order.
     needs_determinism = False

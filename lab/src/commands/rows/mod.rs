@@ -13,13 +13,15 @@ use xsched_sim::scenario::{DeviceFile, DeviceSpec};
 use crate::console::output::Stream;
 use crate::console::{Ending, note};
 use crate::error::CommandError;
+use crate::rows::ahead::Ahead;
 use crate::rows::document::{Row, Status};
-use crate::rows::files::{Folder, NO_TIME, is_done, is_finding, words};
+use crate::rows::files::{Folder, NO_TIME, counts, is_done, is_finding, words};
 use crate::rows::plan::Hal;
 use crate::rows::report;
-use crate::rows::run::{Lab, RunError};
+use crate::rows::run::{Lab, RunError, expect};
 use crate::rows::session::Starter;
 use crate::rows::table::{self, Definition, Setting};
+use crate::rows::timing::Limit;
 
 /// All rows with few samples take no longer, however slow the device is, and on the processor.
 const QUICK_MAX: Duration = Duration::from_secs(570);
@@ -77,9 +79,21 @@ pub struct RunArgs {
     /// The folder for predictions, rows, results and the report. It is made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "xsched-lab")]
     report: PathBuf,
-    /// The time for all of them together, as `25m`; phases are shorter then.
+    #[command(flatten)]
+    time: Time,
+}
+
+/// How long it may take.
+#[derive(Clone, Copy, Debug, Args)]
+struct Time {
+    /// The time for all rows together, as `25m`; phases are shorter then.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
+    /// Stop after this time, as `9m`. Phases are as long as their samples need, and what does not
+    /// fit is left for `xsched lab all --resume`.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+          conflicts_with_all = ["budget", "quick"])]
+    stop_after: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -95,10 +109,8 @@ pub struct AllArgs {
     /// Only these rows, with commas between.
     #[arg(long, value_name = "ID,ID", value_delimiter = ',')]
     only: Vec<String>,
-    /// The time for all of them together, as `25m`; phases are shorter then, and what does not fit
-    /// is left for `--resume`.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    budget: Option<Duration>,
+    #[command(flatten)]
+    time: Time,
 }
 
 #[derive(Debug, Args)]
@@ -115,7 +127,7 @@ struct Asked<'a> {
     /// All rows if empty.
     rows: &'a [String],
     resume: bool,
-    budget: Option<Duration>,
+    time: Time,
 }
 
 /// `xsched lab run`.
@@ -125,7 +137,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending, CommandError> {
         folder: &args.report,
         rows: &args.rows,
         resume: false,
-        budget: args.budget,
+        time: args.time,
     })
 }
 
@@ -136,7 +148,7 @@ pub(super) fn all(args: &AllArgs) -> Result<Ending, CommandError> {
         folder: &args.report,
         rows: &args.only,
         resume: args.resume,
-        budget: args.budget,
+        time: args.time,
     })
 }
 
@@ -180,11 +192,20 @@ fn run_all(
 ) -> Result<Ending, CommandError> {
     let began = Instant::now();
     let quick_max = if setting.hal == Hal::Host { QUICK_HOST_MAX } else { QUICK_MAX };
-    let budget = asked.budget.or(setting.quick.then_some(quick_max));
+    let budget = asked.time.budget.or(setting.quick.then_some(quick_max));
+    let most = asked.time.stop_after.or(budget);
     let is_to_do = |row: &&Definition| {
         let kept = lab.folder.row(row.plan.id).filter(|_| asked.resume);
         !kept.is_some_and(|row| is_done(&row, setting.hal.name(), setting.quick))
     };
+    let before = |row: &Definition| {
+        let row = lab.folder.row(row.plan.id).filter(|_| asked.resume);
+        row.filter(|row| counts(row, setting.hal.name(), setting.quick))
+    };
+    let mut ahead = Ahead::new(lab.starter);
+    for row in rows.iter().filter(is_to_do) {
+        expect(&mut ahead, &lab.folder, row, before(row).as_ref());
+    }
     let mut finding = false;
     for (number, row) in rows.iter().enumerate() {
         let head = format!("{}/{} {} {}", number + 1, rows.len(), row.plan.id, row.plan.name);
@@ -195,10 +216,17 @@ fn run_all(
             continue;
         }
         let behind: Vec<&Definition> = rows.iter().skip(number + 1).filter(is_to_do).collect();
-        let left = budget.map(|budget| budget.saturating_sub(began.elapsed()));
+        let left = most.map(|most| most.saturating_sub(began.elapsed()));
+        let limit = match left {
+            None => Limit::None,
+            Some(left) if asked.time.stop_after.is_some() => Limit::Stop(left),
+            Some(left) => Limit::Shorten(share(left, row, &behind)),
+        };
+        let before = before(row);
         let measured = match left {
+            Some(left) if left.is_zero() && before.is_some() => continue,
             Some(left) if left.is_zero() => not_begun(lab, row)?,
-            left => match lab.run(row, left.map(|left| share(left, row, &behind))) {
+            _ => match lab.run(row, limit, before, &mut ahead) {
                 Ok(measured) => measured,
                 Err(RunError::Interrupted) => return Err(CommandError::Stopped),
                 Err(RunError::Command(error)) => return Err(error),

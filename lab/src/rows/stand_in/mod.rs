@@ -241,6 +241,7 @@ mod tests {
             device: "host".to_owned(),
             seed: 1,
             quick: true,
+            steps: false,
             way: way.to_owned(),
             roles: vec![role("high", 10), role("low", -10)],
         }

@@ -145,7 +145,8 @@ pub(super) fn priorities(setting: Setting) -> Definition {
         let group = group.needs_gpu(setting.hal == HOST && unit == Unit::Processes);
         row.plan.cells.extend(group.cells(setting));
         if graph {
-            row.goals.push(over_alone(&group, "five others"));
+            let bound = "high-2 has the same priority, and each waits for the other";
+            row.goals.push(over_alone(&group, "five others").bound(bound));
         } else if unit == Unit::Threads {
             row.goals.extend(of_the_plan(&group));
         }

@@ -28,12 +28,16 @@ const NETWORKS: [(&str, &str, u32); 4] = [
 ];
 /// Requests that run at once.
 const K: u32 = 16;
+/// What bounds requests of 2 ms beside kernels of 0.4 ms.
+const SHORT: &str = "each request waits for the other process's kernel, 0.4 ms, and for the change \
+                     of processes, 0.1 ms, which is much of 2 ms";
 
 /// 8.1.1.
 pub(super) fn training(setting: Setting) -> Definition {
     let mut row = Definition::new("8.1.1", "GPU harvesting, training", "harvesting_training");
     row.figure = Some("13");
-    let one = |name| role(name, "resnet50-train").dtype("bf16").batch(32).endless(2);
+    // With a smaller batch the host's launches take longer than the kernels.
+    let one = |name| role(name, "resnet50-train").dtype("bf16").batch(128).endless(2);
     let roles = vec![
         one("production").priority(10).share(80),
         one("opportunistic").priority(-10).share(20),
@@ -73,20 +77,24 @@ pub(super) fn mixed(setting: Setting) -> Definition {
     let mut row = Definition::new("8.1.2", "GPU harvesting, mixed", "harvesting_mixed");
     row.figure = Some("13");
     row.needs = "PyTorch, a compiler for the kernels";
-    let roles = vec![
-        role("production", "black-scholes").priority(10).share(60).paused(6.0),
-        role("opportunistic", "cfd").priority(-10).share(40).endless(2),
-    ];
-    let group = Group::new("processes", Unit::Processes, roles);
-    let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps, Way::MpsPercent]);
-    let cell = group.cell_name(Way::Xsched);
-    row.goals.push(GoalPlan::new(
-        "plan",
-        "production's mean latency over that alone",
-        (&cell, "production", "mean_over_alone"),
-        Goal::AtMost(1.05),
-    ));
-    row.plan.cells = group.cells(setting);
+    for (name, passes, pause_ms) in [("processes", 32, 20.0), ("short requests", 8, 6.0)] {
+        let production = role("production", "black-scholes").option("passes", passes);
+        let roles = vec![
+            production.priority(10).share(60).paused(pause_ms),
+            role("opportunistic", "cfd").priority(-10).share(40).endless(2),
+        ];
+        let group = Group::new(name, Unit::Processes, roles);
+        let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps, Way::MpsPercent]);
+        let cell = group.cell_name(Way::Xsched);
+        let goal = GoalPlan::new(
+            "plan",
+            &format!("{name}: production's mean latency over that alone"),
+            (&cell, "production", "mean_over_alone"),
+            Goal::AtMost(1.05),
+        );
+        row.goals.push(if passes == 8 { goal.bound(SHORT) } else { goal });
+        row.plan.cells.extend(group.cells(setting));
+    }
     row.results = results([
         ("production_latency_native", "processes, native", "production", "mean_over_alone"),
         ("production_latency_xsched", "processes, xsched", "production", "mean_over_alone"),
@@ -103,7 +111,7 @@ pub(super) fn conference(setting: Setting) -> Definition {
     let speech_ms = if setting.hal == Hal::Host { HOST_SPEECH_MS } else { SPEECH_MS };
     let laxity_ms = speech_ms * (1.0 - LAXITY_PART);
     let frame = role("frame", "deeplabv3").dtype("fp16").priority(10);
-    let speech = role("speech", "whisper").dtype("fp16").priority(-10);
+    let speech = role("speech", "whisper").dtype("fp16").priority(-10).option("size", "small");
     let roles = vec![
         frame.load(Load::Periodic { every_ms: FRAME_MS }),
         speech
@@ -223,7 +231,7 @@ pub(super) fn arrivals(setting: Setting) -> Definition {
 pub(super) fn language(setting: Setting) -> Definition {
     let mut row = Definition::new("llm", "Language model, chat beside batches", "language_model");
     row.needs = "PyTorch, Transformers";
-    let one = |name| role(name, "llm").dtype("bf16");
+    let one = |name| role(name, "llm").dtype("bf16").graph(true);
     let chat = one("chat").priority(10).option("new_tokens", 32);
     let roles = vec![
         chat.load(Load::Poisson { per_s: 4.0 }),

@@ -1,6 +1,6 @@
 //! Section 7.2: priorities and parts, with two processes of ResNet-152.
 
-use super::super::plan::Way;
+use super::super::plan::{RolePlan, Way};
 use super::build::{Group, Unit, role};
 use super::goals::{GoalPlan, results};
 use super::{Definition, Setting};
@@ -11,9 +11,17 @@ const LOAD_PERCENT: f64 = 20.0;
 /// Parts of the device in percent.
 const SHARES: (u8, u8) = (75, 25);
 
+/// Inputs of a request kernel by kernel: with fewer, the host's launches take longer than the
+/// kernels, and the device is idle most of the time.
+const EAGER_BATCH: u32 = 32;
+
 /// The name of a mode.
 const fn mode(graph: bool) -> &'static str {
     if graph { "graph" } else { "eager" }
+}
+
+fn resnet(name: &str, graph: bool) -> RolePlan {
+    role(name, "resnet152").graph(graph).batch(if graph { 1 } else { EAGER_BATCH })
 }
 
 /// 7.2.1.
@@ -21,8 +29,7 @@ pub(super) fn fixed(setting: Setting) -> Definition {
     let mut row = Definition::new("7.2.1", "Fixed Priority Policy", "fixed_priority");
     row.figure = Some("9");
     for graph in [false, true] {
-        let foreground = role("foreground", "resnet152").graph(graph);
-        let background = role("background", "resnet152").graph(graph);
+        let [foreground, background] = ["foreground", "background"].map(|name| resnet(name, graph));
         let roles =
             vec![foreground.priority(10).busy(LOAD_PERCENT), background.priority(-10).endless(2)];
         let group = Group::new(format!("{}, processes", mode(graph)), Unit::Processes, roles);
@@ -62,7 +69,7 @@ pub(super) fn partition(setting: Setting) -> Definition {
     row.figure = Some("9");
     row.has_windows = true;
     for graph in [false, true] {
-        let one = |name, share| role(name, "resnet152").graph(graph).share(share).endless(2);
+        let one = |name, share| resnet(name, graph).share(share).endless(2);
         let roles = vec![one("first", SHARES.0), one("second", SHARES.1)];
         let group = Group::new(format!("{}, processes", mode(graph)), Unit::Processes, roles);
         let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps, Way::MpsPercent]);
