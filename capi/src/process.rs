@@ -232,6 +232,7 @@ impl Process {
     fn follow(&self, link: Arc<Link>) {
         link.set_past(past::all);
         // If another thread was first, there is a connection already, and this one ends.
+        self.host.follow(Arc::clone(&link));
         let _ = self.hip.link.set(Arc::clone(&link));
         let _ = self.cuda.link.set(link);
     }

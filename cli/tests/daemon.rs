@@ -67,6 +67,41 @@ int main(int count, char **arguments) {
 }
 "#;
 
+/// A program with an XQueue on the host device, at the level that it is told. It counts commands
+/// into a file until that is gone.
+const ON_HOST: &str = r#"
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+typedef uint64_t handle;
+#define GET(name) if (!(*(void **)&name = dlsym(library, #name))) return 20
+int main(int count, char **arguments) {
+  void *library = dlopen(getenv("PREEMPT"), RTLD_NOW | RTLD_GLOBAL);
+  if (count < 3 || !library) return 21;
+  int (*xsched_private_host_queue_create)(handle *); GET(xsched_private_host_queue_create);
+  int (*XQueueCreate)(handle *, handle, int64_t, int64_t); GET(XQueueCreate);
+  int (*xsched_private_host_command_create_timed)(handle *, int64_t);
+  GET(xsched_private_host_command_create_timed);
+  int (*XQueueSubmit)(handle, handle); GET(XQueueSubmit);
+  int (*XQueueWaitAll)(handle); GET(XQueueWaitAll);
+  handle hwq, xq, command; unsigned done = 0;
+  if (xsched_private_host_queue_create(&hwq)) return 1;
+  if (XQueueCreate(&xq, hwq, atoi(arguments[2]), 0)) return 2;
+  while (!access(arguments[1], F_OK)) {
+    for (int i = 0; i < 4; ++i) {
+      if (xsched_private_host_command_create_timed(&command, 250)) return 3;
+      if (XQueueSubmit(xq, command)) return 4;
+    }
+    if (XQueueWaitAll(xq)) return 5;
+    FILE *file = fopen(arguments[1], "r+");
+    if (file) { fprintf(file, "%u\n", done += 4); fclose(file); }
+  }
+  return 0;
+}
+"#;
+
 struct Node {
     folder: tempfile::TempDir,
     driver: PathBuf,
@@ -168,10 +203,21 @@ impl Node {
 
     /// A program in the background that counts into a file of this name.
     fn background(&self, name: &str, options: &[&str]) -> Background {
+        self.background_with(name, options, &[])
+    }
+
+    /// The same with these variables.
+    fn background_with(
+        &self,
+        name: &str,
+        options: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Background {
         let counter = self.folder.path().join(name);
         fs::write(&counter, "0\n").expect("a file");
         let mut command = self.xsched(&["run"]);
         command.args(options).arg("--").arg(self.folder.path().join("program")).arg(&counter);
+        command.envs(variables.iter().copied());
         let child = command.stderr(Stdio::piped()).spawn().expect("it runs");
         Background { child: Some(child), counter }
     }
@@ -331,6 +377,71 @@ fn a_program_that_is_there_before_the_daemon_is_connected_later() {
     assert_eq!(said.matches("this process connects later").count(), 1, "{said}");
 }
 
+/// The C library.
+fn preempt() -> PathBuf {
+    let programs = Path::new(env!("CARGO_BIN_EXE_xsched")).parent().expect("a folder");
+    let folders = xsched_launch::folders_beside(programs).into_iter();
+    let preempt = folders.map(|folder| folder.join(xsched_launch::LIBRARY)).find(|it| it.exists());
+    preempt.expect("the C library is built")
+}
+
+/// Holds a program by hand and for another one, and lets it go each time.
+fn check_holds(node: &Node, background: &Background, other: impl FnOnce() -> Background) {
+    assert!(background.goes_on());
+    let pid = background.pid().to_string();
+    assert!(node.tell(&["ctl", "hold", &pid]).status.success());
+    assert!(background.stands_still());
+    let state = || {
+        let clients = node.status().clients;
+        let client = clients.into_iter().find(|client| client.pid == background.pid());
+        client.expect("it is connected")
+    };
+    assert_eq!(state().state, "held");
+    assert!(node.tell(&["ctl", "release", &pid]).status.success());
+    assert!(background.goes_on());
+    let holds = state().holds;
+    let other = other();
+    node.until("it is not held for the other one", |_| state().holds > holds);
+    // The other one pauses, so both go on.
+    assert!(background.goes_on() && other.goes_on());
+    other.end();
+}
+
+#[test]
+fn a_process_whose_streams_have_no_gates_is_held_at_level_1() {
+    // All streams share a hardware queue, so a gate of one would hold all.
+    let node = Node::new();
+    let one = [("CUDA_DEVICE_MAX_CONNECTIONS", "1")];
+    let batch = node.background_with("batch", &["--class", "batch"], &one);
+    check_holds(&node, &batch, || node.background_with("other", &["--class", "normal"], &one));
+    let said = batch.end();
+    assert!(said.contains("queues are at Lv1"), "it has gates: {said}");
+}
+
+#[test]
+fn a_program_on_the_host_device_is_held_at_each_level() {
+    let node = Node::new();
+    let source = node.folder.path().join("host.c");
+    fs::write(&source, ON_HOST).expect("a file");
+    let program = source.with_extension("");
+    let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compile.arg(&source).arg("-ldl").arg("-o").arg(&program);
+    assert!(compile.status().expect("a C compiler").success());
+    for level in ["1", "2", "3"] {
+        let start = |name: &str, class| {
+            let counter = node.folder.path().join(format!("{name}-{level}"));
+            fs::write(&counter, "0\n").expect("a file");
+            let mut command = node.xsched(&["run", "--class", class, "--"]);
+            command.arg(&program).arg(&counter).arg(level).env("PREEMPT", preempt());
+            let child = Some(command.stderr(Stdio::piped()).spawn().expect("it runs"));
+            Background { child, counter }
+        };
+        let batch = start("batch", "batch");
+        check_holds(&node, &batch, || start("other", "normal"));
+        assert_eq!(batch.end(), "");
+    }
+}
+
 /// Starts [`ASKING`] without a daemon, and answers it with what it was told before and after there
 /// was one.
 fn asking(node: &mut Node, name: &str) -> (Background, [String; 2]) {
@@ -342,12 +453,8 @@ fn asking(node: &mut Node, name: &str) -> (Background, [String; 2]) {
     compile.arg(&source).arg(&node.driver).arg("-ldl").arg("-o").arg(&program);
     assert!(compile.status().expect("a C compiler").success());
     fs::write(&counter, "0\n").expect("a file");
-    let programs = Path::new(env!("CARGO_BIN_EXE_xsched")).parent().expect("a folder");
-    let folders = xsched_launch::folders_beside(programs).into_iter();
-    let preempt = folders.map(|folder| folder.join(xsched_launch::LIBRARY)).find(|it| it.exists());
-    let preempt = preempt.expect("the C library is built");
     let mut command = node.xsched(&["run", "--"]);
-    command.arg(program).arg(&counter).env("PREEMPT", preempt);
+    command.arg(program).arg(&counter).env("PREEMPT", preempt());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it runs");
     let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines();

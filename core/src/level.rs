@@ -65,6 +65,9 @@ pub struct Caps {
     /// Commands, gates and fences together that may be in flight without a launch blocking.
     /// At least 4.
     pub entries_max: u32,
+    /// Another process holds what was launched here together with all else of this process, by
+    /// gates of the device, without a step of this queue.
+    pub in_unit: bool,
 }
 
 impl Caps {
@@ -77,7 +80,22 @@ impl Caps {
         let interrupt =
             if level as u8 >= Level::Interrupt as u8 { Some(Recovery::Continue) } else { None };
         let entries_max = if entries_max < 4 { 4 } else { entries_max };
-        Self { level, deactivate, interrupt, entries_max }
+        Self { level, deactivate, interrupt, entries_max, in_unit: false }
+    }
+
+    /// These capabilities, where another process holds the queue's commands at their gates, or not:
+    /// see [`Caps::in_unit`].
+    #[must_use]
+    pub const fn with_unit(mut self, in_unit: bool) -> Self {
+        self.in_unit = in_unit;
+        self
+    }
+
+    /// Whether [`Queue::hold_from_above`](crate::queue::Queue::hold_from_above) can do more than
+    /// the process that has the gates.
+    #[must_use]
+    pub const fn needs_orders(&self) -> bool {
+        !self.in_unit || self.interrupt.is_some()
     }
 
     /// These capabilities, with `recovery` as what [`Step::Deactivate`] does if there is that step.

@@ -161,11 +161,13 @@ impl<A: StreamApi> StreamDevice<A> {
 
     /// A function that tells whether all gates are forced open now: because a call was blocked, or
     /// within [`StreamDevice::with_gates_open`]. A backend that stops queues in another way has to
-    /// resume them at the same times. Answers false once the device is gone.
+    /// resume them at the same times. Answers false once the device is gone, and while another
+    /// process holds all gates of this one: a hold of the whole process is no reason to resume any.
     #[must_use]
     pub fn gates_open(&self) -> Box<dyn Fn() -> bool + Send> {
         let gates = Arc::downgrade(&self.inner.gates);
-        Box::new(move || gates.upgrade().is_some_and(|gates| gates.all_open()))
+        let is_open = |gates: Arc<GateRegistry<_>>| gates.all_open() && !gates.is_unit_held();
+        Box::new(move || gates.upgrade().is_some_and(is_open))
     }
 
     /// Makes a shared page usable for gates of this device.

@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstatfs, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::thread::futex;
+use rustix::time::Timespec;
 
 /// Bytes from one word to the next: each word has a cache line of its own.
 pub(crate) const STRIDE: usize = 64;
@@ -149,6 +152,34 @@ impl SharedPage {
         // SAFETY: as for `part`, and at a multiple of 8 bytes. Code that reads one of the two
         // numbers alone does so with an atomic operation as well.
         unsafe { self.at.byte_add(at).cast().as_ref() }
+    }
+
+    /// Whether this holder has a word closed.
+    #[must_use]
+    pub fn is_held_by(&self, word: usize, holder: Holder) -> bool {
+        self.word(word).load(Ordering::SeqCst) & holder.bit() != 0
+    }
+
+    /// The heartbeat of those that hold all gates of a [`PageSource`]'s page.
+    #[must_use]
+    pub fn heartbeat(&self) -> u32 {
+        self.part(0, HEARTBEAT).load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until a thread calls [`SharedPage::wake`] with this word, in whatever process, at
+    /// most for so long. Returns at once if the word is not `seen` any more. It may return early.
+    pub fn sleep(&self, word: usize, seen: u32, at_most: Duration) {
+        let time = Timespec {
+            tv_sec: at_most.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: at_most.subsec_nanos().into(),
+        };
+        // Whatever it answers, the caller looks again.
+        let _ = futex::wait(self.word(word), futex::Flags::empty(), seen, Some(&time));
+    }
+
+    /// Wakes one thread that [sleeps](SharedPage::sleep) on a word. Never blocks.
+    pub fn wake(&self, word: usize) {
+        let _ = futex::wake(self.word(word), futex::Flags::empty(), 1);
     }
 
     /// Ends all holds of this holder: those of words 1 and up.

@@ -134,6 +134,14 @@ impl<W: Word + 'static> GateRegistry<W> {
         members.forced_open > 0 || Self::are_awaited(&members)
     }
 
+    /// Whether another process holds all gates of this one.
+    pub(crate) fn is_unit_held(&self) -> bool {
+        let members = lock(&self.members);
+        members.all().any(|member| {
+            member.gate.word().is_of_unit() && member.gate.foreign_heartbeat().is_some()
+        })
+    }
+
     /// Forces all gates open until these launches have ended.
     fn let_return(&self, members: &[Arc<Member<W>>], blocked: &[LongLaunch<W>]) {
         // With all gates forced open already, the launch waits for something else, such as the

@@ -1,8 +1,8 @@
 """Many programs that come and go under a daemon for minutes, and what becomes of the daemon.
 
     python soak.py --xsched target/release/xsched --xschedd target/release/xschedd --waves ./waves
-                   [--ptx lab/kernels/next.ptx] [--minutes 8] [--seed 1] [--at-once 6] [--out FILE]
-                   [--python bert_graph.py,bert_train.py]
+                   [--ptx lab/kernels/next.ptx] [--minutes 8] [--seed 1] [--at-once 6] [--dense 1]
+                   [--python bert_graph.py,bert_train.py] [--out FILE]
 
 Programs of `waves.cpp` and, with --python, programs of this folder come at random times with random
 classes, shares and gangs; some are killed. Meanwhile the policy, priorities and holds are changed,
@@ -10,6 +10,24 @@ the configuration is read again, and records are made. The daemon's memory, desc
 are looked at each second, and its metrics. Ends with 1 if a program failed or lost a kernel, if a
 counter went back, if memory grew after the first quarter, or if something was left behind. What
 programs and administrators do is chosen by the seed; when they do it also depends on the machine.
+
+How many come: a program is there for 1 to 15 seconds, 8 in the middle, and --at-once of them at a
+time, so with 6 there are at most 45 arrivals a minute, and 21,600 in eight hours. With --dense N
+programs stay for an N-th of that, and others come sooner. An hour has the arrivals of eight if 360
+come in a minute. How many do depends on the machine, since a start takes time: the result says how
+many came, and for how many minutes at 45 a minute they stand, `stands_for_minutes`. What goes by the
+clock, such as a lease that is renewed, happens as often as in the time that it took.
+
+Without a GPU, on the emulated driver:
+
+    cargo build --release -p xsched-cli -p xsched-daemon -p xsched-capi -p xsched-shim-cuda \\
+        -p xsched-cuda-emulated
+    mkdir gpu && ln -s $PWD/target/release/libxsched_cuda_emulated.so gpu/libcuda.so.1
+    export LD_LIBRARY_PATH=$PWD/gpu XSCHED_CUDA_DRIVER=$PWD/gpu/libcuda.so.1
+    python soak.py … --at-once 6 --dense 64
+
+On two busy processors that had 98 programs in half a minute, which stands for 2.2. Kernels take
+processors there: with many programs at once the daemon and programs are late, and leases run out.
 """
 
 import argparse
@@ -34,6 +52,8 @@ POLICIES = ["hpf", "up", "wfq", "cfs", "edf", "pup", "strict_up"]
 GROWTH_KIB = 2048
 # How long a program may take to end that comes first, in seconds.
 END_S = 60
+# Programs that come in a minute, at six at once of eight seconds.
+NOMINAL_PER_MINUTE = 45
 
 
 class Daemon:
@@ -53,8 +73,11 @@ class Daemon:
         return subprocess.run([self.given.xsched, *map(str, arguments)], capture_output=True,
                               text=True, env={**os.environ, **self.variables})
 
+    def status(self):
+        return json.loads(self.tell("ps", "--json").stdout)
+
     def clients(self):
-        return json.loads(self.tell("ps", "--json").stdout)["clients"]
+        return self.status()["clients"]
 
     def look(self):
         status = pathlib.Path(f"/proc/{self.program.pid}/status").read_text().splitlines()
@@ -81,7 +104,7 @@ class Program(threading.Thread):
     def __init__(self, given, daemon, number):
         super().__init__()
         self.given, self.daemon_, self.rng = given, daemon, random.Random(f"{given.seed}-{number}")
-        self.wrong, self.kernels = [], 0
+        self.wrong, self.kernels, self.what = [], 0, ""
 
     def run(self):
         rng, given = self.rng, self.given
@@ -96,7 +119,7 @@ class Program(threading.Thread):
         try:
             self.waves([*way, "--"])
         except SystemExit as ended:
-            self.wrong.append(str(ended))
+            self.wrong.append(f"{ended} ({self.what})")
 
     def script(self, command):
         """A program that ends by itself, which others that come first can keep from that."""
@@ -109,21 +132,30 @@ class Program(threading.Thread):
             program.kill()
             program.wait()
 
+    def give_up(self, program):
+        """It should have ended. Notes how it was."""
+        status = self.daemon_.status()
+        of_it = [client for client in status["clients"] if client["pid"] == program.pid]
+        self.what += f", not ended in {END_S} s under {status['policy']}: {of_it}"
+        program.kill()
+
     def waves(self, way):
         rng = self.rng
         program = waves.Waves(self.given, way, **self.daemon_.variables)
         is_load = rng.random() < 0.6
         if is_load:
-            program.ask(f"load {rng.choice([50, 100, 500, 2000])}")
+            line = f"load {rng.choice([50, 100, 500, 2000])}"
         else:
-            program.tell(f"task {rng.randint(10, 200)} {rng.randint(1, 5000)}")
-        time.sleep(rng.uniform(1, 15))
+            line = f"task {rng.randint(10, 200)} {rng.randint(1, 5000)}"
+        self.what = " ".join([*way[2:-1], line])
+        program.ask(line) if is_load else program.tell(line)
+        time.sleep(rng.uniform(1, 15) / self.given.dense)
         if rng.random() < 0.2:
             return program.end()
         # Others that come first would keep it from its end, and so would an administrator.
         self.daemon_.ending.add(program.program.pid)
         self.daemon_.tell("ctl", "set", program.program.pid, "--priority", 255)
-        limit = threading.Timer(END_S, program.program.kill)
+        limit = threading.Timer(END_S, self.give_up, [program.program])
         limit.start()
         answer = program.asked("stop") if is_load else json.loads(program.take())
         self.kernels = answer.get("ran", 0)
@@ -167,7 +199,7 @@ def live(given, daemon):
             looked = time.time()
             samples.append(daemon.look())
             daemon.scrape()
-        time.sleep(rng.random() * 0.2)
+        time.sleep(rng.random() * 0.2 / given.dense)
     for program in programs:
         program.join()
     return programs, samples
@@ -189,7 +221,9 @@ def judge(given, daemon, before, programs, samples):
     daemon.program.terminate()
     if daemon.program.wait():
         wrong.append(f"the daemon ended with {daemon.program.returncode}")
-    return {"minutes": given.minutes, "seed": given.seed, "programs": len(programs),
+    return {"minutes": given.minutes, "seed": given.seed, "dense": given.dense,
+            "programs": len(programs),
+            "stands_for_minutes": round(len(programs) / NOMINAL_PER_MINUTE, 1),
             "kernels": sum(program.kernels for program in programs), "before": before,
             "after": after, "rss_first_quarter_kib": quarter, "rss_most_kib": most, "wrong": wrong}
 
@@ -207,11 +241,14 @@ def main(given):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     waves.arguments(parser)
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--at-once", type=int, default=6)
+    parser.add_argument("--at-once", type=int, default=6, help="programs at a time")
+    parser.add_argument("--dense", type=float, default=1, metavar="N",
+                        help="programs stay for an N-th of the time, and others come sooner")
     parser.add_argument("--python", default="", help="programs of this folder that end by themselves")
     parser.add_argument("--out")
     sys.exit(main(parser.parse_args()))

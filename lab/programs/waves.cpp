@@ -12,6 +12,7 @@
 //
 // Usage: waves next.ptx
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -71,7 +72,8 @@ class Row {
   uint64_t launched_ = 0;
 };
 
-// Cycles of a kernel by its time in a row, from a device that has nothing else to do.
+// Cycles of a kernel by its time in a row, from a device that has nothing else to do. Where it has,
+// kernels may be some times shorter or longer than they should be, and no more than that.
 struct Clock {
   explicit Clock(Row &row) {
     double shorter = 1e18, longer = 1e18;
@@ -79,12 +81,18 @@ struct Clock {
       shorter = std::min(shorter, row_ns(row, 100'000));
       longer = std::min(longer, row_ns(row, 500'000));
     }
-    cycles_per_ns_ = 400'000 / (longer - shorter);
-    gap_ns_ = shorter - 100'000 / cycles_per_ns_;
+    // Other programs may have had the device for more of one of the two, or held this one.
+    cycles_per_ns_ = 400'000 / std::clamp(longer - shorter, 400'000 / kFastest, 400'000 / kSlowest);
+    gap_ns_ = std::max(shorter - 100'000 / cycles_per_ns_, 0.0);
   }
-  uint64_t cycles(double ns) const { return static_cast<uint64_t>((ns - gap_ns_) * cycles_per_ns_); }
+  uint64_t cycles(double ns) const {
+    return static_cast<uint64_t>(std::max(ns - gap_ns_, 0.0) * cycles_per_ns_);
+  }
 
  private:
+  // Between these is the clock of every GPU, in cycles a nanosecond.
+  static constexpr double kSlowest = 0.2, kFastest = 10;
+
   static double row_ns(Row &row, uint64_t cycles) {
     constexpr int kRow = 100;
     row.launch(cycles);

@@ -3,12 +3,15 @@
 //!
 //! A process connects to a Unix socket ([`socket_path`]) and says what it is ([`Request::Hello`]).
 //! For each of its GPUs it hands over pages of gate words ([`Request::Attach`]). From then on the
-//! daemon holds the process by closing all its gates, which needs no help of it. The process says
-//! in the page's header whether it has work ([`Load`]), and wakes the daemon by an eventfd.
+//! daemon holds the process by closing all its gates, which needs no help of it. Where queues have
+//! none, or are held deeper than by gates, a thread of the process sleeps on a gate, which the
+//! daemon wakes, and holds them ([`Unit::follow`]). The process says in the page's header whether
+//! it has work ([`Load`]), and wakes the daemon by an eventfd.
 //!
 //! The process is never stuck with a daemon that is gone: the end of the socket opens its gates at
 //! once, and a daemon that is silent loses its holds after [`LEASE`].
 
+mod follow;
 mod link;
 mod load;
 #[cfg(all(test, loom))]
@@ -16,6 +19,7 @@ mod models;
 mod pages;
 mod wire;
 
+pub use follow::tell;
 pub use link::{Link, Unit, socket_path};
 pub use load::{
     Load, is_loaded, loaded_queues, past, retired, set_shared, set_unwanted, set_wanted, shared,

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use xsched_hal_stream::{PageSource, SharedPage};
 
+use crate::follow::{self, tell};
 use crate::load::{Load, set_shared, set_unwanted};
 use crate::wire::{Answer, NodeError, Request, VERSION, Wire, holder};
 
@@ -136,7 +138,8 @@ impl Link {
     /// The unit of a GPU, which the daemon knows by this text.
     #[must_use]
     pub fn unit(self: &Arc<Self>, device: String) -> Arc<Unit> {
-        let unit = Arc::new(Unit { link: Arc::clone(self), device, load: Mutex::default() });
+        let (load, is_followed) = (Mutex::default(), AtomicBool::new(false));
+        let unit = Arc::new(Unit { link: Arc::clone(self), device, load, is_followed });
         self.state().units.push(Arc::downgrade(&unit));
         unit
     }
@@ -183,6 +186,7 @@ impl Link {
             // The next one says it anew.
             set_unwanted(page);
             set_shared(page, false);
+            tell(page);
         }
     }
 
@@ -293,6 +297,8 @@ pub struct Unit {
     device: String,
     /// Counts in the first page.
     load: Mutex<Option<Arc<Load>>>,
+    /// A thread obeys holds.
+    is_followed: AtomicBool,
 }
 
 impl Unit {
@@ -312,6 +318,28 @@ impl Unit {
         if let Some(load) = &*self.load() {
             load.note_retired(commands, used_ns);
         }
+    }
+
+    /// Has a thread call `obey` with whether the scheduler of the node holds this process on the
+    /// GPU, until that answers false: for queues that the scheduler does not hold by their gates
+    /// alone. It is called when that changes, and every 20 ms. If the unit has no page yet, it gets
+    /// one of `pages`. The first call counts; later ones do nothing.
+    ///
+    /// # Errors
+    /// If the system gives no page or no thread.
+    pub fn follow(
+        &self,
+        pages: &dyn PageSource,
+        obey: impl Fn(bool) -> bool + Send + 'static,
+    ) -> io::Result<()> {
+        if self.is_followed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let first = self.load().as_ref().map(|load| Arc::clone(load.page()));
+        let page = first.map_or_else(|| pages.page(), Ok);
+        let started = page.and_then(|page| follow::start(page, obey));
+        // The next queue tries again.
+        started.inspect_err(|_| self.is_followed.store(false, Ordering::Relaxed))
     }
 
     fn note_past(&self, launches: u64) {

@@ -52,6 +52,11 @@ impl Load {
         }
     }
 
+    /// The page where it counts.
+    pub(crate) const fn page(&self) -> &Arc<SharedPage> {
+        &self.page
+    }
+
     /// Wakes the daemon. Never blocks.
     pub(crate) fn ring(&self) {
         // It is never full: nothing reads it, and the daemon sees each write.

@@ -14,7 +14,7 @@ use crate::activity::Activity;
 use crate::error::Error;
 use crate::queue::{QueueParams, SharedQueue, XQueue, XQueueConfig};
 use crate::runtime::Runtime;
-use crate::scheduler::SchedulerHandle;
+use crate::scheduler::{ScheduledQueue, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::{Mutex, lock};
 use crate::workers::{Commit, LauncherThread, Workers};
@@ -142,6 +142,14 @@ impl<B> Device<B> {
     pub fn watch(&self, watch: impl Fn(Activity) + Send + Sync + 'static) -> bool {
         self.workers.watch_activity(Box::new(watch))
     }
+
+    pub(crate) const fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    pub(crate) const fn workers(&self) -> &Arc<Workers> {
+        &self.workers
+    }
 }
 
 /// A place in the scheduler's table. Dropped, it is given back.
@@ -185,8 +193,9 @@ where
         let place = Place { scheduler, id: self.attach(&config)? };
         let opened = lock(&self.backend).open(place.id, hardware);
         let halves = opened.map_err(|e| Error::Open(Box::new(e)))?;
+        let caps = halves.caps;
         if config.by_cost {
-            let (id, choice) = (place.id, config.choice(config.level, Some(halves.caps)));
+            let (id, choice) = (place.id, config.choice(config.level, Some(caps)));
             scheduler.send(move |now, scheduler| {
                 if let Err(error) = scheduler.set_level(now, id, choice) {
                     tracing::warn!(queue = id.index(), %error, "the level was not taken");
@@ -198,9 +207,13 @@ where
         if !scheduler.register(place.id, Arc::clone(&shared) as _) {
             return Err(Error::SchedulerGone);
         }
+        if self.workers.is_held() {
+            shared.follow_device();
+        }
         // The round that knows the queue has ended when this is answered, so its first command
         // cannot slip past the policy.
         scheduler.settle()?;
+        self.workers.note(Activity::Opened { caps });
         // The queue gives it back at its end.
         std::mem::forget(place);
         Ok(XQueue::new(shared, self.runtime.clone(), config))

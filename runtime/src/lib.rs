@@ -49,6 +49,7 @@ mod clock;
 mod completion;
 mod device;
 mod error;
+mod holder;
 mod latency;
 mod lock;
 #[cfg(feature = "metrics")]
@@ -71,6 +72,7 @@ mod workers;
 pub use activity::Activity;
 pub use device::{CommandOf, Device};
 pub use error::{Error, SubmitError, WaitError};
+pub use holder::Holder;
 pub use latency::Latencies;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;

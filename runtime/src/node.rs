@@ -22,10 +22,11 @@
 
 use std::sync::Arc;
 
+use xsched_core::hal::Backend;
 use xsched_hal_stream::{StreamApi, StreamDevice, StreamDeviceConfig, StreamError};
-pub use xsched_node::{LEASE, Link, NodeError, Unit, socket_path};
+pub use xsched_node::{LEASE, Link, NodeError, PageSource, Unit, socket_path};
 
-use crate::{Activity, Device, Error, Runtime};
+use crate::{Activity, Device, Error, Holder, Runtime};
 
 /// Why a GPU could not be opened for the scheduler of the node.
 #[derive(Debug, thiserror::Error)]
@@ -70,13 +71,71 @@ where
     Ok((device, gpu))
 }
 
+/// Adds a device of any backend, whose queues the scheduler of the node holds and releases
+/// together, each as deep as it can, as [`report`] says. `name` tells the device from others: all
+/// processes that use it have to say the same, 1 to 128 visible characters of ASCII.
+///
+/// With `features = ["host", "node"]`:
+///
+#[cfg_attr(feature = "host", doc = "```no_run")]
+#[cfg_attr(not(feature = "host"), doc = "```ignore")]
+/// use xsched::node::{Link, add, socket_path};
+/// use xsched::prelude::*;
+///
+/// let runtime = Runtime::new(Hpf::default())?;
+/// let link = Link::open(socket_path(), "batch", -100, None)?;
+/// let device = add(&runtime, &link, HostDevice::new(HostConfig::default())?, "host")?;
+/// let queue = device.queue(XQueueConfig::default().with_level(Level::Block), ())?;
+/// queue.submit(HostCommand::new(|| println!("not while another process is more urgent")))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`Runtime::device`].
+pub fn add<B>(
+    runtime: &Runtime,
+    link: &Arc<Link>,
+    backend: B,
+    name: &str,
+) -> Result<Device<B>, Error>
+where
+    B: Backend + Send + 'static,
+{
+    let device = runtime.device(backend)?;
+    report(&device, link.unit(name.to_owned()));
+    Ok(device)
+}
+
 /// Has the scheduler of the node be told what the queues of a device do, which is of this unit.
-/// [`open`] does so. Before the first queue is made. False if the device is watched already, by
-/// [`Device::watch`] or this.
+/// [`open`] and [`add`] do so. Before the first queue is made. False if the device is watched
+/// already, by [`Device::watch`] or this.
+///
+/// Queues that are not held by their gates alone, because the device has none or they are at Lv3,
+/// are held by a thread of this process as deep as they can, as the scheduler of the node says.
 pub fn report<B>(device: &Device<B>, unit: Arc<Unit>) -> bool {
+    let pages = Arc::clone(&unit) as _;
+    report_from(device, unit, pages)
+}
+
+/// As [`report`], where the device has its pages from this source, which has them from the unit.
+pub fn report_from<B>(device: &Device<B>, unit: Arc<Unit>, pages: Arc<dyn PageSource>) -> bool {
+    let holder = device.holder();
     device.watch(move |activity| match activity {
+        Activity::Opened { caps } => {
+            if caps.needs_orders() {
+                obey(&unit, &holder, &*pages);
+            }
+        }
         Activity::Begun => unit.note(true),
         Activity::Ended => unit.note(false),
         Activity::Retired { commands, busy } => unit.note_retired(commands, busy.as_ns()),
     })
+}
+
+/// Has a thread hold a device's queues as the scheduler of the node says.
+fn obey(unit: &Unit, holder: &Holder, pages: &dyn PageSource) {
+    let holder = holder.clone();
+    if let Err(error) = unit.follow(pages, move |hold| holder.hold(hold)) {
+        tracing::warn!("queues without gates are not held for other processes: {error}");
+    }
 }

@@ -12,6 +12,8 @@ use xsched_hal_host::{
     BusyLoop, HostCommand, HostConfig, HostDevice, HostError, HostPreempt, HostRetire, HostSubmit,
 };
 
+use xsched_node::Link;
+
 use super::{Hardware, call, call_for, call_now};
 use crate::backend::{Device as Wrapped, Lower};
 use crate::command::{Command, Does};
@@ -21,10 +23,15 @@ use crate::types::HwQueueHandle;
 
 type HostHalves = Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>;
 
+/// What the scheduler of the node knows the host devices of all processes by.
+const NAME: &str = "host";
+
 /// The process's host device, once there is one. It has one compute unit.
 #[derive(Debug, Default)]
 pub(crate) struct HostDevices {
     device: Mutex<Option<(HostDevice, Device<Wrapped<HostDevice>>)>>,
+    /// The connection with the scheduler of the node, which is set before the device is used.
+    link: OnceLock<Arc<Link>>,
     /// How fast this processor is.
     busy: OnceLock<BusyLoop>,
 }
@@ -35,6 +42,19 @@ impl HostDevices {
         Command::compute(self.busy.get_or_init(BusyLoop::calibrate).iterations(ns))
     }
 
+    /// Has the scheduler of the node hold this device, if it is not in use yet.
+    pub(crate) fn follow(&self, link: Arc<Link>) {
+        let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        if device.is_some() {
+            tracing::warn!(
+                "XQueues on the host device are not held for other processes: the program made \
+                 the first before it asked for the scheduler of the node"
+            );
+        }
+        // If another thread was first, there is one already.
+        let _ = self.link.set(link);
+    }
+
     /// A new hardware queue.
     pub(crate) fn queue(&self, runtime: &Runtime) -> Answer<Box<dyn Hardware>> {
         let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +63,10 @@ impl HostDevices {
             None => {
                 let below = HostDevice::new(HostConfig::default());
                 let below = below.map_err(|error| Refusal::hardware(error.to_string()))?;
-                let made = runtime.device(Wrapped(below.clone()))?;
+                let made = match self.link.get() {
+                    Some(link) => xsched::node::add(runtime, link, Wrapped(below.clone()), NAME),
+                    None => runtime.device(Wrapped(below.clone())),
+                }?;
                 device.insert((below, made)).clone()
             }
         };

@@ -89,18 +89,19 @@ impl<A: Vendor> Pair<A> {
         let unit = link.map(|link| link.unit(api.about().pci.clone()));
         let mut config = StreamDeviceConfig::default();
         config.sees_all_launches = sees_all_launches;
-        let below = match &unit {
-            Some(unit) => {
+        let pages = unit.as_ref().map(|unit| Arc::new(Followed::new(unit)) as Arc<dyn PageSource>);
+        let below = match &pages {
+            Some(pages) => {
                 config.hold_lease = LEASE;
-                StreamDevice::in_unit(api, config, Arc::new(Followed::new(unit)))
+                StreamDevice::in_unit(api, config, Arc::clone(pages))
             }
             None => StreamDevice::new(api, config),
         };
         let below = below.map_err(|error| Refusal::hardware(error.to_string()))?;
         let (gpu, lv3) = A::gpu(&below);
         let device = runtime.device(Wrapped(gpu))?;
-        if let Some(unit) = unit {
-            xsched::node::report(&device, unit);
+        if let Some((unit, pages)) = unit.zip(pages) {
+            xsched::node::report_from(&device, unit, pages);
         }
         Ok(Self { below, device, lv3 })
     }

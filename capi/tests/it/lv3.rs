@@ -16,7 +16,7 @@ use crate::common::*;
 use crate::hip::{hwq_of, own_stream, path};
 
 /// Rounds of a kernel, of about a microsecond each: it runs for a second or so.
-const LONG: u64 = 1_000_000;
+pub(crate) const LONG: u64 = 1_000_000;
 const SHORT: u64 = 1_000;
 
 /// The functions of the emulated runtime that are called here.
@@ -70,7 +70,7 @@ fn kernel() -> *mut c_void {
 
 /// One run of the kernel: when it was last seen to run, its sum, and how often it ended.
 #[derive(Default)]
-struct Run {
+pub(crate) struct Run {
     beat: [AtomicU64; 2],
     sums: [AtomicU64; 2],
     kernel: usize,
@@ -79,24 +79,24 @@ struct Run {
 }
 
 impl Run {
-    fn new(stream: *mut c_void, rounds: u64) -> &'static Self {
+    pub(crate) fn new(stream: *mut c_void, rounds: u64) -> &'static Self {
         let (kernel, stream) = (kernel().expose_provenance(), stream.expose_provenance());
         Box::leak(Box::new(Self { kernel, stream, rounds, ..Self::default() }))
     }
 
-    fn command(&'static self) -> HwCommandHandle {
+    pub(crate) fn command(&'static self) -> HwCommandHandle {
         callback(launch, ptr::from_ref(self).cast_mut().cast())
     }
 
-    fn beat(&self) -> u64 {
+    pub(crate) fn beat(&self) -> u64 {
         self.beat[0].load(Ordering::SeqCst)
     }
 
-    fn ended(&self) -> u64 {
+    pub(crate) fn ended(&self) -> u64 {
         self.sums[1].load(Ordering::SeqCst)
     }
 
-    fn sum(&self) -> u64 {
+    pub(crate) fn sum(&self) -> u64 {
         self.sums[0].load(Ordering::SeqCst)
     }
 }
@@ -119,7 +119,7 @@ unsafe extern "C" fn launch(_: HwQueueHandle, data: *mut c_void) -> XResultValue
 }
 
 /// Whether this is the program on the emulated driver; the one that starts it says false.
-fn inside() -> bool {
+pub(crate) fn inside() -> bool {
     match enter(&Options::default(), env::args().skip(1)).expect("the emulated driver") {
         None => true,
         Some(report) => {
@@ -130,7 +130,7 @@ fn inside() -> bool {
 }
 
 /// How many times the driver has preempted the GPU.
-fn preemptions() -> u64 {
+pub(crate) fn preemptions() -> u64 {
     let node = send("node 0").expect("it answers");
     let words: Vec<_> = node.split(' ').collect();
     words[1].parse().expect("a number")
@@ -141,7 +141,7 @@ fn command_driver(line: &str) {
 }
 
 /// A stream that is to have level 3, with its XQueue.
-fn queue() -> (*mut c_void, XQueueHandle) {
+pub(crate) fn queue() -> (*mut c_void, XQueueHandle) {
     let (hwq, stream) = own_stream(3).expect("a stream");
     (stream, create(hwq, 3, 0).expect("an XQueue"))
 }
@@ -195,7 +195,12 @@ fn watch() -> PathBuf {
 }
 
 /// Runs a body on the emulated driver with a mechanism. What it wrote.
-fn with(name: &str, mechanism: &str, set: &[(&str, &str)], body: fn()) -> Option<String> {
+pub(crate) fn with(
+    name: &str,
+    mechanism: &str,
+    set: &[(&str, &str)],
+    body: fn(),
+) -> Option<String> {
     let (lib, watch) = (path().display().to_string(), watch().display().to_string());
     let mut all = vec![
         ("XSCHED_HIP_LIB", lib.as_str()),

@@ -10,6 +10,7 @@ mod handles;
 mod hip;
 mod lenient;
 mod lv3;
+mod node;
 mod policies;
 mod processes;
 mod queues;

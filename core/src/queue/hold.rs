@@ -1,4 +1,5 @@
-//! Holding: what the scheduler and the user want, where the device is, and the steps between.
+//! Holding: what the scheduler, the user and a scheduler above want, where the device is, and the
+//! steps between.
 
 use super::{CommandSlot, Queue};
 use crate::fault::Fault;
@@ -11,12 +12,15 @@ use crate::time::Instant;
 /// A failed `Restore` or `Reactivate` is tried so many times before the device counts as lost.
 const RELEASE_TRIES: u8 = 3;
 
-/// The hold state of a queue: two wishes (the scheduler's, the user's) and one reality.
+/// The hold state of a queue: three wishes (the scheduler's, the user's, that of a scheduler above)
+/// and one reality.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     pub(super) epoch: u32,
     ordered: Option<Level>,
     pub(super) suspended: Option<Level>,
+    /// A scheduler above holds the queue.
+    from_above: bool,
     pub(super) failed_open: bool,
     pub(super) reported: HoldState,
 
@@ -68,11 +72,13 @@ impl Hold {
         !self.deactivated && !self.interrupted && self.step.is_none()
     }
 
-    /// Neither scheduler nor user wants a hold, and none is left on the device: the usual case.
+    /// No hold is wanted, and none is left on the device: the usual case.
     pub(super) fn is_absent(&self) -> bool {
-        self.ordered.is_none() && self.suspended.is_none() && self.device_is_free()
+        let is_wanted = self.ordered.is_some() || self.suspended.is_some() || self.from_above;
+        !is_wanted && self.device_is_free()
     }
 
+    /// What the scheduler and the user want.
     fn wish(&self) -> Option<Level> {
         let ordered = if self.failed_open { None } else { self.ordered };
         ordered.max(self.suspended)
@@ -150,12 +156,35 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
     }
 
+    /// Holds the queue on behalf of a scheduler above its own, such as that of a node, as deep as
+    /// the device can and as the queue is configured for, or ends that. Neither orders nor
+    /// [`Queue::resume`] end it. What another process holds at its gates ([`Caps::in_unit`]) needs
+    /// no gate to be closed here: at Lv1 and Lv2 nothing is to be done for it.
+    /// Poll for actions and reports afterwards.
+    ///
+    /// [`Caps::in_unit`]: crate::level::Caps::in_unit
+    pub fn hold_from_above(&mut self, hold: bool) {
+        self.report_due |= self.hold.from_above != hold;
+        self.hold.from_above = hold;
+    }
+
+    /// What a scheduler above wants that no other process does.
+    fn wish_from_above(&self) -> Option<Level> {
+        let interrupts = self.level.min(self.caps.level) >= Level::Interrupt;
+        (self.hold.from_above && (interrupts || !self.caps.in_unit)).then_some(Level::Interrupt)
+    }
+
+    fn wish(&self) -> Option<Level> {
+        self.hold.wish().max(self.wish_from_above())
+    }
+
     pub(super) fn hold_target(&self) -> Option<Target> {
-        let wish = self.hold.wish()?;
-        let level = wish.min(self.level).min(self.caps.level);
+        let level = self.wish()?.min(self.level).min(self.caps.level);
+        // Where a gate is closed already, its step would only be one to undo.
+        let closes = !self.caps.in_unit || self.hold.wish() >= Some(Level::Deactivate);
         Some(Target {
             level,
-            deactivate: level >= Level::Deactivate && self.caps.deactivate.is_some(),
+            deactivate: closes && level >= Level::Deactivate && self.caps.deactivate.is_some(),
             interrupt: level >= Level::Interrupt && self.caps.interrupt.is_some(),
         })
     }
@@ -164,7 +193,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         if self.lost || self.hold.is_absent() {
             return None;
         }
-        if self.hold.step.is_none() && (self.hold.wish().is_some() || !self.hold.device_is_free()) {
+        if self.hold.step.is_none() && (self.wish().is_some() || !self.hold.device_is_free()) {
             let free = Target { level: Level::Block, deactivate: false, interrupt: false };
             let target = self.hold_target().unwrap_or(free);
             self.hold.step = self.hold.missing(target, self.device_in_flight());

@@ -11,7 +11,7 @@ use crate::time::Instant;
 pub enum LaunchBlock {
     /// The device is lost. The queue never launches again.
     Lost,
-    /// The scheduler or the user holds the queue.
+    /// The scheduler, the user or a scheduler above holds the queue.
     Held,
     /// No hold is wanted any more, but the device is not yet where it was before.
     Resuming,

@@ -9,7 +9,8 @@ use xsched_core::time::{Duration, Instant};
 use xsched_core::unit::{Counted, Ran, Unit as State};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{
-    holder, is_loaded, loaded_queues, past, retired, set_shared, set_unwanted, set_wanted, used_ns,
+    holder, is_loaded, loaded_queues, past, retired, set_shared, set_unwanted, set_wanted, tell,
+    used_ns,
 };
 
 use super::account::Account;
@@ -87,6 +88,7 @@ impl Unit {
             page.release_all(holder());
         }
         self.pages.push(page);
+        self.tell();
     }
 
     pub(crate) fn pages(&self) -> usize {
@@ -331,6 +333,12 @@ impl Unit {
                 page.release_all(holder());
             }
         }
+        self.tell();
+    }
+
+    /// Wakes the process's thread that holds what has no gates, if it has one.
+    fn tell(&self) {
+        let _ = self.pages.first().map(tell);
     }
 
     /// Renews the lease of its hold, and closes what has been opened meanwhile.
@@ -342,6 +350,7 @@ impl Unit {
     /// Opens its gates for the last time.
     pub(crate) fn let_go(&self) {
         self.pages.iter().for_each(|page| page.release_all(holder()));
+        self.tell();
     }
 
     /// Whether it is alone on its GPU, so that nothing of it is scheduled or measured.

@@ -42,3 +42,34 @@ fn two_holds() {
         bench.end_without_reaper();
     });
 }
+
+/// A scheduler above that holds a queue on one thread and lets it go on another, while a command is
+/// launched: what was said last counts, and after the hold the command retires.
+#[test]
+fn from_above() {
+    explore("holding::from_above", 3, || {
+        let bench = Bench::new(1);
+        let device = bench.start_device(1);
+        let other = bench.clone();
+        let holder = start(move || {
+            other.workers.set_held(true);
+            other.queue.follow_device();
+        });
+        bench.submit(0);
+        bench.workers.set_held(false);
+        bench.queue.follow_device();
+        join(holder);
+        let is_running = bench.queue.snapshot().report.hold == HoldState::Running;
+        assert_eq!(is_running, !bench.workers.is_held(), "not what was said last");
+        bench.workers.set_held(false);
+        bench.queue.follow_device();
+        bench.workers.stop();
+        pump_round(bench.workers.pump_list(), &mut Vec::new());
+        join(device);
+        bench.queue.poll(Until::Room, None);
+        let report = bench.queue.snapshot().report;
+        assert_eq!((report.retired, report.hold), (1, HoldState::Running));
+        bench.assert_launched();
+        bench.end_without_reaper();
+    });
+}

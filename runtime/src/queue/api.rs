@@ -138,6 +138,17 @@ where
         }
     }
 
+    fn follow_device(&self) {
+        let mut state = self.lock();
+        // Read while locked, so that of two threads the last tells what counts.
+        state.machine.hold_from_above(self.workers.is_held());
+        drop(state);
+        self.run_steps_and_commit();
+        let state = self.lock();
+        // What may be launched now is the pump's, so that this does not wait for it.
+        self.finish(state);
+    }
+
     fn close(&self) {
         self.lock().machine.resume(false);
         self.run_steps_and_commit();

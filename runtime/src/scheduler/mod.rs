@@ -53,6 +53,8 @@ pub(crate) trait ScheduledQueue: Send + Sync {
     fn deliver(&self, order: Order) -> Result<Option<Arc<Committer>>, Busy>;
     /// The scheduler is not to be trusted any more: its holds end.
     fn fail_open(&self);
+    /// The device's queues are held from above, or not: see [`crate::Holder`].
+    fn follow_device(&self);
     /// Takes no command any more; resumes the queue if it is suspended. What was submitted still
     /// runs, and then the reaper takes the queue out of the scheduler's table.
     fn close(&self);

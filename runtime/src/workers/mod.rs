@@ -20,6 +20,7 @@ use xsched_core::id::QueueId;
 use crate::activity::Activity;
 use crate::error::Error;
 use crate::panics::contain;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock, mpsc, thread};
 
 pub(crate) use alarm::Alarm;
@@ -72,6 +73,8 @@ pub(crate) struct Workers {
     /// Each launches for some of the queues, always the same.
     launchers: Box<[Arc<SharedLauncher>]>,
     activity: std::sync::OnceLock<ActivityWatch>,
+    /// A scheduler above holds all queues.
+    held: AtomicBool,
 }
 
 impl std::fmt::Debug for Workers {
@@ -114,12 +117,23 @@ impl Workers {
             callbacks: Mutex::default(),
             launchers: (0..launchers).map(|_| SharedLauncher::new()).collect(),
             activity: std::sync::OnceLock::new(),
+            held: AtomicBool::new(false),
         }
     }
 
     /// Tells what the queues do. False if something is told already.
     pub(crate) fn watch_activity(&self, watch: ActivityWatch) -> bool {
         self.activity.set(watch).is_ok()
+    }
+
+    /// A scheduler above holds all queues from now on, or none. True if that is a change.
+    pub(crate) fn set_held(&self, held: bool) -> bool {
+        self.held.swap(held, Ordering::SeqCst) != held
+    }
+
+    /// Whether a scheduler above holds all queues.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::SeqCst)
     }
 
     /// A queue does something.

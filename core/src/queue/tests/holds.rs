@@ -336,6 +336,79 @@ fn the_deeper_of_two_holds_counts_and_each_ends_by_itself() {
 }
 
 #[test]
+fn a_hold_from_above_is_as_deep_as_the_queue_can_and_ends_by_itself() {
+    for (level, steps, ends, held) in [
+        (Level::Block, "", "", HELD_1),
+        (Level::Deactivate, "deactivate", "reactivate", HELD_2),
+        (Level::Interrupt, "deactivate interrupt", "restore reactivate", HELD_3),
+    ] {
+        let mut rig = busy(level);
+        rig.queue.hold_from_above(true);
+        assert_eq!((all_steps(&mut rig).as_str(), rig.state()), (steps, held), "{level}");
+        assert!(!rig.report().expect("news").suspended, "the user has no part in it");
+        // Neither of these ends it.
+        rig.run();
+        rig.queue.resume(false);
+        rig.signal(Signal::FailOpen);
+        rig.submit(1);
+        assert_eq!((all_steps(&mut rig).as_str(), rig.state()), ("", held), "{level}");
+        assert_eq!(rig.queue.can_launch(), Err(LaunchBlock::Held));
+        rig.queue.hold_from_above(false);
+        assert_eq!(all_steps(&mut rig), ends, "{level}");
+        assert_eq!(rig.state(), HoldState::Running);
+    }
+}
+
+/// What the queue asks for in steps, each carried out. Launches are left alone.
+fn all_steps(rig: &mut Rig) -> String {
+    let mut steps = Vec::new();
+    while let Some(Action::Step { step, seq }) = rig.queue.poll_step() {
+        rig.seq = seq;
+        steps.push(format!("{step:?}").to_lowercase());
+        rig.done();
+    }
+    steps.join(" ")
+}
+
+#[test]
+fn a_hold_from_above_closes_no_gate_that_another_process_closes() {
+    for (level, held, steps, ends) in [
+        (Level::Block, HoldState::Running, "", ""),
+        (Level::Deactivate, HoldState::Running, "", ""),
+        (Level::Interrupt, HELD_3, "interrupt", "restore"),
+    ] {
+        let mut rig = Rig::on(8, window(2, 1), Caps::up_to(level, 64).with_unit(true));
+        rig.submit(4);
+        rig.act();
+        rig.queue.hold_from_above(true);
+        assert_eq!((all_steps(&mut rig).as_str(), rig.state()), (steps, held), "{level}");
+        // An order of its own scheduler closes one, and is undone alone.
+        rig.hold(Level::Deactivate);
+        let own = if level == Level::Block { "" } else { "deactivate" };
+        assert_eq!(all_steps(&mut rig), own, "{level}");
+        rig.queue.hold_from_above(false);
+        assert_eq!(all_steps(&mut rig), ends, "{level}");
+        rig.run();
+        assert_eq!(all_steps(&mut rig), own.replace("de", "re"), "{level}");
+    }
+}
+
+#[test]
+fn a_level_that_is_raised_in_a_hold_from_above_counts_at_once() {
+    let caps = Caps::up_to(Level::Interrupt, 64).with_unit(true);
+    let mut rig = Rig::on(8, window(2, 1), caps);
+    rig.queue.set_level(Level::Deactivate);
+    rig.submit(4);
+    rig.act();
+    rig.queue.hold_from_above(true);
+    assert_eq!((all_steps(&mut rig).as_str(), rig.state()), ("", HoldState::Running));
+    rig.queue.set_level(Level::Interrupt);
+    assert_eq!((all_steps(&mut rig).as_str(), rig.state()), ("interrupt", HELD_3));
+    rig.queue.set_level(Level::Deactivate);
+    assert_eq!((all_steps(&mut rig).as_str(), rig.state()), ("restore", HoldState::Running));
+}
+
+#[test]
 fn failing_open_ends_the_schedulers_hold_until_its_next_word() {
     let mut rig = busy(Level::Deactivate);
     rig.hold(Level::Deactivate);

@@ -1,0 +1,159 @@
+//! The scheduler of the node holds what has no gates, or is held deeper than by gates.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use xsched_core::level::Level;
+use xsched_daemon::{Daemon, Settings};
+use xsched_node::{Link, PageSource, Status, Unit, Wire, socket_path};
+
+use crate::common::*;
+use crate::lv3::{LONG, Run, inside, preemptions, queue, with};
+
+/// A daemon at the socket of this process, which has not connected yet.
+fn daemon() -> Daemon {
+    let policy = "hpf".parse().expect("a policy");
+    let settings = Settings { socket: socket_path(), policy, is_open: false };
+    Daemon::start(&settings).expect("a daemon")
+}
+
+fn status() -> Status {
+    let wire = Wire::connect(&socket_path(), Duration::from_secs(10));
+    wire.and_then(|wire| wire.status()).expect("a status")
+}
+
+/// What stands for another process on the only device that this one uses.
+fn urgent() -> Arc<Unit> {
+    let clients = status().clients;
+    let device = clients.iter().map(|client| client.device.clone()).find(|name| !name.is_empty());
+    let link = Link::open(socket_path(), "urgent", 100, None).expect("a link");
+    let unit = link.unit(device.expect("this process is known"));
+    let _ = unit.page().expect("a page");
+    unit
+}
+
+fn socket(name: &str) -> String {
+    let path = std::env::temp_dir().join(format!("xsched-{}-{name}", std::process::id()));
+    path.display().to_string()
+}
+
+/// Commands of the host device of about a millisecond each, at this level.
+fn host_is_held_at(level: Level) {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let daemon = daemon();
+    let xq = host_queue(level.number().into());
+    let urgent = urgent();
+    let submit = |commands| {
+        for _ in 0..commands {
+            ok(XQueueSubmit(xq, timed(1_000)));
+            ok(XQueueSubmit(xq, counting(&COUNTER)));
+        }
+    };
+    let count = || COUNTER.load(Ordering::SeqCst);
+    let stands_still = || {
+        let before = count();
+        pause();
+        count() == before
+    };
+    submit(200);
+    until("it runs", || count() > 0);
+    urgent.note(true);
+    until("it is held", stands_still);
+    let held = count();
+    assert!(held < 200, "it was held before its end");
+    submit(10);
+    // Longer than a lease.
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(count(), held);
+    urgent.note(false);
+    until("it goes on", || count() == 210);
+    urgent.note(true);
+    submit(10);
+    pause();
+    assert!(count() < 220);
+    drop(daemon);
+    until("it goes on without a daemon", || count() == 220);
+    ok(XQueueDestroy(xq));
+}
+
+macro_rules! host {
+    ($name:ident, $level:expr) => {
+        #[test]
+        fn $name() {
+            let socket = socket(stringify!($name));
+            let set = [("XSCHED_SCHEDULER", "GLB"), ("XSCHED_SOCKET", socket.as_str())];
+            let name = concat!("node::", stringify!($name));
+            let _ = alone_with(name, &set, || host_is_held_at($level));
+        }
+    };
+}
+
+host!(the_host_device_is_held_at_level_1, Level::Block);
+host!(the_host_device_is_held_at_level_2, Level::Deactivate);
+host!(the_host_device_is_held_at_level_3, Level::Interrupt);
+
+/// A kernel that fills the device stops in its midst while another process has work, and goes on.
+fn interrupts() {
+    if !inside() {
+        return;
+    }
+    let daemon = daemon();
+    let (stream, xq) = queue();
+    let urgent = urgent();
+    let alone = Run::new(stream, LONG);
+    ok(XQueueSubmit(xq, alone.command()));
+    ok(XQueueWaitAll(xq));
+    let before = preemptions();
+    let run = Run::new(stream, LONG);
+    ok(XQueueSubmit(xq, run.command()));
+    until("it runs", || run.beat() != 0);
+    urgent.note(true);
+    let stands_still = || {
+        let beat = run.beat();
+        pause();
+        run.beat() == beat
+    };
+    until("it stops", stands_still);
+    assert_eq!(run.ended(), 0, "it was stopped before its end");
+    let beat = run.beat();
+    // Longer than a lease.
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!((run.beat(), run.ended()), (beat, 0));
+    assert!(preemptions() > before, "the driver has preempted nothing");
+    let clients = status().clients;
+    assert!(clients.iter().any(|client| client.state == "held"), "{clients:?}");
+    urgent.note(false);
+    ok(XQueueWaitAll(xq));
+    assert_eq!((run.ended(), run.sum()), (1, alone.sum()));
+    // A daemon that ends lets it go on as well.
+    let run = Run::new(stream, LONG);
+    ok(XQueueSubmit(xq, run.command()));
+    until("it runs", || run.beat() != 0);
+    urgent.note(true);
+    until("it stops", || {
+        let beat = run.beat();
+        pause();
+        run.beat() == beat
+    });
+    drop(daemon);
+    ok(XQueueWaitAll(xq));
+    assert_eq!((run.ended(), run.sum()), (1, alone.sum()));
+    ok(XQueueDestroy(xq));
+}
+
+#[test]
+fn a_running_command_is_interrupted_for_another_process_by_update_queue() {
+    let name = "node::a_running_command_is_interrupted_for_another_process_by_update_queue";
+    let socket = socket("update-queue");
+    let set = [("XSCHED_SCHEDULER", "GLB"), ("XSCHED_SOCKET", socket.as_str())];
+    let _ = with(name, "update-queue", &set, interrupts);
+}
+
+#[test]
+fn a_running_command_is_interrupted_for_another_process_by_debug_trap() {
+    let name = "node::a_running_command_is_interrupted_for_another_process_by_debug_trap";
+    let socket = socket("debug-trap");
+    let set = [("XSCHED_SCHEDULER", "GLB"), ("XSCHED_SOCKET", socket.as_str())];
+    let _ = with(name, "debug-trap", &set, interrupts);
+}
