@@ -77,7 +77,7 @@ pub use graph::{GraphError, GraphNode, gates_in_graph, longest_path};
 pub use page::{Holder, PageSource, SHARED_WORDS, SharedPage};
 pub use predict::Spacing;
 pub use preempt::StreamPreempt;
-pub use queue_config::StreamConfig;
+pub use queue_config::{Reason, StreamConfig};
 pub use retire::StreamRetire;
 pub use shared::{SharedGate, SharedGates};
 pub use spin::{SpinApi, SpinRate, enough_work};

@@ -28,6 +28,11 @@ pub(crate) fn runtime() -> PathBuf {
     env::var_os(REAL).map_or_else(|| beside("libxsched_hip_emulated.so"), PathBuf::from)
 }
 
+/// Whether it is HIP's own.
+pub(crate) fn is_real() -> bool {
+    env::var_os(REAL).is_some()
+}
+
 /// The runtime's names.
 pub(crate) const SONAMES: [&str; 4] =
     ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
@@ -90,7 +95,7 @@ pub(crate) fn with_preloaded(
 ) -> Command {
     let mut command = Command::new(program.as_ref());
     let mut libraries: Vec<_> = libraries.into_iter().collect();
-    let is_real = env::var_os(REAL).is_some();
+    let is_real = is_real();
     for variable in VARIABLES {
         if !is_real || variable != "LD_LIBRARY_PATH" {
             command.env_remove(variable);
