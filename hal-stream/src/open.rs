@@ -188,7 +188,7 @@ fn halves<A: StreamApi>(
     inner: &Arc<Inner<A>>,
     Place { stream, owned, may_hold, ties }: Place<A::Stream>,
     chosen: Option<Chosen>,
-    StreamConfig { of_thread, spacing, reason, .. }: StreamConfig<A>,
+    StreamConfig { of_thread, spacing, reason, held_ring, .. }: StreamConfig<A>,
 ) -> Opened<A> {
     let (word, shared, taken) = match chosen {
         Some(Chosen { word, shared, taken }) => (Some(word), shared, taken),
@@ -196,6 +196,9 @@ fn halves<A: StreamApi>(
     };
     let member = Arc::new(Member::tied(ties, word, format!("{stream:?}")));
     inner.gates.add(&member);
+    if let Some(held) = held_ring.filter(|_| may_hold && word.is_some()) {
+        held.watch(&member);
+    }
     let queue = Arc::new(Queue {
         device: Arc::clone(inner),
         stream,

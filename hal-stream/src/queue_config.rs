@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use xsched_core::level::Level;
 
 use crate::api::{FlagMemory, StreamApi};
+use crate::held_ring::HeldRing;
 use crate::predict::Spacing;
 use crate::shared::SharedGate;
 use crate::word::GateWord;
@@ -23,6 +24,7 @@ pub struct StreamConfig<A: StreamApi> {
     pub(crate) spacing: Spacing,
     pub(crate) level_max: Level,
     pub(crate) reason: Option<Reason>,
+    pub(crate) held_ring: Option<HeldRing>,
 }
 
 /// A place where a queue says what its gates are limited by, in words for the user.
@@ -52,6 +54,7 @@ impl<A: StreamApi> Default for StreamConfig<A> {
             spacing: Spacing::default(),
             level_max: Level::Deactivate,
             reason: None,
+            held_ring: None,
         }
     }
 }
@@ -85,6 +88,13 @@ impl<A: StreamApi> StreamConfig<A> {
     #[must_use]
     pub fn reason_to(mut self, reason: Reason) -> Self {
         self.reason = Some(reason);
+        self
+    }
+
+    /// What is to know whether the queue's ring is held as a whole, if it may share one.
+    #[must_use]
+    pub fn held_ring_to(mut self, held: &HeldRing) -> Self {
+        self.held_ring = Some(held.clone());
         self
     }
 

@@ -16,8 +16,8 @@ use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream};
 use xsched_hal_kfd::Reason;
 use xsched_hal_stream::{
-    Gates, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
-    StreamSubmit,
+    Gates, HeldRing, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice,
+    StreamDeviceConfig, StreamSubmit,
 };
 use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 
@@ -492,7 +492,8 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         // Under the node's scheduler there are gates only while others are on the GPU.
         let spacing = if in_unit { Spacing::of_ns(SHARED_SPACING_NS) } else { Spacing::default() };
         let mut stream = stream.level_max(gated).spacing(self.spacing_or(spacing));
-        stream = stream.reason_to(Arc::clone(&self.gates));
+        let held = HeldRing::default();
+        stream = stream.reason_to(Arc::clone(&self.gates)).held_ring_to(&held);
         // Known before, so that graphs can have it in gates of their own.
         let word = if gated > Level::Block { self.pair.below.gate_word().ok() } else { None };
         if let Some(word) = &word {
@@ -500,7 +501,7 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         }
         *self.no_lv3.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let (below, reason) = (self.pair.below.clone(), Arc::clone(&self.no_lv3));
-        let asked = Asked { below, config: stream, stream: self.stream, level, reason };
+        let asked = Asked { below, config: stream, stream: self.stream, level, reason, held };
         let xq = self.pair.device.queue(config, (A::config(asked), Arc::clone(side)))?;
         let word = word.filter(|_| in_unit || xq.caps().deactivate.is_some());
         *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
@@ -550,8 +551,8 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
             Level::Block if self.pair.below.is_in_unit() => {
                 Some("`xschedd` holds it with the process, at level 2".to_owned())
             }
-            Level::Deactivate => said(&self.gates),
-            Level::Block | Level::Interrupt => None,
+            Level::Block => None,
+            Level::Deactivate | Level::Interrupt => said(&self.gates),
         }
     }
 

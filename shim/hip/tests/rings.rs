@@ -123,29 +123,38 @@ fn cooperative_kernels_wait_for_none_that_is_held() {
     assert_eq!(wrong("cooperative", true), "");
 }
 
-/// Why a stream that the program made as a non-blocking one, or one too many, is not at level 3.
-const LOWER: &str = " WARN a queue has Lv2 and not Lv3: the stream was not made through XSched";
+/// What is said where the machine is so busy that a launch takes long, and all is let go meanwhile.
+const BUSY: &str = "a launch did not return while queues were suspended";
+/// Runs of which one has to be without that.
+const TIMES_MAX: usize = 8;
 
-#[test]
-fn kernels_are_interrupted_in_streams_with_rings_of_their_own() {
+/// Runs the program in this mode at level 3, by each mechanism, and answers the levels.
+fn interrupted(mode: &str) -> Vec<(u64, u64, String)> {
     for mechanism in ["update-queue", "debug-trap"] {
         let variables = [
             ("XSCHED_AUTO_XQUEUE_LEVEL", "3"),
             ("XSCHED_KFD_MECHANISM", mechanism),
             ("XSCHED_EMULATED_UNITS", "1"),
         ];
-        let said = wrong_with("interrupted", true, &variables);
-        let (lower, wrong): (Vec<_>, Vec<_>) =
-            said.lines().partition(|line| line.starts_with(LOWER));
-        assert!(wrong.is_empty(), "{mechanism}: {said}");
-        // The non-blocking one, and four of those that came when 16 had rings of their own.
-        assert_eq!(lower.len(), 5, "{mechanism}: {said}");
-        let levels = levels("interrupted", true);
-        let counts: Vec<_> = levels.iter().map(|(count, level, _)| (*count, *level)).collect();
-        assert_eq!(counts, [(5, 2), (10, 3)], "{levels:?}");
-        assert!(levels[0].2.starts_with("level 3: the stream was not made"), "{levels:?}");
-        assert_eq!(levels[1].2, "there is none");
+        let judged = (0..TIMES_MAX).find_map(|_| {
+            let wrong = wrong_with(mode, true, &variables);
+            (!wrong.contains(BUSY)).then_some(wrong)
+        });
+        assert_eq!(judged.as_deref(), Some(""), "{mechanism}");
     }
+    levels(mode, true)
+}
+
+#[test]
+fn kernels_are_interrupted_in_streams_with_rings_of_their_own() {
+    let (own, shared) = ("there is none".to_owned(), format!("there is none; {IN_RING}"));
+    // Four of those that were used came when 16 had rings of their own.
+    assert_eq!(interrupted("interrupted"), [(10, 3, own), (4, 3, shared)]);
+}
+
+#[test]
+fn kernels_are_interrupted_in_rings_that_are_held_as_a_whole() {
+    assert_eq!(interrupted("together"), [(6, 3, format!("there is none; {IN_RING}"))]);
 }
 
 #[test]
