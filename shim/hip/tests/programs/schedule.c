@@ -102,8 +102,15 @@ static int all_are(pointer at, unsigned value) {
   return read_are(read, value);
 }
 
+static int version(void) {
+  int version = 0;
+  OK(((int (*)(int *))find("hipRuntimeGetVersion"))(&version));
+  return version;
+}
+
 static void streams(void) {
-  handle own[4] = {NULL, (handle)1};
+  // HIP 5 takes hipStreamLegacy for a stream's address.
+  handle own[4] = {NULL, (handle)(uintptr_t)(version() >= 60000000)};
   OK(stream_create(&own[2], 0));
   OK(stream_create(&own[3], 1));
   pointer at[4];
