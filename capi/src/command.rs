@@ -49,12 +49,18 @@ pub(crate) struct Awaited {
     function: Launch,
     data: *mut c_void,
     kind: u32,
+    spreads: bool,
 }
 
 impl Awaited {
     /// Commands of a kind take about equally long.
     pub(crate) const fn new(function: Launch, data: *mut c_void, kind: u32) -> Self {
-        Self { function, data, kind }
+        Self { function, data, kind, spreads: false }
+    }
+
+    /// It may go into other hardware queues than its stream's as well.
+    pub(crate) const fn spread(self) -> Self {
+        Self { spreads: true, ..self }
     }
 
     /// # Safety
@@ -67,15 +73,16 @@ impl Awaited {
     }
 }
 
-/// The kind of a command; 0 is any. To be asked before it is launched.
-pub(crate) fn kind_of(does: Does) -> u32 {
-    let Does::Launch(function, data) = does else { return 0 };
+/// The kind of a command, where 0 is any, and whether it may go into other hardware queues than its
+/// stream's as well. To be asked before it is launched.
+pub(crate) fn kind_of(does: Does) -> (u32, bool) {
+    let Does::Launch(function, data) = does else { return (0, false) };
     if !std::ptr::fn_addr_eq(function, Awaited::call as Launch) {
-        return 0;
+        return (0, false);
     }
     let awaited: *const Awaited = std::ptr::with_exposed_provenance(data);
     // SAFETY: what has this callback was made from one that lives until it was called.
-    unsafe { (*awaited).kind }
+    unsafe { ((*awaited).kind, (*awaited).spreads) }
 }
 
 impl Command {
@@ -212,11 +219,13 @@ mod tests {
         let mut count = 0_u32;
         let awaited = Awaited::new(add, (&raw mut count).cast(), 77);
         let does = Command::awaited(&awaited).does();
-        assert_eq!(kind_of(does), 77);
+        assert_eq!(kind_of(does), (77, false));
         let Does::Launch(function, data) = does else { panic!("it launches") };
         call(function, 0, data);
         assert_eq!(count, 1);
         let plain = Command::callback(add, (&raw mut count).cast());
-        assert_eq!(kind_of(plain.does()), 0);
+        assert_eq!(kind_of(plain.does()), (0, false));
+        let spread = Awaited::new(add, (&raw mut count).cast(), 78).spread();
+        assert_eq!(kind_of(Command::awaited(&spread).does()), (78, true));
     }
 }

@@ -140,6 +140,13 @@ impl<T> Table<T> {
         places.all.iter().filter_map(|place| place.object.clone()).collect()
     }
 
+    /// Shows each object. False, and shows none, if the table is being changed just now.
+    pub(crate) fn try_each(&self, see: impl FnMut(&T)) -> bool {
+        let Ok(places) = self.places.try_read() else { return false };
+        places.all.iter().filter_map(|place| place.object.as_deref()).for_each(see);
+        true
+    }
+
     /// The first object that fits.
     pub(crate) fn find(&self, fits: impl Fn(&T) -> bool) -> Option<Arc<T>> {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);

@@ -93,7 +93,7 @@ pub(crate) fn create(
     if xq.caps().level < level {
         lower(above(&hwq, xq.caps().level))?;
     }
-    let make = |handle| Queue::new(handle, xq, Arc::clone(&hwq), side, blocks);
+    let make = |handle| Queue::new(handle, (xq, level), Arc::clone(&hwq), side, blocks);
     let queue = process.queues.add(make);
     let queue =
         queue.ok_or_else(|| Refusal::not_allowed("there are too many XQueues; destroy some"))?;
@@ -103,7 +103,7 @@ pub(crate) fn create(
 }
 
 fn above(hwq: &HwQueue, level: Level) -> Refusal {
-    let why = hwq.hardware.why_no_higher();
+    let why = hwq.hardware.why_no_higher(level);
     let level = level.number();
     Refusal::not_supported(format!("the hardware queue can do level {level} at most: {why}"))
 }

@@ -3,6 +3,9 @@
 //! for programs.
 
 pub mod graphs;
+pub mod launches;
+
+pub use launches::xsched_private_launch;
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +20,7 @@ use xsched_hal_hip::loaded;
 use xsched_hal_stream::Gates;
 
 use crate::apart;
-use crate::command::{Awaited, Command};
+use crate::command::Command;
 use crate::env::AutoQueue;
 use crate::hint::XHintPriority;
 use crate::hwqueue::HwQueue;
@@ -316,28 +319,6 @@ pub unsafe extern "C" fn xsched_private_wait(
         // SAFETY: as the caller promises.
         Gates::with_all_open(&gates, || unsafe { wait(data) });
         Ok(())
-    })
-}
-
-/// For interposers: calls `launch` on this thread when it is the XQueue's turn to launch it, and
-/// returns after that. If the answer is not `kXSchedSuccess`, `launch` was not called and will not
-/// be; that may be so with `kXSchedSuccess` too, if what waits was dropped. Launches of the same
-/// `kind` into an XQueue take about equally long; 0 is any.
-///
-/// # Safety
-/// `launch` may be called with `data`, once.
-// SAFETY: no other library has a function of this name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn xsched_private_launch(
-    xq: XQueueHandle,
-    kind: u32,
-    launch: LaunchCallback,
-    data: *mut c_void,
-) -> XResult {
-    answer(|| {
-        let launch = launch.filter(|_| !data.is_null());
-        let launch = launch.ok_or_else(|| Refusal::invalid("the function or its data is null"))?;
-        process().queue(xq)?.launch_here(&Awaited::new(launch, data, kind))
     })
 }
 

@@ -231,6 +231,7 @@ impl Process {
     /// From now on this connection is that of the devices that are opened.
     fn follow(&self, link: Arc<Link>) {
         link.set_past(past::all);
+        link.set_levels(levels);
         // If another thread was first, there is a connection already, and this one ends.
         self.host.follow(Arc::clone(&link));
         let _ = self.hip.link.set(Arc::clone(&link));
@@ -350,6 +351,17 @@ fn program() -> String {
 }
 
 /// The policy that does what a scheduler is to do.
+/// How many streams have XQueues of levels 1, 2 and 3; `None` if that is not known just now.
+fn levels() -> Option<[u32; 3]> {
+    let mut levels = [0; 3];
+    let count = |queue: &Queue| {
+        let at = usize::from(queue.level().number()).wrapping_sub(1);
+        let count = levels.get_mut(at).filter(|_| !queue.hwq().hardware.is_host());
+        count.into_iter().for_each(|count| *count += 1);
+    };
+    present()?.queues.try_each(count).then_some(levels)
+}
+
 fn policy_of(scheduler: XSchedulerType, policy: impl FnOnce() -> Answer<Any>) -> Answer<Any> {
     match scheduler {
         // No queue is held unless the program suspends it.

@@ -29,6 +29,8 @@ const MARKING: Duration = Duration::from_micros(500);
 pub(crate) struct Queue {
     pub(crate) handle: u64,
     xq: XQueue<Command>,
+    /// The level that it was asked for.
+    asked: Level,
     hwq: Arc<HwQueue>,
     side: Arc<Side>,
     /// Submitting waits for the launch.
@@ -59,10 +61,10 @@ pub(crate) fn outside_callbacks() -> Answer {
 }
 
 impl Queue {
-    /// A queue that runs `xq` on hardware.
+    /// A queue that runs `xq` on hardware, and was asked for this level.
     pub(crate) fn new(
         handle: u64,
-        xq: XQueue<Command>,
+        (xq, asked): (XQueue<Command>, Level),
         hwq: Arc<HwQueue>,
         side: Arc<Side>,
         blocks: bool,
@@ -70,6 +72,7 @@ impl Queue {
         Self {
             handle,
             xq,
+            asked,
             hwq,
             side,
             blocks,
@@ -304,6 +307,22 @@ impl Queue {
         self.xq.caps().level
     }
 
+    /// Why it has no higher level, and what is special about its holds, in words for the user.
+    pub(crate) fn why_no_higher(&self) -> String {
+        let (level, hardware) = (self.level(), &self.hwq.hardware);
+        let why = if level == Level::Interrupt {
+            "there is none".to_owned()
+        } else if level >= self.asked {
+            "none was asked for".to_owned()
+        } else {
+            hardware.why_no_higher(level)
+        };
+        match hardware.how_held(level) {
+            Some(how) => format!("{why}; {how}"),
+            None => why,
+        }
+    }
+
     pub(crate) fn set_level(&self, level: i32) -> Answer {
         let number = u8::try_from(level).ok().and_then(Level::from_number);
         let level = number.ok_or_else(|| Refusal::invalid("a level is 1 to 3"))?;
@@ -313,7 +332,7 @@ impl Queue {
                 "the XQueue can do level {} at most; make it with a higher one, if the hardware \
                  queue can: {}",
                 highest.number(),
-                self.hwq.hardware.why_no_higher()
+                self.hwq.hardware.why_no_higher(highest)
             )));
         }
         self.xq.set_level(level);

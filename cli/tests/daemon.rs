@@ -317,6 +317,8 @@ fn a_more_urgent_process_has_the_gpu() {
     node.until("what retires and goes past", |node| {
         node.status().clients.iter().all(|client| client.retired > 0 && client.past > Some(0))
     });
+    // Each uses its legacy default stream alone.
+    node.until("levels", |node| node.status().clients.iter().all(|c| c.levels == [1, 0, 0]));
     assert_eq!((batch.end(), other.end()), (String::new(), String::new()));
 }
 

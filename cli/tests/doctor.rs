@@ -176,6 +176,9 @@ fn a_program_s_launches_are_counted_and_its_code_is_passed_on() {
         (&run["exit_code"], &run["past"], &run["uncounted"]),
         (&json!(7), &json!({}), &json!([]))
     );
+    let why = "it is the legacy default stream, which all blocking streams wait for";
+    assert_eq!(run["streams"], json!([{"level": 1, "why": why, "streams": 1}]), "{run:#}");
+    assert!(text(&output.stderr).contains(&format!("1 at Lv1, not higher: {why}\n")));
     assert_eq!(run["processes"].as_array().map(Vec::len), Some(1));
     assert_eq!(problems(&run["problems"]), [""; 0]);
 }

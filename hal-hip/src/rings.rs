@@ -213,6 +213,9 @@ mod tests {
         marked: RefCell<Vec<HipStream>>,
         done: Cell<bool>,
         refuses: Cell<bool>,
+        /// It makes no calls.
+        is_mute: Cell<bool>,
+        waited: RefCell<Vec<HipStream>>,
         /// Calls that were asked for, while they do not come at once.
         asked: Option<RefCell<Vec<Call>>>,
         destroyed: RefCell<Vec<HipStream>>,
@@ -221,14 +224,15 @@ mod tests {
     const LOST: HipError = HipError::Driver { call: "hipEventRecord", code: 719 };
 
     impl EndingCalls for Calls {
-        fn wait_for(&self, _: HipStream) -> Result<(), HipError> {
+        fn wait_for(&self, stream: HipStream) -> Result<(), HipError> {
+            self.waited.borrow_mut().push(stream);
             if self.refuses.get() { Err(LOST) } else { Ok(()) }
         }
 
         fn call_back(&self) -> Result<Call, HipError> {
             let call = Call::default();
             match &self.asked {
-                _ if self.refuses.get() => return Err(LOST),
+                _ if self.refuses.get() || self.is_mute.get() => return Err(LOST),
                 Some(asked) => asked.borrow_mut().push(call.clone()),
                 None => call.come(),
             }
@@ -258,6 +262,7 @@ mod tests {
 
         fn destroy(&self, stream: HipStream) -> Result<(), HipError> {
             assert!(self.marked.borrow().contains(&stream) && self.done.get());
+            assert!(self.waited.borrow().contains(&stream), "it was not waited for");
             self.destroyed.borrow_mut().push(stream);
             Ok(())
         }
@@ -356,13 +361,36 @@ mod tests {
 
     #[test]
     fn without_calls_nothing_is_destroyed() {
-        let (rings, calls) = (OwnRings::default(), Calls::default());
-        let stream = rings.take(&calls).expect("a stream");
-        calls.done.set(true);
-        assert!(rings.give_back(stream, &calls));
-        calls.refuses.set(true);
-        rings.close(&calls);
-        assert!(calls.destroyed.borrow().is_empty() && rings.state().endings.are_none());
+        for refuses in [true, false] {
+            let (rings, calls) = (OwnRings::default(), Calls::default());
+            let stream = rings.take(&calls).expect("a stream");
+            calls.done.set(true);
+            assert!(rings.give_back(stream, &calls));
+            calls.refuses.set(refuses);
+            calls.is_mute.set(true);
+            rings.close(&calls);
+            assert!(calls.destroyed.borrow().is_empty() && rings.state().endings.are_none());
+        }
+    }
+
+    #[test]
+    fn a_stream_that_comes_during_a_turn_waits_for_the_next() {
+        let calls = Calls { asked: Some(RefCell::default()), ..Calls::default() };
+        let mut endings = Endings::default();
+        let come = |at: usize| calls.asked.as_ref().expect("it keeps them").borrow()[at].come();
+        let [one, other] = [HipStream(16), HipStream(32)];
+        endings.push(one, &calls);
+        assert_eq!(endings.ended(&calls), []);
+        endings.push(other, &calls);
+        come(0);
+        assert_eq!(endings.ended(&calls), []);
+        come(1);
+        assert_eq!(endings.ended(&calls), [one], "the thread may refer to the other one");
+        come(2);
+        assert_eq!(endings.ended(&calls), []);
+        come(3);
+        assert_eq!(endings.ended(&calls), [other]);
+        assert!(endings.are_none());
     }
 
     #[test]

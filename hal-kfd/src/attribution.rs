@@ -15,6 +15,7 @@ use crate::preloaded::Preloaded;
 use crate::queue::QueueFacts;
 use crate::topology::{Sysfs, listed_queues};
 use crate::uapi::QUEUES_MAX;
+use crate::watching::Watcher;
 
 /// Why a stream's queue is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,6 +112,25 @@ pub trait Attribution: Debug + Send + Sync {
         Err(Unattributed::Unseen)
     }
 
+    /// The queue of a stream that may share it with others, by its address. The stream is alive and
+    /// not captured.
+    ///
+    /// # Errors
+    /// [`Unattributed::Unseen`] if nothing shows it.
+    fn of_shared(&self, stream: usize) -> Result<QueueFacts, Unattributed> {
+        let _ = stream;
+        Err(Unattributed::Unseen)
+    }
+
+    /// The compute queue that has this id now.
+    ///
+    /// # Errors
+    /// [`Unattributed::Unseen`] if none is known.
+    fn with_id(&self, id: u32) -> Result<QueueFacts, Unattributed> {
+        let _ = id;
+        Err(Unattributed::Unseen)
+    }
+
     /// The one queue that was made since. Call it on the same thread.
     ///
     /// # Errors
@@ -145,6 +165,14 @@ impl Attribution for ByCalls {
         let Before::Created(count) = before else { return Err(Unattributed::NoObserver) };
         let made = self.0.created_since(*count);
         Ok(made.iter().map(|record| record.facts).filter(QueueFacts::runs_waves).collect())
+    }
+
+    fn with_id(&self, id: u32) -> Result<QueueFacts, Unattributed> {
+        if self.0.has_secondary_process() {
+            return Err(Unattributed::SecondaryProcess);
+        }
+        let facts = self.0.record(id).map(|record| record.facts);
+        facts.filter(QueueFacts::runs_waves).ok_or(Unattributed::Unseen)
     }
 }
 

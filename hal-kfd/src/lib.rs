@@ -68,8 +68,8 @@ mod version;
 mod watching;
 
 pub use device::{
-    Counts, DeviceError, GatesOpen, KfdConfig, KfdDevice, KfdPreempt, KfdQueueConfig, KfdRetire,
-    KfdSubmit, Parts, Reason, Source, at_exit,
+    Counts, DeviceError, GatesOpen, HeldTogether, KfdConfig, KfdDevice, KfdPreempt, KfdQueueConfig,
+    KfdRetire, KfdSubmit, Parts, Reason, Source, at_exit,
 };
 pub use driver::{Driver, KFD_PATH, Kfd};
 pub use error::KfdError;

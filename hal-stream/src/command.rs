@@ -26,6 +26,7 @@ pub struct StreamCommand<A: StreamApi> {
     pub(crate) body: Body<A>,
     pub(crate) kind: u32,
     pub(crate) expected_ns: Option<u64>,
+    pub(crate) spreads: bool,
 }
 
 pub(crate) enum Body<A: StreamApi> {
@@ -37,14 +38,15 @@ impl<A: StreamApi> StreamCommand<A> {
     /// A command of the vendor's.
     #[must_use]
     pub const fn native(command: A::Native) -> Self {
-        Self { body: Body::Native(command), kind: 0, expected_ns: None }
+        Self { body: Body::Native(command), kind: 0, expected_ns: None, spreads: false }
     }
 
     /// A closure that launches one kernel, copy or graph into the stream it gets, and does not
     /// block. What it launches must not wait for another XQueue.
     #[must_use]
     pub fn new(launch: impl Fn(A::Stream) -> Result<(), A::Error> + Send + Sync + 'static) -> Self {
-        Self { body: Body::Closure(Arc::new(launch)), kind: 0, expected_ns: None }
+        let body = Body::Closure(Arc::new(launch));
+        Self { body, kind: 0, expected_ns: None, spreads: false }
     }
 
     /// Says that commands of this kind take about equally long, so that the measured times of some
@@ -61,6 +63,14 @@ impl<A: StreamApi> StreamCommand<A> {
     #[must_use]
     pub const fn expected_ns(mut self, ns: u64) -> Self {
         self.expected_ns = Some(ns);
+        self
+    }
+
+    /// Says whether it goes into other hardware rings than its stream's as well, as parallel
+    /// branches of a graph do. It does nothing on devices whose streams share no rings.
+    #[must_use]
+    pub const fn spreads(mut self, spreads: bool) -> Self {
+        self.spreads = spreads;
         self
     }
 
@@ -86,7 +96,8 @@ impl<A: StreamApi> Clone for StreamCommand<A> {
             Body::Native(command) => Body::Native(command.clone()),
             Body::Closure(launch) => Body::Closure(Arc::clone(launch)),
         };
-        Self { body, kind: self.kind, expected_ns: self.expected_ns }
+        let (kind, expected_ns, spreads) = (self.kind, self.expected_ns, self.spreads);
+        Self { body, kind, expected_ns, spreads }
     }
 }
 
@@ -97,6 +108,7 @@ impl<A: StreamApi> fmt::Debug for StreamCommand<A> {
             Body::Native(command) => out.field("native", command),
             Body::Closure(_) => out.field("closure", &".."),
         };
-        out.field("kind", &self.kind).field("expected_ns", &self.expected_ns).finish()
+        out.field("kind", &self.kind).field("expected_ns", &self.expected_ns);
+        out.field("spreads", &self.spreads).finish()
     }
 }

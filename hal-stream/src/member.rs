@@ -6,7 +6,7 @@ use crate::gate::Gate;
 use crate::launches::LaunchCounter;
 use crate::sync::{AtomicU64, Word};
 
-/// The hardware ring of a queue's stream: what a closed gate of it stops.
+/// The hardware ring of a queue's commands: what a closed gate of it stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ring {
     /// No other stream is in it.
@@ -17,6 +17,17 @@ pub(crate) enum Ring {
     Unknown,
 }
 
+impl Ring {
+    /// Whether what waits in the one may stop what is in the other.
+    pub(crate) const fn stops(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Own, _) | (_, Self::Own) => false,
+            (Self::Shared(one), Self::Shared(other)) => one == other,
+            (Self::Unknown, _) | (_, Self::Unknown) => true,
+        }
+    }
+}
+
 /// What else than its queue a gate may stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ties {
@@ -25,11 +36,14 @@ pub(crate) struct Ties {
     pub(crate) is_legacy: bool,
     /// The legacy default stream waits for it, and a queue has what is launched there.
     pub(crate) is_blocking: bool,
+    /// There are rings that streams share, into which some of its commands go.
+    pub(crate) may_spread: bool,
 }
 
 impl Ties {
     /// Nothing.
-    pub(crate) const NONE: Self = Self { ring: Ring::Own, is_legacy: false, is_blocking: false };
+    pub(crate) const NONE: Self =
+        Self { ring: Ring::Own, is_legacy: false, is_blocking: false, may_spread: false };
 
     /// Whether more than the scheduler's wish for the queue says which gates are closed.
     pub(crate) fn are_any(self) -> bool {
@@ -51,6 +65,8 @@ pub(crate) struct Member<W> {
     /// and the wish change with the registry locked.
     launched: AtomicU64,
     retired: AtomicU64,
+    /// One past the last command, of those that go into other rings as well.
+    spread: AtomicU64,
 }
 
 impl<W: Word> Member<W> {
@@ -67,6 +83,7 @@ impl<W: Word> Member<W> {
             wish: AtomicU64::new(0),
             launched: AtomicU64::new(0),
             retired: AtomicU64::new(0),
+            spread: AtomicU64::new(0),
         }
     }
 
@@ -82,6 +99,22 @@ impl<W: Word> Member<W> {
     /// Whether something of it is on the device, or about to be.
     pub(crate) fn is_busy(&self) -> bool {
         self.launched.load(Ordering::Relaxed) > self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Whether some of what it has on the device may be in any ring that streams share.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.is_busy() && self.spread.load(Ordering::Relaxed) > self.retired.load(Ordering::Relaxed)
+    }
+
+    /// The ring of what it has on the device.
+    pub(crate) fn ring(&self) -> Ring {
+        if self.is_spread() { Ring::Unknown } else { self.ties.ring }
+    }
+
+    /// The last of so many commands goes into other rings as well, if there are any. Whether it is
+    /// the first that does.
+    pub(crate) fn set_spread(&self, launched: u64) -> bool {
+        self.ties.may_spread && self.spread.swap(launched, Ordering::Relaxed) == 0
     }
 
     /// It will have had so many commands.

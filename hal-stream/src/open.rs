@@ -1,7 +1,7 @@
 //! Opening queues on a device.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, PoisonError};
 
 use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, LevelAdapter};
 use xsched_core::id::QueueId;
@@ -16,7 +16,7 @@ use crate::marks::Marks;
 use crate::member::{Member, Ring, Ties};
 use crate::occupancy::Occupant;
 use crate::occupancy::Since;
-use crate::predict::{Placement, Predictor, Spacing};
+use crate::predict::{Placement, Predictor};
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
 use crate::queue_config::{GateSource, StreamConfig};
@@ -24,6 +24,12 @@ use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::submit::{Batch, Events, StreamSubmit};
 use crate::sync::Word;
 use crate::word::Taken;
+
+/// Of streams that share a ring.
+const IN_RING: &str = "its gates are closed while all streams in its hardware queue are held";
+/// Of the default streams of threads.
+const OF_THREAD: &str =
+    "it is the default stream of a thread, which the legacy default stream waits for";
 
 impl<A: StreamApi> ErrorType for StreamDevice<A> {
     type Error = StreamError<A::Error>;
@@ -69,7 +75,7 @@ impl<A: StreamApi> Backend for StreamDevice<A> {
             && inner.tested().no_gate.is_none();
         let chosen = if gated { inner.word(&config) } else { Ok(None) };
         let word = chosen.inspect_err(|_| inner.end(owned.then_some(stream), None))?;
-        Ok(halves(inner, place, config.of_thread, word, config.spacing))
+        Ok(halves(inner, place, word, config))
     }
 
     fn info(&self) -> DeviceInfo {
@@ -117,7 +123,9 @@ impl<A: StreamApi> Inner<A> {
         };
         let not_held = |ties| Place { stream, owned, may_hold: false, ties };
         if config.of_thread {
-            return Ok(not_held(Ties { ring: self.ring(stream), ..Ties::NONE }));
+            self.tell_limit(stream, config, Err(OF_THREAD));
+            let ring = self.ring(stream);
+            return Ok(not_held(Ties { ring, may_spread: ring != Ring::Own, ..Ties::NONE }));
         }
         // SAFETY: just made, or as promised to `StreamConfig::on_stream`.
         let kind = unsafe { self.api.stream_kind(stream) };
@@ -126,44 +134,62 @@ impl<A: StreamApi> Inner<A> {
         let ring = if is_apart { Ring::Own } else { self.ring(stream) };
         // What is launched into the legacy default stream has to be seen.
         let is_blocking = kind.blocking && !owned && self.config.sees_all_launches;
-        let ties = Ties { ring, is_legacy: kind.legacy_default, is_blocking };
-        let why = if kind.legacy_default {
-            "it is the legacy default stream, which all blocking streams wait for"
+        let (is_legacy, may_spread) = (kind.legacy_default, kind.own_ring.is_some());
+        let ties = Ties { ring, is_legacy, is_blocking, may_spread };
+        let limit = if kind.legacy_default {
+            Err("it is the legacy default stream, which all blocking streams wait for")
         } else if kind.blocking && !owned && !is_blocking && kind.own_ring != Some(true) {
-            "the legacy default stream waits for it; create it as non-blocking"
+            Err("the legacy default stream waits for it; create it as non-blocking")
         } else if ring == Ring::Unknown {
-            "which hardware queue it is in is not known, so holding it might hold other streams"
+            Err("which hardware queue it is in is not known, so holding it might hold other \
+                 streams")
         } else if !is_apart && ring == Ring::Own {
-            "it may share a hardware queue with other streams; let the queue make its stream, \
-             without a priority, or run the program with `xsched run`"
+            Err("it may share a hardware queue with other streams; let the queue make its stream, \
+                 without a priority, or run the program with `xsched run`")
         } else {
-            if let Ring::Shared(number) = ring {
-                tracing::info!(
-                    ?stream,
-                    number,
-                    "the stream's queue is at Lv2: its gates are closed while all streams in its \
-                     hardware queue are held"
-                );
-            }
-            return Ok(Place { may_hold: true, ..not_held(ties) });
+            Ok(ring)
         };
-        if config.level_max >= Level::Deactivate && self.tested().no_gate.is_none() {
-            if self.is_new_reason(why) {
-                tracing::info!(?stream, "the stream's queue is at Lv1: {why}");
-            } else {
-                tracing::debug!(?stream, "the stream's queue is at Lv1: {why}");
+        self.tell_limit(stream, config, limit);
+        Ok(Place { may_hold: limit.is_ok(), ..not_held(ties) })
+    }
+
+    /// Says in the log, and where the caller asks for it, why a stream is at Lv1, or that what else
+    /// is in its ring limits its gates.
+    fn tell_limit(
+        &self,
+        stream: A::Stream,
+        config: &StreamConfig<A>,
+        limit: Result<Ring, &'static str>,
+    ) {
+        let has_gates = config.level_max.min(self.config.level_max) >= Level::Deactivate
+            && self.tested().no_gate.is_none();
+        let why = match limit {
+            _ if !has_gates => None,
+            Ok(Ring::Shared(number)) => {
+                tracing::info!(?stream, number, "the stream's queue is at Lv2: {IN_RING}");
+                Some(IN_RING)
             }
+            Ok(_) => None,
+            Err(why) if self.is_new_reason(why) => {
+                tracing::info!(?stream, "the stream's queue is at Lv1: {why}");
+                Some(why)
+            }
+            Err(why) => {
+                tracing::debug!(?stream, "the stream's queue is at Lv1: {why}");
+                Some(why)
+            }
+        };
+        if let Some(reason) = &config.reason {
+            *reason.lock().unwrap_or_else(PoisonError::into_inner) = why.map(str::to_owned);
         }
-        Ok(not_held(ties))
     }
 }
 
 fn halves<A: StreamApi>(
     inner: &Arc<Inner<A>>,
     Place { stream, owned, may_hold, ties }: Place<A::Stream>,
-    of_thread: bool,
     chosen: Option<Chosen>,
-    spacing: Spacing,
+    StreamConfig { of_thread, spacing, reason, held_ring, .. }: StreamConfig<A>,
 ) -> Opened<A> {
     let (word, shared, taken) = match chosen {
         Some(Chosen { word, shared, taken }) => (Some(word), shared, taken),
@@ -171,6 +197,9 @@ fn halves<A: StreamApi>(
     };
     let member = Arc::new(Member::tied(ties, word, format!("{stream:?}")));
     inner.gates.add(&member);
+    if let Some(held) = held_ring.filter(|_| may_hold && word.is_some()) {
+        held.watch(&member);
+    }
     let queue = Arc::new(Queue {
         device: Arc::clone(inner),
         stream,
@@ -188,6 +217,7 @@ fn halves<A: StreamApi>(
         retired: AtomicU64::new(0),
         stray: AtomicBool::new(false),
         marks: Marks::new(),
+        reason,
     });
     // A fence is an entry, and one may come again when it was not seen.
     let entries_max = inner.entries_max();

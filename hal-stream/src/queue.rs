@@ -1,7 +1,7 @@
 //! What the halves of a queue share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::StreamApi;
@@ -12,6 +12,7 @@ use crate::marks::{Marks, Place};
 use crate::member::Member;
 use crate::occupancy::Occupant;
 use crate::predict::{Predictor, Spacing};
+use crate::queue_config::Reason;
 use crate::word::Taken;
 
 /// A hardware queue: a stream and its gate. The last half that is dropped closes it.
@@ -43,7 +44,14 @@ pub(crate) struct Queue<A: StreamApi> {
     pub(crate) stray: AtomicBool,
     /// Where its gates are in the stream.
     pub(crate) marks: Marks<A::Event>,
+    /// Where it says what its gates are limited by.
+    pub(crate) reason: Option<Reason>,
 }
+
+/// Of queues that have had a command that goes into several rings.
+const SPREAD: &str = "while a graph with parallel branches, or another launch into several hardware \
+                      queues, is in it, its gates are closed while all streams in shared hardware \
+                      queues are held";
 
 /// For so long after a gate was passed, in nanoseconds, the event behind it may not be seen to have
 /// completed.
@@ -58,6 +66,18 @@ impl<A: StreamApi> Queue<A> {
     pub(crate) fn hold_stamp(&self) -> Option<HoldStamp> {
         let (beat, _) = self.word?.unit_stamp()?;
         Some((beat, self.member.gate.closed_since()))
+    }
+
+    /// Says that it has had a command that goes into several rings.
+    pub(crate) fn tell_spread(&self) {
+        if self.word.is_none() {
+            return;
+        }
+        tracing::info!(stream = self.member.stream, "{SPREAD}");
+        let Some(reason) = &self.reason else { return };
+        let mut reason = reason.lock().unwrap_or_else(PoisonError::into_inner);
+        *reason =
+            Some(reason.take().map_or_else(|| SPREAD.to_owned(), |r| format!("{r}; {SPREAD}")));
     }
 
     /// Whether nothing is known to be in flight.

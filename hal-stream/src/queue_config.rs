@@ -1,8 +1,11 @@
 //! How a queue is opened.
 
+use std::sync::{Arc, Mutex};
+
 use xsched_core::level::Level;
 
 use crate::api::{FlagMemory, StreamApi};
+use crate::held_ring::HeldRing;
 use crate::predict::Spacing;
 use crate::shared::SharedGate;
 use crate::word::GateWord;
@@ -20,7 +23,12 @@ pub struct StreamConfig<A: StreamApi> {
     pub(crate) priority: Option<i32>,
     pub(crate) spacing: Spacing,
     pub(crate) level_max: Level,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) held_ring: Option<HeldRing>,
 }
+
+/// A place where a queue says what its gates are limited by, in words for the user.
+pub type Reason = Arc<Mutex<Option<String>>>;
 
 /// Where the word of a queue's gate comes from.
 #[derive(Debug)]
@@ -45,6 +53,8 @@ impl<A: StreamApi> Default for StreamConfig<A> {
             priority: None,
             spacing: Spacing::default(),
             level_max: Level::Deactivate,
+            reason: None,
+            held_ring: None,
         }
     }
 }
@@ -70,6 +80,21 @@ impl<A: StreamApi> StreamConfig<A> {
     #[must_use]
     pub const fn level_max(mut self, level: Level) -> Self {
         self.level_max = level;
+        self
+    }
+
+    /// Where the queue says why the stream has no gates of its own, or when these are not closed
+    /// though it is held. Emptied where neither is so, or no gates were asked for.
+    #[must_use]
+    pub fn reason_to(mut self, reason: Reason) -> Self {
+        self.reason = Some(reason);
+        self
+    }
+
+    /// What is to know whether the queue's ring is held as a whole, if it may share one.
+    #[must_use]
+    pub fn held_ring_to(mut self, held: &HeldRing) -> Self {
+        self.held_ring = Some(held.clone());
         self
     }
 

@@ -128,10 +128,11 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.settle(&members);
     }
 
-    /// Whether all gates are forced open, or those of blocking queues have to be.
+    /// Whether all gates are forced open, or those of blocking queues have to be, or those of
+    /// queues with work in rings of others.
     pub(crate) fn all_open(&self) -> bool {
         let members = lock(&self.members);
-        members.forced_open > 0 || Self::are_awaited(&members)
+        members.forced_open > 0 || Self::are_awaited(&members) || Self::are_spread(&members)
     }
 
     /// Whether another process holds all gates of this one.

@@ -222,7 +222,11 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.launches.begin(Call::Launch);
         let gates = &queue.device.gates;
-        gates.begin(&queue.member, cmd.count());
+        if !payload.spreads {
+            gates.begin(&queue.member, cmd.count());
+        } else if gates.begin_spread(&queue.member, cmd.count()) {
+            queue.tell_spread();
+        }
         let prepared = self.prepare(payload, fence, cmd);
         let prepared = prepared.inspect_err(|_| gates.fail(&queue.member, cmd.count()))?;
         let fence = fence || prepared.by_itself;

@@ -3,6 +3,11 @@
 //! What waits at a gate stops its whole hardware ring, and the legacy default stream waits for what
 //! is in blocking streams. So such a gate is closed only while all that it would stop is held, or
 //! has nothing to do. Meanwhile a hold of its queue lets run what was launched.
+//!
+//! Some commands, such as graphs with parallel branches, go into other rings as well, which the
+//! runtime chooses. Behind a gate they would wait in those rings, and behind another queue's gate
+//! in one of these rings they would wait for that. While a queue has such a command on the device,
+//! it counts as being in all rings that are shared.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,6 +54,17 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.note(member, |member| member.set_launched(launched));
     }
 
+    /// The same for a command that goes into other rings as well, if there are any. Whether it is
+    /// the queue's first.
+    pub(crate) fn begin_spread(&self, member: &Member<W>, launched: u64) -> bool {
+        let mut is_first = false;
+        self.note(member, |member| {
+            member.set_launched(launched);
+            is_first = member.set_spread(launched);
+        });
+        is_first
+    }
+
     /// What was about to be launched was not.
     pub(crate) fn fail(&self, member: &Member<W>, launched: u64) {
         self.note(member, |member| member.set_launched(launched.saturating_sub(1)));
@@ -64,9 +80,10 @@ impl<W: Word + 'static> GateRegistry<W> {
             return;
         }
         let members = lock(&self.members);
-        let before = member.is_busy();
+        let state = || (member.is_busy(), member.is_spread());
+        let before = state();
         note(member);
-        if member.is_busy() != before {
+        if state() != before {
             self.settle(&members);
         }
     }
@@ -90,6 +107,14 @@ impl<W: Word + 'static> GateRegistry<W> {
             && has(|member| member.ties.is_blocking)
     }
 
+    /// Whether a queue that the scheduler holds has work in rings of others, which go on.
+    pub(crate) fn are_spread(members: &Members<W>) -> bool {
+        let is_one = |member: Arc<Member<W>>| {
+            member.is_spread() && member.is_wished() && !member.gate.is_held()
+        };
+        members.all().any(is_one)
+    }
+
     /// Closes the gates that stop nothing but what is held, and opens the others.
     pub(crate) fn settle(&self, members: &Members<W>) {
         let all: Vec<_> = members.all().filter(|member| member.ties.are_any()).collect();
@@ -99,13 +124,12 @@ impl<W: Word + 'static> GateRegistry<W> {
             !member.is_wished() || member.gate.stays_open() || is_awaited
         };
         let stops_others = |ring: Ring| {
-            let may_be_in = |other: &Member<W>| [ring, Ring::Unknown].contains(&other.ties.ring);
             let goes_on = |other: &Member<W>| other.is_busy() && is_let_go(other);
-            ring != Ring::Own && all.iter().any(|other| may_be_in(other) && goes_on(other))
+            all.iter().any(|other| ring.stops(other.ring()) && goes_on(other))
         };
         let mut is_first = false;
         for member in &all {
-            let held = !is_let_go(member) && !stops_others(member.ties.ring);
+            let held = !is_let_go(member) && !stops_others(member.ring());
             is_first |= self.changes(&member.gate, held);
         }
         if is_first {
@@ -184,6 +208,42 @@ mod tests {
         gates.begin(&members[1], 3);
         gates.fail(&members[1], 3);
         assert_eq!(closed(&members), [true, false], "it was not launched");
+    }
+
+    #[test]
+    fn commands_in_several_rings_are_held_with_all_of_them_and_hold_none() {
+        let spreads = |ring| Ties { may_spread: true, ..in_ring(ring) };
+        let (gates, members) = open(&[
+            spreads(Ring::Shared(1)),
+            spreads(Ring::Shared(2)),
+            spreads(Ring::Own),
+            Ties::NONE,
+        ]);
+        members.iter().for_each(|member| busy(&gates, member, true));
+        gates.set_held(&members[0], true);
+        gates.set_held(&members[3], true);
+        assert_eq!(closed(&members), [true, false, false, true]);
+        // A graph of a queue that goes on may be behind the gate.
+        assert!(gates.begin_spread(&members[2], 2));
+        assert_eq!(closed(&members), [false, false, false, true]);
+        assert!(!gates.all_open(), "nothing of it is held");
+        // All that is shared is held.
+        gates.set_held(&members[1], true);
+        gates.set_held(&members[2], true);
+        assert_eq!(closed(&members), [true; 4]);
+        // What waits behind the gate of the graph's queue is in the ring of one that goes on.
+        gates.set_held(&members[0], false);
+        assert_eq!(closed(&members), [false, true, false, true]);
+        assert!(gates.all_open(), "nothing else may hold it either");
+        busy(&gates, &members[0], false);
+        assert_eq!(closed(&members), [false, true, true, true]);
+        assert!(!gates.all_open());
+        gates.begin(&members[0], 2);
+        gates.end(&members[2], 2);
+        assert_eq!(closed(&members), [false, true, true, true], "it has run");
+        assert!(!gates.begin_spread(&members[2], 3), "it is the second");
+        let alone = Arc::new(Member::tied(Ties::NONE, None, String::new()));
+        assert!(!gates.begin_spread(&alone, 1) && !alone.is_spread(), "there are no other rings");
     }
 
     #[test]

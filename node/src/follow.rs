@@ -21,7 +21,7 @@ use crate::load::Number;
 use crate::wire::holder;
 
 /// Where the header of a page says that a thread sleeps on its gates.
-const FOLLOWED: usize = 11;
+const FOLLOWED: usize = 14;
 /// The gate that it sleeps on: all of a page are closed and opened together.
 const GATE: usize = 1;
 /// The thread looks this often by itself: for the end of what it holds, for a scheduler that is

@@ -56,6 +56,8 @@ struct State {
     units: Vec<Weak<Unit>>,
     /// Says how many launches went past the scheduler, if that is counted.
     past: fn() -> Option<u64>,
+    /// Says how many streams have queues of levels 1, 2 and 3, unless that changes just now.
+    levels: fn() -> Option<[u32; 3]>,
 }
 
 impl Link {
@@ -124,7 +126,8 @@ impl Link {
             None => (None, Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)),
         };
         let (pages, units) = (Vec::new(), Vec::new());
-        let state = State { priority, share, wire, doorbell, pages, units, past: || None };
+        let (past, levels) = (none, none);
+        let state = State { priority, share, wire, doorbell, pages, units, past, levels };
         let link = Arc::new(Self { path, name, gang, state: Mutex::new(state) });
         let watched = Arc::downgrade(&link);
         thread::Builder::new().name("xsched-link".to_owned()).spawn(move || watch(&watched))?;
@@ -165,16 +168,24 @@ impl Link {
     /// Has the daemon be told, each second, how many launches of this process went past it.
     pub fn set_past(&self, past: fn() -> Option<u64>) {
         self.state().past = past;
-        self.tell_past();
+        self.tell_counts();
     }
 
-    /// Writes how many launches went past into the pages.
-    fn tell_past(&self) {
+    /// Has the daemon be told, each second, how many streams of this process have queues of levels
+    /// 1, 2 and 3.
+    pub fn set_levels(&self, levels: fn() -> Option<[u32; 3]>) {
+        self.state().levels = levels;
+        self.tell_counts();
+    }
+
+    /// Writes what is counted into the pages.
+    fn tell_counts(&self) {
         let state = self.state();
-        let Some(launches) = (state.past)() else { return };
+        let (past, levels) = (state.past, state.levels);
         let units: Vec<_> = state.units.iter().filter_map(Weak::upgrade).collect();
         drop(state);
-        units.iter().for_each(|unit| unit.note_past(launches));
+        let (past, levels) = (past(), levels());
+        units.iter().for_each(|unit| unit.note_counts(past, levels));
     }
 
     /// Ends the holds of a daemon that has left.
@@ -206,6 +217,11 @@ impl Link {
         units.iter().for_each(|unit| unit.replace_doorbell(&doorbell));
         Ok(wire)
     }
+}
+
+/// What a count is that nothing counts.
+const fn none<T>() -> Option<T> {
+    None
 }
 
 /// What this process says of itself first.
@@ -274,7 +290,7 @@ fn watch(link: &Weak<Link>) {
             pause = if is_refused { REFUSED_AGAIN } else { AGAIN };
             continue;
         };
-        here.tell_past();
+        here.tell_counts();
         drop(here);
         // The daemon says nothing unless it is asked: only an end has the socket be ready.
         let mut fds = [PollFd::from_borrowed_fd(wire.as_fd(), PollFlags::RDHUP)];
@@ -342,9 +358,10 @@ impl Unit {
         started.inspect_err(|_| self.is_followed.store(false, Ordering::Relaxed))
     }
 
-    fn note_past(&self, launches: u64) {
+    fn note_counts(&self, past: Option<u64>, levels: Option<[u32; 3]>) {
         if let Some(load) = &*self.load() {
-            load.note_past(launches);
+            past.into_iter().for_each(|launches| load.note_past(launches));
+            levels.into_iter().for_each(|levels| load.note_levels(levels));
         }
     }
 

@@ -17,6 +17,8 @@ const LOAD: usize = 2;
 const WANTED: usize = 3;
 /// Where the daemon says whether the process's launches are to be scheduled.
 const SHARED: usize = 10;
+/// Where the process says how many streams it has with queues of level 1; then of 2 and of 3.
+const LEVELS: usize = 11;
 /// Where it says how much device time the process has used, in nanoseconds.
 const USED_NS: usize = 2;
 /// Where it says how many of its commands have retired.
@@ -74,6 +76,13 @@ impl Load {
         self.page.wide_header(RETIRED).fetch_add(commands, Ordering::Relaxed);
     }
 
+    /// The process has so many streams with queues of levels 1, 2 and 3, on whatever GPU.
+    pub fn note_levels(&self, levels: [u32; 3]) {
+        for (at, count) in levels.into_iter().enumerate() {
+            self.page.header(LEVELS + at).store(count, Ordering::Relaxed);
+        }
+    }
+
     /// So many launches of the process, on whatever GPU, went past the scheduler by now.
     pub fn note_past(&self, launches: u64) {
         self.page.wide_header(PAST).store(launches.saturating_add(1), Ordering::Relaxed);
@@ -90,6 +99,13 @@ pub fn used_ns(page: &SharedPage) -> u64 {
 #[must_use]
 pub fn retired(page: &SharedPage) -> u64 {
     page.wide_header(RETIRED).load(Ordering::Relaxed)
+}
+
+/// For the daemon: how many streams with queues of levels 1, 2 and 3 the process says that it has,
+/// on whatever GPU, to within the last second.
+#[must_use]
+pub fn levels(page: &SharedPage) -> [u32; 3] {
+    [0, 1, 2].map(|at| page.header(LEVELS + at).load(Ordering::Relaxed))
 }
 
 /// For the daemon: how many launches the process says went past the scheduler, on whatever GPU, to

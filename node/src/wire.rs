@@ -263,6 +263,10 @@ pub struct ClientStatus {
     /// How many launches of the process, on whatever GPU, went past the scheduler, as it says, to
     /// within a second; `None` if it does not say.
     pub past: Option<u64>,
+    /// How many of its streams have queues of levels 1, 2 and 3, on whatever GPU, as it says, to
+    /// within a second. The daemon holds all of them at level 2; these are the levels at which the
+    /// process itself tells them apart.
+    pub levels: [u32; 3],
     /// How many of its holds the daemon failed to renew within the lease, so that the process ended
     /// them.
     pub leases_lost: u64,

@@ -12,7 +12,7 @@ use xsched_hal_hip::HipApi;
 use xsched_hal_kfd::hip::HipLv3;
 use xsched_hal_kfd::probe::ProbeConfig;
 use xsched_hal_kfd::{KfdDevice, KfdQueueConfig, KfdSubmit, Reason};
-use xsched_hal_stream::{StreamApi, StreamConfig, StreamDevice};
+use xsched_hal_stream::{HeldRing, StreamApi, StreamConfig, StreamDevice};
 
 use crate::backend::Lower;
 use crate::command::Does;
@@ -55,6 +55,8 @@ pub(super) struct Asked<A: StreamApi> {
     pub(super) level: Level,
     /// Where it is said why it has no level 3.
     pub(super) reason: Reason,
+    /// What knows whether its ring is held as a whole.
+    pub(super) held: HeldRing,
 }
 
 /// A vendor whose streams are hardware queues.
@@ -106,10 +108,11 @@ impl Vendor for HipApi {
     }
 
     fn config(asked: Asked<Self>) -> <Self::Gpu as Backend>::Config {
-        let Asked { below, config, stream, level, reason } = asked;
+        let Asked { below, config, stream, level, reason, held } = asked;
         let stream = stream.as_raw().expose_provenance();
         let config = KfdQueueConfig::new((below, config)).level_max(level);
-        config.for_stream(stream).reason_to(reason)
+        let config = config.for_stream(stream).reason_to(reason);
+        config.held_together(Arc::new(move || held.is_held()))
     }
 }
 

@@ -159,7 +159,7 @@ impl Hardware for HostHardware {
         lane.as_mut().map_or(Ok(()), |lane| lane.wait(lane.launched))
     }
 
-    fn why_no_higher(&self) -> String {
+    fn why_no_higher(&self, _: Level) -> String {
         "there are three".to_owned()
     }
 

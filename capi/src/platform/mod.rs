@@ -32,8 +32,13 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     /// that was launched.
     fn synchronize(&self) -> Answer;
 
-    /// Why there is no higher level, in words for the user.
-    fn why_no_higher(&self) -> String;
+    /// Why the XQueue that was opened last has no higher level than this, in words for the user.
+    fn why_no_higher(&self, level: Level) -> String;
+
+    /// What is special about holds of that XQueue, which has this level.
+    fn how_held(&self, _: Level) -> Option<String> {
+        None
+    }
 
     /// Whether it has the commands of the host device.
     fn is_host(&self) -> bool;

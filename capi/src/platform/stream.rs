@@ -16,8 +16,8 @@ use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream};
 use xsched_hal_kfd::Reason;
 use xsched_hal_stream::{
-    Gates, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice, StreamDeviceConfig,
-    StreamSubmit,
+    Gates, HeldRing, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice,
+    StreamDeviceConfig, StreamSubmit,
 };
 use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 
@@ -449,6 +449,8 @@ pub(super) struct StreamHardware<A: Vendor> {
     owned: bool,
     /// Why the XQueue that was opened last has no level 3, if it was asked for.
     no_lv3: Reason,
+    /// Why it has no gates of its own, or what limits them.
+    gates: Reason,
     /// Predicted work between two gates, if the environment says how much.
     spacing_us: Option<u32>,
     /// That of the gates of the XQueue that was opened last, if it has gates.
@@ -457,8 +459,9 @@ pub(super) struct StreamHardware<A: Vendor> {
 
 impl<A: Vendor> StreamHardware<A> {
     fn new(pair: Pair<A>, stream: A::Stream, address: usize, spacing_us: Option<u32>) -> Self {
-        let (of_thread, owned, no_lv3, word) = (false, false, reason(), Mutex::default());
-        Self { pair, stream, address, of_thread, owned, no_lv3, spacing_us, word }
+        let (of_thread, owned, word) = (false, false, Mutex::default());
+        let (no_lv3, gates) = (reason(), reason());
+        Self { pair, stream, address, of_thread, owned, no_lv3, gates, spacing_us, word }
     }
 
     /// Predicted work between two gates, unless the environment says how much.
@@ -490,6 +493,8 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         // Under the node's scheduler there are gates only while others are on the GPU.
         let spacing = if in_unit { Spacing::of_ns(SHARED_SPACING_NS) } else { Spacing::default() };
         let mut stream = stream.level_max(gated).spacing(self.spacing_or(spacing));
+        let held = HeldRing::default();
+        stream = stream.reason_to(Arc::clone(&self.gates)).held_ring_to(&held);
         // Known before, so that graphs can have it in gates of their own.
         let word = if gated > Level::Block { self.pair.below.gate_word().ok() } else { None };
         if let Some(word) = &word {
@@ -497,7 +502,7 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         }
         *self.no_lv3.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let (below, reason) = (self.pair.below.clone(), Arc::clone(&self.no_lv3));
-        let asked = Asked { below, config: stream, stream: self.stream, level, reason };
+        let asked = Asked { below, config: stream, stream: self.stream, level, reason, held };
         let xq = self.pair.device.queue(config, (A::config(asked), Arc::clone(side)))?;
         let word = word.filter(|_| in_unit || xq.caps().deactivate.is_some());
         *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
@@ -530,20 +535,25 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         done.map_err(failed)
     }
 
-    fn why_no_higher(&self) -> String {
+    fn why_no_higher(&self, level: Level) -> String {
         let no_lv3 = said(&self.no_lv3).map(|why| format!("level 3: {why}"));
-        let no_gate = match self.pair.below.no_gate() {
-            Some(why) => why.to_string(),
-            None if self.pair.below.level() > Level::Block => {
-                "others may wait for the stream; with XLOG_LEVEL=INFO the log says why".to_owned()
-            }
-            None => "it has no gates".to_owned(),
-        };
-        let has_gate = self.word.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let no_gate = self.pair.below.no_gate().map(ToString::to_string);
+        let no_gate = no_gate.or_else(|| said(&self.gates));
+        let no_gate = no_gate.unwrap_or_else(|| "it has no gates".to_owned());
         match no_lv3 {
-            Some(why) if has_gate => why,
+            Some(why) if level > Level::Block => why,
             Some(why) => format!("level 2: {no_gate}; {why}"),
             None => no_gate,
+        }
+    }
+
+    fn how_held(&self, level: Level) -> Option<String> {
+        match level {
+            Level::Block if self.pair.below.is_in_unit() => {
+                Some("`xschedd` holds it with the process, at level 2".to_owned())
+            }
+            Level::Block => None,
+            Level::Deactivate | Level::Interrupt => said(&self.gates),
         }
     }
 
@@ -576,15 +586,15 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
 impl<A: StreamApi> Lower for StreamSubmit<A> {
     fn lower(does: Does, side: &Arc<Side>, number: u64) -> StreamCommand<A> {
         let side = Arc::clone(side);
-        let kind = kind_of(does);
-        let command = StreamCommand::new(move |_| {
+        let (kind, spreads) = kind_of(does);
+        let launch = move |_| {
             // Others are refused when they are submitted.
             match does {
                 Does::Launch(function, data) => call_for(function, data, &side, number),
                 Does::Run(..) | Does::Compute(_) => {}
             }
             Ok(())
-        });
-        command.of_kind(kind)
+        };
+        StreamCommand::new(launch).of_kind(kind).spreads(spreads)
     }
 }

@@ -67,6 +67,17 @@ pub(super) struct Uncounted {
     pub(super) interposed: bool,
 }
 
+/// Streams that got XQueues of a level for a reason.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Streams {
+    /// The level, 1 to 3; 0 if they got none.
+    pub(super) level: u8,
+    /// Why it is not higher.
+    pub(super) why: String,
+    /// How many.
+    pub(super) streams: u64,
+}
+
 /// What became of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Started {
@@ -78,6 +89,8 @@ pub(super) struct Started {
     pub(super) processes: Vec<Process>,
     /// The functions that launched, all processes together.
     pub(super) functions: BTreeMap<String, Launches>,
+    /// Its streams by their levels and the reasons, all processes together.
+    pub(super) streams: Vec<Streams>,
     /// Why launches went past, and how many did for that.
     pub(super) past: BTreeMap<String, u64>,
     /// Functions that the list lacks and that the driver handed out, and how often.
@@ -99,6 +112,8 @@ struct Counts {
     scheduled: BTreeMap<String, u64>,
     #[serde(default)]
     alone: BTreeMap<String, u64>,
+    #[serde(default)]
+    streams: Vec<Streams>,
     #[serde(default)]
     past: BTreeMap<String, u64>,
     #[serde(default)]
@@ -220,6 +235,15 @@ impl Started {
             sums.add(*launches, scheduled, alone);
             self.functions.entry(name.clone()).or_default().add(*launches, scheduled, alone);
         }
+        for of in &counts.streams {
+            let known =
+                self.streams.iter_mut().find(|to| (to.level, &to.why) == (of.level, &of.why));
+            match known {
+                Some(known) => known.streams += of.streams,
+                None => self.streams.push(of.clone()),
+            }
+        }
+        self.streams.sort_unstable();
         merge(&mut self.past, &counts.past);
         merge(&mut self.handed_out_past, &counts.handed_out_past);
         self.processes.push(Process { pid: counts.pid, driver: counts.driver.clone(), sums });
@@ -296,11 +320,13 @@ mod tests {
         let one = counts_of(
             r#"{"pid": 7, "driver": "/d", "launches": {"cuLaunchKernel": 5, "cuMemcpyAsync": 1},
                 "scheduled": {"cuLaunchKernel": 4}, "alone": {"cuLaunchKernel": 3},
+                "streams": [{"level": 2, "why": "a ring", "streams": 3}],
                 "past": {"in the child of a fork": 2}, "handed_out_past": {"cuNew": 1}}"#,
         );
         let other = counts_of(
             r#"{"pid": 8, "driver": null, "launches": {"cuLaunchKernel_ptsz": 2}, "scheduled": {},
-                "alone": {}}"#,
+                "alone": {}, "streams": [{"level": 2, "why": "a ring", "streams": 1},
+                {"level": 1, "why": "the default", "streams": 1}]}"#,
         );
         let mut started = Started::of(ExitStatus::from_raw(9), &[one, other], &BTreeMap::new());
         started.judge();
@@ -308,6 +334,8 @@ mod tests {
         let kernels = &started.functions["cuLaunchKernel"];
         let expected = Launches { launches: 5, scheduled: 4, alone: 3, past: 1 };
         assert_eq!(kernels, &expected);
+        let streams: Vec<_> = started.streams.iter().map(|of| (of.level, of.streams)).collect();
+        assert_eq!(streams, [(1, 1), (2, 4)]);
         let sums: Vec<_> = started.processes.iter().map(|each| each.sums.past).collect();
         assert_eq!(sums, [2, 2]);
         let said: Vec<_> = started.problems.iter().map(ToString::to_string).collect();

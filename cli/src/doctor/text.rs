@@ -219,6 +219,10 @@ pub(super) fn program(name: &str, program: &Program) -> String {
     section.end(&program.problems)
 }
 
+fn level(number: u8) -> String {
+    if number == 0 { "no level".to_owned() } else { format!("Lv{number}") }
+}
+
 /// What became of the program.
 pub(super) fn started(started: &Started) -> String {
     let mut text = String::from("\n");
@@ -243,6 +247,10 @@ pub(super) fn started(started: &Started) -> String {
     }
     if started.processes.is_empty() {
         section.line("none", "called a vendor's library through an interposer");
+    }
+    for of in &started.streams {
+        let (name, count, why) = (level(of.level), of.streams, &of.why);
+        section.line("streams", &format!("{count} at {name}, not higher: {}", plain(why)));
     }
     for (reason, count) in &started.past {
         section.line("past", &format!("{count}: {reason}"));

@@ -103,6 +103,7 @@ impl Driver {
             waited_ms: ms(unit.account.waited(now)),
             retired: unit.retired(),
             past: unit.past(),
+            levels: unit.levels(),
             leases_lost: unit.account.leases_lost(),
             queues: unit.queues(),
             ..of_client

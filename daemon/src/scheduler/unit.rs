@@ -9,8 +9,8 @@ use xsched_core::time::{Duration, Instant};
 use xsched_core::unit::{Counted, Ran, Unit as State};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{
-    holder, is_loaded, loaded_queues, past, retired, set_shared, set_unwanted, set_wanted, tell,
-    used_ns,
+    holder, is_loaded, levels, loaded_queues, past, retired, set_shared, set_unwanted, set_wanted,
+    tell, used_ns,
 };
 
 use super::account::Account;
@@ -248,6 +248,11 @@ impl Unit {
     /// How many of its queues have work, as it says.
     pub(crate) fn queues(&self) -> u32 {
         self.pages.first().map_or(0, loaded_queues)
+    }
+
+    /// How many streams of its process have queues of levels 1, 2 and 3, as it says.
+    pub(crate) fn levels(&self) -> [u32; 3] {
+        self.pages.first().map_or([0; 3], levels)
     }
 
     /// How many of its process's launches went past, if it says so.

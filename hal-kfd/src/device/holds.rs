@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::Reason;
+use super::{Reason, Together};
 use crate::error::KfdError;
 use crate::guard::Guard;
 use crate::mechanism::{Answers, Mechanism};
@@ -26,6 +26,8 @@ pub(super) struct Slot {
     key: u64,
     /// The driver's queue; `None` if it is unknown, and then it is never suspended.
     pub(super) queue: Option<Arc<KfdQueue>>,
+    /// What says whether all that is in the driver's queue is held, if others may be in it.
+    together: Together,
     /// Where it is said why it has no Lv3 any more.
     reason: Option<Reason>,
     /// The result of the last staged step.
@@ -47,6 +49,16 @@ impl Slot {
     pub(super) fn launch_under_way(&self) -> Option<u64> {
         let entries = self.entries.load(Ordering::Relaxed);
         (entries % 2 == 1).then_some(entries)
+    }
+
+    /// Whether the driver's queue may be suspended, as far as others in it go.
+    fn may_stop(&self) -> bool {
+        self.together.is_held() != Some(false)
+    }
+
+    fn is_in_same_queue(&self, other: &Self) -> bool {
+        let both = self.queue.as_ref().zip(other.queue.as_ref());
+        both.is_some_and(|(one, other)| Arc::ptr_eq(one, other))
     }
 
     pub(super) const fn key(&self) -> u64 {
@@ -82,18 +94,36 @@ pub(super) enum HoldOp {
     Resume,
 }
 
+/// A queue that is to be suspended.
+#[derive(Debug)]
+struct Suspended {
+    slot: Arc<Slot>,
+    /// When that was requested.
+    since: Instant,
+    /// It is, unless all are released. If not, others in the driver's queue go on.
+    is_stopped: bool,
+}
+
 /// The suspensions that were requested.
 #[derive(Debug, Default)]
 pub(super) struct Requested {
-    /// Queues that are to be suspended, by key, with the time of the request.
-    suspended: BTreeMap<u64, (Arc<Slot>, Instant)>,
+    /// Queues that are to be suspended, by key.
+    suspended: BTreeMap<u64, Suspended>,
     /// All queues run for the moment, because a call into the driver is blocked.
     is_released: bool,
 }
 
 impl Requested {
+    /// The queues that are stopped.
     fn queues(&self) -> Vec<Arc<KfdQueue>> {
-        self.suspended.values().filter_map(|(slot, _)| slot.queue.clone()).collect()
+        let stopped = self.suspended.values().filter(|suspended| suspended.is_stopped);
+        stopped.filter_map(|suspended| suspended.slot.queue.clone()).collect()
+    }
+
+    /// Whether another queue keeps the driver's queue of this one stopped.
+    fn is_kept(&self, slot: &Slot) -> bool {
+        let mut others = self.suspended.values().filter(|other| other.slot.key != slot.key);
+        others.any(|other| other.is_stopped && other.slot.is_in_same_queue(slot))
     }
 }
 
@@ -200,8 +230,8 @@ impl Holds {
                 tracing::warn!(%error, "a queue could not be resumed");
             }
         }
-        let held: Vec<_> = requested.suspended.values().map(|(slot, _)| Arc::clone(slot)).collect();
-        for slot in held {
+        let held = requested.suspended.values().map(|suspended| Arc::clone(&suspended.slot));
+        for slot in held.collect::<Vec<_>>() {
             self.note(requested, &slot, HoldOp::Resume, true);
         }
         for reason in self.slots().iter().filter_map(|slot| slot.reason.as_ref()) {
@@ -226,11 +256,21 @@ impl Holds {
         }
     }
 
-    /// Adds a queue that was opened.
-    pub(super) fn add(&self, queue: Option<Arc<KfdQueue>>, reason: Option<Reason>) -> Arc<Slot> {
+    /// Adds a queue that was opened, with what says whether others in it are held.
+    pub(super) fn add(
+        &self,
+        found: Option<(Arc<KfdQueue>, Together)>,
+        reason: Option<Reason>,
+    ) -> Arc<Slot> {
+        let (queue, together) = found.unzip();
+        // Mechanisms know a queue by what stands for it, so streams that share one have the same.
+        let mut known = self.slots().into_iter().filter_map(|slot| slot.queue.clone());
+        let queue =
+            queue.map(|queue| known.find(|known| known.facts() == queue.facts()).unwrap_or(queue));
         let slot = Arc::new(Slot {
             key: self.next.fetch_add(1, Ordering::Relaxed),
             queue,
+            together: together.unwrap_or_default(),
             reason,
             ended: Mutex::default(),
             entries: AtomicU64::new(0),
@@ -276,7 +316,15 @@ impl Holds {
         let mut answers: Answers = vec![Ok(()); batch.len()];
         for op in [HoldOp::Suspend, HoldOp::Resume] {
             let of_op = |at: &usize| batch[*at].1 == op && batch[*at].0.queue.is_some();
-            let places: Vec<usize> = (0..batch.len()).filter(of_op).collect();
+            let (places, rest): (Vec<usize>, Vec<usize>) =
+                (0..batch.len()).filter(of_op).partition(|at| match op {
+                    HoldOp::Suspend => batch[*at].0.may_stop(),
+                    HoldOp::Resume => !requested.is_kept(&batch[*at].0),
+                });
+            // Others in the driver's queue go on, or stay as they are.
+            for at in rest {
+                self.note_stopped(requested, &batch[at].0, op, false);
+            }
             let queues: Vec<_> =
                 places.iter().filter_map(|at| batch[*at].0.queue.clone()).collect();
             if queues.is_empty() {
@@ -300,12 +348,22 @@ impl Holds {
     }
 
     fn note(&self, requested: &mut Requested, slot: &Arc<Slot>, op: HoldOp, done: bool) {
-        if op == HoldOp::Suspend && done {
-            requested
-                .suspended
-                .entry(slot.key)
-                .or_insert_with(|| (Arc::clone(slot), Instant::now()));
-        } else if let Some((_, since)) = requested.suspended.remove(&slot.key) {
+        let op = if done { op } else { HoldOp::Resume };
+        self.note_stopped(requested, slot, op, true);
+    }
+
+    /// Notes that a queue is to be suspended, and whether it is, or that it is not to be.
+    fn note_stopped(
+        &self,
+        requested: &mut Requested,
+        slot: &Arc<Slot>,
+        op: HoldOp,
+        is_stopped: bool,
+    ) {
+        if op == HoldOp::Suspend {
+            let made = || Suspended { slot: Arc::clone(slot), since: Instant::now(), is_stopped };
+            requested.suspended.entry(slot.key).or_insert_with(made);
+        } else if let Some(Suspended { since, .. }) = requested.suspended.remove(&slot.key) {
             let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
             slot.suspended_ns.fetch_add(ns, Ordering::Relaxed);
         }
@@ -315,7 +373,8 @@ impl Holds {
     /// Whether a queue is suspended now. False as well while another thread is about it.
     pub(super) fn is_suspended(&self, slot: &Slot) -> bool {
         let Ok(requested) = self.requested.try_lock() else { return false };
-        !requested.is_released && requested.suspended.contains_key(&slot.key)
+        let stopped = requested.suspended.get(&slot.key).is_some_and(|one| one.is_stopped);
+        !requested.is_released && stopped
     }
 
     /// Closes a queue: resumes it, and drops the steps that were staged for it.
@@ -323,6 +382,10 @@ impl Holds {
         let Some(queue) = &slot.queue else { return };
         let mut requested = lock(&self.requested);
         lock(&self.staged).retain(|(staged, _)| staged.key != slot.key);
+        if requested.is_kept(slot) {
+            self.note(&mut requested, slot, HoldOp::Resume, true);
+            return;
+        }
         let answer = self.carry_out(HoldOp::Resume, std::slice::from_ref(queue));
         if let Some(Err(error)) = answer.first() {
             tracing::warn!(queue = queue.id(), %error, "a queue could not be resumed at its end");
@@ -337,6 +400,35 @@ impl Holds {
         &self.held_flag
     }
 
+    /// Resumes the queues in which others go on that are not held, and suspends them again once all
+    /// that is in them is held.
+    pub(super) fn follow(&self) {
+        let mut requested = lock(&self.requested);
+        if requested.is_released || self.stopped().is_some() {
+            return;
+        }
+        for op in [HoldOp::Resume, HoldOp::Suspend] {
+            let stops = op == HoldOp::Suspend;
+            let changes =
+                |one: &&mut Suspended| one.is_stopped != stops && one.slot.may_stop() == stops;
+            let mut queues: Vec<Arc<KfdQueue>> = Vec::new();
+            for one in requested.suspended.values_mut().filter(changes) {
+                one.is_stopped = stops;
+                queues.extend(one.slot.queue.clone());
+            }
+            queues.sort_by_key(|queue| queue.id());
+            queues.dedup_by(|one, other| Arc::ptr_eq(one, other));
+            if queues.is_empty() {
+                continue;
+            }
+            for (queue, answer) in queues.iter().zip(self.carry_out(op, &queues)) {
+                if let Err(error) = answer {
+                    tracing::warn!(queue = queue.id(), %error, "a shared queue was not changed");
+                }
+            }
+        }
+    }
+
     /// Resumes all queues for the moment (true), or suspends them again (false).
     pub(super) fn set_released(&self, release: bool) {
         let mut requested = lock(&self.requested);
@@ -344,6 +436,10 @@ impl Holds {
             return;
         }
         requested.is_released = release;
+        if !release {
+            let all = requested.suspended.values_mut();
+            all.for_each(|one| one.is_stopped = one.slot.may_stop());
+        }
         let queues = requested.queues();
         let answers = if release {
             self.released.fetch_add(1, Ordering::Relaxed);

@@ -33,6 +33,10 @@ use holds::Holds;
 /// driver did not return. Called every few hundred microseconds, from one thread.
 pub type GatesOpen = Box<dyn Fn() -> bool + Send>;
 
+/// Says whether all that is in the hardware queue of a stream is held or has nothing to do; `None`
+/// if the stream shares none that can be held as a whole.
+pub type HeldTogether = Arc<dyn Fn() -> Option<bool> + Send + Sync>;
+
 /// A place where a queue says why it has no Lv3, or has it no more, as text for the user.
 pub type Reason = Arc<Mutex<Option<String>>>;
 
@@ -91,6 +95,24 @@ pub struct KfdQueueConfig<C> {
     known: Option<QueueFacts>,
     stream: Option<usize>,
     reason: Option<Reason>,
+    together: Together,
+}
+
+/// What says whether a queue that streams share is held as a whole, if it can be.
+#[derive(Clone, Default)]
+pub(crate) struct Together(Option<HeldTogether>);
+
+impl Debug for Together {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Together").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Together {
+    /// As [`HeldTogether`].
+    fn is_held(&self) -> Option<bool> {
+        self.0.as_ref().and_then(|held| held())
+    }
 }
 
 impl<C> KfdQueueConfig<C> {
@@ -99,7 +121,8 @@ impl<C> KfdQueueConfig<C> {
     #[must_use]
     pub const fn new(below: C) -> Self {
         let level_max = Level::Interrupt;
-        Self { below, level_max, known: None, stream: None, reason: None }
+        let together = Together(None);
+        Self { below, level_max, known: None, stream: None, reason: None, together }
     }
 
     /// Sets the highest level. Below Lv3 no call to the driver is made for the queue.
@@ -122,6 +145,14 @@ impl<C> KfdQueueConfig<C> {
     #[must_use]
     pub const fn for_stream(mut self, stream: usize) -> Self {
         self.stream = Some(stream);
+        self
+    }
+
+    /// The stream may share its hardware queue with others. That is suspended only while this says
+    /// that all of them are held: it is asked before, and then every 650 µs.
+    #[must_use]
+    pub fn held_together(mut self, held: HeldTogether) -> Self {
+        self.together = Together(Some(held));
         self
     }
 
@@ -287,19 +318,27 @@ impl<B: Backend> KfdDevice<B> {
         self.holds.counts()
     }
 
-    /// The queue that was made since `before`, or for the stream, checked against sysfs.
+    /// The queue that was made since `before`, or for the stream, checked against sysfs, and what
+    /// says whether it is held as a whole, if others may be in it.
     fn attribute(
         &mut self,
         stream: Option<usize>,
         before: Result<Before, Unattributed>,
-    ) -> Result<KfdQueue, Unattributed> {
+        together: Together,
+    ) -> Result<(KfdQueue, Together), Unattributed> {
         let before = before?;
         let attribution = self.attribution()?;
         let facts = match stream {
             Some(stream) => attribution.of_stream(stream),
             None => attribution.single_since(&before),
         };
-        self.checked(facts?)
+        match (facts, stream) {
+            (Err(Unattributed::Unseen), Some(stream)) if together.is_held().is_some() => {
+                let facts = attribution.of_shared(stream)?;
+                Ok((self.checked(facts)?, together))
+            }
+            (facts, _) => Ok((self.checked(facts?)?, Together::default())),
+        }
     }
 
     fn checked(&self, facts: QueueFacts) -> Result<KfdQueue, Unattributed> {
@@ -330,7 +369,7 @@ impl<B: Backend> Backend for KfdDevice<B> {
     type Preempt = KfdPreempt<B::Preempt>;
 
     fn open(&mut self, queue: QueueId, config: Self::Config) -> Result<Opened<B>, Self::Error> {
-        let KfdQueueConfig { below, level_max, known, stream, reason } = config;
+        let KfdQueueConfig { below, level_max, known, stream, reason, together } = config;
         let wanted = level_max >= Level::Interrupt;
         let before = if wanted {
             self.attribution().and_then(Attribution::before)
@@ -340,11 +379,14 @@ impl<B: Backend> Backend for KfdDevice<B> {
         let halves = self.below.open(queue, below).map_err(DeviceError::Below)?;
         let attributed = match known {
             _ if !wanted => None,
-            Some(facts) => Some(before.and_then(|_| self.checked(facts))),
-            None => Some(self.attribute(stream, before)),
+            Some(facts) => {
+                let alone = |queue| (queue, Together::default());
+                Some(before.and_then(|_| self.checked(facts)).map(alone))
+            }
+            None => Some(self.attribute(stream, before, together)),
         };
         let found = attributed.and_then(|attributed| match attributed {
-            Ok(queue) => Some(Arc::new(queue)),
+            Ok((queue, together)) => Some((Arc::new(queue), together)),
             Err(why) => {
                 tracing::warn!("a queue has {} and not Lv3: {why}", halves.caps.level);
                 if let Some(reason) = &reason {

@@ -355,3 +355,60 @@ fn costs_are_those_of_the_gpu_and_the_mechanism() {
     let TestDevice { device, .. } = test_device(1, config(true));
     assert_eq!(device.cost(), None);
 }
+
+/// All streams are in one queue, which is found by the stream alone.
+#[derive(Debug)]
+struct InOne(QueueFacts);
+
+impl Attribution for InOne {
+    fn before(&self) -> Result<Before, Unattributed> {
+        Ok(Before::Created(0))
+    }
+
+    fn made_since(&self, _: &Before) -> Result<Vec<QueueFacts>, Unattributed> {
+        Err(Unattributed::NoObserver)
+    }
+
+    fn of_shared(&self, _: usize) -> Result<QueueFacts, Unattributed> {
+        Ok(self.0)
+    }
+}
+
+#[test]
+fn a_queue_that_streams_share_is_suspended_while_all_of_it_is_held() {
+    let fake = Fake::with_queues(1);
+    fake.state().runtime = crate::uapi::runtime_state::ENABLED;
+    let trap = Arc::new(DebugTrap::own(fake.versioned()).expect("the runtime is enabled"));
+    let below = Below { fake: fake.clone(), makes: 0, level: Level::Deactivate, blocks: false };
+    let by = Box::new(InOne(*crate::scripted::queue(0).facts()));
+    let device = KfdDevice::new(below, trap, by, None, config(false));
+    let mut device = device.expect("there is a thread");
+    let held = Arc::new(AtomicBool::new(false));
+    let mut open = |can: bool| {
+        let held = Arc::clone(&held);
+        let is_held = move || can.then(|| held.load(Ordering::SeqCst));
+        let config = KfdQueueConfig::new(()).for_stream(1).held_together(Arc::new(is_held));
+        device.open(QueueId::default(), config).expect("it opens")
+    };
+    assert_eq!(open(false).caps.level, Level::Deactivate, "it cannot be held as a whole");
+    let (mut one, mut other) = (open(true), open(true));
+    assert_eq!((one.caps.level, other.caps.level), (Level::Interrupt, Level::Interrupt));
+    let done = Ok(StepDone::Now(None));
+    let stays = |is_active: bool| {
+        thread::sleep(Duration::from_millis(5));
+        assert_eq!(fake.is_active(0), is_active);
+    };
+    assert_eq!(one.preempt.step(Step::Interrupt), done);
+    stays(true);
+    for is_held in [true, false, true] {
+        held.store(is_held, Ordering::SeqCst);
+        until("it is not as the others are", || fake.is_active(0) != is_held);
+    }
+    assert_eq!(other.preempt.step(Step::Interrupt), done);
+    assert_eq!(other.preempt.step(Step::Restore), done);
+    stays(false);
+    drop(other);
+    stays(false);
+    assert_eq!(one.preempt.step(Step::Restore), done);
+    assert!(fake.is_active(0));
+}

@@ -49,6 +49,7 @@ fn watch(
         thread::sleep(PERIOD.min(patience.max(BLOCKED_PERIOD)));
         let Some(holds) = holds.upgrade() else { return };
         checks = checks.wrapping_add(1);
+        holds.follow();
         if checks.is_multiple_of(REASSERT_EVERY) {
             holds.look();
             holds.reassert();

@@ -86,7 +86,7 @@ impl HipLv3 {
     /// # Errors
     /// As [`HipLv3::rings`].
     pub fn attribution(&self) -> Result<Box<dyn Attribution>, KfdError> {
-        Ok(Box::new(ByRings(self.rings()?)))
+        Ok(Box::new(ByRings(self.rings()?, Some(self.streams.clone()))))
     }
 
     /// The streams that are known, which are observed from the first call on.

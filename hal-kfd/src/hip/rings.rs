@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use xsched_hal_hip::{HipStream, RingObserver};
+use xsched_hal_hip::{HipApi, HipStream, RingObserver, StreamDevice};
+use xsched_hal_stream::StreamApi;
 
 use crate::attribution::{Attribution, Before, Unattributed};
 use crate::queue::QueueFacts;
@@ -77,9 +78,10 @@ impl RingObserver for KnownRings {
 }
 
 /// Attribution by the streams in rings of their own that the device hands out, which may be new or
-/// used again. If it hands out none, by the queues that are made.
+/// used again. If it hands out none, by the queues that are made. A ring that streams share is the
+/// one that launches go into.
 #[derive(Debug)]
-pub(super) struct ByRings(pub(super) Arc<KnownRings>);
+pub(super) struct ByRings(pub(super) Arc<KnownRings>, pub(super) Option<StreamDevice<HipApi>>);
 
 impl Attribution for ByRings {
     fn before(&self) -> Result<Before, Unattributed> {
@@ -97,6 +99,16 @@ impl Attribution for ByRings {
 
     fn of_stream(&self, stream: usize) -> Found {
         self.0.of(HipStream::from_raw(std::ptr::with_exposed_provenance_mut(stream)))
+    }
+
+    fn of_shared(&self, stream: usize) -> Found {
+        let api = self.1.as_ref().ok_or(Unattributed::Unseen)?.api();
+        let entered = api.enter().map_err(|_| Unattributed::Unseen)?;
+        let stream = HipStream::from_raw(std::ptr::with_exposed_provenance_mut(stream));
+        // SAFETY: the caller promises that it is alive and not captured.
+        let ring = unsafe { api.hardware_ring(stream) };
+        drop(entered);
+        self.0.by.with_id(ring.ok_or(Unattributed::Unseen)?.id)
     }
 }
 
@@ -133,7 +145,7 @@ mod tests {
     #[test]
     fn a_stream_that_is_used_again_keeps_its_queue() {
         let (fake, rings) = rings();
-        let by = ByRings(Arc::clone(&rings));
+        let by = ByRings(Arc::clone(&rings), None);
         make(&fake, &rings, 0x100, 1);
         make(&fake, &rings, 0x200, 1);
         for (address, id) in [(0x100, 0), (0x200, 1), (0x100, 0)] {
@@ -155,7 +167,7 @@ mod tests {
     #[test]
     fn a_stream_whose_queue_is_not_certain_is_not_taken_for_another() {
         let (fake, rings) = rings();
-        let by = ByRings(Arc::clone(&rings));
+        let by = ByRings(Arc::clone(&rings), None);
         let before = by.before().expect("nothing is asked");
         assert_eq!(by.single_since(&before), Err(Unattributed::Shared), "none was handed out");
         make(&fake, &rings, 0x100, 2);

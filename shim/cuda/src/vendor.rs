@@ -40,6 +40,8 @@ pub(crate) static VENDOR: Vendor = Vendor {
         slots: &SLOTS,
         stubs: &STUBS,
         hooks,
+        // No stream stops others.
+        spreads: |_| false,
         left_out: LEFT_OUT,
         prefixes: &["cu"],
     },

@@ -10,6 +10,7 @@
 //! | `launches` | calls of each function of the class `launch` |
 //! | `scheduled` | those of them that went to their streams' XQueues |
 //! | `alone` | those of these that were made at once, since nothing told the streams apart |
+//! | `streams` | streams by the level that their XQueues got, 0 to 3, and why it was not higher |
 //! | `past` | launches that went past XQueues, by the reason |
 //! | `handed_out_past` | names for which the driver handed out functions not listed: how often |
 //! | `not_listed` | functions that the driver exports and the list lacks |
@@ -18,7 +19,7 @@
 //! use both. The child of a fork counts anew.
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::fs;
 use std::fs::File;
 use std::sync::Mutex;
@@ -46,6 +47,40 @@ pub(crate) struct Calls {
     alone: AtomicU64,
 }
 
+/// A level, and why it is not higher.
+pub(crate) type Level = (c_int, String);
+
+/// The levels of streams.
+#[derive(Debug)]
+struct Streams {
+    /// Of those that there are, by their XQueues, and whether something of them was launched that
+    /// may go into other hardware queues.
+    live: BTreeMap<u64, (Level, bool)>,
+    /// How many have ended.
+    ended: BTreeMap<Level, u64>,
+}
+
+impl Streams {
+    const fn new() -> Self {
+        Self { live: BTreeMap::new(), ended: BTreeMap::new() }
+    }
+
+    fn end(&mut self, xq: u64) {
+        if let Some((level, _)) = self.live.remove(&xq) {
+            *self.ended.entry(level).or_default() += 1;
+        }
+    }
+
+    fn by_level(&self) -> BTreeMap<Level, u64> {
+        let mut all = self.ended.clone();
+        for (level, _) in self.live.values() {
+            *all.entry(level.clone()).or_default() += 1;
+        }
+        all
+    }
+}
+
+static STREAMS: Mutex<Streams> = Mutex::new(Streams::new());
 static PAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 /// Why a launch goes past XQueues.
@@ -124,6 +159,43 @@ pub(crate) fn past(name: &CStr) {
     }
 }
 
+/// Counts that a stream has got an XQueue of this level, and why not of a higher one, if counts are
+/// asked for.
+pub(crate) fn stream(xq: u64, level: impl FnOnce() -> Option<Level>) {
+    with_streams(|streams| {
+        streams.live.extend(level().map(|level| (xq, (level, false))));
+        if xq == 0 {
+            streams.end(xq);
+        }
+    });
+}
+
+/// A stream has had a launch that may go into other hardware queues as well, which may change why
+/// it has no higher level.
+pub(crate) fn spread(xq: u64, level: impl FnOnce() -> Option<Level>) {
+    with_streams(|streams| {
+        if let Some((known, is_spread)) = streams.live.get_mut(&xq).filter(|(_, spread)| !spread)
+            && let Some(level) = level()
+        {
+            (*known, *is_spread) = (level, true);
+        }
+    });
+}
+
+/// The stream of an XQueue ends, and its count stays.
+pub(crate) fn end_stream(xq: u64) {
+    with_streams(|streams| streams.end(xq));
+}
+
+/// If counts are asked for, and no other thread counts streams just now.
+fn with_streams(count: impl FnOnce(&mut Streams)) {
+    if IS_WANTED.load(Ordering::Relaxed)
+        && let Ok(mut streams) = STREAMS.try_lock()
+    {
+        count(&mut streams);
+    }
+}
+
 /// Sees to it that the counts are written when the process ends, if they are asked for.
 pub(crate) fn start() {
     if variable(VARIABLE).is_some() {
@@ -150,6 +222,9 @@ extern "C" fn begin_anew() {
     if let Ok(mut past) = PAST.try_lock() {
         past.clear();
     }
+    if let Ok(mut streams) = STREAMS.try_lock() {
+        *streams = Streams::new();
+    }
 }
 
 extern "C" fn write() {
@@ -173,10 +248,18 @@ fn counts() -> Value {
         "launches": all(|calls| sum(&[&calls.launches, &calls.alone])),
         "scheduled": all(|calls| sum(&[&calls.tracked, &calls.alone])),
         "alone": all(|calls| sum(&[&calls.alone])),
+        "streams": by_level(),
         "past": by_reason(),
         "handed_out_past": past,
         "not_listed": driver.and_then(not_listed).unwrap_or_default(),
     })
+}
+
+/// What was counted of streams, those of the lowest level first.
+fn by_level() -> Vec<Value> {
+    let streams = STREAMS.try_lock().map(|streams| streams.by_level()).unwrap_or_default();
+    let row = |((level, why), count)| json!({"level": level, "why": why, "streams": count});
+    streams.into_iter().map(row).collect()
 }
 
 /// What was counted of reasons, without zeros.

@@ -322,10 +322,14 @@ fn tracked(
         code
     };
     let mut call = Call { launch: Some(|xq| at_place(place, || real(xq))), xq, code: None };
+    let spreads = driver::opened().map(|driver| driver.vendor().table.spreads);
+    let spreads = kind.spreads() || index.zip(spreads).is_some_and(|(index, of)| of(index));
+    let launch = if spreads { functions.launch_spread } else { functions.launch };
     // SAFETY: the call outlives it, and is used by this thread alone.
-    let answer = unsafe {
-        (functions.launch)(xq, kind.number(), Call::run_of(&call), (&raw mut call).cast())
-    };
+    let answer = unsafe { launch(xq, kind.number(), Call::run_of(&call), (&raw mut call).cast()) };
+    if spreads {
+        counts::spread(xq, || functions.level_of(xq));
+    }
     // The program has ended it. The stream's next launch gets another one.
     if answer == ERROR_NOT_FOUND {
         streams::forget(xq);

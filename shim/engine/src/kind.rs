@@ -11,26 +11,41 @@ const DIMENSIONS: usize = 6;
 /// What launches that take about equally long have in common: the function of the driver, the
 /// kernel or graph, the dimensions, and for copies and fills the size to the next power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind(usize);
+pub struct Kind {
+    hash: usize,
+    spreads: bool,
+}
 
 impl Kind {
     /// Launches by the function at this place of the list.
     #[must_use]
     pub const fn new(index: usize) -> Self {
-        Self(0).with(index)
+        Self { hash: 0, spreads: false }.with(index)
     }
 
     /// Of these, those with this in common.
     #[must_use]
     pub const fn with(self, part: usize) -> Self {
         // As of FxHash, which compilers use.
-        Self((self.0.rotate_left(5) ^ part).wrapping_mul(0x517c_c1b7_2722_0a95))
+        let hash = (self.hash.rotate_left(5) ^ part).wrapping_mul(0x517c_c1b7_2722_0a95);
+        Self { hash, ..self }
+    }
+
+    /// The same for launches that may go into other hardware queues than their stream's as well.
+    #[must_use]
+    pub const fn spread(self, spreads: bool) -> Self {
+        Self { spreads, ..self }
+    }
+
+    /// Whether they may go into other hardware queues as well.
+    pub(crate) const fn spreads(self) -> bool {
+        self.spreads
     }
 
     /// As a number.
     #[must_use]
     pub const fn number(self) -> u32 {
-        (self.0 >> (usize::BITS - 32)) as u32
+        (self.hash >> (usize::BITS - 32)) as u32
     }
 }
 
@@ -97,7 +112,7 @@ pub unsafe fn of_config(config: Address) -> usize {
     }
     // SAFETY: as the caller promises; the structures begin with these numbers.
     let dimensions = unsafe { config.cast::<[c_uint; DIMENSIONS]>().read() };
-    dimensions.iter().fold(Kind::new(0), |kind, number| kind.with(*number as usize)).0
+    dimensions.iter().fold(Kind::new(0), |kind, number| kind.with(*number as usize)).hash
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub(crate) const ERROR_NOT_FOUND: XResult = 3;
 pub(crate) const ERROR_HARDWARE: XResult = 1;
 
 const NAME: &CStr = c"libpreempt.so";
+/// Bytes of a text that says why an XQueue has no higher level.
+const WHY_MAX: usize = 1024;
 
 /// A launch, called with its XQueue's hardware queue and its data.
 pub(crate) type Launch = unsafe extern "C" fn(hwq: u64, data: Address) -> XResult;
@@ -90,8 +92,12 @@ functions! {
     auto_queue = |_: &Preempt| c"xsched_private_auto_queue" => (*mut u64, u64);
     /// Launches when it is an XQueue's turn.
     launch = |_: &Preempt| c"xsched_private_launch" => (u64, u32, Launch, Address);
+    /// The same for what may go into other hardware queues as well.
+    launch_spread = |_: &Preempt| c"xsched_private_launch_spread" => (u64, u32, Launch, Address);
     /// Sets an XQueue's priority, that of its stream.
     priority = |_: &Preempt| c"xsched_private_stream_priority" => (u64, c_int);
+    /// The level of an XQueue, and in so many bytes why it has no higher one.
+    level = |_: &Preempt| c"xsched_private_level" => (u64, *mut c_int, *mut c_char, usize);
     /// Looks whether everything in an XQueue has run.
     look = |_: &Preempt| c"xsched_private_look" => (u64);
     /// Waits until everything in an XQueue has run.
@@ -152,11 +158,25 @@ impl Functions {
             || node().is_some_and(|word| word.load(Ordering::Acquire) != 0)
     }
 
+    /// Why the last call of this thread that failed did.
+    pub(crate) fn last_error(&self) -> String {
+        // SAFETY: the text ends with zero, and stays until this thread's next call that fails.
+        unsafe { CStr::from_ptr((self.last_error)()) }.to_string_lossy().into_owned()
+    }
+
     /// Says once that the last call of this thread failed.
     pub(crate) fn complain_of_last(&self) {
-        // SAFETY: the text ends with zero, and stays until this thread's next call that fails.
-        let why = unsafe { CStr::from_ptr((self.last_error)()) };
-        complain(&why.to_string_lossy());
+        complain(&self.last_error());
+    }
+
+    /// The level of an XQueue, and why it has no higher one.
+    pub(crate) fn level_of(&self, xq: u64) -> Option<(c_int, String)> {
+        let (mut level, mut why) = (0, [0 as c_char; WHY_MAX]);
+        // SAFETY: both may be written to, the text as far as it says.
+        let code = unsafe { (self.level)(xq, &raw mut level, why.as_mut_ptr(), why.len()) };
+        // SAFETY: the text ends with zero, as it does where nothing was written.
+        let why = unsafe { CStr::from_ptr(why.as_ptr()) }.to_string_lossy().into_owned();
+        (code == SUCCESS).then_some((level, why))
     }
 }
 

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use crate::engine::{self, Inside, Stream};
 use crate::preempt::{Functions, SUCCESS};
-use crate::{Address, Code, captures, driver};
+use crate::{Address, Code, captures, counts, driver};
 
 /// What stands for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +33,8 @@ struct Queues {
     is_left: bool,
 }
 
+/// The level that a stream without an XQueue counts as.
+const UNSCHEDULED: c_int = 0;
 /// `kQueueStateIdle`.
 const IDLE: c_int = 1;
 
@@ -128,8 +130,10 @@ fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
     };
     if code != SUCCESS {
         functions.complain_of_last();
+        counts::stream(0, || Some((UNSCHEDULED, functions.last_error())));
     } else if xq != 0 {
         set_priority(functions, xq, handle);
+        counts::stream(xq, || functions.level_of(xq));
     }
     let made = Queues { hwq, xq, device: device(handle), context: context(handle), is_left: false };
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
@@ -164,6 +168,7 @@ fn device(stream: Address) -> c_int {
 pub(crate) fn forget(xq: u64) {
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     known.iter_mut().for_each(|known| known.retain(|_, queues| queues.xq != xq));
+    counts::end_stream(xq);
     ENDED.fetch_add(1, Ordering::AcqRel);
 }
 
@@ -181,6 +186,7 @@ fn end(is_one: impl Fn(Key, &Queues) -> bool) {
 
 impl Queues {
     fn end(&self, functions: &Functions) {
+        counts::end_stream(self.xq);
         // SAFETY: any handles may be given.
         unsafe {
             if self.xq != 0 {

@@ -47,6 +47,9 @@ pub struct Table {
     pub stubs: &'static [unsafe extern "C" fn()],
     /// Places in the list, and what is called instead of the library's function.
     pub hooks: fn() -> Vec<(usize, Address)>,
+    /// Whether what the function at a place launches may go into other hardware queues than its
+    /// stream's as well, whatever its arguments.
+    pub spreads: fn(usize) -> bool,
     /// What begins the names that are left out.
     pub left_out: &'static [&'static str],
     /// What begins the names of the library's functions.

@@ -32,6 +32,7 @@
 use xsched_kfd_watch as _;
 
 mod address;
+mod graphs;
 mod lifetimes;
 mod masks;
 mod rings;

@@ -47,8 +47,15 @@ pub(crate) fn wait_out(stream: Address) {
     let mode = vendor::exchange_mode(RELAXED);
     let code = real!(c"hipStreamSynchronize", (stream): (Address));
     // What cannot be waited for is destroyed as without this library.
-    let _ = (0..CALLS).all(|_| code == SUCCESS && call_back().is_some());
+    if code == SUCCESS {
+        are_over(call_back);
+    }
     vendor::exchange_mode(mode);
+}
+
+/// Whether the turn of the runtime's thread is over, by calls of it, one after the other.
+fn are_over(mut call: impl FnMut() -> Option<()>) -> bool {
+    (0..CALLS).all(|_| call().is_some())
 }
 
 /// Has the runtime's thread call back. `None` if it does not.
@@ -92,4 +99,22 @@ lifetimes! {
         }
         code
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_calls_twice_or_is_given_up() {
+        for (calls, expected) in [(2, true), (1, false), (0, false)] {
+            let mut asked = 0;
+            let call = || {
+                asked += 1;
+                (asked <= calls).then_some(())
+            };
+            assert_eq!(are_over(call), expected);
+            assert_eq!(asked, 2.min(calls + 1));
+        }
+    }
 }

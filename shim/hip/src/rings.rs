@@ -2,7 +2,7 @@
 //! those that are to have level 3, which stops a whole ring.
 //!
 //! HIP has such streams only as blocking ones of normal priority. What the program asks for with
-//! other properties is made as it says, and has level 2 at most.
+//! other properties is made as it says, and its ring is stopped while all that is in it is held.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint};

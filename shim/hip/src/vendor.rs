@@ -1,7 +1,7 @@
 //! HIP's runtime, for the engine.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::{ffi::CString, os::unix::ffi::OsStrExt, ptr};
 
 use xsched_shim_engine::errors::LastError;
@@ -9,7 +9,7 @@ use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
 use xsched_shim_engine::{Address, Code, driver, engine, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
-use crate::{address, lifetimes, masks, rings, table};
+use crate::{address, graphs, lifetimes, masks, rings, table};
 
 /// Newest first. The last is what PyTorch's packages and those for development call it.
 const SONAMES: [&str; 4] =
@@ -43,6 +43,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
         slots: &SLOTS,
         stubs: &STUBS,
         hooks,
+        spreads,
         left_out: LEFT_OUT,
         prefixes: &["hip", "__hip"],
     },
@@ -99,9 +100,19 @@ extern "C" fn xsched_shim_hip_queue(stream: Address) -> u64 {
 /// The hooks: places in the list, and what is called instead of the runtime.
 fn hooks() -> Vec<(usize, Address)> {
     let lookups = address::hooks().chain(lifetimes::hooks()).chain(rings::hooks());
-    let lookups = lookups.chain(masks::hooks());
+    let lookups = lookups.chain(masks::hooks()).chain(graphs::hooks());
     let lookups = lookups.filter_map(|(name, hook)| Some((VENDOR.index(name)?, hook)));
     table::hooks().into_iter().flatten().chain(lookups).collect()
+}
+
+/// Whether the function at this place launches into the hardware queue of cooperative kernels,
+/// which all streams share.
+fn spreads(place: usize) -> bool {
+    static COOPERATIVE: LazyLock<Vec<bool>> = LazyLock::new(|| {
+        let is_one = |name: &&CStr| name.to_string_lossy().contains("LaunchCooperativeKernel");
+        NAMES.iter().map(is_one).collect()
+    });
+    COOPERATIVE.get(place).copied().unwrap_or(false)
 }
 
 /// What stands for the default stream of the thread's device.
@@ -200,6 +211,14 @@ extern "C" fn no_modules() -> Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cooperative_kernels_are_known_by_their_functions() {
+        let is_one = |name| VENDOR.index(name).map(spreads);
+        assert_eq!(is_one(c"hipLaunchCooperativeKernel_spt"), Some(true));
+        assert_eq!(is_one(c"hipModuleLaunchCooperativeKernel"), Some(true));
+        assert_eq!(is_one(c"hipLaunchKernel"), Some(false));
+    }
 
     #[test]
     fn errors_without_a_runtime_have_a_name() {

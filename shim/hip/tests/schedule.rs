@@ -13,7 +13,9 @@ use tempfile::TempDir;
 // It is built with these tests.
 use xsched_hip_emulated as _;
 
-use common::{SONAMES, beside, check, compile, interposer, names, runtime, says, with_interposer};
+use common::{
+    SONAMES, beside, check, compile, interposer, is_real, names, runtime, says, with_interposer,
+};
 
 fn built() -> &'static TempDir {
     static BUILT: OnceLock<TempDir> = OnceLock::new();
@@ -210,6 +212,20 @@ fn a_held_queue_holds_a_launch() {
     // The program then asks for the queue.
     assert_eq!(at_first["alone"]["hipLaunchKernel"], json!(50));
     assert_eq!(counts_apart("held")["scheduled"]["hipLaunchKernel"], json!(51));
+}
+
+/// On HIP's own runtime, streams are held by gates in hardware queues that others share.
+#[test]
+fn branches_of_graphs_wait_for_nothing_that_is_held_and_hold_nothing() {
+    let mut command = scheduled("branches");
+    command.env("XSCHED_AUTO_XQUEUE_UNIT", "streams").env("XSCHED_AUTO_XQUEUE_LEVEL", "2");
+    let counts = counts("branches", command.env("XSCHED_GATE_SPACING_US", "0"));
+    // The other one is the default stream, which copies.
+    let (level, count) = if is_real() { (2, 4) } else { (1, 5) };
+    let streams = counts["streams"].as_array().expect("a list");
+    let is_one = |row: &&Value| row["level"] == level;
+    let at: u64 = streams.iter().filter(is_one).filter_map(|row| row["streams"].as_u64()).sum();
+    assert_eq!(at, count, "{counts:#}");
 }
 
 #[test]

@@ -21,16 +21,16 @@
 //!   program ends.
 //! * Cooperative kernels of all streams are carried out in a ring of the device's own, and their
 //!   stream waits for that.
-//! * What is launched into a stream that is being captured becomes a graph: a row of kernels, fills
-//!   and copies, which runs in the ring of the stream that it is launched in. Nothing else can be
-//!   captured.
+//! * What is launched into streams that are being captured becomes a graph of kernels, fills and
+//!   copies. A row of them runs in the ring of the stream that it is launched in. Branches run in
+//!   streams of their own, which share rings with others. Nothing else can be captured.
 //! * A capture spoils, by its mode and the thread's, when memory is allocated or freed, an event is
 //!   asked for or waited for, or a device is waited for.
 //! * There is one device, or as many as `XSCHED_EMULATED_DEVICES` says.
 //! * The last error of a thread is that of its last call, as before HIP 7.
 //! * With `GPU_STREAMOPS_CP_WAIT=1` streams wait only for signal memory, of 8 bytes each.
 //!
-//! Not emulated: graphs that are no rows, managed and pooled memory, devices that reach each
+//! Not emulated: graphs that are no captures, managed and pooled memory, devices that reach each
 //! other's memory, caches, and any timing. Device memory is the host's.
 //!
 //! # Kernels
@@ -64,6 +64,7 @@
 
 mod api;
 mod control;
+mod graph;
 mod kfd;
 mod runtime;
 mod spin;

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, NO_DEVICE};
-use xsched_emulated_device::{Device, Event, Graph, Handles, Kind, Memory, Place, Stream, Work};
+use xsched_emulated_device::{Device, Event, Handles, Kind, Memory, Place, Stream, Work};
 
+use crate::graph::{Captured, Executable};
 use crate::kfd::Queue;
 
 /// A kernel: gets the block of its arguments, and answers 0 or its error.
@@ -38,13 +39,6 @@ pub(crate) struct Function {
     module: usize,
 }
 
-/// A captured row of commands.
-#[derive(Debug)]
-pub(crate) struct Captured {
-    pub(crate) device: &'static Device,
-    pub(crate) row: Arc<Graph>,
-}
-
 /// What a handle stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
@@ -53,7 +47,7 @@ pub(crate) enum Object {
     Module(&'static Device),
     Function(Function),
     Graph(Arc<Captured>),
-    Exec(Arc<Captured>),
+    Exec(Arc<Executable>),
 }
 
 #[derive(Debug)]
@@ -250,7 +244,7 @@ impl Runtime {
         }
     }
 
-    pub(crate) fn exec(&self, handle: usize) -> Answer<Arc<Captured>> {
+    pub(crate) fn exec(&self, handle: usize) -> Answer<Arc<Executable>> {
         match self.object(handle)? {
             Object::Exec(exec) => Ok(exec),
             _ => Err(INVALID_HANDLE),
@@ -305,7 +299,8 @@ impl Runtime {
             Object::Event(event) => event.device.ordinal,
             Object::Module(module) => module.ordinal,
             Object::Function(function) => function.device.ordinal,
-            Object::Graph(graph) | Object::Exec(graph) => graph.device.ordinal,
+            Object::Graph(graph) => graph.device.ordinal,
+            Object::Exec(exec) => exec.device().ordinal,
         };
         for object in self.objects.retain(|object| of(object) != device.ordinal) {
             if let Object::Stream(stream) = object {

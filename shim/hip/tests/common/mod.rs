@@ -28,6 +28,14 @@ pub(crate) fn runtime() -> PathBuf {
     env::var_os(REAL).map_or_else(|| beside("libxsched_hip_emulated.so"), PathBuf::from)
 }
 
+/// What Debian's ROCr, which is built with its assertions, says of each wait of HIP's.
+const ROCR_WARNS: &str = "Warning: (!g_use_interrupt_wait || isIPC())";
+
+/// Whether it is HIP's own.
+pub(crate) fn is_real() -> bool {
+    env::var_os(REAL).is_some()
+}
+
 /// The runtime's names.
 pub(crate) const SONAMES: [&str; 4] =
     ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
@@ -90,7 +98,7 @@ pub(crate) fn with_preloaded(
 ) -> Command {
     let mut command = Command::new(program.as_ref());
     let mut libraries: Vec<_> = libraries.into_iter().collect();
-    let is_real = env::var_os(REAL).is_some();
+    let is_real = is_real();
     for variable in VARIABLES {
         if !is_real || variable != "LD_LIBRARY_PATH" {
             command.env_remove(variable);
@@ -117,7 +125,9 @@ pub(crate) fn says(command: &mut Command) -> Output {
 /// Runs it, and checks its last line and that it complains of nothing.
 pub(crate) fn check(command: &mut Command, last: &str) {
     let output = says(command);
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{command:?}");
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let complaints = complaints.lines().filter(|line| !line.starts_with(ROCR_WARNS));
+    assert_eq!(complaints.collect::<Vec<_>>(), [""; 0], "{command:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(text.lines().last(), Some(last), "{command:?}");
 }

@@ -231,6 +231,89 @@ static void awaited(void) {
   resume(s[0]);
 }
 
+// A graph of five kernels that write this value: one, then three beside each other, then one.
+static handle branches(handle *s, handle *events, pointer *at, unsigned value) {
+  int (*record)(handle, handle) = find("hipEventRecord");
+  int (*wait)(handle, handle, unsigned) = find("hipStreamWaitEvent");
+  handle graph = NULL, exec = NULL;
+  OK(((int (*)(handle, int))find("hipStreamBeginCapture"))(s[0], 2));
+  OK(write_into(s[0], at[0], value));
+  OK(record(events[0], s[0]));
+  for (int b = 1; b < 4; b++) {
+    OK(wait(s[b], events[0], 0));
+    OK(write_into(s[b], at[b], value));
+    OK(record(events[b], s[b]));
+  }
+  for (int b = 1; b < 4; b++) OK(wait(s[0], events[b], 0));
+  OK(write_into(s[0], at[0], value + 1));
+  OK(((int (*)(handle, handle *))find("hipStreamEndCapture"))(s[0], &graph));
+  OK(((int (*)(handle *, handle, handle *, char *, size_t))find("hipGraphInstantiate"))(
+      &exec, graph, NULL, NULL, 0));
+  OK(((int (*)(handle))find("hipGraphDestroy"))(graph));
+  return exec;
+}
+
+// Branches of graphs run in rings of other streams. Neither do they wait for those that are held,
+// nor hold they any.
+static void graphs(void) {
+  handle s[4], events[4], row = NULL, graph = NULL;
+  pointer at[5] = {word(), word(), word(), word(), word()};
+  int (*run)(handle, handle) = find("hipGraphLaunch");
+  for (int n = 0; n < 4; n++) OK(((int (*)(handle *))find("hipEventCreate"))(&events[n]));
+  // One in each ring.
+  use(s, 4, 1, at[4]);
+  measure(s[0], at[4]);
+  handle fork = branches(s, events, at, 7);
+  OK(((int (*)(handle, int))find("hipStreamBeginCapture"))(s[1], 2));
+  for (unsigned n = 1; n < 4; n++) OK(write_into(s[1], at[1], 20 + n));
+  OK(((int (*)(handle, handle *))find("hipStreamEndCapture"))(s[1], &graph));
+  OK(((int (*)(handle *, handle, uint64_t))find("hipGraphInstantiateWithFlags"))(&row, graph, 0));
+  count_up(s[0], at[4]);
+  suspend(s[0]);
+  CHECK(stands(at[4]));
+  // A row is in its stream alone.
+  OK(run(row, s[1]));
+  CHECK(becomes(at[1], 23));
+  CHECK(stands(at[4]));
+  // Branches are in the ring of what is held too.
+  OK(run(fork, s[1]));
+  CHECK(becomes(at[0], 8) && at[1][0] == 7 && at[2][0] == 7 && at[3][0] == 7);
+  resume(s[0]);
+  CHECK(becomes(at[4], ROUNDS));
+  // What is held has branches in the rings of what goes on.
+  *at[0] = *at[4] = 0;
+  count_up(s[0], at[4]);
+  OK(run(fork, s[0]));
+  suspend(s[0]);
+  for (int n = 1; n < 4; n++) {
+    OK(write_into(s[n], at[n], 30 + n));
+    CHECK(becomes(at[n], 30 + n));
+  }
+  resume(s[0]);
+  CHECK(becomes(at[4], ROUNDS) && becomes(at[0], 8));
+  OK(((int (*)(handle))find("hipGraphExecDestroy"))(fork));
+}
+
+// All streams' cooperative kernels are in one ring.
+static void cooperative(void) {
+  int (*launch)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,
+                void **) = find("hipModuleLaunchCooperativeKernel");
+  handle s[2];
+  pointer at[2] = {word(), word()};
+  unsigned value = 5, count = 1;
+  use(s, 2, 1, at[1]);
+  measure(s[0], at[0]);
+  count_up(s[0], at[0]);
+  void *parameters[] = {&at[0], &value, &count};
+  OK(launch(fill, 1, 1, 1, 1, 1, 1, 0, s[0], parameters));
+  suspend(s[0]);
+  parameters[0] = &at[1];
+  OK(launch(fill, 1, 1, 1, 1, 1, 1, 0, s[1], parameters));
+  CHECK(becomes(at[1], 5));
+  resume(s[0]);
+  CHECK(becomes(at[0], 5));
+}
+
 // A kernel of a second or so, which counts while it runs.
 static int run_long(handle stream, pointer beats, pointer sums) {
   uint64_t rounds = 1000000, flags = 1ull << 32 | 1, none = 0;
@@ -245,7 +328,7 @@ static int begins(pointer beats) {
 
 // With level 3 a kernel is stopped where it is, in streams that can have a ring of their own.
 static void interrupted(void) {
-  handle s[3];
+  handle s[2];
   int (*create)(handle *) = find("hipStreamCreate"), (*destroy)(handle) = find("hipStreamDestroy");
   pointer at = word(), beats = word(), sums = word();
   OK(create(&s[0]));
@@ -266,16 +349,7 @@ static void interrupted(void) {
   resume(s[0]);
   OK(((int (*)(handle))find("hipStreamSynchronize"))(s[0]));
   CHECK(*beats != before && sums[2] == 1);
-  // One that was asked for as non-blocking is in a ring that it may share.
-  s[2] = stream(1);
-  *beats = sums[2] = 0;
-  OK(run_long(s[2], beats, sums));
-  CHECK(begins(beats));
-  suspend(s[2]);
-  OK(((int (*)(handle))find("hipStreamSynchronize"))(s[2]));
-  CHECK(sums[2] == 1);
-  resume(s[2]);
-  for (int n = 0; n < 3; n++) OK(destroy(s[n]));
+  for (int n = 0; n < 2; n++) OK(destroy(s[n]));
   // More than there are rings of their own for, some of them never used.
   handle many[24];
   for (int n = 0; n < 24; n++) OK(create(&many[n]));
@@ -283,12 +357,62 @@ static void interrupted(void) {
   for (int n = 0; n < 24; n++) OK(destroy(many[n]));
 }
 
+// With level 3 streams in rings that they share are stopped with all that is in them. The last one
+// is of a priority, which has other rings; one of the others is in the first one's ring.
+static void together(void) {
+  handle s[6], beside = NULL;
+  pointer at = word(), beats = word(), sums = word();
+  int (*wait)(handle) = find("hipStreamSynchronize");
+  use(s, 5, 1, at);
+  OK(((int (*)(handle *, unsigned, int))find("hipStreamCreateWithPriority"))(&s[5], 1, -1));
+  for (int n = 0; n < 6; n += 5) {
+    *beats = sums[2] = 0;
+    OK(run_long(s[n], beats, sums));
+    CHECK(begins(beats));
+    suspend(s[n]);
+    usleep(60 * 1000);
+    unsigned before = *beats;
+    // The device has one unit, which is free now.
+    OK(write_into(s[1], at, 200 + n));
+    CHECK(becomes(at, 200 + n));
+    usleep(100 * 1000);
+    CHECK(*beats == before && sums[2] == 0);
+    if (n == 0) {
+      // Another stream of its ring has something to do, which is behind the kernel.
+      for (int b = 2; b < 5 && !sums[2]; b++) {
+        beside = s[b];
+        OK(write_into(beside, at, 300 + b));
+        CHECK(becomes(at, 300 + b));
+      }
+      CHECK(sums[2] == 1);
+    }
+    resume(s[n]);
+    OK(wait(s[n]));
+    CHECK(*beats != before && sums[2] == 1);
+  }
+  // The one is held, then the other, and the other is let go, which has nothing to do.
+  *beats = sums[2] = 0;
+  OK(run_long(s[0], beats, sums));
+  CHECK(begins(beats));
+  suspend(s[0]), suspend(beside);
+  usleep(60 * 1000);
+  resume(beside);
+  usleep(60 * 1000);
+  unsigned before = *beats;
+  usleep(100 * 1000);
+  CHECK(*beats == before && sums[2] == 0);
+  resume(s[0]);
+  OK(wait(s[0]));
+  CHECK(sums[2] == 1);
+}
+
 int main(int count, char **words) {
   static const struct {
     const char *name;
     void (*run)(void);
   } MODES[] = {{"shared", shared}, {"alone", alone}, {"blocking", blocking}, {"awaited", awaited},
-               {"interrupted", interrupted}};
+               {"graphs", graphs}, {"cooperative", cooperative}, {"interrupted", interrupted},
+               {"together", together}};
   setvbuf(stdout, NULL, _IOLBF, 0);
   start();
   for (unsigned n = 0; n < sizeof MODES / sizeof *MODES; n++)

@@ -102,8 +102,15 @@ static int all_are(pointer at, unsigned value) {
   return read_are(read, value);
 }
 
+static int version(void) {
+  int version = 0;
+  OK(((int (*)(int *))find("hipRuntimeGetVersion"))(&version));
+  return version;
+}
+
 static void streams(void) {
-  handle own[4] = {NULL, (handle)1};
+  // HIP 5 takes hipStreamLegacy for a stream's address.
+  handle own[4] = {NULL, (handle)(uintptr_t)(version() >= 60000000)};
   OK(stream_create(&own[2], 0));
   OK(stream_create(&own[3], 1));
   pointer at[4];
@@ -460,6 +467,61 @@ static void held(void) {
   hold(library, xq);
 }
 
+static int is_done(handle stream) {
+  int (*query)(handle) = find("hipStreamQuery");
+  for (int ms = 0; ms < 10000 && query(stream); ms++) usleep(1000);
+  return query(stream) == 0;
+}
+
+// A graph with branches, which run in hardware queues of other streams, beside a stream that is held
+// at a gate, and then behind that gate.
+static void branches(void) {
+  enum { STREAMS = 4, LONG = 1 << 14 };
+  int (*record)(handle, handle) = find("hipEventRecord");
+  int (*wait)(handle, handle, unsigned) = find("hipStreamWaitEvent");
+  int (*run)(handle, handle) = find("hipGraphLaunch");
+  handle s[STREAMS], events[STREAMS], graph = NULL, fork = NULL;
+  pointer at[STREAMS], long_words = NULL;
+  for (int n = 0; n < STREAMS; n++) {
+    OK(stream_create(&s[n], 1));
+    OK(((int (*)(handle *))find("hipEventCreate"))(&events[n]));
+    at[n] = words();
+    OK(fill_with(s[n], at[n], 1));
+    OK(stream_synchronize(s[n]));
+  }
+  OK(alloc(&long_words, LONG * 4));
+  OK(((int (*)(handle, int))find("hipStreamBeginCapture"))(s[1], 2));
+  OK(record(events[1], s[1]));
+  for (int n = 0; n < STREAMS; n++) {
+    if (n != 1) OK(wait(s[n], events[1], 0));
+    for (unsigned value = 7; value < 9; value++) OK(fill_with(s[n], at[n], value));
+    if (n != 1) OK(record(events[n], s[n]));
+  }
+  for (int n = 0; n < STREAMS; n++)
+    if (n != 1) OK(wait(s[1], events[n], 0));
+  OK(((int (*)(handle, handle *))find("hipStreamEndCapture"))(s[1], &graph));
+  OK(((int (*)(handle *, handle, handle, char *, size_t))find("hipGraphInstantiate"))(
+      &fork, graph, NULL, NULL, 0));
+  void *library;
+  uint64_t xq = queue_of(s[0], &library);
+  for (int turn = 0; turn < 2; turn++) {
+    unsigned value = 3, count = LONG;
+    void *parameters[] = {&long_words, &value, &count};
+    for (int n = 0; n < 20; n++)
+      OK(launch_kernel((const void *)fill, ONE, ONE, parameters, 0, s[0]));
+    if (turn) OK(run(fork, s[0]));
+    OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(xq, 0));
+    usleep(20 * 1000);
+    if (!turn) OK(run(fork, s[1]));
+    for (int n = 1; turn && n < STREAMS; n++) OK(fill_with(s[n], at[n], 9));
+    for (int n = 1; n < STREAMS; n++) CHECK(is_done(s[n]));
+    OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueResume"))(xq, 0));
+    OK(stream_synchronize(s[0]));
+    CHECK(turn || all_are(at[3], 8));
+  }
+  OK(((int (*)(handle))find("hipGraphExecDestroy"))(fork));
+}
+
 static volatile int was_synchronized;
 
 static void *synchronizes(void *nothing) {
@@ -649,7 +711,7 @@ int main(int count, char **words) {
                {"copies", copies}, {"kernels", kernels}, {"devices", devices}, {"of_thread", of_thread},
                {"held", held}, {"synchronized", synchronized}, {"masks", masks},
                {"children", children}, {"own_queue", own_queue}, {"calls", calls}, {"unasked", unasked},
-               {"errors", errors}, {"alike", alike}, {"priorities", priorities}};
+               {"branches", branches}, {"errors", errors}, {"alike", alike}, {"priorities", priorities}};
   launch_kernel = find("hipLaunchKernel");
   stream_create = find("hipStreamCreateWithFlags");
   stream_destroy = find("hipStreamDestroy");
