@@ -589,9 +589,8 @@ impl<A: StreamApi> Lower for StreamSubmit<A> {
         let (kind, spreads) = kind_of(does);
         let launch = move |_| {
             // Others are refused when they are submitted.
-            match does {
-                Does::Launch(function, data) => call_for(function, data, &side, number),
-                Does::Run(..) | Does::Compute(_) => {}
+            if let Does::Launch(function, data) = does {
+                call_for(function, data, &side, number);
             }
             Ok(())
         };

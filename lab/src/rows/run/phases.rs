@@ -1,0 +1,194 @@
+//! The phases of a cell: each role alone, and all beside each other.
+
+use std::collections::BTreeMap;
+
+use super::super::document::{Progress, Role};
+use super::super::measure::Phase;
+use super::super::plan::{CellPlan, RolePlan, Way};
+use super::super::protocol::Load;
+use super::super::quantities::CORES;
+use super::super::session::Session;
+use super::super::timing::{few, least, wanted_s};
+use super::{Fault, Run, nothing};
+use crate::stats::P99_SAMPLES;
+
+/// So often a phase goes on that had too few samples, by so much longer than seems to be needed.
+const MORE: usize = 3;
+const SPARE: f64 = 1.05;
+/// So often the reference and another way take turns.
+pub(super) const TURNS: u8 = 5;
+/// By so much a phase is longer that is run once more.
+const LONGER: f64 = 5.0;
+
+impl Run<'_, '_> {
+    /// Measures roles alone, if that is not known, and all beside each other.
+    pub(super) fn phases(
+        &mut self,
+        number: usize,
+        cell: &CellPlan,
+        session: &mut Session<'_>,
+    ) -> Result<Vec<Role>, Fault> {
+        let mut own = BTreeMap::new();
+        for name in &cell.alone {
+            let key = (cell.group.clone(), name.clone());
+            if cell.has_beside && self.alone.contains_key(&key) {
+                continue;
+            }
+            let Some(role) = cell.roles().find(|role| role.spec.name == *name) else { continue };
+            let profile = session.ready.roles.get(name).cloned().unwrap_or_default();
+            let load = role.load_alone.as_ref().unwrap_or(&role.load).of(&profile);
+            let decides = *name == cell.measured;
+            let samples = if decides { cell.samples } else { few(cell.samples) };
+            let wanted = wanted_s(&load, &profile, samples, false);
+            let loads = [(name.clone(), load)].into();
+            let asked = (wanted, decides.then_some(name));
+            let reference = self.reference.take().filter(|_| !cell.has_beside);
+            let progress = match reference {
+                Some(mut open) => {
+                    let taken = self.turns(number, (&mut open.session, session), asked, &loads);
+                    self.reference = Some(open);
+                    taken?
+                }
+                None => {
+                    let samples = if decides { cell.samples } else { 0 };
+                    alone(&self.enough(number, session, (asked, samples), &loads)?, name)
+                }
+            };
+            let Some(progress) = progress else {
+                // A role that comes seldom may have none in a short phase.
+                if decides { return Err(nothing(name).into()) } else { continue }
+            };
+            self.alone.entry(key).or_insert_with(|| progress.clone());
+            own.insert(name.clone(), progress);
+        }
+        if !cell.has_beside {
+            let of = |role: &RolePlan| Role {
+                alone: own.get(&role.spec.name).cloned(),
+                ..self.role(cell, role, None)
+            };
+            return Ok(cell.roles().map(of).collect());
+        }
+        self.beside(number, cell, session)
+    }
+
+    fn beside(
+        &self,
+        number: usize,
+        cell: &CellPlan,
+        session: &mut Session<'_>,
+    ) -> Result<Vec<Role>, Fault> {
+        let profile = |name: &str| session.ready.roles.get(name).cloned().unwrap_or_default();
+        // Loads that depend on the length of requests are the same in all ways.
+        let group = self.ready.get(&cell.group);
+        let of_group = |name: &str| group.and_then(|ready| ready.roles.get(name)).cloned();
+        let load = |role: &RolePlan| {
+            let name = &role.spec.name;
+            (name.clone(), role.load.of(&of_group(name).unwrap_or_else(|| profile(name))))
+        };
+        let loads: BTreeMap<String, Load> = cell.roles().map(load).collect();
+        let wanted = loads.iter().map(|(name, load)| {
+            let decides = *name == cell.measured;
+            let samples = if decides { cell.samples } else { least(cell.samples) };
+            wanted_s(load, &profile(name), samples, true)
+        });
+        let wanted = wanted.fold(0.0, f64::max);
+        let asked = ((wanted, Some(&cell.measured)), cell.samples);
+        let phase = self.enough(number, session, asked, &loads)?;
+        let roles: Vec<Role> =
+            cell.roles().map(|role| self.role(cell, role, Some(&phase))).collect();
+        if roles.first().is_some_and(|role| role.beside.is_none()) {
+            return Err(nothing(&cell.measured).into());
+        }
+        Ok(self.with_windows(roles, &phase))
+    }
+
+    /// A phase, and more of it until the role that decides has enough samples for a P99, if it is
+    /// to have so many and the time is not too short for them.
+    fn enough(
+        &self,
+        number: usize,
+        session: &mut Session<'_>,
+        (asked, samples): ((f64, Option<&String>), u32),
+        loads: &BTreeMap<String, Load>,
+    ) -> Result<Phase, Fault> {
+        let mut phase = self.phase(number, session, asked, loads)?;
+        let (wanted_s, Some(role)) = asked else { return Ok(phase) };
+        let wanted = P99_SAMPLES.min(samples as usize);
+        for _ in 0..MORE {
+            let has = phase.progress(role).map_or(0, |progress| progress.latency.samples);
+            if has == 0 || has >= wanted || self.clock.shortens() {
+                break;
+            }
+            let missing = (wanted - has) as f64 / has as f64 * phase.seconds() * SPARE;
+            let more = self.phase(number, session, (missing.min(wanted_s * 4.0), None), loads)?;
+            phase.append(more);
+        }
+        Ok(phase)
+    }
+
+    /// What a role does alone, in turns with what it does in the reference.
+    fn turns(
+        &self,
+        number: usize,
+        (reference, session): (&mut Session<'_>, &mut Session<'_>),
+        (wanted_s, decides): (f64, Option<&String>),
+        loads: &BTreeMap<String, Load>,
+    ) -> Result<Option<Progress>, Fault> {
+        let mut both: Option<(Phase, Phase)> = None;
+        for _ in 0..TURNS {
+            let asked = (wanted_s / f64::from(TURNS), decides);
+            let native = self.phase(number, reference, asked, loads)?;
+            let here = self.phase(number, session, asked, loads)?;
+            match &mut both {
+                Some((before, so_far)) => {
+                    before.append(native);
+                    so_far.append(here);
+                }
+                None => both = Some((native, here)),
+            }
+        }
+        let name = loads.keys().next().map(String::as_str).unwrap_or_default();
+        Ok(both.and_then(|(native, here)| {
+            let (native, mut here) = (alone(&native, name)?, alone(&here, name)?);
+            here.set_beside(&native);
+            Some(here)
+        }))
+    }
+
+    /// Runs a phase for as long as the wanted samples take, or as there is time; once more and
+    /// longer if the role that decides had no request.
+    fn phase(
+        &self,
+        number: usize,
+        session: &mut Session<'_>,
+        (wanted_s, decides): (f64, Option<&String>),
+        loads: &BTreeMap<String, Load>,
+    ) -> Result<Phase, Fault> {
+        let behind = self.of.plan.cells.get(number + 1..).unwrap_or_default();
+        let to_do = behind.iter().filter(|cell| cell.unavailable.is_none());
+        let (mut phases, mut starts) = (2, 0);
+        for cell in to_do {
+            phases += usize::from(cell.has_beside);
+            let is_new = cell.way == Way::Native || !cell.has_beside;
+            let turns = if cell.has_beside || cell.way == Way::Native { 1 } else { 2 };
+            phases += if is_new { turns * cell.alone.len() } else { 0 };
+            starts += 1;
+        }
+        let seconds = self.clock.phase_s(wanted_s, phases, starts);
+        if !self.clock.has_s(seconds) {
+            return Err(Fault::Time(seconds));
+        }
+        let phase = session.phase(seconds, self.clock.settle_s(), loads)?;
+        if decides.is_none_or(|role| phase.progress(role).is_some()) {
+            return Ok(phase);
+        }
+        Ok(session.phase(seconds * LONGER, self.clock.settle_s(), loads)?)
+    }
+}
+
+/// What a role did alone, with the processors that were in use.
+fn alone(phase: &Phase, name: &str) -> Option<Progress> {
+    let mut progress = phase.progress(name)?;
+    progress.more.insert(CORES.to_owned(), phase.cores.iter().sum());
+    Some(progress)
+}
