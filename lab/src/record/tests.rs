@@ -13,6 +13,8 @@ use crate::device::LabError;
 use crate::device::mode::Mode;
 use crate::judge::{self, Judged};
 use crate::predict::measured::Measured;
+use crate::rows::document::{Cell, Figure, Prediction, Row, Status};
+use crate::rows::table;
 use crate::{draw, predict};
 
 type Judge = fn(&Value) -> Result<Judged, LabError>;
@@ -75,6 +77,12 @@ fn kind(path: &Path) -> Result<&'static str, String> {
         typed::<Faults>(&value).and_then(Faults::check).map(|()| "faults")
     } else if has("programs") {
         typed::<Programs>(&value).and_then(Programs::check).map(|()| "programs")
+    } else if has("left_out") {
+        typed::<Prediction>(&value)
+            .and_then(|said| lab_figures(&said.figures, None))
+            .map(|()| "lab")
+    } else if has("cells") {
+        typed::<Row>(&value).and_then(lab_row).map(|()| "lab")
     } else if has("command_us") {
         typed::<Early>(&value).and_then(Early::check).map(|()| "early")
     } else {
@@ -89,6 +97,24 @@ fn typed<T: for<'a> Deserialize<'a>>(value: &Value) -> Result<T, String> {
 
 fn ensure(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+/// What `xsched lab` measured of a row: figures are of cells that were measured.
+fn lab_row(row: Row) -> Result<(), String> {
+    ensure(table::ids().contains(&row.id.as_str()), "a row that is not in the table")?;
+    let is_measured = |cell: &&Cell| cell.status == Status::Measured;
+    let measured: Vec<&Cell> = row.cells.iter().filter(is_measured).collect();
+    ensure((row.status == Status::Measured) != measured.is_empty(), "its status")?;
+    ensure(measured.iter().all(|cell| !cell.roles.is_empty()), "a cell without roles")?;
+    lab_figures(&row.figures, Some(&measured))
+}
+
+fn lab_figures(figures: &[Figure], cells: Option<&[&Cell]>) -> Result<(), String> {
+    let is_of = |figure: &Figure| {
+        let has = |cells: &[&Cell]| cells.iter().any(|cell| cell.name == figure.key.cell);
+        figure.value.is_finite() && cells.is_none_or(has)
+    };
+    ensure(figures.iter().all(is_of), "a figure of no cell, or without a value")
 }
 
 /// A record of `xsched bench` is judged, drawn if its bench has a picture, and can be predicted if
@@ -415,6 +441,7 @@ fn each_kept_file_is_read() {
         "devices",
         "early",
         "faults",
+        "lab",
         "prediction",
         "programs",
         "run",

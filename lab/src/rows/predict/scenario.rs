@@ -10,7 +10,10 @@ use xsched_sim::scenario::{
 
 use super::Needs;
 use super::need::Need;
-use super::sharing::{CONTENTION, HANDOVER_NS, SHORT_NS, SLICE_NS, SWITCH_NS, Sharing, processes};
+use super::sharing::{
+    CONTENTION_MPS, CONTENTION_STREAMS, HANDOVER_NS, SHORT_NS, SLICE_NS, SWITCH_NS, Sharing,
+    processes,
+};
 use super::sheet::Said;
 use crate::rows::plan::{CellPlan, Hal, LoadPlan, ProcessPlan, Program, RolePlan, Way};
 use crate::rows::protocol::{Load, Profile};
@@ -173,7 +176,9 @@ impl<'a> Model<'a> {
         };
         let in_turn = device.concurrency == Concurrency::RoundRobin;
         if self.hal == Hal::Cuda && !apart && in_turn && places.iter().all(is_short) {
-            device.concurrency = Concurrency::ProcessorSharing { contention: CONTENTION };
+            let contention =
+                if self.cell.way.has_mps() { CONTENTION_MPS } else { CONTENTION_STREAMS };
+            device.concurrency = Concurrency::ProcessorSharing { contention };
         }
         let hands_over = matches!(sharing, Sharing::Daemon(..))
             && places.len() > 1

@@ -17,11 +17,13 @@ pub(super) const SWITCH_NS: u64 = 50_000;
 pub(super) const HANDOVER_NS: u64 = 110_000;
 
 /// Kernels that are shorter on average do not fill an NVIDIA GPU, and run beside those of other
-/// streams. Two BERT graphs in two streams of an H200, with kernels of 30 µs on average, took 1.57
-/// times as long at P99 as one alone (`sim/scenarios/paper/serve-h200.toml`); kernels of 0.1 ms
-/// that fill it, twice.
+/// streams. By how much of its own time each of the others makes one longer is fitted to six graphs
+/// of BERT-base on an H100, with kernels of 14 µs on average, each with pauses of 20 ms: alone 5.3
+/// ms in the mean, in six streams of a process 7.5 ms, and 8.2 ms as six clients of MPS
+/// (`benches/results/h100-2026-11-25-lab/short`, row 5.4).
 pub(super) const SHORT_NS: u64 = 100_000;
-pub(super) const CONTENTION: f64 = 0.57;
+pub(super) const CONTENTION_STREAMS: f64 = 0.35;
+pub(super) const CONTENTION_MPS: f64 = 0.5;
 
 /// What decides who runs.
 #[derive(Clone, Debug, PartialEq)]
