@@ -178,7 +178,7 @@ fn memory_that_is_gone_is_a_fault() {
     let place = unsafe { libc::mmap(std::ptr::null_mut(), 4_096, protection, flags, -1, 0) };
     assert_ne!(place, libc::MAP_FAILED);
     let mut map = Map::new();
-    // SAFETY: it is mapped, and then as a whole not.
+    // SAFETY: it is mapped, and then as a whole out of reach.
     unsafe { map.insert(BASE, 4_096, place.cast()) };
     let view = View::new(&map);
     view.write_u64(BASE, 5).expect("there");
@@ -186,8 +186,9 @@ fn memory_that_is_gone_is_a_fault() {
     assert_eq!(view.update_u32(BASE, &mut |value| value * 2), Ok(6));
     assert_eq!(view.read_u32(BASE), Ok(12));
     xsched_gpu_emulated::notice_faults();
-    // SAFETY: nothing but the view uses it.
-    unsafe { libc::munmap(place, 4_096) };
+    // SAFETY: nothing but the view uses it. It stays reserved: other tests map memory meanwhile,
+    // and would get this place if it were free.
+    unsafe { libc::mprotect(place, 4_096, libc::PROT_NONE) };
     let mut bytes = [0; 24];
     assert!(view.read(BASE, &mut bytes).is_err() && view.write(BASE + 1, &bytes).is_err());
     assert!(view.read_u32(BASE).is_err() && view.read_u64(BASE + 8).is_err());
