@@ -36,14 +36,20 @@ class Channel:
         self.answers.flush()
 
 
-def order_of(line, roles):
-    """The number of a phase, its seconds and the loads by role, of a line that asks for it."""
+def object_of(line):
+    """The object of JSON that a line is."""
     try:
-        order = json.loads(line)
+        said = json.loads(line)
     except ValueError as error:
         raise BadInput(f"the line is no JSON: {error}") from error
-    if not isinstance(order, dict):
+    if not isinstance(said, dict):
         raise BadInput("the line is no object")
+    return said
+
+
+def order_of(line, roles):
+    """The number of a phase, its seconds and the loads by role, of a line that asks for it."""
+    order = object_of(line)
     phase, seconds = order.get("phase"), order.get("seconds")
     if isinstance(phase, bool) or not isinstance(phase, int):
         raise BadInput(f"phase: expected a number, got {json.dumps(phase)}")
@@ -76,13 +82,7 @@ def serve(make, channel=None, orders=None):
         line = orders.readline()
         if not line:
             raise Ended
-        try:
-            said = json.loads(line)
-        except ValueError as error:
-            raise BadInput(f"the line is no JSON: {error}") from error
-        if not isinstance(said, dict):
-            raise BadInput("the line is no object")
-        return said
+        return object_of(line)
 
     try:
         process = make(reached)
