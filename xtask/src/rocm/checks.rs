@@ -10,9 +10,9 @@ use super::build::EXAMPLES;
 use super::stage::{Check, Judge, Mechanism, Stage};
 use crate::{python, root};
 
-/// Tests of scheduling that are not run here. All but one need the emulated runtime: it counts its
-/// own calls, has several devices, and is not preloaded. That of branches hung in one of its runs on
-/// AMD's runtime, and why is not known.
+/// Tests of scheduling that are not run here. All but one need the emulated runtime: it counts
+/// its own calls, has several devices, and is not preloaded. That of branches hung in one of its
+/// runs on AMD's runtime, and why is not known.
 const EMULATED_ONLY: [&str; 5] = [
     "a_launch_that_nothing_holds_calls_the_runtime_once",
     "branches_of_graphs_wait_for_nothing_that_is_held_and_hold_nothing",
