@@ -13,6 +13,8 @@ use xsched_shim_engine::engine::{self, beside};
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{Address, Code, Kind, Stream, driver, lifetimes, real};
 
+use crate::signals;
+
 /// `hipSuccess`.
 const SUCCESS: Code = 0;
 /// `hipGraphNodeTypeGraph`.
@@ -26,7 +28,11 @@ static ROWS: LazyLock<RwLock<HashSet<usize>>> = LazyLock::new(RwLock::default);
 /// # Safety
 /// As of the runtime's function.
 unsafe fn begin(exec: *mut Address, graph: Address, next: impl FnOnce() -> Code) -> Code {
-    let is_row = beside(|| is_row(graph)).unwrap_or(false);
+    let look = || {
+        signals::wait_at_exit();
+        is_row(graph)
+    };
+    let is_row = beside(look).unwrap_or(false);
     let code = next();
     if code == SUCCESS && !exec.is_null() {
         // SAFETY: the runtime has written it.

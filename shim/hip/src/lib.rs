@@ -36,5 +36,6 @@ mod graphs;
 mod lifetimes;
 mod masks;
 mod rings;
+mod signals;
 mod table;
 mod vendor;

@@ -10,12 +10,10 @@ use super::build::EXAMPLES;
 use super::stage::{Check, Judge, Mechanism, Stage};
 use crate::{python, root};
 
-/// Tests of scheduling that are not run here. All but one need the emulated runtime: it counts
-/// its own calls, has several devices, and is not preloaded. That of branches hung in one of its
-/// runs on AMD's runtime, and why is not known.
-const EMULATED_ONLY: [&str; 5] = [
+/// Tests of scheduling that only the emulated runtime can run: it counts its own calls, has several
+/// devices, and is not preloaded.
+const EMULATED_ONLY: [&str; 4] = [
     "a_launch_that_nothing_holds_calls_the_runtime_once",
-    "branches_of_graphs_wait_for_nothing_that_is_held_and_hold_nothing",
     "captures_are_not_asked_about_unless_it_schedules",
     "each_device_has_its_default_stream",
     "without_the_library_programs_run_as_they_are",
