@@ -5,6 +5,8 @@ use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use xsched_hal_stream::Reach;
+
 use crate::types::{HwQueueHandle, XResultValue};
 
 /// A callback.
@@ -49,18 +51,18 @@ pub(crate) struct Awaited {
     function: Launch,
     data: *mut c_void,
     kind: u32,
-    spreads: bool,
+    reach: Reach,
 }
 
 impl Awaited {
     /// Commands of a kind take about equally long.
     pub(crate) const fn new(function: Launch, data: *mut c_void, kind: u32) -> Self {
-        Self { function, data, kind, spreads: false }
+        Self { function, data, kind, reach: Reach::Ring }
     }
 
-    /// It may go into other hardware queues than its stream's as well.
-    pub(crate) const fn spread(self) -> Self {
-        Self { spreads: true, ..self }
+    /// It goes into these hardware queues.
+    pub(crate) const fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     /// # Safety
@@ -73,16 +75,16 @@ impl Awaited {
     }
 }
 
-/// The kind of a command, where 0 is any, and whether it may go into other hardware queues than its
-/// stream's as well. To be asked before it is launched.
-pub(crate) fn kind_of(does: Does) -> (u32, bool) {
-    let Does::Launch(function, data) = does else { return (0, false) };
+/// The kind of a command, where 0 is any, and which hardware queues it goes into. To be asked before
+/// it is launched.
+pub(crate) fn kind_of(does: Does) -> (u32, Reach) {
+    let Does::Launch(function, data) = does else { return (0, Reach::Ring) };
     if !std::ptr::fn_addr_eq(function, Awaited::call as Launch) {
-        return (0, false);
+        return (0, Reach::Ring);
     }
     let awaited: *const Awaited = std::ptr::with_exposed_provenance(data);
     // SAFETY: what has this callback was made from one that lives until it was called.
-    unsafe { ((*awaited).kind, (*awaited).spreads) }
+    unsafe { ((*awaited).kind, (*awaited).reach) }
 }
 
 impl Command {
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(count, 1);
         let plain = Command::callback(add, (&raw mut count).cast());
         assert_eq!(kind_of(plain.does()), (0, false));
-        let spread = Awaited::new(add, (&raw mut count).cast(), 78).spread();
-        assert_eq!(kind_of(Command::awaited(&spread).does()), (78, true));
+        let spread = Awaited::new(add, (&raw mut count).cast(), 78).reaching(Reach::All);
+        assert_eq!(kind_of(Command::awaited(&spread).does()), (78, Reach::All));
     }
 }

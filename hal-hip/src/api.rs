@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use xsched_hal_stream::{About, FlagMemory, StreamApi, StreamKind};
+use xsched_hal_stream::{About, FlagMemory, Reach, StreamApi, StreamKind};
 
 use crate::driver::{Entered, HipEvent, HipStream, about, full_mask, relax};
 use crate::endings::{Call, EndingCalls};
@@ -582,5 +582,9 @@ impl StreamApi for HipApi {
     unsafe fn launch_native(&self, command: &HipNative, stream: HipStream) -> Result<(), HipError> {
         // SAFETY: the caller promises that the stream is alive and the device current.
         unsafe { command.launch(&self.library, stream) }
+    }
+
+    fn reach_of(&self, command: &HipNative) -> Reach {
+        command.reach()
     }
 }

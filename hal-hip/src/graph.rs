@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 
-use xsched_hal_stream::StreamApi;
+use xsched_hal_stream::{Reach, StreamApi};
 
 use crate::api::HipApi;
 use crate::driver::HipStream;
@@ -30,7 +30,7 @@ struct Made {
     exec: usize,
     destroy: unsafe extern "C" fn(Handle) -> raw::Code,
     /// They keep the modules of their kernels loaded.
-    _commands: Vec<HipNative>,
+    commands: Vec<HipNative>,
 }
 
 /// The functions that graphs need.
@@ -91,8 +91,8 @@ impl HipGraph {
         let _ = unsafe { (calls.destroy)(graph) };
         HipError::check("hipGraphInstantiate", code)?;
         let (_library, exec) = (Arc::clone(library), exec.expose_provenance());
-        let (destroy, _commands) = (calls.exec_destroy, commands.to_vec());
-        Ok(Self(Arc::new(Made { _library, exec, destroy, _commands })))
+        let (destroy, commands) = (calls.exec_destroy, commands.to_vec());
+        Ok(Self(Arc::new(Made { _library, exec, destroy, commands })))
     }
 }
 
@@ -113,6 +113,10 @@ impl Executable for Made {
         let exec = ptr::with_exposed_provenance_mut(self.exec);
         // SAFETY: it lives as long as this, and the caller promises that the stream does.
         HipError::check(symbol, unsafe { launch(exec, stream.as_raw()) })
+    }
+
+    fn reach(&self) -> Reach {
+        self.commands.iter().map(HipNative::reach).max().unwrap_or(Reach::Ring)
     }
 }
 

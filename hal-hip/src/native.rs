@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use std::ptr;
 use std::sync::Arc;
 
+use xsched_hal_stream::Reach;
+
 use crate::arguments::Arguments;
 use crate::driver::HipStream;
 use crate::error::HipError;
@@ -50,6 +52,9 @@ pub(crate) trait Executable: Debug + Send + Sync {
     /// # Safety
     /// The stream is alive, and its device is that of this and current.
     unsafe fn launch(&self, library: &HipLibrary, stream: HipStream) -> Result<(), HipError>;
+
+    /// Which queues of the hardware it goes into.
+    fn reach(&self) -> Reach;
 }
 
 #[derive(Clone, Debug)]
@@ -162,6 +167,16 @@ impl HipNative {
     ) -> Self {
         let (to, from) = (to.expose_provenance(), from.expose_provenance());
         Self(Kind::Copy { to, from, bytes, direction })
+    }
+
+    /// Which queues of the hardware it goes into. Fills are kernels.
+    pub(crate) fn reach(&self) -> Reach {
+        match &self.0 {
+            Kind::Kernel { .. } | Kind::Fill { .. } => Reach::Ring,
+            Kind::Copy { .. } => Reach::Copies,
+            Kind::Cooperative { .. } => Reach::All,
+            Kind::Graph(graph) => graph.reach(),
+        }
     }
 
     /// Launches it.

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicU32;
 
 use xsched_core::hal::HalError;
 
+use crate::command::Reach;
+
 /// What a device says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
@@ -276,4 +278,9 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
         command: &Self::Native,
         stream: Self::Stream,
     ) -> Result<(), Self::Error>;
+
+    /// Which queues of the hardware a command of the vendor's goes into, where streams share some.
+    fn reach_of(&self, _: &Self::Native) -> Reach {
+        Reach::Ring
+    }
 }

@@ -26,7 +26,20 @@ pub struct StreamCommand<A: StreamApi> {
     pub(crate) body: Body<A>,
     pub(crate) kind: u32,
     pub(crate) expected_ns: Option<u64>,
-    pub(crate) spreads: bool,
+    pub(crate) reach: Reach,
+}
+
+/// Which queues of the hardware a command goes into. It matters on devices where streams share
+/// such queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// The ring of its stream.
+    #[default]
+    Ring,
+    /// That of a copy engine as well, where it waits for what is in front of it in its stream.
+    Copies,
+    /// These and the rings of other streams, as parallel branches of a graph do.
+    All,
 }
 
 pub(crate) enum Body<A: StreamApi> {
@@ -38,7 +51,7 @@ impl<A: StreamApi> StreamCommand<A> {
     /// A command of the vendor's.
     #[must_use]
     pub const fn native(command: A::Native) -> Self {
-        Self { body: Body::Native(command), kind: 0, expected_ns: None, spreads: false }
+        Self { body: Body::Native(command), kind: 0, expected_ns: None, reach: Reach::Ring }
     }
 
     /// A closure that launches one kernel, copy or graph into the stream it gets, and does not
@@ -46,7 +59,7 @@ impl<A: StreamApi> StreamCommand<A> {
     #[must_use]
     pub fn new(launch: impl Fn(A::Stream) -> Result<(), A::Error> + Send + Sync + 'static) -> Self {
         let body = Body::Closure(Arc::new(launch));
-        Self { body, kind: 0, expected_ns: None, spreads: false }
+        Self { body, kind: 0, expected_ns: None, reach: Reach::Ring }
     }
 
     /// Says that commands of this kind take about equally long, so that the measured times of some
@@ -66,12 +79,20 @@ impl<A: StreamApi> StreamCommand<A> {
         self
     }
 
-    /// Says whether it goes into other hardware rings than its stream's as well, as parallel
-    /// branches of a graph do. It does nothing on devices whose streams share no rings.
+    /// Says which queues of the hardware it goes into. What is known of a vendor's own command is
+    /// not taken back by this.
     #[must_use]
-    pub const fn spreads(mut self, spreads: bool) -> Self {
-        self.spreads = spreads;
+    pub const fn reaching(mut self, reach: Reach) -> Self {
+        self.reach = reach;
         self
+    }
+
+    /// Which queues of the hardware it goes into.
+    pub(crate) fn reach(&self, api: &A) -> Reach {
+        match &self.body {
+            Body::Native(command) => self.reach.max(api.reach_of(command)),
+            Body::Closure(_) => self.reach,
+        }
     }
 
     /// Launches it, past any queue.
@@ -96,8 +117,8 @@ impl<A: StreamApi> Clone for StreamCommand<A> {
             Body::Native(command) => Body::Native(command.clone()),
             Body::Closure(launch) => Body::Closure(Arc::clone(launch)),
         };
-        let (kind, expected_ns, spreads) = (self.kind, self.expected_ns, self.spreads);
-        Self { body, kind, expected_ns, spreads }
+        let (kind, expected_ns, reach) = (self.kind, self.expected_ns, self.reach);
+        Self { body, kind, expected_ns, reach }
     }
 }
 
@@ -109,6 +130,6 @@ impl<A: StreamApi> fmt::Debug for StreamCommand<A> {
             Body::Closure(_) => out.field("closure", &".."),
         };
         out.field("kind", &self.kind).field("expected_ns", &self.expected_ns);
-        out.field("spreads", &self.spreads).finish()
+        out.field("reach", &self.reach).finish()
     }
 }

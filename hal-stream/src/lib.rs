@@ -70,7 +70,7 @@ mod word;
 
 pub use api::{About, FlagMemory, StreamApi, StreamKind};
 pub use clock::{ClockProbe, ClockRead, Stamps};
-pub use command::StreamCommand;
+pub use command::{Reach, StreamCommand};
 pub use config::StreamDeviceConfig;
 pub use device::{Gates, StreamDevice};
 pub use error::{NoGate, StreamError};

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::command::Reach;
 use crate::gate::Gate;
 use crate::launches::LaunchCounter;
 use crate::sync::{AtomicU64, Word};
@@ -36,7 +37,8 @@ pub(crate) struct Ties {
     pub(crate) is_legacy: bool,
     /// The legacy default stream waits for it, and a queue has what is launched there.
     pub(crate) is_blocking: bool,
-    /// There are rings that streams share, into which some of its commands go.
+    /// There are rings and queues of copy engines that streams share, into which some of its
+    /// commands go.
     pub(crate) may_spread: bool,
 }
 
@@ -67,6 +69,16 @@ pub(crate) struct Member<W> {
     retired: AtomicU64,
     /// One past the last command, of those that go into other rings as well.
     spread: AtomicU64,
+    /// The same of those that go into queues of copy engines.
+    copied: AtomicU64,
+}
+
+/// What a queue has on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    is_busy: bool,
+    is_spread: bool,
+    has_copies: bool,
 }
 
 impl<W: Word> Member<W> {
@@ -84,6 +96,7 @@ impl<W: Word> Member<W> {
             launched: AtomicU64::new(0),
             retired: AtomicU64::new(0),
             spread: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
         }
     }
 
@@ -106,15 +119,39 @@ impl<W: Word> Member<W> {
         self.is_busy() && self.spread.load(Ordering::Relaxed) > self.retired.load(Ordering::Relaxed)
     }
 
+    /// Whether some of what it has on the device is in the queue of a copy engine.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.is_busy() && self.copied.load(Ordering::Relaxed) > self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Whether some of it is in queues that other streams' commands wait in.
+    pub(crate) fn is_beyond(&self) -> bool {
+        self.is_spread() || self.has_copies()
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        let (is_busy, is_spread) = (self.is_busy(), self.is_spread());
+        Load { is_busy, is_spread, has_copies: self.has_copies() }
+    }
+
+    /// Whether what waits at its gate stops something that another queue has on the device.
+    pub(crate) fn stops(&self, other: &Self) -> bool {
+        self.ring().stops(other.ring()) || self.has_copies() && other.has_copies()
+    }
+
     /// The ring of what it has on the device.
     pub(crate) fn ring(&self) -> Ring {
         if self.is_spread() { Ring::Unknown } else { self.ties.ring }
     }
 
-    /// The last of so many commands goes into other rings as well, if there are any. Whether it is
-    /// the first that does.
-    pub(crate) fn set_spread(&self, launched: u64) -> bool {
-        self.ties.may_spread && self.spread.swap(launched, Ordering::Relaxed) == 0
+    /// The last of so many commands goes into these queues, if streams share them. Whether it is
+    /// the first that goes into other rings.
+    pub(crate) fn set_reach(&self, launched: u64, reach: Reach) -> bool {
+        if !self.ties.may_spread || reach == Reach::Ring {
+            return false;
+        }
+        self.copied.store(launched, Ordering::Relaxed);
+        reach == Reach::All && self.spread.swap(launched, Ordering::Relaxed) == 0
     }
 
     /// It will have had so many commands.

@@ -129,10 +129,10 @@ impl<W: Word + 'static> GateRegistry<W> {
     }
 
     /// Whether all gates are forced open, or those of blocking queues have to be, or those of
-    /// queues with work in rings of others.
+    /// queues with work where that of others waits.
     pub(crate) fn all_open(&self) -> bool {
         let members = lock(&self.members);
-        members.forced_open > 0 || Self::are_awaited(&members) || Self::are_spread(&members)
+        members.forced_open > 0 || Self::are_awaited(&members) || Self::are_beyond(&members)
     }
 
     /// Whether another process holds all gates of this one.

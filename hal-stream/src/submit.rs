@@ -222,9 +222,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.launches.begin(Call::Launch);
         let gates = &queue.device.gates;
-        if !payload.spreads {
-            gates.begin(&queue.member, cmd.count());
-        } else if gates.begin_spread(&queue.member, cmd.count()) {
+        if gates.begin(&queue.member, cmd.count(), payload.reach(api)) {
             queue.tell_spread();
         }
         let prepared = self.prepare(payload, fence, cmd);

@@ -7,13 +7,16 @@
 //! Some commands, such as graphs with parallel branches, go into other rings as well, which the
 //! runtime chooses. Behind a gate they would wait in those rings, and behind another queue's gate
 //! in one of these rings they would wait for that. While a queue has such a command on the device,
-//! it counts as being in all rings that are shared.
+//! it counts as being in all rings that are shared. Copies go into the queues of copy engines, where
+//! they wait for what is in front of them in their stream, a gate among it, and those of other
+//! streams behind them: so a queue with copies on the device is held with all others that have.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::command::Reach;
 use crate::gate::Gate;
-use crate::member::{Member, Ring};
+use crate::member::Member;
 use crate::registry::{GateRegistry, Members};
 use crate::sync::{Word, lock};
 
@@ -49,18 +52,13 @@ impl<W: Word + 'static> GateRegistry<W> {
         }
     }
 
-    /// Something is about to be launched, after which the queue will have had so many commands.
-    pub(crate) fn begin(&self, member: &Member<W>, launched: u64) {
-        self.note(member, |member| member.set_launched(launched));
-    }
-
-    /// The same for a command that goes into other rings as well, if there are any. Whether it is
-    /// the queue's first.
-    pub(crate) fn begin_spread(&self, member: &Member<W>, launched: u64) -> bool {
+    /// Something is about to be launched into these queues, after which its own will have had so
+    /// many commands. Whether it is the first that goes into other rings as well, if there are any.
+    pub(crate) fn begin(&self, member: &Member<W>, launched: u64, reach: Reach) -> bool {
         let mut is_first = false;
         self.note(member, |member| {
             member.set_launched(launched);
-            is_first = member.set_spread(launched);
+            is_first = member.set_reach(launched, reach);
         });
         is_first
     }
@@ -80,10 +78,9 @@ impl<W: Word + 'static> GateRegistry<W> {
             return;
         }
         let members = lock(&self.members);
-        let state = || (member.is_busy(), member.is_spread());
-        let before = state();
+        let before = member.load();
         note(member);
-        if state() != before {
+        if member.load() != before {
             self.settle(&members);
         }
     }
@@ -107,10 +104,10 @@ impl<W: Word + 'static> GateRegistry<W> {
             && has(|member| member.ties.is_blocking)
     }
 
-    /// Whether a queue that the scheduler holds has work in rings of others, which go on.
-    pub(crate) fn are_spread(members: &Members<W>) -> bool {
+    /// Whether a queue that the scheduler holds has work where that of others waits, which go on.
+    pub(crate) fn are_beyond(members: &Members<W>) -> bool {
         let is_one = |member: Arc<Member<W>>| {
-            member.is_spread() && member.is_wished() && !member.gate.is_held()
+            member.is_beyond() && member.is_wished() && !member.gate.is_held()
         };
         members.all().any(is_one)
     }
@@ -123,13 +120,13 @@ impl<W: Word + 'static> GateRegistry<W> {
             let is_awaited = member.ties.is_blocking && is_legacy_busy;
             !member.is_wished() || member.gate.stays_open() || is_awaited
         };
-        let stops_others = |ring: Ring| {
+        let stops_others = |member: &Member<W>| {
             let goes_on = |other: &Member<W>| other.is_busy() && is_let_go(other);
-            all.iter().any(|other| ring.stops(other.ring()) && goes_on(other))
+            all.iter().any(|other| member.stops(other) && goes_on(other))
         };
         let mut is_first = false;
         for member in &all {
-            let held = !is_let_go(member) && !stops_others(member.ring());
+            let held = !is_let_go(member) && !stops_others(member);
             is_first |= self.changes(&member.gate, held);
         }
         if is_first {
@@ -144,7 +141,8 @@ mod tests {
 
     use super::*;
     use crate::flags::FlagWord;
-    use crate::member::Ties;
+    use crate::held_ring::HeldRing;
+    use crate::member::{Ring, Ties};
 
     type Unshared = Option<FlagWord>;
     type Queues = Vec<Arc<Member<Unshared>>>;
@@ -165,9 +163,13 @@ mod tests {
         members.iter().map(|member| member.gate.is_closed()).collect()
     }
 
+    fn begin(gates: &GateRegistry<Unshared>, member: &Member<Unshared>, launched: u64) {
+        gates.begin(member, launched, Reach::Ring);
+    }
+
     /// The queue has had another command, or all its commands have run.
     fn busy(gates: &GateRegistry<Unshared>, member: &Member<Unshared>, is_busy: bool) {
-        if is_busy { gates.begin(member, 1) } else { gates.end(member, 1) }
+        if is_busy { begin(gates, member, 1) } else { gates.end(member, 1) }
     }
 
     #[test]
@@ -198,14 +200,14 @@ mod tests {
         let (gates, members) = open(&[in_ring(Ring::Shared(1)); 2]);
         gates.set_held(&members[0], true);
         assert_eq!(closed(&members), [true, false]);
-        gates.begin(&members[1], 1);
+        begin(&gates, &members[1], 1);
         assert_eq!(closed(&members), [false, false], "before it is launched");
-        gates.begin(&members[1], 2);
+        begin(&gates, &members[1], 2);
         gates.end(&members[1], 1);
         assert_eq!(closed(&members), [false, false], "there is another one");
         gates.end(&members[1], 2);
         assert_eq!(closed(&members), [true, false]);
-        gates.begin(&members[1], 3);
+        begin(&gates, &members[1], 3);
         gates.fail(&members[1], 3);
         assert_eq!(closed(&members), [true, false], "it was not launched");
     }
@@ -224,7 +226,7 @@ mod tests {
         gates.set_held(&members[3], true);
         assert_eq!(closed(&members), [true, false, false, true]);
         // A graph of a queue that goes on may be behind the gate.
-        assert!(gates.begin_spread(&members[2], 2));
+        assert!(gates.begin(&members[2], 2, Reach::All));
         assert_eq!(closed(&members), [false, false, false, true]);
         assert!(!gates.all_open(), "nothing of it is held");
         // All that is shared is held.
@@ -238,12 +240,63 @@ mod tests {
         busy(&gates, &members[0], false);
         assert_eq!(closed(&members), [false, true, true, true]);
         assert!(!gates.all_open());
-        gates.begin(&members[0], 2);
+        begin(&gates, &members[0], 2);
         gates.end(&members[2], 2);
         assert_eq!(closed(&members), [false, true, true, true], "it has run");
-        assert!(!gates.begin_spread(&members[2], 3), "it is the second");
+        assert!(!gates.begin(&members[2], 3, Reach::All), "it is the second");
         let alone = Arc::new(Member::tied(Ties::NONE, None, String::new()));
-        assert!(!gates.begin_spread(&alone, 1) && !alone.is_spread(), "there are no other rings");
+        assert!(
+            !gates.begin(&alone, 1, Reach::All) && !alone.is_spread(),
+            "there are no other rings"
+        );
+    }
+
+    #[test]
+    fn copies_are_held_with_all_that_copy_and_hold_none_that_does() {
+        let may_spread = true;
+        let own = Ties { may_spread, ..Ties::NONE };
+        let (gates, members) = open(&[own, Ties { may_spread, ..in_ring(Ring::Shared(1)) }, own]);
+        members.iter().for_each(|member| busy(&gates, member, true));
+        gates.begin(&members[0], 2, Reach::Copies);
+        gates.set_held(&members[0], true);
+        assert_eq!(closed(&members), [true, false, false], "no other one copies");
+        gates.begin(&members[1], 2, Reach::Copies);
+        assert_eq!(closed(&members), [false; 3], "its copy may be behind the first one's");
+        assert!(gates.all_open(), "nothing else may hold the first");
+        gates.end(&members[1], 1);
+        assert_eq!(closed(&members), [false; 3], "it is not the copy that has run");
+        gates.set_held(&members[1], true);
+        assert_eq!(closed(&members), [true, true, false], "both are held");
+        assert!(!gates.begin(&members[2], 2, Reach::Copies));
+        assert_eq!(closed(&members), [false; 3]);
+        gates.end(&members[2], 2);
+        assert_eq!(closed(&members), [true, true, false]);
+        assert!(!gates.all_open());
+        begin(&gates, &members[2], 3);
+        assert_eq!(closed(&members), [true, true, false], "that is no copy");
+    }
+
+    #[test]
+    fn a_ring_of_its_own_may_be_stopped_unless_that_stops_copies_of_others() {
+        let own = Ties { may_spread: true, ..Ties::NONE };
+        let (gates, members) = open(&[own; 2]);
+        let held = HeldRing::default();
+        held.watch(&members[0]);
+        members.iter().for_each(|member| busy(&gates, member, true));
+        gates.set_held(&members[0], true);
+        assert_eq!(held.is_held(), None, "it shares nothing");
+        gates.begin(&members[0], 2, Reach::Copies);
+        assert_eq!(held.is_held(), Some(true));
+        gates.begin(&members[1], 2, Reach::Copies);
+        assert_eq!(held.is_held(), Some(false));
+        gates.end(&members[1], 2);
+        assert_eq!(held.is_held(), Some(true));
+        gates.end(&members[0], 2);
+        assert_eq!(held.is_held(), None);
+        let unknown = Ties { may_spread: true, ..in_ring(Ring::Unknown) };
+        let never = HeldRing::default();
+        never.watch(&Arc::new(Member::tied(unknown, None, String::new())));
+        assert_eq!(never.is_held(), None);
     }
 
     #[test]
@@ -288,7 +341,7 @@ mod tests {
         busy(&gates, &members[3], false);
         assert!(!gates.all_open());
         assert_eq!(closed(&members), [true, true, true, false]);
-        gates.begin(&members[3], 2);
+        begin(&gates, &members[3], 2);
         gates.remove(&members[3]);
         assert_eq!(closed(&members), [true, true, true, false], "its queue has ended");
     }

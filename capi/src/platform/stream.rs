@@ -586,7 +586,7 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
 impl<A: StreamApi> Lower for StreamSubmit<A> {
     fn lower(does: Does, side: &Arc<Side>, number: u64) -> StreamCommand<A> {
         let side = Arc::clone(side);
-        let (kind, spreads) = kind_of(does);
+        let (kind, reach) = kind_of(does);
         let launch = move |_| {
             // Others are refused when they are submitted.
             if let Does::Launch(function, data) = does {
@@ -594,6 +594,6 @@ impl<A: StreamApi> Lower for StreamSubmit<A> {
             }
             Ok(())
         };
-        StreamCommand::new(launch).of_kind(kind).spreads(spreads)
+        StreamCommand::new(launch).of_kind(kind).reaching(reach)
     }
 }

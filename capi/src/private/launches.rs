@@ -2,6 +2,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use xsched_hal_stream::Reach;
+
 use crate::command::{Awaited, Launch};
 use crate::process::process;
 use crate::refusal::{Refusal, answer};
@@ -26,20 +28,27 @@ pub unsafe extern "C" fn xsched_private_launch(
     launch_here(xq, launch, |launch| Awaited::new(launch, data, kind), data)
 }
 
-/// The same for what may go into other hardware queues than the stream's as well, as the parallel
+/// The same for what goes into other hardware queues than the stream's as well: with `reach` 1 into
+/// that of a copy engine, with any greater number also into those of other streams, as the parallel
 /// branches of a graph do.
 ///
 /// # Safety
 /// As [`xsched_private_launch`].
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xsched_private_launch_spread(
+pub unsafe extern "C" fn xsched_private_launch_reaching(
     xq: XQueueHandle,
     kind: u32,
+    reach: u32,
     launch: LaunchCallback,
     data: *mut c_void,
 ) -> XResult {
-    launch_here(xq, launch, |launch| Awaited::new(launch, data, kind).spread(), data)
+    let reach = match reach {
+        0 => Reach::Ring,
+        1 => Reach::Copies,
+        _ => Reach::All,
+    };
+    launch_here(xq, launch, |launch| Awaited::new(launch, data, kind).reaching(reach), data)
 }
 
 fn launch_here(

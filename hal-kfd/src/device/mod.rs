@@ -148,8 +148,9 @@ impl<C> KfdQueueConfig<C> {
         self
     }
 
-    /// The stream may share its hardware queue with others. That is suspended only while this says
-    /// that all of them are held: it is asked before, and then every 650 µs.
+    /// The stream may share its hardware queue with others, or have commands in queues that others
+    /// share. It is suspended only while this says that all of them are held, or nothing: it is asked
+    /// before, and then every 650 µs.
     #[must_use]
     pub fn held_together(mut self, held: HeldTogether) -> Self {
         self.together = Together(Some(held));
@@ -337,7 +338,7 @@ impl<B: Backend> KfdDevice<B> {
                 let facts = attribution.of_shared(stream)?;
                 Ok((self.checked(facts)?, together))
             }
-            (facts, _) => Ok((self.checked(facts?)?, Together::default())),
+            (facts, _) => Ok((self.checked(facts?)?, together)),
         }
     }
 
@@ -380,8 +381,8 @@ impl<B: Backend> Backend for KfdDevice<B> {
         let attributed = match known {
             _ if !wanted => None,
             Some(facts) => {
-                let alone = |queue| (queue, Together::default());
-                Some(before.and_then(|_| self.checked(facts)).map(alone))
+                let checked = before.and_then(|_| self.checked(facts));
+                Some(checked.map(|queue| (queue, together)))
             }
             None => Some(self.attribute(stream, before, together)),
         };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::harness::{explore, join, start};
 use super::{Flag, flag, seen};
+use crate::command::Reach;
 use crate::gate::OWN;
 use crate::member::{Member, Ring, Ties};
 use crate::registry::GateRegistry;
@@ -28,13 +29,13 @@ fn two(ties: [Ties; 2]) -> Two {
 }
 
 /// A stream launches, and is done with it, while another one becomes held.
-fn launch_beside_a_hold(ties: [Ties; 2]) {
+fn launch_beside_a_hold(ties: [Ties; 2], reach: Reach) {
     let (gates, [held, other], word) = two(ties);
-    gates.begin(&held, 1);
+    gates.begin(&held, 1, reach);
     let launcher = {
         let (gates, other, word) = (Arc::clone(&gates), Arc::clone(&other), Arc::clone(&word));
         start(move || {
-            gates.begin(&other, 1);
+            gates.begin(&other, 1, reach);
             assert_eq!(seen(&word), 0, "closed in front of a stream that is not held");
             gates.end(&other, 1);
         })
@@ -47,7 +48,9 @@ fn launch_beside_a_hold(ties: [Ties; 2]) {
 /// What is in the ring of a stream that is held has an open gate in front of it.
 #[test]
 fn a_launch_into_a_ring_that_is_held() {
-    explore("ties::a_launch_into_a_ring_that_is_held", 6, || launch_beside_a_hold([IN_RING; 2]));
+    explore("ties::a_launch_into_a_ring_that_is_held", 6, || {
+        launch_beside_a_hold([IN_RING; 2], Reach::Ring)
+    });
 }
 
 /// What is in the legacy default stream has no closed gate of a blocking stream in front of it.
@@ -56,7 +59,16 @@ fn work_in_the_legacy_default_stream() {
     let blocking = Ties { is_blocking: true, ..Ties::NONE };
     let legacy = Ties { is_legacy: true, ..Ties::NONE };
     explore("ties::work_in_the_legacy_default_stream", 6, move || {
-        launch_beside_a_hold([blocking, legacy]);
+        launch_beside_a_hold([blocking, legacy], Reach::Ring);
+    });
+}
+
+/// A copy has no closed gate in front of it that another one waits at.
+#[test]
+fn a_copy_beside_a_hold() {
+    let own = Ties { may_spread: true, ..Ties::NONE };
+    explore("ties::a_copy_beside_a_hold", 6, move || {
+        launch_beside_a_hold([own; 2], Reach::Copies);
     });
 }
 
@@ -66,12 +78,12 @@ fn launches_while_others_retire() {
     explore("ties::launches_while_others_retire", 6, || {
         let (gates, [held, other], word) = two([IN_RING; 2]);
         gates.set_held(&held, true);
-        gates.begin(&other, 1);
+        gates.begin(&other, 1, Reach::Ring);
         let poller = {
             let (gates, other) = (Arc::clone(&gates), Arc::clone(&other));
             start(move || gates.end(&other, 1))
         };
-        gates.begin(&other, 2);
+        gates.begin(&other, 2, Reach::Ring);
         assert_eq!(seen(&word), 0, "closed in front of a stream that is not held");
         join(poller);
         assert_eq!(seen(&word), 0, "closed in front of a stream that is not held");

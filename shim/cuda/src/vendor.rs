@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
 
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
-use xsched_shim_engine::{Address, Code, Stream, engine, real};
+use xsched_shim_engine::{Address, Code, Reach, Stream, engine, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
 use crate::{address, graphs, lifetimes, table};
@@ -41,7 +41,8 @@ pub(crate) static VENDOR: Vendor = Vendor {
         stubs: &STUBS,
         hooks,
         // No stream stops others.
-        spreads: |_| false,
+        // Copies of a stream that is held stop no others.
+        reach: |_| Reach::Stream,
         left_out: LEFT_OUT,
         prefixes: &["cu"],
     },

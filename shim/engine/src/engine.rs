@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::counts::Reason;
 use crate::environment::variable;
 use crate::errors::{self, Kept};
-use crate::kind::Kind;
+use crate::kind::{Kind, Reach};
 use crate::preempt::{ERROR_HARDWARE, ERROR_NOT_FOUND, Functions, SUCCESS, XResult};
 use crate::streams::{self, Key};
 use crate::{Address, Code, captures, counts, driver};
@@ -322,12 +322,18 @@ fn tracked(
         code
     };
     let mut call = Call { launch: Some(|xq| at_place(place, || real(xq))), xq, code: None };
-    let spreads = driver::opened().map(|driver| driver.vendor().table.spreads);
-    let spreads = kind.spreads() || index.zip(spreads).is_some_and(|(index, of)| of(index));
-    let launch = if spreads { functions.launch_spread } else { functions.launch };
+    let reach_of = driver::opened().map(|driver| driver.vendor().table.reach);
+    let reach = index.zip(reach_of).map_or(Reach::Stream, |(index, of)| of(index));
+    let reach = reach.max(kind.reach());
+    let (run, data) = (Call::run_of(&call), (&raw mut call).cast());
     // SAFETY: the call outlives it, and is used by this thread alone.
-    let answer = unsafe { launch(xq, kind.number(), Call::run_of(&call), (&raw mut call).cast()) };
-    if spreads {
+    let answer = unsafe {
+        match reach {
+            Reach::Stream => (functions.launch)(xq, kind.number(), run, data),
+            reach => (functions.launch_reaching)(xq, kind.number(), reach as u32, run, data),
+        }
+    };
+    if reach == Reach::All {
         counts::spread(xq, || functions.level_of(xq));
     }
     // The program has ended it. The stream's next launch gets another one.

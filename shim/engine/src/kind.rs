@@ -4,6 +4,18 @@ use std::ffi::c_uint;
 
 use crate::Address;
 
+/// Which queues of the hardware a launch goes into, as `xsched_private_launch_reaching` takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Reach {
+    /// That of its stream.
+    Stream = 0,
+    /// That of a copy engine as well.
+    Copies = 1,
+    /// These and those of other streams.
+    All = 2,
+}
+
 /// Numbers at the begin of `CUlaunchConfig` and `hipLaunchConfig_t`: the dimensions of grid and
 /// blocks.
 const DIMENSIONS: usize = 6;
@@ -13,14 +25,14 @@ const DIMENSIONS: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     hash: usize,
-    spreads: bool,
+    reach: Reach,
 }
 
 impl Kind {
     /// Launches by the function at this place of the list.
     #[must_use]
     pub const fn new(index: usize) -> Self {
-        Self { hash: 0, spreads: false }.with(index)
+        Self { hash: 0, reach: Reach::Stream }.with(index)
     }
 
     /// Of these, those with this in common.
@@ -31,15 +43,15 @@ impl Kind {
         Self { hash, ..self }
     }
 
-    /// The same for launches that may go into other hardware queues than their stream's as well.
+    /// The same for launches that go into these hardware queues.
     #[must_use]
-    pub const fn spread(self, spreads: bool) -> Self {
-        Self { spreads, ..self }
+    pub const fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
-    /// Whether they may go into other hardware queues as well.
-    pub(crate) const fn spreads(self) -> bool {
-        self.spreads
+    /// Which hardware queues they go into.
+    pub(crate) const fn reach(self) -> Reach {
+        self.reach
     }
 
     /// As a number.

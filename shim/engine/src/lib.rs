@@ -43,7 +43,7 @@ pub mod vendor;
 use std::ffi::{c_int, c_void};
 
 pub use engine::Stream;
-pub use kind::{Kind, Part};
+pub use kind::{Kind, Part, Reach};
 pub use vendor::{Class, Vendor};
 
 /// The address of a function, whatever its signature, or a handle of the vendor's.

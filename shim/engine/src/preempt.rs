@@ -92,8 +92,9 @@ functions! {
     auto_queue = |_: &Preempt| c"xsched_private_auto_queue" => (*mut u64, u64);
     /// Launches when it is an XQueue's turn.
     launch = |_: &Preempt| c"xsched_private_launch" => (u64, u32, Launch, Address);
-    /// The same for what may go into other hardware queues as well.
-    launch_spread = |_: &Preempt| c"xsched_private_launch_spread" => (u64, u32, Launch, Address);
+    /// The same for what goes into other hardware queues as well.
+    launch_reaching = |_: &Preempt| c"xsched_private_launch_reaching"
+        => (u64, u32, u32, Launch, Address);
     /// Sets an XQueue's priority, that of its stream.
     priority = |_: &Preempt| c"xsched_private_stream_priority" => (u64, c_int);
     /// The level of an XQueue, and in so many bytes why it has no higher one.

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 
 use crate::errors::LastError;
+use crate::kind::Reach;
 use crate::{Address, Code};
 
 /// What is done with a function; the list of functions explains the classes.
@@ -47,9 +48,9 @@ pub struct Table {
     pub stubs: &'static [unsafe extern "C" fn()],
     /// Places in the list, and what is called instead of the library's function.
     pub hooks: fn() -> Vec<(usize, Address)>,
-    /// Whether what the function at a place launches may go into other hardware queues than its
-    /// stream's as well, whatever its arguments.
-    pub spreads: fn(usize) -> bool,
+    /// Which hardware queues what the function at a place launches goes into, whatever its
+    /// arguments.
+    pub reach: fn(usize) -> Reach,
     /// What begins the names that are left out.
     pub left_out: &'static [&'static str],
     /// What begins the names of the library's functions.

@@ -1,17 +1,18 @@
 //! Executable graphs: which of them are launched into their stream alone.
 //!
-//! HIP launches a graph whose nodes are a row into its stream. Parallel branches of others go into
-//! streams of the runtime's own, in whatever hardware rings those share with the program's streams.
-//! `libpreempt.so` is told of such launches. A graph of which nothing is known counts as one.
+//! HIP launches a graph whose nodes are a row into its stream, and its copies into the queues of
+//! copy engines. Parallel branches of others go into streams of the runtime's own, in whatever
+//! hardware rings those share with the program's streams. `libpreempt.so` is told of both. A graph
+//! of which nothing is known counts as one with branches.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_uint};
 use std::ptr;
 use std::sync::{LazyLock, OnceLock, PoisonError, RwLock};
 
 use xsched_shim_engine::engine::{self, beside};
 use xsched_shim_engine::hooks::of_thread;
-use xsched_shim_engine::{Address, Code, Kind, Stream, driver, lifetimes, real};
+use xsched_shim_engine::{Address, Code, Kind, Reach, Stream, driver, lifetimes, real};
 
 use crate::signals;
 
@@ -19,9 +20,11 @@ use crate::signals;
 const SUCCESS: Code = 0;
 /// `hipGraphNodeTypeGraph`.
 const CHILD: c_uint = 4;
+/// `hipGraphNodeTypeMemcpy`, `hipGraphNodeTypeMemcpyFromSymbol` and `hipGraphNodeTypeMemcpyToSymbol`.
+const COPIES: [c_uint; 3] = [1, 12, 13];
 
-/// The executable graphs that are rows, by their handles.
-static ROWS: LazyLock<RwLock<HashSet<usize>>> = LazyLock::new(RwLock::default);
+/// The executable graphs that are rows, by their handles, and which hardware queues they go into.
+static ROWS: LazyLock<RwLock<HashMap<usize, Reach>>> = LazyLock::new(RwLock::default);
 
 /// Makes a graph executable by what `next` does, which writes the handle.
 ///
@@ -30,29 +33,34 @@ static ROWS: LazyLock<RwLock<HashSet<usize>>> = LazyLock::new(RwLock::default);
 unsafe fn begin(exec: *mut Address, graph: Address, next: impl FnOnce() -> Code) -> Code {
     let look = || {
         signals::wait_at_exit();
-        is_row(graph)
+        reach_of_row(graph)
     };
-    let is_row = beside(look).unwrap_or(false);
+    let row = beside(look).flatten();
     let code = next();
     if code == SUCCESS && !exec.is_null() {
         // SAFETY: the runtime has written it.
         let exec = unsafe { exec.read() }.addr();
         let mut rows = ROWS.write().unwrap_or_else(PoisonError::into_inner);
         // Another may have had this handle, and its end may have gone past.
-        if is_row {
-            rows.insert(exec)
-        } else {
-            rows.remove(&exec)
+        match row {
+            Some(reach) => rows.insert(exec, reach),
+            None => rows.remove(&exec),
         };
     }
     code
 }
 
-/// Whether the nodes of a graph come one after the other, and none is a graph itself.
-fn is_row(graph: Address) -> bool {
-    let (Some(nodes), Some((from, to))) = (nodes(graph), edges(graph)) else { return false };
-    let are_kernels = || nodes.iter().all(|node| kind(*node).is_some_and(|kind| kind != CHILD));
-    row_of(nodes.len(), &from, &to) && are_kernels()
+/// Which hardware queues a graph goes into whose nodes come one after the other, none of which is a
+/// graph itself.
+fn reach_of_row(graph: Address) -> Option<Reach> {
+    let (nodes, (from, to)) = (nodes(graph)?, edges(graph)?);
+    if !row_of(nodes.len(), &from, &to) {
+        return None;
+    }
+    let kinds: Vec<_> = nodes.iter().map(|node| kind(*node)).collect::<Option<_>>()?;
+    let copies = kinds.iter().any(|kind| COPIES.contains(kind));
+    let reach = if copies { Reach::Copies } else { Reach::Stream };
+    (!kinds.contains(&CHILD)).then_some(reach)
 }
 
 /// Whether so many nodes with edges from these to those, which make no circle, are a row.
@@ -104,8 +112,8 @@ fn launch(
     next: impl FnOnce() -> Code,
 ) -> Code {
     let index = *place.get_or_init(|| driver::place_of(name));
-    let is_row = || ROWS.read().unwrap_or_else(PoisonError::into_inner).contains(&exec.addr());
-    let kind = || Kind::new(index).with(exec.addr()).spread(!is_row());
+    let row = || ROWS.read().unwrap_or_else(PoisonError::into_inner).get(&exec.addr()).copied();
+    let kind = || Kind::new(index).with(exec.addr()).reaching(row().unwrap_or(Reach::All));
     engine::launch(index, Stream::of(handle, Stream::Legacy), kind, next)
 }
 

@@ -6,7 +6,7 @@ use std::{ffi::CString, os::unix::ffi::OsStrExt, ptr};
 
 use xsched_shim_engine::errors::LastError;
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
-use xsched_shim_engine::{Address, Code, driver, engine, real};
+use xsched_shim_engine::{Address, Code, Reach, driver, engine, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
 use crate::{address, graphs, lifetimes, masks, rings, table};
@@ -43,7 +43,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
         slots: &SLOTS,
         stubs: &STUBS,
         hooks,
-        spreads,
+        reach,
         left_out: LEFT_OUT,
         prefixes: &["hip", "__hip"],
     },
@@ -105,14 +105,21 @@ fn hooks() -> Vec<(usize, Address)> {
     table::hooks().into_iter().flatten().chain(lookups).collect()
 }
 
-/// Whether the function at this place launches into the hardware queue of cooperative kernels,
-/// which all streams share.
-fn spreads(place: usize) -> bool {
-    static COOPERATIVE: LazyLock<Vec<bool>> = LazyLock::new(|| {
-        let is_one = |name: &&CStr| name.to_string_lossy().contains("LaunchCooperativeKernel");
-        NAMES.iter().map(is_one).collect()
+/// What begins the names of functions that copy.
+const COPIES: [&str; 3] = ["hipMemcpy", "hipDrvMemcpy", "hipMemPrefetch"];
+
+/// Which hardware queues what the function at this place launches goes into: all streams share that
+/// of cooperative kernels and those of copy engines.
+fn reach(place: usize) -> Reach {
+    static ALL: LazyLock<Vec<Reach>> = LazyLock::new(|| {
+        let of = |name: &&CStr| match name.to_string_lossy() {
+            name if name.contains("LaunchCooperativeKernel") => Reach::All,
+            name if COPIES.iter().any(|copies| name.starts_with(copies)) => Reach::Copies,
+            _ => Reach::Stream,
+        };
+        NAMES.iter().map(of).collect()
     });
-    COOPERATIVE.get(place).copied().unwrap_or(false)
+    ALL.get(place).copied().unwrap_or(Reach::Stream)
 }
 
 /// What stands for the default stream of the thread's device.
@@ -213,11 +220,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cooperative_kernels_are_known_by_their_functions() {
-        let is_one = |name| VENDOR.index(name).map(spreads);
-        assert_eq!(is_one(c"hipLaunchCooperativeKernel_spt"), Some(true));
-        assert_eq!(is_one(c"hipModuleLaunchCooperativeKernel"), Some(true));
-        assert_eq!(is_one(c"hipLaunchKernel"), Some(false));
+    fn cooperative_kernels_and_copies_are_known_by_their_functions() {
+        let of = |name| VENDOR.index(name).map(reach);
+        assert_eq!(of(c"hipLaunchCooperativeKernel_spt"), Some(Reach::All));
+        assert_eq!(of(c"hipModuleLaunchCooperativeKernel"), Some(Reach::All));
+        assert_eq!(of(c"hipMemcpyHtoDAsync"), Some(Reach::Copies));
+        assert_eq!(of(c"hipDrvMemcpy3D"), Some(Reach::Copies));
+        assert_eq!(of(c"hipMemsetAsync"), Some(Reach::Stream));
+        assert_eq!(of(c"hipLaunchKernel"), Some(Reach::Stream));
     }
 
     #[test]

@@ -228,6 +228,15 @@ fn branches_of_graphs_wait_for_nothing_that_is_held_and_hold_nothing() {
     assert_eq!(at, count, "{counts:#}");
 }
 
+/// On HIP's own runtime, copies of all streams wait in the queues of the same copy engines.
+#[test]
+fn copies_wait_for_none_of_a_stream_that_is_held() {
+    let mut command = scheduled("copied");
+    command.env("XSCHED_AUTO_XQUEUE_UNIT", "streams").env("XSCHED_AUTO_XQUEUE_LEVEL", "2");
+    let counts = counts("copied", command.env("XSCHED_GATE_SPACING_US", "0"));
+    assert_eq!(counts["scheduled"]["hipMemcpyAsync"], json!(6));
+}
+
 #[test]
 fn a_device_may_be_waited_for_while_a_queue_is_held() {
     let at_first = counts("synchronized", &mut scheduled("synchronized"));

@@ -522,6 +522,43 @@ static void branches(void) {
   OK(((int (*)(handle))find("hipGraphExecDestroy"))(fork));
 }
 
+// A copy beside a stream that is held with copies behind its kernels: all are in the queues of the
+// same copy engines, where they wait for what is in front of them in their stream.
+static void copied(void) {
+  enum { LONG = 1 << 14, BYTES = 1 << 20 };
+  handle s[2];
+  pointer at[2], long_words = NULL;
+  char *host[2];
+  for (int n = 0; n < 2; n++) {
+    OK(stream_create(&s[n], 1));
+    OK(alloc(&at[n], BYTES));
+    OK(((int (*)(void *, size_t, unsigned))find("hipHostMalloc"))(&host[n], BYTES, 0));
+    memset(host[n], 5 + n, BYTES);
+    OK(copy_async(at[n], host[n], BYTES, TO_DEVICE, s[n]));
+    OK(fill_with(s[n], at[n], 1));
+    OK(stream_synchronize(s[n]));
+  }
+  OK(alloc(&long_words, LONG * 4));
+  void *library;
+  uint64_t xq = queue_of(s[0], &library);
+  for (int turn = 0; turn < 2; turn++) {
+    unsigned value = 3, count = LONG;
+    void *parameters[] = {&long_words, &value, &count};
+    for (int n = 0; n < 20; n++)
+      OK(launch_kernel((const void *)fill, ONE, ONE, parameters, 0, s[0]));
+    OK(turn ? copy_async(at[0], host[0], BYTES, TO_DEVICE, s[0])
+            : copy_async(host[0], at[0], BYTES, TO_HOST, s[0]));
+    OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(xq, 0));
+    usleep(20 * 1000);
+    OK(turn ? copy_async(at[1], host[1], BYTES, TO_DEVICE, s[1])
+            : copy_async(host[1], at[1], BYTES, TO_HOST, s[1]));
+    CHECK(is_done(s[1]));
+    CHECK(((char *)host[1])[BYTES - 1] == 6);
+    OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueResume"))(xq, 0));
+    OK(stream_synchronize(s[0]));
+  }
+}
+
 static volatile int was_synchronized;
 
 static void *synchronizes(void *nothing) {
@@ -711,7 +748,7 @@ int main(int count, char **words) {
                {"copies", copies}, {"kernels", kernels}, {"devices", devices}, {"of_thread", of_thread},
                {"held", held}, {"synchronized", synchronized}, {"masks", masks},
                {"children", children}, {"own_queue", own_queue}, {"calls", calls}, {"unasked", unasked},
-               {"branches", branches}, {"errors", errors}, {"alike", alike}, {"priorities", priorities}};
+               {"branches", branches}, {"copied", copied}, {"errors", errors}, {"alike", alike}, {"priorities", priorities}};
   launch_kernel = find("hipLaunchKernel");
   stream_create = find("hipStreamCreateWithFlags");
   stream_destroy = find("hipStreamDestroy");
