@@ -221,12 +221,12 @@ mod tests {
         let mut count = 0_u32;
         let awaited = Awaited::new(add, (&raw mut count).cast(), 77);
         let does = Command::awaited(&awaited).does();
-        assert_eq!(kind_of(does), (77, false));
+        assert_eq!(kind_of(does), (77, Reach::Ring));
         let Does::Launch(function, data) = does else { panic!("it launches") };
         call(function, 0, data);
         assert_eq!(count, 1);
         let plain = Command::callback(add, (&raw mut count).cast());
-        assert_eq!(kind_of(plain.does()), (0, false));
+        assert_eq!(kind_of(plain.does()), (0, Reach::Ring));
         let spread = Awaited::new(add, (&raw mut count).cast(), 78).reaching(Reach::All);
         assert_eq!(kind_of(Command::awaited(&spread).does()), (78, Reach::All));
     }
