@@ -75,8 +75,8 @@ impl Awaited {
     }
 }
 
-/// The kind of a command, where 0 is any, and which hardware queues it goes into. To be asked before
-/// it is launched.
+/// The kind of a command, where 0 is any, and which hardware queues it goes into. To be asked
+/// before it is launched.
 pub(crate) fn kind_of(does: Does) -> (u32, Reach) {
     let Does::Launch(function, data) = does else { return (0, Reach::Ring) };
     if !std::ptr::fn_addr_eq(function, Awaited::call as Launch) {

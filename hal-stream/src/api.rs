@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU32;
 
 use xsched_core::hal::HalError;
 
-use crate::command::Reach;
+use crate::reach::Reach;
 
 /// What a device says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::api::StreamApi;
+use crate::reach::Reach;
 
 /// Launches something into the stream it gets.
 type Launch<A> =
@@ -27,19 +28,6 @@ pub struct StreamCommand<A: StreamApi> {
     pub(crate) kind: u32,
     pub(crate) expected_ns: Option<u64>,
     pub(crate) reach: Reach,
-}
-
-/// Which queues of the hardware a command goes into. It matters on devices where streams share
-/// such queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
-    /// The ring of its stream.
-    #[default]
-    Ring,
-    /// That of a copy engine as well, where it waits for what is in front of it in its stream.
-    Copies,
-    /// These and the rings of other streams, as parallel branches of a graph do.
-    All,
 }
 
 pub(crate) enum Body<A: StreamApi> {

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::command::Reach;
 use crate::gate::Gate;
 use crate::launches::LaunchCounter;
+use crate::reach::Reach;
 use crate::sync::{AtomicU64, Word};
 
 /// The hardware ring of a queue's commands: what a closed gate of it stops.

@@ -7,16 +7,16 @@
 //! Some commands, such as graphs with parallel branches, go into other rings as well, which the
 //! runtime chooses. Behind a gate they would wait in those rings, and behind another queue's gate
 //! in one of these rings they would wait for that. While a queue has such a command on the device,
-//! it counts as being in all rings that are shared. Copies go into the queues of copy engines, where
-//! they wait for what is in front of them in their stream, a gate among it, and those of other
-//! streams behind them: so a queue with copies on the device is held with all others that have.
+//! it counts as being in all rings that are shared. Copies go into the queues of copy engines,
+//! where they wait for what is in front of them in their stream, a gate among it, and those of
+//! other streams behind them: so a queue with copies on the device is held with all that have some.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::command::Reach;
 use crate::gate::Gate;
 use crate::member::Member;
+use crate::reach::Reach;
 use crate::registry::{GateRegistry, Members};
 use crate::sync::{Word, lock};
 

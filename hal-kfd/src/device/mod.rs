@@ -149,8 +149,8 @@ impl<C> KfdQueueConfig<C> {
     }
 
     /// The stream may share its hardware queue with others, or have commands in queues that others
-    /// share. It is suspended only while this says that all of them are held, or nothing: it is asked
-    /// before, and then every 650 µs.
+    /// share. It is suspended only while this says that all of them are held, or nothing: it is
+    /// asked before, and then every 650 µs.
     #[must_use]
     pub fn held_together(mut self, held: HeldTogether) -> Self {
         self.together = Together(Some(held));

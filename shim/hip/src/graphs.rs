@@ -20,7 +20,8 @@ use crate::signals;
 const SUCCESS: Code = 0;
 /// `hipGraphNodeTypeGraph`.
 const CHILD: c_uint = 4;
-/// `hipGraphNodeTypeMemcpy`, `hipGraphNodeTypeMemcpyFromSymbol` and `hipGraphNodeTypeMemcpyToSymbol`.
+/// `hipGraphNodeTypeMemcpy`, `hipGraphNodeTypeMemcpyFromSymbol` and
+/// `hipGraphNodeTypeMemcpyToSymbol`.
 const COPIES: [c_uint; 3] = [1, 12, 13];
 
 /// The executable graphs that are rows, by their handles, and which hardware queues they go into.

@@ -2,8 +2,8 @@
 //!
 //! HIP 7.2.3 destroys some things on whichever thread drops the last reference to them, and waits
 //! for that thread meanwhile. If it is the thread for signals itself, it waits for ever: see
-//! `endings.rs` of `xsched-hal-hip`. The events that XQueues put into streams keep that thread busy,
-//! and make it likely.
+//! `endings.rs` of `xsched-hal-hip`. The events that XQueues put into streams keep that thread
+//! busy, and make it likely.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;
