@@ -3,9 +3,10 @@
 
 mod common;
 
-use std::fs;
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::{env, fs};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,6 +16,7 @@ use xsched_hip_emulated as _;
 
 use common::{
     SONAMES, beside, check, compile, interposer, is_real, names, runtime, says, with_interposer,
+    with_preloaded,
 };
 
 fn built() -> &'static TempDir {
@@ -237,6 +239,46 @@ fn copies_wait_for_none_of_a_stream_that_is_held() {
     assert_eq!(counts["scheduled"]["hipMemcpyAsync"], json!(6));
 }
 
+/// Calls of each function of the runtime's own table, by its place, that a profiler counts which
+/// registers with AMD's `rocprofiler-register`; `None` if the runtime registers no table.
+fn seen_by_profiler(mut command: Command, calls: &str) -> Option<BTreeMap<usize, u64>> {
+    let (tool, calls) = (built().path().join("tool.so"), built().path().join(calls));
+    if !tool.exists() {
+        compile("tool.c", &tool, &["-shared", "-fPIC"]);
+    }
+    let preloaded = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD");
+    let preloaded = preloaded.and_then(|(_, libraries)| libraries).expect("libraries");
+    let libraries = [tool.clone()].into_iter().chain(env::split_paths(preloaded));
+    let libraries = env::join_paths(libraries).expect("paths without colons");
+    command.env("LD_PRELOAD", libraries);
+    command.env("ROCPROFILER_REGISTER_LIBRARY", &tool).env("CALLS", &calls);
+    check(&mut command, "streams");
+    let text = fs::read_to_string(calls).ok()?;
+    let number = |word: &str| word.parse::<u64>().expect("a number");
+    let pair = |line: &str| line.split_once(' ').map(|(at, n)| (number(at) as usize, number(n)));
+    Some(text.lines().map(|line| pair(line).expect("two numbers")).collect())
+}
+
+#[test]
+#[ignore = "needs AMD's runtime: `cargo xtask rocm`"]
+fn a_profiler_sees_each_call_once_and_those_of_this_library() {
+    let mut alone = with_preloaded(built().path().join("schedule"), []);
+    alone.arg("streams");
+    let Some(alone) = seen_by_profiler(alone, "alone") else { return };
+    assert!(alone.values().any(|calls| *calls == 200), "launches: {alone:?}");
+    for unit in ["process", "streams"] {
+        let mut command = scheduled("streams");
+        command.env("XSCHED_AUTO_XQUEUE_LEVEL", "2").env("XSCHED_AUTO_XQUEUE_UNIT", unit);
+        let seen = seen_by_profiler(command, unit).expect("the same table");
+        for (at, calls) in &alone {
+            let here = seen.get(at).copied().unwrap_or(0);
+            assert!(here >= *calls, "{unit}: {here} calls of {at} and {calls} alone");
+            assert!(*calls != 200 || here == 200, "{unit}: {here} launches and 200 alone");
+        }
+        assert!(seen.len() > alone.len(), "{unit}: it makes calls of its own");
+    }
+}
+
 #[test]
 fn a_device_may_be_waited_for_while_a_queue_is_held() {
     let at_first = counts("synchronized", &mut scheduled("synchronized"));
@@ -303,7 +345,7 @@ fn without_the_library_programs_run_as_they_are() {
     fs::copy(interposer(), &alone).expect("a copy");
     let names = built().path().join("names/libamdhip64.so.7");
     let mut command = scheduled("streams");
-    let preload = std::env::join_paths([alone, names]).expect("paths without colons");
+    let preload = env::join_paths([alone, names]).expect("paths without colons");
     let output = says(command.env("LD_PRELOAD", preload));
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(complaint.contains("no libpreempt.so beside the interposer"), "{complaint}");

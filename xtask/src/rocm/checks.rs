@@ -66,7 +66,7 @@ fn interrupted(stage: &Stage<'_>) -> Result<Option<Check>> {
 fn interposer(stage: &Stage<'_>) -> Result<Check> {
     let mut command = stage.starter(stage.built.test("schedule")?);
     command.args(EMULATED_ONLY.iter().flat_map(|name| ["--skip", name]));
-    command.arg("--test-threads=1").env_remove("XSCHED_HIP_LIB");
+    command.args(["--include-ignored", "--test-threads=1"]).env_remove("XSCHED_HIP_LIB");
     let (name, limit) = ("interposed programs", Duration::from_secs(240));
     Ok(Check { name, level: "Lv1, Lv2", mechanism: None, command, limit, judge: tests })
 }
