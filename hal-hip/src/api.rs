@@ -3,13 +3,13 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use xsched_hal_stream::{About, FlagMemory, Reach, StreamApi, StreamKind};
 
 use crate::driver::{Entered, HipEvent, HipStream, about, full_mask, relax};
-use crate::endings::{Call, EndingCalls};
+use crate::endings::{Call, EndingCalls, called};
 use crate::error::HipError;
 use crate::kernels::Kernels;
 use crate::library::HipLibrary;
@@ -17,6 +17,7 @@ use crate::lowering::WaitLowering;
 use crate::native::HipNative;
 use crate::raw;
 use crate::raw::Handle;
+use crate::reset::Reset;
 use crate::ring::{HipRing, exchanges_rings, ring_of};
 use crate::rings::{OwnRings, RingCalls, RingObserver};
 
@@ -77,8 +78,7 @@ pub struct HipApi {
     own_rings: OwnRings,
     /// The stream into which calls are put that the runtime's thread is asked for.
     calling: OnceLock<HipStream>,
-    /// The device is about to be reset, which ends all that was made on it.
-    is_reset: AtomicBool,
+    reset: Reset,
     /// The kernels of a known length, once they are loaded.
     pub(crate) spin: OnceLock<Kernels>,
 }
@@ -122,7 +122,7 @@ impl HipApi {
             scratch: scratch.expose_provenance(),
             own_rings: OwnRings::default(),
             calling: OnceLock::new(),
-            is_reset: AtomicBool::new(false),
+            reset: Reset::default(),
             spin: OnceLock::new(),
         })
     }
@@ -153,9 +153,20 @@ impl HipApi {
 
     /// The program is about to reset the device, which ends all that was made on it. So nothing is
     /// destroyed when this is dropped, which may be after the reset, when the program's own streams
-    /// and memory may have the same handles and addresses.
+    /// and memory may have the same handles and addresses. Waits for what other threads are just
+    /// destroying.
     pub fn leave_to_reset(&self) {
-        self.is_reset.store(true, Ordering::Release);
+        self.reset.begin();
+    }
+
+    /// Destroys a stream, unless a reset does.
+    ///
+    /// # Safety
+    /// It is alive, and this is its end.
+    unsafe fn end_stream(&self, stream: HipStream) -> Result<(), HipError> {
+        // SAFETY: as the caller promises.
+        let end = || unsafe { (self.library.table().hipStreamDestroy)(stream.as_raw()) };
+        self.reset.before(end).map_or(Ok(()), |code| HipError::check("hipStreamDestroy", code))
     }
 
     /// As [`StreamApi::enter`].
@@ -268,7 +279,7 @@ impl HipApi {
 
 impl Drop for HipApi {
     fn drop(&mut self) {
-        if self.is_reset.load(Ordering::Acquire) {
+        if self.reset.has_begun() {
             return;
         }
         // If the device cannot become current, freeing may still work.
@@ -288,21 +299,13 @@ impl Drop for HipApi {
     }
 }
 
-/// What the runtime's thread calls.
-///
-/// # Safety
-/// The data is a boxed [`Call`], and nothing else uses it.
-unsafe extern "C" fn called(_: Handle, _: raw::Code, data: *mut c_void) {
-    // SAFETY: the caller's promise.
-    let call = unsafe { Box::from_raw(data.cast::<Call>()) };
-    call.come();
-}
-
 impl EndingCalls for HipApi {
     fn wait_for(&self, stream: HipStream) -> Result<(), HipError> {
-        let _entered = self.enter_device()?;
-        // SAFETY: streams of the list are alive.
-        unsafe { self.synchronize(stream) }
+        self.reset.tried(|| {
+            let _entered = self.enter_device()?;
+            // SAFETY: streams of the list are alive until a reset.
+            unsafe { self.synchronize(stream) }
+        })
     }
 
     fn call_back(&self) -> Result<Call, HipError> {
@@ -312,13 +315,15 @@ impl EndingCalls for HipApi {
             call.come();
             return Ok(call);
         };
-        let _entered = self.enter_device()?;
-        let stream = self.calling_stream()?;
-        let data = Box::into_raw(Box::new(call.clone()));
-        // SAFETY: the stream is alive, and the data is the call's alone.
-        let code = unsafe { add(stream.as_raw(), Some(called), data.cast(), 0) };
-        // After an error it may still come, so its data stays.
-        HipError::check("hipStreamAddCallback", code)?;
+        self.reset.tried(|| {
+            let _entered = self.enter_device()?;
+            let stream = self.calling_stream()?;
+            let data = Box::into_raw(Box::new(call.clone()));
+            // SAFETY: the stream is alive until a reset, and the data is the call's alone.
+            let code = unsafe { add(stream.as_raw(), Some(called), data.cast(), 0) };
+            // After an error it may still come, so its data stays.
+            HipError::check("hipStreamAddCallback", code)
+        })?;
         Ok(call)
     }
 }
@@ -329,10 +334,13 @@ impl RingCalls for HipApi {
     }
 
     fn mark(&self, stream: HipStream) -> Result<HipEvent, HipError> {
-        let _entered = self.enter_device()?;
-        let event = self.create_plain_event()?;
-        // SAFETY: the event is new, and streams of the list are alive.
-        let recorded = unsafe { self.record(event, stream) };
+        let (event, recorded) = self.reset.tried(|| {
+            let _entered = self.enter_device()?;
+            let event = self.create_plain_event()?;
+            // SAFETY: the event is new, and streams of the list are alive.
+            let recorded = unsafe { self.record(event, stream) };
+            Ok((event, recorded))
+        })?;
         recorded.inspect_err(|_| self.end_event(event))?;
         Ok(event)
     }
@@ -349,8 +357,7 @@ impl RingCalls for HipApi {
 
     fn destroy(&self, stream: HipStream) -> Result<(), HipError> {
         // SAFETY: streams of the list are alive, and this one was taken out of it.
-        let code = unsafe { (self.library.table().hipStreamDestroy)(stream.as_raw()) };
-        HipError::check("hipStreamDestroy", code)
+        unsafe { self.end_stream(stream) }
     }
 }
 
@@ -416,9 +423,8 @@ impl StreamApi for HipApi {
         if self.own_rings.give_back(stream, self) {
             return Ok(());
         }
-        // SAFETY: the caller promises that it is alive and that this is its end.
-        let code = unsafe { (self.library.table().hipStreamDestroy)(stream.as_raw()) };
-        HipError::check("hipStreamDestroy", code)
+        // SAFETY: as the caller promises.
+        unsafe { self.end_stream(stream) }
     }
 
     // SAFETY: it asks of its callers what the trait does.
@@ -474,7 +480,8 @@ impl StreamApi for HipApi {
     unsafe fn destroy_event(&self, event: HipEvent) {
         // SAFETY: the caller promises that it is alive and that this is its end. There is nothing
         // to be done about an error.
-        let _ = unsafe { (self.library.table().hipEventDestroy)(event.as_raw()) };
+        let end = || unsafe { (self.library.table().hipEventDestroy)(event.as_raw()) };
+        let _ = self.reset.before(end);
     }
 
     // SAFETY: it asks of its callers what the trait does.
@@ -557,7 +564,7 @@ impl StreamApi for HipApi {
         };
         // SAFETY: the caller promises that it comes from `flag_memory` and that this is its end.
         // There is nothing to be done about an error.
-        let _ = unsafe { free(memory.host.as_ptr().cast()) };
+        let _ = self.reset.before(|| unsafe { free(memory.host.as_ptr().cast()) });
     }
 
     // SAFETY: it asks of its callers what the trait does.
@@ -565,7 +572,7 @@ impl StreamApi for HipApi {
         let unregister = self.library.table().hipHostUnregister;
         // SAFETY: the caller promises that it was registered and that this is its end. There is
         // nothing to be done about an error.
-        let _ = unsafe { unregister(memory.host.as_ptr().cast()) };
+        let _ = self.reset.before(|| unsafe { unregister(memory.host.as_ptr().cast()) });
     }
 
     /// Writes four bytes that are never read: the runtime does so with a small kernel of its own,

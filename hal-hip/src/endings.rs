@@ -11,11 +11,13 @@
 //! turn, before or behind the one for the call. Only a second call, which is asked for after the
 //! first, says that the turn is over, and that it has no references any more.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::driver::HipStream;
 use crate::error::HipError;
+use crate::raw::{Code, Handle};
 
 /// What the end of streams needs of the runtime. The device is current during each call.
 pub(crate) trait EndingCalls {
@@ -39,6 +41,16 @@ impl Call {
     fn has_come(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
+}
+
+/// What the runtime's thread calls.
+///
+/// # Safety
+/// The data is a boxed [`Call`], and nothing else uses it.
+pub(crate) unsafe extern "C" fn called(_: Handle, _: Code, data: *mut c_void) {
+    // SAFETY: the caller's promise.
+    let call = unsafe { Box::from_raw(data.cast::<Call>()) };
+    call.come();
 }
 
 /// Streams that are to be destroyed.

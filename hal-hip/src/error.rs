@@ -45,6 +45,9 @@ pub enum HipError {
         /// What the loader said.
         why: String,
     },
+    /// The device is reset, which ends what was made on it.
+    #[error("the device is reset, which ends what was made on it")]
+    Reset,
     /// The library lacks a function.
     #[error(
         "`{library}` has no function `{symbol}`; it is older than HIP 5.2 or not a HIP runtime, so \
@@ -201,7 +204,7 @@ impl HalError for HipError {
         match self {
             Self::Driver { code, .. } => fault_of(*code),
             Self::Arguments { .. } | Self::KernelName => Fault::Launch,
-            Self::NoDevice { .. } => Fault::DeviceLost,
+            Self::NoDevice { .. } | Self::Reset => Fault::DeviceLost,
             Self::Capturing | Self::OtherDevice { .. } => Fault::NotPermitted,
             Self::NotFound { .. }
             | Self::NamedNotFound { .. }

@@ -46,6 +46,7 @@ mod memory;
 mod module;
 mod native;
 pub mod raw;
+mod reset;
 mod ring;
 mod rings;
 mod spin;

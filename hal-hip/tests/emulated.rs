@@ -367,3 +367,25 @@ fn streams_that_end_finish_what_was_launched() {
     let gone = kind(&api, stream).expect_err("it is gone");
     assert_eq!(gone, HipError::Driver { call: "hipStreamIsCapturing", code: 400 });
 }
+
+#[test]
+fn what_a_reset_ends_is_not_destroyed_after_it() {
+    let api = device();
+    let (stream, kept) = (stream(&api, None), stream(&api, None));
+    let event = recorded(&api, stream);
+    until("the event does not complete", || is_done(&api, event));
+    let gate = Gate::closed(&api);
+    gate.open();
+    let _entered = api.enter().expect("the device becomes current");
+    api.leave_to_reset();
+    // What the program has made since may have the same handles and addresses, as here.
+    // SAFETY: nothing of it was destroyed before.
+    unsafe {
+        api.destroy_event(event);
+        api.free_flags(gate.memory);
+        api.destroy_stream(kept).expect("the reset ends it");
+    }
+    gate.hold(kept);
+    let after = recorded(&api, kept);
+    until("the stream does not go on", || is_done(&api, after) && is_done(&api, event));
+}
