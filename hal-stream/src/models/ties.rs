@@ -49,7 +49,7 @@ fn launch_beside_a_hold(ties: [Ties; 2], reach: Reach) {
 #[test]
 fn a_launch_into_a_ring_that_is_held() {
     explore("ties::a_launch_into_a_ring_that_is_held", 6, || {
-        launch_beside_a_hold([IN_RING; 2], Reach::Ring)
+        launch_beside_a_hold([IN_RING; 2], Reach::Ring);
     });
 }
 
