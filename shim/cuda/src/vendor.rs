@@ -40,8 +40,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
         slots: &SLOTS,
         stubs: &STUBS,
         hooks,
-        // No stream stops others.
-        // Copies of a stream that is held stop no others.
+        // No stream stops others, and neither do copies of one that is held.
         reach: |_| Reach::Stream,
         left_out: LEFT_OUT,
         prefixes: &["cu"],

@@ -473,10 +473,20 @@ static int is_done(handle stream) {
   return query(stream) == 0;
 }
 
+enum { LONG = 1 << 14 };
+
+// Twenty kernels of one thread, which fill so many words each.
+static void launch_long(handle stream, pointer to) {
+  unsigned value = 3, count = LONG;
+  void *parameters[] = {&to, &value, &count};
+  for (int n = 0; n < 20; n++)
+    OK(launch_kernel((const void *)fill, ONE, ONE, parameters, 0, stream));
+}
+
 // A graph with branches, which run in hardware queues of other streams, beside a stream that is held
 // at a gate, and then behind that gate.
 static void branches(void) {
-  enum { STREAMS = 4, LONG = 1 << 14 };
+  enum { STREAMS = 4 };
   int (*record)(handle, handle) = find("hipEventRecord");
   int (*wait)(handle, handle, unsigned) = find("hipStreamWaitEvent");
   int (*run)(handle, handle) = find("hipGraphLaunch");
@@ -505,10 +515,7 @@ static void branches(void) {
   void *library;
   uint64_t xq = queue_of(s[0], &library);
   for (int turn = 0; turn < 2; turn++) {
-    unsigned value = 3, count = LONG;
-    void *parameters[] = {&long_words, &value, &count};
-    for (int n = 0; n < 20; n++)
-      OK(launch_kernel((const void *)fill, ONE, ONE, parameters, 0, s[0]));
+    launch_long(s[0], long_words);
     if (turn) OK(run(fork, s[0]));
     OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(xq, 0));
     usleep(20 * 1000);
@@ -525,7 +532,7 @@ static void branches(void) {
 // A copy beside a stream that is held with copies behind its kernels: all are in the queues of the
 // same copy engines, where they wait for what is in front of them in their stream.
 static void copied(void) {
-  enum { LONG = 1 << 14, BYTES = 1 << 20 };
+  enum { BYTES = 1 << 20 };
   handle s[2];
   pointer at[2], long_words = NULL;
   char *host[2];
@@ -542,18 +549,16 @@ static void copied(void) {
   void *library;
   uint64_t xq = queue_of(s[0], &library);
   for (int turn = 0; turn < 2; turn++) {
-    unsigned value = 3, count = LONG;
-    void *parameters[] = {&long_words, &value, &count};
-    for (int n = 0; n < 20; n++)
-      OK(launch_kernel((const void *)fill, ONE, ONE, parameters, 0, s[0]));
+    launch_long(s[0], long_words);
     OK(turn ? copy_async(at[0], host[0], BYTES, TO_DEVICE, s[0])
             : copy_async(host[0], at[0], BYTES, TO_HOST, s[0]));
     OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(xq, 0));
     usleep(20 * 1000);
+    if (!turn) memset(host[1], 0, BYTES);
     OK(turn ? copy_async(at[1], host[1], BYTES, TO_DEVICE, s[1])
             : copy_async(host[1], at[1], BYTES, TO_HOST, s[1]));
     CHECK(is_done(s[1]));
-    CHECK(((char *)host[1])[BYTES - 1] == 6);
+    CHECK(host[1][BYTES - 1] == 6);
     OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueResume"))(xq, 0));
     OK(stream_synchronize(s[0]));
   }
