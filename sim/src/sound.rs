@@ -77,7 +77,7 @@ fn nothing_starts_during_a_hold() {
 fn nothing_starts_behind_gates_of_a_daemon() {
     let daemon = |wake_us| {
         let wake = Dist::Constant(wake_us * US);
-        let daemon = Some(DaemonSpec { wake, decide_ns: 2 * US, spin_ns: 200 * US });
+        let daemon = Some(DaemonSpec { wake, decide_ns: 2 * US, spin_ns: 200 * US, idle_ns: 0 });
         Scenario { daemon, ..preempted(2) }
     };
     sound("hold", &[0, 15].map(daemon));

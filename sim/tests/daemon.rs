@@ -6,7 +6,9 @@ mod build;
 use build::{MS, US, device, once, prioritised, run_checked, runs, task, us};
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run};
-use xsched_sim::scenario::{DaemonSpec, DeviceSpec, Dist, ProcessSpec, Scenario, TaskSpec};
+use xsched_sim::scenario::{
+    Arrival, DaemonSpec, DeviceSpec, Dist, ProcessSpec, Scenario, TaskSpec,
+};
 
 fn process(name: &str) -> ProcessSpec {
     ProcessSpec { name: name.to_owned(), lock: None, lock_handoff_ns: 0, lock_on_return: false }
@@ -17,7 +19,7 @@ fn process(name: &str) -> ProcessSpec {
 fn under_daemon(spin_ns: u64, tasks: Vec<TaskSpec>) -> Scenario {
     let device = DeviceSpec { gate_spacing_ns: 0, gate_close_ns: US, ..device() };
     let wake = Dist::Constant(12 * US);
-    let daemon = Some(DaemonSpec { wake, decide_ns: 3 * US, spin_ns });
+    let daemon = Some(DaemonSpec { wake, decide_ns: 3 * US, spin_ns, idle_ns: 0 });
     Scenario { daemon, processes: vec![process("p")], ..prioritised(device, 2, tasks) }
 }
 
@@ -49,6 +51,27 @@ fn a_daemon_that_sleeps_again_has_to_wake_again() {
     // It still looks since the batch began at 0, so the gates close in 4 µs.
     let urgent = us(runs(&interrupted(500 * US), 1));
     assert_eq!(urgent.first().zip(urgent.last()), Some((&(510, 520), &(550, 560))));
+}
+
+#[test]
+fn a_process_that_launches_again_soon_is_busy_meanwhile() {
+    // Requests of one command of 10 µs, 30 µs apart, beside a batch.
+    let think =
+        |think_us: u64| Arrival::Closed { think: Dist::Constant(think_us * US), jitter_ns: 0 };
+    let ran_meanwhile = |idle_us: u64, think_us: u64| {
+        let arrival = think(think_us);
+        let urgent =
+            TaskSpec { priority: 1, arrival, requests: Some(5), ..once("urgent", 1, 10 * US) };
+        let mut scenario = under_daemon(10 * MS, vec![once("batch", 100, 10 * US), urgent]);
+        scenario.daemon.as_mut().unwrap().idle_ns = idle_us * US;
+        let outcome = run_checked(&scenario, 1);
+        let urgent = us(runs(&outcome, 1));
+        let until = urgent.last().unwrap().1;
+        us(runs(&outcome, 0)).iter().filter(|(begin, _)| (30..until).contains(begin)).count()
+    };
+    assert!(ran_meanwhile(0, 30) > 0, "it is let go in each pause");
+    assert_eq!(ran_meanwhile(40, 30), 0, "the daemon hears of no pause");
+    assert!(ran_meanwhile(40, 90) > 0, "and of those that are longer");
 }
 
 #[test]

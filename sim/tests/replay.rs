@@ -172,7 +172,8 @@ fn a_daemon_can_schedule_the_processes_of_a_record() {
     let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
     let with = |wake_us: u64, spin_us: u64| {
         let wake = Dist::Constant(wake_us * 1_000);
-        let daemon = Some(DaemonSpec { wake, decide_ns: 2_000, spin_ns: spin_us * 1_000 });
+        let daemon =
+            Some(DaemonSpec { wake, decide_ns: 2_000, spin_ns: spin_us * 1_000, idle_ns: 0 });
         let options = PredictOptions { daemon, ..PredictOptions::default() };
         let prediction = predict(&workload, &options, &mut |_| {}).unwrap();
         assert!(prediction.tasks.iter().all(|task| !task.starved), "{prediction:?}");

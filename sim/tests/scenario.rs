@@ -100,11 +100,16 @@ fn the_daemon() {
     let plain = parsed("[daemon]\n");
     assert_eq!(plain.level, 2);
     let wake = Dist::Constant(15_000);
-    assert_eq!(plain.daemon, Some(DaemonSpec { wake, decide_ns: 2_000, spin_ns: 200_000 }));
+    assert_eq!(
+        plain.daemon,
+        Some(DaemonSpec { wake, decide_ns: 2_000, spin_ns: 200_000, idle_ns: 0 })
+    );
     let keys = "wake = { kind = \"uniform\", min_us = 0, max_ms = 1 }\ndecide_us = 0\n";
-    let daemon = parsed(&format!("[daemon]\n{keys}spin_ms = 0.5\n")).daemon.expect("a daemon");
+    let daemon = parsed(&format!("[daemon]\n{keys}spin_ms = 0.5\nidle_us = 150\n"))
+        .daemon
+        .expect("a daemon");
     assert_eq!(daemon.wake, Dist::Uniform { min_ns: 0, max_ns: 1_000_000 });
-    assert_eq!((daemon.decide_ns, daemon.spin_ns), (0, 500_000));
+    assert_eq!((daemon.decide_ns, daemon.spin_ns, daemon.idle_ns), (0, 500_000, 150_000));
 }
 
 #[test]

@@ -38,6 +38,11 @@ def device():
     return "hip" if torch.version.hip else "cuda"
 
 
+def without_kernels(_step):
+    """What the process is told at its steps: nothing is predicted of it."""
+    return {"measure": False}
+
+
 class Tasks:
     """A process with a thread for each task; `tasks` are names with their priorities."""
 
@@ -52,7 +57,7 @@ class Tasks:
             if chosen == "cpu":
                 raise Missing("XQueues need a GPU")
             self.queues = xqueues.XQueues(chosen, given.level)
-        self.process = Process(self.spec, self.add if with_queues else None)
+        self.process = Process(self.spec, self.add if with_queues else None, without_kernels)
         self.ready = self.process.ready()
         self.digests = {name: one["digest"] for name, one in self.ready["roles"].items()}
 

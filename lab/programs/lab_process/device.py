@@ -23,8 +23,6 @@ def torch_of(seed):
     """PyTorch with a seed, and with algorithms that give the same bits each time."""
     # Read when cuBLAS is first used: the same workspace in each stream.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    # Ending CUPTI after a profile and beginning again fails where there are graphs.
-    os.environ.setdefault("TEARDOWN_CUPTI", "0")
     try:
         import torch
     except ImportError as error:
@@ -104,10 +102,6 @@ class Processor:
     def synchronize(self):
         """Waits for all streams."""
 
-    def kernels_ns(self, request, request_ns):
-        """Device time of each kernel of a request: as one, the request's time."""
-        return [request_ns]
-
 
 class Done:
     """What was launched on the processor has run."""
@@ -172,7 +166,7 @@ class Gpu:
             launch()
         return graph
 
-    def kernels_ns(self, request, request_ns):
+    def kernels_ns(self, request):
         """Device time of each command of a request, in order, by CUPTI or ROCm's tracer.
 
         Nothing where the tracer cannot be used; standard error says why.

@@ -8,7 +8,7 @@ from . import works
 
 NOW = time.monotonic_ns
 #: Lone requests that are measured, and for how long at most.
-LONE, AFTER, LONE_S, LONE_QUICK_S, LONE_LEAST = 20, 10, 4.0, 1.0, 3
+LONE, LONE_S, LONE_QUICK_S, LONE_LEAST = 20, 4.0, 1.0, 3
 #: A request that takes longer is measured once.
 LONG_S = 1.0
 WARM = 3
@@ -70,22 +70,22 @@ class Launcher:
         return launched_ns
 
     def measure(self, briefly=False):
-        """What the role needs alone, as `ready` says it; briefly without its kernels."""
+        """What the role needs alone, as `ready` says it, but for its kernels."""
         seconds = LONE_QUICK_S if self.process.quick else LONE_S
         with self.within():
             self.work.begin()
             request_ns, host_ns = self.median(LONE_LEAST if briefly else LONE, seconds)
-            said = {"request_ns": request_ns, "host_ns": host_ns}
             self.work.begin()
             for _ in range(self.work.digested):
                 self.lone()
-            said["digest"] = devices.digest(self.work.outputs())
-            if briefly:
-                return said
-            said["kernels_ns"] = self.device.kernels_ns(self.lone, request_ns)
-            # A tracer that has been used may stay in the way of launches.
-            said["request_after_profile_ns"], _ = self.median(AFTER, seconds / 4)
-        return said
+            return {"request_ns": request_ns, "host_ns": host_ns,
+                    "digest": devices.digest(self.work.outputs())}
+
+    def kernels_ns(self):
+        """Device time of each kernel of a request."""
+        with self.within():
+            self.work.begin()
+            return self.device.kernels_ns(self.lone)
 
     def median(self, count, seconds):
         """The median of lone requests, and of the time until their launching calls returned."""

@@ -6,7 +6,7 @@ import threading
 import time
 
 from . import device as devices
-from . import protocol, works
+from . import kernels, protocol, works
 from .faults import BadInput, Missing
 from .role import Role
 
@@ -24,6 +24,7 @@ class Process:
         torch = devices.torch_of(spec.seed)
         works.preload(spec)
         self.briefly = reached("imported").get("measure") is False
+        self.kernels = None if self.briefly else kernels.Measurement(spec)
         self.spec, self.reached, self.device = spec, reached, devices.make(spec.device, torch)
         works.set_deterministic(torch, spec)
         self.by_name = {role.name: Role(role, spec, self.device) for role in spec.roles}
@@ -49,6 +50,8 @@ class Process:
         measure = {name: functools.partial(role.measure, briefly=self.briefly)
                    for name, role in self.by_name.items()}
         measured = {name: self.have(role, measure[name]) for name, role in self.by_name.items()}
+        for name, found in (self.kernels.kernels_ns() if self.kernels else {}).items():
+            measured[name]["kernels_ns"] = found
         software = {**self.device.software(), **works.versions()}
         return {"software": software, "hardware": self.device.hardware(), "roles": measured}
 
@@ -97,6 +100,8 @@ class Process:
         return {**taken.answer(), **({"digest": digest} if digest else {})}
 
     def close(self):
-        """Ends the threads."""
+        """Ends the threads, and what measures kernels."""
+        if self.kernels:
+            self.kernels.close()
         for role in self.by_name.values():
             role.close()

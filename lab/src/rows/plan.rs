@@ -136,11 +136,14 @@ pub(crate) struct RolePlan {
 impl RolePlan {
     /// Whether another role is the same but for its name and what others see of it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let work = |role: &Self| {
-            let spec = &role.spec;
-            (spec.work.clone(), spec.dtype.clone(), spec.batch, spec.graph, spec.options.clone())
-        };
-        self.load == other.load && work(self) == work(other)
+        self.load == other.load && self.has_work_of(other)
+    }
+
+    /// Whether a request of another role is the same.
+    pub(crate) fn has_work_of(&self, other: &Self) -> bool {
+        let (one, other) = (&self.spec, &other.spec);
+        (&one.work, &one.dtype, one.batch, one.graph, &one.options)
+            == (&other.work, &other.dtype, other.batch, other.graph, &other.options)
     }
 }
 

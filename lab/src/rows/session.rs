@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::measure::Phase;
 use super::node::{Node, has_daemon};
 use super::place;
-use super::plan::{CellPlan, Hal, ProcessPlan, Program, Way};
+use super::plan::{CellPlan, Hal, ProcessPlan, Program, RolePlan, Way};
 use super::program::{ProgramError, Running, beside};
 use super::protocol::{Go, IMPORTED, LOADED, Load, Order, Ready, Spec, VERSION};
 use crate::console::note;
@@ -202,13 +202,18 @@ impl<'a> Prepared<'a> {
         Ok(())
     }
 
-    /// Has the programs load; with `measure` they say what their kernels take once they are ready.
+    /// Has the programs load; with `measure` they say what their kernels take once they are ready,
+    /// of several with the same works the first.
     ///
     /// # Errors
     /// If one does not come so far, with the reason.
     pub(crate) fn load(&mut self, measure: bool) -> Result<(), ProgramError> {
         self.imported()?;
-        self.each(|program, _| program.go(&Go { go: true, measure: Some(measure) }))
+        for (number, program) in self.programs.iter_mut().enumerate() {
+            let measure = Some(measure && has_new_works(&self.cell.processes, number));
+            program.go(&Go { go: true, measure })?;
+        }
+        Ok(())
     }
 
     fn each(
@@ -252,6 +257,7 @@ impl<'a> Prepared<'a> {
             process.roles.iter().map(|role| role.spec.name.clone()).collect()
         };
         let roles_of = processes.iter().map(names).collect();
+        like_measured(&mut ready, &self.cell);
         let Self { starter, node, programs, .. } = self;
         Ok(Session { starter, programs, roles_of, node, phases: 0, ready })
     }
@@ -332,6 +338,28 @@ fn merge(all: &mut Ready, one: Ready, process: &ProcessPlan) -> Result<(), Progr
     Ok(())
 }
 
+/// Whether a process has a role with a work that no process before it has.
+fn has_new_works(processes: &[ProcessPlan], number: usize) -> bool {
+    let (before, own) = processes.split_at(number);
+    let known = |role: &RolePlan| {
+        before.iter().flat_map(|process| &process.roles).any(|other| other.has_work_of(role))
+    };
+    own.first().is_some_and(|process| process.roles.iter().any(|role| !known(role)))
+}
+
+/// Gives roles that did not say their kernels what another one with the same work said.
+fn like_measured(ready: &mut Ready, cell: &CellPlan) {
+    let measured = ready.roles.clone();
+    let has_kernels = |name: &str| measured.get(name).filter(|said| !said.kernels_ns.is_empty());
+    for role in cell.roles().filter(|role| has_kernels(&role.spec.name).is_none()) {
+        let mut same = cell.roles().filter(|other| other.has_work_of(role));
+        let said = same.find_map(|other| has_kernels(&other.spec.name));
+        if let (Some(own), Some(said)) = (ready.roles.get_mut(&role.spec.name), said) {
+            *own = said.clone();
+        }
+    }
+}
+
 /// Variables that say how a process is scheduled. A stand-in has no daemon.
 fn scheduling(hal: Hal, cell: &CellPlan, process: &ProcessPlan) -> BTreeMap<String, String> {
     if !cell.way.is_scheduled() {
@@ -345,8 +373,7 @@ fn scheduling(hal: Hal, cell: &CellPlan, process: &ProcessPlan) -> BTreeMap<Stri
 #[cfg(test)]
 mod tests {
     use super::super::plan::LoadPlan;
-    use super::super::plan::RolePlan;
-    use super::super::protocol::RoleSpec;
+    use super::super::protocol::{Profile, RoleSpec};
     use super::*;
 
     fn process(name: &str) -> ProcessPlan {
@@ -375,6 +402,26 @@ mod tests {
         threads.roles.extend(process("b").roles);
         cell.processes = vec![threads.clone()];
         assert_eq!(run_options(&cell, &threads), ["--streams"]);
+    }
+
+    #[test]
+    fn of_processes_with_the_same_work_the_first_says_its_kernels() {
+        let mut processes = vec![process("a"), process("b"), process("c")];
+        processes[2].roles[0].spec.batch = 8;
+        let are_asked = [0, 1, 2].map(|number| has_new_works(&processes, number));
+        assert_eq!(are_asked, [true, false, true]);
+        let cell = CellPlan { processes, ..CellPlan::default() };
+        let said = |kernels_ns: &[u64]| Profile {
+            kernels_ns: kernels_ns.to_vec(),
+            request_ns: 7 + kernels_ns.len() as u64,
+            ..Profile::default()
+        };
+        let roles = [("a", said(&[3, 4])), ("b", said(&[])), ("c", said(&[]))];
+        let roles = roles.map(|(name, profile)| (name.to_owned(), profile)).into();
+        let mut ready = Ready { roles, ..Ready::default() };
+        like_measured(&mut ready, &cell);
+        assert_eq!(ready.roles["b"], ready.roles["a"]);
+        assert!(ready.roles["c"].kernels_ns.is_empty(), "its requests are others");
     }
 
     #[test]

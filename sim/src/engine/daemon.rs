@@ -37,6 +37,7 @@ pub(super) struct Daemon<'a> {
     rng: Rng,
     decide_ns: u64,
     spin_ns: u64,
+    idle_ns: u64,
     spins_until: Instant,
     /// It is storing what it has decided until then.
     busy_until: Instant,
@@ -56,6 +57,8 @@ struct UnitSim {
     queues: Vec<u32>,
     /// Queues that have work.
     loaded: u32,
+    /// None has any more, and the process says so then.
+    ends: Option<Instant>,
     /// Device time of commands that have retired.
     said_ns: u64,
     /// What was stored into its gates, and the device has not seen.
@@ -86,6 +89,7 @@ impl<'a> Daemon<'a> {
             rng: generator(seed, DAEMON_STREAM),
             decide_ns: spec.decide_ns,
             spin_ns: spec.spin_ns,
+            idle_ns: spec.idle_ns,
             spins_until: Instant::ZERO,
             busy_until: Instant::ZERO,
             counted: Instant::ZERO,
@@ -117,6 +121,7 @@ impl<'a> Daemon<'a> {
                 state: Unit::new(0, Instant::ZERO),
                 queues: Vec::new(),
                 loaded: 0,
+                ends: None,
                 said_ns: 0,
                 stored: VecDeque::new(),
             });
@@ -131,12 +136,25 @@ impl<'a> Daemon<'a> {
         let unit = &mut self.units[self.unit_of[queue]];
         unit.loaded = if busy { unit.loaded + 1 } else { unit.loaded - 1 };
         let rings = unit.loaded == u32::from(busy);
-        if !rings || std::mem::replace(&mut self.rung, true) {
+        if !rings || unit.ends.take().is_some() {
             return None;
         }
-        let sleeps = now >= self.spins_until && now >= self.busy_until;
-        let wake_ns = if sleeps { self.wake.draw(&mut self.rng) } else { 0 };
-        Some(self.busy_until.max(now + Duration::from_ns(wake_ns)))
+        if !busy && self.idle_ns > 0 {
+            let said = now + Duration::from_ns(self.idle_ns);
+            let ends = said + self.wakes_in(said);
+            self.units[self.unit_of[queue]].ends = Some(ends);
+            return Some(self.busy_until.max(ends));
+        }
+        if std::mem::replace(&mut self.rung, true) {
+            return None;
+        }
+        Some(self.busy_until.max(now + self.wakes_in(now)))
+    }
+
+    /// How long it takes to wake if it is woken at this time.
+    fn wakes_in(&mut self, at: Instant) -> Duration {
+        let sleeps = at >= self.spins_until && at >= self.busy_until;
+        Duration::from_ns(if sleeps { self.wake.draw(&mut self.rng) } else { 0 })
     }
 
     /// Commands of a queue have retired that took so long.
@@ -148,7 +166,11 @@ impl<'a> Daemon<'a> {
     fn look(&mut self, now: Instant) -> Vec<usize> {
         self.count(now);
         for unit in &mut self.units {
-            if unit.state.look(unit.loaded > 0, unit.said_ns, now) {
+            let has_ended = unit.ends.is_some_and(|ends| ends <= now);
+            unit.ends = unit.ends.filter(|_| !has_ended);
+            self.rung |= has_ended;
+            let is_loaded = unit.loaded > 0 || unit.ends.is_some();
+            if unit.state.look(is_loaded, unit.said_ns, now) {
                 // It is known.
                 let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
             }
@@ -212,7 +234,8 @@ impl<'a> Daemon<'a> {
         let progress = progress.map(|(left, running)| now + left.times(running));
         let looks = self.units.iter().map(|unit| unit.state.left_to_look(now));
         let looks = looks.filter(|left| *left < Duration::MAX).map(|left| now + left);
-        let next = progress.chain(looks).chain(self.machine.poll_timeout()).min();
+        let ends = self.units.iter().filter_map(|unit| unit.ends);
+        let next = progress.chain(looks).chain(ends).chain(self.machine.poll_timeout()).min();
         next.map(|next| next.max(self.busy_until))
     }
 

@@ -31,6 +31,7 @@ impl Source<'_> {
             wake: wake.unwrap_or(usual.wake),
             decide_ns: self.time(&daemon.decide)?.unwrap_or(usual.decide_ns),
             spin_ns: self.time(&daemon.spin)?.unwrap_or(usual.spin_ns),
+            idle_ns: self.time(&daemon.idle)?.unwrap_or(usual.idle_ns),
         }))
     }
 

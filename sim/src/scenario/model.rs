@@ -170,12 +170,15 @@ pub struct DaemonSpec {
     pub decide_ns: u64,
     /// For how long after it was woken it goes on looking before it sleeps.
     pub spin_ns: u64,
+    /// From the end of the last command of a process to the moment at which the process says that
+    /// it has no work. One that launches again before is busy all the time.
+    pub idle_ns: u64,
 }
 
 impl Default for DaemonSpec {
     /// What a scenario file gets that says no more than `[daemon]`.
     fn default() -> Self {
-        Self { wake: Dist::Constant(15_000), decide_ns: 2_000, spin_ns: 200_000 }
+        Self { wake: Dist::Constant(15_000), decide_ns: 2_000, spin_ns: 200_000, idle_ns: 0 }
     }
 }
 

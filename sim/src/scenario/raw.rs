@@ -86,6 +86,8 @@ pub(super) struct RawDaemon {
     pub(super) decide: Field<Number>,
     #[serde(rename = "spin_us", alias = "spin_ms")]
     pub(super) spin: Field<Number>,
+    #[serde(rename = "idle_us", alias = "idle_ms")]
+    pub(super) idle: Field<Number>,
 }
 
 /// `[comparators]`.

@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 
-from .. import protocol
+from .. import kernels, protocol
 from . import clients, server
 
 NOW = time.monotonic_ns
@@ -21,6 +21,7 @@ class Process:
         self.spec, self.roles = spec, [role.name for role in spec.roles]
         server.find()
         self.reached, self.briefly = reached, reached("imported").get("measure") is False
+        self.kernels = None if self.briefly else kernels.Measurement(spec)
         self.folder = tempfile.TemporaryDirectory(prefix="xsched-triton-")
         self.server, self.clients = None, {}
         try:
@@ -42,6 +43,8 @@ class Process:
             model_ns = said["role"]["request_ns"]
             roles[name] = {**said["role"], "model_request_ns": model_ns, "request_ns": request_ns,
                            "digest": digest}
+        for name, found in (self.kernels.kernels_ns() if self.kernels else {}).items():
+            roles[name]["kernels_ns"] = found
         return {"software": {**said["software"], **self.version()}, "hardware": said["hardware"],
                 "roles": roles}
 
@@ -98,7 +101,9 @@ class Process:
         return {**phase.taken.answer(), **({"digest": phase.digest()} if phase.outputs else {})}
 
     def close(self):
-        """Ends the server."""
+        """Ends the server, and what measures kernels."""
+        if self.kernels:
+            self.kernels.close()
         for client in self.clients.values():
             client.close()
         if self.server:

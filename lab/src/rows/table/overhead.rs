@@ -22,7 +22,7 @@ fn works() -> [(&'static str, RolePlan); 3] {
 }
 
 fn group(name: &str, role: RolePlan) -> Group {
-    Group::new(name, Unit::Processes, vec![role.endless(1)]).only_alone().samples(600)
+    Group::new(name, Unit::Processes, vec![role.endless(1)]).only_alone().samples(300)
 }
 
 /// The reference, and a cell for each setting.
@@ -115,7 +115,7 @@ pub(super) fn processor(setting: Setting) -> Definition {
     let mut row = Definition::new("7.4.2", "Processor overhead", "cpu_overhead");
     row.figure = Some("12");
     for (name, role) in works() {
-        let group = group(name, role.clone().paused(5.0)).only_alone().samples(600);
+        let group = group(name, role.clone().paused(5.0)).only_alone().samples(300);
         row.plan.cells.extend(group.cells(setting));
         row.goals.push(GoalPlan::new(
             "plan",
