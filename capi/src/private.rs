@@ -4,6 +4,7 @@
 
 pub mod graphs;
 pub mod launches;
+pub mod waits;
 
 pub use launches::xsched_private_launch;
 

@@ -47,7 +47,53 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// The same, which asks for the scheduler of the node twice, and prints what it was answered. It
+/// A program that adds up in two streams which wait for each other by events, counts the steps like
+/// [`PROGRAM`], and prints how often a stream wrote a number and waited for one by what the driver
+/// counts. Before it waits for the device it has 50 waits behind each other.
+const EVENTS: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int); int cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long *, unsigned long); int cuCtxSynchronize(void);
+int cuMemsetD32Async(unsigned long, unsigned, unsigned long, void *);
+int cuMemcpyAsync(unsigned long, unsigned long, unsigned long, void *);
+int cuMemcpyDtoH_v2(void *, unsigned long, unsigned long);
+int cuStreamCreate(void **, unsigned); int cuEventCreate(void **, unsigned);
+int cuEventRecord(void *, void *); int cuStreamWaitEvent(void *, void *, unsigned);
+int main(int count, char **arguments) {
+  void *context, *streams[2], *events[2]; unsigned long memory; unsigned done = 0;
+  if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 1;
+  if (count < 2 || cuMemAlloc_v2(&memory, 4096)) return 2;
+  for (int i = 0; i < 2; ++i)
+    if (cuStreamCreate(&streams[i], 1) || cuEventCreate(&events[i], 2)) return 3;
+  while (!access(arguments[1], F_OK)) {
+    for (int i = 0; i < 25; ++i) {
+      if (cuMemsetD32Async(memory, ++done, 256, streams[0])) return 4;
+      if (cuEventRecord(events[0], streams[0])) return 5;
+      if (cuStreamWaitEvent(streams[1], events[0], 0)) return 6;
+      if (cuMemcpyAsync(memory + 1024, memory, 1024, streams[1])) return 7;
+      if (cuEventRecord(events[1], streams[1])) return 8;
+      if (cuStreamWaitEvent(streams[0], events[1], 0)) return 9;
+    }
+    if (cuCtxSynchronize()) return 10;
+    unsigned last = 0;
+    if (cuMemcpyDtoH_v2(&last, memory + 2044, 4) || last != done) return 11;
+    usleep(500);
+    FILE *file = fopen(arguments[1], "r+");
+    if (file) { fprintf(file, "%u\n", done); fclose(file); }
+  }
+  unsigned long (*calls)(const char *);
+  *(void **)&calls = dlsym(dlopen(getenv("XSCHED_CUDA_DRIVER"), RTLD_NOW), "cuEmulatedCalls");
+  if (!calls) return 12;
+  fprintf(stderr, "waits=%lu writes=%lu\n", calls("cuStreamWaitEvent"),
+          calls("cuStreamWriteValue32_v2"));
+  return 0;
+}
+"#;
+
+/// The same as [`PROGRAM`], which asks for the scheduler of the node twice, and prints what it was answered. It
 /// waits for a line in between; `early` makes it use the GPU before.
 const ASKING: &str = r#"
 #include <dlfcn.h>
@@ -146,13 +192,18 @@ impl Node {
         let driver = xsched_cuda_emulated::place(folder.path()).expect("the emulated driver");
         let source = folder.path().join("p.c");
         fs::write(&source, PROGRAM).expect("a file");
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let mut compile = Command::new(compiler);
-        compile.arg(&source).arg(&driver).arg("-o").arg(folder.path().join("program"));
-        assert!(compile.status().expect("a C compiler").success());
         let mut node = Self { folder, driver, daemon: None };
+        node.compile(&source);
         node.start();
         node
+    }
+
+    /// Compiles the program that runs in the background.
+    fn compile(&self, source: &Path) {
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let mut compile = Command::new(compiler);
+        compile.arg(source).arg(&self.driver).arg("-o").arg(self.folder.path().join("program"));
+        assert!(compile.status().expect("a C compiler").success());
     }
 
     fn socket(&self) -> PathBuf {
@@ -406,6 +457,39 @@ fn check_holds(node: &Node, background: &Background, other: impl FnOnce() -> Bac
     node.until("it is not held for the other one", |_| state().holds > holds);
     // The other one pauses, so both go on.
     assert!(background.goes_on() && other.goes_on());
+    other.end();
+}
+
+/// How often a program of [`EVENTS`] waited for an event, and wrote a number for that.
+fn waits_and_writes(background: Background) -> (u64, u64) {
+    let said = background.end();
+    let line = said.lines().find(|line| line.starts_with("waits=")).expect("what was counted");
+    let mut numbers = line.split([' ', '=']).filter_map(|word| word.parse().ok());
+    numbers.next().zip(numbers.next()).expect("two numbers")
+}
+
+#[test]
+fn a_stream_waits_for_another_by_a_number_beside_other_processes_alone() {
+    let node = Node::new();
+    let source = node.folder.path().join("program.c");
+    fs::write(&source, EVENTS).expect("a file");
+    node.compile(&source);
+    let alone = node.background("alone", &[]);
+    assert!(alone.goes_on());
+    let (waits, writes) = waits_and_writes(alone);
+    assert!(waits > 0 && writes == 0, "{writes} writes for {waits} waits");
+    let [one, other] = ["one", "other"].map(|name| node.background(name, &["--class", "batch"]));
+    assert!(one.goes_on() && other.goes_on());
+    let pid = one.pid().to_string();
+    for _ in 0..20 {
+        assert!(node.tell(&["ctl", "hold", &pid]).status.success());
+        thread::sleep(Duration::from_millis(5));
+        assert!(node.tell(&["ctl", "release", &pid]).status.success());
+    }
+    assert!(one.goes_on(), "a wait for a number that is never written");
+    let (waits, writes) = waits_and_writes(one);
+    // What was launched before the other one came has none.
+    assert!(writes * 2 > waits, "{writes} writes for {waits} waits");
     other.end();
 }
 

@@ -13,7 +13,7 @@ use crate::kernels::Kernels;
 use crate::table::{
     ATTRIBUTE_MEM_OPS, CuContext, CuDevice, CuEvent, CuResult, CuStream, EVENT_DEFAULT,
     EVENT_DISABLE_TIMING, HOST_ALLOC, HOST_REGISTER, LAUNCH_PARAMS, NOT_READY, STREAM_LEGACY,
-    STREAM_NON_BLOCKING, STREAM_PER_THREAD, Table, WAIT_EQUAL, load,
+    STREAM_NON_BLOCKING, STREAM_PER_THREAD, Table, WAIT_EQUAL, WAIT_REACHED, WRITE_BEHIND, load,
 };
 
 /// Time after a store to a flag in host memory for which a command may still start, in
@@ -398,6 +398,40 @@ impl StreamApi for CudaApi {
         };
         // SAFETY: as promised by the caller.
         self.check("cuStreamWaitValue32", unsafe { wait(stream, word, 0, WAIT_EQUAL) })
+    }
+
+    fn has_numbers(&self) -> bool {
+        self.mem_ops && self.table.stream_wait.is_some() && self.table.stream_write.is_some()
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn write_number(
+        &self,
+        stream: CuStream,
+        word: u64,
+        number: u32,
+    ) -> Result<(), CudaError> {
+        let Some(write) = self.table.stream_write else {
+            return Err(CudaError::Missing { symbol: "cuStreamWriteValue32_v2" });
+        };
+        // SAFETY: as promised by the caller.
+        let code = unsafe { write(stream, word, number, WRITE_BEHIND) };
+        self.check("cuStreamWriteValue32", code)
+    }
+
+    // SAFETY: it asks of its callers what the trait does.
+    unsafe fn await_number(
+        &self,
+        stream: CuStream,
+        word: u64,
+        number: u32,
+    ) -> Result<(), CudaError> {
+        let Some(wait) = self.table.stream_wait else {
+            return Err(CudaError::Missing { symbol: "cuStreamWaitValue32_v2" });
+        };
+        // SAFETY: as promised by the caller.
+        let code = unsafe { wait(stream, word, number, WAIT_REACHED) };
+        self.check("cuStreamWaitValue32", code)
     }
 
     fn flag_memory(&self, bytes: usize) -> Result<FlagMemory, CudaError> {

@@ -121,6 +121,10 @@ pub const SUCCESS: CuResult = 0;
 pub const NOT_READY: CuResult = 600;
 /// `CU_STREAM_MEM_OP_WAIT_VALUE_32`.
 pub const MEM_OP_WAIT_32: c_uint = 1;
+/// `CU_STREAM_WAIT_VALUE_GEQ`: the difference of the two, as a number with a sign, is not below 0.
+pub const WAIT_REACHED: c_uint = 0;
+/// `CU_STREAM_WRITE_VALUE_DEFAULT`: behind everything that the stream wrote before.
+pub const WRITE_BEHIND: c_uint = 0;
 /// `CU_STREAM_WAIT_VALUE_EQ`.
 pub const WAIT_EQUAL: c_uint = 1;
 /// `CUgraphNodeType`: kernels, copies, fills, host functions and child graphs are 0 to 4.
@@ -253,6 +257,7 @@ table! {
         capture_mode = "cuThreadExchangeStreamCaptureMode" (*mut c_int);
         event_wait = "cuStreamWaitEvent" (CuStream, CuEvent, c_uint);
         stream_wait = "cuStreamWaitValue32_v2" (CuStream, CuDevicePtr, u32, c_uint);
+        stream_write = "cuStreamWriteValue32_v2" (CuStream, CuDevicePtr, u32, c_uint);
         function_load = "cuFuncLoad" (CuFunction);
         capture_begin = "cuStreamBeginCapture_v2" (CuStream, c_int);
         capture_end = "cuStreamEndCapture" (CuStream, *mut CuGraph);

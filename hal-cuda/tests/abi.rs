@@ -162,6 +162,7 @@ fn functions_are_declared_the_same() {
             capture_mode = cuThreadExchangeStreamCaptureMode(_);
             event_wait = cuStreamWaitEvent(_, _, _);
             stream_wait = cuStreamWaitValue32_v2(_, _, _, _);
+            stream_write = cuStreamWriteValue32_v2(_, _, _, _);
             function_load = cuFuncLoad(_);
             capture_begin = cuStreamBeginCapture_v2(_, _);
             capture_end = cuStreamEndCapture(_, _);
@@ -241,6 +242,8 @@ constants! {
     SUCCESS sys::CUresult::CUDA_SUCCESS;
     NOT_READY sys::CUresult::CUDA_ERROR_NOT_READY;
     MEM_OP_WAIT_32 sys::CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    WAIT_REACHED sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ;
+    WRITE_BEHIND sys::CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT;
     WAIT_EQUAL sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_EQ;
     NODE_CHILD sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
     NODE_EMPTY sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;

@@ -224,6 +224,47 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// the stream got past this.
     unsafe fn wait_zero(&self, stream: Self::Stream, word: u64) -> Result<(), Self::Error>;
 
+    /// Whether streams can write numbers into words and wait for them.
+    fn has_numbers(&self) -> bool {
+        false
+    }
+
+    /// Has the device write a number into a word once everything before it in the stream has run.
+    /// Called only if [`StreamApi::has_numbers`].
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Safety
+    /// As [`StreamApi::wait_zero`].
+    unsafe fn write_number(
+        &self,
+        stream: Self::Stream,
+        word: u64,
+        number: u32,
+    ) -> Result<(), Self::Error> {
+        let _ = (stream, word, number);
+        Ok(())
+    }
+
+    /// Has the device hold what follows in the stream until a word has this number or one of the
+    /// 2³¹ behind it. Called only if [`StreamApi::has_numbers`].
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Safety
+    /// As [`StreamApi::wait_zero`].
+    unsafe fn await_number(
+        &self,
+        stream: Self::Stream,
+        word: u64,
+        number: u32,
+    ) -> Result<(), Self::Error> {
+        let _ = (stream, word, number);
+        Ok(())
+    }
+
     /// Allocates flag memory of so many bytes.
     ///
     /// # Errors

@@ -67,6 +67,7 @@ mod submit;
 mod sync;
 mod thread_state;
 mod ties;
+mod timeline;
 mod word;
 
 pub use api::{About, FlagMemory, StreamApi, StreamKind};
@@ -86,4 +87,5 @@ pub use retire::StreamRetire;
 pub use shared::{SharedGate, SharedGates};
 pub use spin::{SpinApi, SpinRate, enough_work};
 pub use submit::StreamSubmit;
+pub use timeline::{Point, Timeline};
 pub use word::GateWord;

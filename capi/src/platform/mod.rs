@@ -10,6 +10,7 @@ use std::sync::Arc;
 use xsched::{XQueue, XQueueConfig};
 use xsched_core::level::Level;
 use xsched_hal_cuda::GateAt;
+use xsched_hal_stream::Point;
 
 pub(crate) use host::HostDevices;
 pub(crate) use stream::{CudaDevices, HipDevices};
@@ -50,6 +51,18 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     fn gates_of_graphs(&self) -> Option<GateAt> {
         None
     }
+
+    /// Has the stream say that it has got as far as now, for [`Hardware::wait_for`]: `None` where
+    /// no other process takes turns with this one, or it cannot.
+    fn signal(&self) -> Option<Point> {
+        None
+    }
+
+    /// Has the stream wait until another one has got to a point.
+    ///
+    /// # Safety
+    /// [`Hardware::signal`] of any hardware queue answered the point.
+    unsafe fn wait_for(&self, _: Point) {}
 
     /// The present XQueue's gates stay open, and graphs get none of them. Whether it had gates.
     fn end_gates(&self) -> bool {

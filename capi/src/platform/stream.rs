@@ -16,8 +16,8 @@ use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream};
 use xsched_hal_kfd::Reason;
 use xsched_hal_stream::{
-    Gates, HeldRing, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice,
-    StreamDeviceConfig, StreamSubmit,
+    Gates, HeldRing, Point, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice,
+    StreamDeviceConfig, StreamSubmit, Timeline,
 };
 use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 
@@ -455,13 +455,16 @@ pub(super) struct StreamHardware<A: Vendor> {
     spacing_us: Option<u32>,
     /// That of the gates of the XQueue that was opened last, if it has gates.
     word: Mutex<Option<GateWord<A>>>,
+    /// How far the stream has got, for others that wait for it.
+    timeline: Timeline<A>,
 }
 
 impl<A: Vendor> StreamHardware<A> {
     fn new(pair: Pair<A>, stream: A::Stream, address: usize, spacing_us: Option<u32>) -> Self {
         let (of_thread, owned, word) = (false, false, Mutex::default());
         let (no_lv3, gates) = (reason(), reason());
-        Self { pair, stream, address, of_thread, owned, no_lv3, gates, spacing_us, word }
+        let timeline = Timeline::new(&pair.below);
+        Self { pair, stream, address, of_thread, owned, no_lv3, gates, spacing_us, word, timeline }
     }
 
     /// Predicted work between two gates, unless the environment says how much.
@@ -571,6 +574,25 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         // A graph keeps its gates while no other process is on the GPU.
         let spacing_ns = this.spacing_or(Spacing::default()).ns();
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns })
+    }
+
+    fn signal(&self) -> Option<Point> {
+        if !self.pair.below.is_in_unit() {
+            return None;
+        }
+        // SAFETY: the caller that made the hardware queue promised that the stream is alive.
+        let signalled = unsafe { self.timeline.signal(self.stream) };
+        signalled.unwrap_or_else(|error| {
+            tracing::debug!("a wait for a stream is left to its event: {error}");
+            None
+        })
+    }
+
+    unsafe fn wait_for(&self, point: Point) {
+        // SAFETY: as above, and as the caller promises of the point.
+        if let Err(error) = unsafe { self.timeline.wait(self.stream, point) } {
+            tracing::debug!("a wait for a stream is left to its event: {error}");
+        }
     }
 
     fn end_gates(&self) -> bool {

@@ -123,30 +123,6 @@ pub extern "C" fn xsched_private_cuda_graph_changed(exec: *mut c_void) -> XResul
     })
 }
 
-/// For interposers: another stream is about to wait for what was launched in this XQueue.
-///
-/// The scheduler does not know of that, and might hold the XQueue for the other stream. So its
-/// gates stay open from now on, and nothing interrupts it: a hold lets run what was launched, as at
-/// level 1. Graphs that are
-/// launched in it have no gates any more, and a copy that has is waited for.
-// SAFETY: no other library has a function of this name.
-#[unsafe(no_mangle)]
-pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
-    answer(|| {
-        let process = process();
-        let queue = process.queue(xq)?;
-        if queue.level() > Level::Deactivate {
-            queue.set_level(2)?;
-            tracing::info!(xq, "another stream waits for this one, so nothing interrupts it");
-        }
-        if queue.hwq().hardware.end_gates() {
-            tracing::info!(xq, "another stream waits for this one, so its gates stay open");
-            process.cuda.graphs.all().iter().for_each(|copy| lock(copy).leave_queue(xq));
-        }
-        Ok(())
-    })
-}
-
 /// For interposers: an executable graph is about to end. What was launched runs to its end.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]

@@ -9,6 +9,7 @@ mod marks;
 mod occupancy;
 mod registry;
 mod ties;
+mod timeline;
 
 use std::sync::Arc;
 

@@ -2,6 +2,10 @@
 //!
 //! The scheduler does not know of that, and might hold the one for the other. So the gates of a
 //! stream stay open once another stream waits for an event in it that has not completed.
+//!
+//! Where the scheduler of a node holds the process as a whole, a wait for an event behind a gate
+//! would keep the device for the process, so the stream waits for a number first that the other one
+//! writes behind the event.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -11,26 +15,79 @@ use crate::engine::{self, beside};
 use crate::{Address, Code, Stream, streams};
 
 type Awaited = unsafe extern "C" fn(u64) -> c_int;
+type Signal = unsafe extern "C" fn(u64, *mut u64, *mut u32) -> c_int;
+type WaitFor = unsafe extern "C" fn(u64, u64, u32) -> c_int;
 
-/// The XQueues in whose streams events were recorded last, by the handles of the events.
-static RECORDED: LazyLock<Mutex<HashMap<usize, u64>>> = LazyLock::new(Mutex::default);
+/// What `libpreempt.so` has for this.
+#[derive(Clone, Copy, Debug)]
+struct Functions {
+    awaited: Awaited,
+    signal: Signal,
+    wait_for: WaitFor,
+}
 
-fn recorded() -> MutexGuard<'static, HashMap<usize, u64>> {
+impl Functions {
+    fn get() -> Option<&'static Self> {
+        static FOUND: OnceLock<Option<Functions>> = OnceLock::new();
+        let find = |name| engine::function(name);
+        let found = || {
+            let awaited = find(c"xsched_private_awaited")?;
+            let (signal, wait_for) =
+                (find(c"xsched_private_signal")?, find(c"xsched_private_wait_for")?);
+            // SAFETY: the library has them with these signatures: they are of one version.
+            Some(unsafe {
+                Self {
+                    awaited: std::mem::transmute::<Address, Awaited>(awaited),
+                    signal: std::mem::transmute::<Address, Signal>(signal),
+                    wait_for: std::mem::transmute::<Address, WaitFor>(wait_for),
+                }
+            })
+        };
+        FOUND.get_or_init(found).as_ref()
+    }
+
+    /// Has the stream of an XQueue say that it has got as far as now.
+    fn signal(&self, xq: u64) -> Option<(u64, u32)> {
+        let (mut word, mut number) = (0, 0);
+        // SAFETY: both may be written to. Whoever records into the stream says that it is alive,
+        // and it is not captured.
+        let code = unsafe { (self.signal)(xq, &raw mut word, &raw mut number) };
+        (code == 0).then_some((word, number))
+    }
+}
+
+/// Where an event was recorded last.
+#[derive(Clone, Copy, Debug)]
+struct Recorded {
+    /// The XQueue of the stream.
+    xq: u64,
+    /// The word and the number of the point behind it in the stream, if the stream says it.
+    point: Option<(u64, u32)>,
+}
+
+/// By the handles of the events.
+static RECORDED: LazyLock<Mutex<HashMap<usize, Recorded>>> = LazyLock::new(Mutex::default);
+
+fn recorded() -> MutexGuard<'static, HashMap<usize, Recorded>> {
     RECORDED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Records an event in a stream by what `next` does.
 pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code {
     let stream = Stream::of(stream, Stream::Legacy);
-    if engine::are_apart() && !engine::is_captured(stream) {
-        recorded().insert(event.addr(), streams::xqueue_of(stream));
+    if !engine::are_apart() || engine::is_captured(stream) {
+        return next();
     }
-    next()
+    let xq = streams::xqueue_of(stream);
+    let code = next();
+    let signal = || Functions::get().filter(|_| code == 0 && xq != 0)?.signal(xq);
+    let point = beside(signal).flatten();
+    recorded().insert(event.addr(), Recorded { xq, point });
+    code
 }
 
 /// A stream is about to wait for an event. `is_done` asks the driver whether that has completed.
 pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bool) {
-    static AWAITED: OnceLock<Option<Awaited>> = OnceLock::new();
     if !engine::are_apart() {
         return;
     }
@@ -38,20 +95,21 @@ pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bo
     if engine::is_captured(stream) {
         return;
     }
-    let xq = recorded().get(&event.addr()).copied().filter(|xq| *xq != 0);
-    let Some(xq) = xq.filter(|xq| *xq != streams::xqueue_of(stream)) else { return };
-    let find = || {
-        let found = engine::function(c"xsched_private_awaited")?;
-        // SAFETY: the library has it with this signature: they are of one version.
-        Some(unsafe { std::mem::transmute::<Address, Awaited>(found) })
+    let own = streams::xqueue_of(stream);
+    let is_other = |recorded: &Recorded| recorded.xq != 0 && recorded.xq != own;
+    let Some(Recorded { xq, point }) = recorded().get(&event.addr()).copied().filter(is_other)
+    else {
+        return;
     };
     beside(|| {
         // What was recorded and has run keeps nothing waiting.
-        if !is_done()
-            && let Some(awaited) = AWAITED.get_or_init(find)
-        {
-            // SAFETY: any number may be given.
-            unsafe { awaited(xq) };
+        let Some(functions) = Functions::get().filter(|_| !is_done()) else { return };
+        // SAFETY: any number may be given.
+        unsafe { (functions.awaited)(xq) };
+        if let Some((word, number)) = point.filter(|_| own != 0) {
+            // SAFETY: the point is one that was answered. Whoever has the stream wait says that it
+            // is alive, and it is not captured.
+            unsafe { (functions.wait_for)(own, word, number) };
         }
     });
 }

@@ -13,7 +13,7 @@ const SHARES: (u8, u8) = (75, 25);
 
 /// Inputs of a request kernel by kernel: with fewer, the host's launches take longer than the
 /// kernels, and the device is idle most of the time.
-const EAGER_BATCH: u32 = 32;
+const EAGER_BATCH: u32 = 16;
 
 /// The name of a mode.
 const fn mode(graph: bool) -> &'static str {
