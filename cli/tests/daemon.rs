@@ -85,7 +85,8 @@ int main(int count, char **arguments) {
     if (file) { fprintf(file, "%u\n", done); fclose(file); }
   }
   unsigned long (*calls)(const char *);
-  *(void **)&calls = dlsym(dlopen(getenv("XSCHED_CUDA_DRIVER"), RTLD_NOW), "cuEmulatedCalls");
+  void *driver = dlopen(getenv("XSCHED_CUDA_DRIVER"), RTLD_NOW);
+  *(void **)&calls = dlsym(driver, "cuEmulatedCalls");
   if (!calls) return 12;
   fprintf(stderr, "waits=%lu writes=%lu\n", calls("cuStreamWaitEvent"),
           calls("cuStreamWriteValue32_v2"));
@@ -93,8 +94,8 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// The same as [`PROGRAM`], which asks for the scheduler of the node twice, and prints what it was answered. It
-/// waits for a line in between; `early` makes it use the GPU before.
+/// The same as [`PROGRAM`], which asks for the scheduler of the node twice, and prints what it was
+/// answered. It waits for a line in between; `early` makes it use the GPU before.
 const ASKING: &str = r#"
 #include <dlfcn.h>
 #include <stdlib.h>

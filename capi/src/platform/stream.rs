@@ -1,5 +1,6 @@
 //! Streams of GPUs.
 
+mod cuda;
 mod own;
 mod unopened;
 
@@ -11,8 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_core::level::Level;
-use xsched_hal_cuda::table::{CuContext, CuStream, STREAM_PER_THREAD};
-use xsched_hal_cuda::{CudaApi, CudaError, GateAt, GateWord};
+use xsched_hal_cuda::{CudaApi, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream};
 use xsched_hal_kfd::Reason;
 use xsched_hal_stream::{
@@ -21,6 +21,7 @@ use xsched_hal_stream::{
 };
 use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 
+pub(crate) use cuda::CudaDevices;
 use own::hip_device;
 
 use super::gpu::{Asked, Vendor, reason, said};
@@ -28,7 +29,6 @@ use super::{Hardware, call_for, call_now};
 use crate::apart;
 use crate::backend::{Device as Wrapped, Lower};
 use crate::command::{Command, Does, kind_of};
-use crate::graphs::Graphs;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -276,150 +276,6 @@ impl HipKnown {
         let found = HipLibrary::find().map_err(|error| Refusal::hardware(error.to_string()))?;
         Ok(Arc::clone(self.library.insert(found)))
     }
-}
-
-/// The contexts of CUDA that were used.
-#[derive(Debug)]
-pub(crate) struct CudaDevices {
-    /// The program's graphs.
-    pub(crate) graphs: Graphs,
-    all: Mutex<Vec<CudaContext>>,
-    /// As that of [`HipDevices`].
-    pub(crate) link: OnceLock<Arc<Link>>,
-    /// Predicted work between two gates of a stream, if not as by default; see the environment.
-    spacing_us: Option<u32>,
-}
-
-#[derive(Debug)]
-struct CudaContext {
-    context: CuContext,
-    /// Its device's number.
-    ordinal: u32,
-    pair: Pair<CudaApi>,
-}
-
-impl CudaDevices {
-    /// None. Their streams have this much predicted work between two gates.
-    pub(crate) fn new(spacing_us: Option<u32>) -> Self {
-        Self { graphs: Graphs::default(), all: Mutex::default(), link: OnceLock::new(), spacing_us }
-    }
-
-    /// A hardware queue on a stream. One of a context other than a primary one can have one only if
-    /// something tells when that context ends.
-    ///
-    /// # Safety
-    /// It is a live stream of CUDA, and outlives the queue.
-    pub(crate) unsafe fn queue(
-        &self,
-        runtime: &Runtime,
-        stream: *mut c_void,
-        ends_are_told: bool,
-    ) -> Answer<Box<dyn Hardware>> {
-        let address = checked_address(stream)?;
-        let stream = CuStream(stream);
-        // SAFETY: as the caller promises.
-        let pair = unsafe { self.pair(runtime, stream, ends_are_told) }?;
-        pair.queue(stream, address, self.spacing_us)
-    }
-
-    /// A hardware queue on a stream; or, for null, on the legacy default stream of the current
-    /// context, whose address stands for it; or, for `CU_STREAM_PER_THREAD`, on this thread's.
-    ///
-    /// # Safety
-    /// As [`CudaDevices::queue`]. The end of each context is told.
-    pub(crate) unsafe fn queue_of_any(
-        &self,
-        runtime: &Runtime,
-        stream: *mut c_void,
-    ) -> Answer<Box<dyn Hardware>> {
-        let address = self.address(stream)?;
-        let stream = CuStream(stream);
-        // SAFETY: as the caller promises.
-        let pair = unsafe { self.pair(runtime, stream, true) }?;
-        match address {
-            Some(address) => pair.queue(stream, address, self.spacing_us),
-            None => Ok(pair.queue_of_thread(stream)),
-        }
-    }
-
-    /// What a stream is found by: for null it is the current context, and a thread's default stream
-    /// is not found.
-    pub(crate) fn address(&self, stream: *mut c_void) -> Answer<Option<usize>> {
-        if CuStream(stream) == STREAM_PER_THREAD {
-            return Ok(None);
-        }
-        if stream.is_null() {
-            return Ok(Some(current()?.0.expose_provenance()));
-        }
-        checked_address(stream).map(Some)
-    }
-
-    /// Forgets a context, which its queues have left.
-    pub(crate) fn forget(&self, context: CuContext) {
-        self.graphs.forget(context);
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<_> = all.extract_if(.., |known| known.context == context).collect();
-        drop(all);
-        drop(gone);
-    }
-
-    /// The gates of all contexts.
-    pub(crate) fn gates(&self) -> Vec<Gates> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|known| known.pair.below.gates()).collect()
-    }
-
-    /// The device of a stream's context.
-    ///
-    /// # Safety
-    /// The stream is alive.
-    unsafe fn pair(
-        &self,
-        runtime: &Runtime,
-        stream: CuStream,
-        ends_are_told: bool,
-    ) -> Answer<Pair<CudaApi>> {
-        // SAFETY: as the caller promises.
-        let context = unsafe { xsched_hal_cuda::context_of(stream) }.map_err(failed)?;
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.iter().find(|known| known.context == context) {
-            return Ok(known.pair.clone());
-        }
-        // SAFETY: it has a live stream, or is current.
-        let (ordinal, is_primary) =
-            unsafe { xsched_hal_cuda::device_of(context) }.map_err(failed)?;
-        if !is_primary && !ends_are_told {
-            return Err(Refusal::not_supported(
-                "the stream is of a context of the program's own, and without an interposer \
-                 nothing tells when that ends; use streams of the primary context",
-            ));
-        }
-        let api = if is_primary {
-            CudaApi::open(ordinal)
-        } else {
-            // SAFETY: it is forgotten before it ends.
-            unsafe { CudaApi::in_context(context) }
-        };
-        let pair = match all.iter().find(|known| known.ordinal == ordinal) {
-            Some(beside) => beside.pair.in_context(api)?,
-            None => Pair::open(runtime, api, self.link.get(), false)?,
-        };
-        all.push(CudaContext { context, ordinal, pair: pair.clone() });
-        Ok(pair)
-    }
-}
-
-fn failed(error: CudaError) -> Refusal {
-    match error {
-        CudaError::NoContext => Refusal::not_allowed(error.to_string()),
-        error => Refusal::hardware(error.to_string()),
-    }
-}
-
-/// The context that is current on this thread.
-fn current() -> Answer<CuContext> {
-    let current = xsched_hal_cuda::current_context().map_err(failed)?;
-    current.ok_or_else(|| failed(CudaError::NoContext))
 }
 
 /// The address of a stream that may have a queue.

@@ -49,8 +49,8 @@ impl Functions {
     /// Has the stream of an XQueue say that it has got as far as now.
     fn signal(&self, xq: u64) -> Option<(u64, u32)> {
         let (mut word, mut number) = (0, 0);
-        // SAFETY: both may be written to. Whoever records into the stream says that it is alive,
-        // and it is not captured.
+        // SAFETY: both may be written to. The program records into the stream, so it is alive, and
+        // it is not captured.
         let code = unsafe { (self.signal)(xq, &raw mut word, &raw mut number) };
         (code == 0).then_some((word, number))
     }
@@ -107,8 +107,8 @@ pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bo
         // SAFETY: any number may be given.
         unsafe { (functions.awaited)(xq) };
         if let Some((word, number)) = point.filter(|_| own != 0) {
-            // SAFETY: the point is one that was answered. Whoever has the stream wait says that it
-            // is alive, and it is not captured.
+            // SAFETY: the point is one that was answered. The program has the stream wait, so it is
+            // alive, and it is not captured.
             unsafe { (functions.wait_for)(own, word, number) };
         }
     });

@@ -2,20 +2,12 @@
 
 use std::sync::PoisonError;
 
-use super::{CudaDevices, HipDevices};
+use super::HipDevices;
 
 impl HipDevices {
     /// Keeps devices from being opened while the answer lives. `None` if one is open.
     pub(crate) fn unopened(&self) -> Option<impl Sized + '_> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.all.is_empty().then_some(known)
-    }
-}
-
-impl CudaDevices {
-    /// As that of [`HipDevices`].
-    pub(crate) fn unopened(&self) -> Option<impl Sized + '_> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.is_empty().then_some(all)
     }
 }

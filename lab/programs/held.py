@@ -1,0 +1,164 @@
+"""How long requests of one process take while the daemon holds another one, by what that one does.
+
+    python held.py --xsched target/release/xsched --xschedd target/release/xschedd [--holds 10] [--out FILE]
+
+A process that is held has work on the device which waits at gates. Whether the driver gives it time
+slices all the same, in which nothing runs, shows in how long the other one's requests take: twice as
+long if so. Each shape of the held process is held so often, at random moments, and the longest median
+of a hold is printed over that without it. Ends with 1 if a shape other than `graph with branches` is
+above 1.15, or if a held process went on.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+AT_MOST = 1.15
+SHAPES = ("one stream", "two streams", "convolution", "graph", "graph with branches")
+#: What is known to keep its time slices.
+KNOWN = ("graph with branches",)
+
+
+def step_of(torch, shape):
+    """A step of a process of this shape: some milliseconds of the device, in a stream."""
+    one, two = torch.randn(2, 2048, 2048, device="cuda")
+    streams = [torch.cuda.Stream() for _ in range(2)]
+
+    def alone():
+        for _ in range(10):
+            torch.mm(one, one, out=two)
+
+    def spread():
+        here = torch.cuda.current_stream()
+        for _ in range(5):
+            streams[0].wait_stream(here)
+            with torch.cuda.stream(streams[0]):
+                torch.mm(one, one, out=two)
+            here.wait_stream(streams[0])
+            torch.mm(two, two, out=one)
+
+    if shape == "convolution":
+        # With these sizes cuDNN uses streams of its own.
+        layer = torch.nn.Conv2d(128, 128, 3, padding=1, bias=False).cuda().eval()
+        image = torch.randn(32, 128, 28, 28, device="cuda")
+
+        def step():
+            for _ in range(20):
+                layer(image)
+        return step
+    work = spread if shape in ("two streams", "graph with branches") else alone
+    if not shape.startswith("graph"):
+        return work
+    work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=streams[1]):
+        work()
+    return graph.replay
+
+
+def background(torch, shape):
+    """Makes steps, two at a time, and says so."""
+    with torch.inference_mode(), torch.cuda.stream(torch.cuda.Stream()):
+        step = step_of(torch, shape)
+        ends = [torch.cuda.Event(blocking=True) for _ in range(2)]
+        for number in range(1 << 30):
+            end = ends[number % 2]
+            end.synchronize()
+            step()
+            end.record()
+            print(number, flush=True)
+
+
+class Foreground:
+    """Requests of some milliseconds."""
+
+    def __init__(self, torch):
+        self.one, self.two = torch.randn(2, 2048, 2048, device="cuda")
+        self.torch, self.end = torch, torch.cuda.Event(blocking=True)
+
+    def request_ms(self):
+        begin = time.perf_counter()
+        for _ in range(20):
+            self.torch.mm(self.one, self.one, out=self.two)
+        self.end.record()
+        self.end.synchronize()
+        return (time.perf_counter() - begin) * 1e3
+
+    def median_ms(self, seconds):
+        until, taken = time.monotonic() + seconds, []
+        while time.monotonic() < until or len(taken) < 5:
+            taken.append(self.request_ms())
+        return statistics.median(taken)
+
+
+def held(given, shape, foreground, variables):
+    """The longest median of a hold, and steps that were seen within holds."""
+    command = [given.xsched, "run", "--class", "batch", "--", sys.executable, __file__, "--shape", shape]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables)
+    steps = []
+    threading.Thread(target=lambda: steps.extend(iter(program.stdout.readline, "")), daemon=True).start()
+    while len(steps) < 20 and program.poll() is None:
+        time.sleep(0.05)
+    medians, went_on = [], 0
+    for _ in range(given.holds):
+        time.sleep(random.uniform(0.05, 0.1))
+        tell = [given.xsched, "ctl", "hold", str(program.pid)]
+        subprocess.run(tell, env=variables, check=True, capture_output=True)
+        time.sleep(0.05)
+        before = len(steps)
+        medians.append(foreground.median_ms(0.2))
+        went_on += len(steps) - before
+        tell[2] = "release"
+        subprocess.run(tell, env=variables, check=True, capture_output=True)
+    program.kill()
+    program.wait()
+    return max(medians), went_on
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--xsched", default="xsched")
+    parser.add_argument("--xschedd", default="xschedd")
+    parser.add_argument("--holds", type=int, default=10)
+    parser.add_argument("--out")
+    parser.add_argument("--shape", choices=SHAPES, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    import torch
+
+    torch.backends.cudnn.allow_tf32 = False
+    if given.shape:
+        background(torch, given.shape)
+    random.seed(1)
+    foreground = Foreground(torch)
+    foreground.median_ms(0.5)
+    alone_ms, found = foreground.median_ms(0.5), {}
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {**os.environ, "XSCHED_SOCKET": f"{folder}/socket"}
+        daemon = subprocess.Popen([given.xschedd, "--user", "--socket", variables["XSCHED_SOCKET"]],
+                                  stderr=subprocess.DEVNULL)
+        time.sleep(0.3)
+        for shape in SHAPES:
+            longest_ms, went_on = held(given, shape, foreground, variables)
+            found[shape] = {"over_alone": round(longest_ms / alone_ms, 3), "steps_while_held": went_on}
+            print(f"{shape:20} {found[shape]}", flush=True)
+        daemon.terminate()
+        daemon.wait()
+    if given.out:
+        with open(given.out, "w", encoding="utf-8") as file:
+            json.dump({"alone_ms": round(alone_ms, 3), "holds": given.holds, "shapes": found}, file, indent=1)
+    wrong = [shape for shape, one in found.items()
+             if one["steps_while_held"] or one["over_alone"] > AT_MOST and shape not in KNOWN]
+    print("wrong:" if wrong else "all well", ", ".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
