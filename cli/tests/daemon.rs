@@ -47,9 +47,10 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// A program that adds up in two streams which wait for each other by events, counts the steps like
-/// [`PROGRAM`], and prints how often a stream wrote a number and waited for one by what the driver
-/// counts. Before it waits for the device it has 50 waits behind each other.
+/// A program whose two streams wait for each other by events, and which launches a graph with a
+/// short branch. It counts steps like [`PROGRAM`], has 50 waits behind each other before it waits
+/// for the device, and prints what the driver counted: waits for events, numbers written, and edges
+/// that were added to graphs beside those of gates.
 const EVENTS: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -62,12 +63,31 @@ int cuMemcpyAsync(unsigned long, unsigned long, unsigned long, void *);
 int cuMemcpyDtoH_v2(void *, unsigned long, unsigned long);
 int cuStreamCreate(void **, unsigned); int cuEventCreate(void **, unsigned);
 int cuEventRecord(void *, void *); int cuStreamWaitEvent(void *, void *, unsigned);
+int cuStreamBeginCapture_v2(void *, int); int cuStreamEndCapture(void *, void **);
+int cuGraphInstantiateWithFlags(void **, void *, unsigned long); int cuGraphLaunch(void *, void *);
+static int branched(void **exec, unsigned long memory, void **streams, void **events) {
+  void *graph;
+  if (cuStreamBeginCapture_v2(streams[0], 2)) return 20;
+  for (int i = 0; i < 20; ++i) {
+    if (cuMemsetD32Async(memory, i, 128, streams[0])) return 21;
+    if (i == 5 && cuEventRecord(events[0], streams[0])) return 22;
+  }
+  if (cuStreamWaitEvent(streams[1], events[0], 0)) return 23;
+  if (cuMemsetD32Async(memory + 512, 7, 128, streams[1])) return 24;
+  if (cuEventRecord(events[1], streams[1])) return 25;
+  if (cuStreamWaitEvent(streams[0], events[1], 0)) return 26;
+  if (cuMemsetD32Async(memory, 20, 128, streams[0])) return 27;
+  if (cuStreamEndCapture(streams[0], &graph)) return 28;
+  return cuGraphInstantiateWithFlags(exec, graph, 0) ? 29 : 0;
+}
 int main(int count, char **arguments) {
   void *context, *streams[2], *events[2]; unsigned long memory; unsigned done = 0;
   if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 1;
   if (count < 2 || cuMemAlloc_v2(&memory, 4096)) return 2;
   for (int i = 0; i < 2; ++i)
     if (cuStreamCreate(&streams[i], 1) || cuEventCreate(&events[i], 2)) return 3;
+  void *exec; int code = branched(&exec, memory + 2048, streams, events);
+  if (code) return code;
   while (!access(arguments[1], F_OK)) {
     for (int i = 0; i < 25; ++i) {
       if (cuMemsetD32Async(memory, ++done, 256, streams[0])) return 4;
@@ -77,9 +97,12 @@ int main(int count, char **arguments) {
       if (cuEventRecord(events[1], streams[1])) return 8;
       if (cuStreamWaitEvent(streams[0], events[1], 0)) return 9;
     }
-    if (cuCtxSynchronize()) return 10;
-    unsigned last = 0;
-    if (cuMemcpyDtoH_v2(&last, memory + 2044, 4) || last != done) return 11;
+    if (cuGraphLaunch(exec, streams[0])) return 10;
+    if (cuCtxSynchronize()) return 11;
+    unsigned last = 0, graphs[256];
+    if (cuMemcpyDtoH_v2(&last, memory + 2044, 4) || last != done) return 12;
+    if (cuMemcpyDtoH_v2(graphs, memory + 2048, 1024) || graphs[127] != 20 || graphs[128] != 7)
+      return 13;
     usleep(500);
     FILE *file = fopen(arguments[1], "r+");
     if (file) { fprintf(file, "%u\n", done); fclose(file); }
@@ -87,9 +110,10 @@ int main(int count, char **arguments) {
   unsigned long (*calls)(const char *);
   void *driver = dlopen(getenv("XSCHED_CUDA_DRIVER"), RTLD_NOW);
   *(void **)&calls = dlsym(driver, "cuEmulatedCalls");
-  if (!calls) return 12;
-  fprintf(stderr, "waits=%lu writes=%lu\n", calls("cuStreamWaitEvent"),
-          calls("cuStreamWriteValue32_v2"));
+  if (!calls) return 14;
+  fprintf(stderr, "waits=%lu writes=%lu edges=%ld\n", calls("cuStreamWaitEvent"),
+          calls("cuStreamWriteValue32_v2"), (long)calls("cuGraphAddDependencies")
+          - (long)calls("cuGraphAddBatchMemOpNode"));
   return 0;
 }
 "#;
@@ -461,25 +485,27 @@ fn check_holds(node: &Node, background: &Background, other: impl FnOnce() -> Bac
     other.end();
 }
 
-/// How often a program of [`EVENTS`] waited for an event, and wrote a number for that.
-fn waits_and_writes(background: Background) -> (u64, u64) {
+/// What a program of [`EVENTS`] says that was counted: waits for events, numbers, and edges.
+fn counted(background: Background) -> [i64; 3] {
     let said = background.end();
     let line = said.lines().find(|line| line.starts_with("waits=")).expect("what was counted");
-    let mut numbers = line.split([' ', '=']).filter_map(|word| word.parse().ok());
-    numbers.next().zip(numbers.next()).expect("two numbers")
+    let numbers = line.split([' ', '=']).filter_map(|word| word.parse().ok());
+    numbers.collect::<Vec<i64>>().try_into().expect("three numbers")
 }
 
 #[test]
-fn a_stream_waits_for_another_by_a_number_beside_other_processes_alone() {
+fn streams_that_wait_for_each_other_can_be_held_without_the_device() {
     let node = Node::new();
     let source = node.folder.path().join("program.c");
     fs::write(&source, EVENTS).expect("a file");
     node.compile(&source);
-    let alone = node.background("alone", &[]);
+    let near = [("XSCHED_GATE_SPACING_US", "1")];
+    let alone = node.background_with("alone", &[], &near);
     assert!(alone.goes_on());
-    let (waits, writes) = waits_and_writes(alone);
-    assert!(waits > 0 && writes == 0, "{writes} writes for {waits} waits");
-    let [one, other] = ["one", "other"].map(|name| node.background(name, &["--class", "batch"]));
+    let [waits, writes, edges] = counted(alone);
+    assert!(waits > 0 && (writes, edges) == (0, 0), "{writes} writes for {waits} waits, {edges}");
+    let start = |name| node.background_with(name, &["--class", "batch"], &near);
+    let [one, other] = ["one", "other"].map(start);
     assert!(one.goes_on() && other.goes_on());
     let pid = one.pid().to_string();
     for _ in 0..20 {
@@ -488,9 +514,11 @@ fn a_stream_waits_for_another_by_a_number_beside_other_processes_alone() {
         assert!(node.tell(&["ctl", "release", &pid]).status.success());
     }
     assert!(one.goes_on(), "a wait for a number that is never written");
-    let (waits, writes) = waits_and_writes(one);
+    let [waits, writes, edges] = counted(one);
     // What was launched before the other one came has none.
     assert!(writes * 2 > waits, "{writes} writes for {waits} waits");
+    // The last one waits for the branch anyway, and the branch now for those before that.
+    assert_eq!(edges, 1, "the branch is in line");
     other.end();
 }
 

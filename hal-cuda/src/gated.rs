@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xsched_hal_stream::{GateWord, GraphNode, StreamApi, StreamDevice, longest_path};
+use xsched_hal_stream::{GateWord, GraphNode, StreamApi, StreamDevice, in_line, longest_path};
 
 use crate::api::CudaApi;
 use crate::driver::{need, written};
@@ -347,6 +347,12 @@ impl Measurements {
             after: graph.dependencies(node).to_vec(),
         };
         let nodes: Vec<_> = takes_time.iter().enumerate().map(node).collect();
+        // Branches that wait for each other keep the device for the process that is held.
+        if at.device.is_in_unit()
+            && let Some(order) = in_line(&nodes)?
+        {
+            graph.put_in_line(&order)?;
+        }
         // Nodes of the longest path are taken to be alike, and the others to be like those.
         let each_ns = total_ns / longest_path(&nodes)?.max(1) as u64;
         let each: Vec<_> = takes_time.iter().map(|takes| u64::from(*takes) * each_ns).collect();

@@ -252,6 +252,27 @@ impl CudaGraph {
         self.after.get(node).map_or(&[], Vec::as_slice)
     }
 
+    /// Has the nodes run one after the other, in this order.
+    ///
+    /// # Errors
+    /// If the driver refuses. The graph then has some of the edges, and is otherwise as it was.
+    pub(crate) fn put_in_line(&mut self, order: &[usize]) -> Result<(), CudaError> {
+        let api = self.device.api();
+        let depend = need(api.table().graph_depend, "cuGraphAddDependencies")?;
+        let _entered = api.enter()?;
+        for pair in order.windows(2) {
+            if self.after[pair[1]].contains(&pair[0]) {
+                continue;
+            }
+            let (before, then) = (&self.nodes[pair[0]], &self.nodes[pair[1]]);
+            // SAFETY: both nodes are the graph's.
+            let code = unsafe { depend(self.graph, before, then, 1) };
+            api.check("cuGraphAddDependencies", code)?;
+            self.after[pair[1]].push(pair[0]);
+        }
+        Ok(())
+    }
+
     /// Puts gates into the graph, a spacing of predicted work apart on each path, as
     /// [`gates_in_graph`] says. How many. What is made of it must be launched in the queue that is
     /// opened with the word, where a hold stops it at its next gates; in other queues and streams

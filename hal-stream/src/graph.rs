@@ -84,6 +84,21 @@ pub fn longest_path(nodes: &[GraphNode]) -> Result<usize, GraphError> {
     Ok(upto.into_iter().max().unwrap_or(0))
 }
 
+/// An order in which the nodes of a graph with branches can run one after the other, if that costs
+/// little: at least nine of ten nodes that take time are on the longest path anyway. `None` if it
+/// has no branches, or longer ones.
+///
+/// # Errors
+/// [`GraphError`] if the edges do not make a graph without circles.
+pub fn in_line(nodes: &[GraphNode]) -> Result<Option<Vec<usize>>, GraphError> {
+    let order = in_order(nodes)?;
+    let is_behind = |pair: &[usize]| nodes[pair[1]].after.contains(&pair[0]);
+    let timed = nodes.iter().filter(|node| node.expected_ns != Some(0)).count();
+    let has_branches = !order.windows(2).all(is_behind);
+    let costs_little = longest_path(nodes)? * 10 >= timed * 9;
+    Ok((has_branches && costs_little).then_some(order))
+}
+
 /// The numbers of the nodes, each after those that it depends on, otherwise the lowest first.
 fn in_order(nodes: &[GraphNode]) -> Result<Vec<usize>, GraphError> {
     let mut next = vec![Vec::new(); nodes.len()];
@@ -161,6 +176,19 @@ mod tests {
         let fork = [node(1, &[]), node(1, &[0]), node(1, &[0]), node(1, &[2]), node(1, &[1, 3])];
         assert_eq!(longest_path(&fork), Ok(4));
         assert_eq!(longest_path(&[node(1, &[0])]), Err(GraphError::Circle { node: 0 }));
+    }
+
+    #[test]
+    fn short_branches_are_put_in_line_and_long_ones_are_not() {
+        // Ten in a row, and one more beside the fifth.
+        let mut nodes = row(&[Some(1); 10]);
+        assert_eq!(in_line(&nodes), Ok(None), "it is in line");
+        nodes.push(node(1, &[3]));
+        nodes[9].after.push(10);
+        assert_eq!(in_line(&nodes), Ok(Some(vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 9])));
+        nodes.push(node(1, &[3]));
+        assert_eq!(in_line(&nodes), Ok(None), "ten of twelve");
+        assert_eq!(in_line(&[node(1, &[0])]), Err(GraphError::Circle { node: 0 }));
     }
 
     #[test]

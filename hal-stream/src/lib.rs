@@ -76,7 +76,7 @@ pub use command::StreamCommand;
 pub use config::StreamDeviceConfig;
 pub use device::{Gates, StreamDevice};
 pub use error::{NoGate, StreamError};
-pub use graph::{GraphError, GraphNode, gates_in_graph, longest_path};
+pub use graph::{GraphError, GraphNode, gates_in_graph, in_line, longest_path};
 pub use held_ring::HeldRing;
 pub use page::{Holder, PageSource, SHARED_WORDS, SharedPage};
 pub use predict::Spacing;

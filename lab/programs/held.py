@@ -21,14 +21,15 @@ import threading
 import time
 
 AT_MOST = 1.15
-SHAPES = ("one stream", "two streams", "convolution", "graph", "graph with branches")
+SHAPES = ("one stream", "two streams", "convolution", "graph", "graph of convolutions",
+          "graph with branches")
 #: What is known to keep its time slices.
 KNOWN = ("graph with branches",)
 
 
 def step_of(torch, shape):
     """A step of a process of this shape: some milliseconds of the device, in a stream."""
-    one, two = torch.randn(2, 2048, 2048, device="cuda")
+    one, two, three = torch.randn(3, 2048, 2048, device="cuda")
     streams = [torch.cuda.Stream() for _ in range(2)]
 
     def alone():
@@ -41,18 +42,18 @@ def step_of(torch, shape):
             streams[0].wait_stream(here)
             with torch.cuda.stream(streams[0]):
                 torch.mm(one, one, out=two)
+            torch.mm(one, one, out=three)
             here.wait_stream(streams[0])
-            torch.mm(two, two, out=one)
 
-    if shape == "convolution":
+    if "convolution" in shape:
         # With these sizes cuDNN uses streams of its own.
         layer = torch.nn.Conv2d(128, 128, 3, padding=1, bias=False).cuda().eval()
         image = torch.randn(32, 128, 28, 28, device="cuda")
 
-        def step():
+        def layers():
             for _ in range(20):
-                layer(image)
-        return step
+                image.copy_(layer(image))
+        alone = layers
     work = spread if shape in ("two streams", "graph with branches") else alone
     if not shape.startswith("graph"):
         return work
