@@ -53,6 +53,9 @@ def step_of(torch, shape):
         def layers():
             for _ in range(20):
                 image.copy_(layer(image))
+                # As much beside it as in a block of ResNet.
+                for _ in range(5):
+                    image.mul_(1)
         alone = layers
     work = spread if shape in ("two streams", "graph with branches") else alone
     if not shape.startswith("graph"):
