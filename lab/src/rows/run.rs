@@ -410,10 +410,16 @@ pub(crate) fn expect(
     }
 }
 
-/// The cells of groups of which all that can be run was measured.
+/// The cells of groups of which all that can be run was measured, with the works that are planned.
 fn kept(of: &Definition, row: &Row) -> BTreeMap<String, Cell> {
     let found = |plan: &CellPlan| row.cells.iter().find(|cell| cell.name == plan.name);
-    let is_open = |plan: &&CellPlan| found(plan).is_none_or(|cell| !is_whole(&cell.status));
+    let is_as_planned = |plan: &CellPlan, cell: &Cell| {
+        let works = cell.roles.iter().map(|role| (role.name.clone(), role.work.clone()));
+        works.eq(plan.roles().map(|role| (role.spec.name.clone(), work(role))))
+    };
+    let is_open = |plan: &&CellPlan| {
+        found(plan).is_none_or(|cell| !is_whole(&cell.status) || !is_as_planned(plan, cell))
+    };
     let open: Vec<&str> =
         of.plan.cells.iter().filter(is_open).map(|cell| cell.group.as_str()).collect();
     let whole = of.plan.cells.iter().filter(|cell| !open.contains(&cell.group.as_str()));
@@ -670,6 +676,10 @@ done"#;
         let fails = "echo '{\"error\":\"gone\"}'";
         let (_folder, again) = run_again(fails, Limit::None, false, Some(first.clone()));
         assert_eq!(again.cells, first.cells, "nothing was run");
+        let mut other = first.clone();
+        other.cells[1].roles[0].work = "of an earlier version".to_owned();
+        let (_folder, again) = run_again(GOOD, Limit::None, false, Some(other));
+        assert_eq!(again.cells[1].roles[0].work, first.cells[1].roles[0].work);
         let mut part = first;
         part.cells[1].status = Status::NotRun(NO_TIME.to_owned());
         let (_folder, again) = run_again(GOOD, Limit::None, false, Some(part));
