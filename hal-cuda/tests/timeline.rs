@@ -67,6 +67,19 @@ fn a_stream_waits_for_what_another_had_before_a_number() {
         drop(first);
         second.wait(other, behind).expect("a wait");
         assert!(runs_within(&api, other, PATIENCE));
+        // Another one goes on with its word, unless numbers are still to be written.
+        let next = Timeline::new(&device);
+        let again = next.signal(other).expect("a number").expect("numbers");
+        assert_eq!((again.word, again.number), (behind.word, behind.number + 1));
+        word.store(1, Ordering::SeqCst);
+        api.wait_zero(other, gate.device).expect("a gate");
+        next.signal(other).expect("a number").expect("numbers");
+        drop(next);
+        let last = Timeline::new(&device);
+        let own = last.signal(one).expect("a number").expect("numbers");
+        assert_ne!(own.word, behind.word);
+        word.store(0, Ordering::SeqCst);
+        api.synchronize(other).expect("it is done");
         api.synchronize(one).expect("it is done");
         for stream in [one, other] {
             api.destroy_stream(stream).expect("it ends");

@@ -254,6 +254,7 @@ impl<A: StreamApi> Inner<A> {
             config,
             flags: Mutex::default(),
             leaving: Mutex::default(),
+            timelines: Mutex::default(),
             shared: Mutex::default(),
             reasons: Mutex::default(),
             lost: AtomicU64::new(0),

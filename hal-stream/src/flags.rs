@@ -41,6 +41,11 @@ impl FlagWord {
         self.atomic().load(Ordering::Relaxed) != 0
     }
 
+    /// What the device has written into it last.
+    pub(crate) fn value(&self) -> u32 {
+        self.atomic().load(Ordering::Acquire)
+    }
+
     /// What changes with each hold of the unit, and whether it is held; `None` if it is of none.
     pub(crate) fn unit_stamp(&self) -> Option<(u32, bool)> {
         let held = self.atomic().load(Ordering::Relaxed) & !OWN != 0;

@@ -24,6 +24,8 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) tested: OnceLock<Tested>,
     pub(crate) flags: Mutex<Flags>,
     pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
+    /// Words of timelines that have ended, each with the last number.
+    pub(crate) timelines: Mutex<Vec<(FlagWord, u32)>>,
     /// Pages that other processes have mapped as well.
     pub(crate) shared: Mutex<Vec<(FlagMemory, Arc<SharedPage>)>>,
     /// Where the words of gates come from that another process holds as one unit.

@@ -4,7 +4,7 @@
 //! process of which one stream was held at a gate and another one waited for that by an event still
 //! had every other time slice, in which nothing ran. A wait for a number gives the slice up.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 use crate::api::StreamApi;
 use crate::device::StreamDevice;
@@ -14,11 +14,13 @@ use crate::inner::Inner;
 use crate::sync::{Mutex, lock};
 
 /// How far a stream has got, as a word that it writes rising numbers into.
+///
+/// The word goes on to another stream's timeline when this one is gone and its last number is
+/// written. Other streams may still wait for that, so numbers go on as well.
 #[derive(Debug)]
 pub struct Timeline<A: StreamApi> {
     device: Arc<Inner<A>>,
-    word: OnceLock<FlagWord>,
-    last: Last,
+    own: OnceLock<(FlagWord, Last)>,
 }
 
 /// A point in a stream: its work up to there is done once the word has this number, or a later one.
@@ -40,6 +42,10 @@ impl Last {
         Self(Mutex::new(number))
     }
 
+    fn number(&self) -> u32 {
+        *lock(&self.0)
+    }
+
     /// Has the next number written. Numbers are written in their order, whichever threads write.
     pub(crate) fn write<E>(&self, write: impl FnOnce(u32) -> Result<(), E>) -> Result<u32, E> {
         let mut last = lock(&self.0);
@@ -54,7 +60,7 @@ impl<A: StreamApi> Timeline<A> {
     /// That of a stream of the device. It takes a word with the first number.
     #[must_use]
     pub fn new(device: &StreamDevice<A>) -> Self {
-        Self { device: Arc::clone(&device.inner), word: OnceLock::new(), last: Last::new(0) }
+        Self { device: Arc::clone(&device.inner), own: OnceLock::new() }
     }
 
     /// Has the stream write the next number once what was launched into it has run. `None` if the
@@ -71,10 +77,11 @@ impl<A: StreamApi> Timeline<A> {
             return Ok(None);
         }
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
-        let word = self.word()?;
-        // SAFETY: as the caller promises; the word is never given back.
+        let (word, last) = self.own()?;
+        let word = word.device;
+        // SAFETY: as the caller promises; the word's memory stays as long as the context.
         let write = |number| unsafe { api.write_number(stream, word, number) };
-        let number = self.last.write(write);
+        let number = last.write(write);
         drop(entered);
         let number = number.map_err(StreamError::during("signalling a stream's progress"))?;
         Ok(Some(Point { word, number }))
@@ -100,16 +107,37 @@ impl<A: StreamApi> Timeline<A> {
         waits.map_err(StreamError::during("waiting for another stream"))
     }
 
-    /// Where the device sees the word. It is never given back: other streams may wait for it when
-    /// this one has ended.
-    fn word(&self) -> Result<u64, StreamError<A::Error>> {
-        if let Some(word) = self.word.get() {
-            return Ok(word.device);
+    fn own(&self) -> Result<&(FlagWord, Last), StreamError<A::Error>> {
+        if let Some(own) = self.own.get() {
+            return Ok(own);
         }
-        let taken = self.device.flags().take(&*self.device.api)?;
-        if self.word.set(taken).is_err() {
-            self.device.flags().give_back(taken);
+        let (word, number) = self.free_word()?;
+        // Another thread may have been first.
+        if let Err((word, last)) = self.own.set((word, Last::new(number))) {
+            self.free_words().push((word, last.number()));
         }
-        Ok(self.word.get().unwrap_or(&taken).device)
+        self.own.get().ok_or(StreamError::NoFlags)
+    }
+
+    fn free_words(&self) -> MutexGuard<'_, Vec<(FlagWord, u32)>> {
+        self.device.timelines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A word with the number that was written last.
+    fn free_word(&self) -> Result<(FlagWord, u32), StreamError<A::Error>> {
+        let mut free = self.free_words();
+        // A number behind one that is still to be written would be overwritten by that.
+        if let Some(at) = free.iter().position(|(word, last)| word.value() == *last) {
+            return Ok(free.swap_remove(at));
+        }
+        Ok((self.device.flags().take(&*self.device.api)?, 0))
+    }
+}
+
+impl<A: StreamApi> Drop for Timeline<A> {
+    fn drop(&mut self) {
+        if let Some((word, last)) = self.own.take() {
+            self.free_words().push((word, last.number()));
+        }
     }
 }

@@ -5,7 +5,7 @@ use xsched_hal_stream::Point;
 
 use crate::graphs::lock;
 use crate::process::process;
-use crate::refusal::{Refusal, answer};
+use crate::refusal::answer;
 use crate::types::{XQueueHandle, XResult};
 use crate::xqueue::out;
 
@@ -34,8 +34,8 @@ pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
 }
 
 /// For interposers: has the stream of this XQueue say that it has got as far as now, and answers
-/// the point for [`xsched_private_wait_for`]. `kXSchedErrorNotSupported` where that is of no use:
-/// without the scheduler of a node, or on a device whose streams cannot.
+/// the point for [`xsched_private_wait_for`]. The word is 0 where that is of no use: without the
+/// scheduler of a node, or on a device whose streams cannot.
 ///
 /// # Safety
 /// Both are null or may be written to. The stream is alive and not captured.
@@ -50,9 +50,8 @@ pub unsafe extern "C" fn xsched_private_signal(
         // SAFETY: as the caller promises.
         let (word, number) = unsafe { (out(word)?, out(number)?) };
         let point = process().queue(xq)?.hwq().hardware.signal();
-        let point = point.ok_or_else(|| Refusal::not_supported("it has no use for points"))?;
-        word.write(point.word);
-        number.write(point.number);
+        word.write(point.map_or(0, |point| point.word));
+        number.write(point.map_or(0, |point| point.number));
         Ok(())
     })
 }

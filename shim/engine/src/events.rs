@@ -52,7 +52,7 @@ impl Functions {
         // SAFETY: both may be written to. The program records into the stream, so it is alive, and
         // it is not captured.
         let code = unsafe { (self.signal)(xq, &raw mut word, &raw mut number) };
-        (code == 0).then_some((word, number))
+        (code == 0 && word != 0).then_some((word, number))
     }
 }
 
