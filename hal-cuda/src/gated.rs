@@ -11,7 +11,7 @@ use crate::exec::CudaGraphExec;
 use crate::graph::{CudaGraph, NodeTimes};
 use crate::table::{
     CuEvent, CuGraph, CuGraphExec, CuResult, CuStream, INSTANTIATE_AUTO_FREE,
-    INSTANTIATE_NODE_PRIORITY, INSTANTIATE_UPLOAD, NODE_CHILD, NODE_EMPTY, NODE_MEM_OP,
+    INSTANTIATE_NODE_PRIORITY, INSTANTIATE_UPLOAD, NODE_CHILD, NODE_EMPTY, NODE_HOST, NODE_MEM_OP,
     NODE_RECORD_EVENT, NODE_WAIT_EVENT, SUCCESS, Table, load,
 };
 
@@ -349,6 +349,7 @@ impl Measurements {
         let nodes: Vec<_> = takes_time.iter().enumerate().map(node).collect();
         // Branches that wait for each other keep the device for the process that is held.
         if at.device.is_in_unit()
+            && has_only_device_work(&graph)?
             && let Some(order) = in_line(&nodes)?
         {
             graph.put_in_line(&order)?;
@@ -361,6 +362,13 @@ impl Measurements {
         }
         graph.instantiate_with(flags)
     }
+}
+
+/// Whether all nodes are kernels, copies, fills and empty ones, none of which can wait for another
+/// one past the edges between them, as a host function may.
+fn has_only_device_work(graph: &CudaGraph) -> Result<bool, CudaError> {
+    let kinds = (0..graph.nodes()).map(|node| graph.kind(node)).collect::<Result<Vec<_>, _>>()?;
+    Ok(kinds.iter().all(|kind| matches!(*kind, 0..NODE_HOST | NODE_EMPTY)))
 }
 
 /// Whether a node takes time. Fails if the node cannot be copied, or cannot be told.

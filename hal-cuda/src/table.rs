@@ -129,6 +129,8 @@ pub const WRITE_BEHIND: c_uint = 0;
 pub const WAIT_EQUAL: c_uint = 1;
 /// `CUgraphNodeType`: kernels, copies, fills, host functions and child graphs are 0 to 4.
 pub const NODE_CHILD: c_int = 4;
+/// A function of the host's.
+pub const NODE_HOST: c_int = 3;
 /// An empty node.
 pub const NODE_EMPTY: c_int = 5;
 /// A wait for an event.

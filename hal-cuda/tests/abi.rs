@@ -245,6 +245,7 @@ constants! {
     WAIT_REACHED sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ;
     WRITE_BEHIND sys::CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT;
     WAIT_EQUAL sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_EQ;
+    NODE_HOST sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST;
     NODE_CHILD sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
     NODE_EMPTY sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
     NODE_WAIT_EVENT sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT;
