@@ -127,34 +127,19 @@ def held(given, shape, foreground, variables):
     return max(medians), went_on
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--xsched", default="xsched")
-    parser.add_argument("--xschedd", default="xschedd")
-    parser.add_argument("--holds", type=int, default=10)
-    parser.add_argument("--out")
-    parser.add_argument("--shape", choices=SHAPES, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+def measured(given):
+    """Measures each shape beside this process, which the daemon knows as well."""
     import torch
 
     torch.backends.cudnn.allow_tf32 = False
-    if given.shape:
-        background(torch, given.shape)
     random.seed(1)
     foreground = Foreground(torch)
     foreground.median_ms(0.5)
     alone_ms, found = foreground.median_ms(0.5), {}
-    with tempfile.TemporaryDirectory() as folder:
-        variables = {**os.environ, "XSCHED_SOCKET": f"{folder}/socket"}
-        daemon = subprocess.Popen([given.xschedd, "--user", "--socket", variables["XSCHED_SOCKET"]],
-                                  stderr=subprocess.DEVNULL)
-        time.sleep(0.3)
-        for shape in SHAPES:
-            longest_ms, went_on = held(given, shape, foreground, variables)
-            found[shape] = {"over_alone": round(longest_ms / alone_ms, 3), "steps_while_held": went_on}
-            print(f"{shape:20} {found[shape]}", flush=True)
-        daemon.terminate()
-        daemon.wait()
+    for shape in SHAPES:
+        longest_ms, went_on = held(given, shape, foreground, dict(os.environ))
+        found[shape] = {"over_alone": round(longest_ms / alone_ms, 3), "steps_while_held": went_on}
+        print(f"{shape:20} {found[shape]}", flush=True)
     if given.out:
         with open(given.out, "w", encoding="utf-8") as file:
             json.dump({"alone_ms": round(alone_ms, 3), "holds": given.holds, "shapes": found}, file, indent=1)
@@ -162,6 +147,34 @@ def main():
              if one["steps_while_held"] or one["over_alone"] > AT_MOST and shape not in KNOWN]
     print("wrong:" if wrong else "all well", ", ".join(wrong))
     return 1 if wrong else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--xsched", default="xsched")
+    parser.add_argument("--xschedd", default="xschedd")
+    parser.add_argument("--holds", type=int, default=10)
+    parser.add_argument("--out")
+    parser.add_argument("--shape", choices=SHAPES, help=argparse.SUPPRESS)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.shape:
+        import torch
+
+        torch.backends.cudnn.allow_tf32 = False
+        background(torch, given.shape)
+    if given.inside:
+        return measured(given)
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {**os.environ, "XSCHED_SOCKET": f"{folder}/socket"}
+        daemon = subprocess.Popen([given.xschedd, "--user", "--socket", variables["XSCHED_SOCKET"]],
+                                  stderr=subprocess.DEVNULL)
+        time.sleep(0.3)
+        command = [given.xsched, "run", "--class", "interactive", "--", sys.executable, *sys.argv]
+        code = subprocess.run([*command, "--inside"], env=variables).returncode
+        daemon.terminate()
+        daemon.wait()
+    return code
 
 
 if __name__ == "__main__":
