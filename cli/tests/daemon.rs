@@ -215,7 +215,7 @@ impl Node {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let driver = xsched_cuda_emulated::place(folder.path()).expect("the emulated driver");
-        let source = folder.path().join("p.c");
+        let source = folder.path().join("program.c");
         fs::write(&source, PROGRAM).expect("a file");
         let mut node = Self { folder, driver, daemon: None };
         node.compile(&source);
@@ -223,11 +223,10 @@ impl Node {
         node
     }
 
-    /// Compiles the program that runs in the background.
+    /// Compiles a program, whose name is that of its source without the `.c`.
     fn compile(&self, source: &Path) {
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let mut compile = Command::new(compiler);
-        compile.arg(source).arg(&self.driver).arg("-o").arg(self.folder.path().join("program"));
+        let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        compile.arg(source).arg(&self.driver).arg("-ldl").arg("-o").arg(source.with_extension(""));
         assert!(compile.status().expect("a C compiler").success());
     }
 
@@ -564,9 +563,7 @@ fn asking(node: &mut Node, name: &str) -> (Background, [String; 2]) {
     let source = node.folder.path().join("asking.c");
     fs::write(&source, PROGRAM.replace("int main(", "static int work(") + ASKING).expect("a file");
     let (program, counter) = (source.with_extension(""), node.folder.path().join(name));
-    let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    compile.arg(&source).arg(&node.driver).arg("-ldl").arg("-o").arg(&program);
-    assert!(compile.status().expect("a C compiler").success());
+    node.compile(&source);
     fs::write(&counter, "0\n").expect("a file");
     let mut command = node.xsched(&["run", "--"]);
     command.arg(program).arg(&counter).env("PREEMPT", preempt());

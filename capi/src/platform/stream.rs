@@ -444,6 +444,7 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         })
     }
 
+    // SAFETY: it asks of its callers what the trait does.
     unsafe fn wait_for(&self, point: Point) {
         // SAFETY: as above, and as the caller promises of the point.
         if let Err(error) = unsafe { self.timeline.wait(self.stream, point) } {

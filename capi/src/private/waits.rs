@@ -13,8 +13,8 @@ use crate::xqueue::out;
 ///
 /// The scheduler does not know of that, and might hold the XQueue for the other stream. So its
 /// gates stay open from now on, and nothing interrupts it: a hold lets run what was launched, as at
-/// level 1. Graphs that are
-/// launched in it have no gates any more, and a copy that has is waited for.
+/// level 1. Graphs that are launched in it have no gates any more, and a copy that has is waited
+/// for.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {

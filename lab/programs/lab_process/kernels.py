@@ -1,7 +1,7 @@
 """The device time of each kernel of a request, measured by a process of its own.
 
-A tracer that was used once stays in the way of its process's launches, by a fifth where the host
-bounds them, so the processes that are timed never use one.
+A tracer that was used once slows the launches of its process, so the processes that are timed
+never use one.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 
 
 def what(role):
-    """What decides about the kernels of a role: all but its name and its priority."""
+    """What decides about the kernels of a role."""
     return json.dumps([role.work, role.dtype, role.batch, role.graph, role.options], sort_keys=True)
 
 
@@ -48,7 +48,7 @@ class Measurement:
             pass
 
     def kernels_ns(self):
-        """Device time of each kernel of a request by role; roles that cannot be measured lack."""
+        """Device time of each kernel of a request by role, but of those that cannot be measured."""
         if not self.process:
             return {}
         if self.process.stdout.readline():

@@ -5,7 +5,7 @@
 //!
 //! Where the scheduler of a node holds the process as a whole, a wait for an event behind a gate
 //! would keep the device for the process, so the stream waits for a number first that the other one
-//! writes behind the event.
+//! writes in front of the event.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -61,7 +61,7 @@ impl Functions {
 struct Recorded {
     /// The XQueue of the stream.
     xq: u64,
-    /// The word and the number of the point behind it in the stream, if the stream says it.
+    /// The word and the number of the point in front of it in the stream, if the stream says it.
     point: Option<(u64, u32)>,
 }
 
@@ -79,10 +79,14 @@ pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> C
         return next();
     }
     let xq = streams::xqueue_of(stream);
-    let code = next();
-    let signal = || Functions::get().filter(|_| code == 0 && xq != 0)?.signal(xq);
+    // In front of the event, so that who waits for the point waits for nothing but what the event
+    // waits for, whatever other threads launch meanwhile.
+    let signal = || Functions::get().filter(|_| xq != 0)?.signal(xq);
     let point = beside(signal).flatten();
-    recorded().insert(event.addr(), Recorded { xq, point });
+    let code = next();
+    if code == 0 {
+        recorded().insert(event.addr(), Recorded { xq, point });
+    }
     code
 }
 
