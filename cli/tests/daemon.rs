@@ -65,6 +65,7 @@ int cuStreamCreate(void **, unsigned); int cuEventCreate(void **, unsigned);
 int cuEventRecord(void *, void *); int cuStreamWaitEvent(void *, void *, unsigned);
 int cuStreamBeginCapture_v2(void *, int); int cuStreamEndCapture(void *, void **);
 int cuGraphInstantiateWithFlags(void **, void *, unsigned long); int cuGraphLaunch(void *, void *);
+int cuGraphDestroy(void *);
 static int branched(void **exec, unsigned long memory, void **streams, void **events) {
   void *graph;
   if (cuStreamBeginCapture_v2(streams[0], 2)) return 20;
@@ -78,6 +79,7 @@ static int branched(void **exec, unsigned long memory, void **streams, void **ev
   if (cuStreamWaitEvent(streams[0], events[1], 0)) return 26;
   if (cuMemsetD32Async(memory, 20, 128, streams[0])) return 27;
   if (cuStreamEndCapture(streams[0], &graph)) return 28;
+  if (!exec) return cuGraphDestroy(graph) ? 30 : 0;
   return cuGraphInstantiateWithFlags(exec, graph, 0) ? 29 : 0;
 }
 int main(int count, char **arguments) {
@@ -97,6 +99,8 @@ int main(int count, char **arguments) {
       if (cuEventRecord(events[1], streams[1])) return 8;
       if (cuStreamWaitEvent(streams[0], events[1], 0)) return 9;
     }
+    // The same events, now in a capture.
+    if ((code = branched(NULL, memory + 2048, streams, events))) return code;
     if (cuGraphLaunch(exec, streams[0])) return 10;
     if (cuCtxSynchronize()) return 11;
     unsigned last = 0, graphs[256];

@@ -146,7 +146,8 @@ class Program(threading.Thread):
         if is_load:
             line = f"load {rng.choice([50, 100, 500, 2000])}"
         else:
-            line = f"task {rng.randint(10, 200)} {rng.randint(1, 5000)}"
+            tasks = max(1, round(rng.randint(10, 200) / self.given.dense))
+            line = f"task {tasks} {rng.randint(1, 5000)}"
         self.what = " ".join([*way[2:-1], line])
         program.ask(line) if is_load else program.tell(line)
         time.sleep(rng.uniform(1, 15) / self.given.dense)
@@ -186,22 +187,34 @@ def disturb(daemon, rng):
         daemon.tell("record", "--daemon", "--seconds", 1, "--out", f"{daemon.folder}/record.xsr")
 
 
+def arrive(given, daemon, end, programs):
+    """Starts the next program as soon as there are fewer than there may be at once."""
+    running = []
+    while time.time() < end:
+        running = [program for program in running if program.is_alive()]
+        while len(running) < given.at_once:
+            running.append(Program(given, daemon, len(programs)))
+            programs.append(running[-1])
+            running[-1].start()
+        time.sleep(0.2 / given.dense)
+    for program in running:
+        program.join()
+
+
 def live(given, daemon):
     """Has programs come and go; answers them, and what was seen of the daemon."""
     end, rng = time.time() + 60 * given.minutes, random.Random(given.seed)
     programs, samples, looked = [], [], 0
+    arrivals = threading.Thread(target=arrive, args=(given, daemon, end, programs))
+    arrivals.start()
     while time.time() < end:
-        if sum(program.is_alive() for program in programs) < given.at_once:
-            programs.append(Program(given, daemon, len(programs)))
-            programs[-1].start()
         disturb(daemon, rng)
         if time.time() - looked >= 1:
             looked = time.time()
             samples.append(daemon.look())
             daemon.scrape()
-        time.sleep(rng.random() * 0.2 / given.dense)
-    for program in programs:
-        program.join()
+        time.sleep(rng.random() * 0.2)
+    arrivals.join()
     return programs, samples
 
 

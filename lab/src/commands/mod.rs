@@ -41,6 +41,7 @@ use self::placement::PlacementArgs;
 use self::predict::PredictArgs;
 use self::preempt::PreemptArgs;
 use self::requests::{ClientArgs, RequestsArgs};
+use self::rows::join::JoinArgs;
 use self::rows::list::ListArgs;
 use self::rows::{AllArgs as AllRowsArgs, RunArgs as RowsArgs, StandInArgs};
 use self::threshold::ThresholdArgs;
@@ -121,6 +122,10 @@ pub enum LabCommand {
     /// Run all experiments of the test plan with real programs, and write one report.
     #[command(after_help = EXIT_CODES)]
     All(AllRowsArgs),
+    /// Put rows that were measured into several folders into one, and write its report. It needs no
+    /// device.
+    #[command(after_help = EXIT_CODES)]
+    Join(JoinArgs),
     /// A stand-in for a model, in a process of its own.
     #[command(hide = true)]
     StandIn(StandInArgs),
@@ -140,6 +145,7 @@ impl LabCommand {
             Self::List(args) => rows::list::execute(args),
             Self::Run(args) => rows::run(args),
             Self::All(args) => rows::all(args),
+            Self::Join(args) => rows::join::execute(args),
             Self::StandIn(args) => rows::stand_in(args),
             Self::Report(args) => all::report::execute(args),
         }

@@ -15,7 +15,7 @@ use crate::console::output::Output;
 use crate::error::CommandError;
 
 /// The folders below that of the report.
-const FOLDERS: [&str; 4] = ["predictions", "rows", "test_results", "raw"];
+pub(crate) const FOLDERS: [&str; 4] = ["predictions", "rows", "test_results", "raw"];
 /// How the reason of a row or a cell begins that there was no time for.
 pub(crate) const NO_TIME: &str = "there was no time left";
 

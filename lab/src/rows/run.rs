@@ -1,6 +1,7 @@
 //! Runs rows: for each cell its programs, alone and beside each other, with the prediction written
 //! down before the first phase.
 
+mod kept;
 mod phases;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use xsched_sim::scenario::DeviceSpec;
 
 use super::ahead::Ahead;
 use super::document::{Cell, Figure, Prediction, Progress, Role, Row, Status, VERSION};
-use super::files::{Folder, NO_TIME, is_whole};
+use super::files::{Folder, NO_TIME};
 use super::judge::verdicts;
 use super::measure::Phase;
 use super::plan::{CellPlan, LoadPlan, Program, RolePlan, Way};
@@ -24,6 +25,8 @@ use super::table::{Definition, Setting};
 use super::timing::{Clock, Limit};
 use crate::error::CommandError;
 use crate::machine::Machine;
+use kept::Kept;
+pub(crate) use kept::expect;
 
 /// What rows are run with.
 pub(crate) struct Lab<'a> {
@@ -51,8 +54,9 @@ struct Run<'r, 'a> {
     hardware: String,
     software: BTreeMap<String, String>,
     cells: Vec<Cell>,
-    /// Cells that an earlier call measured, by their names.
-    kept: BTreeMap<String, Cell>,
+    kept: Kept,
+    /// Groups that an earlier call began on another device.
+    elsewhere: Vec<String>,
     /// The programs of a group without XSched, while its other ways are measured.
     reference: Option<Open<'a>>,
 }
@@ -106,8 +110,8 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Runs a row within a time, and writes its documents. Of a row that an earlier call began, the
-    /// groups are kept that it measured whole.
+    /// Runs a row within a time, and writes its documents. Of a row that an earlier call began, what
+    /// it measured is kept.
     ///
     /// # Errors
     /// If the user ends it, or a document cannot be written. Programs that fail are no error: the
@@ -119,34 +123,35 @@ impl<'a> Lab<'a> {
         before: Option<Row>,
         ahead: &mut Ahead<'a>,
     ) -> Result<Row, RunError> {
-        let kept = before.as_ref().map(|row| kept(of, row)).unwrap_or_default();
-        let before = before.filter(|_| !kept.is_empty());
+        let kept = before.as_ref().map(|row| Kept::of(of, row, &self.folder)).unwrap_or_default();
+        let before = before.filter(|_| !kept.cells.is_empty());
         let prediction = self.folder.prediction(of.plan.id).filter(|_| before.is_some());
         let prediction = prediction.map(|said| Prediction {
             figures: said
                 .figures
                 .into_iter()
-                .filter(|one| kept.contains_key(&one.key.cell))
+                .filter(|one| kept.has_group_of(of, &one.key.cell))
                 .collect(),
             ..said
         });
         // If this program ends before the row, this is what stays.
         let ended = Status::Failed("the program ended before the row did".to_owned());
         let begun = self.blank(of, ended);
-        let begun = Row { cells: kept.values().cloned().collect(), ..begun };
+        let begun = Row { cells: kept.cells.values().cloned().collect(), ..begun };
         self.folder.write_row(&begun, of)?;
         let mut run = Run {
             lab: self,
             ahead,
             of,
             clock: Clock::new(limit, self.setting()),
-            alone: BTreeMap::new(),
-            ready: BTreeMap::new(),
+            alone: kept.alone(of),
+            ready: kept.ready.clone(),
             prediction,
             hardware: before.as_ref().map(|row| row.hardware.clone()).unwrap_or_default(),
             software: before.as_ref().map(|row| row.software.clone()).unwrap_or_default(),
             cells: Vec::new(),
             kept,
+            elsewhere: Vec::new(),
             reference: None,
         };
         let mut open = None;
@@ -166,7 +171,7 @@ impl<'a> Run<'_, 'a> {
     fn cell(&mut self, number: usize, open: &mut Option<Open<'a>>) -> Result<(), RunError> {
         let of = self.of;
         let Some(cell) = of.plan.cells.get(number) else { return Ok(()) };
-        if let Some(kept) = self.kept.get(&cell.name) {
+        if let Some(kept) = self.kept.cells.get(&cell.name) {
             self.cells.push(kept.clone());
             return Ok(());
         }
@@ -174,6 +179,7 @@ impl<'a> Run<'_, 'a> {
         let mut measured = Vec::new();
         let status = match &cell.unavailable {
             Some(why) => Status::NotRun(why.clone()),
+            None if self.elsewhere.contains(&cell.group) => self.begun_elsewhere(),
             None if !self.clock.has_time() => {
                 Status::NotRun(format!("{NO_TIME}: the row had {:.0} s", self.clock.limit_s()))
             }
@@ -189,6 +195,7 @@ impl<'a> Run<'_, 'a> {
                 Err(Fault::Time(seconds)) => {
                     Status::NotRun(format!("{NO_TIME}: a phase takes {seconds:.0} s"))
                 }
+                Err(Fault::Elsewhere) => self.begun_elsewhere(),
                 Err(Fault::Program(ProgramError::Missing(why))) => Status::NotRun(why),
                 Err(Fault::Program(error)) => Status::Failed(error.to_string()),
             },
@@ -213,7 +220,7 @@ impl<'a> Run<'_, 'a> {
     /// Writes down what there is, in case that this program is killed.
     fn keep(&self, begun: &Row) -> Result<(), RunError> {
         let behind = self.of.plan.cells.get(self.cells.len()..).unwrap_or_default();
-        let kept = behind.iter().filter_map(|cell| self.kept.get(&cell.name));
+        let kept = behind.iter().filter_map(|cell| self.kept.cells.get(&cell.name));
         let mut software = begun.software.clone();
         software.extend(self.software.clone());
         let row = Row {
@@ -282,8 +289,11 @@ impl<'a> Run<'_, 'a> {
     fn learn(&mut self, cell: &CellPlan, ready: &Ready) -> Result<(), Fault> {
         self.software.extend(ready.software.clone());
         if !ready.hardware.is_empty() && self.hardware != ready.hardware {
-            self.forget_kept();
             self.hardware.clone_from(&ready.hardware);
+            self.forget_kept();
+            if self.elsewhere.contains(&cell.group) {
+                return Err(Fault::Elsewhere);
+            }
         }
         if self.ready.contains_key(&cell.group) {
             return Ok(());
@@ -308,11 +318,16 @@ impl<'a> Run<'_, 'a> {
 
     /// What was measured on another device is measured again, by the next call.
     fn forget_kept(&mut self) {
-        for cell in self.cells.iter_mut().filter(|cell| self.kept.contains_key(&cell.name)) {
-            let reason = format!("{NO_TIME}: it was measured on another device, {}", self.hardware);
-            cell.status = Status::NotRun(reason);
+        let kept = std::mem::take(&mut self.kept);
+        let status = self.begun_elsewhere();
+        for cell in self.cells.iter_mut().filter(|cell| kept.cells.contains_key(&cell.name)) {
+            cell.status = status.clone();
         }
-        self.kept.clear();
+        self.elsewhere.extend(kept.ready.into_keys());
+    }
+
+    fn begun_elsewhere(&self) -> Status {
+        Status::NotRun(format!("{NO_TIME}: it was begun on another device than {}", self.hardware))
     }
 
     /// A role of a document.
@@ -388,42 +403,8 @@ enum Fault {
     Command(#[from] CommandError),
     #[error("there is no time for a phase of {0} s")]
     Time(f64),
-}
-
-/// Tells `ahead` which cells of a row will come, if groups are kept that were measured before.
-pub(crate) fn expect(
-    ahead: &mut Ahead<'_>,
-    folder: &Folder,
-    of: &Definition,
-    before: Option<&Row>,
-) {
-    let kept = before.map(|row| kept(of, row)).unwrap_or_default();
-    let mut last = CellPlan::default();
-    for cell in &of.plan.cells {
-        let is_script = cell.processes.iter().any(|one| one.program == Program::Script);
-        let comes = cell.unavailable.is_none() && !kept.contains_key(&cell.name);
-        let is = programs(cell);
-        if comes && !is_script && is != last {
-            ahead.expect(folder.raw(of.plan.id, &cell.name), cell.clone());
-            last = is;
-        }
-    }
-}
-
-/// The cells of groups of which all that can be run was measured, with the works that are planned.
-fn kept(of: &Definition, row: &Row) -> BTreeMap<String, Cell> {
-    let found = |plan: &CellPlan| row.cells.iter().find(|cell| cell.name == plan.name);
-    let is_as_planned = |plan: &CellPlan, cell: &Cell| {
-        let works = cell.roles.iter().map(|role| (role.name.clone(), role.work.clone()));
-        works.eq(plan.roles().map(|role| (role.spec.name.clone(), work(role))))
-    };
-    let is_open = |plan: &&CellPlan| {
-        found(plan).is_none_or(|cell| !is_whole(&cell.status) || !is_as_planned(plan, cell))
-    };
-    let open: Vec<&str> =
-        of.plan.cells.iter().filter(is_open).map(|cell| cell.group.as_str()).collect();
-    let whole = of.plan.cells.iter().filter(|cell| !open.contains(&cell.group.as_str()));
-    whole.filter_map(|plan| Some((plan.name.clone(), found(plan)?.clone()))).collect()
+    #[error("its group was begun on another device")]
+    Elsewhere,
 }
 
 fn nothing(role: &str) -> ProgramError {
@@ -590,6 +571,17 @@ done"#;
         before: Option<Row>,
     ) -> (tempfile::TempDir, Row) {
         let folder = tempfile::tempdir().unwrap();
+        let row = run_in(&folder, of, script, (limit, steps), before);
+        (folder, row)
+    }
+
+    fn run_in(
+        folder: &tempfile::TempDir,
+        of: &Definition,
+        script: &str,
+        (limit, steps): (Limit, bool),
+        before: Option<Row>,
+    ) -> Row {
         let program = folder.path().join("fake");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -606,8 +598,7 @@ done"#;
         };
         let mut ahead = Ahead::new(&starter);
         expect(&mut ahead, &lab.folder, of, before.as_ref());
-        let row = lab.run(of, limit, before, &mut ahead).unwrap();
-        (folder, row)
+        lab.run(of, limit, before, &mut ahead).unwrap()
     }
 
     #[test]
@@ -684,6 +675,38 @@ done"#;
         part.cells[1].status = Status::NotRun(NO_TIME.to_owned());
         let (_folder, again) = run_again(GOOD, Limit::None, false, Some(part));
         assert!(again.cells.iter().all(|cell| cell.status == Status::Measured), "{again:?}");
+    }
+
+    #[test]
+    fn cells_of_a_group_that_was_begun_are_kept_while_it_is_known_what_its_programs_said() {
+        let not_native = format!("if grep -q native \"$1\"; then exit 9; fi\n{GOOD}");
+        let part = |row: &Row| {
+            let mut part = row.clone();
+            part.cells[1].status = Status::NotRun(NO_TIME.to_owned());
+            part.cells[1].roles.iter_mut().for_each(|role| role.beside = None);
+            part
+        };
+        let (folder, first) = run(GOOD, Limit::None);
+        let prediction = folder.path().join("report/predictions/7.2.1.json");
+        let predicted = fs::read_to_string(&prediction).unwrap();
+        let again =
+            |script, before| run_in(&folder, &row(), script, (Limit::None, false), Some(before));
+        let resumed = again(&not_native, part(&first));
+        assert_eq!(resumed.cells[0], first.cells[0]);
+        assert_eq!(resumed.cells[1].status, Status::Measured, "{resumed:?}");
+        assert_eq!(resumed.cells[1].roles[0].alone, first.cells[0].roles[0].alone);
+        assert_eq!(fs::read_to_string(&prediction).unwrap(), predicted, "as before the first one");
+        // On another device nothing counts, and the next call begins anew.
+        let elsewhere = not_native.replace("a card", "another");
+        let other = again(&elsewhere, part(&first));
+        let is_open =
+            |cell: &Cell| matches!(&cell.status, Status::NotRun(why) if why.starts_with(NO_TIME));
+        assert!(other.cells.iter().all(is_open), "{other:?}");
+        assert_eq!(again(GOOD, other).cells[1].status, Status::Measured);
+        // Without it, the whole group is measured again.
+        fs::remove_file(folder.path().join("report/raw/7.2.1-g-native.1.jsonl")).unwrap();
+        let anew = again(&not_native, part(&first));
+        assert!(matches!(anew.cells[0].status, Status::Failed(_)), "{anew:?}");
     }
 
     #[test]

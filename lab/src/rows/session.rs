@@ -324,7 +324,11 @@ fn run_options(cell: &CellPlan, process: &ProcessPlan) -> Vec<String> {
 }
 
 /// Adds what a program says to what others have said.
-fn merge(all: &mut Ready, one: Ready, process: &ProcessPlan) -> Result<(), ProgramError> {
+pub(super) fn merge(
+    all: &mut Ready,
+    one: Ready,
+    process: &ProcessPlan,
+) -> Result<(), ProgramError> {
     let silent = process.roles.iter().find(|role| !one.roles.contains_key(&role.spec.name));
     if let Some(role) = silent {
         let why = format!("role {} is missing", role.spec.name);
@@ -348,7 +352,7 @@ fn has_new_works(processes: &[ProcessPlan], number: usize) -> bool {
 }
 
 /// Gives roles that did not say their kernels what another one with the same work said.
-fn like_measured(ready: &mut Ready, cell: &CellPlan) {
+pub(super) fn like_measured(ready: &mut Ready, cell: &CellPlan) {
     let measured = ready.roles.clone();
     let has_kernels = |name: &str| measured.get(name).filter(|said| !said.kernels_ns.is_empty());
     for role in cell.roles().filter(|role| has_kernels(&role.spec.name).is_none()) {

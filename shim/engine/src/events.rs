@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::engine::{self, beside};
@@ -67,6 +68,8 @@ struct Recorded {
 
 /// By the handles of the events.
 static RECORDED: LazyLock<Mutex<HashMap<usize, Recorded>>> = LazyLock::new(Mutex::default);
+/// Whether there was ever one.
+static ANY: AtomicBool = AtomicBool::new(false);
 
 fn recorded() -> MutexGuard<'static, HashMap<usize, Recorded>> {
     RECORDED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -76,6 +79,10 @@ fn recorded() -> MutexGuard<'static, HashMap<usize, Recorded>> {
 pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code {
     let stream = Stream::of(stream, Stream::Legacy);
     if !engine::are_apart() || engine::is_captured(stream) {
+        // An event of a capture must not be asked for: that would end the capture.
+        if ANY.load(Ordering::Acquire) {
+            recorded().remove(&event.addr());
+        }
         return next();
     }
     let xq = streams::xqueue_of(stream);
@@ -86,6 +93,7 @@ pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> C
     let code = next();
     if code == 0 {
         recorded().insert(event.addr(), Recorded { xq, point });
+        ANY.store(true, Ordering::Release);
     }
     code
 }

@@ -1,6 +1,7 @@
-//! `xsched lab list`, `run` and `all`: the plan's experiments with real programs.
+//! `xsched lab list`, `run`, `all` and `join`: the plan's experiments with real programs.
 
 pub(super) mod device;
+pub(super) mod join;
 pub(super) mod list;
 mod stop;
 
