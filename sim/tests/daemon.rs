@@ -11,7 +11,13 @@ use xsched_sim::scenario::{
 };
 
 fn process(name: &str) -> ProcessSpec {
-    ProcessSpec { name: name.to_owned(), lock: None, lock_handoff_ns: 0, lock_on_return: false }
+    ProcessSpec {
+        name: name.to_owned(),
+        lock: None,
+        lock_handoff_ns: 0,
+        lock_on_return: false,
+        lock_percent: 100,
+    }
 }
 
 /// Under a daemon that wakes in 12 µs and decides in 3, with a gate in front of every command that

@@ -355,6 +355,24 @@ fn a_thread_that_returns_may_need_the_lock() {
 }
 
 #[test]
+fn a_thread_may_need_the_lock_for_a_part_of_its_host_time() {
+    let host = DeviceSpec { host_launch_ns: 10 * US, ..sharing(0.0) };
+    let thread = |name| TaskSpec { process: Some(0), ..once(name, 10, US) };
+    for (lock_percent, latency_us) in [(100, 201), (50, 106), (25, 103)] {
+        let process = ProcessSpec { lock_percent, ..locked(LockOrder::Fair) };
+        let tasks = vec![thread("a"), thread("b")];
+        let scenario = Scenario { processes: vec![process], ..scenario(host.clone(), tasks) };
+        let outcome = run_checked(&scenario, 1);
+        let longest_ns = outcome.tasks.iter().flat_map(|task| &task.latencies_ns).max();
+        // Ten launches of 10 µs each; the second thread waits for the first one's lock once.
+        assert!(
+            longest_ns.unwrap().abs_diff(latency_us * US) < 6 * US,
+            "{lock_percent} {longest_ns:?}"
+        );
+    }
+}
+
+#[test]
 fn threads_with_several_requests_on_their_way_return_under_a_lock() {
     for order in [LockOrder::Fair, LockOrder::Unfair { switch_ns: 50 * US }] {
         for outstanding in [1, 2, 5] {

@@ -227,7 +227,8 @@ impl<'a> Engine<'a> {
         let slow = self.policy().holds() && !device.queue_wake_ns.is_empty();
         let wake_ns = if slow { &device.queue_wake_ns } else { &device.wake_ns };
         let host = Host { sync_ns: device.host_sync_ns, wake_ns: wake_ns.clone() };
-        let thread = Thread::new(spec.clone(), rngs, host, lock, on_return);
+        let mut thread = Thread::new(spec.clone(), rngs, host, lock, on_return);
+        thread.lock_percent = process.map_or(100, |process| process.lock_percent);
         self.threads.push(thread);
         if let Some(process) = spec.process.filter(|_| spec.sync == SyncScope::Device) {
             self.waits_for_device[process].push(task as u32);

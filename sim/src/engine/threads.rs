@@ -78,8 +78,12 @@ pub(super) struct Thread {
     pub(super) phase: Phase,
     pub(super) lock: Option<usize>,
     pub(super) lock_on_return: bool,
+    /// For what part of its host time it needs the lock.
+    pub(super) lock_percent: u8,
     pub(super) has_lock: bool,
     pub(super) just_granted: bool,
+    /// For how long it goes on without the lock after what it does now.
+    unlocked_ns: u64,
     lengths: Sampler,
     gaps: Sampler,
     /// Requests that have arrived and were not begun: time and trace row.
@@ -117,8 +121,10 @@ impl Thread {
             phase: Phase::Idle,
             lock,
             lock_on_return,
+            lock_percent: 100,
             has_lock: false,
             just_granted: false,
+            unlocked_ns: 0,
             arrived: VecDeque::new(),
             arrivals: 0,
             begun: 0,
@@ -273,8 +279,13 @@ impl Engine<'_> {
 
     /// A launch call has returned, or the lock was handed over.
     pub(super) fn on_thread(&mut self, task: usize) {
-        let thread = &self.threads[task];
-        if thread.phase == Phase::Idle && thread.has_lock {
+        let thread = &mut self.threads[task];
+        let unlocked_ns = std::mem::take(&mut thread.unlocked_ns);
+        if unlocked_ns > 0 {
+            self.unlock(task);
+            let event = Event::Thread { task: task as u32 };
+            self.world.borrow_mut().clock.after(unlocked_ns, event);
+        } else if thread.phase == Phase::Idle && thread.has_lock {
             self.return_all(task);
         } else if thread.phase == Phase::Submitting && self.keep_lock(task) {
             self.dispatch_first(task);
@@ -288,11 +299,19 @@ impl Engine<'_> {
         let first = thread.current.as_mut().is_some_and(|r| std::mem::take(&mut r.to_dispatch));
         let busy_ns = if first { thread.spec.dispatch_ns + thread.wake_ns() } else { 0 };
         if busy_ns > 0 {
-            let event = Event::Thread { task: task as u32 };
-            self.world.borrow_mut().clock.after(busy_ns, event);
+            self.keep_busy(task, busy_ns);
         } else {
             self.submit_request(task);
         }
+    }
+
+    /// The thread does something for so long, and needs the lock for a part of it.
+    fn keep_busy(&mut self, task: usize, busy_ns: u64) {
+        let thread = &mut self.threads[task];
+        let percent = if thread.has_lock { thread.lock_percent } else { 100 };
+        let locked_ns = busy_ns * u64::from(percent) / 100;
+        thread.unlocked_ns = busy_ns - locked_ns;
+        self.world.borrow_mut().clock.after(locked_ns, Event::Thread { task: task as u32 });
     }
 
     /// Submits commands until a call takes time, the queue is full or the request is through.
@@ -317,8 +336,7 @@ impl Engine<'_> {
                 Ok(cmd) => {
                     let busy_ns = self.submitted(task, cmd);
                     if busy_ns > 0 {
-                        let event = Event::Thread { task: task as u32 };
-                        self.world.borrow_mut().clock.after(busy_ns, event);
+                        self.keep_busy(task, busy_ns);
                         return;
                     }
                 }

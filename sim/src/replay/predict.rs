@@ -160,6 +160,7 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
         lock: None,
         lock_handoff_ns: 0,
         lock_on_return: false,
+        lock_percent: 100,
     };
     let mut order: Vec<_> = processes.values().collect();
     order.sort_unstable();

@@ -132,12 +132,14 @@ impl Source<'_> {
             let when = "with lock = \"fair\" or \"unfair\"";
             self.unused(span_of(&raw.lock_handoff), when)?;
             self.unused(span_of(&raw.lock_on_return), when)?;
+            self.unused(span_of(&raw.lock_percent), when)?;
         }
         Ok(ProcessSpec {
             name: self.required(&table, "name", self.name(&raw.name)?)?,
             lock,
             lock_handoff_ns: self.time(&raw.lock_handoff)?.unwrap_or(0),
             lock_on_return: raw.lock_on_return.as_ref().is_some_and(|flag| *flag.get_ref()),
+            lock_percent: self.integer(&raw.lock_percent, 1..=100)?.unwrap_or(100),
         })
     }
 }

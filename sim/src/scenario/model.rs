@@ -206,6 +206,9 @@ pub struct ProcessSpec {
     pub lock_handoff_ns: u64,
     /// A thread that returns from waiting for the device needs the lock before it goes on.
     pub lock_on_return: bool,
+    /// For what part of its host time a thread needs the lock, in percent: 1 to 100. It is free
+    /// for the rest.
+    pub lock_percent: u8,
 }
 
 /// A distribution of times.

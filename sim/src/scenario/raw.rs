@@ -184,6 +184,7 @@ pub(super) struct RawProcess {
     #[serde(rename = "lock_handoff_us", alias = "lock_handoff_ms")]
     pub(super) lock_handoff: Field<Number>,
     pub(super) lock_on_return: Field<bool>,
+    pub(super) lock_percent: Field<Integer>,
 }
 
 /// `[[task]]`.

@@ -93,7 +93,13 @@ pub(crate) fn once(name: &str, commands: u32, command_ns: u64) -> TaskSpec {
 /// A process whose threads share a lock.
 pub(crate) fn locked(order: LockOrder) -> ProcessSpec {
     let name = "p".to_owned();
-    ProcessSpec { name, lock: Some(order), lock_handoff_ns: 0, lock_on_return: false }
+    ProcessSpec {
+        name,
+        lock: Some(order),
+        lock_handoff_ns: 0,
+        lock_on_return: false,
+        lock_percent: 100,
+    }
 }
 
 /// Requests at these times, of one command of a length each.
