@@ -96,6 +96,7 @@ pub mod id;
 pub mod lease;
 pub mod level;
 pub mod message;
+pub mod pauses;
 pub mod policy;
 pub mod queue;
 pub mod record;

@@ -81,6 +81,32 @@ fn a_process_that_launches_again_soon_is_busy_meanwhile() {
 }
 
 #[test]
+fn a_process_whose_pauses_are_short_is_waited_for_in_the_next_one() {
+    // Steps of 400 µs with a pause, beside a batch.
+    let ran_in_pauses = |pause_us: u64, steps: u64| {
+        let think = Dist::Constant(pause_us * US);
+        let arrival = Arrival::Closed { think, jitter_ns: 0 };
+        let steps =
+            TaskSpec { priority: 1, arrival, requests: Some(steps), ..once("steps", 4, 100 * US) };
+        let scenario = under_daemon(20 * MS, vec![once("batch", 2_000, 10 * US), steps]);
+        let outcome = run_checked(&scenario, 1);
+        let steps = us(runs(&outcome, 1));
+        let batch = us(runs(&outcome, 0));
+        let pauses = steps.windows(2).filter(|pair| pair[1].0 - pair[0].1 >= pause_us);
+        let ran = |pause: &[(u64, u64)]| {
+            batch.iter().filter(|(begin, _)| (pause[0].1..pause[1].0).contains(begin)).count() > 1
+        };
+        let ran: Vec<bool> = pauses.map(ran).collect();
+        (ran, batch.len())
+    };
+    let (ran, batch) = ran_in_pauses(50, 8);
+    assert_eq!(ran, [true, true, false, false, false, false, false]);
+    assert_eq!(batch, 2_000, "it runs once the steps are over");
+    let (ran, _) = ran_in_pauses(150, 8);
+    assert!(ran.iter().all(|ran| *ran), "more than a quarter of a step: {ran:?}");
+}
+
+#[test]
 fn all_queues_of_a_process_are_held_and_let_go_together() {
     let of_one = |name| TaskSpec { process: Some(0), ..once(name, 50, 10 * US) };
     let urgent = |name| TaskSpec { priority: 1, start_ns: 505 * US, ..once(name, 10, 10 * US) };

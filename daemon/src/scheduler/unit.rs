@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::message::{Order, Report};
+use xsched_core::pauses::Pauses;
 use xsched_core::time::{Duration, Instant};
 use xsched_core::unit::{Counted, Ran, Unit as State};
 use xsched_hal_stream::SharedPage;
@@ -28,6 +29,7 @@ pub(crate) struct Unit {
     /// The first has the header.
     pages: Vec<SharedPage>,
     state: State,
+    pauses: Pauses,
     /// Its gates were closed, and not opened since.
     has_closed: bool,
     /// It is among those whose gates are late.
@@ -61,6 +63,7 @@ impl Unit {
             queue,
             pages: Vec::new(),
             state: State::new(used_ns(&page), now),
+            pauses: Pauses::new(now),
             has_closed: false,
             is_noted: false,
             never_runs: false,
@@ -187,9 +190,9 @@ impl Unit {
         self.never_runs = hints.priority == Priority::NO_EXECUTE;
     }
 
-    /// Looks whether it has work. True if that has changed.
+    /// Looks whether it has work, or is in a short pause. True if that has changed.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
-        let loaded = self.pages.first().is_some_and(is_loaded);
+        let loaded = self.pauses.look(self.pages.first().is_some_and(is_loaded), now);
         let has_changed = self.state.look(loaded, self.said_ns(), now);
         if has_changed {
             if loaded && self.is_late() {
@@ -223,6 +226,11 @@ impl Unit {
     /// The time until [`Unit::count`] is to be called to see what ended after it was held.
     pub(crate) fn left_to_look(&self, now: Instant) -> Duration {
         self.state.left_to_look(now)
+    }
+
+    /// When it is to be looked at because a pause is no longer short.
+    pub(crate) fn pause_ends(&self) -> Option<Instant> {
+        self.pauses.due()
     }
 
     fn said_ns(&self) -> u64 {
@@ -302,6 +310,9 @@ impl Unit {
                 self.apply();
             }
             self.account.turn(self.is_loaded(), closed, self.retired(), now);
+            if before {
+                self.pauses.let_go(now);
+            }
             if self.is_loaded() {
                 self.since = now;
                 self.holds += u64::from(closed);
@@ -458,6 +469,32 @@ mod tests {
         );
         load.note(true);
         assert!(unit.look(now) && is_open());
+    }
+
+    #[test]
+    fn a_pause_as_short_as_those_before_is_looked_at_when_it_gets_longer() {
+        let page = SharedPage::create().expect("a page");
+        let doorbell = super::super::op::new_eventfd().expect("an eventfd");
+        let load = xsched_node::Load::new(the_same(&page).into(), doorbell.into());
+        let (mut now, queue) = (Instant::ZERO, QueueId::new(0, 1));
+        let mut unit = Unit::new(DeviceId(0), queue, page, now);
+        for _ in 0..2 {
+            load.note(true);
+            assert!(unit.look(now));
+            now += Duration::from_ms(2);
+            load.note(false);
+            assert!(unit.look(now) && unit.pause_ends().is_none());
+            now += Duration::from_us(100);
+        }
+        load.note(true);
+        assert!(unit.look(now));
+        now += Duration::from_ms(2);
+        load.note(false);
+        assert!(!unit.look(now) && unit.is_loaded(), "it may go on");
+        let ends = unit.pause_ends().expect("a time");
+        assert_eq!(ends.since(now), Duration::from_us(200));
+        assert!(unit.look(ends) && !unit.is_loaded());
+        assert_eq!(unit.pause_ends(), None);
     }
 
     fn the_same(page: &SharedPage) -> SharedPage {

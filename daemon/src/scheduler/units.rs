@@ -54,6 +54,11 @@ impl Units {
         self.loaded.iter().filter_map(|key| self.all.get(key))
     }
 
+    /// When the next of them is to be looked at because a pause is no longer short.
+    pub(crate) fn pause_ends(&self) -> Option<Instant> {
+        self.loaded().filter_map(Unit::pause_ends).min()
+    }
+
     pub(crate) fn loaded_keys(&self, into: &mut Vec<u32>) {
         into.clear();
         into.extend_from_slice(&self.loaded);

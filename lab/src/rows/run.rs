@@ -110,8 +110,8 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Runs a row within a time, and writes its documents. Of a row that an earlier call began, what
-    /// it measured is kept.
+    /// Runs a row within a time, and writes its documents. What an earlier call measured of it is
+    /// kept.
     ///
     /// # Errors
     /// If the user ends it, or a document cannot be written. Programs that fail are no error: the

@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
+use xsched_core::pauses::Pauses;
 use xsched_core::policy::Policy;
 use xsched_core::scheduler::{Attach, Heap, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
@@ -54,6 +55,7 @@ struct UnitSim {
     id: QueueId,
     device: usize,
     state: Unit,
+    pauses: Pauses,
     queues: Vec<u32>,
     /// Queues that have work.
     loaded: u32,
@@ -119,6 +121,7 @@ impl<'a> Daemon<'a> {
                 id: self.machine.attach(Instant::ZERO, attach)?,
                 device: spec.device,
                 state: Unit::new(0, Instant::ZERO),
+                pauses: Pauses::new(Instant::ZERO),
                 queues: Vec::new(),
                 loaded: 0,
                 ends: None,
@@ -169,7 +172,8 @@ impl<'a> Daemon<'a> {
             let has_ended = unit.ends.is_some_and(|ends| ends <= now);
             unit.ends = unit.ends.filter(|_| !has_ended);
             self.rung |= has_ended;
-            let is_loaded = unit.loaded > 0 || unit.ends.is_some();
+            let has_work = unit.loaded > 0 || unit.ends.is_some();
+            let is_loaded = unit.pauses.look(has_work, now);
             if unit.state.look(is_loaded, unit.said_ns, now) {
                 // It is known.
                 let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
@@ -187,6 +191,9 @@ impl<'a> Daemon<'a> {
                 let _ = self.machine.handle_report(now, id, &unit.state.take_report());
             }
             if unit.state.is_held() != before {
+                if before {
+                    unit.pauses.let_go(now);
+                }
                 unit.stored.push_back(!before);
                 stores.push(id.index());
             }
@@ -235,7 +242,13 @@ impl<'a> Daemon<'a> {
         let looks = self.units.iter().map(|unit| unit.state.left_to_look(now));
         let looks = looks.filter(|left| *left < Duration::MAX).map(|left| now + left);
         let ends = self.units.iter().filter_map(|unit| unit.ends);
-        let next = progress.chain(looks).chain(ends).chain(self.machine.poll_timeout()).min();
+        let pauses = self.units.iter().filter_map(|unit| unit.pauses.due());
+        let next = progress
+            .chain(looks)
+            .chain(ends)
+            .chain(pauses)
+            .chain(self.machine.poll_timeout())
+            .min();
         next.map(|next| next.max(self.busy_until))
     }
 
