@@ -4,7 +4,7 @@
 mod kept;
 mod phases;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use xsched_sim::scenario::DeviceSpec;
@@ -295,10 +295,12 @@ impl<'a> Run<'_, 'a> {
                 return Err(Fault::Elsewhere);
             }
         }
-        if self.ready.contains_key(&cell.group) {
+        // Of a group that goes on, the plan may have cells that there were not before.
+        let goes_on = self.kept.ready.remove(&cell.group).is_some();
+        if self.ready.contains_key(&cell.group) && !goes_on {
             return Ok(());
         }
-        self.ready.insert(cell.group.clone(), ready.clone());
+        let ready = self.ready.entry(cell.group.clone()).or_insert_with(|| ready.clone());
         let target = Target {
             hal: self.lab.starter.hal,
             hardware: self.hardware.clone(),
@@ -434,7 +436,10 @@ fn programs(cell: &CellPlan) -> CellPlan {
 
 /// What was predicted before stays.
 fn joined(mut before: Prediction, new: Prediction) -> Prediction {
-    before.figures.extend(new.figures);
+    let known: BTreeSet<String> =
+        before.figures.iter().map(|figure| figure.key.cell.clone()).collect();
+    let is_new = |figure: &Figure| !known.contains(&figure.key.cell);
+    before.figures.extend(new.figures.into_iter().filter(is_new));
     before.left_out.retain(|cell, _| !new.left_out.contains_key(cell));
     before.left_out.extend(new.left_out);
     let predicted: Vec<&str> =
@@ -696,6 +701,15 @@ done"#;
         assert_eq!(resumed.cells[1].status, Status::Measured, "{resumed:?}");
         assert_eq!(resumed.cells[1].roles[0].alone, first.cells[0].roles[0].alone);
         assert_eq!(fs::read_to_string(&prediction).unwrap(), predicted, "as before the first one");
+        // A cell that the plan has since is predicted as well.
+        let mut longer = row();
+        let title = "g, xsched, later".to_owned();
+        longer.plan.cells.push(CellPlan { name: title, ..longer.plan.cells[1].clone() });
+        let limit = (Limit::None, false);
+        let resumed = run_in(&folder, &longer, &not_native, limit, Some(first.clone()));
+        assert_eq!(resumed.cells[..2], first.cells);
+        assert_eq!(resumed.cells[2].status, Status::Measured, "{resumed:?}");
+        assert!(fs::read_to_string(&prediction).unwrap().contains("later"), "what was left out");
         // On another device nothing counts, and the next call begins anew.
         let elsewhere = not_native.replace("a card", "another");
         let other = again(&elsewhere, part(&first));
@@ -734,6 +748,8 @@ done"#;
             }],
             left_out: [(left_out.to_owned(), "no model".to_owned())].into(),
         };
+        let again = joined(prediction("a", "b"), prediction("a", "b"));
+        assert_eq!(again, prediction("a", "b"));
         let both = joined(prediction("a", "b"), prediction("b", "c"));
         assert_eq!(both.figures.len(), 2);
         assert_eq!(both.left_out.keys().collect::<Vec<_>>(), ["c"]);
