@@ -46,7 +46,6 @@ import urllib.request
 import waves
 
 HERE = pathlib.Path(__file__).resolve().parent
-PORT = 9464
 POLICIES = ["hpf", "up", "wfq", "cfs", "edf", "pup", "strict_up"]
 # What memory may grow by after the first quarter, in KiB.
 GROWTH_KIB = 2048
@@ -63,7 +62,7 @@ class Daemon:
         self.given, self.folder = given, folder
         self.variables = {"XSCHED_SOCKET": f"{folder}/socket"}
         config = pathlib.Path(folder) / "xschedd.toml"
-        config.write_text(f'[metrics]\nlisten = "127.0.0.1:{PORT}"\n')
+        config.write_text(f'[metrics]\nlisten = "127.0.0.1:{given.port}"\n')
         self.program = subprocess.Popen([given.xschedd, "--user", "--config", config, "--socket",
                                          self.variables["XSCHED_SOCKET"]])
         self.counters, self.went_back, self.ending = {}, [], set()
@@ -87,7 +86,7 @@ class Daemon:
 
     def scrape(self):
         """Looks whether a counter went back."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics") as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.given.port}/metrics") as answer:
             text = answer.read().decode()
         for line in text.splitlines():
             name, _, value = line.rpartition(" ")
@@ -262,6 +261,7 @@ if __name__ == "__main__":
     parser.add_argument("--at-once", type=int, default=6, help="programs at a time")
     parser.add_argument("--dense", type=float, default=1, metavar="N",
                         help="programs stay for an N-th of the time, and others come sooner")
+    parser.add_argument("--port", type=int, default=9464, help="for the daemon's metrics, on loopback")
     parser.add_argument("--python", default="", help="programs of this folder that end by themselves")
     parser.add_argument("--out")
     sys.exit(main(parser.parse_args()))
