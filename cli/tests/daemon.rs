@@ -143,7 +143,7 @@ int main(int count, char **arguments) {
 "#;
 
 /// A program with an XQueue on the host device, at the level that it is told. It counts commands
-/// into a file until that is gone.
+/// into a file until that is gone. Its pauses are as long as its work, and thus not short.
 const ON_HOST: &str = r#"
 #include <dlfcn.h>
 #include <stdint.h>
@@ -170,6 +170,7 @@ int main(int count, char **arguments) {
       if (XQueueSubmit(xq, command)) return 4;
     }
     if (XQueueWaitAll(xq)) return 5;
+    usleep(1000);
     FILE *file = fopen(arguments[1], "r+");
     if (file) { fprintf(file, "%u\n", done += 4); fclose(file); }
   }
