@@ -1,8 +1,8 @@
 //! Several queues that are held and let go together, as one queue of a scheduler.
 //!
 //! This is how the daemon of a node has a process on a GPU. The unit is ready while any of its
-//! queues has work. What it reports is made up of that and of the device time that it uses; how its
-//! queues are held is its driver's business.
+//! queues has work, and in [short pauses](crate::pauses). What it reports is made up of that and of
+//! the device time that it uses; how its queues are held is its driver's business.
 //!
 //! ```
 //! use xsched_core::message::Order;
@@ -13,12 +13,13 @@
 //! let mut unit = Unit::new(0, now);
 //! assert!(unit.look(true, 0, now), "the scheduler is to hear that it has work");
 //! assert!(unit.take_report().pending());
-//! unit.obey(Order::Run { epoch: 1 });
+//! unit.obey(Order::Run { epoch: 1 }, now);
 //! assert!(unit.runs());
 //! ```
 
 use crate::level::Level;
 use crate::message::{HoldState, Order, Report};
+use crate::pauses::Pauses;
 use crate::time::{Duration, Instant};
 
 /// It is looked so long after a hold what has ended, and then each time that a quarter more has
@@ -65,6 +66,7 @@ impl Ran {
 pub struct Unit {
     report: Report,
     used: Used,
+    pauses: Pauses,
     is_held: bool,
     by_hand: bool,
     for_gang: bool,
@@ -90,6 +92,8 @@ struct Stop {
 pub struct Counted {
     /// The scheduler wants to hear now what it used.
     pub is_due: bool,
+    /// Its pause is no longer short, so that [`Unit::look`] is to be called.
+    pub is_over: bool,
     /// For how long it had the device while it was held, since the last call: as long as commands
     /// went on that ran when it was held. Those that run meanwhile did not have it then: see
     /// [`Unit::owe`].
@@ -104,6 +108,7 @@ impl Unit {
         Self {
             report: Report::default(),
             used: Used::new(before_ns, now),
+            pauses: Pauses::new(now),
             is_held: false,
             by_hand: false,
             for_gang: false,
@@ -114,7 +119,7 @@ impl Unit {
         }
     }
 
-    /// Whether it has work.
+    /// Whether it has work, or is in a short pause.
     #[must_use]
     pub const fn is_loaded(&self) -> bool {
         self.report.pending()
@@ -145,9 +150,10 @@ impl Unit {
     }
 
     /// It has work or none, and says that it has used `said_ns` nanoseconds of device time in all.
-    /// True if work has begun or ended, which the scheduler is to hear.
-    pub fn look(&mut self, is_loaded: bool, said_ns: u64, now: Instant) -> bool {
+    /// True if [`Unit::is_loaded`] has changed, which the scheduler is to hear.
+    pub fn look(&mut self, has_work: bool, said_ns: u64, now: Instant) -> bool {
         self.count(Ran::NOT, said_ns, now);
+        let is_loaded = self.pauses.look(has_work, now);
         if is_loaded == self.is_loaded() {
             return false;
         }
@@ -171,7 +177,8 @@ impl Unit {
             self.used.count(Ran::alone(late), said_ns, now);
         }
         let is_due = self.progress != Duration::MAX && self.used.unreported() >= self.progress;
-        Counted { is_due, late }
+        let is_over = self.pauses.due().is_some_and(|due| due <= now);
+        Counted { is_due, is_over, late }
     }
 
     /// For how long it had the device after it was held, if commands have ended since the last call
@@ -197,11 +204,17 @@ impl Unit {
         self.used.owed += late;
     }
 
-    /// The time until [`Unit::count`] is to be called to see what ended after it was held;
-    /// [`Duration::MAX`] if the scheduler does not want to hear what it used, or nothing is likely
-    /// to end any more.
+    /// The time until [`Unit::count`] is to be called although nothing happens: to see what ended
+    /// after it was held, or that a pause is no longer short. [`Duration::MAX`] for never.
     #[must_use]
     pub fn left_to_look(&self, now: Instant) -> Duration {
+        let pause = self.pauses.due().map_or(Duration::MAX, |due| due.since(now));
+        pause.min(self.left_to_end(now))
+    }
+
+    /// The time until it is to be looked what ended after it was held, if the scheduler wants to
+    /// hear what it used, and something is likely to end.
+    fn left_to_end(&self, now: Instant) -> Duration {
         let is_wanted = self.is_loaded() && self.is_held() && self.progress != Duration::MAX;
         let passed = now.since(self.stop.map_or(self.counted, |stop| stop.at));
         if !is_wanted || passed >= LOOKED {
@@ -237,16 +250,16 @@ impl Unit {
 
     /// Takes an order of the scheduler, which is then obeyed if the queues are held as
     /// [`Unit::is_held`] says. True if the scheduler is to hear of that.
-    pub const fn obey(&mut self, order: Order) -> bool {
+    pub fn obey(&mut self, order: Order, now: Instant) -> bool {
         match order {
             Order::Run { epoch } => {
                 (self.report.epoch, self.report.hold) = (epoch, HoldState::Running);
-                self.is_held = false;
+                self.change(now, |unit| unit.is_held = false);
             }
             Order::Hold { epoch, .. } => {
                 self.report.epoch = epoch;
                 self.report.hold = HoldState::Held(Level::Deactivate);
-                self.is_held = true;
+                self.change(now, |unit| unit.is_held = true);
             }
             Order::Progress { every } => {
                 self.progress = every;
@@ -258,17 +271,26 @@ impl Unit {
     }
 
     /// Holds it for a user, or ends that, which the scheduler is to hear.
-    pub const fn hold_by_hand(&mut self, hold: bool) {
-        self.by_hand = hold;
+    pub fn hold_by_hand(&mut self, hold: bool, now: Instant) {
+        self.change(now, |unit| unit.by_hand = hold);
         self.report.suspended = hold || self.gives_way;
     }
 
     /// Holds it until the others of its gang may run as well, or ends that. One that gives way
     /// claims nothing, which the scheduler is to hear.
-    pub const fn hold_for_gang(&mut self, hold: bool, gives_way: bool) {
-        self.for_gang = hold;
+    pub fn hold_for_gang(&mut self, hold: bool, gives_way: bool, now: Instant) {
+        self.change(now, |unit| unit.for_gang = hold);
         self.gives_way = gives_way;
         self.report.suspended = self.by_hand || gives_way;
+    }
+
+    /// Changes what it is held for.
+    fn change(&mut self, now: Instant, change: impl FnOnce(&mut Self)) {
+        let was_held = self.is_held();
+        change(self);
+        if was_held && !self.is_held() {
+            self.pauses.let_go(now);
+        }
     }
 }
 
@@ -348,11 +370,12 @@ impl Used {
 mod tests {
     use super::*;
 
+    const START: Instant = Instant::ZERO;
     const HOLD: Order = Order::Hold { epoch: 7, level: Level::Deactivate };
 
     #[test]
     fn it_is_ready_from_the_first_work_to_the_last() {
-        let mut unit = Unit::new(0, Instant::ZERO);
+        let mut unit = Unit::new(0, START);
         let at = Instant::from_ns;
         assert!(!unit.look(false, 0, at(1)));
         assert!(unit.look(true, 0, at(2)));
@@ -364,32 +387,32 @@ mod tests {
 
     #[test]
     fn a_hold_by_hand_outlives_that_of_the_scheduler() {
-        let mut unit = Unit::new(0, Instant::ZERO);
-        unit.look(true, 0, Instant::ZERO);
-        assert!(unit.obey(HOLD));
-        unit.hold_by_hand(true);
-        assert!(unit.obey(Order::Run { epoch: 8 }));
+        let mut unit = Unit::new(0, START);
+        unit.look(true, 0, START);
+        assert!(unit.obey(HOLD, START));
+        unit.hold_by_hand(true, START);
+        assert!(unit.obey(Order::Run { epoch: 8 }, START));
         assert!(unit.is_held() && unit.report.suspended);
         assert_eq!((unit.report.epoch, unit.report.hold), (8, HoldState::Running));
-        unit.hold_by_hand(false);
+        unit.hold_by_hand(false, START);
         assert!(unit.runs());
     }
 
     #[test]
     fn a_hold_for_the_gang_is_none_of_the_scheduler_and_may_claim_nothing() {
-        let mut unit = Unit::new(0, Instant::ZERO);
-        unit.look(true, 0, Instant::ZERO);
-        unit.hold_for_gang(true, false);
+        let mut unit = Unit::new(0, START);
+        unit.look(true, 0, START);
+        unit.hold_for_gang(true, false, START);
         assert!(unit.is_held() && unit.is_ordered_to_run() && !unit.report.suspended);
-        unit.hold_for_gang(true, true);
+        unit.hold_for_gang(true, true, START);
         assert!(unit.report.suspended);
-        unit.hold_by_hand(true);
-        unit.hold_for_gang(false, false);
+        unit.hold_by_hand(true, START);
+        unit.hold_for_gang(false, false, START);
         assert!(unit.is_held() && unit.report.suspended);
-        unit.hold_for_gang(true, true);
-        unit.hold_by_hand(false);
+        unit.hold_for_gang(true, true, START);
+        unit.hold_by_hand(false, START);
         assert!(unit.is_held() && unit.report.suspended);
-        unit.hold_for_gang(false, false);
+        unit.hold_for_gang(false, false, START);
         assert!(unit.runs() && !unit.report.suspended);
     }
 
@@ -399,11 +422,11 @@ mod tests {
 
     #[test]
     fn progress_is_wanted_after_so_much_device_time() {
-        let mut unit = Unit::new(500, Instant::ZERO);
+        let mut unit = Unit::new(500, START);
         let at = |us: u64| Instant::from_ns(us * 1_000);
         let alone = |time| Ran::alone(us(time));
         assert!(!unit.count(alone(1_000), 500, at(1_000)).is_due, "the scheduler has not asked");
-        assert!(!unit.obey(Order::Progress { every: us(50) }));
+        assert!(!unit.obey(Order::Progress { every: us(50) }, START));
         unit.take_report();
         assert!(!unit.count(alone(30), 500, at(1_030)).is_due);
         assert_eq!(unit.left_to_report(), us(20));
@@ -411,12 +434,35 @@ mod tests {
         assert_eq!(unit.take_report().busy, us(1_060));
     }
 
+    #[test]
+    fn a_short_pause_is_work_until_it_is_over() {
+        let mut unit = Unit::new(0, START);
+        let at = |us: u64| Instant::from_ns(us * 1_000);
+        for step in 0..3 {
+            unit.look(true, 0, at(step * 2_200));
+            unit.look(false, 0, at(step * 2_200 + 2_000));
+        }
+        assert!(unit.is_loaded());
+        assert_eq!(unit.left_to_look(at(6_500)), us(300));
+        let mut other = unit;
+        assert!(!unit.count(Ran::NOT, 0, at(6_799)).is_over);
+        assert!(unit.count(Ran::NOT, 0, at(6_800)).is_over);
+        assert!(unit.look(false, 0, at(6_800)), "the scheduler is to hear of it");
+        assert_eq!((unit.is_loaded(), unit.left_to_look(at(6_800))), (false, Duration::MAX));
+        // What it has while it is held is no work: a quarter of 100 µs is waited for.
+        other.obey(HOLD, at(6_500));
+        other.look(true, 0, at(6_600));
+        other.obey(Order::Run { epoch: 8 }, at(9_000));
+        other.look(false, 0, at(9_100));
+        assert_eq!(other.left_to_look(at(9_100)), us(25));
+    }
+
     /// A process, and how often a microsecond has passed since it connected.
     struct Rig(Used, u64);
 
     impl Rig {
         fn new() -> Self {
-            Self(Used::new(500, Instant::ZERO), 0)
+            Self(Used::new(500, START), 0)
         }
 
         /// So many microseconds pass, and it ran for some of them. What it used, in microseconds.
@@ -435,12 +481,12 @@ mod tests {
 
     #[test]
     fn what_went_on_after_a_hold_had_the_device_until_it_ended() {
-        let mut unit = Unit::new(0, Instant::ZERO);
+        let mut unit = Unit::new(0, START);
         let at = |us: u64| Instant::from_ns(us * 1_000);
         unit.look(true, 0, at(0));
         let late = |unit: &mut Unit, said, now| unit.count(Ran::NOT, said, at(now)).late;
         assert_eq!(unit.count(Ran::alone(us(100)), 40_000, at(100)).late, Duration::ZERO);
-        unit.obey(HOLD);
+        unit.obey(HOLD, START);
         assert_eq!(late(&mut unit, 40_000, 150), Duration::ZERO);
         // It ended at about 160, and another command at about 230.
         assert_eq!(late(&mut unit, 140_000, 170), us(60));
@@ -449,15 +495,15 @@ mod tests {
         assert_eq!(unit.used(), us(230));
         // Others had the device before that one ended, which did not take longer than 20.
         assert_eq!(late(&mut unit, 260_000, 900), us(20));
-        unit.obey(Order::Run { epoch: 8 });
+        unit.obey(Order::Run { epoch: 8 }, START);
         assert_eq!(unit.count(Ran::NOT, 300_000, at(950)).late, Duration::ZERO);
     }
 
     #[test]
     fn one_that_is_held_cannot_take_the_time_of_others_upon_itself_for_ever() {
-        let mut unit = Unit::new(0, Instant::ZERO);
-        unit.look(true, 0, Instant::ZERO);
-        unit.obey(HOLD);
+        let mut unit = Unit::new(0, START);
+        unit.look(true, 0, START);
+        unit.obey(HOLD, START);
         let late = |ms: u64| {
             let now = Instant::from_ns(ms * 1_000_000);
             unit.count(Ran::NOT, now.as_ns(), now).late.as_ns()
@@ -468,8 +514,8 @@ mod tests {
 
     #[test]
     fn time_in_which_a_held_one_went_on_is_not_that_of_those_that_run() {
-        let mut unit = Unit::new(0, Instant::ZERO);
-        unit.look(true, 0, Instant::ZERO);
+        let mut unit = Unit::new(0, START);
+        unit.look(true, 0, START);
         unit.owe(us(150));
         unit.count(Ran::alone(us(100)), 0, Instant::from_ns(100_000));
         assert_eq!(unit.used(), Duration::ZERO);
@@ -479,13 +525,13 @@ mod tests {
 
     #[test]
     fn it_is_looked_ever_less_often_what_ends_after_a_hold() {
-        let mut unit = Unit::new(0, Instant::ZERO);
+        let mut unit = Unit::new(0, START);
         let at = |us: u64| Instant::from_ns(us * 1_000);
         unit.look(true, 0, at(0));
         unit.count(Ran::NOT, 0, at(100));
-        unit.obey(HOLD);
+        unit.obey(HOLD, START);
         assert_eq!(unit.left_to_look(at(100)), Duration::MAX, "the scheduler has not asked");
-        unit.obey(Order::Progress { every: us(50) });
+        unit.obey(Order::Progress { every: us(50) }, START);
         let left = [100, 130, 150, 199, 300].map(|us| unit.left_to_look(at(us)));
         assert_eq!(left.map(|left| left.as_ns() / 1_000), [50, 20, 12, 23, 38]);
         unit.count(Ran::NOT, 0, at(300));

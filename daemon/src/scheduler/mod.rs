@@ -367,17 +367,16 @@ impl Driver {
         self.units.loaded_keys(keys);
         for key in keys.iter().copied() {
             let counted = self.units.change(key, |unit| {
-                let counted = unit.count(passed, running[unit.device.index()], now);
-                (counted, unit.device, unit.pause_ends())
+                (unit.count(passed, running[unit.device.index()], now), unit.device)
             });
-            let Some((counted, device, pause_ends)) = counted else { continue };
+            let Some((counted, device)) = counted else { continue };
             if counted.late > Span::ZERO {
                 self.units.owe(device, counted.late);
             }
             if counted.is_due {
                 self.report(key, now);
             }
-            if pause_ends.is_some_and(|ends| ends <= now) {
+            if counted.is_over {
                 self.look_at(key, now);
             }
         }
@@ -506,13 +505,6 @@ impl Driver {
         let progress = Duration::from_nanos(self.units.left_to_report().as_ns());
         let looks = self.units.left_to_look(now, self.is_measured);
         let gangs = Duration::from_nanos(self.gangs.left(now).as_ns());
-        let pauses = self.units.pause_ends().map_or(IDLE, until);
-        timer
-            .min(gangs)
-            .min(pauses)
-            .min(lease)
-            .min(progress)
-            .min(Duration::from_nanos(looks.as_ns()))
-            .min(IDLE)
+        timer.min(gangs).min(lease).min(progress).min(Duration::from_nanos(looks.as_ns())).min(IDLE)
     }
 }

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::message::{Order, Report};
-use xsched_core::pauses::Pauses;
 use xsched_core::time::{Duration, Instant};
 use xsched_core::unit::{Counted, Ran, Unit as State};
 use xsched_hal_stream::SharedPage;
@@ -29,7 +28,6 @@ pub(crate) struct Unit {
     /// The first has the header.
     pages: Vec<SharedPage>,
     state: State,
-    pauses: Pauses,
     /// Its gates were closed, and not opened since.
     has_closed: bool,
     /// It is among those whose gates are late.
@@ -63,7 +61,6 @@ impl Unit {
             queue,
             pages: Vec::new(),
             state: State::new(used_ns(&page), now),
-            pauses: Pauses::new(now),
             has_closed: false,
             is_noted: false,
             never_runs: false,
@@ -152,7 +149,7 @@ impl Unit {
     pub(crate) fn take_stance(&mut self, stance: Stance, now: Instant) {
         self.stance = stance;
         let (hold, away) = (stance != Stance::Open, stance == Stance::Away);
-        self.change(now, |state| state.hold_for_gang(hold, away));
+        self.change(now, |state| state.hold_for_gang(hold, away, now));
     }
 
     /// Whether the scheduler lets it run, whatever else it is held for.
@@ -192,9 +189,10 @@ impl Unit {
 
     /// Looks whether it has work, or is in a short pause. True if that has changed.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
-        let loaded = self.pauses.look(self.pages.first().is_some_and(is_loaded), now);
-        let has_changed = self.state.look(loaded, self.said_ns(), now);
+        let has_work = self.pages.first().is_some_and(is_loaded);
+        let has_changed = self.state.look(has_work, self.said_ns(), now);
         if has_changed {
+            let loaded = self.is_loaded();
             if loaded && self.is_late() {
                 self.apply();
             }
@@ -223,14 +221,9 @@ impl Unit {
         self.state.owe(late);
     }
 
-    /// The time until [`Unit::count`] is to be called to see what ended after it was held.
+    /// The time until [`Unit::count`] is to be called although nothing happens.
     pub(crate) fn left_to_look(&self, now: Instant) -> Duration {
         self.state.left_to_look(now)
-    }
-
-    /// When it is to be looked at because a pause is no longer short.
-    pub(crate) fn pause_ends(&self) -> Option<Instant> {
-        self.pauses.due()
     }
 
     fn said_ns(&self) -> u64 {
@@ -290,12 +283,12 @@ impl Unit {
 
     /// Does what the scheduler orders. True if it is to hear of it.
     pub(crate) fn obey(&mut self, order: Order, now: Instant) -> bool {
-        self.change(now, |state| state.obey(order))
+        self.change(now, |state| state.obey(order, now))
     }
 
     /// Holds it by hand, or ends that.
     pub(crate) fn hold_by_hand(&mut self, hold: bool, now: Instant) {
-        self.change(now, |state| state.hold_by_hand(hold));
+        self.change(now, |state| state.hold_by_hand(hold, now));
     }
 
     /// Changes what it is held for, and its gates if that matters.
@@ -310,9 +303,6 @@ impl Unit {
                 self.apply();
             }
             self.account.turn(self.is_loaded(), closed, self.retired(), now);
-            if before {
-                self.pauses.let_go(now);
-            }
             if self.is_loaded() {
                 self.since = now;
                 self.holds += u64::from(closed);
@@ -483,7 +473,7 @@ mod tests {
             assert!(unit.look(now));
             now += Duration::from_ms(2);
             load.note(false);
-            assert!(unit.look(now) && unit.pause_ends().is_none());
+            assert!(unit.look(now) && unit.left_to_look(now) == Duration::MAX);
             now += Duration::from_us(100);
         }
         load.note(true);
@@ -491,10 +481,10 @@ mod tests {
         now += Duration::from_ms(2);
         load.note(false);
         assert!(!unit.look(now) && unit.is_loaded(), "it may go on");
-        let ends = unit.pause_ends().expect("a time");
-        assert_eq!(ends.since(now), Duration::from_us(200));
+        assert_eq!(unit.left_to_look(now), Duration::from_us(200));
+        let ends = now + Duration::from_us(200);
         assert!(unit.look(ends) && !unit.is_loaded());
-        assert_eq!(unit.pause_ends(), None);
+        assert_eq!(unit.left_to_look(ends), Duration::MAX);
     }
 
     fn the_same(page: &SharedPage) -> SharedPage {

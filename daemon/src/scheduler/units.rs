@@ -54,11 +54,6 @@ impl Units {
         self.loaded.iter().filter_map(|key| self.all.get(key))
     }
 
-    /// When the next of them is to be looked at because a pause is no longer short.
-    pub(crate) fn pause_ends(&self) -> Option<Instant> {
-        self.loaded().filter_map(Unit::pause_ends).min()
-    }
-
     pub(crate) fn loaded_keys(&self, into: &mut Vec<u32>) {
         into.clear();
         into.extend_from_slice(&self.loaded);
@@ -201,12 +196,12 @@ impl Units {
         running.map(Unit::left_to_report).min().unwrap_or(Duration::MAX)
     }
 
-    /// The time until it is to be looked what has retired of one that is held. `is_measured`: for
-    /// people as well.
+    /// The time until it is to be looked what has retired of one that is held, or that a pause is
+    /// no longer short. `is_measured`: for people as well.
     pub(crate) fn left_to_look(&self, now: Instant, is_measured: bool) -> Duration {
-        let held = self.loaded().filter(|unit| unit.is_closed());
-        let left = held.map(|unit| {
+        let left = self.loaded().map(|unit| {
             let left = unit.left_to_look(now);
+            let is_measured = is_measured && unit.is_closed();
             if is_measured { left.min(unit.account.left_to_look(now)) } else { left }
         });
         left.min().unwrap_or(Duration::MAX)

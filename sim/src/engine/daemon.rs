@@ -9,7 +9,6 @@ use std::collections::{HashMap, VecDeque};
 
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
-use xsched_core::pauses::Pauses;
 use xsched_core::policy::Policy;
 use xsched_core::scheduler::{Attach, Heap, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
@@ -55,7 +54,6 @@ struct UnitSim {
     id: QueueId,
     device: usize,
     state: Unit,
-    pauses: Pauses,
     queues: Vec<u32>,
     /// Queues that have work.
     loaded: u32,
@@ -121,7 +119,6 @@ impl<'a> Daemon<'a> {
                 id: self.machine.attach(Instant::ZERO, attach)?,
                 device: spec.device,
                 state: Unit::new(0, Instant::ZERO),
-                pauses: Pauses::new(Instant::ZERO),
                 queues: Vec::new(),
                 loaded: 0,
                 ends: None,
@@ -173,8 +170,7 @@ impl<'a> Daemon<'a> {
             unit.ends = unit.ends.filter(|_| !has_ended);
             self.rung |= has_ended;
             let has_work = unit.loaded > 0 || unit.ends.is_some();
-            let is_loaded = unit.pauses.look(has_work, now);
-            if unit.state.look(is_loaded, unit.said_ns, now) {
+            if unit.state.look(has_work, unit.said_ns, now) {
                 // It is known.
                 let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
             }
@@ -187,13 +183,10 @@ impl<'a> Daemon<'a> {
         while let Some((id, order)) = self.machine.poll_order(now) {
             let unit = &mut self.units[id.index()];
             let before = unit.state.is_held();
-            if unit.state.obey(order) {
+            if unit.state.obey(order, now) {
                 let _ = self.machine.handle_report(now, id, &unit.state.take_report());
             }
             if unit.state.is_held() != before {
-                if before {
-                    unit.pauses.let_go(now);
-                }
                 unit.stored.push_back(!before);
                 stores.push(id.index());
             }
@@ -242,13 +235,7 @@ impl<'a> Daemon<'a> {
         let looks = self.units.iter().map(|unit| unit.state.left_to_look(now));
         let looks = looks.filter(|left| *left < Duration::MAX).map(|left| now + left);
         let ends = self.units.iter().filter_map(|unit| unit.ends);
-        let pauses = self.units.iter().filter_map(|unit| unit.pauses.due());
-        let next = progress
-            .chain(looks)
-            .chain(ends)
-            .chain(pauses)
-            .chain(self.machine.poll_timeout())
-            .min();
+        let next = progress.chain(looks).chain(ends).chain(self.machine.poll_timeout()).min();
         next.map(|next| next.max(self.busy_until))
     }
 

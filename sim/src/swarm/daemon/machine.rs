@@ -224,16 +224,17 @@ impl Daemon {
     fn count(&mut self, now: Instant, pages: &[Page]) {
         let passed = now.since(std::mem::replace(&mut self.counted, now));
         let running = self.running();
-        let mut due = Vec::new();
+        let (mut due, mut over) = (Vec::new(), Vec::new());
         for (key, place) in self.places.iter_mut().filter(|(_, place)| place.state.is_loaded()) {
             let ran = Ran::of(running[place.device], passed);
             let ran = if place.state.runs() { ran } else { Ran::NOT };
             let said_ns = place.pages.first().map_or(0, |page| pages[*page].used_ns);
-            if place.state.count(ran, said_ns, now).is_due {
-                due.push(*key);
-            }
+            let counted = place.state.count(ran, said_ns, now);
+            due.extend(counted.is_due.then_some(*key));
+            over.extend(counted.is_over.then_some(*key));
         }
         due.into_iter().for_each(|key| self.report(key, now));
+        over.into_iter().for_each(|key| self.look_at(key, now, pages));
     }
 
     fn running(&self) -> [u64; DEVICES] {
@@ -365,7 +366,7 @@ impl Daemon {
     }
 
     fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant, pages: &mut [Page]) {
-        self.change(key, |unit| unit.hold_by_hand(hold));
+        self.change(key, |unit| unit.hold_by_hand(hold, now));
         self.update_wanted(key, now, pages);
         self.report(key, now);
     }
@@ -410,7 +411,7 @@ impl Daemon {
         self.machine.handle_timeout(now);
         while let Some((queue, order)) = self.machine.poll_order(now) {
             let key = queue.index() as u32;
-            if self.change(key, |unit| unit.obey(order)) == Some(true) {
+            if self.change(key, |unit| unit.obey(order, now)) == Some(true) {
                 self.report(key, now);
             }
         }
@@ -435,7 +436,9 @@ impl Daemon {
         let running = self.running();
         let runs = self.places.values().filter(|place| place.state.runs());
         let left = runs.map(|place| place.state.left_to_report().times(running[place.device]));
-        timer.min(lease).min(left.min().unwrap_or(IDLE)).min(IDLE).max(SHORTEST)
+        let looks = self.places.values().map(|place| place.state.left_to_look(now));
+        let looks = looks.min().unwrap_or(IDLE);
+        timer.min(lease).min(left.min().unwrap_or(IDLE)).min(looks).min(IDLE).max(SHORTEST)
     }
 }
 
