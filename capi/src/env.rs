@@ -31,6 +31,8 @@ pub(crate) struct Env {
     pub(crate) launcher_threads: Option<u8>,
     /// The scheduler of the node holds this process as a whole.
     pub(crate) global: bool,
+    /// The scheduler of the node holds each stream by itself, where it can.
+    pub(crate) streams_apart: bool,
     /// Calls are refused that the C++ XSched takes though it cannot do what they say.
     pub(crate) strict: bool,
     /// How much is logged.
@@ -164,6 +166,8 @@ impl Env {
         let global =
             reader.text("XSCHED_SCHEDULER").is_some_and(|text| text.eq_ignore_ascii_case("GLB"));
         let auto = AutoQueue::read(&mut reader);
+        // A policy decides within the process.
+        let streams_apart = policy.is_none() && auto.as_ref().is_some_and(|auto| auto.one_by_one);
         for name in SUSPEND_FLAGS {
             if reader.one_of(name, &SWITCH) == Some(true) {
                 reader
@@ -180,6 +184,7 @@ impl Env {
             launcher_thread,
             launcher_threads,
             global,
+            streams_apart,
             strict,
             log,
         };

@@ -144,7 +144,7 @@ impl Process {
     fn new(env: Env) -> Self {
         // Another number than the parent's, so that its handles are not found here.
         let number = std::process::id() as u16 ^ forks().wrapping_mul(0x9e37);
-        let spacing_us = env.gate_spacing_us;
+        let (spacing_us, apart) = (env.gate_spacing_us, env.streams_apart);
         Self {
             leniency: Leniency::new(env.strict),
             env,
@@ -155,7 +155,7 @@ impl Process {
             host: HostDevices::default(),
             attaching: Mutex::default(),
             hip: HipDevices::new(spacing_us),
-            cuda: CudaDevices::new(spacing_us),
+            cuda: CudaDevices::new(spacing_us, apart),
             settings: Mutex::default(),
             first_priority: OnceLock::new(),
             is_interposed: AtomicBool::new(false),
@@ -185,7 +185,7 @@ impl Process {
         if !self.env.global {
             return;
         }
-        let (priority, share) = self.asked_of_node();
+        let (priority, share) = asked_of_node(&self.env);
         match Link::open(xsched_node::socket_path(), &program(), priority, share) {
             Ok(link) => self.follow(link),
             Err(error) => {
@@ -206,7 +206,7 @@ impl Process {
         let runtime = self.runtime()?;
         drop((self.hip.unopened().ok_or_else(late)?, self.cuda.unopened().ok_or_else(late)?));
         let path = xsched_node::socket_path();
-        let (priority, share) = self.asked_of_node();
+        let (priority, share) = asked_of_node(&self.env);
         let link = Link::join(path.clone(), &program(), priority, share).map_err(|error| {
             let at = path.display();
             Refusal::not_supported(format!(
@@ -220,14 +220,6 @@ impl Process {
         Ok(runtime.set_policy(Fcfs)?)
     }
 
-    /// The priority and the share that the environment says.
-    fn asked_of_node(&self) -> (i32, Option<u8>) {
-        let auto = self.env.auto.as_ref();
-        let priority = auto.and_then(|auto| auto.priority).unwrap_or(0);
-        let share = auto.and_then(|auto| auto.utilization);
-        (priority, share.and_then(|share| u8::try_from(share).ok()))
-    }
-
     /// From now on this connection is that of the devices that are opened.
     fn follow(&self, link: Arc<Link>) {
         link.set_past(past::all);
@@ -239,10 +231,18 @@ impl Process {
     }
 
     /// Tells the scheduler of the node what the program's hints come to: the process has the
-    /// highest priority and the largest share of its XQueues.
+    /// highest priority and the largest share of its XQueues, but for streams that are held by
+    /// themselves.
     pub(crate) fn tell_node(&self) {
         let Some(link) = self.cuda.link.get() else { return };
-        let hints: Vec<_> = self.queues.try_all().iter().map(|queue| queue.hints()).collect();
+        let queues = self.queues.try_all();
+        let highest = queues.iter().map(|queue| queue.priority()).max().unwrap_or_default();
+        let is_apart = |queue: &Queue| queue.hwq().hardware.tell_node(&queue.hints(), highest);
+        let together = queues.iter().filter(|queue| !is_apart(queue));
+        let hints: Vec<_> = together.map(|queue| queue.hints()).collect();
+        if hints.is_empty() {
+            return;
+        }
         let priority = hints.iter().map(|hints| hints.priority).max().unwrap_or_default();
         let share = hints.iter().filter_map(|hints| hints.utilization).max();
         link.set_hints(priority.get().into(), share);
@@ -344,13 +344,20 @@ impl Process {
     }
 }
 
+/// The priority and the share that the environment says.
+fn asked_of_node(env: &Env) -> (i32, Option<u8>) {
+    let auto = env.auto.as_ref();
+    let priority = auto.and_then(|auto| auto.priority).unwrap_or(0);
+    let share = auto.and_then(|auto| auto.utilization);
+    (priority, share.and_then(|share| u8::try_from(share).ok()))
+}
+
 /// What the program is called.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The policy that does what a scheduler is to do.
 /// How many streams have XQueues of levels 1, 2 and 3; `None` if that is not known just now.
 fn levels() -> Option<[u32; 3]> {
     let mut levels = [0; 3];
@@ -362,6 +369,7 @@ fn levels() -> Option<[u32; 3]> {
     present()?.queues.try_each(count).then_some(levels)
 }
 
+/// The policy that does what a scheduler is to do.
 fn policy_of(scheduler: XSchedulerType, policy: impl FnOnce() -> Answer<Any>) -> Answer<Any> {
     match scheduler {
         // No queue is held unless the program suspends it.

@@ -69,7 +69,7 @@ pub const VARIABLES: &[Variable] = &[
         "XSCHED_AUTO_XQUEUE_UNIT",
         "process, streams",
         "process",
-        "For CUDA's interposer: launches are made at once until something tells streams apart, or never.",
+        "Launches are made at once until something tells streams apart, or never; then xschedd holds each stream of CUDA by itself.",
         C_API,
     ),
     var(

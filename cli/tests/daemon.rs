@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xsched_daemon::{Daemon, Settings};
-use xsched_node::Status;
+use xsched_node::{ClientStatus, Status};
 use xsched_policies::Any;
 
 /// A program that fills memory again and again, writes how often into the file that it is told,
@@ -61,7 +61,7 @@ int cuMemAlloc_v2(unsigned long *, unsigned long); int cuCtxSynchronize(void);
 int cuMemsetD32Async(unsigned long, unsigned, unsigned long, void *);
 int cuMemcpyAsync(unsigned long, unsigned long, unsigned long, void *);
 int cuMemcpyDtoH_v2(void *, unsigned long, unsigned long);
-int cuStreamCreate(void **, unsigned); int cuEventCreate(void **, unsigned);
+int cuStreamCreateWithPriority(void **, unsigned, int); int cuEventCreate(void **, unsigned);
 int cuEventRecord(void *, void *); int cuStreamWaitEvent(void *, void *, unsigned);
 int cuStreamBeginCapture_v2(void *, int); int cuStreamEndCapture(void *, void **);
 int cuGraphInstantiateWithFlags(void **, void *, unsigned long); int cuGraphLaunch(void *, void *);
@@ -87,7 +87,8 @@ int main(int count, char **arguments) {
   if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 1;
   if (count < 2 || cuMemAlloc_v2(&memory, 4096)) return 2;
   for (int i = 0; i < 2; ++i)
-    if (cuStreamCreate(&streams[i], 1) || cuEventCreate(&events[i], 2)) return 3;
+    if (cuStreamCreateWithPriority(&streams[i], 1, getenv("APART") ? -5 * i : 0)
+        || cuEventCreate(&events[i], 2)) return 3;
   void *exec; int code = branched(&exec, memory + 2048, streams, events);
   if (code) return code;
   while (!access(arguments[1], F_OK)) {
@@ -119,6 +120,53 @@ int main(int count, char **arguments) {
           calls("cuStreamWriteValue32_v2"), (long)calls("cuGraphAddDependencies")
           - (long)calls("cuGraphAddBatchMemOpNode"));
   return 0;
+}
+"#;
+
+/// A program with a stream of low priority, which never pauses, and an urgent one, which does, each
+/// with a thread of its own. Both count steps: into a file, and into one with `-urgent` behind its
+/// name. With `WHOLE` set the urgent thread waits for the whole device.
+const STREAMS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int); int cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long *, unsigned long); int cuCtxSynchronize(void);
+int cuMemsetD32Async(unsigned long, unsigned, unsigned long, void *);
+int cuMemcpyDtoHAsync_v2(void *, unsigned long, unsigned long, void *);
+int cuStreamCreateWithPriority(void **, unsigned, int); int cuStreamSynchronize(void *);
+int cuStreamDestroy_v2(void *);
+static void *context;
+static char *counters[2];
+static long work(int urgent) {
+  void *stream; unsigned long memory; unsigned done = 0, last;
+  if (cuCtxSetCurrent(context) || cuMemAlloc_v2(&memory, 65536)) return 2;
+  if (cuStreamCreateWithPriority(&stream, 1, urgent ? -5 : 0)) return 3;
+  while (!access(counters[0], F_OK)) {
+    for (int i = 0; i < 10; ++i)
+      if (cuMemsetD32Async(memory, ++done, 16384, stream)) return 4;
+    if (urgent && getenv("WHOLE") && cuCtxSynchronize()) return 5;
+    if (cuMemcpyDtoHAsync_v2(&last, memory + 65532, 4, stream)) return 6;
+    if (cuStreamSynchronize(stream) || last != done) return 7;
+    FILE *file = fopen(counters[urgent], "r+");
+    if (file) { fprintf(file, "%u\n", done); fclose(file); }
+    if (urgent) usleep(1500);
+  }
+  return cuStreamDestroy_v2(stream) ? 8 : 0;
+}
+static void *thread(void *urgent) { return (void *)work(urgent != NULL); }
+int main(int count, char **arguments) {
+  pthread_t urgent; void *low, *high;
+  if (count < 2 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0)) return 1;
+  counters[0] = arguments[1];
+  counters[1] = malloc(strlen(arguments[1]) + 8);
+  sprintf(counters[1], "%s-urgent", arguments[1]);
+  if (pthread_create(&urgent, NULL, thread, context)) return 1;
+  low = thread(NULL);
+  if (pthread_join(urgent, &high)) return 1;
+  return (long)low + 10 * (long)high;
 }
 "#;
 
@@ -231,7 +279,8 @@ impl Node {
     /// Compiles a program, whose name is that of its source without the `.c`.
     fn compile(&self, source: &Path) {
         let mut compile = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-        compile.arg(source).arg(&self.driver).arg("-ldl").arg("-o").arg(source.with_extension(""));
+        compile.arg(source).arg(&self.driver).args(["-ldl", "-pthread"]);
+        compile.arg("-o").arg(source.with_extension(""));
         assert!(compile.status().expect("a C compiler").success());
     }
 
@@ -535,6 +584,65 @@ fn a_process_whose_streams_have_no_gates_is_held_at_level_1() {
     check_holds(&node, &batch, || node.background_with("other", &["--class", "normal"], &one));
     let said = batch.end();
     assert!(said.contains("queues are at Lv1"), "it has gates: {said}");
+}
+
+#[test]
+fn streams_that_are_told_apart_are_held_one_by_one() {
+    let node = Node::new();
+    let source = node.folder.path().join("program.c");
+    fs::write(&source, STREAMS).expect("a file");
+    node.compile(&source);
+    for whole in [None, Some(("WHOLE", "1"))] {
+        fs::write(node.folder.path().join("two-urgent"), "0\n").expect("a file");
+        let near = [("XSCHED_GATE_SPACING_US", "1")];
+        let variables: Vec<_> = near.into_iter().chain(whole).collect();
+        let low = node.background_with("two", &["--streams"], &variables);
+        let urgent = Background { child: None, counter: node.folder.path().join("two-urgent") };
+        assert!(low.goes_on() && urgent.goes_on());
+        let pid = low.pid();
+        let of = |priority: i32| {
+            let of = |one: &ClientStatus| one.pid == pid && one.priority == priority;
+            let clients = node.status().clients.into_iter();
+            clients.filter(of).find(|one| !one.device.is_empty())
+        };
+        assert!(of(0).is_some_and(|one| one.levels == [0, 1, 0]), "{:?}", node.status());
+        assert!(of(5).is_some(), "{:?}", node.status());
+        // A process between the two, which has work nearly always.
+        let between = node.background("between", &["--priority", "3"]);
+        node.until("it is not held", |_| of(0).is_some_and(|one| one.state == "held"));
+        assert!(between.goes_on() && urgent.goes_on());
+        assert_eq!(of(5).expect("it is connected").holds, 0);
+        drop(between);
+        assert!(low.goes_on() && urgent.goes_on());
+        // What is done by the number of the process is done to both.
+        assert!(node.tell(&["ctl", "hold", &pid.to_string()]).status.success());
+        assert!(low.stands_still() && urgent.stands_still());
+        assert!(node.tell(&["ctl", "release", &pid.to_string()]).status.success());
+        assert!(low.goes_on() && urgent.goes_on());
+        low.end();
+    }
+}
+
+#[test]
+fn streams_that_wait_for_each_other_have_the_priority_of_the_more_urgent_one() {
+    let node = Node::new();
+    let source = node.folder.path().join("program.c");
+    fs::write(&source, EVENTS).expect("a file");
+    node.compile(&source);
+    let variables = [("XSCHED_GATE_SPACING_US", "1"), ("APART", "1")];
+    let two = node.background_with("two", &["--streams"], &variables);
+    assert!(two.goes_on());
+    let priorities = || {
+        // The process itself has the default stream.
+        let clients = node.status().clients.into_iter().filter(|one| one.name.contains(" stream "));
+        clients.filter(|one| one.pid == two.pid()).map(|one| one.priority).collect::<Vec<_>>()
+    };
+    assert_eq!(priorities(), [5, 5]);
+    let other = node.background_with("other", &["--priority", "7"], &variables);
+    assert!(other.goes_on() && two.goes_on() && other.goes_on());
+    other.end();
+    assert!(two.goes_on());
+    two.end();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::launches::UnderWay;
+use crate::launches::{Call, UnderWay};
 use crate::member::Member;
 use crate::sync::Word;
 use crate::thread_state::{Reading, State, Threads};
@@ -62,7 +62,9 @@ impl LaunchWatch {
 
     /// The launches that have been under way for too long. A launch that was blocked by a call with
     /// all gates open returns a moment after that call, so time before the end of such a call does
-    /// not count; nor does time for which the thread waits for a processor, up to a limit.
+    /// not count; nor does time for which the thread waits for a processor, up to a limit; nor time
+    /// in which another process holds the queue apart from others: a copy that waits for its stream
+    /// then waits for that, and keeps none of the others.
     pub(crate) fn at<W: Word>(
         &mut self,
         members: &[Arc<Member<W>>],
@@ -84,7 +86,9 @@ impl LaunchWatch {
                 Some(place) => before.swap_remove(place),
                 None => Sighting::new(queue, launch.number, now, threads.waited_ns(launch.thread)),
             };
-            if now.saturating_duration_since(seen.since) >= blocked_after {
+            if member.gate.word().is_alone() && member.gate.foreign_heartbeat().is_some() {
+                seen.since = now;
+            } else if now.saturating_duration_since(seen.since) >= blocked_after {
                 let reading = threads.look(launch.thread);
                 let long = LongLaunch {
                     member: Arc::clone(member),
@@ -143,6 +147,14 @@ impl Sighting {
             self.waited_ns = reading.map(|reading| reading.waited_ns);
         }
         !is_starved
+    }
+}
+
+impl<W> LongLaunch<W> {
+    /// Whether it copies. A copy of pageable memory waits for its stream, which may be held, or
+    /// just have much to do. Where that keeps others, their launches and the probe are blocked too.
+    pub(crate) fn copies(&self) -> bool {
+        self.launch.call == Call::Copy
     }
 }
 

@@ -195,6 +195,20 @@ impl<A: StreamApi> StreamDevice<A> {
         GateWord::take(&self.inner)
     }
 
+    /// Takes a word as [`StreamDevice::gate_word`] does, in a new page of this source: a scheduler
+    /// in another process holds the queue and its graphs by that page, apart from the other queues
+    /// of this device. Calls that wait for the whole device open the gate, unless all queues that
+    /// have such words are held.
+    ///
+    /// # Errors
+    /// As [`StreamDevice::gate_word`], and if the source has no page.
+    pub fn gate_word_of(
+        &self,
+        source: &dyn PageSource,
+    ) -> Result<GateWord<A>, StreamError<A::Error>> {
+        GateWord::take_alone(&self.inner, source)
+    }
+
     /// Makes a page of the caller's, shared with another process for example, usable for flags.
     ///
     /// # Errors

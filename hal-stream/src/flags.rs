@@ -19,9 +19,18 @@ const PAGE: usize = 4_096;
 pub(crate) struct FlagWord {
     host: NonNull<AtomicU32>,
     pub(crate) device: u64,
-    /// Another process holds it together with all other gates of this process: so many bytes before
-    /// it is the page's header, which has the heartbeat of all its words.
-    in_unit: Option<u16>,
+    /// Where it is in a page of a [`crate::PageSource`], if it is.
+    place: Option<PagePlace>,
+}
+
+/// Where a word is in a page of a [`crate::PageSource`], whose words another process holds
+/// together.
+#[derive(Clone, Copy, Debug)]
+struct PagePlace {
+    /// So many bytes before it is the page's header, which has the heartbeat of all its words.
+    before: u16,
+    /// It is the only word of its page, and is held apart from the other gates of this process.
+    is_alone: bool,
 }
 
 // SAFETY: it points to flag memory, which is touched by atomic operations only, and which is never
@@ -33,7 +42,7 @@ unsafe impl Sync for FlagWord {}
 impl FlagWord {
     /// The first word of flag memory.
     pub(crate) const fn first(memory: FlagMemory) -> Self {
-        Self { host: memory.host, device: memory.device, in_unit: None }
+        Self { host: memory.host, device: memory.device, place: None }
     }
 
     /// Whether the device holds what waits for it.
@@ -49,11 +58,17 @@ impl FlagWord {
     /// What changes with each hold of the unit, and whether it is held; `None` if it is of none.
     pub(crate) fn unit_stamp(&self) -> Option<(u32, bool)> {
         let held = self.atomic().load(Ordering::Relaxed) & !OWN != 0;
-        self.in_unit.map(|_| (self.beat().load(Ordering::Relaxed), held))
+        self.place.map(|_| (self.beat().load(Ordering::Relaxed), held))
+    }
+
+    /// Where the device sees the page that it is in, if it is the only word there.
+    fn page_alone(&self) -> Option<u64> {
+        let place = self.place.filter(|place| place.is_alone)?;
+        Some(self.device - u64::from(place.before))
     }
 
     fn beat(&self) -> &AtomicU32 {
-        let before = usize::from(self.in_unit.unwrap_or(0));
+        let before = self.place.map_or(0, |place| usize::from(place.before));
         // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only. A
         // word of a unit is so many bytes behind the begin of its memory.
         unsafe { self.host.byte_sub(before).add(HEARTBEAT).as_ref() }
@@ -75,7 +90,11 @@ impl Word for FlagWord {
     }
 
     fn is_of_unit(&self) -> bool {
-        self.in_unit.is_some()
+        self.place.is_some_and(|place| !place.is_alone)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.place.is_some_and(|place| place.is_alone)
     }
 
     fn foreign_heartbeat(&self) -> Option<u32> {
@@ -91,13 +110,20 @@ fn words(page: &FlagMemory) -> usize {
     (page.bytes / STRIDE).max(1)
 }
 
-/// A word of a page, which has that many.
-fn word_at(page: &FlagMemory, at: usize, of_unit: bool) -> FlagWord {
+/// A word of a page, which has that many. `is_alone` is as in [`PagePlace`], if the page is of a
+/// [`crate::PageSource`].
+fn word_at(page: &FlagMemory, at: usize, is_alone: Option<bool>) -> FlagWord {
     let offset = at * STRIDE;
     // SAFETY: within the page: the first word, or at * STRIDE + STRIDE ≤ bytes.
     let host = unsafe { page.host.byte_add(offset) };
-    let in_unit = of_unit.then_some(offset as u16);
-    FlagWord { host, device: page.device + offset as u64, in_unit }
+    let place = is_alone.map(|is_alone| PagePlace { before: offset as u16, is_alone });
+    FlagWord { host, device: page.device + offset as u64, place }
+}
+
+/// The only word that is used of a page of a [`crate::PageSource`], which another process holds
+/// apart from the other gates of this process.
+pub(crate) fn word_alone(page: &FlagMemory) -> FlagWord {
+    word_at(page, 1, Some(true))
 }
 
 /// All flag memory of a device. Words are given back when the stream has got past them; the memory
@@ -108,6 +134,8 @@ pub(crate) struct Flags {
     free: Vec<FlagWord>,
     /// Words of pages of a [`crate::PageSource`].
     units: Vec<FlagWord>,
+    /// Where the device sees pages whose only word was given back.
+    ended: Vec<u64>,
     /// Words with more than one user, by where the device sees them, and how many more there are.
     shared: Vec<(u64, u32)>,
 }
@@ -121,7 +149,7 @@ impl Flags {
     /// Adds the words of a page of a [`crate::PageSource`], but for the first one.
     pub(crate) fn add_unit(&mut self, page: FlagMemory) {
         for at in (1..words(&page)).rev() {
-            self.units.push(word_at(&page, at, true));
+            self.units.push(word_at(&page, at, Some(false)));
         }
     }
 
@@ -138,7 +166,7 @@ impl Flags {
         let page = page.map_err(StreamError::during("allocating flags"))?;
         self.pages.push(page);
         for at in (0..words(&page)).rev() {
-            self.free.push(word_at(&page, at, false));
+            self.free.push(word_at(&page, at, None));
         }
         self.free.pop().ok_or(StreamError::NoFlags)
     }
@@ -154,14 +182,22 @@ impl Flags {
     /// Takes a word back from one of its users, on whose behalf nothing waits for it any more.
     pub(crate) fn give_back(&mut self, word: FlagWord) {
         let Some(at) = self.shared.iter().position(|(at, _)| *at == word.device) else {
-            let list = if word.is_of_unit() { &mut self.units } else { &mut self.free };
-            list.push(word);
+            match word.page_alone() {
+                Some(page) => self.ended.push(page),
+                None if word.is_of_unit() => self.units.push(word),
+                None => self.free.push(word),
+            }
             return;
         };
         self.shared[at].1 -= 1;
         if self.shared[at].1 == 0 {
             self.shared.swap_remove(at);
         }
+    }
+
+    /// Where the device sees pages whose only word was given back since the last call.
+    pub(crate) fn take_ended(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Gives all memory back, if every word has been given back; otherwise leaves it to the end of

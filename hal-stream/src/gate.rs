@@ -52,13 +52,16 @@ impl<W: Word> Gate<W> {
 
     /// Opens the gate until [`Gate::end_force_open`], even if the queue is held. Bits of other
     /// processes are cleared once and not set again: those holds may have ended meanwhile. Those of
-    /// a unit stay. True if the gate was closed.
-    pub(crate) fn force_open(&self) -> bool {
+    /// a unit stay, and unless `opens_alone` those of a queue that is held apart. True if the gate
+    /// was closed.
+    pub(crate) fn force_open(&self, opens_alone: bool) -> bool {
         let mut state = lock(&self.state);
         state.forced_open += 1;
-        let closed = state.closed_since.is_some();
+        let opens = opens_alone && self.word.is_alone();
+        let closed = state.closed_since.is_some()
+            || opens && !state.gone && self.word.foreign_heartbeat().is_some();
         self.apply(&mut state);
-        self.clear_foreign(&state);
+        self.clear_foreign(&state, opens);
         closed
     }
 
@@ -80,19 +83,21 @@ impl<W: Word> Gate<W> {
         let mut state = lock(&self.state);
         state.stays_open = true;
         self.apply(&mut state);
-        self.clear_foreign(&state);
+        self.clear_foreign(&state, false);
     }
 
-    /// Clears the bits of other processes, if they hold this queue alone.
-    fn clear_foreign(&self, state: &State) {
-        if !state.gone && !self.word.is_of_unit() {
+    /// Clears the bits of other processes, if the word is in no page of a source's, or it `must`.
+    fn clear_foreign(&self, state: &State, must: bool) {
+        if !state.gone && (must || !self.word.is_of_unit() && !self.word.is_alone()) {
             self.word.clear(!0);
         }
     }
 
-    /// Whether a hold of this queue alone keeps it closed, of this process or another one.
+    /// Whether a hold of this queue keeps it closed that is no other's business, of this process or
+    /// another one.
     pub(crate) fn is_held_alone(&self) -> bool {
-        self.is_closed() || !self.word.is_of_unit() && self.foreign_heartbeat().is_some()
+        let in_page = self.word.is_of_unit() || self.word.is_alone();
+        self.is_closed() || !in_page && self.foreign_heartbeat().is_some()
     }
 
     /// Whether it is never closed again.

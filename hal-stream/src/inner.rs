@@ -77,8 +77,11 @@ impl<A: StreamApi> Inner<A> {
         flags.take(&*self.api)
     }
 
-    /// A new page of the unit's, as the device sees it.
-    fn unit_page(&self, source: &dyn PageSource) -> Result<FlagMemory, StreamError<A::Error>> {
+    /// A new page of a unit's, as the device sees it. The device is current.
+    pub(crate) fn unit_page(
+        &self,
+        source: &dyn PageSource,
+    ) -> Result<FlagMemory, StreamError<A::Error>> {
         let page = source.page().map_err(StreamError::Page)?;
         let (host, bytes) = page.memory();
         // SAFETY: this value owns the page. When it is dropped it unmaps the page only after the
@@ -151,6 +154,25 @@ impl<A: StreamApi> Inner<A> {
 
     /// Ends queues that the device has got past. The device is current.
     pub(crate) fn sweep(&self) {
+        self.sweep_queues();
+        self.end_pages();
+    }
+
+    /// Takes pages back whose only word was given back. The device is current.
+    fn end_pages(&self) {
+        let ended = self.flags().take_ended();
+        if ended.is_empty() {
+            return;
+        }
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        for (memory, _page) in shared.extract_if(.., |(memory, _)| ended.contains(&memory.device)) {
+            // SAFETY: registered by `unit_page`. Its only word was given back, so nothing waits for
+            // it any more, and the page is unmapped after this.
+            unsafe { self.api.unregister_flags(memory) };
+        }
+    }
+
+    fn sweep_queues(&self) {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain(|queue| {
             // SAFETY: made in `retire`, and destroyed only here.

@@ -20,10 +20,13 @@ pub(crate) enum Call {
     Query = 4,
     /// An event of the probe, which is made and destroyed.
     Probe = 5,
+    /// A copy, which may wait for its stream.
+    Copy = 6,
 }
 
 impl Call {
-    const ALL: [Self; 5] = [Self::Launch, Self::Gate, Self::Event, Self::Query, Self::Probe];
+    const ALL: [Self; 6] =
+        [Self::Launch, Self::Gate, Self::Event, Self::Query, Self::Probe, Self::Copy];
 
     fn in_word(word: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|call| *call as u64 == word & CALL)
@@ -38,6 +41,7 @@ impl fmt::Display for Call {
             Self::Event => "making or recording an event",
             Self::Query => "asking for the end of the stream",
             Self::Probe => "making an event as a probe",
+            Self::Copy => "launching a copy",
         })
     }
 }

@@ -22,7 +22,6 @@ use crate::queue::Queue;
 use crate::queue_config::{GateSource, StreamConfig};
 use crate::retire::{Held, Pace, Span, StreamRetire};
 use crate::submit::{Batch, Events, StreamSubmit};
-use crate::sync::Word;
 use crate::word::Taken;
 
 /// Of streams that share a ring.
@@ -254,7 +253,7 @@ fn halves<A: StreamApi>(
         unit_stamp: word.and_then(|word| word.unit_stamp()),
     };
     let level = if word.is_some() && may_hold { Level::Deactivate } else { Level::Block };
-    let in_unit = word.is_some_and(|word| word.is_of_unit());
+    let in_unit = word.is_some_and(|word| word.unit_stamp().is_some());
     let caps = Caps::up_to(level, entries_max).with_unit(in_unit);
     Halves { submit, retire, preempt: LevelAdapter(StreamPreempt { queue }), caps }
 }

@@ -1,7 +1,7 @@
 //! Where commands go besides their stream's ring.
 
 /// Which queues of the hardware a command goes into. It matters on devices where streams share
-/// such queues.
+/// such queues, and to know a copy, which may wait for its stream within the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// The ring of its stream.

@@ -18,7 +18,7 @@ const POLL_DELAY: Duration = Duration::from_micros(650);
 const CONFIRM_DELAY: Duration = Duration::from_micros(100);
 /// The poll delay of the watch while a launch is blocked.
 const BLOCKED_POLL_DELAY: Duration = Duration::from_micros(50);
-/// With all gates open, the watch of a unit wakes this often, to see holds of another process.
+/// With all gates open, the watch wakes this often where another process has pages for its holds.
 const UNIT_POLL_DELAY: Duration = Duration::from_millis(20);
 /// With all gates open, the watch wakes this often.
 const IDLE_POLL_DELAY: Duration = Duration::from_millis(500);
@@ -115,8 +115,22 @@ impl<W: Word + 'static> GateRegistry<W> {
     pub(crate) fn open_all(&self) -> GatesOpen<'_, W> {
         let mut members = lock(&self.members);
         members.forced_open += 1;
-        let closed = members.all().filter(|member| member.gate.force_open()).count();
+        let opens = Self::is_partly_held(members.all());
+        let closed = members.all().filter(|member| member.gate.force_open(opens)).count();
         GatesOpen { gates: self, closed }
+    }
+
+    /// Whether another process holds queues of this one apart from others, and lets some run: what
+    /// those wait for may be held.
+    fn is_partly_held(members: impl Iterator<Item = Arc<Member<W>>>) -> bool {
+        let (mut held, mut runs) = (false, false);
+        for member in members {
+            let (gate, word) = (&member.gate, member.gate.word());
+            let is_held = gate.foreign_heartbeat().is_some();
+            held |= is_held && word.is_alone();
+            runs |= !is_held && (word.is_alone() || word.is_of_unit());
+        }
+        held && runs
     }
 
     /// Opens the gates whose words this chooses, and leaves them open.
@@ -147,7 +161,8 @@ impl<W: Word + 'static> GateRegistry<W> {
     fn let_return(&self, members: &[Arc<Member<W>>], blocked: &[LongLaunch<W>]) {
         // With all gates forced open already, the launch waits for something else, such as the
         // call for which they were opened.
-        let closed = members.iter().any(|member| member.gate.is_held_alone());
+        let is_alone = members.iter().any(|member| member.gate.is_held_alone());
+        let closed = is_alone || Self::is_partly_held(members.iter().cloned());
         let is_unit_held = |gate: &Gate<W>| gate.foreign_heartbeat().is_some();
         if !closed && members.iter().any(|member| is_unit_held(&member.gate)) {
             // Where the whole process is held its launches wait, and opening a gate helps none.
@@ -188,8 +203,9 @@ impl<W: Word + 'static> GateRegistry<W> {
         if self.is_any_closed(&members) {
             return true;
         }
-        let of_unit = members.all().any(|member| member.gate.word().is_of_unit());
-        let delay = if of_unit { UNIT_POLL_DELAY } else { IDLE_POLL_DELAY };
+        let is_in_page = |word: &W| word.is_of_unit() || word.is_alone();
+        let in_page = members.all().any(|member| is_in_page(member.gate.word()));
+        let delay = if in_page { UNIT_POLL_DELAY } else { IDLE_POLL_DELAY };
         drop(self.queue_held.wait_timeout(members, delay));
         let members = lock(&self.members);
         self.is_any_closed(&members)
@@ -237,7 +253,7 @@ fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, threads: &impl Thread
             count(&gates.spared);
             tracing::debug!(call = %launch, "a launch is late, as its thread had no processor");
         }
-        if !found.blocked.is_empty() {
+        if found.blocked.iter().any(|launch| !launch.copies()) {
             gates.let_return(&members, &found.blocked);
         }
     }
@@ -382,23 +398,84 @@ mod tests {
         }
     }
 
-    /// A word of a unit.
+    /// A word that another process holds, with those of the whole process or alone.
     #[derive(Debug, Default)]
-    struct OfUnit(std::sync::atomic::AtomicU32);
+    struct InPage {
+        word: std::sync::atomic::AtomicU32,
+        is_alone: bool,
+    }
 
-    impl Word for OfUnit {
+    impl Word for InPage {
         fn set(&self, bits: u32) {
-            self.0.fetch_or(bits, Ordering::SeqCst);
+            self.word.fetch_or(bits, Ordering::SeqCst);
         }
         fn clear(&self, bits: u32) {
-            self.0.fetch_and(!bits, Ordering::SeqCst);
+            self.word.fetch_and(!bits, Ordering::SeqCst);
         }
         fn foreign_heartbeat(&self) -> Option<u32> {
-            (self.0.load(Ordering::SeqCst) & !1 != 0).then_some(7)
+            (self.word.load(Ordering::SeqCst) & !1 != 0).then_some(7)
         }
         fn is_of_unit(&self) -> bool {
-            true
+            !self.is_alone
         }
+        fn is_alone(&self) -> bool {
+            self.is_alone
+        }
+    }
+
+    /// Two queues that another process holds apart, and the watch.
+    fn apart() -> (Arc<GateRegistry<InPage>>, [Arc<Member<InPage>>; 2]) {
+        let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
+        let gates = GateRegistry::start_with(BLOCKED_AFTER, Duration::MAX, sleeps);
+        let gates = gates.expect("a watch");
+        let members = [0; 2].map(|_| {
+            let word = InPage { is_alone: true, ..InPage::default() };
+            Arc::new(Member::new(word, String::new()))
+        });
+        members.iter().for_each(|member| gates.add(member));
+        (gates, members)
+    }
+
+    #[test]
+    fn a_call_opens_a_queue_that_is_held_apart_unless_all_are_held() {
+        let (gates, [low, urgent]) = apart();
+        low.gate.word().set(2);
+        let open = gates.open_all();
+        assert_eq!((open.closed, low.gate.foreign_heartbeat()), (1, None));
+        drop(open);
+        low.gate.word().set(2);
+        urgent.gate.word().set(2);
+        assert_eq!(gates.open_all().closed, 0);
+        assert!(low.gate.foreign_heartbeat().is_some(), "it is held as the whole process is");
+    }
+
+    #[test]
+    fn a_launch_into_a_queue_that_is_held_apart_waits_and_one_beside_it_opens_the_gate() {
+        let (gates, [low, urgent]) = apart();
+        low.gate.word().set(2);
+        let waits = low.launches.begin(Call::Launch);
+        thread::sleep(BLOCKED_AFTER * 50);
+        assert_eq!((gates.forced(), low.gate.foreign_heartbeat()), (0, Some(7)));
+        let inside = urgent.launches.begin(Call::Launch);
+        until("no gate is opened", || low.gate.foreign_heartbeat().is_none());
+        drop((inside, waits));
+    }
+
+    #[test]
+    fn a_copy_that_waits_opens_no_gate_unless_the_probe_waits_as_well() {
+        let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
+        let (gates, member) = watched(sleeps);
+        let other = Arc::new(Member::new(None, "8".to_owned()));
+        gates.add(&other);
+        let copy = other.launches.begin(Call::Copy);
+        thread::sleep(BLOCKED_AFTER * 50);
+        assert_eq!((gates.forced(), member.gate.is_closed()), (0, true));
+        let probed = Arc::new(Member::new(None, String::new()));
+        gates.add(&probed);
+        let inside = probed.launches.begin(Call::Probe);
+        until("no gate is opened", || gates.forced() == 1 && !member.gate.is_closed());
+        drop((inside, copy));
+        until("the gate stays open", || member.gate.is_closed());
     }
 
     #[test]
@@ -406,7 +483,7 @@ mod tests {
         let lease = Duration::from_millis(300);
         let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
         let gates = GateRegistry::start_with(BLOCKED_AFTER, lease, sleeps).expect("a watch");
-        let member = Arc::new(Member::new(OfUnit::default(), String::new()));
+        let member = Arc::new(Member::new(InPage::default(), String::new()));
         gates.add(&member);
         member.gate.word().set(2);
         let start = Instant::now();

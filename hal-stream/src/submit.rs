@@ -16,6 +16,7 @@ use crate::launches::Call;
 use crate::marks::Around;
 use crate::predict::Placement;
 use crate::queue::{Fence, HoldStamp, Queue, Seen};
+use crate::reach::Reach;
 use crate::retire::SPLIT_NS;
 use crate::word::Taken;
 
@@ -221,14 +222,15 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let fence = fence || queue.of_thread;
         let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
         let inside = queue.member.launches.begin(Call::Launch);
-        let gates = &queue.device.gates;
-        if gates.begin(&queue.member, cmd.count(), payload.reach(api)) {
+        let (gates, reach) = (&queue.device.gates, payload.reach(api));
+        if gates.begin(&queue.member, cmd.count(), reach) {
             queue.tell_spread();
         }
         let prepared = self.prepare(payload, fence, cmd);
         let prepared = prepared.inspect_err(|_| gates.fail(&queue.member, cmd.count()))?;
         let fence = fence || prepared.by_itself;
-        queue.member.launches.goes_on(Call::Launch);
+        let call = if reach == Reach::Copies { Call::Copy } else { Call::Launch };
+        queue.member.launches.goes_on(call);
         // SAFETY: the stream lives as long as the queue, and the device is current.
         let launched = unsafe { payload.launch_into(api, queue.stream) };
         if let Err(source) = launched {

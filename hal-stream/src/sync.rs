@@ -40,6 +40,10 @@ pub(crate) trait Word: Send + Sync {
     fn is_of_unit(&self) -> bool {
         false
     }
+    /// Whether another process holds it apart from the other gates of this process.
+    fn is_alone(&self) -> bool {
+        false
+    }
 }
 
 impl<W: Word> Word for Option<W> {
@@ -54,6 +58,9 @@ impl<W: Word> Word for Option<W> {
     }
     fn is_of_unit(&self) -> bool {
         self.as_ref().is_some_and(Word::is_of_unit)
+    }
+    fn is_alone(&self) -> bool {
+        self.as_ref().is_some_and(Word::is_alone)
     }
 }
 

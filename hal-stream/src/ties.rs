@@ -26,7 +26,7 @@ impl<W: Word + 'static> GateRegistry<W> {
     pub(crate) fn add(&self, member: &Arc<Member<W>>) {
         let mut members = lock(&self.members);
         members.list.retain(|member| member.strong_count() > 0);
-        (0..members.forced_open).for_each(|_| _ = member.gate.force_open());
+        (0..members.forced_open).for_each(|_| _ = member.gate.force_open(false));
         members.list.push(Arc::downgrade(member));
         self.settle(&members);
     }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::api::StreamApi;
 use crate::error::StreamError;
-use crate::flags::FlagWord;
+use crate::flags::{FlagWord, word_alone};
 use crate::inner::Inner;
+use crate::page::PageSource;
 
 /// The word of a gate, for graphs with gates of their own: what waits in them for the word to be
 /// zero is held and let go with the queue that is opened with it, by
@@ -34,14 +35,29 @@ struct Uses {
 }
 
 impl<A: StreamApi> GateWord<A> {
-    /// A word of the device's flag memory.
+    /// A word of the device's flag memory, or of its unit.
     pub(crate) fn take(device: &Arc<Inner<A>>) -> Result<Self, StreamError<A::Error>> {
+        Self::take_by(device, Inner::take_word)
+    }
+
+    /// The word of a new page, which another process holds apart from other gates.
+    pub(crate) fn take_alone(
+        device: &Arc<Inner<A>>,
+        source: &dyn PageSource,
+    ) -> Result<Self, StreamError<A::Error>> {
+        Self::take_by(device, |device| Ok(word_alone(&device.unit_page(source)?)))
+    }
+
+    fn take_by(
+        device: &Arc<Inner<A>>,
+        take: impl FnOnce(&Inner<A>) -> Result<FlagWord, StreamError<A::Error>>,
+    ) -> Result<Self, StreamError<A::Error>> {
         if let Some(why) = &device.tested().no_gate {
             return Err(StreamError::NoGate(why.clone()));
         }
         let entered = device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
-        let word = device.take_word()?;
+        let word = take(device)?;
         drop(entered);
         Ok(Self { device: Arc::clone(device), word, uses: Arc::default() })
     }

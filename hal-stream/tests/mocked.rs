@@ -543,6 +543,33 @@ mod gates {
         (page, device)
     }
 
+    #[test]
+    fn a_queue_of_a_page_of_its_own_is_held_apart_and_gives_it_back() {
+        let mut device = device(Nature::default());
+        let pages = device.api().registered();
+        let page = Arc::new(SharedPage::create().expect("a page"));
+        let word = device.gate_word_of(&Pages(Arc::clone(&page))).expect("a word");
+        assert_eq!(device.api().registered(), pages + 1);
+        let config = StreamConfig::default().with_gate(&word);
+        drop(word);
+        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+        assert!(queue.caps.in_unit);
+        let mut other = open(&mut device, 200 * US);
+        page.close_all(Holder::FIRST);
+        launch(&mut queue, 0, 2, US);
+        launch(&mut other, 0, 2, US);
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue), None);
+        assert_eq!(poll(&mut other).map(|(upto, _)| upto), Some(2));
+        page.release_all(Holder::FIRST);
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(2));
+        drop(queue);
+        drop(other);
+        assert_eq!(device.api().registered(), pages);
+        assert_eq!(Arc::strong_count(&page), 1);
+    }
+
     /// A command each that takes a microsecond, so that no other gate is due.
     #[test]
     fn a_process_that_is_held_has_one_for_each_hold() {

@@ -66,7 +66,8 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "L", default_value_t = 2, value_parser = value_parser!(u8).range(1..=3))]
     pub level: u8,
     /// Schedule the streams of the program one by one. By default a launch is made at once while
-    /// nothing, such as a priority of its own, tells a stream from the others.
+    /// nothing, such as a priority of its own, tells a stream from the others. The scheduler of the
+    /// node then holds each stream by itself, on NVIDIA GPUs.
     #[arg(long)]
     pub streams: bool,
     /// The program and its arguments.

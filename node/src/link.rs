@@ -41,6 +41,8 @@ pub struct Link {
     path: PathBuf,
     name: String,
     gang: Option<String>,
+    /// Another connection of the process says what becomes of the daemon.
+    is_silent: bool,
     state: Mutex<State>,
 }
 
@@ -93,7 +95,23 @@ impl Link {
                 "no scheduler of the node at {at}: {error}; this process connects later"
             );
         });
-        Self::start(path, hello, greeted.ok())
+        Self::start(path, hello, greeted.ok(), false)
+    }
+
+    /// Connects this process once more with the same daemon, for work that is held and released
+    /// apart from the rest of the process, such as a stream with a priority of its own. The daemon
+    /// has it as another process with the same number and gang, and the same hints at first; its
+    /// name has this behind it.
+    ///
+    /// # Errors
+    /// If the system gives no thread or file descriptor.
+    pub fn beside(&self, name: &str) -> Result<Arc<Self>, NodeError> {
+        let State { priority, share, .. } = *self.state();
+        let most = 64_usize.saturating_sub(name.chars().count() + 1);
+        let name = format!("{} {name}", self.name.chars().take(most).collect::<String>());
+        let hello = hello(&name, self.gang.clone(), priority, share);
+        let greeted = greet(&self.path, &hello).ok();
+        Self::start(self.path.clone(), hello, greeted, true)
     }
 
     /// Connects this process with a daemon that is there now, as [`Link::open`] does otherwise.
@@ -108,7 +126,7 @@ impl Link {
     ) -> Result<Arc<Self>, NodeError> {
         let hello = hello(name, gang(), priority, share);
         let greeted = greet(&path, &hello)?;
-        Self::start(path, hello, Some(greeted))
+        Self::start(path, hello, Some(greeted), false)
     }
 
     /// Watches the connection, or the want of one.
@@ -116,6 +134,7 @@ impl Link {
         path: PathBuf,
         hello: Hello,
         greeted: Option<Greeted>,
+        is_silent: bool,
     ) -> Result<Arc<Self>, NodeError> {
         let Hello { name, gang, priority, share } = hello;
         let (wire, doorbell) = match greeted {
@@ -128,7 +147,8 @@ impl Link {
         let (pages, units) = (Vec::new(), Vec::new());
         let (past, levels) = (none, none);
         let state = State { priority, share, wire, doorbell, pages, units, past, levels };
-        let link = Arc::new(Self { path, name, gang, state: Mutex::new(state) });
+        let state = Mutex::new(state);
+        let link = Arc::new(Self { path, name, gang, is_silent, state });
         let watched = Arc::downgrade(&link);
         thread::Builder::new().name("xsched-link".to_owned()).spawn(move || watch(&watched))?;
         Ok(link)
@@ -282,10 +302,10 @@ fn watch(link: &Weak<Link>) {
             thread::sleep(pause);
             let Some(here) = link.upgrade() else { return };
             let connected = here.connect_again();
-            if connected.is_ok() {
+            if connected.is_ok() && !here.is_silent {
                 tracing::info!("the scheduler of the node is back");
-                was_told = false;
             }
+            was_told &= connected.is_err();
             let is_refused = matches!(connected, Err(NodeError::Refused(_)));
             pause = if is_refused { REFUSED_AGAIN } else { AGAIN };
             continue;
@@ -299,6 +319,7 @@ fn watch(link: &Weak<Link>) {
             && let Some(here) = link.upgrade()
         {
             here.let_go();
+            was_told |= here.is_silent;
             if !std::mem::replace(&mut was_told, true) {
                 tracing::warn!("the scheduler of the node has left; this process runs unscheduled");
             }

@@ -17,7 +17,7 @@ use crate::runtime::Runtime;
 use crate::scheduler::{ScheduledQueue, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::{Mutex, lock};
-use crate::workers::{Commit, LauncherThread, Workers};
+use crate::workers::{ActivityWatch, Commit, LauncherThread, Workers};
 
 /// A device of a runtime. Clones share it.
 ///
@@ -183,6 +183,30 @@ where
         config: XQueueConfig,
         hardware: B::Config,
     ) -> Result<XQueue<CommandOf<B>>, Error> {
+        self.queue_with(config, hardware, None)
+    }
+
+    /// Makes an XQueue as [`Device::queue`] does, which tells a function of its own what it does
+    /// instead of that of [`Device::watch`]: for a scheduler above that holds it apart from the
+    /// device's other queues. The function must do as that one.
+    ///
+    /// # Errors
+    /// As [`Device::queue`].
+    pub fn queue_watched(
+        &self,
+        config: XQueueConfig,
+        hardware: B::Config,
+        watch: impl Fn(Activity) + Send + Sync + 'static,
+    ) -> Result<XQueue<CommandOf<B>>, Error> {
+        self.queue_with(config, hardware, Some(Box::new(watch)))
+    }
+
+    fn queue_with(
+        &self,
+        config: XQueueConfig,
+        hardware: B::Config,
+        watch: Option<ActivityWatch>,
+    ) -> Result<XQueue<CommandOf<B>>, Error> {
         let most = XQueueConfig::CAPACITY_MAX;
         match config.capacity {
             0 => return Err(Error::NoCapacity),
@@ -203,7 +227,7 @@ where
             });
         }
         let launcher = config.launcher_thread.then(LauncherThread::start).transpose()?;
-        let shared = self.share(&config, place.id, halves, launcher);
+        let shared = self.share(&config, place.id, halves, launcher, watch);
         if !scheduler.register(place.id, Arc::clone(&shared) as _) {
             return Err(Error::SchedulerGone);
         }
@@ -213,7 +237,7 @@ where
         // The round that knows the queue has ended when this is answered, so its first command
         // cannot slip past the policy.
         scheduler.settle()?;
-        self.workers.note(Activity::Opened { caps });
+        shared.note(Activity::Opened { caps });
         // The queue gives it back at its end.
         std::mem::forget(place);
         Ok(XQueue::new(shared, self.runtime.clone(), config))
@@ -265,6 +289,7 @@ where
         id: QueueId,
         halves: Halves<B::Submit, B::Retire, B::Preempt>,
         launcher: Option<LauncherThread>,
+        watch: Option<ActivityWatch>,
     ) -> Arc<SharedQueue<B::Submit, B::Retire, B::Preempt>> {
         let machine_config =
             QueueConfig { window: config.window, level: config.level, ..QueueConfig::default() };
@@ -280,6 +305,7 @@ where
             preempt: halves.preempt,
             scheduler: Arc::clone(self.runtime.scheduler()),
             workers: Arc::clone(&self.workers),
+            watch,
             capacity: config.capacity,
             shared_launcher: self.workers.launcher_for(id).filter(|_| shares && launcher.is_none()),
             launcher,
@@ -368,6 +394,29 @@ mod tests {
             suspended.resume();
             assert_eq!(suspended.wait(first), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_queue_with_a_watch_of_its_own_tells_that_alone() {
+        use std::sync::Mutex;
+        let hardware: &'static [NoopQueue] = Box::leak(Box::new([const { NoopQueue::new() }; 2]));
+        let runtime = Runtime::new(xsched_policies::fcfs::Fcfs).unwrap();
+        let device = runtime.device(Noop::<u64>::new(hardware)).unwrap();
+        let told = [0; 2].map(|_| Arc::new(Mutex::new(Vec::new())));
+        let [of_device, of_queue] = [0, 1].map(|at| {
+            let told = Arc::clone(&told[at]);
+            move |activity| told.lock().unwrap().push(activity)
+        });
+        assert!(device.watch(of_device));
+        let other = device.queue(XQueueConfig::default(), ()).unwrap();
+        let queue = device.queue_watched(XQueueConfig::default(), (), of_queue).unwrap();
+        queue.wait(queue.submit(0).unwrap()).unwrap();
+        other.wait_all();
+        let [of_device, of_queue] = told.map(|told| std::mem::take(&mut *told.lock().unwrap()));
+        assert!(matches!(of_device[..], [Activity::Opened { .. }]), "{of_device:?}");
+        assert!(of_queue.contains(&Activity::Begun), "{of_queue:?}");
+        let busy = xsched_core::time::Duration::ZERO;
+        assert!(of_queue.contains(&Activity::Retired { commands: 1, busy }), "{of_queue:?}");
     }
 
     #[test]

@@ -126,10 +126,23 @@ pub fn report_from<B>(device: &Device<B>, unit: Arc<Unit>, pages: Arc<dyn PageSo
                 obey(&unit, &holder, &*pages);
             }
         }
+        activity => note(&unit, activity),
+    })
+}
+
+/// For [`Device::queue_watched`]: tells the scheduler of the node what a queue does that is a unit
+/// of its own, and is held by its gates alone.
+pub fn report_one(unit: Arc<Unit>) -> impl Fn(Activity) + Send + Sync + 'static {
+    move |activity| note(&unit, activity)
+}
+
+fn note(unit: &Unit, activity: Activity) {
+    match activity {
+        Activity::Opened { .. } => {}
         Activity::Begun => unit.note(true),
         Activity::Ended => unit.note(false),
         Activity::Retired { commands, busy } => unit.note_retired(commands, busy.as_ns()),
-    })
+    }
 }
 
 /// Has a thread hold a device's queues as the scheduler of the node says.

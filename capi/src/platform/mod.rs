@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use xsched::{XQueue, XQueueConfig};
+use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_hal_cuda::GateAt;
 use xsched_hal_stream::Point;
@@ -63,6 +64,17 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     /// # Safety
     /// [`Hardware::signal`] of any hardware queue answered the point.
     unsafe fn wait_for(&self, _: Point) {}
+
+    /// Tells the scheduler of the node what the XQueue was told, and what the highest priority of
+    /// the process's XQueues is. False if it holds the stream together with the process.
+    fn tell_node(&self, _: &Hints, _: Priority) -> bool {
+        false
+    }
+
+    /// Another stream waits for this one. True if the scheduler of the node is to hear of that.
+    fn note_awaited(&self) -> bool {
+        false
+    }
 
     /// The present XQueue's gates stay open, and graphs get none of them. Whether it had gates.
     fn end_gates(&self) -> bool {

@@ -2,15 +2,17 @@
 
 mod cuda;
 mod own;
+mod units;
 mod unopened;
 
 use std::any::Any;
 use std::ffi::{OsStr, c_void};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use xsched::{Device, Runtime, XQueue, XQueueConfig};
+use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_hal_cuda::{CudaApi, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream};
@@ -23,6 +25,7 @@ use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 
 pub(crate) use cuda::CudaDevices;
 use own::hip_device;
+use units::{StreamUnit, Units};
 
 use super::gpu::{Asked, Vendor, reason, said};
 use super::{Hardware, call_for, call_now};
@@ -45,12 +48,14 @@ struct Pair<A: Vendor> {
     below: StreamDevice<A>,
     device: Device<Wrapped<A::Gpu>>,
     lv3: A::Lv3,
+    /// Where streams are held apart by the scheduler of the node.
+    units: Option<Units>,
 }
 
 impl<A: Vendor> Clone for Pair<A> {
     fn clone(&self) -> Self {
         let (below, device) = (self.below.clone(), self.device.clone());
-        Self { below, device, lv3: self.lv3.clone() }
+        Self { below, device, lv3: self.lv3.clone(), units: self.units.clone() }
     }
 }
 
@@ -103,7 +108,7 @@ impl<A: Vendor> Pair<A> {
         if let Some((unit, pages)) = unit.zip(pages) {
             xsched::node::report_from(&device, unit, pages);
         }
-        Ok(Self { below, device, lv3 })
+        Ok(Self { below, device, lv3, units: None })
     }
 
     /// The same GPU by another driver context.
@@ -313,6 +318,8 @@ pub(super) struct StreamHardware<A: Vendor> {
     word: Mutex<Option<GateWord<A>>>,
     /// How far the stream has got, for others that wait for it.
     timeline: Timeline<A>,
+    /// The XQueue that was opened last is a unit of its own.
+    unit: Mutex<Option<StreamUnit>>,
 }
 
 impl<A: Vendor> StreamHardware<A> {
@@ -320,18 +327,51 @@ impl<A: Vendor> StreamHardware<A> {
         let (of_thread, owned, word) = (false, false, Mutex::default());
         let (no_lv3, gates) = (reason(), reason());
         let timeline = Timeline::new(&pair.below);
-        Self { pair, stream, address, of_thread, owned, no_lv3, gates, spacing_us, word, timeline }
+        let unit = Mutex::default();
+        Self {
+            pair,
+            stream,
+            address,
+            of_thread,
+            owned,
+            no_lv3,
+            gates,
+            spacing_us,
+            word,
+            timeline,
+            unit,
+        }
+    }
+
+    fn unit(&self) -> MutexGuard<'_, Option<StreamUnit>> {
+        self.unit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A unit for this stream, if it can be held apart from others, and the word of its gates.
+    fn connect(&self) -> Option<(StreamUnit, GateWord<A>)> {
+        let units = self.pair.units.as_ref().filter(|_| !self.of_thread)?;
+        let api = self.pair.below.api();
+        let entered = api.enter().ok()?;
+        // SAFETY: the caller that made the hardware queue promised that the stream is alive.
+        let kind = unsafe { api.stream_kind(self.stream) }.ok()?;
+        drop(entered);
+        if kind.blocking || kind.legacy_default {
+            return None;
+        }
+        let unit = units.connect(&api.about().pci)?;
+        let word = self.pair.below.gate_word_of(&**unit.unit()).ok()?;
+        Some((unit, word))
     }
 
     /// Predicted work between two gates, unless the environment says how much.
     fn spacing_or(&self, spacing: Spacing) -> Spacing {
         self.spacing_us.map_or(spacing, |us| Spacing::of_ns(u64::from(us) * 1_000))
     }
-}
 
-impl<A: Vendor> Hardware for StreamHardware<A> {
-    fn open(
+    /// Opens an XQueue that is held with the process, or is this unit.
+    fn open_in(
         &self,
+        unit: Option<(&StreamUnit, GateWord<A>)>,
         level: Level,
         config: XQueueConfig,
         side: &Arc<Side>,
@@ -355,17 +395,48 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         let held = HeldRing::default();
         stream = stream.reason_to(Arc::clone(&self.gates)).held_ring_to(&held);
         // Known before, so that graphs can have it in gates of their own.
-        let word = if gated > Level::Block { self.pair.below.gate_word().ok() } else { None };
+        let (unit, word) = match unit {
+            Some((unit, word)) => (Some(unit), Some(word)),
+            None if gated > Level::Block => (None, self.pair.below.gate_word().ok()),
+            None => (None, None),
+        };
         if let Some(word) = &word {
             stream = stream.with_gate(word);
         }
         *self.no_lv3.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let (below, reason) = (self.pair.below.clone(), Arc::clone(&self.no_lv3));
         let asked = Asked { below, config: stream, stream: self.stream, level, reason, held };
-        let xq = self.pair.device.queue(config, (A::config(asked), Arc::clone(side)))?;
+        let hardware = (A::config(asked), Arc::clone(side));
+        let xq = match unit {
+            Some(unit) => {
+                let watch = xsched::node::report_one(Arc::clone(unit.unit()));
+                self.pair.device.queue_watched(config, hardware, watch)?
+            }
+            None => self.pair.device.queue(config, hardware)?,
+        };
         let word = word.filter(|_| in_unit || xq.caps().deactivate.is_some());
         *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
         Ok(xq)
+    }
+}
+
+impl<A: Vendor> Hardware for StreamHardware<A> {
+    fn open(
+        &self,
+        level: Level,
+        config: XQueueConfig,
+        side: &Arc<Side>,
+    ) -> Answer<XQueue<Command>> {
+        *self.unit() = None;
+        if let Some((unit, word)) = self.connect() {
+            let xq = self.open_in(Some((&unit, word)), level, config.clone(), side)?;
+            if xq.caps().deactivate.is_some() {
+                unit.begin();
+                *self.unit() = Some(unit);
+                return Ok(xq);
+            }
+        }
+        self.open_in(None, level, config, side)
     }
 
     fn launch(&self, command: Command, hwq: HwQueueHandle) -> Answer {
@@ -408,6 +479,7 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
 
     fn how_held(&self, level: Level) -> Option<String> {
         match level {
+            _ if self.unit().is_some() => Some("`xschedd` holds it by itself".to_owned()),
             Level::Block if self.pair.below.is_in_unit() => {
                 Some("`xschedd` holds it with the process, at level 2".to_owned())
             }
@@ -452,7 +524,19 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         }
     }
 
+    fn tell_node(&self, hints: &Hints, highest: Priority) -> bool {
+        self.unit().as_ref().inspect(|unit| unit.tell(hints, highest)).is_some()
+    }
+
+    fn note_awaited(&self) -> bool {
+        self.unit().as_ref().is_some_and(StreamUnit::note_awaited)
+    }
+
     fn end_gates(&self) -> bool {
+        if self.unit().is_some() {
+            // It has the priority of those that wait.
+            return false;
+        }
         let mut word = self.word.lock().unwrap_or_else(PoisonError::into_inner);
         if self.pair.below.is_in_unit() {
             // The node's scheduler goes on to hold all streams together.

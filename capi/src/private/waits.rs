@@ -14,7 +14,8 @@ use crate::xqueue::out;
 /// The scheduler does not know of that, and might hold the XQueue for the other stream. So its
 /// gates stay open from now on, and nothing interrupts it: a hold lets run what was launched, as at
 /// level 1. Graphs that are launched in it have no gates any more, and a copy that has is waited
-/// for.
+/// for. If the scheduler of the node holds the stream by itself, it has the highest priority of the
+/// process from now on instead.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
@@ -24,6 +25,9 @@ pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
         if queue.level() > Level::Deactivate {
             queue.set_level(2)?;
             tracing::info!(xq, "another stream waits for this one, so nothing interrupts it");
+        }
+        if queue.hwq().hardware.note_awaited() {
+            process.tell_node();
         }
         if queue.hwq().hardware.end_gates() {
             tracing::info!(xq, "another stream waits for this one, so its gates stay open");

@@ -12,7 +12,7 @@ use crate::sync::Word;
 
 /// Forces the gate open and checks that it is open meanwhile.
 fn force_open_for_a_while(gate: &Gate<Flag>, word: &Flag) {
-    gate.force_open();
+    gate.force_open(false);
     assert_eq!(seen(word), 0, "closed while it is forced open");
     assert!(!gate.is_closed(), "closed while it is forced open");
     assert_eq!(seen(word), 0, "closed while it is forced open");
@@ -90,7 +90,7 @@ fn a_queue_that_goes_under_the_watch() {
                 if gate.foreign_heartbeat().is_some() {
                     gate.end_foreign_holds();
                 }
-                gate.force_open();
+                gate.force_open(false);
                 gate.end_force_open();
             })
         };

@@ -222,6 +222,11 @@ impl Mock {
         self.state.lock().expect("no thread panics with it")
     }
 
+    /// How many pages are registered.
+    pub(crate) fn registered(&self) -> usize {
+        self.state().registered.len()
+    }
+
     /// Lets time pass.
     pub(crate) fn pass(&self, ns: u64) {
         let mut state = self.state();

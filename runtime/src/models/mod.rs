@@ -120,6 +120,7 @@ impl Bench {
             preempt,
             scheduler: Arc::clone(&handle),
             workers: Arc::clone(&workers),
+            watch: None,
             capacity: 4,
             shared_launcher: workers.launcher_for(id),
             launcher,

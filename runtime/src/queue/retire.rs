@@ -51,7 +51,7 @@ where
         state.note_retired(before, signal);
         let retired = state.machine.retired();
         if let Signal::Retired(Retired { busy, .. }) = signal {
-            self.workers.note(Activity::Retired { commands: retired - before, busy });
+            self.note(Activity::Retired { commands: retired - before, busy });
         }
         state.timing.retired(retired, time);
         state.end_waits();
@@ -234,6 +234,7 @@ mod tests {
             preempt: halves.preempt,
             scheduler: Arc::new(SchedulerHandle::new(Duration::from_secs(1), mpsc::channel().0)),
             workers: Arc::new(Workers::new(false, 0)),
+            watch: None,
             capacity: 4,
             launcher: None,
             shared_launcher: None,

@@ -30,7 +30,7 @@ use crate::scheduler::{Busy, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, bound};
-use crate::workers::{Alarm, DeviceQueue, LauncherThread, SharedLauncher, Workers};
+use crate::workers::{ActivityWatch, Alarm, DeviceQueue, LauncherThread, SharedLauncher, Workers};
 
 /// Waiters notified with one release of the state.
 const NOTIFIED_AT_ONCE: u32 = bound(8, 1);
@@ -48,6 +48,8 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) steps: Mutex<P>,
     pub(super) scheduler: Arc<SchedulerHandle>,
     pub(super) workers: Arc<Workers>,
+    /// What is told what it does, if not the device's watch.
+    watch: Option<ActivityWatch>,
     /// Where commands go that are submitted, if no submitter is to launch.
     pub(super) launcher: Option<LauncherThread>,
     /// What launches for submitters that go from one queue to another.
@@ -90,6 +92,7 @@ pub(crate) struct QueueParams<S, R, P> {
     pub(crate) preempt: P,
     pub(crate) scheduler: Arc<SchedulerHandle>,
     pub(crate) workers: Arc<Workers>,
+    pub(crate) watch: Option<ActivityWatch>,
     pub(crate) capacity: usize,
     pub(crate) launcher: Option<LauncherThread>,
     pub(crate) shared_launcher: Option<Arc<SharedLauncher>>,
@@ -124,6 +127,7 @@ where
             steps: Mutex::new(params.preempt),
             scheduler: params.scheduler,
             workers: params.workers,
+            watch: params.watch,
             launcher: params.launcher,
             shared_launcher: params.shared_launcher,
             flags: Flags::default(),
@@ -166,6 +170,14 @@ where
         }
     }
 
+    /// Tells what the queue does.
+    pub(crate) fn note(&self, activity: Activity) {
+        match &self.watch {
+            Some(watch) => watch(activity),
+            None => self.workers.note(activity),
+        }
+    }
+
     /// Keeps count of the queues that have something to do. True if this one just got something,
     /// and other queues have.
     pub(super) fn note_load(&self, state: &mut State<S>) -> bool {
@@ -174,7 +186,7 @@ where
             return false;
         }
         state.counted = busy;
-        self.workers.note(if busy { Activity::Begun } else { Activity::Ended });
+        self.note(if busy { Activity::Begun } else { Activity::Ended });
         self.scheduler.count_load(busy) > 0 && busy
     }
 

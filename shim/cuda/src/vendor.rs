@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
+use std::sync::LazyLock;
 
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
 use xsched_shim_engine::{Address, Code, Reach, Stream, engine, real};
@@ -32,6 +33,15 @@ const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_STATUS_NONE`.
 const NOT_CAPTURED: c_int = 0;
 
+/// Whether the function at this place copies. No stream stops others, and neither do copies of one
+/// that is held, but a copy may wait for its stream within the call.
+fn reach(place: usize) -> Reach {
+    static COPIES: LazyLock<Vec<bool>> = LazyLock::new(|| {
+        NAMES.iter().map(|name| name.to_bytes().starts_with(b"cuMemcpy")).collect()
+    });
+    if COPIES.get(place) == Some(&true) { Reach::Copies } else { Reach::Stream }
+}
+
 /// CUDA's driver.
 pub(crate) static VENDOR: Vendor = Vendor {
     table: Table {
@@ -40,8 +50,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
         slots: &SLOTS,
         stubs: &STUBS,
         hooks,
-        // No stream stops others, and neither do copies of one that is held.
-        reach: |_| Reach::Stream,
+        reach,
         left_out: LEFT_OUT,
         prefixes: &["cu"],
     },

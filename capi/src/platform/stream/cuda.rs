@@ -9,6 +9,7 @@ use xsched_hal_cuda::{CudaApi, CudaError};
 use xsched_hal_stream::Gates;
 use xsched_node::Link;
 
+use super::units::Units;
 use super::{Pair, checked_address};
 use crate::graphs::Graphs;
 use crate::platform::Hardware;
@@ -24,6 +25,8 @@ pub(crate) struct CudaDevices {
     pub(crate) link: OnceLock<Arc<Link>>,
     /// Predicted work between two gates of a stream, if not as by default; see the environment.
     spacing_us: Option<u32>,
+    /// With the scheduler of the node, it holds each stream by itself.
+    streams_apart: bool,
 }
 
 #[derive(Debug)]
@@ -36,8 +39,9 @@ struct CudaContext {
 
 impl CudaDevices {
     /// None. Their streams have this much predicted work between two gates.
-    pub(crate) fn new(spacing_us: Option<u32>) -> Self {
-        Self { graphs: Graphs::default(), all: Mutex::default(), link: OnceLock::new(), spacing_us }
+    pub(crate) fn new(spacing_us: Option<u32>, streams_apart: bool) -> Self {
+        let (graphs, all, link) = (Graphs::default(), Mutex::default(), OnceLock::new());
+        Self { graphs, all, link, spacing_us, streams_apart }
     }
 
     /// A hardware queue on a stream. One of a context other than a primary one can have one only if
@@ -144,7 +148,13 @@ impl CudaDevices {
         };
         let pair = match all.iter().find(|known| known.ordinal == ordinal) {
             Some(beside) => beside.pair.in_context(api)?,
-            None => Pair::open(runtime, api, self.link.get(), false)?,
+            None => {
+                let link = self.link.get();
+                let mut pair = Pair::open(runtime, api, link, false)?;
+                let apart = link.filter(|_| self.streams_apart);
+                pair.units = apart.map(|link| Units::new(link, runtime));
+                pair
+            }
         };
         all.push(CudaContext { context, ordinal, pair: pair.clone() });
         Ok(pair)
