@@ -3,10 +3,11 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::agree::Agreed;
 use crate::api::{FlagMemory, StreamApi};
 use crate::error::StreamError;
-use crate::gate::OWN;
-use crate::page::HEARTBEAT;
+use crate::page::{HEARTBEAT, HELD, OPEN};
+use crate::sync::OWN;
 use crate::sync::Word;
 
 /// A word has a cache line of its own, so that what one queue does does not slow the look at
@@ -74,6 +75,16 @@ impl FlagWord {
         unsafe { self.host.byte_sub(before).add(HEARTBEAT).as_ref() }
     }
 
+    /// What it and its holders agree on, if it is the only word of a page.
+    fn agreed(&self) -> Option<Agreed<'_, AtomicU32, impl Iterator<Item = &AtomicU32> + Clone>> {
+        let before = usize::from(self.place.filter(|place| place.is_alone)?.before);
+        // SAFETY: such a page has a header of 64 bytes, so many before the word, and is touched by
+        // atomic operations only.
+        let header = |at| unsafe { self.host.byte_sub(before).add(at).as_ref() };
+        let words = std::iter::once(self.atomic());
+        Some(Agreed { held: header(HELD), open: header(OPEN), words })
+    }
+
     fn atomic(&self) -> &AtomicU32 {
         // SAFETY: it is part of flag memory that is alive; see `Flags`.
         unsafe { self.host.as_ref() }
@@ -95,6 +106,26 @@ impl Word for FlagWord {
 
     fn is_alone(&self) -> bool {
         self.place.is_some_and(|place| place.is_alone)
+    }
+
+    fn end_foreign(&self) {
+        match self.agreed() {
+            Some(agreed) => agreed.release(!OWN),
+            None => self.clear(!OWN),
+        }
+    }
+
+    fn begin_call(&self) {
+        match self.agreed() {
+            Some(agreed) => agreed.begin_call(),
+            None => self.clear(!OWN),
+        }
+    }
+
+    fn end_call(&self) {
+        if let Some(agreed) = self.agreed() {
+            agreed.end_call();
+        }
     }
 
     fn foreign_heartbeat(&self) -> Option<u32> {

@@ -3,11 +3,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use crate::sync::{Mutex, Word, lock};
-
-/// The bit of a flag word that belongs to the process that owns the stream. All other bits belong
-/// to schedulers in other processes. The device waits until every bit is clear.
-pub(crate) const OWN: u32 = 1;
+use crate::sync::{Mutex, OWN, Word, lock};
 
 /// A gate: what waits in a stream for its word passes while the word is zero.
 ///
@@ -25,6 +21,8 @@ pub(crate) struct Gate<W> {
 struct State {
     held: bool,
     forced_open: u32,
+    /// A call has opened the holds of other processes, which come back with its end.
+    in_call: bool,
     /// It is never closed again.
     stays_open: bool,
     /// The queue has gone, and its word with it.
@@ -52,16 +50,19 @@ impl<W: Word> Gate<W> {
 
     /// Opens the gate until [`Gate::end_force_open`], even if the queue is held. Bits of other
     /// processes are cleared once and not set again: those holds may have ended meanwhile. Those of
-    /// a unit stay, and unless `opens_alone` those of a queue that is held apart. True if the gate
-    /// was closed.
+    /// a unit stay, and those of a queue that is held apart as well, or with `opens_alone` are
+    /// cleared and come back. True if the gate was closed.
     pub(crate) fn force_open(&self, opens_alone: bool) -> bool {
         let mut state = lock(&self.state);
         state.forced_open += 1;
-        let opens = opens_alone && self.word.is_alone();
-        let closed = state.closed_since.is_some()
-            || opens && !state.gone && self.word.foreign_heartbeat().is_some();
+        let opens = opens_alone && self.word.is_alone() && !state.gone;
+        let closed =
+            state.closed_since.is_some() || opens && self.word.foreign_heartbeat().is_some();
         self.apply(&mut state);
-        self.clear_foreign(&state, opens);
+        self.clear_foreign(&state);
+        if opens && !std::mem::replace(&mut state.in_call, true) {
+            self.word.begin_call();
+        }
         closed
     }
 
@@ -75,6 +76,9 @@ impl<W: Word> Gate<W> {
         let mut state = lock(&self.state);
         state.forced_open = state.forced_open.saturating_sub(1);
         self.apply(&mut state);
+        if state.forced_open == 0 && std::mem::take(&mut state.in_call) && !state.gone {
+            self.word.end_call();
+        }
     }
 
     /// Opens the gate, and leaves it open from now on. This process does not close it again; what
@@ -83,12 +87,12 @@ impl<W: Word> Gate<W> {
         let mut state = lock(&self.state);
         state.stays_open = true;
         self.apply(&mut state);
-        self.clear_foreign(&state, false);
+        self.clear_foreign(&state);
     }
 
-    /// Clears the bits of other processes, if the word is in no page of a source's, or it `must`.
-    fn clear_foreign(&self, state: &State, must: bool) {
-        if !state.gone && (must || !self.word.is_of_unit() && !self.word.is_alone()) {
+    /// Clears the bits of other processes, if the word is in no page of a source's.
+    fn clear_foreign(&self, state: &State) {
+        if !state.gone && !self.word.is_of_unit() && !self.word.is_alone() {
             self.word.clear(!0);
         }
     }
@@ -120,7 +124,7 @@ impl<W: Word> Gate<W> {
     pub(crate) fn end_foreign_holds(&self) {
         let state = lock(&self.state);
         if !state.gone {
-            self.word.clear(!OWN);
+            self.word.end_foreign();
         }
     }
 

@@ -31,6 +31,7 @@
 //! runtime of the crate `xsched`, which opens the queues.
 #![allow(unsafe_code)]
 
+mod agree;
 mod api;
 mod blocked;
 mod clock;

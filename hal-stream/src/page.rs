@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::agree::Agreed;
+
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstatfs, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
@@ -20,6 +22,10 @@ pub(crate) const STRIDE: usize = 64;
 const BYTES: usize = 4_096;
 /// Where a word's cache line holds the heartbeat of the holders, counted in words.
 pub(crate) const HEARTBEAT: usize = 1;
+/// Where the header of a [`PageSource`]'s page says who holds its gates.
+pub(crate) const HELD: usize = 0;
+/// Where it says that a call of the process has them open.
+pub(crate) const OPEN: usize = 15;
 
 /// The file system of files in memory whose pages are ordinary ones.
 const TMPFS: u64 = 0x0102_1994;
@@ -138,7 +144,8 @@ impl SharedPage {
     }
 
     /// A number of the first word's cache line, where a page of a [`PageSource`] has no gate. `at`
-    /// counts from 0, modulo 16. Number 1 is the heartbeat of the holders.
+    /// counts from 0, modulo 16. Number 0 has the bits of the holders, number 1 is their heartbeat,
+    /// and number 15 is not 0 while a call of the process has the gates open.
     #[must_use]
     pub fn header(&self, at: usize) -> &AtomicU32 {
         self.part(0, at % (STRIDE / size_of::<u32>()))
@@ -184,15 +191,20 @@ impl SharedPage {
 
     /// Ends all holds of this holder: those of words 1 and up.
     pub fn release_all(&self, holder: Holder) {
-        (1..SHARED_WORDS).for_each(|word| self.release(word, holder));
+        self.agreed().release(holder.bit());
     }
 
-    /// Closes all gates of a [`PageSource`]'s page for a holder: those of words 1 and up.
+    /// Closes all gates of a [`PageSource`]'s page for a holder: those of words 1 and up. While a
+    /// call of the process has them open that waits for the whole device, they close with its end.
     pub fn close_all(&self, holder: Holder) {
         self.renew(0);
-        for word in 1..SHARED_WORDS {
-            self.word(word).fetch_or(holder.bit(), Ordering::SeqCst);
-        }
+        self.agreed().close(holder.bit());
+    }
+
+    /// All gates of a [`PageSource`]'s page.
+    fn agreed(&self) -> Agreed<'_, AtomicU32, impl Iterator<Item = &AtomicU32> + Clone> {
+        let words = (1..SHARED_WORDS).map(|word| self.word(word));
+        Agreed { held: self.header(HELD), open: self.header(OPEN), words }
     }
 
     /// Renews the lease of a holder of all gates of a [`PageSource`]'s page, which have one
@@ -201,13 +213,7 @@ impl SharedPage {
     /// A holder that was stopped for about the lease may go on between the owner's last look at the
     /// heartbeat and its opening the gates; or one before it, with the same bit, opens them late.
     pub fn renew_all(&self, holder: Holder) {
-        self.renew(0);
-        for word in (1..SHARED_WORDS).map(|word| self.word(word)) {
-            // Nearly always closed, and then there is nothing to write.
-            if word.load(Ordering::SeqCst) & holder.bit() == 0 {
-                word.fetch_or(holder.bit(), Ordering::SeqCst);
-            }
-        }
+        self.close_all(holder);
     }
 
     /// A word. `word` counts from 0, modulo [`SHARED_WORDS`].
@@ -312,7 +318,7 @@ mod tests {
         page.renew_all(one);
         assert_eq!(beat(), before + 1);
         let mut expected = [2; SHARED_WORDS];
-        (expected[0], expected[7], expected[9]) = (0, 2 | 8, 2 | 1);
+        (expected[7], expected[9]) = (2 | 8, 2 | 1);
         let words = || (0..SHARED_WORDS).map(|word| page.word(word).load(Ordering::SeqCst));
         assert_eq!(words().collect::<Vec<_>>(), expected);
         page.renew_all(one);

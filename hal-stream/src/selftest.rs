@@ -153,7 +153,7 @@ impl<A: StreamApi> Bench<'_, A> {
         if !(self.completes(0, rescue)? && self.completes(1, rescue)?) {
             return Err(NoGate::Failed("an empty command did not complete".to_owned()));
         }
-        self.word.set(crate::gate::OWN);
+        self.word.set(crate::sync::OWN);
         // SAFETY: the stream is alive, and the word lives as long as the device.
         let gated = unsafe { self.api.wait_zero(self.streams[0], self.word.device) };
         gated.map_err(|error| NoGate::Failed(error.to_string()))?;
@@ -185,7 +185,7 @@ impl<A: StreamApi> Bench<'_, A> {
     /// Launches behind a closed gate until a launch blocks.
     fn depth(&self, rescue: &Rescue<'_>) -> Result<u32, NoGate> {
         let failed = |error: A::Error| NoGate::Failed(error.to_string());
-        self.word.set(crate::gate::OWN);
+        self.word.set(crate::sync::OWN);
         let mut entries = 0;
         while entries < DEPTH_MAX && !rescue.was_needed() {
             // SAFETY: the stream is alive, and the word lives as long as the device.

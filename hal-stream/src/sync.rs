@@ -19,6 +19,10 @@ pub(crate) use std::sync::{
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+/// The bit of a flag word that belongs to the process that owns the stream. All other bits belong
+/// to schedulers in other processes. The device waits until every bit is clear.
+pub(crate) const OWN: u32 = 1;
+
 /// Locks a mutex. What these locks guard is consistent at any time, so poison is ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -44,6 +48,16 @@ pub(crate) trait Word: Send + Sync {
     fn is_alone(&self) -> bool {
         false
     }
+    /// Ends the holds of other processes.
+    fn end_foreign(&self) {
+        self.clear(!OWN);
+    }
+    /// A call begins that opens the holds of other processes until [`Word::end_call`].
+    fn begin_call(&self) {
+        self.end_foreign();
+    }
+    /// That call has ended.
+    fn end_call(&self) {}
 }
 
 impl<W: Word> Word for Option<W> {
@@ -61,6 +75,15 @@ impl<W: Word> Word for Option<W> {
     }
     fn is_alone(&self) -> bool {
         self.as_ref().is_some_and(Word::is_alone)
+    }
+    fn end_foreign(&self) {
+        self.iter().for_each(Word::end_foreign);
+    }
+    fn begin_call(&self) {
+        self.iter().for_each(Word::begin_call);
+    }
+    fn end_call(&self) {
+        self.iter().for_each(Word::end_call);
     }
 }
 

@@ -543,16 +543,21 @@ mod gates {
         (page, device)
     }
 
+    /// A queue of a page of its own, and the page.
+    fn apart(device: &mut StreamDevice<Mock>) -> (Queue, Arc<SharedPage>) {
+        let page = Arc::new(SharedPage::create().expect("a page"));
+        let word = device.gate_word_of(&Pages(Arc::clone(&page))).expect("a word");
+        let config = StreamConfig::default().with_gate(&word);
+        drop(word);
+        (device.open(QueueId::new(0, 0), config).expect("a queue"), page)
+    }
+
     #[test]
     fn a_queue_of_a_page_of_its_own_is_held_apart_and_gives_it_back() {
         let mut device = device(Nature::default());
         let pages = device.api().registered();
-        let page = Arc::new(SharedPage::create().expect("a page"));
-        let word = device.gate_word_of(&Pages(Arc::clone(&page))).expect("a word");
+        let (mut queue, page) = apart(&mut device);
         assert_eq!(device.api().registered(), pages + 1);
-        let config = StreamConfig::default().with_gate(&word);
-        drop(word);
-        let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
         assert!(queue.caps.in_unit);
         let mut other = open(&mut device, 200 * US);
         page.close_all(Holder::FIRST);
@@ -561,11 +566,27 @@ mod gates {
         device.api().pass(1_000 * US);
         assert_eq!(poll(&mut queue), None);
         assert_eq!(poll(&mut other).map(|(upto, _)| upto), Some(2));
-        page.release_all(Holder::FIRST);
+        // A call for the whole device opens it, and it is closed again after that.
+        let mut third = apart(&mut device).0;
+        device.with_gates_open(|| {
+            assert!(!page.is_held_by(1, Holder::FIRST));
+            page.renew_all(Holder::FIRST);
+            assert!(!page.is_held_by(1, Holder::FIRST));
+            device.api().pass(1_000 * US);
+            assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(2));
+        });
+        assert!(page.is_held_by(1, Holder::FIRST));
+        launch(&mut queue, 2, 2, US);
+        launch(&mut third, 0, 2, US);
         device.api().pass(1_000 * US);
-        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(2));
-        drop(queue);
-        drop(other);
+        assert_eq!(poll(&mut queue), None);
+        assert_eq!(poll(&mut third).map(|(upto, _)| upto), Some(2));
+        // Not if the hold has ended meanwhile.
+        device.with_gates_open(|| page.release_all(Holder::FIRST));
+        assert!(!page.is_held_by(1, Holder::FIRST));
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(4));
+        drop((queue, other, third));
         assert_eq!(device.api().registered(), pages);
         assert_eq!(Arc::strong_count(&page), 1);
     }

@@ -112,6 +112,8 @@ class Program(threading.Thread):
             way += ["--share", str(rng.randint(1, 100))]
         if rng.random() < 0.2:
             way += ["--gang", rng.choice("ab")]
+        if rng.random() < 0.2:
+            way += ["--streams"]
         python = given.python.split(",") if given.python else []
         if python and rng.random() < 0.2:
             return self.script([*way, "--", sys.executable, str(HERE / rng.choice(python))])

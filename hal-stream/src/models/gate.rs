@@ -7,7 +7,8 @@ use loom::sync::atomic::AtomicBool;
 
 use super::harness::{explore, join, start};
 use super::{Flag, flag, seen};
-use crate::gate::{Gate, OWN};
+use crate::gate::Gate;
+use crate::sync::OWN;
 use crate::sync::Word;
 
 /// Forces the gate open and checks that it is open meanwhile.

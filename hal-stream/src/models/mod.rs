@@ -1,6 +1,7 @@
 //! Loom models of what the threads of a device share. `cargo xtask loom` runs them;
 //! `docs/src/reference/models.md` lists them.
 
+mod agree;
 mod gate;
 #[path = "../../../runtime/src/models/harness.rs"]
 mod harness;

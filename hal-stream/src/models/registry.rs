@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::harness::{explore, join, start};
 use super::{Flag, flag, seen};
-use crate::gate::OWN;
 use crate::member::Member;
 use crate::registry::GateRegistry;
+use crate::sync::OWN;
 
 fn gates() -> Arc<GateRegistry<Flag>> {
     Arc::new(GateRegistry::new(Duration::from_micros(200), Duration::MAX))

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::harness::{explore, join, start};
 use super::{Flag, flag, seen};
-use crate::gate::OWN;
 use crate::member::{Member, Ring, Ties};
 use crate::reach::Reach;
 use crate::registry::GateRegistry;
+use crate::sync::OWN;
 
 const IN_RING: Ties = Ties { ring: Ring::Shared(1), ..Ties::NONE };
 
