@@ -66,6 +66,16 @@ impl<W: Word> Gate<W> {
         closed
     }
 
+    /// As [`Gate::force_open`] that opens what is held apart, for a call that has begun before the
+    /// hold.
+    pub(crate) fn open_for_call(&self) {
+        let mut state = lock(&self.state);
+        let is_called = state.forced_open > 0 && !state.gone && self.word.is_alone();
+        if is_called && !std::mem::replace(&mut state.in_call, true) {
+            self.word.begin_call();
+        }
+    }
+
     /// Whether the queue is held, as far as its gate was told.
     pub(crate) fn is_held(&self) -> bool {
         lock(&self.state).held

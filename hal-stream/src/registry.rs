@@ -120,6 +120,14 @@ impl<W: Word + 'static> GateRegistry<W> {
         GatesOpen { gates: self, closed }
     }
 
+    /// A hold that began within a call counts as one that was there before.
+    fn open_for_calls(&self) {
+        let members = lock(&self.members);
+        if members.forced_open > 0 && Self::is_partly_held(members.all()) {
+            members.all().for_each(|member| member.gate.open_for_call());
+        }
+    }
+
     /// Whether another process holds queues of this one apart from others, and lets some run: what
     /// those wait for may be held.
     fn is_partly_held(members: impl Iterator<Item = Arc<Member<W>>>) -> bool {
@@ -244,6 +252,7 @@ fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, threads: &impl Thread
             launches = LaunchWatch::default();
             continue;
         }
+        gates.open_for_calls();
         let delay =
             if launches.is_empty() { POLL_DELAY } else { gates.blocked_after.max(CONFIRM_DELAY) };
         thread::sleep(delay);
@@ -447,6 +456,16 @@ mod tests {
         urgent.gate.word().set(2);
         assert_eq!(gates.open_all().closed, 0);
         assert!(low.gate.foreign_heartbeat().is_some(), "it is held as the whole process is");
+    }
+
+    #[test]
+    fn a_hold_that_begins_within_a_call_is_opened_as_well() {
+        let (gates, [low, urgent]) = apart();
+        let open = gates.open_all();
+        assert_eq!(open.closed, 0);
+        low.gate.word().set(2);
+        until("the call waits for it", || low.gate.foreign_heartbeat().is_none());
+        drop((open, urgent));
     }
 
     #[test]

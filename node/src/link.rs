@@ -158,6 +158,12 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there is a daemon that has this process now.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.state().wire.is_some()
+    }
+
     /// The unit of a GPU, which the daemon knows by this text.
     #[must_use]
     pub fn unit(self: &Arc<Self>, device: String) -> Arc<Unit> {

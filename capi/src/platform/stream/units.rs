@@ -82,10 +82,12 @@ impl StreamUnit {
         &self.unit
     }
 
-    /// It is in use: from now on only the scheduler of the node has streams wait for others.
+    /// It is in use: from now on only the scheduler of the node has streams wait for others, if
+    /// there is one.
     pub(super) fn begin(&self) {
         self.link.set_levels(|| Some([0, 1, 0]));
-        if !self.place.0.is_left.swap(true, Ordering::Relaxed)
+        if self.link.is_connected()
+            && !self.place.0.is_left.swap(true, Ordering::Relaxed)
             && let Err(error) = self.runtime.set_policy(Fcfs)
         {
             tracing::warn!(%error, "streams are held by the scheduler of the process as well");
