@@ -245,6 +245,14 @@ impl Link {
     }
 }
 
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The thread that watches it has it as well, and would notice a second later.
+        let wire = self.state().wire.take();
+        wire.iter().for_each(|wire| wire.end());
+    }
+}
+
 /// What a count is that nothing counts.
 const fn none<T>() -> Option<T> {
     None
@@ -439,5 +447,40 @@ mod tests {
         unit.replace_doorbell(&doorbell);
         assert!(rung());
         assert!(!rung());
+    }
+
+    /// A daemon that takes one process, and says how long it had it once that has left.
+    fn daemon_of_one(path: &std::path::Path) -> thread::JoinHandle<Duration> {
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+        let flags = SocketFlags::CLOEXEC;
+        let listener =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let listener = listener.expect("a socket");
+        let address = SocketAddrUnix::new(path).expect("an address");
+        rustix::net::bind(&listener, &address).expect("bound");
+        rustix::net::listen(&listener, 1).expect("it listens");
+        thread::spawn(move || {
+            let wire = Wire::new(rustix::net::accept(&listener).expect("a connection"));
+            wire.receive::<Request>().expect("a greeting");
+            let doorbell = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+            wire.send(&Answer::Welcome { version: VERSION }, Some(doorbell.as_fd())).expect("sent");
+            let start = std::time::Instant::now();
+            while wire.receive::<Request>().is_ok() {}
+            start.elapsed()
+        })
+    }
+
+    #[test]
+    fn a_link_that_goes_leaves_the_daemon_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let daemon = daemon_of_one(&path);
+        let link = Link::join(path, "test", 0, None).expect("a daemon");
+        assert!(link.is_connected());
+        // The thread that watches it waits for a second.
+        thread::sleep(Duration::from_millis(20));
+        drop(link);
+        let had = daemon.join().expect("no panic");
+        assert!(had < Duration::from_millis(900), "{had:?}");
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-    connect, recvmsg, sendmsg, socket_with, sockopt,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType, connect, recvmsg, sendmsg, shutdown, socket_with, sockopt,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -374,6 +374,11 @@ impl Wire {
             Err(Errno::ACCESS) => Err(NodeError::Denied),
             connected => Ok(connected.map(|()| Self(socket))?),
         }
+    }
+
+    /// Ends the connection, also for threads that wait for the other side.
+    pub(crate) fn end(&self) {
+        let _ = shutdown(&self.0, Shutdown::Both);
     }
 
     /// Sends a message, with a file descriptor if there is one.
