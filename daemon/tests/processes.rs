@@ -87,7 +87,7 @@ fn a_process_that_is_stopped_costs_others_no_more_than_one_that_runs() {
     wire.ask(&Request::Release { pid }, None).expect("released");
     wait("the policy does not hold", || state("held"));
     drop(stopped);
-    wait("the hold does not end", || state("running"));
+    wait("the hold does not end", || state("alone"));
     honest.is_scheduled(&node.socket);
 }
 
