@@ -325,7 +325,7 @@ fn masked(hip: &Hip, counter: &Counter<'_>) {
 /// HIP 7.2.3 hangs if its thread for signals drops the last reference to a stream with a mask, or
 /// to a graph while the process ends: see `endings.rs` and `signals.rs`. After this it has.
 fn let_signals_end() {
-    thread::sleep(Duration::from_millis(30));
+    thread::sleep(Duration::from_millis(100));
 }
 
 /// Two launches as a graph, five times.
