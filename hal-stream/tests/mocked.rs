@@ -1039,6 +1039,11 @@ mod self_test {
     }
 
     #[test]
+    fn a_device_that_others_keep_for_a_while_passes() {
+        assert_eq!(outcome(Nature { kept_ms: 1_200, ..Nature::default() }), None);
+    }
+
+    #[test]
     fn the_drivers_words_are_passed_on() {
         let nature = Nature { no_waits: Some("too old".to_owned()), ..Nature::default() };
         let device = device(nature);

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::HalError;
@@ -55,6 +55,8 @@ pub(crate) struct Nature {
     /// A launch of nothing takes its thread away for so many milliseconds, as other threads on a
     /// busy machine would.
     pub(crate) away_ms: u64,
+    /// Other programs keep the device for so many milliseconds, from the first wait on.
+    pub(crate) kept_ms: u64,
 }
 
 /// What was put into a stream, in order.
@@ -123,6 +125,7 @@ struct State {
     fail_from: Option<u64>,
     fail_named: Option<&'static str>,
     stalls: Option<(&'static str, u64)>,
+    first_wait: Option<Instant>,
 }
 
 /// The device.
@@ -151,6 +154,10 @@ impl State {
 
     /// Lets the streams go as far as they get until now.
     fn advance(&mut self, nature: &Nature) {
+        let kept = Duration::from_millis(nature.kept_ms);
+        if self.first_wait.is_some_and(|since| since.elapsed() < kept) {
+            return;
+        }
         let numbers: Vec<u64> = self.streams.keys().copied().collect();
         for number in &numbers {
             self.advance_one(*number, nature);
@@ -446,6 +453,7 @@ impl StreamApi for Mock {
         if self.nature.ignores_waits {
             return self.call("wait_zero").map(|_| ());
         }
+        self.state().first_wait.get_or_insert_with(Instant::now);
         self.put("wait_zero", stream, Op::Wait { word, held_at: None }, Put::Wait(word))
     }
 

@@ -198,6 +198,8 @@ fn joined(folders: &[PathBuf]) -> OsString {
 fn within(command: &mut Command, limit: Duration, log: &Path) -> Result<(ExitStatus, String)> {
     let (out, err) = (log.with_extension("out"), log.with_extension("err"));
     command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
+    // What a test says of its failure would be above the last lines.
+    command.env("RUST_BACKTRACE", "0");
     let child = command.process_group(0).spawn();
     let mut child = child.with_context(|| format!("cannot start {command:?}"))?;
     let start = Instant::now();
