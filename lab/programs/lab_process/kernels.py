@@ -4,6 +4,7 @@ A tracer that was used once slows the launches of its process, so the processes 
 never use one.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -41,11 +42,9 @@ class Measurement:
 
     def tell(self, order):
         """Writes a line to the process; one that has ended says why on standard error."""
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
 
     def kernels_ns(self):
         """Device time of each kernel of a request by role, but of those that cannot be measured."""
@@ -62,7 +61,9 @@ class Measurement:
         """Ends the process, wherever it is."""
         if self.process:
             self.process.kill()
-            self.process.stdin.close()
+            # What it was told after its end is still to be written.
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
             self.process.stdout.close()
             self.process.wait()
             self.process = None

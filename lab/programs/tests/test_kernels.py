@@ -55,6 +55,12 @@ class Measurement(unittest.TestCase):
         for program in ("", "raise SystemExit(3)", "import sys; sys.stdin.readline(); print('{}')"):
             self.assertEqual(self.started(program, roles()).kernels_ns(), {}, program)
 
+    def test_one_that_has_ended_is_told_nothing(self):
+        measurement = self.started("", roles())
+        measurement.process.wait()
+        measurement.tell({"go": True})
+        self.assertEqual(measurement.kernels_ns(), {})
+
     def test_one_that_is_not_asked_is_ended(self):
         measurement = self.started("import time; time.sleep(1000)", roles())
         process = measurement.process
