@@ -4,8 +4,10 @@
                      [--seconds 20] [--kinds gemm,gemm] [--shares 75:25,30:70] [--out FILE]
 
 Both run the steps of `beside.py`'s background alone for three seconds each, then beside each other
-under `up`. Prints the first one's part of the GPU in all, and in the seconds where it was least and most: its
-rate over its rate alone, over the sum of both; and its part by the device time that both report.
+under `up`. Prints the first one's part of the GPU in all, and in the seconds where it was least and
+most: its rate over its rate alone, over the sum of both; what each keeps of its rate alone, which is
+less in sum the more the turns of `--timeslice-us` cost; and the first one's part by the device time
+that both report.
 """
 
 import argparse
@@ -20,16 +22,21 @@ import beside
 
 
 def parts(counters, alone, seconds):
-    """The first one's part of all the time, and of each second, in percent."""
-    counts = [[beside.count(counter) for counter in counters]]
+    """The first one's part of all the time and of each second, and what each keeps, in percent."""
+    counts, begin = [[beside.count(counter) for counter in counters]], time.perf_counter()
     for _ in range(seconds):
         time.sleep(1)
         counts.append([beside.count(counter) for counter in counters])
 
+    def used(before, after):
+        return [(new - old) / rate for new, old, rate in zip(after, before, alone)]
+
     def part(before, after):
-        used = [(new - old) / rate for new, old, rate in zip(after, before, alone)]
-        return round(100 * used[0] / sum(used), 2) if sum(used) else 0
-    return part(counts[0], counts[-1]), list(map(part, counts, counts[1:]))
+        both = used(before, after)
+        return round(100 * both[0] / sum(both), 2) if sum(both) else 0
+    took = time.perf_counter() - begin
+    kept = [round(100 * one / took, 2) for one in used(counts[0], counts[-1])]
+    return part(counts[0], counts[-1]), list(map(part, counts, counts[1:])), kept
 
 
 def reported(given):
@@ -75,10 +82,10 @@ def main(given):
             roles = [start(number, wanted[number]) for number in range(2)]
             time.sleep(2)
             before = reported(given)
-            whole, seconds = parts(counters, alone, given.seconds)
+            whole, seconds, kept = parts(counters, alone, given.seconds)
             used, us = grown(before, reported(given))
             row = {"kinds": kinds, "wanted": wanted, "part": whole, "least": min(seconds),
-                   "most": max(seconds), "reported": round(100 * used[0] / sum(used), 2),
+                   "most": max(seconds), "kept": kept, "reported": round(100 * used[0] / sum(used), 2),
                    "us_per_command": us, "us_alone": alone_us}
             rows.append(row)
             print(row, flush=True)
