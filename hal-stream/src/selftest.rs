@@ -240,7 +240,8 @@ impl<A: StreamApi> Bench<'_, A> {
             if self.has_completed(event)? {
                 return Ok(true);
             }
-            thread::yield_now();
+            // What takes longer than a command leaves the processor to others.
+            if start.elapsed() < QUIET { thread::yield_now() } else { thread::sleep(POLL_DELAY) }
         }
         Ok(false)
     }
