@@ -4,18 +4,30 @@
     python waves.py --xsched target/release/xsched --xschedd target/release/xschedd
                     --waves ./waves [--ptx lab/kernels/next.ptx] [--tasks 1000] [--us 100,500,2000]
                     [--ways plain,priorities,xsched,mps,mps+xsched] [--out FILE]
+                    [--cpp FOLDER] [--cpp-limits 16,8] [--cpp-port 50000]
 
 A task is 20 kernels of 100 µs. The endless kernels take as long as --us says. Prints how long tasks
 take over tasks alone, P50 and P99, and how many endless kernels ran, over those alone. With
 `priorities` both are streams of one process, with the highest and the lowest priority.
+
+With `cpp` both are scheduled by the C++ XSched that `lab/cpp/build.sh` has built into FOLDER: by
+its `xserver` with the policy HPF, at level 1, with priorities 1 and 0. --cpp-limits has threshold
+and batch size of the endless kernels' queue: how many kernels are on their way at most, and
+after how many it is looked whether they have ended. The tasks' queue has the defaults, 16 and 8.
+XSched's example has 4,2 for what is less urgent. XSCHED_CUDA_LIB has the path of the driver, if it
+is not the one that the dynamic loader finds.
 """
 
 import argparse
+import ctypes
 import json
 import os
+import pathlib
+import signal
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 import beside
 
@@ -56,6 +68,64 @@ class Waves:
         self.program.wait()
 
 
+def driver():
+    """The path of the CUDA driver, which XSched's own library would hide."""
+    address = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuInit, ctypes.c_void_p).value
+    for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
+        begin, end = (int(word, 16) for word in line.split()[0].split("-"))
+        if begin <= address < end:
+            return line.split(maxsplit=5)[5]
+
+
+class Cpp:
+    """What the C++ XSched needs besides the programs; has what a `Node` has."""
+
+    def __init__(self, given, folder):
+        if not given.cpp:
+            raise SystemExit("the way cpp needs --cpp")
+        library = pathlib.Path(folder) / "cpp"
+        library.mkdir()
+        (library / "libcuda.so.1").symlink_to(f"{given.cpp}/libshimcuda.so")
+        threshold, batch_size = given.cpp_limits.split(",")
+        self.urgent = ["env", "XSCHED_AUTO_XQUEUE_PRIORITY=1"]
+        self.batch = ["env", "XSCHED_AUTO_XQUEUE_PRIORITY=0",
+                      f"XSCHED_AUTO_XQUEUE_THRESHOLD={threshold}",
+                      f"XSCHED_AUTO_XQUEUE_BATCH_SIZE={batch_size}"]
+        path = os.environ.get("LD_LIBRARY_PATH", "")
+        self.variables = {
+            "XSCHED_SCHEDULER": "GLB", "XSCHED_AUTO_XQUEUE": "ON", "XSCHED_AUTO_XQUEUE_LEVEL": "1",
+            "XSCHED_AUTO_XQUEUE_THRESHOLD": "16", "XSCHED_AUTO_XQUEUE_BATCH_SIZE": "8",
+            "XSCHED_CUDA_LIB": os.environ.get("XSCHED_CUDA_LIB") or driver(),
+            "LD_LIBRARY_PATH": ":".join(filter(None, [str(library), given.cpp, path]))}
+        self.port = given.cpp_port
+        self.server = subprocess.Popen([f"{given.cpp}/xserver", "HPF", str(self.port)])
+        self.await_server()
+
+    def queues(self):
+        """The queues that the server knows, as it describes them."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/xqueues", timeout=5) as answer:
+            return json.load(answer)["xqueues"]
+
+    def await_server(self):
+        for _ in range(100):
+            time.sleep(0.1)
+            if self.server.poll() is not None:
+                raise SystemExit(f"xserver has ended: {self.server.returncode}")
+            try:
+                return self.queues()
+            except OSError:
+                pass
+        raise SystemExit("xserver does not answer")
+
+    def end(self):
+        self.server.send_signal(signal.SIGINT)
+        try:
+            self.server.wait(5)
+        except subprocess.TimeoutExpired:
+            self.server.kill()
+            self.server.wait()
+
+
 def row_of(given, us, urgent, endless):
     """Tasks alone, endless kernels alone, and both."""
     task = f"task {given.tasks} {given.pause_us}"
@@ -82,7 +152,7 @@ def main(given):
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for way in given.ways.split(","):
-            node = beside.Node(way, given, folder)
+            node = Cpp(given, folder) if way == "cpp" else beside.Node(way, given, folder)
             urgent = Waves(given, node.urgent, **node.variables)
             one = way == "priorities"
             endless = urgent if one else Waves(given, node.batch, **node.variables)
@@ -112,5 +182,8 @@ if __name__ == "__main__":
     parser.add_argument("--pause-us", type=int, default=4000)
     parser.add_argument("--us", default="100,500,2000")
     parser.add_argument("--ways", default="plain,priorities,xsched,mps,mps+xsched")
+    parser.add_argument("--cpp", type=os.path.abspath, help="what lab/cpp/build.sh has built")
+    parser.add_argument("--cpp-limits", default="16,8", help="threshold and batch size")
+    parser.add_argument("--cpp-port", type=int, default=50000)
     parser.add_argument("--out")
     main(parser.parse_args())
