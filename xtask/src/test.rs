@@ -25,7 +25,7 @@ const LIBRARY: [&str; 12] = [
 const PYTHON: &str = "xsched-python";
 /// What `cargo xtask ci` has beyond it.
 const LEFT_OUT: &str = "left out, see `cargo xtask ci`: tests of the experiments, the command line, the emulators and \
-     the chores; lints, loom models and their mutants, a minute of stress, fuzzing, the proof that \
+     the chores; lints, loom models and their mutants, a stress test, fuzzing, the proof that \
      the core needs no std, programs in C and C++, Python, AMD's kernel driver in a virtual \
      machine, AMD's own runtime on an emulated GPU";
 
