@@ -94,7 +94,7 @@ struct Clock {
   static constexpr double kSlowest = 0.2, kFastest = 10;
 
   static double row_ns(Row &row, uint64_t cycles) {
-    constexpr int kRow = 100;
+    constexpr int kRow = 50;
     row.launch(cycles);
     row.wait();
     int64_t begin = now_ns();
