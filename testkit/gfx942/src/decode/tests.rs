@@ -11,14 +11,34 @@ const MARK: [u32; 2] = [0xbe80_00ff, 0x1357_0000];
 /// Encodings that LLVM is asked for at once.
 const BATCH: usize = 4096;
 
-/// The first of these programs that is there.
+/// The first LLVM that knows gfx942.
+const LLVM_LEAST: u32 = 17;
+
+/// The major version of LLVM, by what one of its programs says.
+fn llvm_major(said: &str) -> Option<u32> {
+    said.split_once("LLVM version ")?.1.split('.').next()?.parse().ok()
+}
+
+/// The first of these programs that is there and knows gfx942.
 fn program(names: &[&'static str]) -> Option<&'static str> {
-    let works = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    let works = |name: &&str| {
+        let said = Command::new(name).arg("--version").output().map(|output| output.stdout);
+        let major = said.ok().and_then(|said| llvm_major(&String::from_utf8_lossy(&said)));
+        major.is_some_and(|major| major >= LLVM_LEAST)
+    };
     let found = names.iter().copied().find(works);
     if found.is_none() {
-        println!("LEFT OUT: none of {names:?} is installed");
+        println!("LEFT OUT: none of {names:?} is installed, of LLVM {LLVM_LEAST} or later");
     }
     found
+}
+
+#[test]
+fn versions_of_llvm_are_understood() {
+    let debian = "Debian LLVM version 14.0.6\n  \n  Optimized build.\n";
+    assert_eq!(llvm_major(debian), Some(14));
+    assert_eq!(llvm_major("LLVM (http://llvm.org/):\n  LLVM version 19.1.7\n"), Some(19));
+    assert_eq!(llvm_major("no version"), None);
 }
 
 fn mc() -> Option<&'static str> {
